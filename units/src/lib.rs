@@ -1,0 +1,12 @@
+//! Byte sizes, page sizes and process ids: the words every other room speaks in.
+//!
+//! No I/O, no kernel: `design` and `lab` use these too.
+#![forbid(unsafe_code)]
+
+mod byte_size;
+mod page_size;
+mod pid;
+
+pub use byte_size::{ByteSize, ParseSizeError};
+pub use page_size::{NotAPageSize, PageSize};
+pub use pid::{NodeId, Pid};
