@@ -1,1 +1,26 @@
-//! placeholder
+//! Typed syscalls: the only syscalls there are in this project, and no policy.
+//!
+//! Each function is one syscall with typed arguments, documented with its C signature, the errors
+//! that matter, the kernel version it needs and the privilege it asks for. What rustix or libc
+//! offer is used; what they lack is defined here once, with its source.
+//!
+//! # Safety
+//! Two kinds of unsafe live here. Memory: a `Mapping` owns its address range exclusively (it is
+//! neither `Clone` nor `Copy`, and hands out only ranges inside itself), so advice that discards
+//! pages can only change bytes its owner may change anyway. Plain kernel calls: pointers passed
+//! are to live locals or slices of the stated length, and the kernel writes only inside them.
+
+mod error;
+pub mod mem;
+pub mod memfd;
+pub mod pagemap;
+pub mod param;
+pub mod peek;
+pub mod perf;
+pub mod pidfd;
+pub mod prctl;
+pub mod signal;
+pub mod spawn;
+pub mod wait;
+
+pub use error::SysError;

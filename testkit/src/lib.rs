@@ -1,1 +1,54 @@
-//! placeholder
+//! What the tests of every room share: skipping with a counted reason, and the machine's lock.
+//!
+//! Rings: pure, fixture, kernel (`require!`), privileged (`machine_lock`). A test that needs a
+//! feature asks by trying it, and says `skipped: ...` when the machine cannot, so that the test
+//! command can count and print what was not tested here.
+#![forbid(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+
+/// Leaves the test with a counted line unless `condition` holds. The reason is a format string.
+#[macro_export]
+macro_rules! require {
+    ($condition:expr, $($reason:tt)+) => {
+        if !$condition {
+            $crate::skipped!($($reason)+);
+            return;
+        }
+    };
+}
+
+/// Counts a part of a test as skipped, with the reason, and goes on.
+#[macro_export]
+macro_rules! skipped {
+    ($($reason:tt)+) => {
+        $crate::skip(module_path!(), &format!($($reason)+))
+    };
+}
+
+/// Says on the real stderr, past the test harness's capture, that a test was skipped.
+pub fn skip(place: &str, reason: &str) {
+    let test = std::thread::current().name().unwrap_or("?").to_string();
+    let _ = writeln!(std::io::stderr(), "skipped: {place}::{test}: {reason}");
+}
+
+/// Held while a test changes or depends on machine-wide state (pools, knobs, free memory).
+#[derive(Debug)]
+pub struct MachineLock {
+    _file: File,
+}
+
+/// Waits for `/run/lock/superpage-tests`, which all tests and tools that change machine state
+/// hold. The kernel releases it when the process ends, however it ends.
+pub fn machine_lock() -> Option<MachineLock> {
+    let path = "/run/lock/superpage-tests";
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path).ok()?;
+    file.lock().ok()?;
+    Some(MachineLock { _file: file })
+}
+
+/// Whether this process is root, judged by what a root can do and others cannot.
+pub fn is_root() -> bool {
+    OpenOptions::new().write(true).open("/proc/sys/vm/nr_overcommit_hugepages").is_ok()
+}

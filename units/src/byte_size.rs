@@ -50,7 +50,8 @@ impl FromStr for ByteSize {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = || ParseSizeError::NotASize(text.to_string());
         let trimmed = text.trim();
-        let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+        let split =
+            trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(split);
         let shift = unit_shift(unit.trim()).ok_or_else(bad)?;
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -65,7 +66,8 @@ impl FromStr for ByteSize {
         let mut bytes = whole.checked_mul(1u64 << shift).ok_or_else(too_large)?;
         if !fraction.is_empty() {
             let share: f64 = format!("0.{fraction}").parse().map_err(|_| bad())?;
-            bytes = bytes.checked_add((share * (1u64 << shift) as f64) as u64).ok_or_else(too_large)?;
+            bytes =
+                bytes.checked_add((share * (1u64 << shift) as f64) as u64).ok_or_else(too_large)?;
         }
         Ok(Self(bytes))
     }
@@ -86,7 +88,7 @@ impl fmt::Display for ByteSize {
         let unit = UNITS.iter().rev().find(|(_, shift)| self.0 >= 1u64 << shift);
         let text = match unit {
             None => format!("{} B", self.0),
-            Some((name, shift)) if self.0 % (1u64 << shift) == 0 => {
+            Some((name, shift)) if self.0.is_multiple_of(1u64 << shift) => {
                 format!("{} {name}iB", self.0 >> shift)
             }
             Some((name, shift)) => {

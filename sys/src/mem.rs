@@ -1,0 +1,248 @@
+//! Owned memory mappings and advice about them.
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
+use units::PageSize;
+
+use crate::SysError;
+
+/// Advice for `madvise(2)` and `process_madvise(2)`.
+///
+/// libc lacks `MADV_COLLAPSE` and rustix's enum cannot express it, so all advice goes through
+/// this one type. Values: `include/uapi/asm-generic/mman-common.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+#[allow(missing_docs, reason = "the variants are the man page's names")]
+pub enum Advice {
+    WillNeed = 3,
+    DontNeed = 4,
+    Free = 8,
+    DontFork = 10,
+    DoFork = 11,
+    HugePage = 14,
+    NoHugePage = 15,
+    Cold = 20,
+    PageOut = 21,
+    PopulateRead = 22,
+    /// Linux 5.14. Faults pages in for writing; `EFAULT` where the fault would raise SIGBUS, so
+    /// it probes a hugetlb range without dying.
+    PopulateWrite = 23,
+    /// Linux 6.1. Synchronously copies what is there into one superpage. `EINVAL` on an empty
+    /// range or where THP are disabled by prctl; `EAGAIN`/`ENOMEM` when no superpage is free.
+    Collapse = 25,
+}
+
+impl Advice {
+    const fn call(self) -> &'static str {
+        match self {
+            Self::WillNeed => "madvise(MADV_WILLNEED)",
+            Self::DontNeed => "madvise(MADV_DONTNEED)",
+            Self::Free => "madvise(MADV_FREE)",
+            Self::DontFork => "madvise(MADV_DONTFORK)",
+            Self::DoFork => "madvise(MADV_DOFORK)",
+            Self::HugePage => "madvise(MADV_HUGEPAGE)",
+            Self::NoHugePage => "madvise(MADV_NOHUGEPAGE)",
+            Self::Cold => "madvise(MADV_COLD)",
+            Self::PageOut => "madvise(MADV_PAGEOUT)",
+            Self::PopulateRead => "madvise(MADV_POPULATE_READ)",
+            Self::PopulateWrite => "madvise(MADV_POPULATE_WRITE)",
+            Self::Collapse => "madvise(MADV_COLLAPSE)",
+        }
+    }
+}
+
+/// What kind of anonymous memory to map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backing {
+    /// Pages of the base size, or THP where the system or advice says so.
+    #[default]
+    Pages,
+    /// Pages of the hugetlb pool of this size; `mmap` fails with `ENOMEM` unless all of them can
+    /// be reserved, after which no fault of this process can fail.
+    Hugetlb(PageSize),
+}
+
+/// An anonymous private mapping, readable and writable, unmapped on drop.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a `Mapping` is the only owner of its range; nothing in it is tied to a thread.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes of zeroes: `mmap(NULL, len, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS)`.
+    ///
+    /// `len` is rounded up to whole pages of the backing. `ENOMEM`: no address space, over-commit
+    /// refused, or the pool is short.
+    pub fn anonymous(len: usize, backing: Backing) -> Result<Self, SysError> {
+        let (flags, page) = match backing {
+            Backing::Pages => (MapFlags::PRIVATE, crate::param::page_size()),
+            Backing::Hugetlb(size) => {
+                (MapFlags::PRIVATE | MapFlags::HUGETLB | hugetlb_size_flag(size), size)
+            }
+        };
+        let len = page.ceil(len as u64) as usize;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a null hint asks for a fresh range; nothing existing is replaced.
+        let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
+            .map_err(|errno| {
+            SysError::new("mmap", format!("{len} bytes, {backing:?}"), errno)
+        })?;
+        let start = NonNull::new(start.cast()).expect("mmap returns no null range");
+        Ok(Self { start, len })
+    }
+
+    /// The first address.
+    pub fn address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+
+    /// The length in bytes, a whole number of pages.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: a mapping has at least one page.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes. Reading a page never written is allowed and reads zero.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the range is mapped readable for as long as `self`, and `&self` rules out writers.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// The bytes, for writing.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the range is mapped writable for as long as `self`, and `&mut self` is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+
+    /// `madvise` on the whole mapping.
+    pub fn advise(&mut self, advice: Advice) -> Result<(), SysError> {
+        self.advise_range(0..self.len, advice)
+    }
+
+    /// `int madvise(void *addr, size_t length, int advice)` on a part, in bytes from the start;
+    /// the start must be page-aligned (`EINVAL`). Exclusive, because some advice discards bytes.
+    pub fn advise_range(&mut self, range: Range<usize>, advice: Advice) -> Result<(), SysError> {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "{range:?} lies outside {self:?}"
+        );
+        // SAFETY: the range lies inside this mapping, which is borrowed exclusively.
+        let code = unsafe {
+            let address = self.start.as_ptr().add(range.start).cast::<c_void>();
+            libc::madvise(address, range.len(), advice as i32)
+        };
+        if code == 0 { Ok(()) } else { Err(SysError::last(advice.call(), format!("{self:?}"))) }
+    }
+
+    /// `mremap(MREMAP_MAYMOVE)`: the same pages under another length, moved if need be. A mapping
+    /// backed by 2 MB pages stays so (`Documentation/mm/transhuge.rst`). hugetlb: `EINVAL` to grow.
+    pub fn resized(self, len: usize) -> Result<Self, (Self, SysError)> {
+        let len = crate::param::page_size().ceil(len as u64) as usize;
+        let start = self.start.as_ptr().cast::<c_void>();
+        // SAFETY: `self` owns the old range, and is consumed when the call succeeds.
+        match unsafe { rustix::mm::mremap(start, self.len, len, MremapFlags::MAYMOVE) } {
+            Ok(start) => {
+                std::mem::forget(self);
+                Ok(Self { start: NonNull::new(start.cast()).expect("not null"), len })
+            }
+            Err(errno) => {
+                let error = SysError::new("mremap", format!("{self:?} to {len} bytes"), errno);
+                Err((self, error))
+            }
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `self` owns the range and nothing can borrow it any more. The only errors are
+        // for ranges that are no mapping of ours, which the type rules out.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// `MAP_HUGE_2MB` and its kin: log2 of the size in bits 26..31 (`mmap(2)`).
+fn hugetlb_size_flag(size: PageSize) -> MapFlags {
+    MapFlags::from_bits_retain(size.bytes().trailing_zeros() << 26)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superpage_mapping() -> Mapping {
+        Mapping::anonymous(8 << 20, Backing::Pages).unwrap()
+    }
+
+    #[test]
+    fn a_mapping_starts_zero_and_holds_what_is_written() {
+        let mut mapping = Mapping::anonymous(1, Backing::Pages).unwrap();
+        assert_eq!(mapping.len() as u64, crate::param::page_size().bytes());
+        assert!(mapping.bytes().iter().all(|byte| *byte == 0));
+        mapping.bytes_mut().fill(7);
+        assert!(mapping.bytes().iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn every_local_advice_is_accepted_where_it_makes_sense() {
+        let mut mapping = superpage_mapping();
+        mapping.bytes_mut().fill(1);
+        for advice in [
+            Advice::WillNeed,
+            Advice::HugePage,
+            Advice::NoHugePage,
+            Advice::Cold,
+            Advice::DontFork,
+            Advice::DoFork,
+            Advice::PopulateRead,
+            Advice::PopulateWrite,
+            Advice::Free,
+        ] {
+            match mapping.advise(advice) {
+                Err(error) if error.errno() == libc::EINVAL => {
+                    testkit::skipped!("this kernel has no {}", advice.call());
+                }
+                result => result.unwrap(),
+            }
+        }
+    }
+
+    #[test]
+    fn dontneed_brings_zeroes_back() {
+        let mut mapping = superpage_mapping();
+        mapping.bytes_mut().fill(1);
+        mapping.advise_range(0..4 << 20, Advice::DontNeed).unwrap();
+        assert_eq!((mapping.bytes()[0], mapping.bytes()[4 << 20]), (0, 1));
+    }
+
+    #[test]
+    fn resizing_keeps_the_bytes() {
+        let mut mapping = Mapping::anonymous(1 << 20, Backing::Pages).unwrap();
+        mapping.bytes_mut().fill(9);
+        let mapping = mapping.resized(64 << 20).map_err(|(_, error)| error).unwrap();
+        assert_eq!(mapping.len(), 64 << 20);
+        assert_eq!((mapping.bytes()[(1 << 20) - 1], mapping.bytes()[1 << 20]), (9, 0));
+    }
+
+    #[test]
+    fn a_failure_names_call_range_and_errno() {
+        let absurd = PageSize::new(1 << 60).unwrap();
+        let error = Mapping::anonymous(1, Backing::Hugetlb(absurd)).unwrap_err();
+        assert!(error.errno() != 0 && error.to_string().starts_with("mmap on "), "{error}");
+        let mut mapping = superpage_mapping();
+        let error = mapping.advise_range(1..4096, Advice::HugePage).unwrap_err();
+        assert_eq!(error.errno(), libc::EINVAL);
+        assert!(error.to_string().contains("MADV_HUGEPAGE"), "{error}");
+    }
+}

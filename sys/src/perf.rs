@@ -1,0 +1,166 @@
+//! Counters of the kernel and the processor for one process: `perf_event_open(2)`.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use perf_event_open_sys as raw;
+use raw::bindings as abi;
+use units::Pid;
+
+use crate::SysError;
+
+/// What to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// All page faults, counted by the kernel: works without a PMU.
+    PageFaults,
+    /// Faults served without I/O.
+    MinorFaults,
+    /// Nanoseconds on a CPU.
+    TaskClock,
+    /// Processor cycles; needs a PMU.
+    Cycles,
+    /// Instructions; needs a PMU.
+    Instructions,
+    /// Loads that missed the data TLB; needs a PMU.
+    DataTlbLoadMisses,
+    /// Stores that missed the data TLB; needs a PMU.
+    DataTlbStoreMisses,
+    /// Instruction fetches that missed the TLB; needs a PMU.
+    InstructionTlbMisses,
+    /// A tracepoint by the number in its `id` file under tracefs.
+    Tracepoint(u64),
+    /// A processor's own event number.
+    Raw(u64),
+}
+
+/// A count, and how long it was really counting: less than enabled means the PMU was shared, and
+/// `value * enabled / running` is the estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// Events counted.
+    pub value: u64,
+    /// Nanoseconds the counter was enabled.
+    pub enabled_ns: u64,
+    /// Nanoseconds it was on the PMU.
+    pub running_ns: u64,
+}
+
+/// An open counter; counts from when it is opened until it is dropped.
+#[derive(Debug)]
+pub struct Counter {
+    file: File,
+    event: Event,
+}
+
+impl Counter {
+    /// Counts `event` on every CPU for the thread `pid` (a process's id is its first thread), and
+    /// for the threads and children it makes from now on.
+    ///
+    /// Linux 2.6.31. `ENOENT`/`EOPNOTSUPP`: no PMU or no such event. `EACCES`/`EPERM`: needs
+    /// CAP_PERFMON or a lower `kernel.perf_event_paranoid`. `ESRCH`: no such process.
+    pub fn open(event: Event, pid: Pid) -> Result<Self, SysError> {
+        let (kind, config) = event.kind_and_config();
+        let mut attributes = abi::perf_event_attr::default();
+        attributes.size = size_of::<abi::perf_event_attr>() as u32;
+        attributes.type_ = kind;
+        attributes.config = config;
+        attributes.read_format = u64::from(abi::PERF_FORMAT_TOTAL_TIME_ENABLED)
+            | u64::from(abi::PERF_FORMAT_TOTAL_TIME_RUNNING);
+        attributes.set_inherit(1);
+        attributes.set_exclude_hv(1);
+        let close_on_exec = abi::PERF_FLAG_FD_CLOEXEC.into();
+        // SAFETY: the attributes are a live local of the size they state.
+        let fd = unsafe { raw::perf_event_open(&mut attributes, pid.0, -1, -1, close_on_exec) };
+        if fd < 0 {
+            return Err(SysError::last("perf_event_open", format!("{event:?} of {pid:?}")));
+        }
+        // SAFETY: the kernel just made this descriptor for us, and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { file: File::from(fd), event })
+    }
+
+    /// The count so far, children included.
+    pub fn read(&mut self) -> Result<Count, SysError> {
+        let mut words = [0; 24];
+        self.file
+            .read_exact(&mut words)
+            .map_err(|error| SysError::new("read", format!("counter {:?}", self.event), error))?;
+        let word = |index: usize| {
+            u64::from_ne_bytes(words[index * 8..index * 8 + 8].try_into().expect("eight bytes"))
+        };
+        Ok(Count { value: word(0), enabled_ns: word(1), running_ns: word(2) })
+    }
+}
+
+impl Event {
+    fn kind_and_config(self) -> (u32, u64) {
+        let software = |config: u32| (abi::PERF_TYPE_SOFTWARE, u64::from(config));
+        let hardware = |config: u32| (abi::PERF_TYPE_HARDWARE, u64::from(config));
+        let tlb_miss = |cache: u32, operation: u32| {
+            let miss = u64::from(abi::PERF_COUNT_HW_CACHE_RESULT_MISS) << 16;
+            (abi::PERF_TYPE_HW_CACHE, u64::from(cache) | u64::from(operation) << 8 | miss)
+        };
+        match self {
+            Self::PageFaults => software(abi::PERF_COUNT_SW_PAGE_FAULTS),
+            Self::MinorFaults => software(abi::PERF_COUNT_SW_PAGE_FAULTS_MIN),
+            Self::TaskClock => software(abi::PERF_COUNT_SW_TASK_CLOCK),
+            Self::Cycles => hardware(abi::PERF_COUNT_HW_CPU_CYCLES),
+            Self::Instructions => hardware(abi::PERF_COUNT_HW_INSTRUCTIONS),
+            Self::DataTlbLoadMisses => {
+                tlb_miss(abi::PERF_COUNT_HW_CACHE_DTLB, abi::PERF_COUNT_HW_CACHE_OP_READ)
+            }
+            Self::DataTlbStoreMisses => {
+                tlb_miss(abi::PERF_COUNT_HW_CACHE_DTLB, abi::PERF_COUNT_HW_CACHE_OP_WRITE)
+            }
+            Self::InstructionTlbMisses => {
+                tlb_miss(abi::PERF_COUNT_HW_CACHE_ITLB, abi::PERF_COUNT_HW_CACHE_OP_READ)
+            }
+            Self::Tracepoint(id) => (abi::PERF_TYPE_TRACEPOINT, id),
+            Self::Raw(config) => (abi::PERF_TYPE_RAW, config),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::{Advice, Backing, Mapping};
+
+    fn open_own(event: Event) -> Option<Counter> {
+        let thread = Pid(rustix::thread::gettid().as_raw_nonzero().get());
+        match Counter::open(event, thread) {
+            Ok(counter) => Some(counter),
+            Err(error) => {
+                testkit::skipped!("no counter here: {error}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn counts_the_page_faults_a_mapping_takes() {
+        let Some(mut counter) = open_own(Event::PageFaults) else { return };
+        let mut mapping = Mapping::anonymous(4 << 20, Backing::Pages).unwrap();
+        mapping.advise(Advice::NoHugePage).unwrap();
+        let before = counter.read().unwrap().value;
+        mapping.bytes_mut().fill(1);
+        let pages = crate::param::page_size().count(4 << 20);
+        assert!(counter.read().unwrap().value - before >= pages);
+    }
+
+    #[test]
+    fn hardware_counts_where_there_is_a_pmu() {
+        let Some(mut counter) = open_own(Event::Instructions) else { return };
+        let first = counter.read().unwrap();
+        let second = counter.read().unwrap();
+        assert!(second.value > first.value || second.running_ns == 0, "{first:?} {second:?}");
+    }
+
+    #[test]
+    fn a_missing_process_is_esrch() {
+        let error = Counter::open(Event::PageFaults, Pid(i32::MAX)).unwrap_err();
+        assert!([libc::ESRCH, libc::EACCES].contains(&error.errno()), "{error}");
+    }
+}

@@ -1,0 +1,84 @@
+//! A process by file descriptor: it cannot turn into another one that got the same number.
+
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::process::{PidfdFlags, pidfd_open};
+use units::Pid;
+
+use crate::SysError;
+use crate::mem::Advice;
+
+/// A process that was alive when this was opened.
+#[derive(Debug)]
+pub struct PidFd {
+    fd: OwnedFd,
+    pid: Pid,
+}
+
+impl PidFd {
+    /// `int pidfd_open(pid_t pid, unsigned int flags)`. Linux 5.3. `ESRCH` when there is none.
+    pub fn open(pid: Pid) -> Result<Self, SysError> {
+        let missing = || SysError::new("pidfd_open", format!("{pid:?}"), rustix::io::Errno::SRCH);
+        let raw = rustix::process::Pid::from_raw(pid.0.max(0)).ok_or_else(missing)?;
+        let fd = pidfd_open(raw, PidfdFlags::empty())
+            .map_err(|errno| SysError::new("pidfd_open", format!("{pid:?}"), errno))?;
+        Ok(Self { fd, pid })
+    }
+
+    /// `ssize_t process_madvise(int pidfd, const struct iovec *, size_t, int advice, unsigned)`:
+    /// returns the bytes advised, which may be fewer than asked.
+    ///
+    /// Linux 5.10 (`Collapse` 6.1). Another process accepts only `WillNeed`, `Cold`, `PageOut` and
+    /// `Collapse` (`EINVAL` otherwise), and needs CAP_SYS_NICE and PTRACE_MODE_READ (`EPERM`).
+    pub fn advise(&self, ranges: &[Range<u64>], advice: Advice) -> Result<u64, SysError> {
+        let vectors: Vec<libc::iovec> = ranges
+            .iter()
+            .map(|range| libc::iovec {
+                iov_base: range.start as *mut libc::c_void,
+                iov_len: (range.end - range.start) as usize,
+            })
+            .collect();
+        let own = self.pid == crate::param::own_pid();
+        assert!(!own, "advice about our own memory goes through `Mapping`, which owns it");
+        // SAFETY: the vectors name memory of another process, which the kernel checks; the four
+        // advices it takes for others change how pages are backed, never their content.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_process_madvise,
+                self.fd.as_raw_fd(),
+                vectors.as_ptr(),
+                vectors.len(),
+                advice as libc::c_int,
+                0,
+            )
+        };
+        u64::try_from(done)
+            .map_err(|_| SysError::last("process_madvise", format!("{:?}, {advice:?}", self.pid)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_not_there_is_esrch() {
+        for pid in [Pid(i32::MAX), Pid(0), Pid(-5)] {
+            let error = PidFd::open(pid).unwrap_err();
+            assert!([libc::ESRCH, libc::EINVAL].contains(&error.errno()), "{error}");
+        }
+    }
+
+    #[test]
+    fn advice_for_another_process_is_limited_by_the_kernel() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pidfd = PidFd::open(Pid(child.id() as i32)).unwrap();
+        let range = 0x10000..0x20000;
+        let refused = pidfd.advise(std::slice::from_ref(&range), Advice::DontNeed);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let error = refused.unwrap_err();
+        assert!([libc::EINVAL, libc::EPERM].contains(&error.errno()), "{error}");
+    }
+}

@@ -1,0 +1,66 @@
+//! What is done in a child between fork and exec.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::prctl::{self, ThpControl};
+
+/// What the child asks of the kernel before it becomes the program.
+#[derive(Clone, Copy, Debug)]
+pub struct ChildSetup {
+    /// Its THP control; kept by exec and by everything it starts.
+    pub thp: ThpControl,
+    /// Killed when the thread that started it ends, so that a killed experiment leaves nothing.
+    pub die_with_parent: bool,
+}
+
+/// Has `command` carry out `setup` in the child; a failure makes `spawn` fail with its errno.
+///
+/// Signals that Rust's runtime changed (SIGPIPE) are reset by `Command` itself.
+pub fn prepare(command: &mut Command, setup: ChildSetup) {
+    let parent = crate::param::own_pid();
+    // SAFETY: between fork and exec only async-signal-safe calls may be made: prctl and getppid
+    // are plain syscalls; an error allocates only its description, which on glibc is safe after
+    // fork from a process whose other threads may hold the allocator lock (glibc resets it).
+    unsafe {
+        command.pre_exec(move || {
+            if setup.thp != ThpControl::System {
+                prctl::set_thp(setup.thp).map_err(|error| error.source)?;
+            }
+            if setup.die_with_parent {
+                let kill: libc::c_ulong = libc::SIGKILL as libc::c_ulong;
+                if libc::prctl(libc::PR_SET_PDEATHSIG, kill) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                if libc::getppid() != parent.0 {
+                    return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thp_enabled_in_child(thp: ThpControl) -> String {
+        let mut command = Command::new("grep");
+        command.args(["-h", "^THP_enabled:", "/proc/self/status"]);
+        prepare(&mut command, ChildSetup { thp, die_with_parent: true });
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    }
+
+    #[test]
+    fn thp_control_survives_exec() {
+        assert_eq!(thp_enabled_in_child(ThpControl::Disabled).split_whitespace().last(), Some("0"));
+    }
+
+    #[test]
+    fn a_missing_program_is_enoent() {
+        let mut command = Command::new("/no/such/program");
+        prepare(&mut command, ChildSetup { thp: ThpControl::Disabled, die_with_parent: false });
+        assert_eq!(command.spawn().unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    }
+}

@@ -1,0 +1,113 @@
+//! Waiting for children, with what they used.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use units::{ByteSize, Pid};
+
+use crate::SysError;
+
+/// What a finished child and all its waited-for descendants used (`getrusage(2)`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Usage {
+    /// Time in user mode.
+    pub user: Duration,
+    /// Time in the kernel.
+    pub system: Duration,
+    /// Faults served without I/O.
+    pub minor_faults: u64,
+    /// Faults that waited for I/O.
+    pub major_faults: u64,
+    /// The largest resident set any one process of them had; hugetlb pages are not in it.
+    pub max_rss: ByteSize,
+    /// Switches because it waited.
+    pub voluntary_switches: u64,
+    /// Switches because its time was up.
+    pub involuntary_switches: u64,
+}
+
+/// Blocks until `pid`, a child of this process, has ended, and leaves it a zombie: its pid cannot
+/// be reused and its `/proc` entry stays until `reap`. `waitid(P_PID, WEXITED|WNOWAIT)`.
+pub fn until_exit(pid: Pid) -> Result<(), SysError> {
+    loop {
+        // SAFETY: an all-zero siginfo is a valid value, and the kernel fills it.
+        let code = unsafe {
+            let mut info = std::mem::zeroed::<libc::siginfo_t>();
+            libc::waitid(libc::P_PID, pid.0 as libc::id_t, &mut info, libc::WEXITED | libc::WNOWAIT)
+        };
+        match code {
+            0 => return Ok(()),
+            _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+            _ => return Err(SysError::last("waitid", format!("{pid:?}"))),
+        }
+    }
+}
+
+/// `pid_t wait4(pid_t pid, int *status, int options, struct rusage *)`: collects an ended child.
+pub fn reap(pid: Pid) -> Result<(ExitStatus, Usage), SysError> {
+    let done = wait4(pid.0, 0)?;
+    done.map(|(_, status, usage)| (status, usage))
+        .ok_or_else(|| SysError::new("wait4", format!("{pid:?}"), rustix::io::Errno::CHILD))
+}
+
+/// Collects any one ended child, if there is one (`wait4(-1, WNOHANG)`).
+pub fn reap_any() -> Result<Option<Pid>, SysError> {
+    match wait4(-1, libc::WNOHANG) {
+        Ok(done) => Ok(done.map(|(pid, _, _)| pid)),
+        Err(error) if error.errno() == libc::ECHILD => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn wait4(pid: i32, options: i32) -> Result<Option<(Pid, ExitStatus, Usage)>, SysError> {
+    let mut status = 0;
+    loop {
+        // SAFETY: both pointers are to live locals; an all-zero rusage is a valid value.
+        let (done, usage) = unsafe {
+            let mut usage = std::mem::zeroed::<libc::rusage>();
+            (libc::wait4(pid, &mut status, options, &mut usage), usage)
+        };
+        match done {
+            0 => return Ok(None),
+            done if done > 0 => {
+                return Ok(Some((Pid(done), ExitStatus::from_raw(status), usage_from(&usage))));
+            }
+            _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+            _ => return Err(SysError::last("wait4", format!("pid {pid}"))),
+        }
+    }
+}
+
+fn usage_from(raw: &libc::rusage) -> Usage {
+    let time =
+        |value: libc::timeval| Duration::new(value.tv_sec as u64, value.tv_usec as u32 * 1000);
+    Usage {
+        user: time(raw.ru_utime),
+        system: time(raw.ru_stime),
+        minor_faults: raw.ru_minflt as u64,
+        major_faults: raw.ru_majflt as u64,
+        max_rss: ByteSize::kib(raw.ru_maxrss as u64),
+        voluntary_switches: raw.ru_nvcsw as u64,
+        involuntary_switches: raw.ru_nivcsw as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    #[allow(clippy::zombie_processes, reason = "reaped by the function under test")]
+    fn an_ended_child_stays_until_it_is_reaped() {
+        let child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+        let pid = Pid(child.id() as i32);
+        until_exit(pid).unwrap();
+        assert!(std::path::Path::new(&format!("/proc/{pid}")).exists());
+        let (status, usage) = reap(pid).unwrap();
+        assert_eq!(status.code(), Some(7));
+        assert!(usage.minor_faults > 0 && usage.max_rss > ByteSize(0), "{usage:?}");
+        assert_eq!(reap(pid).unwrap_err().errno(), libc::ECHILD);
+    }
+}
