@@ -1,1 +1,20 @@
-//! placeholder
+//! How a program gets its pages: recipe -> plan -> running child.
+//!
+//! A *recipe* is what a person asks for (`thp`, or a preloaded allocator, or a wrapper). A *plan*
+//! is what that means for one program on one machine: environment, prctl, argv, what was promised
+//! and what cannot be reached. Resolving a plan decides from facts only; `start` carries it out.
+//! `run`, `compare` and every later launcher go through here, so they cannot differ.
+#![forbid(unsafe_code)]
+
+mod error;
+mod plan;
+mod program;
+mod recipe;
+mod start;
+mod tunables;
+
+pub use error::LaunchError;
+pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise};
+pub use program::{Kind, Program};
+pub use recipe::{Pages, ParseRecipeError, Recipe};
+pub use start::{Start, Streams, start};

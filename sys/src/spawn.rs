@@ -8,8 +8,8 @@ use crate::prctl::{self, ThpControl};
 /// What the child asks of the kernel before it becomes the program.
 #[derive(Clone, Copy, Debug)]
 pub struct ChildSetup {
-    /// Its THP control; kept by exec and by everything it starts.
-    pub thp: ThpControl,
+    /// Its THP control, kept by exec and by everything it starts; `None` leaves what it inherits.
+    pub thp: Option<ThpControl>,
     /// Killed when the thread that started it ends, so that a killed experiment leaves nothing.
     pub die_with_parent: bool,
 }
@@ -24,8 +24,8 @@ pub fn prepare(command: &mut Command, setup: ChildSetup) {
     // fork from a process whose other threads may hold the allocator lock (glibc resets it).
     unsafe {
         command.pre_exec(move || {
-            if setup.thp != ThpControl::System {
-                prctl::set_thp(setup.thp).map_err(|error| error.source)?;
+            if let Some(control) = setup.thp {
+                prctl::set_thp(control).map_err(|error| error.source)?;
             }
             if setup.die_with_parent {
                 let kill: libc::c_ulong = libc::SIGKILL as libc::c_ulong;
@@ -48,7 +48,7 @@ mod tests {
     fn thp_enabled_in_child(thp: ThpControl) -> String {
         let mut command = Command::new("grep");
         command.args(["-h", "^THP_enabled:", "/proc/self/status"]);
-        prepare(&mut command, ChildSetup { thp, die_with_parent: true });
+        prepare(&mut command, ChildSetup { thp: Some(thp), die_with_parent: true });
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     }
 
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn a_missing_program_is_enoent() {
         let mut command = Command::new("/no/such/program");
-        prepare(&mut command, ChildSetup { thp: ThpControl::Disabled, die_with_parent: false });
+        prepare(&mut command, ChildSetup { thp: None, die_with_parent: false });
         assert_eq!(command.spawn().unwrap_err().raw_os_error(), Some(libc::ENOENT));
     }
 }

@@ -23,14 +23,14 @@ macro_rules! require {
 #[macro_export]
 macro_rules! skipped {
     ($($reason:tt)+) => {
-        $crate::skip(module_path!(), &format!($($reason)+))
+        $crate::skip(env!("CARGO_CRATE_NAME"), &format!($($reason)+))
     };
 }
 
 /// Says on the real stderr, past the test harness's capture, that a test was skipped.
-pub fn skip(place: &str, reason: &str) {
+pub fn skip(room: &str, reason: &str) {
     let test = std::thread::current().name().unwrap_or("?").to_string();
-    let _ = writeln!(std::io::stderr(), "skipped: {place}::{test}: {reason}");
+    let _ = writeln!(std::io::stderr(), "skipped: {room}::{test}: {reason}");
 }
 
 /// Held while a test changes or depends on machine-wide state (pools, knobs, free memory).

@@ -1,0 +1,56 @@
+//! What can keep a program from being launched as asked.
+
+use std::path::PathBuf;
+
+use units::PageSize;
+
+/// Why a plan could not be made or carried out. Each text ends with the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// No such program in PATH or at that path.
+    #[error("program `{0}` was not found; check the spelling, or give its path")]
+    ProgramNotFound(String),
+    /// There, but not to be executed.
+    #[error("program {0} cannot be executed ({1}); give a program file with execute permission")]
+    NotExecutable(PathBuf, String),
+    /// The kernel gives nobody transparent superpages.
+    #[error(
+        "transparent superpages are off on this machine ({0} is `never`); allow them where asked \
+         for with: echo madvise > {0}"
+    )]
+    ThpOff(String),
+    /// The kernel was built without transparent superpages.
+    #[error("this kernel has no transparent superpages; use --pages hugetlb")]
+    NoThp,
+    /// There is no pool of that page size.
+    #[error("this machine has no hugetlb pool of {0} pages; it has {1}")]
+    NoSuchPool(PageSize, String),
+    /// The pool has nothing to give and may not grow.
+    #[error(
+        "the hugetlb pool of {size} pages is empty ({total} in all, {free} free, {reserved} \
+         reserved, overcommit {overcommit}); lend it pages for the run with --pool lend (as root), \
+         or: sysctl vm.nr_overcommit_hugepages=N"
+    )]
+    PoolEmpty {
+        /// Page size of the pool.
+        size: PageSize,
+        /// Pages it has.
+        total: u64,
+        /// Pages nobody uses.
+        free: u64,
+        /// Free pages that are promised to somebody.
+        reserved: u64,
+        /// Pages it may grow by on demand.
+        overcommit: u64,
+    },
+    /// Started, but the kernel refused.
+    #[error("{program} could not be started: {source}{remedy}")]
+    Start {
+        /// The file.
+        program: PathBuf,
+        /// The errno.
+        source: std::io::Error,
+        /// What to do about it, after a semicolon, or nothing.
+        remedy: &'static str,
+    },
+}

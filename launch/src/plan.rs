@@ -1,0 +1,248 @@
+//! Plans: what a recipe means for one program on one machine, decided from facts.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use sys::prctl::ThpControl;
+use units::PageSize;
+
+use crate::{LaunchError, Pages, Program, Recipe, tunables};
+
+/// What the decision needs to know of the machine and the environment.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The mode in force for transparent superpages of the largest size: `always`, `madvise`,
+    /// `never`; `None` where the kernel has none.
+    pub thp_mode: Option<String>,
+    /// The hugetlb pools, default size first.
+    pub pools: Vec<Pool>,
+    /// Where libsuperpage.so is, if it was found.
+    pub runtime: Option<PathBuf>,
+    /// LD_PRELOAD as it is now.
+    pub ld_preload: Option<String>,
+    /// GLIBC_TUNABLES as it is now.
+    pub glibc_tunables: Option<String>,
+}
+
+/// One hugetlb pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    /// Size of its pages.
+    pub size: PageSize,
+    /// Pages it has.
+    pub total: u64,
+    /// Pages nobody uses.
+    pub free: u64,
+    /// Free pages already promised.
+    pub reserved: u64,
+    /// Pages it may still grow by when asked.
+    pub overcommit_left: u64,
+}
+
+/// What an arm stands for, to be checked against what was read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Promise {
+    /// Whatever comes.
+    Nothing,
+    /// No superpage at all.
+    BasePages,
+    /// Superpages under the anonymous memory that can hold them.
+    Superpages,
+}
+
+/// One change to the program's environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EnvironmentChange {
+    /// The variable.
+    pub variable: String,
+    /// Its value.
+    pub value: String,
+    /// What that does.
+    pub why: String,
+}
+
+/// A launch, decided in full.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// The recipe's name.
+    pub name: String,
+    /// The pages it asks for.
+    pub pages: Pages,
+    /// The file that is executed: the program, or the wrapper.
+    pub program: Program,
+    /// Everything after argv\[0\].
+    pub arguments: Vec<String>,
+    /// Changes to the environment, in order.
+    pub environment: Vec<EnvironmentChange>,
+    /// What the child asks of the kernel first: `None` leaves what it inherits.
+    #[serde(serialize_with = "thp_in_words")]
+    pub thp: Option<ThpControl>,
+    /// What must be read back for the arm to count.
+    pub promise: Promise,
+    /// What the user should know: parts that cannot be reached, and risks.
+    pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// Decides. `program` is the wrapper when the recipe has one, and `arguments` are complete.
+    pub fn resolve(
+        recipe: &Recipe,
+        program: Program,
+        arguments: Vec<String>,
+        facts: &Facts,
+    ) -> Result<Self, LaunchError> {
+        let mut plan = Self {
+            name: recipe.name.clone(),
+            pages: recipe.pages,
+            program,
+            arguments,
+            environment: Vec::new(),
+            thp: None,
+            promise: Promise::Nothing,
+            notes: Vec::new(),
+        };
+        let mut preload = recipe.preload.clone();
+        match recipe.pages {
+            Pages::System => {}
+            Pages::Base => plan.ask_for_base_pages(facts),
+            Pages::Thp => plan.ask_for_thp(facts, &mut preload)?,
+            Pages::Hugetlb(size) => plan.ask_for_hugetlb(size, facts)?,
+        }
+        if !preload.is_empty() {
+            preload.extend(facts.ld_preload.clone().filter(|list| !list.is_empty()));
+            plan.set("LD_PRELOAD", preload.join(":"), "libraries loaded before all others");
+        }
+        for (variable, value) in &recipe.environment {
+            plan.set(variable, value.clone(), "asked for by the recipe");
+        }
+        Ok(plan)
+    }
+
+    fn ask_for_base_pages(&mut self, facts: &Facts) {
+        self.thp = Some(ThpControl::Disabled);
+        self.promise = Promise::BasePages;
+        // Nothing to undo unless somebody's environment already asks glibc for hugetlb pages,
+        // which the prctl does not stop.
+        if facts.glibc_tunables.as_ref().is_some_and(|list| list.contains("glibc.malloc.hugetlb")) {
+            self.set_malloc(facts, &[("glibc.malloc.hugetlb", "0")], "malloc uses base pages");
+        }
+    }
+
+    fn ask_for_thp(&mut self, facts: &Facts, preload: &mut Vec<String>) -> Result<(), LaunchError> {
+        match facts.thp_mode.as_deref() {
+            None => return Err(LaunchError::NoThp),
+            Some("never") => {
+                let path = "/sys/kernel/mm/transparent_hugepage/enabled";
+                return Err(LaunchError::ThpOff(path.to_string()));
+            }
+            Some(_) => {}
+        }
+        self.thp = Some(ThpControl::System);
+        self.promise = Promise::Superpages;
+        let settings = [("glibc.malloc.hugetlb", "1")];
+        self.set_malloc(facts, &settings, "malloc advises its memory MADV_HUGEPAGE");
+        match facts.runtime.as_ref().map(|path| path.display().to_string()) {
+            Some(path) if path.contains([':', ' ']) => self.notes.push(format!(
+                "memory the program maps itself is not reached: LD_PRELOAD cannot hold a path with \
+                 a space or colon ({path}); move libsuperpage.so"
+            )),
+            Some(path) => {
+                preload.push(path);
+                self.set("SUPERPAGE_MMAP", "thp", "libsuperpage.so advises the program's own mmap");
+            }
+            None => self.notes.push(
+                "memory the program maps itself is not reached: libsuperpage.so is not beside \
+                 superpage; build it with: cargo build --release"
+                    .to_string(),
+            ),
+        }
+        self.note_reach();
+        Ok(())
+    }
+
+    fn ask_for_hugetlb(
+        &mut self,
+        size: Option<PageSize>,
+        facts: &Facts,
+    ) -> Result<(), LaunchError> {
+        let pool = match size {
+            None => facts.pools.first(),
+            Some(size) => facts.pools.iter().find(|pool| pool.size == size),
+        };
+        let Some(pool) = pool else {
+            let sizes: Vec<String> = facts.pools.iter().map(|pool| pool.size.to_string()).collect();
+            let have = if sizes.is_empty() { "none".to_string() } else { sizes.join(", ") };
+            let wanted = size.unwrap_or(PageSize::new(2 << 20).expect("a power of two"));
+            return Err(LaunchError::NoSuchPool(wanted, have));
+        };
+        if pool.free.saturating_sub(pool.reserved) + pool.overcommit_left == 0 {
+            return Err(LaunchError::PoolEmpty {
+                size: pool.size,
+                total: pool.total,
+                free: pool.free,
+                reserved: pool.reserved,
+                overcommit: pool.overcommit_left,
+            });
+        }
+        // Beside the pool's pages no THP: an arm is one kind of superpage, or it says nothing.
+        self.thp = Some(ThpControl::Disabled);
+        self.promise = Promise::Superpages;
+        let value = size.map_or("2".to_string(), |size| size.bytes().to_string());
+        // One arena: glibc maps the arenas of further threads with MAP_NORESERVE, whose faults
+        // are killed by SIGBUS when the pool runs short; the main arena is reserved at mmap.
+        let settings = [("glibc.malloc.hugetlb", value.as_str()), ("glibc.malloc.arena_max", "1")];
+        let why = format!("malloc maps {} pages of the hugetlb pool, reserved at mmap", pool.size);
+        self.set_malloc(facts, &settings, &why);
+        self.notes.push(
+            "memory the program maps itself, not through malloc, stays on base pages; all threads \
+             share one malloc arena"
+                .to_string(),
+        );
+        self.notes.push(
+            "a forked child that writes the heap needs further free pages of the pool, and the \
+             kernel kills it (SIGBUS) when there are none"
+                .to_string(),
+        );
+        self.note_reach();
+        Ok(())
+    }
+
+    fn note_reach(&mut self) {
+        if let Some(why) = self.program.kind.unreached() {
+            let path = self.program.path.display();
+            self.notes.push(format!("neither malloc's tunables nor a preload reach {path}: {why}"));
+        }
+    }
+
+    fn set_malloc(&mut self, facts: &Facts, settings: &[(&str, &str)], why: &str) {
+        let settings: Vec<(&str, String)> =
+            settings.iter().map(|(name, value)| (*name, value.to_string())).collect();
+        let value = tunables::merge(facts.glibc_tunables.as_deref(), &settings);
+        self.set("GLIBC_TUNABLES", value, why);
+    }
+
+    fn set(&mut self, variable: &str, value: impl Into<String>, why: &str) {
+        let change = EnvironmentChange {
+            variable: variable.to_string(),
+            value: value.into(),
+            why: why.to_string(),
+        };
+        self.environment.push(change);
+    }
+}
+
+fn thp_in_words<S: serde::Serializer>(
+    thp: &Option<ThpControl>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let word = thp.map(|control| match control {
+        ThpControl::System => "system",
+        ThpControl::Disabled => "disabled",
+        ThpControl::OnlyAdvised => "only-advised",
+    });
+    word.serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The program to launch: where it is, and what it can be reached by.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use object::elf;
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader};
+use serde::Serialize;
+
+use crate::LaunchError;
+
+/// A program file that exists and may be executed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Program {
+    /// The file.
+    pub path: PathBuf,
+    /// What kind of file, as far as it matters for reaching it.
+    pub kind: Kind,
+}
+
+/// What decides whether a preloaded library and glibc's tunables reach a program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Dynamic, loaded by glibc's loader, of our own word size: everything reaches it.
+    Glibc,
+    /// Dynamic, with another loader (musl, or glibc of another word size).
+    OtherLoader(String),
+    /// No loader at all.
+    Static,
+    /// Set-user-id or set-group-id: the loader ignores preloads from outside.
+    Privileged,
+    /// A script; what counts is its interpreter, which inherits the environment.
+    Script(String),
+    /// Neither ELF nor `#!`, or unreadable: nothing is known.
+    Unknown,
+}
+
+impl Program {
+    /// Finds `name` as `execvp(3)` would: at that path if it has a slash, else along `search`.
+    pub fn find(name: &str, search: &str) -> Result<Self, LaunchError> {
+        let candidates: Vec<PathBuf> = if name.contains('/') {
+            vec![PathBuf::from(name)]
+        } else {
+            search.split(':').map(|dir| Path::new(dir).join(name)).collect()
+        };
+        let mut denied = None;
+        for path in candidates.into_iter().filter(|_| !name.is_empty()) {
+            match executable(&path) {
+                Ok(()) => return Ok(Self { kind: Kind::of(&path), path }),
+                Err(None) => {}
+                Err(Some(why)) => denied = denied.or(Some((path, why))),
+            }
+        }
+        Err(match denied {
+            Some((path, why)) => LaunchError::NotExecutable(path, why),
+            None => LaunchError::ProgramNotFound(name.to_string()),
+        })
+    }
+}
+
+/// Whether there is a file to execute: `Err(None)` if not there, `Err(why)` if not executable.
+fn executable(path: &Path) -> Result<(), Option<String>> {
+    let metadata = match path.metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(None),
+        Err(error) => return Err(Some(error.to_string())),
+        Ok(metadata) => metadata,
+    };
+    if metadata.is_dir() {
+        return Err(Some("it is a directory".to_string()));
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return Err(Some("it has no execute permission".to_string()));
+    }
+    Ok(())
+}
+
+impl Kind {
+    fn of(path: &Path) -> Self {
+        let Ok(mut file) = File::open(path) else { return Self::Unknown };
+        let privileged = file.metadata().is_ok_and(|meta| {
+            meta.mode() & 0o6000 != 0
+                && (meta.uid() != effective_user() || meta.mode() & 0o2000 != 0)
+        });
+        if privileged {
+            return Self::Privileged;
+        }
+        let mut start = [0; 256];
+        let Ok(length) = file.read(&mut start) else { return Self::Unknown };
+        let start = &start[..length];
+        if let Some(line) = start.strip_prefix(b"#!") {
+            let line = line.split(|byte| *byte == b'\n').next().unwrap_or(line);
+            return Self::Script(String::from_utf8_lossy(line).trim().to_string());
+        }
+        let cache = ReadCache::new(file);
+        match start.get(..5) {
+            Some(b"\x7fELF\x02") => Self::of_elf::<elf::FileHeader64<object::Endianness>>(&cache),
+            Some(b"\x7fELF\x01") => Self::of_elf::<elf::FileHeader32<object::Endianness>>(&cache),
+            _ => Self::Unknown,
+        }
+    }
+
+    fn of_elf<Header: FileHeader<Endian = object::Endianness>>(cache: &ReadCache<File>) -> Self {
+        let interpreter = || -> Option<Option<String>> {
+            let header = Header::parse(cache).ok()?;
+            let endian = header.endian().ok()?;
+            for segment in header.program_headers(endian, cache).ok()? {
+                if let Some(path) = segment.interpreter(endian, cache).ok()? {
+                    return Some(Some(String::from_utf8_lossy(path).into_owned()));
+                }
+            }
+            Some(None)
+        };
+        match interpreter() {
+            None => Self::Unknown,
+            Some(None) => Self::Static,
+            Some(Some(path)) => {
+                let same_word = Header::is_type_64_sized() == cfg!(target_pointer_width = "64");
+                // glibc's loader is ld-linux*.so everywhere but on a few systems that call it
+                // ld64.so; musl's is ld-musl-*.so.
+                if same_word && (path.contains("/ld-linux") || path.contains("/ld64.so")) {
+                    Self::Glibc
+                } else {
+                    Self::OtherLoader(path)
+                }
+            }
+        }
+    }
+
+    /// In words, why the environment's means cannot be counted on; `None` where they can.
+    pub fn unreached(&self) -> Option<String> {
+        match self {
+            Self::Glibc | Self::Script(_) => None,
+            Self::OtherLoader(path) => Some(format!("it is loaded by {path}, not by our glibc")),
+            Self::Static => Some("it is linked statically".to_string()),
+            Self::Privileged => Some("it is set-user-id or set-group-id".to_string()),
+            Self::Unknown => Some("its file could not be read as a program".to_string()),
+        }
+    }
+}
+
+fn effective_user() -> u32 {
+    if sys::param::is_root() { 0 } else { u32::MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_along_the_path_and_tells_kinds_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("tool");
+        std::fs::write(&script, "#!/bin/sh -e\n").unwrap();
+        let search = format!("/no/such:{}:/bin:/usr/bin", dir.path().display());
+        let find = |name: &str| Program::find(name, &search);
+        assert!(matches!(find("tool"), Err(LaunchError::NotExecutable(..))));
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(find("tool").unwrap().kind, Kind::Script("/bin/sh -e".to_string()));
+        assert!(matches!(find("no-such-tool"), Err(LaunchError::ProgramNotFound(_))));
+        assert!(matches!(find(""), Err(LaunchError::ProgramNotFound(_))));
+        assert!(matches!(find("/"), Err(LaunchError::NotExecutable(..))));
+        assert!(matches!(find("/bin/sh").unwrap().kind, Kind::Glibc | Kind::OtherLoader(_)));
+    }
+
+    #[test]
+    fn damaged_program_files_are_unknown_never_a_panic() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = std::fs::read("/bin/sh").unwrap();
+        let path = dir.path().join("cut");
+        for length in [0, 1, 4, 5, 16, 52, 63, 64, 65, 100, 300, 1000] {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let kind = Kind::of(&path);
+            assert!(
+                matches!(kind, Kind::Unknown | Kind::Glibc | Kind::Static),
+                "{length}: {kind:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Recipes: what a person asks for, in one word or a short line.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use units::{ByteSize, PageSize};
+
+/// Which pages a program is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Pages {
+    /// As it would run without us: the system's settings decide.
+    System,
+    /// Base pages only.
+    Base,
+    /// Transparent superpages wherever they fit.
+    Thp,
+    /// Pages of the hugetlb pool: of the default size, or of this one.
+    Hugetlb(Option<PageSize>),
+}
+
+/// What a launch consists of, besides the program: an arm of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recipe {
+    /// What tables and plots call it.
+    pub name: String,
+    /// Which pages it asks for.
+    pub pages: Pages,
+    /// Libraries to preload, before ours and those already in LD_PRELOAD.
+    pub preload: Vec<String>,
+    /// Environment variables to set.
+    pub environment: Vec<(String, String)>,
+    /// A command that takes the program as its arguments: `taskset -c 1`.
+    pub wrapper: Vec<String>,
+}
+
+/// Why a recipe could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseRecipeError {
+    /// Not one of the page modes.
+    #[error("`{0}` is no kind of pages; choose base, thp, hugetlb, hugetlb:SIZE or system")]
+    UnknownPages(String),
+    /// A word that is neither a setting nor a variable.
+    #[error(
+        "arm `{arm}`: `{word}` is not understood; after the name and a colon come pages=KIND, \
+         preload=LIBRARY, VARIABLE=VALUE, and last `-- WRAPPER ARGS`"
+    )]
+    UnknownWord {
+        /// The arm's name.
+        arm: String,
+        /// The word.
+        word: String,
+    },
+    /// Quotes that do not close.
+    #[error("arm `{0}`: a quote is not closed")]
+    Quotes(String),
+    /// Nothing before the colon.
+    #[error("arm `{0}` has no name; write NAME or NAME: WORDS")]
+    NoName(String),
+}
+
+impl Recipe {
+    /// The recipe that only chooses pages, named after them.
+    pub fn of(pages: Pages) -> Self {
+        Self {
+            name: pages.to_string(),
+            pages,
+            preload: Vec::new(),
+            environment: Vec::new(),
+            wrapper: Vec::new(),
+        }
+    }
+}
+
+impl FromStr for Recipe {
+    type Err = ParseRecipeError;
+
+    /// `thp`, or `NAME: pages=thp preload=/lib/x.so VARIABLE=VALUE -- taskset -c 1`. Words are
+    /// split as a shell splits them. Without `pages=` the system's settings decide.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let Some((name, rest)) = text.split_once(':').filter(|(name, _)| *name != "hugetlb") else {
+            return text.parse().map(Self::of);
+        };
+        let name = name.trim().to_string();
+        if name.is_empty() {
+            return Err(ParseRecipeError::NoName(text.to_string()));
+        }
+        let mut recipe = Self { name: name.clone(), ..Self::of(Pages::System) };
+        let words = shlex::split(rest).ok_or_else(|| ParseRecipeError::Quotes(name.clone()))?;
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            if word == "--" {
+                recipe.wrapper = words.collect();
+                break;
+            }
+            match word.split_once('=') {
+                Some(("pages", kind)) => recipe.pages = kind.parse()?,
+                Some(("preload", library)) => recipe.preload.push(library.to_string()),
+                Some((variable, value)) if is_variable(variable) => {
+                    recipe.environment.push((variable.to_string(), value.to_string()));
+                }
+                _ => return Err(ParseRecipeError::UnknownWord { arm: name, word }),
+            }
+        }
+        Ok(recipe)
+    }
+}
+
+fn is_variable(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+impl FromStr for Pages {
+    type Err = ParseRecipeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let unknown = || ParseRecipeError::UnknownPages(text.to_string());
+        match text.trim() {
+            "system" => Ok(Self::System),
+            "base" => Ok(Self::Base),
+            "thp" => Ok(Self::Thp),
+            "hugetlb" => Ok(Self::Hugetlb(None)),
+            other => {
+                let size = other.strip_prefix("hugetlb:").ok_or_else(unknown)?;
+                let size: ByteSize = size.parse().map_err(|_| unknown())?;
+                Ok(Self::Hugetlb(Some(PageSize::new(size.bytes()).map_err(|_| unknown())?)))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System => f.write_str("system"),
+            Self::Base => f.write_str("base"),
+            Self::Thp => f.write_str("thp"),
+            Self::Hugetlb(None) => f.write_str("hugetlb"),
+            Self::Hugetlb(Some(size)) => write!(f, "hugetlb:{}", size.bytes()),
+        }
+    }
+}
+
+impl From<Pages> for String {
+    fn from(pages: Pages) -> Self {
+        pages.to_string()
+    }
+}
+
+impl TryFrom<String> for Pages {
+    type Error = ParseRecipeError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_word_is_a_kind_of_pages() {
+        let two_mib = PageSize::new(2 << 20).unwrap();
+        for (text, pages) in [
+            ("base", Pages::Base),
+            ("thp", Pages::Thp),
+            ("system", Pages::System),
+            ("hugetlb", Pages::Hugetlb(None)),
+            ("hugetlb:2M", Pages::Hugetlb(Some(two_mib))),
+        ] {
+            let recipe: Recipe = text.parse().unwrap();
+            assert_eq!(recipe.pages, pages, "{text}");
+            assert_eq!(recipe.pages.to_string().parse(), Ok(pages));
+        }
+    }
+
+    #[test]
+    fn a_line_holds_preloads_variables_and_a_wrapper() {
+        let text = "mi: preload=/usr/lib/mi.so MIMALLOC_VERBOSE='1 2' pages=thp -- taskset -c 1";
+        let recipe: Recipe = text.parse().unwrap();
+        assert_eq!(recipe.name, "mi");
+        assert_eq!(recipe.pages, Pages::Thp);
+        assert_eq!(recipe.preload, ["/usr/lib/mi.so"]);
+        assert_eq!(recipe.environment, [("MIMALLOC_VERBOSE".into(), "1 2".into())]);
+        assert_eq!(recipe.wrapper, ["taskset", "-c", "1"]);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        for (text, part) in [
+            ("huge", "`huge` is no kind of pages"),
+            ("hugetlb:3M", "hugetlb:3M"),
+            ("x: pages=big", "`big`"),
+            ("x: fast", "`fast` is not understood"),
+            ("x: 1A=2", "`1A=2`"),
+            ("x: A='1", "quote"),
+            (": pages=thp", "no name"),
+        ] {
+            let error = text.parse::<Recipe>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Carrying a plan out: the child is started exactly as decided, or not at all.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use sys::spawn::ChildSetup;
+use units::Pid;
+
+use crate::{LaunchError, Plan};
+
+/// Where the child's standard streams go.
+#[derive(Debug)]
+pub enum Streams {
+    /// They are ours: a launcher.
+    Inherit,
+    /// No input; each output into a file of its own: an experiment.
+    Into {
+        /// Standard output.
+        stdout: File,
+        /// Standard error.
+        stderr: File,
+    },
+}
+
+/// How to start, beyond the plan.
+#[derive(Debug)]
+pub struct Start {
+    /// Its streams.
+    pub streams: Streams,
+    /// Killed when we end, however we end.
+    pub die_with_parent: bool,
+    /// Further variables: padding that shifts the child's stack, as `(name, value)`.
+    pub environment: Vec<(String, String)>,
+    /// Where to start it; our own directory if `None`.
+    pub directory: Option<PathBuf>,
+}
+
+/// Starts the child. It must be waited for with [`sys::wait`], which also says what it used.
+pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
+    let mut command = Command::new(&plan.program.path);
+    command.args(&plan.arguments);
+    for change in &plan.environment {
+        command.env(&change.variable, &change.value);
+    }
+    command.envs(how.environment);
+    if let Some(directory) = how.directory {
+        command.current_dir(directory);
+    }
+    if let Streams::Into { stdout, stderr } = how.streams {
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    }
+    let setup = ChildSetup { thp: plan.thp, die_with_parent: how.die_with_parent };
+    sys::spawn::prepare(&mut command, setup);
+    let child = command.spawn().map_err(|source| LaunchError::Start {
+        program: plan.program.path.clone(),
+        remedy: remedy(&source),
+        source,
+    })?;
+    Ok(Pid(child.id() as i32))
+}
+
+fn remedy(error: &std::io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::ENOEXEC) => "; a script needs a first line like #!/bin/sh",
+        Some(libc::ENOENT) => "; its interpreter or loader is missing",
+        Some(libc::EACCES) => "; it, or a directory above it, may not be executed by you",
+        Some(libc::E2BIG) => "; its arguments and environment are too long",
+        _ => "",
+    }
+}

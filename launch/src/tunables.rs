@@ -1,0 +1,28 @@
+//! `GLIBC_TUNABLES`: one variable that several parties write (glibc manual, "Tunables").
+
+/// `existing` with `settings` put in, each replacing an older value of the same name.
+pub fn merge(existing: Option<&str>, settings: &[(&str, String)]) -> String {
+    let kept =
+        existing.unwrap_or("").split(':').filter(|entry| !entry.is_empty()).filter(|entry| {
+            let name = entry.split('=').next().unwrap_or(entry);
+            settings.iter().all(|(set, _)| *set != name)
+        });
+    let set = settings.iter().map(|(name, value)| format!("{name}={value}"));
+    kept.map(str::to_string).chain(set).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaces_its_own_and_keeps_the_rest() {
+        let set = [("glibc.malloc.hugetlb", "1".to_string())];
+        assert_eq!(merge(None, &set), "glibc.malloc.hugetlb=1");
+        assert_eq!(merge(Some(""), &set), "glibc.malloc.hugetlb=1");
+        assert_eq!(
+            merge(Some("glibc.malloc.hugetlb=2:glibc.malloc.arena_max=4"), &set),
+            "glibc.malloc.arena_max=4:glibc.malloc.hugetlb=1"
+        );
+    }
+}

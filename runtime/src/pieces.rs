@@ -1,0 +1,83 @@
+//! Small anonymous mappings, placed side by side so that superpages can hold them.
+//!
+//! Some allocators grow by mappings smaller than a superpage (CPython's object arenas are 1 MiB):
+//! however many there are, no fault ever finds a mapped, aligned superpage around it. Here such
+//! requests are cut, ascending, out of an extent that is mapped and advised as a whole. What the
+//! program gets is ordinary private anonymous memory of its own, zero and never handed out twice;
+//! it may unmap, move or protect its piece, and only that piece changes. The price is address
+//! space (at most one extent ahead), and at most one superpage touched before it is needed.
+//!
+//! Life of an extent: mapped -> cut into pieces until one no longer fits -> its tail unmapped.
+//! Extents double from 2 MiB to 32 MiB. The first 4 MiB a process asks for stay as they were, so a
+//! small program pays nothing.
+//!
+//! # Safety
+//! `EXTENT` is touched only by the holder of `BUSY`, which is taken without waiting: whoever finds
+//! it taken (another thread, or a child forked at that moment) uses the plain path.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const SMALLEST: usize = 64 << 10;
+const UNTOUCHED_AT_FIRST: usize = 4 << 20;
+const LARGEST_EXTENT: usize = 32 << 20;
+
+/// What is left of the current extent: `next..end`, all of it ours and untouched.
+struct Extent {
+    next: usize,
+    end: usize,
+    grow_by: usize,
+}
+
+struct Guarded(UnsafeCell<Extent>);
+// SAFETY: only the holder of `BUSY` looks inside.
+unsafe impl Sync for Guarded {}
+
+static EXTENT: Guarded =
+    Guarded(UnsafeCell::new(Extent { next: 0, end: 0, grow_by: crate::SUPERPAGE }));
+static BUSY: AtomicBool = AtomicBool::new(false);
+static SEEN: AtomicUsize = AtomicUsize::new(0);
+
+/// A fresh, zeroed, readable and writable private mapping of `length` bytes, or `None` where the
+/// plain path serves better.
+pub fn take(length: usize) -> Option<*mut c_void> {
+    if !(SMALLEST..crate::SUPERPAGE).contains(&length) {
+        return None;
+    }
+    if SEEN.fetch_add(length, Ordering::Relaxed) < UNTOUCHED_AT_FIRST {
+        return None;
+    }
+    if BUSY.swap(true, Ordering::Acquire) {
+        return None;
+    }
+    // SAFETY: `BUSY` is ours until the store below.
+    let piece = unsafe { (*EXTENT.0.get()).cut(length) };
+    BUSY.store(false, Ordering::Release);
+    piece.map(|address| address as *mut c_void)
+}
+
+impl Extent {
+    fn cut(&mut self, length: usize) -> Option<usize> {
+        let length = crate::round_up_to_page(length);
+        if self.end - self.next < length {
+            self.renew()?;
+        }
+        let piece = self.next;
+        self.next += length;
+        Some(piece)
+    }
+
+    /// Gives back the tail and maps the next extent.
+    fn renew(&mut self) -> Option<()> {
+        let size = self.grow_by;
+        let start = crate::map_plain(size)?;
+        if self.end > self.next {
+            // SAFETY: the tail is ours: mapped here, handed to nobody.
+            unsafe { libc::syscall(libc::SYS_munmap, self.next, self.end - self.next) };
+        }
+        crate::advise(start as *mut c_void, size);
+        *self = Self { next: start, end: start + size, grow_by: (size * 2).min(LARGEST_EXTENT) };
+        Some(())
+    }
+}
