@@ -1,1 +1,51 @@
-//! placeholder
+//! This computer as plain data: pools, THP, zones, processes' memory, and the journalled knobs.
+//!
+//! Every reader takes a [`Root`], so that a fixture directory can stand in for `/` (rule
+//! `fake-root`). What could not be read is `None` with a reason, never zero. Nothing here writes
+//! to the machine except [`journal`], and it can always undo what it wrote.
+//!
+//! Called by `launch`, `measure` and `cli`; calls `sys` for the few things that /proc cannot tell.
+#![forbid(unsafe_code)]
+
+pub mod coverage;
+pub mod journal;
+pub mod process;
+pub mod waste;
+
+mod choice;
+mod contiguity;
+mod counters;
+mod cpu;
+mod hugetlb;
+mod meminfo;
+mod pagetypes;
+mod root;
+mod snapshot;
+mod text;
+mod thp;
+mod tlb;
+mod unknown;
+mod zones;
+
+pub use choice::Choice;
+pub use contiguity::FreeContiguity;
+pub use counters::{CounterDeltas, Counters};
+pub use cpu::{Cpu, Hypervisor};
+pub use hugetlb::{HugetlbPools, NodePool, Pool};
+pub use meminfo::MemInfo;
+pub use pagetypes::{PageBlocks, PageTypeFree, PageTypes};
+pub use root::{ReadError, Root};
+pub use snapshot::Snapshot;
+pub use thp::{Khugepaged, Thp, ThpSize};
+pub use tlb::{TlbArray, TlbKind};
+pub use unknown::Unknown;
+pub use zones::{ZoneFree, ZoneLevels};
+
+/// The kernel's parsers on text at hand, for tests and tools that already hold a file's text.
+pub mod parse {
+    pub use crate::counters::parse as vmstat;
+    pub use crate::cpu::parse as cpuinfo;
+    pub use crate::meminfo::parse as meminfo;
+    pub use crate::pagetypes::parse as pagetypeinfo;
+    pub use crate::zones::{parse_buddyinfo as buddyinfo, parse_zoneinfo as zoneinfo};
+}

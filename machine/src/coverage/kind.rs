@@ -1,0 +1,69 @@
+//! What a mapping is.
+
+use serde::{Deserialize, Serialize};
+
+use crate::process::{Mapping, MemoryMounts, Sharing, SmapsEntry};
+
+/// What a mapping is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MappingKind {
+    /// Private memory without a file, from mmap.
+    Anonymous,
+    /// The brk heap.
+    Heap,
+    /// The main thread's stack.
+    Stack,
+    /// Shared memory: `MAP_SHARED` without a file, memfd, SysV, tmpfs.
+    Shmem,
+    /// A file; private copies of its pages count as anonymous bytes.
+    File,
+    /// Pages of a hugetlb pool.
+    Hugetlb,
+    /// The kernel's own: vdso, vvar, vsyscall.
+    Special,
+}
+
+impl MappingKind {
+    /// Judges an smaps entry.
+    pub(crate) fn of(entry: &SmapsEntry, mounts: &MemoryMounts) -> Self {
+        let hugetlb = entry.shared_hugetlb.bytes() | entry.private_hugetlb.bytes();
+        if hugetlb > 0 || entry.has_flag("ht") {
+            Self::Hugetlb
+        } else if entry.shmem_pmd.bytes() > 0 {
+            Self::Shmem
+        } else {
+            Self::of_mapping(&entry.mapping, mounts)
+        }
+    }
+
+    /// Judges a line of maps; a memfd of hugetlb pages looks like one of shared memory there.
+    pub(crate) fn of_mapping(mapping: &Mapping, mounts: &MemoryMounts) -> Self {
+        let name = mapping.name.as_str();
+        // The kernel's internal tmpfs is in no mount table, but it names its files itself
+        // (mm/shmem.c shmem_zero_setup, mm/memfd.c, ipc/shm.c). `[anon_shmem:` is PR_SET_VMA_NAME.
+        let shmem_name = ["/dev/zero", "/memfd:", "/SYSV", "[anon_shmem:"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+        // fs/hugetlbfs/inode.c names what has no file of its own.
+        let hugetlb_name = name.starts_with("/anon_hugepage");
+        match (mapping.inode, mapping.sharing) {
+            (1.., _) if hugetlb_name || mounts.hugetlbfs.contains(&mapping.device) => Self::Hugetlb,
+            // A private mapping of /dev/zero is anonymous memory with a name.
+            (_, Sharing::Private) if name == "/dev/zero" => Self::Anonymous,
+            (1.., _) if shmem_name || mounts.tmpfs.contains(&mapping.device) => Self::Shmem,
+            (1.., _) => Self::File,
+            (0, Sharing::Shared) if shmem_name => Self::Shmem,
+            (0, _) if name == "[heap]" => Self::Heap,
+            (0, _) if name.starts_with("[stack") => Self::Stack,
+            (0, _) if name.is_empty() || name.starts_with("[anon:") => Self::Anonymous,
+            (0, _) if name.starts_with('[') => Self::Special,
+            (0, _) => Self::File,
+        }
+    }
+
+    /// Whether it is private memory that THP may back.
+    pub(crate) fn is_anonymous(self) -> bool {
+        matches!(self, Self::Anonymous | Self::Heap | Self::Stack)
+    }
+}

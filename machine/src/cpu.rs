@@ -1,0 +1,135 @@
+//! The processor, from `/proc/cpuinfo` and sysfs, so that fixtures of any machine work.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::unknown::Reasons;
+use crate::{ReadError, Root, text, tlb};
+
+/// What is known of the processors. All logical CPUs are taken to be of the first one's kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// `AMD EPYC 9R14`, or implementer and part on Arm, which prints no name.
+    pub model: Option<String>,
+    /// `AuthenticAMD`, `GenuineIntel`, or Arm's implementer code such as `0x41`.
+    pub vendor: Option<String>,
+    /// Logical CPUs online.
+    pub online: Option<u32>,
+    /// The speed it was sold with in MHz: cpufreq's base frequency, CPPC's nominal one, or
+    /// what the model's name says after `@`.
+    pub nominal_mhz: Option<u32>,
+    /// What cpuinfo prints as `cpu MHz` for the first CPU: its speed now (a guest: its TSC's).
+    pub reported_mhz: Option<u32>,
+    /// Whether this is a virtual machine.
+    pub hypervisor: Hypervisor,
+    /// `TLB size`: entries of the second-level TLB for base pages. Only AMD prints it.
+    pub tlb_entries: Option<u32>,
+}
+
+/// Whether the kernel runs under a hypervisor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", content = "name", rename_all = "kebab-case")]
+pub enum Hypervisor {
+    /// The processor prints its flags and `hypervisor` is not among them.
+    Absent,
+    /// It is there; its name where something tells it.
+    Present(Option<String>),
+    /// Nothing tells: Arm has no such flag.
+    Unknown,
+}
+
+impl Cpu {
+    pub(crate) fn read(root: &Root, reasons: &mut Reasons) -> Option<Self> {
+        let path = "/proc/cpuinfo";
+        let parsed = root.read(path).and_then(|text| parse(&text, &root.path(path)));
+        let mut cpu = reasons.ask(path, parsed)?;
+        let online = "/sys/devices/system/cpu/online";
+        if let Ok(list) = text::word(root, online) {
+            // The list is the kernel's truth; cpuinfo's blocks are a fair second.
+            let count = cpu_list_len(&list)
+                .ok_or_else(|| ReadError::malformed(&root.path(online), 1, &list, "a CPU list"));
+            cpu.online = reasons.ask(online, count).or(cpu.online);
+        }
+        cpu.nominal_mhz = nominal_mhz(root).or(cpu.nominal_mhz);
+        if cpu.nominal_mhz.is_none() {
+            reasons.note("cpu.nominal_mhz", "neither cpufreq, CPPC nor the model's name tells it");
+        }
+        if let Hypervisor::Present(name) = &mut cpu.hypervisor {
+            *name = tlb::hypervisor_name(root)
+                .or_else(|| text::word(root, "/sys/hypervisor/type").ok());
+        }
+        Some(cpu)
+    }
+}
+
+fn nominal_mhz(root: &Root) -> Option<u32> {
+    let cpu0 = "/sys/devices/system/cpu/cpu0";
+    let base = text::number(root, &format!("{cpu0}/cpufreq/base_frequency")).map(|khz| khz / 1000);
+    let mhz = base.or_else(|_| text::number(root, &format!("{cpu0}/acpi_cppc/nominal_freq")));
+    mhz.ok().filter(|mhz| *mhz > 0).and_then(|mhz| u32::try_from(mhz).ok())
+}
+
+/// Reads the text of `/proc/cpuinfo`; `path` is named in errors. Fields that only sysfs knows
+/// are `None`.
+pub fn parse(text: &str, path: &Path) -> Result<Cpu, ReadError> {
+    let mut cpu = Cpu {
+        model: None,
+        vendor: None,
+        online: None,
+        nominal_mhz: None,
+        reported_mhz: None,
+        hypervisor: Hypervisor::Unknown,
+        tlb_entries: None,
+    };
+    let mut arm_part = None;
+    for (line, bad) in text::numbered(text, path) {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let (key, value) = line.split_once(':').ok_or_else(|| bad("`key : value`"))?;
+        let value = value.trim();
+        match key.trim() {
+            "processor" => cpu.online = Some(cpu.online.unwrap_or(0).saturating_add(1)),
+            "model name" if cpu.model.is_none() => {
+                cpu.nominal_mhz = mhz_in_name(value);
+                cpu.model = Some(value.to_string());
+            }
+            "vendor_id" | "CPU implementer" => cpu.vendor = Some(value.to_string()),
+            "CPU part" => arm_part = Some(value),
+            "cpu MHz" if cpu.reported_mhz.is_none() => {
+                let mhz: f64 = value.parse().map_err(|_| bad("a number of MHz"))?;
+                cpu.reported_mhz = Some(mhz.round() as u32);
+            }
+            "flags" => {
+                let guest = value.split_ascii_whitespace().any(|flag| flag == "hypervisor");
+                cpu.hypervisor = if guest { Hypervisor::Present(None) } else { Hypervisor::Absent };
+            }
+            "TLB size" => {
+                let entries = value.split_ascii_whitespace().next().and_then(|n| n.parse().ok());
+                cpu.tlb_entries = Some(entries.ok_or_else(|| bad("`TLB size : N 4K pages`"))?);
+            }
+            _ => {}
+        }
+    }
+    if let (None, Some(vendor), Some(part)) = (&cpu.model, &cpu.vendor, arm_part) {
+        cpu.model = Some(format!("Arm implementer {vendor} part {part}"));
+    }
+    Ok(cpu)
+}
+
+/// `Intel(R) Xeon(R) CPU @ 2.60GHz`.
+fn mhz_in_name(name: &str) -> Option<u32> {
+    let (_, speed) = name.rsplit_once('@')?;
+    let ghz: f64 = speed.trim().strip_suffix("GHz")?.trim().parse().ok()?;
+    (ghz > 0.0 && ghz < 1000.0).then(|| (ghz * 1000.0).round() as u32)
+}
+
+/// How many CPUs are in `0-3,8,10-11`.
+fn cpu_list_len(list: &str) -> Option<u32> {
+    list.split(',').try_fold(0u32, |sum, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}

@@ -1,0 +1,121 @@
+//! hugetlb pools by page size, for the machine and for each node.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use units::{NodeId, PageSize};
+
+use crate::unknown::Reasons;
+use crate::{Root, text};
+
+/// Where the machine's pools are.
+pub(crate) const DIR: &str = "/sys/kernel/mm/hugepages";
+/// Where the nodes are.
+pub(crate) const NODES: &str = "/sys/devices/system/node";
+
+/// Every hugetlb pool of the machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HugetlbPools {
+    /// By page size; empty when the kernel has no hugetlb.
+    pub sizes: BTreeMap<PageSize, Pool>,
+    /// The nodes' shares.
+    pub nodes: BTreeMap<NodeId, BTreeMap<PageSize, NodePool>>,
+}
+
+/// One pool, in pages of its size.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// Pages in the pool, surplus pages included.
+    pub total: Option<u64>,
+    /// Of these, not in use (some may be reserved).
+    pub free: Option<u64>,
+    /// Promised to mappings but not yet faulted in.
+    pub reserved: Option<u64>,
+    /// Made on demand beyond the persistent pool; given back when freed.
+    pub surplus: Option<u64>,
+    /// How many surplus pages may be made.
+    pub overcommit: Option<u64>,
+    /// The smaller size a page of this pool can be split into; `None` for the smallest.
+    pub demote_size: Option<PageSize>,
+}
+
+/// One node's share of a pool, in pages of its size.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodePool {
+    /// Pages in the pool on this node, surplus pages included.
+    pub total: Option<u64>,
+    /// Of these, not in use.
+    pub free: Option<u64>,
+    /// Made on demand.
+    pub surplus: Option<u64>,
+}
+
+impl Pool {
+    /// Pages that a new mapping could still reserve without making surplus pages.
+    pub fn unreserved(&self) -> Option<u64> {
+        Some(self.free?.saturating_sub(self.reserved?))
+    }
+
+    /// Pages that stay when they are freed: `total` less `surplus`.
+    pub fn persistent(&self) -> Option<u64> {
+        Some(self.total?.saturating_sub(self.surplus?))
+    }
+
+    fn read(root: &Root, dir: &str, reasons: &mut Reasons) -> Self {
+        let demote_size = format!("{dir}/demote_size");
+        let demote_size = match text::word(root, &demote_size) {
+            Ok(word) => text::size_of_dir(&format!("hugepages-{word}")),
+            Err(_) => None,
+        };
+        let mut pages = |name: &str| pages(root, dir, name, reasons);
+        Self {
+            total: pages("nr_hugepages"),
+            free: pages("free_hugepages"),
+            reserved: pages("resv_hugepages"),
+            surplus: pages("surplus_hugepages"),
+            overcommit: pages("nr_overcommit_hugepages"),
+            demote_size,
+        }
+    }
+}
+
+impl HugetlbPools {
+    /// Reads every pool; reasons for what is missing are left to [`crate::Snapshot`].
+    pub fn read_sizes(root: &Root) -> BTreeMap<PageSize, Pool> {
+        sizes_in(root, DIR, |dir| Pool::read(root, dir, &mut Reasons::default()))
+    }
+
+    pub(crate) fn read(root: &Root, reasons: &mut Reasons) -> Self {
+        if let Err(error) = root.list(DIR) {
+            reasons.note(DIR, error.to_string());
+        }
+        let sizes = sizes_in(root, DIR, |dir| Pool::read(root, dir, reasons));
+        let mut nodes = BTreeMap::new();
+        for name in root.list(NODES).unwrap_or_default() {
+            let Some(node) = name.strip_prefix("node").and_then(|n| n.parse().ok()) else {
+                continue;
+            };
+            let pools = sizes_in(root, &format!("{NODES}/{name}/hugepages"), |dir| NodePool {
+                total: pages(root, dir, "nr_hugepages", reasons),
+                free: pages(root, dir, "free_hugepages", reasons),
+                surplus: pages(root, dir, "surplus_hugepages", reasons),
+            });
+            nodes.insert(NodeId(node), pools);
+        }
+        if nodes.is_empty() {
+            reasons.note(NODES, "no node directories: the kernel has no NUMA support");
+        }
+        Self { sizes, nodes }
+    }
+}
+
+fn pages(root: &Root, dir: &str, name: &str, reasons: &mut Reasons) -> Option<u64> {
+    let path = format!("{dir}/{name}");
+    reasons.ask(&path, text::number(root, &path))
+}
+
+fn sizes_in<T>(root: &Root, dir: &str, mut read: impl FnMut(&str) -> T) -> BTreeMap<PageSize, T> {
+    let names = root.list(dir).unwrap_or_default();
+    let sizes = names.iter().filter_map(|name| Some((text::size_of_dir(name)?, name)));
+    sizes.map(|(size, name)| (size, read(&format!("{dir}/{name}")))).collect()
+}

@@ -1,0 +1,96 @@
+//! The lock that makes one writer on the machine: `flock` on a file in the journal's directory.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use units::Pid;
+
+use super::LOCK;
+use super::error::JournalError;
+
+/// Who holds the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process; `None` while it has not yet written its name down.
+    pub pid: Option<Pid>,
+    /// Its command line, at most 200 printable characters.
+    pub command: String,
+}
+
+/// The lock, held until this is dropped or the process ends.
+#[derive(Debug)]
+pub(super) struct WriterLock {
+    _file: File,
+    pub holder: Holder,
+}
+
+impl WriterLock {
+    /// Takes the lock or says who has it.
+    pub fn take(dir: &Path) -> Result<Self, JournalError> {
+        let path = dir.join(LOCK);
+        let io = |doing, source| JournalError::io(doing, &path, source);
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true).mode(0o600);
+        let mut file = options.open(&path).map_err(|source| io("open", source))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(JournalError::Busy { holder: Holder::written_in(file), path });
+            }
+            Err(TryLockError::Error(source)) => return Err(io("lock", source)),
+        }
+        let holder = Holder::this_process();
+        let line = serde_json::to_vec(&holder).map_err(|error| io("write", error.into()))?;
+        file.set_len(0).and_then(|()| file.write_all(&line)).map_err(|e| io("write", e))?;
+        Ok(Self { _file: file, holder })
+    }
+}
+
+impl Holder {
+    fn this_process() -> Self {
+        let line = fs::read("/proc/self/cmdline").unwrap_or_default();
+        let text = String::from_utf8_lossy(&line).replace('\0', " ");
+        Self { pid: Some(sys::param::own_pid()), command: printable(text.trim_end()) }
+    }
+
+    fn written_in(file: File) -> Self {
+        let mut text = String::new();
+        let _ = file.take(4096).read_to_string(&mut text);
+        let unknown = Self { pid: None, command: String::new() };
+        let holder: Self = serde_json::from_str(&text).unwrap_or(unknown);
+        Self { command: printable(&holder.command), ..holder }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "{pid:?} ({})", self.command),
+            None => write!(f, "another process"),
+        }
+    }
+}
+
+/// Text from elsewhere as it may be shown on a terminal.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).take(200).collect()
+}
+
+/// Makes the journal's directory, or makes sure that nobody else can write in the one there is.
+pub(super) fn prepare(dir: &Path) -> Result<(), JournalError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|source| JournalError::io("create", dir, source))?;
+    let metadata = fs::metadata(dir).map_err(|source| JournalError::io("open", dir, source))?;
+    if metadata.permissions().mode() & 0o022 == 0 {
+        Ok(())
+    } else {
+        Err(JournalError::OpenDirectory { path: dir.to_owned() })
+    }
+}

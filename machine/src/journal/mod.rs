@@ -1,0 +1,32 @@
+//! Journalled knobs: the only way in which this project changes a setting of the machine.
+//!
+//! Life of a change: the knob's value is read, the change is appended to the journal and synced,
+//! the knob is written, read back, and what was got is appended. `Journal::restore`, its drop, or
+//! after a crash [`restore_orphans`] undo the changes, last knob first. [`Journal::keep`] forgets
+//! them instead. One writer at a time holds the lock; the kernel frees it when the writer ends,
+//! however it ends, so a journal without a locked lock file has no owner.
+//!
+//! What is never done: writing a path that is not a [`Knob`], overwriting what somebody else set
+//! meanwhile, or applying a journal of another boot.
+
+mod error;
+mod knob;
+mod lock;
+mod outcome;
+mod record;
+mod restore;
+mod value;
+mod writer;
+
+pub use error::JournalError;
+pub use knob::{KhugepagedKnob, Knob, NotAKnob};
+pub use lock::Holder;
+pub use outcome::{Outcome, Restoration};
+pub use restore::restore_orphans;
+pub use value::canonical;
+pub use writer::{Journal, Written};
+
+/// The journal's name in its directory.
+pub const FILE: &str = "journal.jsonl";
+/// The lock file's name in the same directory.
+pub const LOCK: &str = "lock";

@@ -1,0 +1,26 @@
+//! Processes: who descends from whom, what they hold, and their mappings as streams.
+//!
+//! A process that ends while it is read is no accident: see [`crate::ReadError::is_gone`].
+
+mod lines;
+mod maps;
+mod mounts;
+mod resident;
+mod smaps;
+mod stat;
+mod tree;
+
+pub use maps::{Device, Mapping, Maps, Sharing};
+pub use mounts::MemoryMounts;
+pub use resident::{Resident, resident};
+pub use smaps::{Smaps, SmapsEntry};
+pub use stat::{Stat, stat};
+pub use tree::tree;
+
+/// The parsers on text at hand.
+pub mod parse {
+    pub use super::maps::parse_line as maps_line;
+    pub use super::mounts::parse as mountinfo;
+    pub use super::resident::parse as status;
+    pub use super::stat::parse as stat;
+}

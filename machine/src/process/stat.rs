@@ -1,0 +1,48 @@
+//! `/proc/PID/stat`: the parent, the state, and the start time that tells a reused pid apart.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use units::Pid;
+
+use crate::{ReadError, Root};
+
+/// The part of `/proc/PID/stat` that this project uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stat {
+    /// The command's name, at most 15 bytes.
+    pub name: String,
+    /// `R`, `S`, `D`, `Z`, ...
+    pub state: char,
+    /// The parent; 0 for the first process.
+    pub parent: Pid,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl Stat {
+    /// Whether it has ended and only its exit code is left.
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// Reads `/proc/PID/stat`. Needs no privilege.
+pub fn stat(root: &Root, pid: Pid) -> Result<Stat, ReadError> {
+    let path = format!("/proc/{pid}/stat");
+    parse(&root.read(&path)?, &root.path(&path))
+}
+
+/// Reads the text of `/proc/PID/stat`; `path` is named in errors.
+pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
+    let bad = || ReadError::malformed(path, 1, text.trim_end(), "`pid (name) state parent ...`");
+    // A name may hold spaces, newlines and parentheses: the last `)` ends it.
+    let (head, fields) = text.rsplit_once(')').ok_or_else(bad)?;
+    let (_, name) = head.split_once('(').ok_or_else(bad)?;
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next().and_then(|state| state.chars().next()).ok_or_else(bad)?;
+    let parent = fields.next().and_then(|parent| parent.parse().ok()).ok_or_else(bad)?;
+    // Field 22 of proc_pid_stat(5); the parent is field 4.
+    let start = fields.nth(22 - 5).and_then(|ticks| ticks.parse().ok()).ok_or_else(bad)?;
+    Ok(Stat { name: name.to_string(), state, parent: Pid(parent), start_ticks: start })
+}

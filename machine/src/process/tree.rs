@@ -1,0 +1,68 @@
+//! A process and its live descendants.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use units::Pid;
+
+use super::stat::stat;
+use crate::Root;
+
+/// `pid` and all its live descendants, `pid` first, parents before children. Processes that vanish
+/// meanwhile, and zombies, are left out; a `pid` that is not there gives an empty list. A child
+/// whose parent has ended belongs to the nearest subreaper and can no longer be found from here.
+pub fn tree(root: &Root, pid: Pid) -> Vec<Pid> {
+    let has_children_files = root
+        .list(&format!("/proc/{pid}/task"))
+        .unwrap_or_default()
+        .iter()
+        .any(|task| root.path(&format!("/proc/{pid}/task/{task}/children")).exists());
+    if has_children_files {
+        descend(pid, |parent| children(root, parent), |pid| is_live(root, pid))
+    } else {
+        // CONFIG_PROC_CHILDREN is off: read every process's parent.
+        let (by_parent, live) = all_processes(root);
+        let children = |parent| by_parent.get(&parent).cloned().unwrap_or_default();
+        descend(pid, children, |pid| live.contains(&pid))
+    }
+}
+
+/// Breadth first. A pid is visited once, so reused pids cannot make a circle.
+fn descend(first: Pid, children: impl Fn(Pid) -> Vec<Pid>, live: impl Fn(Pid) -> bool) -> Vec<Pid> {
+    let mut seen = BTreeSet::from([first]);
+    let mut order = vec![first];
+    let mut next = 0;
+    while let Some(parent) = order.get(next).copied() {
+        order.extend(children(parent).into_iter().filter(|child| seen.insert(*child)));
+        next += 1;
+    }
+    order.retain(|pid| live(*pid));
+    order
+}
+
+fn children(root: &Root, parent: Pid) -> Vec<Pid> {
+    let tasks = root.list(&format!("/proc/{parent}/task")).unwrap_or_default();
+    let files = tasks.iter().map(|task| format!("/proc/{parent}/task/{task}/children"));
+    let texts = files.filter_map(|file| root.read(&file).ok());
+    let pids = |text: String| -> Vec<Pid> {
+        text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok().map(Pid)).collect()
+    };
+    texts.flat_map(pids).collect()
+}
+
+fn is_live(root: &Root, pid: Pid) -> bool {
+    stat(root, pid).is_ok_and(|stat| !stat.is_dead())
+}
+
+fn all_processes(root: &Root) -> (BTreeMap<Pid, Vec<Pid>>, BTreeSet<Pid>) {
+    let mut by_parent: BTreeMap<Pid, Vec<Pid>> = BTreeMap::new();
+    let mut live = BTreeSet::new();
+    for name in root.list("/proc").unwrap_or_default() {
+        let Some(pid) = name.parse().ok().map(Pid) else { continue };
+        let Ok(stat) = stat(root, pid) else { continue };
+        by_parent.entry(stat.parent).or_default().push(pid);
+        if !stat.is_dead() {
+            live.insert(pid);
+        }
+    }
+    (by_parent, live)
+}

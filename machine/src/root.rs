@@ -1,0 +1,146 @@
+//! `Root`: the directory that stands for `/`, and the one error of everything that reads from it.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use units::PageSize;
+
+/// No text file of /proc or /sys that is read whole is longer; what is longer is not one of them.
+const MAX_TEXT: u64 = 64 << 20;
+
+/// Where the kernel's files are: `/` on the real machine, a directory in fixtures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root {
+    dir: PathBuf,
+    page_size: PageSize,
+}
+
+/// Why something could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file is missing, or the kernel refused.
+    #[error("cannot read {}: {source}{}", path.display(), remedy(path, source))]
+    Io {
+        /// The file, with the root before it.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A line that is not what this file is made of.
+    #[error("{}:{line}: expected {expected}, found {text:?}", path.display())]
+    Malformed {
+        /// The file, with the root before it.
+        path: PathBuf,
+        /// The line's number, from 1.
+        line: usize,
+        /// The line, cut after 120 characters.
+        text: String,
+        /// What would have been right.
+        expected: &'static str,
+    },
+    /// A system call failed.
+    #[error(transparent)]
+    Sys(#[from] sys::SysError),
+}
+
+impl Root {
+    /// The real machine.
+    pub fn real() -> Self {
+        Self { dir: PathBuf::from("/"), page_size: sys::param::page_size() }
+    }
+
+    /// A directory that stands for `/`. The base page size is taken to be this machine's: it is in
+    /// none of the files read here, so fixtures of another machine say it with
+    /// [`Root::with_page_size`].
+    pub fn at(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into(), page_size: sys::param::page_size() }
+    }
+
+    /// The same root with another base page size.
+    pub fn with_page_size(self, page_size: PageSize) -> Self {
+        Self { page_size, ..self }
+    }
+
+    /// The base page size.
+    pub fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
+    /// Whether this is the real machine: only then may a reader ask the processor itself.
+    pub fn is_real(&self) -> bool {
+        self.dir == Path::new("/")
+    }
+
+    /// Where the absolute path `path` is under this root.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.dir.join(path.trim_start_matches('/'))
+    }
+
+    /// The whole text of a file. Bytes that are not UTF-8 become U+FFFD: names of processes and
+    /// mappings may hold anything.
+    pub fn read(&self, path: &str) -> Result<String, ReadError> {
+        let path = self.path(path);
+        let mut bytes = Vec::new();
+        let read = File::open(&path).and_then(|f| f.take(MAX_TEXT + 1).read_to_end(&mut bytes));
+        read.and_then(|_| {
+            let fits = bytes.len() as u64 <= MAX_TEXT;
+            if fits { Ok(()) } else { Err(io::Error::other("longer than any file of its kind")) }
+        })
+        .map_err(|source| ReadError::Io { path, source })?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The names in a directory, sorted, so that every run sees them in one order.
+    pub fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
+        let path = self.path(path);
+        let names = fs::read_dir(&path).and_then(|entries| {
+            entries.map(|e| Ok(e?.file_name().to_string_lossy().into_owned())).collect()
+        });
+        let mut names: Vec<String> = names.map_err(|source| ReadError::Io { path, source })?;
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+impl ReadError {
+    /// Whether the file or the process is not there (any more): ENOENT, or ESRCH from a file of a
+    /// process that ended while it was open.
+    pub fn is_gone(&self) -> bool {
+        /// `ESRCH`, asm-generic/errno-base.h, the same on every Linux architecture.
+        const ESRCH: i32 = 3;
+        match self {
+            Self::Io { source, .. } => {
+                source.kind() == io::ErrorKind::NotFound || source.raw_os_error() == Some(ESRCH)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the kernel refused for lack of privilege.
+    pub fn is_denied(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn malformed(path: &Path, line: usize, text: &str, expected: &'static str) -> Self {
+        let text = text.chars().take(120).collect();
+        Self::Malformed { path: path.to_owned(), line, text, expected }
+    }
+}
+
+fn remedy(path: &Path, source: &io::Error) -> &'static str {
+    let of_process = path.components().any(|c| {
+        let name = c.as_os_str().as_encoded_bytes();
+        !name.is_empty() && name.iter().all(u8::is_ascii_digit)
+    });
+    match (source.kind(), of_process) {
+        (io::ErrorKind::PermissionDenied, true) => {
+            "; run as the process's owner or root (CAP_SYS_PTRACE)"
+        }
+        (io::ErrorKind::PermissionDenied, false) => "; run as root",
+        _ => "",
+    }
+}

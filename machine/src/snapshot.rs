@@ -1,0 +1,75 @@
+//! `Snapshot`: everything about the machine that a result depends on, in one document.
+
+use serde::{Deserialize, Serialize};
+use units::PageSize;
+
+use crate::unknown::Reasons;
+use crate::{
+    Counters, Cpu, HugetlbPools, MemInfo, PageTypes, Root, Thp, TlbArray, Unknown, ZoneFree,
+    ZoneLevels, text, tlb,
+};
+
+/// The machine at one moment. Reading it changes nothing. What is `None` has its reason in
+/// `unknown`, named by the file it would have come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// `uname -r`.
+    pub kernel: Option<String>,
+    /// The random id of this boot.
+    pub boot_id: Option<String>,
+    /// The base page size.
+    pub page_size: PageSize,
+    /// The processor.
+    pub cpu: Option<Cpu>,
+    /// The TLB as CPUID tells it; empty where it does not.
+    pub tlb: Vec<TlbArray>,
+    /// Memory of the whole machine.
+    pub memory: Option<MemInfo>,
+    /// Transparent huge pages; `None` when the kernel was built without.
+    pub thp: Option<Thp>,
+    /// hugetlb pools.
+    pub hugetlb: HugetlbPools,
+    /// Free blocks by zone and order.
+    pub free: Option<Vec<ZoneFree>>,
+    /// Zones' sizes and watermarks.
+    pub zones: Option<Vec<ZoneLevels>>,
+    /// Free blocks and pageblocks by migratetype; needs root.
+    pub page_types: Option<PageTypes>,
+    /// Event counters since boot.
+    pub counters: Option<Counters>,
+    /// What could not be read, and why.
+    pub unknown: Vec<Unknown>,
+}
+
+impl Snapshot {
+    /// Reads everything; never fails, but may know little.
+    pub fn read(root: &Root) -> Self {
+        let mut reasons = Reasons::default();
+        let mut word = |path: &str| reasons.ask(path, text::word(root, path));
+        let kernel = word("/proc/sys/kernel/osrelease");
+        let boot_id = word(BOOT_ID);
+        let cpu = Cpu::read(root, &mut reasons);
+        let tlb = tlb::arrays(root);
+        if tlb.is_empty() {
+            reasons.note("tlb", "the processor does not describe its TLB by page size");
+        }
+        Self {
+            kernel,
+            boot_id,
+            page_size: root.page_size(),
+            cpu,
+            tlb,
+            memory: reasons.ask("/proc/meminfo", MemInfo::read(root)),
+            thp: Thp::read(root, &mut reasons),
+            hugetlb: HugetlbPools::read(root, &mut reasons),
+            free: reasons.ask("/proc/buddyinfo", ZoneFree::read(root)),
+            zones: reasons.ask("/proc/zoneinfo", ZoneLevels::read(root)),
+            page_types: reasons.ask("/proc/pagetypeinfo", PageTypes::read(root)),
+            counters: reasons.ask("/proc/vmstat", Counters::read(root)),
+            unknown: reasons.0,
+        }
+    }
+}
+
+/// Where the kernel tells the random id of this boot.
+pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

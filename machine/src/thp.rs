@@ -1,0 +1,146 @@
+//! `/sys/kernel/mm/transparent_hugepage`: what THP is set to, by size, and khugepaged.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use units::PageSize;
+
+use crate::unknown::Reasons;
+use crate::{Choice, ReadError, Root, text};
+
+/// Where all of it is.
+pub(crate) const DIR: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// The settings of transparent huge pages. A field is `None` where this kernel has no such file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thp {
+    /// Who gets superpages at a fault: `always`, `madvise` or `never`.
+    pub enabled: Option<Choice>,
+    /// How hard a fault tries: `always`, `defer`, `defer+madvise`, `madvise` or `never`.
+    pub defrag: Option<Choice>,
+    /// The same for shared memory.
+    pub shmem_enabled: Option<Choice>,
+    /// Whether a read of untouched memory maps the huge page of zeroes.
+    pub use_zero_page: Option<bool>,
+    /// Whether underused superpages are split under memory pressure.
+    pub shrink_underused: Option<bool>,
+    /// The size of a superpage that one PMD maps: 2 MiB on x86, 512 MiB with 64K base pages.
+    pub pmd_size: Option<PageSize>,
+    /// Every size this kernel can make (mTHP); empty on kernels that have only the PMD's.
+    pub sizes: BTreeMap<PageSize, ThpSize>,
+    /// The background daemon.
+    pub khugepaged: Khugepaged,
+}
+
+/// Settings and counters of one size.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThpSize {
+    /// For anonymous memory; `None` for the smallest size, which only shared memory has.
+    pub enabled: Option<Choice>,
+    /// For shared memory.
+    pub shmem_enabled: Option<Choice>,
+    /// Counters since boot by the kernel's names (numbers of folios).
+    pub stats: BTreeMap<String, u64>,
+}
+
+/// khugepaged's settings and counters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Khugepaged {
+    /// Whether it may compact memory to get a superpage.
+    pub defrag: Option<bool>,
+    /// Base pages scanned in one pass.
+    pub pages_to_scan: Option<u64>,
+    /// Milliseconds between passes.
+    pub scan_sleep_ms: Option<u64>,
+    /// Milliseconds of rest after an allocation failed.
+    pub alloc_sleep_ms: Option<u64>,
+    /// Empty base pages a region may have to be collapsed still.
+    pub max_ptes_none: Option<u64>,
+    /// Swapped-out base pages it may have.
+    pub max_ptes_swap: Option<u64>,
+    /// Base pages shared with other processes it may have.
+    pub max_ptes_shared: Option<u64>,
+    /// Superpages made since boot.
+    pub pages_collapsed: Option<u64>,
+    /// Full passes over all registered processes since boot.
+    pub full_scans: Option<u64>,
+}
+
+impl Thp {
+    /// The PMD's superpage size, read alone; it is what `coverage` needs.
+    pub fn pmd_size_of(root: &Root) -> Result<PageSize, ReadError> {
+        text::page_size(root, &format!("{DIR}/hpage_pmd_size"))
+    }
+
+    pub(crate) fn read(root: &Root, reasons: &mut Reasons) -> Option<Self> {
+        let names = match root.list(DIR) {
+            Ok(names) => names,
+            Err(error) if error.is_gone() => {
+                reasons.note(DIR, "this kernel was built without transparent huge pages");
+                return None;
+            }
+            Err(error) => {
+                reasons.note(DIR, error.to_string());
+                return None;
+            }
+        };
+        let sizes = names.iter().filter_map(|name| {
+            Some((text::size_of_dir(name)?, ThpSize::read(root, &format!("{DIR}/{name}"), reasons)))
+        });
+        let sizes: BTreeMap<_, _> = sizes.collect();
+        if sizes.is_empty() {
+            reasons.note(&format!("{DIR}/hugepages-*kB"), "this kernel has no mTHP sizes");
+        }
+        let at = |name: &str| format!("{DIR}/{name}");
+        let mut choice = |name: &str| reasons.ask(&at(name), Choice::read(root, &at(name)));
+        let (enabled, defrag, shmem_enabled) =
+            (choice("enabled"), choice("defrag"), choice("shmem_enabled"));
+        let mut flag = |name: &str| reasons.ask(&at(name), text::flag(root, &at(name)));
+        Some(Self {
+            enabled,
+            defrag,
+            shmem_enabled,
+            use_zero_page: flag("use_zero_page"),
+            shrink_underused: flag("shrink_underused"),
+            pmd_size: reasons.ask(&at("hpage_pmd_size"), Self::pmd_size_of(root)),
+            sizes,
+            khugepaged: Khugepaged::read(root, reasons),
+        })
+    }
+}
+
+impl ThpSize {
+    fn read(root: &Root, dir: &str, reasons: &mut Reasons) -> Self {
+        // A size has only the files that make sense for it, so a missing one is no mystery.
+        let mut choice = |name: &str| match Choice::read(root, &format!("{dir}/{name}")) {
+            Err(error) if error.is_gone() => None,
+            result => reasons.ask(&format!("{dir}/{name}"), result),
+        };
+        let (enabled, shmem_enabled) = (choice("enabled"), choice("shmem_enabled"));
+        let names = root.list(&format!("{dir}/stats")).unwrap_or_default();
+        let stats = names.into_iter().filter_map(|name| {
+            let path = format!("{dir}/stats/{name}");
+            reasons.ask(&path, text::number(root, &path)).map(|count| (name, count))
+        });
+        Self { enabled, shmem_enabled, stats: stats.collect() }
+    }
+}
+
+impl Khugepaged {
+    fn read(root: &Root, reasons: &mut Reasons) -> Self {
+        let at = |name: &str| format!("{DIR}/khugepaged/{name}");
+        let defrag = reasons.ask(&at("defrag"), text::flag(root, &at("defrag")));
+        let mut number = |name: &str| reasons.ask(&at(name), text::number(root, &at(name)));
+        Self {
+            defrag,
+            pages_to_scan: number("pages_to_scan"),
+            scan_sleep_ms: number("scan_sleep_millisecs"),
+            alloc_sleep_ms: number("alloc_sleep_millisecs"),
+            max_ptes_none: number("max_ptes_none"),
+            max_ptes_swap: number("max_ptes_swap"),
+            max_ptes_shared: number("max_ptes_shared"),
+            pages_collapsed: number("pages_collapsed"),
+            full_scans: number("full_scans"),
+        }
+    }
+}
