@@ -1,1 +1,42 @@
-//! placeholder
+//! The benchmark kernels: seven memory-bound programs, each one library call.
+//!
+//! `cli` runs them (`superpage workload NAME`), `measure` reads the one line of JSON they yield,
+//! and `lab` replays their access sequences on a simulated machine. Each kernel therefore keeps
+//! three things apart: the **sequence** (pure, seeded: what is accessed, in which order), the
+//! **live loop** (the same sequence on real memory, timed) and the **verification** (that the
+//! memory holds what the sequence must have left there, computed another way).
+//!
+//! All memory comes from the global allocator, fresh and zeroed, so that every launch arm
+//! (preloaded allocator, glibc tunables, THP policy) reaches it; see [`memory`].
+//!
+//! Nothing here prints, reads the environment or allocates memory in a way that can abort on a
+//! large size. Unsafe code is in `memory` (the allocation) and `usage` (two libc calls) only.
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("the kernels index memory with 64-bit numbers; a 64-bit target is needed");
+
+pub mod btree;
+pub mod chase;
+pub mod graph;
+pub mod gups;
+pub mod hashmap;
+pub mod lookup;
+pub mod memory;
+pub mod pagerank;
+pub mod rng;
+pub mod stream;
+pub mod touch;
+
+mod error;
+mod kind;
+mod outcome;
+mod settings;
+mod team;
+mod usage;
+
+pub use error::WorkloadError;
+pub use graph::Graph;
+pub use kind::{UnknownWorkload, Workload};
+pub use outcome::{Better, Details, Figure, Outcome, SCHEMA, StreamKernel};
+pub use settings::{Options, Settings};
+pub use usage::page_size;

@@ -1,0 +1,157 @@
+//! `hashmap`: lookups in an open-addressing hash table with linear probing.
+//!
+//! A slot is 16 bytes, key and value; five of eight slots are full, so a lookup reads about two
+//! neighbouring slots when it hits and four when it misses (Knuth, TAOCP 3, 6.4: 1.8 and 4.1),
+//! which is one cache line or two, anywhere in the table.
+
+use std::time::Instant;
+
+use crate::lookup::{self, Index, value};
+use crate::memory::Zeroed;
+use crate::outcome::Run;
+use crate::rng::{GOLDEN, below, mix};
+use crate::{Settings, Workload, WorkloadError};
+
+/// The key of an empty slot; no key is 0.
+const EMPTY: u64 = 0;
+
+type Slot = [u64; 2];
+
+/// The settings of a run, defaults applied.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Slots in the table.
+    pub slots: u64,
+    /// Keys in it.
+    pub keys: u64,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// Applies the defaults: as many slots as fit in the size.
+    pub fn new(settings: &Settings) -> Self {
+        let slots = settings.size.bytes() / size_of::<Slot>() as u64;
+        Self { slots, keys: slots / 8 * 5, seed: settings.seed }
+    }
+
+    pub(crate) fn footprint(&self) -> u64 {
+        self.slots * size_of::<Slot>() as u64
+    }
+}
+
+pub(crate) fn run(settings: &Settings) -> Result<Run, WorkloadError> {
+    let plan = Plan::new(settings);
+    let setup = Instant::now();
+    let table = Table::build(&plan)?;
+    let setup_seconds = setup.elapsed().as_secs_f64();
+    lookup::run(Workload::Hashmap, settings, &table, plan.footprint(), setup_seconds)
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Table {
+    plan: Plan,
+    slots: Zeroed<Slot>,
+}
+
+impl Table {
+    /// Builds the table of a plan, which must have more slots than keys.
+    pub fn build(plan: &Plan) -> Result<Self, WorkloadError> {
+        let slots = Zeroed::<Slot>::new("the hash table", plan.slots as usize)?;
+        let mut table = Self { plan: *plan, slots };
+        for number in 0..plan.keys {
+            let key = table.present(number);
+            let place = table.probe(key);
+            table.slots[place] = [key, value(key)];
+        }
+        Ok(table)
+    }
+
+    /// The slot that holds `key`, or the empty one where the search for it ends.
+    #[inline]
+    fn probe(&self, key: u64) -> usize {
+        let mut place = below(key.wrapping_mul(GOLDEN), self.plan.slots) as usize;
+        loop {
+            let found = self.slots[place][0];
+            if found == key || found == EMPTY {
+                return place;
+            }
+            place += 1;
+            if place == self.slots.len() {
+                place = 0;
+            }
+        }
+    }
+
+    /// Two bijections of a number that is not 0 (mix, and a product with an odd factor): different
+    /// numbers have different keys, and none is EMPTY.
+    #[inline]
+    fn key(&self, number: u64) -> u64 {
+        mix(number + 1).wrapping_mul(mix(self.plan.seed) | 1)
+    }
+}
+
+impl Index for Table {
+    fn keys(&self) -> u64 {
+        self.plan.keys
+    }
+    #[inline]
+    fn present(&self, number: u64) -> u64 {
+        self.key(number)
+    }
+    #[inline]
+    fn absent(&self, number: u64) -> u64 {
+        self.key(self.plan.keys + number)
+    }
+    #[inline]
+    fn get(&self, key: u64) -> Option<u64> {
+        let [found, value] = self.slots[self.probe(key)];
+        (found == key).then_some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn finds_what_a_hashmap_finds(slots in 2u64..5000, seed: u64, keys: [u64; 32]) {
+            let plan = Plan { slots, keys: (slots - 1) * 5 / 8, seed };
+            let table = Table::build(&plan).unwrap();
+            let map = (0..plan.keys).map(|n| (table.present(n), value(table.present(n))));
+            let map = map.collect::<HashMap<_, _>>();
+            prop_assert_eq!(map.len() as u64, plan.keys);
+            for number in 0..plan.keys {
+                let (present, absent) = (table.present(number), table.absent(number));
+                prop_assert_eq!(table.get(present), map.get(&present).copied());
+                prop_assert_eq!(table.get(absent), None);
+            }
+            for key in keys.into_iter().filter(|&key| key != EMPTY) {
+                prop_assert_eq!(table.get(key), map.get(&key).copied());
+            }
+        }
+    }
+
+    #[test]
+    fn corruption_fails_the_check() {
+        let settings =
+            &Settings { size: units::ByteSize::kib(64), ..Settings::new(Workload::Hashmap) };
+        let fails = |corrupt: fn(&mut [Slot])| {
+            let mut table = Table::build(&Plan::new(settings)).unwrap();
+            corrupt(&mut table.slots);
+            let (found, _) = lookup::look_up(&table, settings, 50_000).unwrap();
+            lookup::check(Workload::Hashmap, &table, settings, 50_000, found).is_err()
+        };
+        let full = |slots: &[Slot]| slots.iter().position(|slot| slot[0] != EMPTY).unwrap();
+        assert_eq!(full(&[[EMPTY, 0], [1, 1]]), 1);
+        assert!(!fails(|_| ()));
+        assert!(fails(|slots| slots.iter_mut().find(|s| s[0] != EMPTY).unwrap()[1] ^= 1));
+        assert!(fails(|slots| slots.iter_mut().find(|s| s[0] != EMPTY).unwrap()[0] ^= 1));
+    }
+}

@@ -1,0 +1,82 @@
+//! The one random generator of this room: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+//!
+//! It is a counter put through a bijection, which gives what the kernels need and `rand_pcg`
+//! does not: the next draw does not wait for the last one (two multiplies, all overlapping with
+//! the memory access), and draw number `i` can be had without the ones before it, so a sequence
+//! can be cut anywhere. `lab` uses it to make the same sequences.
+
+/// The counter's step: 2^64 divided by the golden ratio, odd.
+pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A seeded sequence of 64-bit numbers with period 2^64.
+#[derive(Debug, Clone)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// The sequence that belongs to `seed`.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// One of many sequences of one seed: thread `number`'s, or edge `number`'s.
+    #[inline]
+    pub const fn stream(seed: u64, number: u64) -> Self {
+        Self(mix(seed ^ mix(number.wrapping_add(GOLDEN))))
+    }
+
+    /// The next number.
+    #[inline]
+    pub const fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(GOLDEN);
+        mix(self.0)
+    }
+}
+
+/// The bijection of SplitMix64; maps 0, and only 0, to 0.
+#[inline]
+pub const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// `draw` scaled to `0..limit` by the high half of a product (Lemire 2019, without the rejection
+/// step: the bias is below limit / 2^64). Any limit, no division.
+#[inline]
+pub const fn below(draw: u64, limit: u64) -> u64 {
+    ((draw as u128 * limit as u128) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn draws_the_published_numbers() {
+        // Vigna's splitmix64.c with x = 1234567.
+        let mut rng = SplitMix64::new(1234567);
+        for expected in [
+            6457827717110365317,
+            3203168211198807973,
+            9817491932198370423,
+            4593380528125082431,
+            16408922859458223821,
+        ] {
+            assert_eq!(rng.draw(), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn stays_below_the_limit(draw: u64, limit in 1u64..) {
+            prop_assert!(below(draw, limit) < limit);
+        }
+
+        #[test]
+        fn mixing_keeps_numbers_apart(a: u64, b: u64) {
+            prop_assert_eq!(mix(a) == mix(b), a == b);
+            prop_assert_eq!(mix(a) == 0, a == 0);
+        }
+    }
+}
