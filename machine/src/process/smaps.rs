@@ -83,7 +83,8 @@ pub struct Smaps<R> {
 
 impl Smaps<BufReader<File>> {
     /// Opens `/proc/PID/smaps`. Needs PTRACE_MODE_READ on the process. Reading costs the kernel a
-    /// walk of the page tables: about 4 ms for each GB in base pages.
+    /// walk of the page tables: 25 ms for each GB in base pages on a Zen 4 guest (3 ms on a Cascade
+    /// Lake guest), next to nothing in superpages.
     pub fn open(root: &Root, pid: Pid) -> Result<Self, ReadError> {
         Ok(Self { lines: Lines::open(root, &format!("/proc/{pid}/smaps"))? })
     }

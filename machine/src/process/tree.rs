@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use units::Pid;
 
 use super::stat::stat;
-use crate::Root;
+use crate::{ReadError, Root};
 
 /// `pid` and all its live descendants, `pid` first, parents before children. Processes that vanish
 /// meanwhile, and zombies, are left out; a `pid` that is not there gives an empty list. A child
 /// whose parent has ended belongs to the nearest subreaper and can no longer be found from here.
 pub fn tree(root: &Root, pid: Pid) -> Vec<Pid> {
+    if stat(root, pid).is_err() {
+        return Vec::new();
+    }
     let has_children_files = root
         .list(&format!("/proc/{pid}/task"))
         .unwrap_or_default()
@@ -24,6 +27,16 @@ pub fn tree(root: &Root, pid: Pid) -> Vec<Pid> {
         let children = |parent| by_parent.get(&parent).cloned().unwrap_or_default();
         descend(pid, children, |pid| live.contains(&pid))
     }
+}
+
+/// The pid given out last on this machine (`/proc/loadavg`, fifth field): while it stays, no
+/// process was born anywhere, so a tree read before is still complete. Cheap.
+pub fn newest_pid(root: &Root) -> Result<Pid, ReadError> {
+    let path = "/proc/loadavg";
+    let text = root.read(path)?;
+    let pid = text.split_ascii_whitespace().nth(4).and_then(|pid| pid.parse().ok());
+    let bad = || ReadError::malformed(&root.path(path), 1, text.trim_end(), "a pid in field 5");
+    pid.map(Pid).ok_or_else(bad)
 }
 
 /// Breadth first. A pid is visited once, so reused pids cannot make a circle.
