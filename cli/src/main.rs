@@ -1,1 +1,52 @@
-fn main() {}
+//! The `superpage` command: flags, printing, exit codes. Nothing else.
+#![forbid(unsafe_code)]
+
+mod compare;
+mod docs;
+mod exit;
+mod facts;
+mod loan;
+mod restore;
+mod run;
+mod signals;
+mod workload;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Backs any Linux program with superpages, and proves what that bought.
+///
+/// Main job: `superpage compare gups`, or `superpage compare -- ./your-program`.
+#[derive(Debug, Parser)]
+#[command(name = "superpage", version, max_term_width = 100, after_help = exit::HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    Compare(Box<compare::Args>),
+    Workload(workload::Args),
+    Restore(restore::Args),
+    Completions(docs::CompletionsArgs),
+    Man(docs::ManArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::of_clap(&error),
+    };
+    let done = match cli.command {
+        Command::Run(args) => run::run(args),
+        Command::Compare(args) => compare::run(*args),
+        Command::Workload(args) => workload::run(args),
+        Command::Restore(args) => restore::run(args),
+        Command::Completions(args) => docs::completions(args),
+        Command::Man(args) => docs::man(args),
+    };
+    exit::finish(done)
+}

@@ -10,11 +10,13 @@ mod error;
 mod plan;
 mod program;
 mod recipe;
+mod resolve;
 mod start;
 mod tunables;
 
 pub use error::LaunchError;
-pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise};
+pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise, ThpRequest};
 pub use program::{Kind, Program};
 pub use recipe::{Pages, ParseRecipeError, Recipe};
+pub use resolve::resolve;
 pub use start::{Start, Streams, start};

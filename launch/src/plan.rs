@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
-use sys::prctl::ThpControl;
+use serde::{Deserialize, Serialize};
 use units::PageSize;
 
 use crate::{LaunchError, Pages, Program, Recipe, tunables};
@@ -40,7 +39,7 @@ pub struct Pool {
 }
 
 /// What an arm stands for, to be checked against what was read back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Promise {
     /// Whatever comes.
@@ -51,8 +50,20 @@ pub enum Promise {
     Superpages,
 }
 
+/// What the child asks of the kernel about transparent superpages before it becomes the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThpRequest {
+    /// Nothing: what it inherits stays.
+    Inherit,
+    /// The system's settings decide, whatever it inherits.
+    System,
+    /// None at all.
+    Disabled,
+}
+
 /// One change to the program's environment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvironmentChange {
     /// The variable.
     pub variable: String,
@@ -63,7 +74,7 @@ pub struct EnvironmentChange {
 }
 
 /// A launch, decided in full.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The recipe's name.
     pub name: String,
@@ -75,9 +86,8 @@ pub struct Plan {
     pub arguments: Vec<String>,
     /// Changes to the environment, in order.
     pub environment: Vec<EnvironmentChange>,
-    /// What the child asks of the kernel first: `None` leaves what it inherits.
-    #[serde(serialize_with = "thp_in_words")]
-    pub thp: Option<ThpControl>,
+    /// What the child asks of the kernel first (prctl PR_SET_THP_DISABLE).
+    pub thp: ThpRequest,
     /// What must be read back for the arm to count.
     pub promise: Promise,
     /// What the user should know: parts that cannot be reached, and risks.
@@ -98,7 +108,7 @@ impl Plan {
             program,
             arguments,
             environment: Vec::new(),
-            thp: None,
+            thp: ThpRequest::Inherit,
             promise: Promise::Nothing,
             notes: Vec::new(),
         };
@@ -120,7 +130,7 @@ impl Plan {
     }
 
     fn ask_for_base_pages(&mut self, facts: &Facts) {
-        self.thp = Some(ThpControl::Disabled);
+        self.thp = ThpRequest::Disabled;
         self.promise = Promise::BasePages;
         // Nothing to undo unless somebody's environment already asks glibc for hugetlb pages,
         // which the prctl does not stop.
@@ -138,7 +148,7 @@ impl Plan {
             }
             Some(_) => {}
         }
-        self.thp = Some(ThpControl::System);
+        self.thp = ThpRequest::System;
         self.promise = Promise::Superpages;
         let settings = [("glibc.malloc.hugetlb", "1")];
         self.set_malloc(facts, &settings, "malloc advises its memory MADV_HUGEPAGE");
@@ -186,7 +196,7 @@ impl Plan {
             });
         }
         // Beside the pool's pages no THP: an arm is one kind of superpage, or it says nothing.
-        self.thp = Some(ThpControl::Disabled);
+        self.thp = ThpRequest::Disabled;
         self.promise = Promise::Superpages;
         let value = size.map_or("2".to_string(), |size| size.bytes().to_string());
         // One arena: glibc maps the arenas of further threads with MAP_NORESERVE, whose faults
@@ -230,18 +240,6 @@ impl Plan {
         };
         self.environment.push(change);
     }
-}
-
-fn thp_in_words<S: serde::Serializer>(
-    thp: &Option<ThpControl>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let word = thp.map(|control| match control {
-        ThpControl::System => "system",
-        ThpControl::Disabled => "disabled",
-        ThpControl::OnlyAdvised => "only-advised",
-    });
-    word.serialize(serializer)
 }
 
 #[cfg(test)]

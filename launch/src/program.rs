@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use object::elf;
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::LaunchError;
 
 /// A program file that exists and may be executed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// The file.
     pub path: PathBuf,
@@ -22,7 +22,7 @@ pub struct Program {
 }
 
 /// What decides whether a preloaded library and glibc's tunables reach a program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Dynamic, loaded by glibc's loader, of our own word size: everything reaches it.

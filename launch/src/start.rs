@@ -4,9 +4,11 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use sys::prctl::ThpControl;
 use sys::spawn::ChildSetup;
 use units::Pid;
 
+use crate::plan::ThpRequest;
 use crate::{LaunchError, Plan};
 
 /// Where the child's standard streams go.
@@ -50,7 +52,12 @@ pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
     if let Streams::Into { stdout, stderr } = how.streams {
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     }
-    let setup = ChildSetup { thp: plan.thp, die_with_parent: how.die_with_parent };
+    let thp = match plan.thp {
+        ThpRequest::Inherit => None,
+        ThpRequest::System => Some(ThpControl::System),
+        ThpRequest::Disabled => Some(ThpControl::Disabled),
+    };
+    let setup = ChildSetup { thp, die_with_parent: how.die_with_parent };
     sys::spawn::prepare(&mut command, setup);
     let child = command.spawn().map_err(|source| LaunchError::Start {
         program: plan.program.path.clone(),

@@ -1,1 +1,20 @@
-//! placeholder
+//! What superpages were worth: samples, statistics, comparison, reports.
+//!
+//! `experiment` decides which run comes next, `execute` makes it and `watch` looks at it while it
+//! runs; `sample` is what is known of one run, `document` of all of them. `stats` and `verdict`
+//! are pure, and so is `analysis`, which goes from a document to its verdicts; `html` and `csv`
+//! draw it.
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod csv;
+pub mod document;
+pub mod execute;
+pub mod experiment;
+pub mod html;
+pub mod metric;
+pub mod sample;
+pub mod schedule;
+pub mod stats;
+pub mod verdict;
+pub mod watch;

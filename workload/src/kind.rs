@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
-use crate::{Outcome, Settings, WorkloadError};
+use crate::{Better, Outcome, Settings, WorkloadError};
 use crate::{btree, chase, gups, hashmap, outcome, pagerank, stream, touch};
 
 /// A benchmark kernel.
@@ -74,6 +74,18 @@ impl Workload {
             Self::Pagerank => "pull PageRank on a generated Kronecker or uniform graph (GAP)",
             Self::Btree => "random lookups, 3 of 4 present, in a static B+-tree",
             Self::Hashmap => "random lookups, 3 of 4 present, in an open-addressing hash table",
+        }
+    }
+
+    /// Name, unit and better direction of the figure of merit.
+    pub const fn figure(self) -> (&'static str, &'static str, Better) {
+        match self {
+            Self::Gups => ("updates", "updates/s", Better::Higher),
+            Self::Chase => ("load latency", "ns", Better::Lower),
+            Self::Stream => ("triad, best", "bytes/s", Better::Higher),
+            Self::Touch => ("page faults", "faults/s", Better::Higher),
+            Self::Pagerank => ("edges", "edges/s", Better::Higher),
+            Self::Btree | Self::Hashmap => ("lookups", "lookups/s", Better::Higher),
         }
     }
 

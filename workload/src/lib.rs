@@ -17,6 +17,7 @@ compile_error!("the kernels index memory with 64-bit numbers; a 64-bit target is
 
 pub mod btree;
 pub mod chase;
+pub mod csr;
 pub mod graph;
 pub mod gups;
 pub mod hashmap;

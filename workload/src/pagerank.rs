@@ -6,8 +6,8 @@
 //! iteration sums in fixed point (exact, so in any order and by any number of threads) and shares
 //! no arithmetic with the fast code; and the rows are compared with the generator's checksum.
 //!
-//! Memory: 8 bytes per vertex for rows, 8 for scores and contributions, 8 for the check, and 8 per
-//! drawn edge for its two directions. The scale is the largest whose graph of GAP's degree, 16,
+//! Memory: 8 bytes per vertex for rows, 8 for scores and contributions, 8 for the check (building
+//! takes these 16 before they do), and 8 per drawn edge for its two directions. The scale is the largest whose graph of GAP's degree, 16,
 //! fits in the size; then the degree is raised (to 35 at most) to fill it.
 
 use std::ops::Range;
@@ -15,7 +15,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use crate::graph::{Csr, Edges, Graph};
+use crate::csr::Csr;
+use crate::graph::{Edges, Graph};
 use crate::memory::{Zeroed, split_mut};
 use crate::outcome::{Better, Details, Run, figure};
 use crate::team::{self, Region};

@@ -32,7 +32,7 @@ fn variable<'a>(plan: &'a Plan, name: &str) -> Option<&'a str> {
 #[test]
 fn base_disables_thp_and_undoes_inherited_tunables() {
     let plan = resolve("base", &facts()).unwrap();
-    assert_eq!((plan.thp, plan.promise), (Some(ThpControl::Disabled), Promise::BasePages));
+    assert_eq!((plan.thp, plan.promise), (ThpRequest::Disabled, Promise::BasePages));
     assert_eq!(plan.environment, []);
     let inherited =
         Facts { glibc_tunables: Some("glibc.malloc.hugetlb=2:a.b=1".to_string()), ..facts() };
@@ -95,7 +95,7 @@ fn hugetlb_reserves_and_names_its_risks() {
 #[test]
 fn system_changes_nothing_but_what_the_recipe_says() {
     let plan = resolve("x: A=1", &facts()).unwrap();
-    assert_eq!((plan.thp, plan.promise), (None, Promise::Nothing));
+    assert_eq!((plan.thp, plan.promise), (ThpRequest::Inherit, Promise::Nothing));
     assert_eq!(variable(&plan, "A"), Some("1"));
     assert_eq!(plan.environment.len(), 1);
 }

@@ -1,0 +1,174 @@
+//! Arms and the other values of `compare`'s flags: reading them, and planning the arms.
+
+use std::collections::BTreeSet;
+
+use launch::{Facts, Pages, Recipe};
+use measure::document::{Arm, LeftOut};
+use measure::stats::{Better, Confidence};
+
+use crate::exit::Failure;
+use crate::facts;
+
+/// What `--arm` takes, at the end of `--help`.
+pub const HELP: &str = "\
+Arms:
+  base            base pages only
+  thp             transparent superpages wherever they fit
+  hugetlb[:SIZE]  pages of the hugetlb pool, lent for the runs if the pool is short
+  system          as the program would run without us
+  'NAME: WORDS'   any recipe; WORDS are pages=KIND, preload=LIBRARY, VARIABLE=VALUE,
+                  and last `-- WRAPPER ARGS`, for example
+                  --arm 'mimalloc: preload=/usr/lib/x86_64-linux-gnu/libmimalloc.so.2'
+                  --arm 'glibc: GLIBC_TUNABLES=glibc.malloc.hugetlb=1'";
+
+/// Reads a recipe.
+pub fn parse(text: &str) -> Result<Recipe, String> {
+    text.parse().map_err(|error: launch::ParseRecipeError| error.to_string())
+}
+
+/// Which way a figure is better, as a flag.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum BetterArg {
+    /// A rate.
+    Higher,
+    /// A time or an amount.
+    Lower,
+}
+
+impl From<BetterArg> for Better {
+    fn from(better: BetterArg) -> Self {
+        match better {
+            BetterArg::Higher => Self::Higher,
+            BetterArg::Lower => Self::Lower,
+        }
+    }
+}
+
+/// Reads `2%` or `0.02`.
+pub fn share(text: &str) -> Result<f64, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let share = match text.trim().strip_suffix('%') {
+        Some(percent) => number(percent).map(|percent| percent / 100.0),
+        None => number(text),
+    };
+    share
+        .filter(|share| *share > 0.0 && *share < 1.0)
+        .ok_or_else(|| "write a share between 0 and 1, such as 2% or 0.02".to_string())
+}
+
+/// Reads `99%` or `0.99`.
+pub fn confidence(text: &str) -> Result<Confidence, String> {
+    Confidence::try_from(share(text)?).map_err(str::to_string)
+}
+
+/// Reads `90`, `90s`, `5m`, `1h`.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
+    let parsed = units.iter().find_map(|(unit, scale)| {
+        let number: f64 = text.trim().strip_suffix(unit)?.parse().ok()?;
+        Some(number * scale)
+    });
+    parsed
+        .filter(|seconds| *seconds > 0.0 && *seconds < 1e7)
+        .ok_or_else(|| "write a time such as 90, 90s, 5m or 1h".to_string())
+}
+
+/// The arms asked for, before it is known whether they can run here.
+pub struct Asked {
+    arms: Vec<(Recipe, bool)>,
+    /// Whether the user named them, so that one that cannot run is an error.
+    named: bool,
+}
+
+impl Asked {
+    /// The given arms, or base, thp and hugetlb. Names are made unique. With `aa` the reference
+    /// stands a second time after itself.
+    pub fn new(given: &[Recipe], aa: bool) -> Self {
+        let default = || [Pages::Base, Pages::Thp, Pages::Hugetlb(None)].map(Recipe::of).to_vec();
+        let recipes = if given.is_empty() { default() } else { given.to_vec() };
+        let mut arms: Vec<(Recipe, bool)> = recipes.into_iter().map(|one| (one, false)).collect();
+        if aa {
+            let again = Recipe { name: format!("{} again", arms[0].0.name), ..arms[0].0.clone() };
+            arms.insert(1, (again, true));
+        }
+        let mut taken = BTreeSet::new();
+        for (recipe, _) in &mut arms {
+            let name = recipe.name.clone();
+            let numbered = (2..).map(|n| format!("{name} #{n}"));
+            let free = std::iter::once(name.clone()).chain(numbered);
+            recipe.name =
+                free.into_iter().find(|name| taken.insert(name.clone())).expect("endless");
+        }
+        Self { arms, named: !given.is_empty() }
+    }
+
+    /// The recipes.
+    pub fn recipes(&self) -> Vec<&Recipe> {
+        self.arms.iter().map(|(recipe, _)| recipe).collect()
+    }
+
+    /// Plans every arm. A default arm that this machine cannot run is left out with the reason;
+    /// the reference, and an arm that was named, must run. `no_loan` is why no pool was lent.
+    pub fn plan(
+        self,
+        command: &[String],
+        facts: &Facts,
+        no_loan: Option<Failure>,
+    ) -> Result<(Vec<Arm>, Vec<LeftOut>), Failure> {
+        let mut planned = Vec::new();
+        let mut left_out = Vec::new();
+        let mut no_loan = no_loan;
+        let search = facts::search_path();
+        for (index, (recipe, is_noise_floor)) in self.arms.into_iter().enumerate() {
+            match launch::resolve(&recipe, command, &search, facts) {
+                Ok(plan) => {
+                    planned.push(Arm { name: recipe.name.clone(), plan, recipe, is_noise_floor })
+                }
+                Err(error) => {
+                    // Where a loan would have helped, the reason is why there was none.
+                    let pool = matches!(error, launch::LaunchError::PoolEmpty { .. });
+                    let failure = match no_loan.take().filter(|_| pool) {
+                        Some(why) => why,
+                        None => Failure::from(error),
+                    };
+                    if self.named || index == 0 || !failure.is_cannot() {
+                        return Err(failure.on(&format!("arm {}", recipe.name)));
+                    }
+                    left_out.push(LeftOut { name: recipe.name, why: failure.to_string() });
+                }
+            }
+        }
+        Ok((planned, left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(given: &[&str], aa: bool) -> Vec<String> {
+        let given: Vec<Recipe> = given.iter().map(|text| parse(text).unwrap()).collect();
+        Asked::new(&given, aa).recipes().iter().map(|recipe| recipe.name.clone()).collect()
+    }
+
+    #[test]
+    fn names_are_unique_and_the_reference_comes_first() {
+        assert_eq!(names(&[], false), ["base", "thp", "hugetlb"]);
+        assert_eq!(names(&["base", "base", "base"], false), ["base", "base #2", "base #3"]);
+        assert_eq!(names(&["x: A=1", "thp"], true), ["x", "x again", "thp"]);
+    }
+
+    #[test]
+    fn shares_and_times_are_read_strictly() {
+        assert_eq!(share("2%"), Ok(0.02));
+        assert_eq!(share("0.5"), Ok(0.5));
+        for bad in ["", "%", "2", "0", "-1%", "100%", "NaN", "x"] {
+            assert!(share(bad).is_err(), "{bad}");
+        }
+        assert_eq!(seconds("90"), Ok(90.0));
+        assert_eq!(seconds("1.5m"), Ok(90.0));
+        for bad in ["", "s", "0", "-1s", "5x", "inf", "NaN"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! `superpage compare`: the main job. Flags, and from flags to an experiment.
+
+mod arms;
+mod outputs;
+mod progress;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use launch::Recipe;
+use machine::{Root, Snapshot};
+use measure::document::{Document, Judging, SCHEMA};
+use measure::execute::{Interrupt, Launcher, RunError};
+use measure::experiment::{self, Settings};
+use measure::metric::{Metric, MetricSpec};
+use measure::stats::stopping::Rule;
+use measure::stats::{Better, Confidence};
+use workload::Workload;
+
+use crate::exit::{self, Done, Failure};
+use crate::loan::{self, PoolPolicy};
+use crate::workload::What;
+use crate::{facts, run, signals};
+
+/// Run a program under several kinds of pages and say what superpages bought.
+///
+/// The program is one of our workloads (`superpage compare gups --size 4G`) or any command
+/// (`superpage compare -- ./app args`). Arms run interleaved, after warm-ups, until the stopping
+/// rule is met: at least 5 runs, and 99 % confidence that every arm's mean is known within 2 %.
+#[derive(Debug, clap::Args)]
+#[command(after_help = arms::HELP)]
+pub struct Args {
+    /// A workload: gups, chase, stream, touch, pagerank, btree, hashmap.
+    #[arg(conflicts_with = "command")]
+    workload: Option<Workload>,
+
+    /// A command instead.
+    #[arg(last = true, value_name = "PROGRAM")]
+    command: Vec<String>,
+
+    #[command(flatten)]
+    what: What,
+
+    /// An arm; repeatable, the first is the reference [default: base, thp, hugetlb].
+    #[arg(long = "arm", value_name = "RECIPE", value_parser = arms::parse)]
+    arms: Vec<Recipe>,
+
+    /// Run the reference a second time as an arm of its own, and take the difference as the noise
+    /// floor under every verdict.
+    #[arg(long)]
+    aa: bool,
+
+    /// Whether a hugetlb pool that is short may be lent pages for the runs.
+    #[arg(long, value_enum, default_value = "lend")]
+    pool: PoolPolicy,
+
+    #[command(flatten)]
+    rule: RuleArgs,
+
+    /// Find the program's own figure in its output: the first group of the last match.
+    #[arg(long, value_name = "REGEX")]
+    metric: Option<String>,
+
+    /// What the figure is called.
+    #[arg(long, value_name = "NAME", requires = "metric", default_value = "metric")]
+    metric_name: String,
+
+    /// Which way the figure is better.
+    #[arg(long, value_enum, requires = "metric", default_value = "higher")]
+    metric_better: arms::BetterArg,
+
+    /// Count runs that exit with another code than 0.
+    #[arg(long)]
+    ignore_failure: bool,
+
+    /// Exit with 1 if any arm's verdict is this; repeatable.
+    #[arg(long, value_enum, value_name = "VERDICT")]
+    fail_if: Vec<outputs::FailIf>,
+
+    #[command(flatten)]
+    outputs: outputs::Outputs,
+
+    /// Redraw a comparison from a file that --json wrote; nothing is run.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "command", "arms", "aa"])]
+    from: Option<PathBuf>,
+
+    /// Print each arm's plan, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// When to stop, and how to judge.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Stopping and judging")]
+struct RuleArgs {
+    /// Least runs per arm; they come in pairs.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    min_runs: u32,
+
+    /// Most runs per arm.
+    #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    max_runs: u32,
+
+    /// Most time for the measured runs together: 90, 90s, 5m, 1h.
+    #[arg(long, default_value = "3m", value_name = "TIME", value_parser = arms::seconds)]
+    max_time: f64,
+
+    /// Warm-up runs per arm; they are watched more closely and not counted.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    warmup: u32,
+
+    /// Confidence of intervals and of the stopping rule.
+    #[arg(long, default_value = "99%", value_name = "SHARE", value_parser = arms::confidence)]
+    confidence: Confidence,
+
+    /// How well every arm's mean must be known.
+    #[arg(long, default_value = "2%", value_name = "SHARE", value_parser = arms::share)]
+    within: f64,
+
+    /// Differences up to this are "the same".
+    #[arg(long, default_value = "2%", value_name = "SHARE", value_parser = arms::share)]
+    same_within: f64,
+
+    /// Least share of the memory that can be on superpages, for an arm that promised them.
+    #[arg(long, default_value = "80%", value_name = "SHARE", value_parser = arms::share)]
+    min_coverage: f64,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    if let Some(file) = &args.from {
+        let document = outputs::read(file)?;
+        return finish(&args, &document);
+    }
+    let command = args.command_to_compare()?;
+    let metric = args.metric_spec();
+    let compiled = metric.as_ref().map(|metric| Metric::compile(&metric.regex));
+    let compiled = compiled.transpose().map_err(Failure::usage)?;
+    args.outputs.check()?;
+
+    let mut facts = facts::read();
+    let asked = arms::Asked::new(&args.arms, args.aa);
+    let mut loan = None;
+    let mut no_loan = None;
+    if args.pool == PoolPolicy::Lend && !args.dry_run {
+        match loan::lend(&asked.recipes(), &facts) {
+            Ok(lent) => loan = lent,
+            Err(why) => no_loan = Some(why),
+        }
+        facts = facts::read();
+    }
+    let (arms, left_out) = asked.plan(&command, &facts, no_loan)?;
+    if args.dry_run {
+        for arm in &arms {
+            exit::print(&run::plan_in_words(&arm.plan))?;
+        }
+        for arm in &left_out {
+            exit::print(&format!("{}\n  left out     {}\n", arm.name, arm.why))?;
+        }
+        return Ok(Done::Fine);
+    }
+
+    let machine = Snapshot::read(&Root::real());
+    let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
+    let settings = args.settings();
+    let interrupt = Arc::new(Interrupt::default());
+    let stop_signal = signals::interrupt_experiment(Arc::clone(&interrupt))?;
+    let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
+    let mut launcher = Launcher::new(&plans, compiled, args.ignore_failure, superpage, &interrupt)?;
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
+    let mut bar = progress::Bar::new(&names, &settings, args.outputs.quiet);
+    let ran = experiment::run(&mut launcher, arms.len() as u32, &settings, &mut |event| {
+        bar.show(&event);
+    });
+    bar.clear();
+    let lent = loan.as_ref().map(|loan| loan.lent.clone()).unwrap_or_default();
+    for line in loan.map(loan::Loan::give_back).unwrap_or_default() {
+        anstream::eprintln!("superpage: {line}");
+    }
+    let ran = match ran {
+        Err(RunError::Interrupted) => return Ok(Done::Signal(stop_signal.load(Ordering::SeqCst))),
+        ran => ran?,
+    };
+    let document = Document {
+        schema: SCHEMA.to_string(),
+        superpage_version: env!("CARGO_PKG_VERSION").to_string(),
+        began_unix_seconds: began,
+        command: args.shown_command(&command),
+        settings,
+        judging: args.judging(),
+        metric_is_primary: args.metric.is_some(),
+        metric,
+        arms,
+        left_out,
+        machine,
+        lent,
+        samples: ran.samples,
+        stopped: ran.stopped,
+        elapsed_seconds: ran.elapsed.as_secs_f64(),
+    };
+    finish(&args, &document)
+}
+
+fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {
+    let analysis = measure::analysis::analyse(document);
+    args.outputs.write(document, &analysis)?;
+    let failed = analysis
+        .judgements
+        .iter()
+        .filter(|judgement| judgement.is_primary)
+        .any(|judgement| args.fail_if.iter().any(|asked| asked.matches(&judgement.verdict)));
+    Ok(if failed { Done::Negative } else { Done::Fine })
+}
+
+impl Args {
+    /// The words to start: the command given, or ourselves with a workload.
+    fn command_to_compare(&self) -> Result<Vec<String>, Failure> {
+        let Some(workload) = self.workload else {
+            if self.command.is_empty() {
+                return Err(Failure::usage(
+                    "nothing to compare; name a workload (superpage compare gups) or a command \
+                     (superpage compare -- ./app)",
+                ));
+            }
+            if self.what.is_given() {
+                return Err(Failure::usage(
+                    "--size and the other workload options belong to a workload, not to a command",
+                ));
+            }
+            return Ok(self.command.clone());
+        };
+        self.what.settings(workload)?;
+        let own = std::env::current_exe()
+            .map_err(|error| Failure::usage(format!("our own program file: {error}")))?;
+        let mut words = vec![own.display().to_string(), "workload".into(), workload.to_string()];
+        words.extend(self.what.to_arguments(workload));
+        words.push("--json".to_string());
+        Ok(words)
+    }
+
+    /// The command as people know it: not by the path of our own program.
+    fn shown_command(&self, command: &[String]) -> Vec<String> {
+        let mut shown = command.to_vec();
+        if self.workload.is_some() {
+            shown[0] = "superpage".to_string();
+            shown.pop();
+        }
+        shown
+    }
+
+    fn metric_spec(&self) -> Option<MetricSpec> {
+        if let Some(regex) = &self.metric {
+            return Some(MetricSpec {
+                name: self.metric_name.clone(),
+                unit: None,
+                regex: regex.clone(),
+                better: self.metric_better.into(),
+            });
+        }
+        let (name, unit, better) = self.workload?.figure();
+        Some(MetricSpec {
+            name: name.to_string(),
+            unit: Some(unit.to_string()),
+            regex: r#""figure":\{[^}]*"value":([-+0-9.eE]+)"#.to_string(),
+            better: match better {
+                workload::Better::Higher => Better::Higher,
+                workload::Better::Lower => Better::Lower,
+            },
+        })
+    }
+
+    fn settings(&self) -> Settings {
+        let rule = &self.rule;
+        Settings {
+            seed: self.what.seed,
+            warm_ups: rule.warmup,
+            rule: Rule {
+                min_runs: rule.min_runs,
+                max_runs: rule.max_runs.max(rule.min_runs),
+                confidence: rule.confidence,
+                within: rule.within,
+            },
+            max_seconds: Some(rule.max_time),
+        }
+    }
+
+    fn judging(&self) -> Judging {
+        Judging {
+            same_within: self.rule.same_within,
+            confidence: self.rule.confidence,
+            resamples: 2000,
+            least_coverage: self.rule.min_coverage,
+        }
+    }
+}

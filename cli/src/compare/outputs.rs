@@ -1,0 +1,144 @@
+//! Where a comparison goes: table, JSON, CSV, HTML; and what makes it exit with 1.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use measure::analysis::Analysis;
+use measure::document::Document;
+use measure::verdict::Verdict;
+
+use super::table;
+use crate::exit::{self, Failure};
+
+/// The flags.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub struct Outputs {
+    /// What to print.
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
+
+    /// The same as --format json: everything, raw samples included.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+
+    /// Write it to a file instead of standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Write one self-contained page with every sample in it.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// No progress on standard error.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// What to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A table.
+    Human,
+    /// The document.
+    Json,
+    /// One line per run.
+    Csv,
+}
+
+/// A verdict that makes the exit code 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FailIf {
+    /// An arm is slower than the reference.
+    Slower,
+    /// An arm is not proven faster.
+    NotFaster,
+    /// An arm could not be decided.
+    Undecided,
+    /// An arm's design did not take effect.
+    NoEffect,
+}
+
+impl FailIf {
+    /// Whether `verdict` is what was asked about.
+    pub fn matches(self, verdict: &Verdict) -> bool {
+        match self {
+            Self::Slower => matches!(verdict, Verdict::Slower(_)),
+            Self::NotFaster => !matches!(verdict, Verdict::Faster(_)),
+            Self::Undecided => matches!(verdict, Verdict::Undecided { .. }),
+            Self::NoEffect => matches!(verdict, Verdict::DidNotTakeEffect { .. }),
+        }
+    }
+}
+
+impl Outputs {
+    /// Fails now rather than after minutes of runs, if a file cannot be written.
+    pub fn check(&self) -> Result<(), Failure> {
+        for path in [&self.output, &self.html].into_iter().flatten() {
+            let existed = path.exists();
+            let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+            opened.map_err(|error| unwritable(path, &error))?;
+            if !existed {
+                let _ = fs::remove_file(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes everything asked for.
+    pub fn write(&self, document: &Document, analysis: &Analysis) -> Result<(), Failure> {
+        if let Some(path) = &self.html {
+            write_file(path, &measure::html::page(document, analysis))?;
+        }
+        let format = if self.json { Format::Json } else { self.format };
+        let text = match format {
+            Format::Human => table::text(document, analysis),
+            Format::Json => document.to_json(),
+            Format::Csv => measure::csv::samples(document),
+        };
+        match &self.output {
+            // A file gets no colours.
+            Some(path) => write_file(path, &anstream::adapter::strip_str(&text).to_string()),
+            None => exit::print(&text),
+        }
+    }
+}
+
+/// Reads a document for `--from`.
+pub fn read(path: &Path) -> Result<Document, Failure> {
+    const MOST: u64 = 256 << 20;
+    let shown = path.display();
+    let read = |error: std::io::Error| {
+        Failure::usage(format!("{shown}: {error}; give a file that `compare --json` wrote"))
+    };
+    let metadata = fs::metadata(path).map_err(read)?;
+    if metadata.len() > MOST {
+        return Err(Failure::usage(format!("{shown}: too large to be a comparison")));
+    }
+    let text = fs::read_to_string(path).map_err(read)?;
+    Document::parse(&text, &shown.to_string()).map_err(Failure::usage)
+}
+
+/// Writes beside the file and renames, so that a reader never sees half of it.
+fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return fs::write(path, text).map_err(|error| unwritable(path, &error)); // /dev/stderr
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", sys::param::own_pid()));
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        unwritable(path, &error)
+    })
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => "; make the directory first",
+        ErrorKind::PermissionDenied => "; choose a place you may write",
+        _ => "",
+    };
+    Failure::usage(format!("{}: {error}{remedy}", path.display()))
+}

@@ -1,0 +1,208 @@
+//! A comparison as text for people. Pure: the same document gives the same bytes.
+
+use std::fmt::Write;
+
+use anstyle::{AnsiColor, Style};
+use comfy_table::{CellAlignment, Table, presets};
+use measure::analysis::{Analysis, Judgement, Summary};
+use measure::document::Document;
+use measure::experiment::Stopped;
+use measure::verdict::{Verdict, Words};
+use units::ByteSize;
+
+use crate::workload::short;
+
+/// Head line, table of arms, verdicts, notes.
+pub fn text(document: &Document, analysis: &Analysis) -> String {
+    let mut text = head(document);
+    text.push('\n');
+    text += &arms(document, analysis);
+    text.push('\n');
+    text += &verdicts(document, analysis);
+    for note in notes(document, analysis) {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn head(document: &Document) -> String {
+    let words = document.command.iter().map(String::as_str);
+    let command = shlex::try_join(words).unwrap_or_else(|_| document.command.join(" "));
+    let machine = &document.machine;
+    let cpu = machine.cpu.as_ref();
+    let model = cpu.and_then(|cpu| cpu.model.clone()).unwrap_or("unknown CPU".to_string());
+    let cpus = cpu.and_then(|cpu| cpu.online).map_or("?".to_string(), |count| count.to_string());
+    let memory = machine.memory.as_ref().and_then(|memory| memory.total);
+    let memory = memory.map_or("?".to_string(), |total| total.to_string());
+    let thp = machine.thp.as_ref().and_then(|thp| thp.enabled.as_ref());
+    let thp = thp.map_or("none".to_string(), |enabled| enabled.selected.clone());
+    let kernel = machine.kernel.clone().unwrap_or("?".to_string());
+    let stopped = match document.stopped {
+        Stopped::RuleMet => format!(
+            "every mean known within {} at {}",
+            percent(document.settings.rule.within),
+            percent(document.judging.confidence.level())
+        ),
+        Stopped::MaxRuns => "stopped by --max-runs".to_string(),
+        Stopped::MaxTime => "stopped by --max-time".to_string(),
+    };
+    format!(
+        "{command}\n{cpus} x {model}, {memory}, Linux {kernel}, THP {thp}; {:.0} s, {stopped}\n",
+        document.elapsed_seconds
+    )
+}
+
+fn arms(document: &Document, analysis: &Analysis) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let metric = document.metric.as_ref();
+    let figure = metric.map(|metric| match &metric.unit {
+        Some(unit) => format!("{} ({unit})", metric.name),
+        None => metric.name.clone(),
+    });
+    let mut header: Vec<String> = [
+        "arm",
+        "runs",
+        "wall",
+        "user",
+        "system",
+        "minor faults",
+        "peak",
+        "on superpages",
+        "wasted",
+    ]
+    .map(String::from)
+    .to_vec();
+    header.extend(figure);
+    let columns = header.len();
+    table.set_header(header);
+    for summary in &analysis.arms {
+        let mut row = row(summary);
+        if metric.is_some() {
+            row.push(summary.metric.map_or(UNKNOWN.to_string(), |v| short(v).trim().to_string()));
+        }
+        table.add_row(row);
+    }
+    for index in 1..columns {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines = table.to_string();
+    lines.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+const UNKNOWN: &str = "?";
+
+fn row(arm: &Summary) -> Vec<String> {
+    let seconds = |value: Option<f64>| value.map_or(UNKNOWN.to_string(), time);
+    let bytes = |value: Option<f64>| {
+        value.map_or(UNKNOWN.to_string(), |bytes| ByteSize(bytes as u64).to_string())
+    };
+    let coverage = arm.coverage.map_or(UNKNOWN.to_string(), |share| {
+        let mark = if arm.coverage_from_warm_up { "*" } else { "" };
+        format!("{:.1} %{mark}", share * 100.0)
+    });
+    vec![
+        arm.name.clone(),
+        arm.runs.to_string(),
+        seconds(arm.wall_seconds),
+        seconds(arm.user_seconds),
+        seconds(arm.system_seconds),
+        arm.minor_faults.map_or(UNKNOWN.to_string(), |faults| format!("{faults:.0}")),
+        bytes(arm.peak_bytes),
+        coverage,
+        bytes(arm.wasted_bytes),
+    ]
+}
+
+fn verdicts(document: &Document, analysis: &Analysis) -> String {
+    let reference = &document.arms[0].name;
+    let widest = analysis.judgements.iter().map(|one| one.arm.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for arm in document.arms.iter().skip(1) {
+        let mut judged: Vec<&Judgement> =
+            analysis.judgements.iter().filter(|one| one.arm == arm.name).collect();
+        judged.sort_by_key(|one| !one.is_primary);
+        let effect = |one: &&Judgement| matches!(one.verdict, Verdict::DidNotTakeEffect { .. });
+        if judged.iter().all(|one| effect(one)) {
+            judged.truncate(1); // said once, it holds for every quantity
+        }
+        for (index, one) in judged.iter().enumerate() {
+            let label = if index == 0 {
+                format!("{:<widest$} vs {reference}", one.arm)
+            } else {
+                " ".repeat(widest + 4 + reference.chars().count())
+            };
+            let style = style(&one.verdict);
+            let line = one.verdict.line(Words::Speed);
+            let quantity = if effect(one) { String::new() } else { format!("{}: ", one.quantity) };
+            let _ = writeln!(text, "{label}  {quantity}{style}{line}{style:#}");
+        }
+    }
+    for arm in &document.left_out {
+        let _ = writeln!(text, "{} left out: {}", arm.name, arm.why);
+    }
+    text
+}
+
+fn style(verdict: &Verdict) -> Style {
+    let colour = match verdict {
+        Verdict::Faster(_) => AnsiColor::Green,
+        Verdict::Slower(_) | Verdict::DidNotTakeEffect { .. } => AnsiColor::Red,
+        Verdict::Same { .. } => return Style::new().bold(),
+        Verdict::Undecided { .. } | Verdict::NoData { .. } => AnsiColor::Yellow,
+    };
+    Style::new().fg_color(Some(colour.into())).bold()
+}
+
+fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
+    let mut notes = document.lent.clone();
+    if let Some(floor) = analysis.noise_floor {
+        notes.push(format!(
+            "noise floor {}: two runs of the same thing differ by up to that",
+            percent(floor)
+        ));
+    }
+    if analysis.arms.iter().any(|arm| arm.coverage_from_warm_up) {
+        notes.push(
+            "* seen in the warm-up: reading it in a measured run would have held the program up"
+                .to_string(),
+        );
+    }
+    for arm in &analysis.arms {
+        if arm.failed_runs > 0 {
+            notes.push(format!("{}: {} of {} runs failed", arm.name, arm.failed_runs, arm.runs));
+        }
+        for (count, what) in [
+            (arm.thp_fault_fallbacks, "superpage faults fell back to base pages"),
+            (arm.compaction_stalls, "waits for compaction"),
+        ] {
+            if let Some(count) = count.filter(|count| *count > 0) {
+                notes.push(format!("{}: {count} {what} on this machine during its runs", arm.name));
+            }
+        }
+    }
+    for arm in &document.arms {
+        notes.extend(arm.plan.notes.iter().map(|note| format!("{}: {note}", arm.name)));
+    }
+    let stragglers: u32 = document.samples.iter().map(|sample| sample.stragglers).sum();
+    if stragglers > 0 {
+        notes.push(format!("{stragglers} processes outlived their run and were ended"));
+    }
+    notes
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-3 => format!("{:.0} us", s * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
+        s if s < 100.0 => format!("{s:.3} s"),
+        s => format!("{s:.1} s"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    let text = format!("{:.2}", share * 100.0);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}

@@ -1,0 +1,151 @@
+//! Exit codes and error lines: decided here and nowhere else.
+
+use std::fmt::{self, Display};
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+use launch::LaunchError;
+use machine::journal::JournalError;
+use measure::execute::RunError;
+
+/// The last paragraph of `--help`.
+pub const HELP: &str = "\
+Exit codes: 0 done; 1 a negative finding that was asked for; 2 usage or own error; 3 this machine
+cannot. `run` passes the program's own code through, with 125, 126 and 127 for failures to start.";
+
+/// How a subcommand ended well.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Done {
+    /// As asked.
+    Fine,
+    /// With the negative finding that was asked about.
+    Negative,
+    /// A launcher: the program's exit code.
+    Code(u8),
+    /// A launcher: the signal that ended the program.
+    Signal(i32),
+}
+
+/// How it ended badly.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    line: String,
+}
+
+/// The program was not found.
+pub const NOT_FOUND: u8 = 127;
+/// The program cannot be executed.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// A launcher's own failure.
+pub const LAUNCHER: u8 = 125;
+
+impl Failure {
+    /// The caller's mistake, or ours.
+    pub fn usage(why: impl Display) -> Self {
+        Self { code: 2, line: why.to_string() }
+    }
+
+    /// This machine, or this user on it, cannot.
+    pub fn cannot(why: impl Display) -> Self {
+        Self { code: 3, line: why.to_string() }
+    }
+
+    /// The same failure as a launcher reports it: 125, 126 or 127, so that it is told from the
+    /// program's own codes.
+    pub fn of_launcher(error: &LaunchError) -> Self {
+        let code = match error {
+            LaunchError::ProgramNotFound(_) => NOT_FOUND,
+            LaunchError::NotExecutable(..) => NOT_EXECUTABLE,
+            LaunchError::Start { source, .. } if source.kind() == ErrorKind::NotFound => NOT_FOUND,
+            LaunchError::Start { .. } => NOT_EXECUTABLE,
+            _ => LAUNCHER,
+        };
+        Self { code, line: error.to_string() }
+    }
+
+    /// Whether it is the machine that cannot, not the caller who erred.
+    pub fn is_cannot(&self) -> bool {
+        self.code == 3
+    }
+
+    /// The same failure with what it is about before it.
+    pub fn on(self, what: &str) -> Self {
+        Self { line: format!("{what}: {}", self.line), ..self }
+    }
+
+    /// As a launcher's own failure.
+    pub fn in_launcher(self) -> Self {
+        Self { code: LAUNCHER, ..self }
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Self {
+        match error {
+            LaunchError::ThpOff(_)
+            | LaunchError::NoThp
+            | LaunchError::NoSuchPool(..)
+            | LaunchError::PoolEmpty { .. } => Self::cannot(error),
+            _ => Self::usage(error),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Launch(error) => error.into(),
+            RunError::System(error) => Self::cannot(error),
+            error => Self::usage(error),
+        }
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        Self::cannot(error)
+    }
+}
+
+/// Prints what clap has to say: help to stdout and 0, a mistake to stderr and 2.
+pub fn of_clap(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+}
+
+/// Turns the end of a subcommand into the end of the process.
+pub fn finish(done: Result<Done, Failure>) -> ExitCode {
+    match done {
+        Ok(Done::Fine) => ExitCode::SUCCESS,
+        Ok(Done::Negative) => ExitCode::from(1),
+        Ok(Done::Code(code)) => ExitCode::from(code),
+        Ok(Done::Signal(signal)) => {
+            sys::signal::die_by(signal);
+            // A signal that does not kill us (it was blocked for good): the shell's convention.
+            ExitCode::from(128u8.saturating_add(signal as u8))
+        }
+        Err(failure) => {
+            let line = failure.line.replace('\n', " ");
+            anstream::eprintln!("superpage: {line}");
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// Writes to stdout. A reader that went away (`| head`) is success, as for every filter.
+pub fn print(text: &str) -> Result<(), Failure> {
+    use std::io::Write;
+    match anstream::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::usage(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

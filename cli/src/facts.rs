@@ -1,0 +1,64 @@
+//! From what `machine` reads to what `launch` decides on.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use launch::{Facts, Pool};
+use machine::{Choice, Root, Thp};
+use units::PageSize;
+
+/// What launching needs to know of this machine and this environment, read now.
+pub fn read() -> Facts {
+    let root = Root::real();
+    let snapshot = machine::Snapshot::read(&root);
+    let default = snapshot.memory.as_ref().and_then(|memory| memory.default_hugepage);
+    let mut pools: Vec<Pool> = snapshot
+        .hugetlb
+        .sizes
+        .iter()
+        .map(|(size, pool)| Pool {
+            size: *size,
+            total: pool.total.unwrap_or(0),
+            free: pool.free.unwrap_or(0),
+            reserved: pool.reserved.unwrap_or(0),
+            overcommit_left: pool.overcommit.unwrap_or(0).saturating_sub(pool.surplus.unwrap_or(0)),
+        })
+        .collect();
+    pools.sort_by_key(|pool| Some(pool.size) != default);
+    Facts {
+        thp_mode: snapshot.thp.as_ref().and_then(mode_of_largest),
+        pools,
+        runtime: runtime_library(),
+        ld_preload: env::var("LD_PRELOAD").ok(),
+        glibc_tunables: env::var("GLIBC_TUNABLES").ok(),
+    }
+}
+
+/// The size in which superpages are counted: what one PMD maps, or the default hugetlb size.
+pub fn superpage(snapshot: &machine::Snapshot) -> Option<PageSize> {
+    let thp = snapshot.thp.as_ref().and_then(|thp| thp.pmd_size);
+    thp.or_else(|| snapshot.memory.as_ref()?.default_hugepage)
+}
+
+/// PATH, as the shell would use it.
+pub fn search_path() -> String {
+    // What execvp(3) of glibc uses when there is none.
+    env::var("PATH").unwrap_or_else(|_| "/bin:/usr/bin".to_string())
+}
+
+/// The mode in force for PMD-sized THP: its own setting, where the kernel has one and it does not
+/// say `inherit`, else the top-level one.
+fn mode_of_largest(thp: &Thp) -> Option<String> {
+    let own = thp.pmd_size.and_then(|size| thp.sizes.get(&size)).and_then(|s| s.enabled.as_ref());
+    let choice = own.filter(|choice| !choice.is("inherit")).or(thp.enabled.as_ref());
+    choice.map(|choice: &Choice| choice.selected.clone())
+}
+
+/// libsuperpage.so beside the command: in cargo's target directory, or as a package lays it out.
+fn runtime_library() -> Option<PathBuf> {
+    let exe = env::current_exe().ok()?;
+    let dir = exe.parent()?;
+    let places = ["libsuperpage.so", "deps/libsuperpage.so", "../lib/libsuperpage.so"];
+    let found = places.iter().map(|place| dir.join(place)).find(|path| path.is_file())?;
+    Some(found.canonicalize().unwrap_or_else(|_| Path::new(&found).to_path_buf()))
+}

@@ -1,0 +1,224 @@
+//! `superpage workload`: one benchmark kernel, alone.
+
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+
+use machine::{MemInfo, Root};
+use units::ByteSize;
+use workload::{Details, Graph, Options, Outcome, Settings, Workload};
+
+use crate::exit::{self, Done, Failure};
+
+/// Run one benchmark kernel and verify its result.
+///
+/// Prints one line of JSON (and, on a terminal, a summary before it). Without a name, lists the
+/// kernels.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Which kernel.
+    name: Option<Workload>,
+
+    #[command(flatten)]
+    what: What,
+
+    /// Print only the line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a kernel works on; `compare` takes the same flags.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Workload options")]
+pub struct What {
+    /// Memory to work on [default: 1G].
+    #[arg(long, value_name = "SIZE")]
+    size: Option<ByteSize>,
+
+    /// Seed of every random choice.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+
+    /// Threads in the timed region.
+    #[arg(long, default_value = "1", value_name = "T")]
+    threads: NonZeroUsize,
+
+    /// gups, chase, btree, hashmap: updates, loads or lookups.
+    #[arg(long, value_name = "N")]
+    operations: Option<u64>,
+
+    /// stream: passes; pagerank: the most iterations.
+    #[arg(long, value_name = "N")]
+    iterations: Option<u32>,
+
+    /// touch: how often fresh memory is touched.
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+
+    /// touch: cache lines touched in each page.
+    #[arg(long, value_name = "K")]
+    lines: Option<u32>,
+
+    /// pagerank: which graph, kronecker or uniform.
+    #[arg(long, value_name = "KIND")]
+    graph: Option<Graph>,
+
+    /// stream: bytes by which each array starts later than the one before.
+    #[arg(long, value_name = "SIZE")]
+    offset: Option<ByteSize>,
+}
+
+impl What {
+    /// The settings of `workload`, checked against this machine's free memory.
+    pub fn settings(&self, workload: Workload) -> Result<Settings, Failure> {
+        let settings = Settings {
+            size: self.size.unwrap_or(workload.default_size()),
+            seed: self.seed,
+            threads: self.threads,
+            options: Options {
+                operations: self.operations,
+                iterations: self.iterations,
+                repeat: self.repeat,
+                lines: self.lines,
+                graph: self.graph,
+                offset: self.offset,
+            },
+        };
+        let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
+        workload.check(&settings, available).map_err(Failure::usage)?;
+        Ok(settings)
+    }
+
+    /// The flags that give the same settings again, for a child process.
+    pub fn to_arguments(&self, workload: Workload) -> Vec<String> {
+        let size = self.size.unwrap_or(workload.default_size());
+        let mut words = vec![
+            "--size".to_string(),
+            size.bytes().to_string(),
+            "--seed".to_string(),
+            self.seed.to_string(),
+            "--threads".to_string(),
+            self.threads.to_string(),
+        ];
+        let given = [
+            ("--operations", self.operations.map(|n| n.to_string())),
+            ("--iterations", self.iterations.map(|n| n.to_string())),
+            ("--repeat", self.repeat.map(|n| n.to_string())),
+            ("--lines", self.lines.map(|n| n.to_string())),
+            ("--graph", self.graph.map(|graph| graph.to_string())),
+            ("--offset", self.offset.map(|size| size.bytes().to_string())),
+        ];
+        for (flag, value) in given {
+            words.extend(value.into_iter().flat_map(|value| [flag.to_string(), value]));
+        }
+        words
+    }
+
+    /// Whether any flag was given that only a workload has.
+    pub fn is_given(&self) -> bool {
+        self.size.is_some()
+            || self.operations.is_some()
+            || self.iterations.is_some()
+            || self.repeat.is_some()
+            || self.lines.is_some()
+            || self.graph.is_some()
+            || self.offset.is_some()
+    }
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let Some(workload) = args.name else { return list(args.json) };
+    let settings = args.what.settings(workload)?;
+    let outcome = workload.run(&settings).map_err(Failure::usage)?;
+    if !args.json && std::io::stdout().is_terminal() {
+        exit::print(&summary(&outcome))?;
+    }
+    exit::print(&format!("{}\n", outcome.to_line()))?;
+    Ok(Done::Fine)
+}
+
+fn list(json: bool) -> Result<Done, Failure> {
+    if json {
+        let all: Vec<_> = Workload::ALL
+            .iter()
+            .map(|one| {
+                serde_json::json!({
+                    "name": one.name(),
+                    "summary": one.summary(),
+                    "default_size_bytes": one.default_size().bytes(),
+                    "options": one.options(),
+                })
+            })
+            .collect();
+        let document = serde_json::json!({ "schema": "superpage.workloads/1", "workloads": all });
+        exit::print(&format!("{document:#}\n"))?;
+    } else {
+        for one in Workload::ALL {
+            exit::print(&format!("{:<10} {}\n", one.name(), one.summary()))?;
+        }
+    }
+    Ok(Done::Fine)
+}
+
+fn summary(outcome: &Outcome) -> String {
+    let figure = &outcome.figure;
+    let mut text = format!(
+        "{}: {} {} {} ({}, {} thread(s), seed {}; setup {:.2} s, timed {:.3} s, verified in {:.2} s)\n",
+        outcome.workload,
+        figure.name,
+        short(figure.value),
+        figure.unit,
+        ByteSize(outcome.size_bytes),
+        outcome.threads,
+        outcome.seed,
+        outcome.setup_seconds,
+        outcome.seconds,
+        outcome.verify_seconds
+    );
+    if let Details::Touch {
+        gib,
+        repeat,
+        lines,
+        user_seconds,
+        system_seconds,
+        wall_seconds,
+        faults_per_cpu_second,
+        faults_per_wall_second,
+        ..
+    } = &outcome.details
+    {
+        let known = |value: &Option<f64>, digits| match value {
+            Some(value) => format!("{value:.digits$}"),
+            None => "?".to_string(),
+        };
+        text += " Gb Rep Threads CLine     User   System     Wall  flt/cpu/s fault/wsec\n";
+        text += &format!(
+            "{gib:>3} {repeat:>3} {:>7} {lines:>5} {:>8} {:>8} {wall_seconds:>8.3} {:>10} {:>10}\n",
+            outcome.threads,
+            known(user_seconds, 3),
+            known(system_seconds, 3),
+            known(faults_per_cpu_second, 0),
+            known(faults_per_wall_second, 0)
+        );
+    }
+    text
+}
+
+/// Four significant digits with a decimal prefix: `1.234 G`.
+pub fn short(value: f64) -> String {
+    let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    match prefixes.iter().find(|(scale, _)| value.abs() >= *scale) {
+        Some((scale, prefix)) => format!("{:.4} {prefix}", Digits(value / scale)),
+        None => format!("{:.4} ", Digits(value)),
+    }
+}
+
+/// A number with so many significant digits.
+struct Digits(f64);
+
+impl std::fmt::Display for Digits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let before = (self.0.abs().max(1.0).log10().floor() as usize) + 1;
+        let after = f.precision().unwrap_or(4).saturating_sub(before);
+        write!(f, "{:.after$}", self.0)
+    }
+}

@@ -1,0 +1,57 @@
+//! From a command as a person writes it to plans: finding the files, wrapper and all.
+
+use crate::{Facts, LaunchError, Plan, Program, Recipe};
+
+/// Plans `command` (program and arguments) under `recipe`. Programs are looked for along `search`,
+/// a value of PATH. With a wrapper, the wrapper is what is started; the program is looked for all
+/// the same, so that a missing one is found before anything runs.
+pub fn resolve(
+    recipe: &Recipe,
+    command: &[String],
+    search: &str,
+    facts: &Facts,
+) -> Result<Plan, LaunchError> {
+    let name = command.first().map_or("", String::as_str);
+    let program = Program::find(name, search)?;
+    let Some((wrapper, wrapper_arguments)) = recipe.wrapper.split_first() else {
+        return Plan::resolve(recipe, program, command[1..].to_vec(), facts);
+    };
+    let wrapper = Program::find(wrapper, search)?;
+    let target = program.path.display().to_string();
+    let arguments = wrapper_arguments.iter().cloned().chain([target]);
+    let arguments = arguments.chain(command[1..].iter().cloned()).collect();
+    let unreached = program.kind.unreached();
+    let mut plan = Plan::resolve(recipe, wrapper, arguments, facts)?;
+    if let Some(why) = unreached.filter(|_| plan.promise == crate::Promise::Superpages) {
+        plan.notes.push(format!("{} may not be reached: {why}", program.path.display()));
+    }
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(recipe: &str, command: &[&str]) -> Result<Plan, LaunchError> {
+        let command: Vec<String> = command.iter().map(|word| word.to_string()).collect();
+        resolve(&recipe.parse().unwrap(), &command, "/bin:/usr/bin", &Facts::default())
+    }
+
+    #[test]
+    fn a_wrapper_comes_first_and_gets_the_programs_path() {
+        let plan = plan("x: -- env A=1", &["sh", "-c", "true"]).unwrap();
+        assert!(plan.program.path.ends_with("env"));
+        assert_eq!(plan.arguments[0], "A=1");
+        assert!(plan.arguments[1].ends_with("/sh"), "{:?}", plan.arguments);
+        assert_eq!(plan.arguments[2..], ["-c", "true"]);
+    }
+
+    #[test]
+    fn what_is_missing_is_found_before_anything_runs() {
+        for (recipe, command) in
+            [("x: -- env", &["no-such"][..]), ("x: -- no-such", &["sh"]), ("base", &[])]
+        {
+            assert!(matches!(plan(recipe, command), Err(LaunchError::ProgramNotFound(_))));
+        }
+    }
+}

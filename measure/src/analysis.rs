@@ -1,0 +1,253 @@
+//! From a document to its verdicts. Pure: the same document gives the same analysis.
+
+use std::num::NonZeroU32;
+
+use launch::Promise;
+use machine::coverage::Coverage;
+use serde::Serialize;
+use units::ByteSize;
+
+use crate::document::{Arm, Document};
+use crate::experiment::values;
+use crate::sample::{Purpose, Sample};
+use crate::stats::{self, Better, Comparison, SampleError, describe};
+use crate::verdict::{Effect, Margin, Verdict, noise_floor, verdict};
+
+/// What a comparison showed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Analysis {
+    /// One summary per arm, in the document's order.
+    pub arms: Vec<Summary>,
+    /// One per arm but the reference, and per judged quantity.
+    pub judgements: Vec<Judgement>,
+    /// The largest difference that two runs of the same thing left possible, as a fraction;
+    /// `null` unless it was measured.
+    pub noise_floor: Option<f64>,
+}
+
+/// An arm's runs in short: medians over its measured runs. Unknown is `null`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The arm's name.
+    pub name: String,
+    /// Measured runs.
+    pub runs: u32,
+    /// Runs that failed (kept only with `--ignore-failure`).
+    pub failed_runs: u32,
+    /// Median wall time.
+    pub wall_seconds: Option<f64>,
+    /// Median time in user mode.
+    pub user_seconds: Option<f64>,
+    /// Median time in the kernel.
+    pub system_seconds: Option<f64>,
+    /// Median minor faults.
+    pub minor_faults: Option<f64>,
+    /// Median major faults.
+    pub major_faults: Option<f64>,
+    /// Median peak memory, hugetlb included.
+    pub peak_bytes: Option<f64>,
+    /// Median figure of merit.
+    pub metric: Option<f64>,
+    /// Median share of all resident memory on superpages.
+    pub coverage: Option<f64>,
+    /// Median share of the memory that can be on superpages that was.
+    pub eligible_coverage: Option<f64>,
+    /// Median superpage memory that was all zero.
+    pub wasted_bytes: Option<f64>,
+    /// Total THP faults that fell back, on the whole machine, during its runs.
+    pub thp_fault_fallbacks: Option<u64>,
+    /// Total waits for compaction, likewise.
+    pub compaction_stalls: Option<u64>,
+    /// Whether coverage comes from the warm-up because no measured run could afford a look.
+    pub coverage_from_warm_up: bool,
+    /// Median share of its wall time that watching took.
+    pub watch_share: Option<f64>,
+}
+
+/// A verdict on one arm in one quantity.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// The arm's name.
+    pub arm: String,
+    /// `wall` or the metric's name.
+    pub quantity: String,
+    /// Whether this is the quantity the comparison is about.
+    pub is_primary: bool,
+    /// The word and its numbers.
+    pub verdict: Verdict,
+    /// All figures behind it; `null` where there was nothing to compare.
+    pub comparison: Option<Comparison>,
+}
+
+/// Computes the analysis.
+pub fn analyse(document: &Document) -> Analysis {
+    let arms = document.arms.iter().enumerate();
+    let summaries = arms.map(|(index, arm)| summary(document, index as u32, arm)).collect();
+    let effects: Vec<Effect> = (0..document.arms.len()).map(|arm| effect(document, arm)).collect();
+    let quantities = quantities(document);
+    let primary = quantities.iter().find(|quantity| quantity.is_primary);
+    let floor_arm = document.arms.iter().position(|arm| arm.is_noise_floor);
+    let floor = floor_arm.and_then(|arm| {
+        let comparison = compare(document, primary?, arm as u32).ok()?;
+        noise_floor(&comparison)
+    });
+    let mut judgements = Vec::new();
+    for quantity in &quantities {
+        for (index, arm) in document.arms.iter().enumerate().skip(1) {
+            let compared = compare(document, quantity, index as u32);
+            let effect = match (&effects[0], &effects[index]) {
+                (Effect::Missing { why }, _) => {
+                    Effect::Missing { why: format!("{}: {why}", document.arms[0].name) }
+                }
+                (Effect::AsPromised, own) => own.clone(),
+            };
+            let margin = Margin {
+                same_within: document.judging.same_within,
+                noise_floor: floor.filter(|_| !arm.is_noise_floor),
+            };
+            judgements.push(Judgement {
+                arm: arm.name.clone(),
+                quantity: quantity.name.clone(),
+                is_primary: quantity.is_primary,
+                verdict: verdict(&effect, compared.as_ref(), &margin),
+                comparison: compared.ok(),
+            });
+        }
+    }
+    Analysis { arms: summaries, judgements, noise_floor: floor }
+}
+
+struct Quantity {
+    name: String,
+    better: Better,
+    is_primary: bool,
+    of: fn(&Sample) -> Option<f64>,
+}
+
+/// Wall time and, if there is one, the program's own figure.
+fn quantities(document: &Document) -> Vec<Quantity> {
+    let metric = document.metric.as_ref().map(|metric| Quantity {
+        name: metric.name.clone(),
+        better: metric.better,
+        is_primary: document.metric_is_primary,
+        of: |sample| sample.metric,
+    });
+    let wall = Quantity {
+        name: "wall".to_string(),
+        better: Better::Lower,
+        is_primary: !metric.as_ref().is_some_and(|metric| metric.is_primary),
+        of: |sample| Some(sample.wall_seconds),
+    };
+    [Some(wall), metric].into_iter().flatten().collect()
+}
+
+fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Comparison, SampleError> {
+    let settings = stats::Settings {
+        confidence: document.judging.confidence,
+        resamples: NonZeroU32::new(document.judging.resamples).unwrap_or(NonZeroU32::MIN),
+        seed: document.settings.seed,
+    };
+    let values = values(&document.samples, quantity.of);
+    stats::compare(&values, 0, arm, quantity.better, &settings)
+}
+
+/// Whether an arm became what it promised: judged by what was read back, on the measured runs if
+/// any of them could be looked at, else on the warm-ups.
+fn effect(document: &Document, arm: usize) -> Effect {
+    let promise = document.arms[arm].plan.promise;
+    if promise == Promise::Nothing {
+        return Effect::AsPromised;
+    }
+    let (coverages, _) = coverages(document, arm as u32);
+    if coverages.is_empty() {
+        let unknown = document.samples.iter().filter(|sample| sample.arm == arm as u32);
+        let reason = unknown.filter_map(|sample| sample.memory.unknown.clone()).next();
+        let ended = || "the program ended before its memory could be read back".to_string();
+        return Effect::Missing { why: reason.unwrap_or_else(ended) };
+    }
+    took_effect(promise, &coverages, document.judging.least_coverage)
+}
+
+/// Whether a promise was kept, judged by what was read back.
+pub fn took_effect(promise: Promise, coverages: &[&Coverage], least: f64) -> Effect {
+    let missing = |why: String| Effect::Missing { why };
+    match promise {
+        Promise::Nothing => Effect::AsPromised,
+        Promise::BasePages => {
+            let most = coverages.iter().map(|coverage| coverage.eligible_huge).max();
+            match most.unwrap_or_default() {
+                ByteSize(0) => Effect::AsPromised,
+                bytes => missing(format!("base pages were promised, {bytes} were on superpages")),
+            }
+        }
+        Promise::Superpages => {
+            let mut shares: Vec<f64> =
+                coverages.iter().filter_map(|coverage| coverage.anon_ratio()).collect();
+            match describe::median(&mut shares) {
+                None => missing("no mapping of the program can hold a superpage".to_string()),
+                Some(share) if share >= least => Effect::AsPromised,
+                Some(share) => missing(format!(
+                    "{:.1} % of the memory that can be on superpages was; at least {:.0} % were \
+                     asked for",
+                    share * 100.0,
+                    least * 100.0
+                )),
+            }
+        }
+    }
+}
+
+/// The arm's coverages, and whether they are from warm-ups only.
+fn coverages(document: &Document, arm: u32) -> (Vec<&Coverage>, bool) {
+    let of = |purpose| -> Vec<&Coverage> {
+        let runs = document.samples.iter();
+        let runs = runs.filter(|sample| sample.arm == arm && sample.purpose == purpose);
+        runs.filter_map(|sample| sample.memory.coverage.as_ref()).collect()
+    };
+    match of(Purpose::Measured) {
+        measured if measured.is_empty() => (of(Purpose::WarmUp), true),
+        measured => (measured, false),
+    }
+}
+
+fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
+    let samples = document.samples.iter();
+    let runs: Vec<&Sample> = samples
+        .filter(|sample| sample.arm == index && sample.purpose == Purpose::Measured)
+        .collect();
+    let median = |of: &dyn Fn(&Sample) -> Option<f64>| {
+        describe::median(&mut runs.iter().filter_map(|sample| of(sample)).collect::<Vec<f64>>())
+    };
+    let total = |of: fn(&Sample) -> Option<u64>| runs.iter().map(|sample| of(sample)).sum();
+    let (coverages, from_warm_up) = coverages(document, index);
+    let share = |of: fn(&Coverage) -> Option<f64>| {
+        let mut shares: Vec<f64> = coverages.iter().filter_map(|coverage| of(coverage)).collect();
+        describe::median(&mut shares)
+    };
+    let wasted = |purpose| {
+        let runs = document.samples.iter();
+        let runs = runs.filter(|sample| sample.arm == index && sample.purpose == purpose);
+        let mut wasted: Vec<f64> =
+            runs.filter_map(|sample| Some(sample.memory.wasted_bytes? as f64)).collect();
+        describe::median(&mut wasted)
+    };
+    Summary {
+        name: arm.name.clone(),
+        runs: runs.len() as u32,
+        failed_runs: runs.iter().filter(|sample| !sample.succeeded()).count() as u32,
+        wall_seconds: median(&|sample| Some(sample.wall_seconds)),
+        user_seconds: median(&|sample| Some(sample.user_seconds)),
+        system_seconds: median(&|sample| Some(sample.system_seconds)),
+        minor_faults: median(&|sample| Some(sample.minor_faults as f64)),
+        major_faults: median(&|sample| Some(sample.major_faults as f64)),
+        peak_bytes: median(&|sample| Some(sample.peak_bytes() as f64)),
+        metric: median(&|sample| sample.metric),
+        coverage: share(Coverage::ratio),
+        eligible_coverage: share(Coverage::anon_ratio),
+        wasted_bytes: wasted(Purpose::Measured).or_else(|| wasted(Purpose::WarmUp)),
+        thp_fault_fallbacks: total(|sample| sample.thp_fault_fallbacks),
+        compaction_stalls: total(|sample| sample.compaction_stalls),
+        coverage_from_warm_up: from_warm_up && !coverages.is_empty(),
+        watch_share: median(&|sample| Some(sample.memory.watch_seconds / sample.wall_seconds)),
+    }
+}

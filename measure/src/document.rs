@@ -1,0 +1,145 @@
+//! `Document`: one comparison as a file. Facts only; every judgement is computed from it again,
+//! so that a file redraws the same verdict byte for byte.
+
+use launch::{Plan, Recipe};
+use machine::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Settings, Stopped};
+use crate::metric::MetricSpec;
+use crate::sample::Sample;
+use crate::stats::Confidence;
+
+/// Name and version of the format. A reader refuses any other.
+pub const SCHEMA: &str = "superpage.compare/1";
+
+/// A comparison. Numbers are in base units (bytes, seconds); unknown is `null`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of superpage that made it.
+    pub superpage_version: String,
+    /// When it began, in seconds since 1970 (UTC).
+    pub began_unix_seconds: u64,
+    /// The command that was compared, as words.
+    pub command: Vec<String>,
+    /// Order, warm-ups, stopping rule.
+    pub settings: Settings,
+    /// How to judge.
+    pub judging: Judging,
+    /// The program's own figure, if it was looked for.
+    pub metric: Option<MetricSpec>,
+    /// Whether the comparison is about that figure rather than wall time.
+    pub metric_is_primary: bool,
+    /// The arms that ran; the first is the reference.
+    pub arms: Vec<Arm>,
+    /// Arms that were asked for and could not run here.
+    pub left_out: Vec<LeftOut>,
+    /// The machine before the first run.
+    pub machine: Snapshot,
+    /// Settings of the machine that were changed for the runs and put back afterwards, in words.
+    pub lent: Vec<String>,
+    /// Every run, in the order they were made.
+    pub samples: Vec<Sample>,
+    /// Why the runs ended.
+    pub stopped: Stopped,
+    /// Seconds from the first warm-up to the last run.
+    pub elapsed_seconds: f64,
+}
+
+/// How verdicts are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judging {
+    /// Differences within this fraction are "the same".
+    pub same_within: f64,
+    /// Confidence of the intervals.
+    pub confidence: Confidence,
+    /// Bootstrap resamples.
+    pub resamples: u32,
+    /// Least share of the memory that can be on superpages for an arm that promised them.
+    pub least_coverage: f64,
+}
+
+/// One arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Arm {
+    /// Its name; unique in the document.
+    pub name: String,
+    /// What was asked for.
+    pub recipe: Recipe,
+    /// What that meant here.
+    pub plan: Plan,
+    /// The reference run a second time under another name, to measure the noise floor.
+    pub is_noise_floor: bool,
+}
+
+/// An arm that did not run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub name: String,
+    /// Why, and what would let it.
+    pub why: String,
+}
+
+/// Why a file is no document.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// Not JSON, or not of our fields.
+    #[error("{0}: not a comparison written by `superpage compare --json`: {1}")]
+    NotADocument(String, String),
+    /// Of another version.
+    #[error("{file}: schema `{found}` is not {SCHEMA}; redraw it with the superpage that wrote it")]
+    OtherSchema {
+        /// The file.
+        file: String,
+        /// Its schema.
+        found: String,
+    },
+    /// The parts do not fit together.
+    #[error("{0}: damaged: {1}")]
+    Inconsistent(String, String),
+}
+
+impl Document {
+    /// Reads a document; `file` is for messages.
+    pub fn parse(text: &str, file: &str) -> Result<Self, DocumentError> {
+        let broken =
+            |error: serde_json::Error| DocumentError::NotADocument(file.into(), error.to_string());
+        let value: serde_json::Value = serde_json::from_str(text).map_err(broken)?;
+        let found = value.get("schema").and_then(|schema| schema.as_str()).unwrap_or("none");
+        if found != SCHEMA {
+            return Err(DocumentError::OtherSchema { file: file.into(), found: found.into() });
+        }
+        // From the text again, not from `value`: an error then names line and column.
+        let document: Self = serde_json::from_str(text).map_err(broken)?;
+        document.check().map_err(|why| DocumentError::Inconsistent(file.into(), why))?;
+        Ok(document)
+    }
+
+    /// The document as JSON, ending in a newline.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("plain data serializes");
+        text.push('\n');
+        text
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.arms.is_empty() {
+            return Err("it has no arms".to_string());
+        }
+        let arms = self.arms.len() as u32;
+        if let Some(sample) = self.samples.iter().find(|sample| sample.arm >= arms) {
+            return Err(format!("a sample belongs to arm {} of {arms}", sample.arm));
+        }
+        let fractions = [self.judging.same_within, self.judging.least_coverage];
+        if fractions.iter().any(|share| !(0.0..=1.0).contains(share)) {
+            return Err("same_within and least_coverage lie between 0 and 1".to_string());
+        }
+        if !(1..=1_000_000).contains(&self.judging.resamples) {
+            return Err("resamples lie between 1 and 1000000".to_string());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,271 @@
+//! Carrying one run out and measuring it from outside.
+//!
+//! What is timed: from just before the fork until the kernel says the program has ended. Nothing
+//! of ours runs in between but the watch, within its budget. Afterwards, outside the timed
+//! region: output is read, processes left behind are ended, counters are read again.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::ExitStatusExt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use launch::{LaunchError, Plan, Start, Streams};
+use machine::{Counters, FreeContiguity, Root, process};
+use units::{ByteSize, PageSize, Pid};
+
+use crate::metric::{Metric, MetricError};
+use crate::sample::{Purpose, Sample};
+use crate::schedule::Slot;
+use crate::watch::{Depth, Watch};
+
+/// What runs an arm once. The real one is [`Launcher`]; tests put a mock in its place, so that the
+/// experiment is tested without running anything.
+pub trait Executor {
+    /// Runs `run` and says what it took.
+    fn execute(&mut self, run: Run) -> Result<Sample, RunError>;
+}
+
+/// One run to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Which arm, and where in the schedule.
+    pub at: Slot,
+    /// Warm-up or measured.
+    pub purpose: Purpose,
+    /// Bytes to pad the environment by: the stack's alignment is a lottery that a fixed
+    /// environment would lose or win every time (Mytkowicz et al. 2009).
+    pub environment_padding: u32,
+    /// Seeds the choice of pages looked at for waste.
+    pub seed: u64,
+}
+
+/// Why a run gave no sample.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It could not be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// It ran and failed.
+    #[error(
+        "arm {arm}: the program {how}{said}; mend the command, or compare failing runs too with \
+         --ignore-failure"
+    )]
+    Failed {
+        /// The arm's name.
+        arm: String,
+        /// Exit code or signal, in words.
+        how: String,
+        /// The last line it printed to standard error.
+        said: String,
+    },
+    /// Its figure was not found.
+    #[error("arm {arm}: {source}")]
+    Metric {
+        /// The arm's name.
+        arm: String,
+        /// Why.
+        source: MetricError,
+    },
+    /// The kernel refused something of ours.
+    #[error(transparent)]
+    System(#[from] sys::SysError),
+    /// A file for the program's output could not be made.
+    #[error("the program's output could not be kept in a temporary file: {0}; is TMPDIR full?")]
+    Output(std::io::Error),
+    /// Somebody asked us to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Ends the run under way from another thread (a signal handler's).
+#[derive(Debug, Default)]
+pub struct Interrupt {
+    asked: AtomicBool,
+    running: Mutex<Option<Pid>>,
+}
+
+impl Interrupt {
+    /// Kills the program under way, if any, and lets no further one start.
+    pub fn interrupt(&self) {
+        self.asked.store(true, Ordering::SeqCst);
+        let running = self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(pid) = *running {
+            let _ = sys::signal::send(pid, libc::SIGKILL);
+        }
+    }
+
+    /// Whether somebody asked.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn set_running(&self, pid: Option<Pid>) {
+        *self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = pid;
+    }
+}
+
+/// Runs plans as child processes.
+#[derive(Debug)]
+pub struct Launcher<'a> {
+    root: Root,
+    plans: &'a [Plan],
+    metric: Option<Metric>,
+    ignore_failure: bool,
+    superpage: PageSize,
+    interrupt: &'a Interrupt,
+}
+
+impl<'a> Launcher<'a> {
+    /// A launcher of `plans`, one per arm. `superpage` is the size that free contiguity is
+    /// counted in. Orphans of the programs become our children, so that none outlives its run.
+    pub fn new(
+        plans: &'a [Plan],
+        metric: Option<Metric>,
+        ignore_failure: bool,
+        superpage: PageSize,
+        interrupt: &'a Interrupt,
+    ) -> Result<Self, RunError> {
+        sys::prctl::become_subreaper()?;
+        Ok(Self { root: Root::real(), plans, metric, ignore_failure, superpage, interrupt })
+    }
+
+    fn free_superpage_bytes(&self) -> Option<u64> {
+        let free = FreeContiguity::read(&self.root, self.superpage).ok()?;
+        free.in_superpages.map(ByteSize::bytes)
+    }
+
+    fn failure(&self, plan: &Plan, sample: &Sample, stderr: &str) -> RunError {
+        let how = match (sample.signal, sample.exit_code) {
+            (Some(signal), _) if signal == libc::SIGBUS => {
+                "was killed by SIGBUS: the hugetlb pool ran out".to_string()
+            }
+            (Some(signal), _) => format!("was killed by signal {signal}"),
+            (None, code) => format!("exited with code {}", code.unwrap_or(-1)),
+        };
+        let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+        let said = last.map_or(String::new(), |line| {
+            format!(" (it said: {})", line.trim().chars().take(160).collect::<String>())
+        });
+        RunError::Failed { arm: plan.name.clone(), how, said }
+    }
+}
+
+impl Executor for Launcher<'_> {
+    fn execute(&mut self, run: Run) -> Result<Sample, RunError> {
+        let plan = &self.plans[run.at.arm as usize];
+        let mut stdout = tempfile::tempfile().map_err(RunError::Output)?;
+        let mut stderr = tempfile::tempfile().map_err(RunError::Output)?;
+        let start = Start {
+            streams: Streams::Into {
+                stdout: stdout.try_clone().map_err(RunError::Output)?,
+                stderr: stderr.try_clone().map_err(RunError::Output)?,
+            },
+            die_with_parent: true,
+            environment: padding(run.environment_padding),
+            directory: None,
+        };
+        let depth = match run.purpose {
+            Purpose::WarmUp => Depth::Thorough,
+            Purpose::Measured => Depth::WithinBudget,
+        };
+        let free_before = self.free_superpage_bytes();
+        let counters = Counters::read(&self.root).ok();
+        if self.interrupt.is_asked() {
+            return Err(RunError::Interrupted);
+        }
+
+        let began = Instant::now();
+        let pid = launch::start(plan, start)?;
+        self.interrupt.set_running(Some(pid));
+        if self.interrupt.is_asked() {
+            self.interrupt.interrupt(); // asked between the check and the start
+        }
+        let watch = Watch::start(self.root.clone(), pid, began, depth, run.seed);
+        let ended = sys::wait::until_exit(pid);
+        let wall = began.elapsed();
+
+        let memory = watch.stop();
+        self.interrupt.set_running(None);
+        ended?;
+        let (status, usage) = sys::wait::reap(pid)?;
+        let stragglers = end_stragglers(&self.root);
+        if self.interrupt.is_asked() {
+            return Err(RunError::Interrupted);
+        }
+        let deltas = counters
+            .and_then(|before| Counters::read(&self.root).ok().map(|after| after.since(&before)));
+        let mut sample = Sample {
+            arm: run.at.arm,
+            purpose: run.purpose,
+            block: run.at.block,
+            slot: run.at.slot,
+            wall_seconds: wall.as_secs_f64(),
+            user_seconds: usage.user.as_secs_f64(),
+            system_seconds: usage.system.as_secs_f64(),
+            minor_faults: usage.minor_faults,
+            major_faults: usage.major_faults,
+            max_rss_bytes: usage.max_rss.bytes(),
+            memory,
+            thp_fault_fallbacks: deltas.as_ref().and_then(|d| d.thp_fault_fallback()),
+            compaction_stalls: deltas.as_ref().and_then(|d| d.compact_stall()),
+            reclaim_stalls: deltas.as_ref().and_then(|d| d.allocstall()),
+            free_superpage_bytes_before: free_before,
+            free_superpage_bytes_after: self.free_superpage_bytes(),
+            metric: None,
+            exit_code: status.code(),
+            signal: status.signal(),
+            environment_padding: run.environment_padding,
+            stragglers,
+        };
+        if !sample.succeeded() && !self.ignore_failure {
+            return Err(self.failure(plan, &sample, &tail_of(&mut stderr)?));
+        }
+        if let Some(metric) = &self.metric {
+            let printed = tail_of(&mut stdout)? + &tail_of(&mut stderr)?;
+            let found = metric.find(&printed);
+            let named = |source| RunError::Metric { arm: plan.name.clone(), source };
+            sample.metric = Some(found.map_err(named)?);
+        }
+        Ok(sample)
+    }
+}
+
+fn padding(bytes: u32) -> Vec<(String, String)> {
+    vec![("SUPERPAGE_PADDING".to_string(), "x".repeat(bytes as usize))]
+}
+
+/// The last megabyte of what was written: figures of merit come at the end.
+fn tail_of(file: &mut File) -> Result<String, RunError> {
+    const MOST: u64 = 1 << 20;
+    let read = |file: &mut File| -> std::io::Result<Vec<u8>> {
+        let length = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(MOST)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read(file).map_err(RunError::Output)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Ends what the program left running, so that the next run has the machine to itself. Only our
+/// own descendants: orphans became ours through the subreaper.
+fn end_stragglers(root: &Root) -> u32 {
+    let own = sys::param::own_pid();
+    let mut ended = 0;
+    for pid in process::tree(root, own).into_iter().filter(|pid| *pid != own) {
+        if sys::signal::send(pid, libc::SIGKILL).is_ok() {
+            ended += 1;
+        }
+    }
+    // Orphans are ours: collect those killed now (they take a moment to go) and those that ended
+    // before. A straggler's own children reach us when it ends, and are ended in turn.
+    while ended > 0 && process::tree(root, own).len() > 1 {
+        std::thread::sleep(Duration::from_millis(1));
+        while let Ok(Some(_)) = sys::wait::reap_any() {}
+    }
+    while let Ok(Some(_)) = sys::wait::reap_any() {}
+    ended
+}

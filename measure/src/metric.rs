@@ -1,0 +1,110 @@
+//! The program's own figure of merit, found in what it printed.
+
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+
+use crate::stats::Better;
+
+/// How to find the figure, and what it means.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricSpec {
+    /// What tables call it.
+    pub name: String,
+    /// Its unit, if known.
+    pub unit: Option<String>,
+    /// The first group that took part in the last match is the figure; the whole match if there
+    /// are no groups.
+    pub regex: String,
+    /// Which way it is better.
+    pub better: Better,
+}
+
+/// A metric ready to look for.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    regex: Regex,
+}
+
+/// Why there is no figure.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricError {
+    /// The pattern itself.
+    #[error("metric regex `{0}` is not valid: {1}")]
+    Pattern(String, String),
+    /// Nothing matched.
+    #[error("metric regex `{pattern}` matches nothing the program printed; it printed: {printed}")]
+    NoMatch {
+        /// The pattern.
+        pattern: String,
+        /// The beginning of what was printed.
+        printed: String,
+    },
+    /// Something matched that is not a positive number.
+    #[error("metric regex `{pattern}` found `{found}`, which is not a number above zero")]
+    NotANumber {
+        /// The pattern.
+        pattern: String,
+        /// What it found.
+        found: String,
+    },
+}
+
+impl Metric {
+    /// Compiles the pattern. Lines are matched as a whole text: `^` and `$` mean line ends.
+    pub fn compile(pattern: &str) -> Result<Self, MetricError> {
+        let line = |error: regex::Error| {
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            MetricError::Pattern(pattern.to_string(), last.to_string())
+        };
+        let regex = regex::RegexBuilder::new(pattern).multi_line(true).build().map_err(line)?;
+        Ok(Self { regex })
+    }
+
+    /// The figure in `printed`: its last match, for programs that report as they go.
+    pub fn find(&self, printed: &str) -> Result<f64, MetricError> {
+        let pattern = || self.regex.as_str().to_string();
+        let last = self.regex.captures_iter(printed).last().ok_or_else(|| {
+            let start: String = printed.trim().chars().take(120).collect();
+            let printed = if start.is_empty() { "nothing".into() } else { format!("{start:?}") };
+            MetricError::NoMatch { pattern: pattern(), printed }
+        })?;
+        let found = last.iter().skip(1).flatten().next().unwrap_or(last.get(0).expect("group 0"));
+        let text = found.as_str().trim().replace(',', "");
+        match text.parse::<f64>() {
+            Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
+            _ => Err(MetricError::NotANumber {
+                pattern: pattern(),
+                found: found.as_str().to_string(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(pattern: &str, printed: &str) -> Result<f64, MetricError> {
+        Metric::compile(pattern)?.find(printed)
+    }
+
+    #[test]
+    fn takes_the_group_of_the_last_match() {
+        let printed = "rate: 12.5 op/s\nrate: 1,250.5 op/s\nlast 7";
+        assert_eq!(find(r"rate: ([\d.,]+)", printed).unwrap(), 1250.5);
+        assert_eq!(find(r"[\d]+$", printed).unwrap(), 7.0);
+        assert_eq!(find(r"(x)?rate: (?:(\d+)\.5 )", printed).unwrap(), 12.0);
+    }
+
+    #[test]
+    fn says_why_there_is_none() {
+        let error = |pattern, printed| find(pattern, printed).unwrap_err().to_string();
+        assert!(error("(", "").contains("`(` is not valid: unclosed group"));
+        assert!(error("x", "").ends_with("it printed: nothing"));
+        assert!(error("x", "no\nluck").contains("\"no\\nluck\""));
+        for printed in ["v=none", "v=0", "v=-1", "v=inf", "v=NaN"] {
+            assert!(error("v=(.*)", printed).contains("not a number above zero"), "{printed}");
+        }
+    }
+}

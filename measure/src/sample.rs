@@ -1,0 +1,75 @@
+//! `Sample`: everything known of one run. Base units; unknown is `null`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::watch::Observed;
+
+/// What a run counted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// Before the clock counts: warms memory and caches, and is watched thoroughly.
+    WarmUp,
+    /// Measured.
+    Measured,
+}
+
+/// One run of one arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Which arm, counted from 0, the reference.
+    pub arm: u32,
+    /// What it counted for.
+    pub purpose: Purpose,
+    /// Its ABBA block; for a warm-up, which warm-up.
+    pub block: u32,
+    /// Its place in the block.
+    pub slot: u32,
+    /// From before the fork until the program had ended.
+    pub wall_seconds: f64,
+    /// In user mode, all its processes.
+    pub user_seconds: f64,
+    /// In the kernel, all its processes.
+    pub system_seconds: f64,
+    /// Faults without I/O.
+    pub minor_faults: u64,
+    /// Faults with I/O.
+    pub major_faults: u64,
+    /// The largest resident set of any one of its processes; hugetlb pages are not in it.
+    pub max_rss_bytes: u64,
+    /// What was seen of its memory.
+    pub memory: Observed,
+    /// THP faults on this machine that fell back to base pages during the run.
+    pub thp_fault_fallbacks: Option<u64>,
+    /// Times a process on this machine waited for compaction during the run.
+    pub compaction_stalls: Option<u64>,
+    /// Times a process on this machine waited for reclaim during the run.
+    pub reclaim_stalls: Option<u64>,
+    /// Free memory in blocks of at least a superpage, before the run.
+    pub free_superpage_bytes_before: Option<u64>,
+    /// The same after it.
+    pub free_superpage_bytes_after: Option<u64>,
+    /// The program's own figure of merit, if it was looked for.
+    pub metric: Option<f64>,
+    /// Exit code; `null` if a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// Bytes of padding put into its environment.
+    pub environment_padding: u32,
+    /// Processes it left behind, ended afterwards.
+    pub stragglers: u32,
+}
+
+impl Sample {
+    /// Whether the program said it succeeded.
+    pub fn succeeded(&self) -> bool {
+        self.exit_code == Some(0)
+    }
+
+    /// The most memory it held at once: what was seen, or what the kernel recorded if that is
+    /// more (a peak between two looks).
+    pub fn peak_bytes(&self) -> u64 {
+        self.memory.peak_resident_bytes.unwrap_or(0).max(self.max_rss_bytes)
+    }
+}

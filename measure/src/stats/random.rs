@@ -1,0 +1,53 @@
+//! The only source of chance in the room: PCG, one stream per purpose, so that adding a draw to one
+//! use leaves the others unchanged and a report can be rebuilt from its samples and its seed.
+
+use rand_core::Rng;
+use rand_pcg::Pcg64;
+
+/// What the numbers are for; each purpose has its own PCG stream under the same seed.
+#[derive(Clone, Copy, Debug)]
+pub enum Stream {
+    /// Order of runs.
+    Schedule = 0x5c4ed,
+    /// Resampling of blocks.
+    Bootstrap = 0xb0075,
+    /// Environment padding and per-run seeds.
+    Padding = 0xbad,
+    /// Sign flips of blocks.
+    Randomization = 0xf11b5,
+}
+
+/// A seeded generator. Same seed and stream, same numbers, on every machine.
+#[derive(Clone, Debug)]
+pub struct Random(Pcg64);
+
+impl Random {
+    /// The generator of `seed` for one purpose.
+    pub fn new(seed: u64, stream: Stream) -> Random {
+        Random(Pcg64::new(u128::from(seed), stream as u128))
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// Uniform in `0..n`; 0 for `n` = 0. Lemire's multiply-shift with rejection: no modulo bias
+    /// (Lemire 2019, "Fast random integer generation in an interval").
+    pub fn below(&mut self, n: u32) -> u32 {
+        let reject_under = n.wrapping_neg().checked_rem(n).unwrap_or(0);
+        loop {
+            let product = (self.bits() >> 32) * u64::from(n);
+            if product as u32 >= reject_under {
+                return (product >> 32) as u32;
+            }
+        }
+    }
+
+    /// Fisher-Yates.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last as u32 + 1) as usize);
+        }
+    }
+}

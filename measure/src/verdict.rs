@@ -1,0 +1,215 @@
+//! The word for it: faster, slower, same, undecided, did not take effect, no data. Pure.
+//!
+//! Order of precedence: an arm that did not become what its design promised has no number at all; then
+//! missing data; then the interval decides. An interval inside the margin is "same" even if it excludes
+//! 1: a difference nobody asked about. A difference under the measured noise floor is never a verdict
+//! (faster-cpython ideas#480).
+
+use crate::stats::student::{Confidence, blocks_until};
+use crate::stats::{Comparison, Interval, SampleError};
+use serde::Serialize;
+use std::fmt;
+
+/// Under three blocks an interval is too wide to plan from, and the stopping rule asks for three.
+const LEAST_BLOCKS: u32 = 3;
+
+/// Whether the arm became what its design promised. Judged by the caller from coverage facts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Yes, or nothing was promised.
+    AsPromised,
+    /// No.
+    Missing {
+        /// What was promised and what was found.
+        why: String,
+    },
+}
+
+/// How large a difference is worth a word.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Margin {
+    /// Arms within this fraction of each other are the same. 0.02 for 2 %.
+    pub same_within: f64,
+    /// Measured by an A/A comparison ([`noise_floor`]); unknown if none was made. Raises `same_within`,
+    /// and an estimate under it is never called faster or slower.
+    pub noise_floor: Option<f64>,
+}
+
+impl Default for Margin {
+    fn default() -> Margin {
+        Margin { same_within: 0.02, noise_floor: None }
+    }
+}
+
+/// The answer. Its figures speak of the metric: "faster" means better in the sense of
+/// [`Better`](crate::stats::Better).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "verdict")]
+pub enum Verdict {
+    /// The interval lies above 1.
+    Faster(Figures),
+    /// The interval lies below 1.
+    Slower(Figures),
+    /// The interval lies within the margin.
+    Same {
+        /// The margin, as a fraction.
+        within: f64,
+        /// The numbers.
+        #[serde(flatten)]
+        figures: Figures,
+    },
+    /// The interval is too wide, or the difference is under the noise floor.
+    Undecided {
+        /// About how many more runs of each arm would decide it, if noise and estimate stay the same.
+        /// At least 2 (one block); at most about 10 000, which means "do not".
+        more_runs: u32,
+        /// Ratio of medians.
+        speedup: f64,
+        /// Unknown with a single block.
+        interval: Option<Interval>,
+        /// The confidence it was judged at.
+        confidence: Confidence,
+    },
+    /// The arm did not become what its design promised; its numbers would be about something else.
+    DidNotTakeEffect {
+        /// What was promised and what was found.
+        why: String,
+    },
+    /// Nothing to compare.
+    NoData {
+        /// Why.
+        why: String,
+    },
+}
+
+/// The numbers beside a verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// How many times better the arm is than the reference.
+    pub speedup: f64,
+    /// Where the true ratio lies.
+    pub interval: Interval,
+    /// How sure.
+    pub confidence: Confidence,
+}
+
+/// What kind of metric the words are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// Times and rates: faster, slower. What `Display` uses.
+    Speed,
+    /// Amounts, such as bytes or faults: better, worse.
+    Worth,
+}
+
+/// Judge one comparison.
+pub fn verdict(
+    effect: &Effect,
+    compared: Result<&Comparison, &SampleError>,
+    margin: &Margin,
+) -> Verdict {
+    if let Effect::Missing { why } = effect {
+        return Verdict::DidNotTakeEffect { why: why.clone() };
+    }
+    let comparison = match compared {
+        Ok(comparison) => comparison,
+        Err(error) => return Verdict::NoData { why: error.to_string() },
+    };
+    let (speedup, confidence) = (comparison.speedup, comparison.settings.confidence);
+    let Some(interval) = comparison.interval else {
+        let more_runs = 2 * LEAST_BLOCKS.saturating_sub(comparison.blocks).max(1);
+        return Verdict::Undecided { more_runs, speedup, interval: None, confidence };
+    };
+    let floor = margin.noise_floor.unwrap_or(0.0);
+    let within = margin.same_within.max(floor);
+    let figures = Figures { speedup, interval, confidence };
+    let clear = speedup.ln().abs() >= floor.ln_1p();
+    if interval.low >= 1.0 / (1.0 + within) && interval.high <= 1.0 + within {
+        Verdict::Same { within, figures }
+    } else if interval.low > 1.0 && clear {
+        Verdict::Faster(figures)
+    } else if interval.high < 1.0 && clear {
+        Verdict::Slower(figures)
+    } else {
+        let more_runs = more_runs(comparison.blocks, &figures, within, clear);
+        Verdict::Undecided { more_runs, speedup, interval: Some(interval), confidence }
+    }
+}
+
+/// The largest difference an A/A comparison (the same program as both arms) leaves possible, as a
+/// fraction: for [`Margin::noise_floor`]. `None` when there was no interval.
+pub fn noise_floor(same_program: &Comparison) -> Option<f64> {
+    let interval = same_program.interval?;
+    Some(interval.high.ln().max(-interval.low.ln()).max(0.0).exp_m1())
+}
+
+/// Runs of each arm until the interval is narrow enough to exclude 1 or to fit into the margin,
+/// whichever comes first.
+fn more_runs(blocks: u32, figures: &Figures, within: f64, clear: bool) -> u32 {
+    let point = figures.speedup.ln();
+    let half = (figures.interval.high.ln() - point).max(point - figures.interval.low.ln());
+    let to_exclude_one = if clear { point.abs() } else { 0.0 };
+    let to_fit = within.ln_1p() - point.abs();
+    let target = to_exclude_one.max(to_fit).max(f64::MIN_POSITIVE);
+    2 * (blocks_until(half, blocks, target, figures.confidence) - blocks)
+}
+
+impl Verdict {
+    /// The verdict as a line in the words that fit the metric.
+    pub fn line(&self, words: Words) -> String {
+        let (better, worse) = match words {
+            Words::Speed => ("faster", "slower"),
+            Words::Worth => ("better", "worse"),
+        };
+        match self {
+            Verdict::Faster(f) => {
+                let of = span(f.interval, f.confidence);
+                format!("{}x {better} ({of})", ratio(f.speedup))
+            }
+            Verdict::Slower(f) => {
+                let turned = Interval { low: 1.0 / f.interval.high, high: 1.0 / f.interval.low };
+                format!("{}x {worse} ({})", ratio(1.0 / f.speedup), span(turned, f.confidence))
+            }
+            Verdict::Same { within, figures: f } => {
+                let of = span(f.interval, f.confidence);
+                format!("same within {} ({}, {of})", percent(*within), ratio(f.speedup))
+            }
+            Verdict::Undecided { more_runs, speedup, interval, confidence } => {
+                let of = interval.map_or("no interval yet".into(), |i| span(i, *confidence));
+                format!("undecided (about {more_runs} more runs; {}, {of})", ratio(*speedup))
+            }
+            Verdict::DidNotTakeEffect { why } => format!("design did not take effect: {why}"),
+            Verdict::NoData { why } => format!("no data: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line(Words::Speed))
+    }
+}
+
+fn span(interval: Interval, confidence: Confidence) -> String {
+    let (low, high) = (ratio(interval.low), ratio(interval.high));
+    format!("{} interval {low}–{high}", percent(confidence.level()))
+}
+
+/// Near 1 the third decimal matters; far from it two or three digits do.
+fn ratio(value: f64) -> String {
+    match value {
+        v if !(1e-3..1e6).contains(&v) => format!("{v:.1e}"),
+        v if v < 0.1 => format!("{v:.4}"),
+        v if v < 1.1 => format!("{v:.3}"),
+        v if v < 10.0 => format!("{v:.2}"),
+        v if v < 100.0 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
+    }
+}
+
+/// `0.02` as `2 %`, `0.0347` as `3.5 %`, `0.9995` as `99.95 %`.
+fn percent(fraction: f64) -> String {
+    let text = format!("{:.2}", fraction * 100.0);
+    let short = if fraction < 0.5 { format!("{:.1}", fraction * 100.0) } else { text };
+    format!("{} %", short.trim_end_matches('0').trim_end_matches('.'))
+}

@@ -1,0 +1,294 @@
+//! Watching a running process tree: what it holds, and on which pages.
+//!
+//! Owns one thread per watched run. A *tick* reads `/proc/PID/status` (tens of microseconds); a
+//! *look* reads the page tables through smaps, whose cost grows with the base pages mapped, and
+//! holds the address space's lock meanwhile. A thorough watch (warm-up runs) looks often. A watch
+//! within budget (measured runs) spends at most a fixed share of the time passed, and never makes
+//! a look that it expects to hold the program up for longer than [`LONGEST_STALL`].
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use machine::coverage::Coverage;
+use machine::{Root, process, waste};
+use serde::{Deserialize, Serialize};
+use units::{ByteSize, Pid};
+
+/// How much a watch may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Depth {
+    /// See as much as possible: the run's time does not count.
+    Thorough,
+    /// Spend at most [`BUDGET`] of the run's time.
+    WithinBudget,
+}
+
+/// Share of the watched time that ticks and looks may take together, well under the 1 % the
+/// harness is allowed in all.
+pub const BUDGET: f64 = 0.003;
+/// The longest a look may be expected to take in a measured run.
+pub const LONGEST_STALL: Duration = Duration::from_millis(1);
+/// A first guess at what a look costs: smaps over base pages, per byte (`kernel_facts` section 2).
+const SECONDS_PER_BYTE: f64 = 3.5e-3 / (1u64 << 30) as f64;
+/// A timeline is thinned to this many points.
+const MOST_POINTS: usize = 240;
+
+/// What the tree held at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Seconds since the program was started.
+    pub seconds: f64,
+    /// Resident bytes of all its processes, hugetlb included.
+    pub resident_bytes: u64,
+    /// Of these on superpages; `null` when only a tick was made.
+    pub superpage_bytes: Option<u64>,
+}
+
+/// What a watch saw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    /// The largest resident size seen, hugetlb included; `null` if the run was too short to see.
+    pub peak_resident_bytes: Option<u64>,
+    /// Coverage at the look that found most; `null` if none could be afforded.
+    pub coverage: Option<Coverage>,
+    /// Superpage memory that was all zero at that look, estimated by sampling.
+    pub wasted_bytes: Option<u64>,
+    /// Resident size over time.
+    pub timeline: Vec<Moment>,
+    /// Looks made.
+    pub looks: u32,
+    /// Seconds spent watching.
+    pub watch_seconds: f64,
+    /// Why something above is unknown, if the kernel said so.
+    pub unknown: Option<String>,
+}
+
+/// A watch under way.
+#[derive(Debug)]
+pub struct Watch {
+    stop: Sender<()>,
+    thread: JoinHandle<Observed>,
+}
+
+impl Watch {
+    /// Starts watching `pid` and its descendants, who were started at `since`.
+    pub fn start(root: Root, pid: Pid, since: Instant, depth: Depth, seed: u64) -> Self {
+        let (stop, stopped) = channel();
+        let watcher = Watcher {
+            root,
+            pid,
+            since,
+            depth,
+            seed,
+            tree: vec![pid],
+            newest_pid: None,
+            spent: Duration::ZERO,
+            seconds_per_byte: SECONDS_PER_BYTE,
+            looked_at: None,
+            seen: Observed::default(),
+        };
+        let thread = std::thread::spawn(move || watcher.run(&stopped));
+        Self { stop, thread }
+    }
+
+    /// Ends the watch. Call while the process is still a zombie, so that its pid means it.
+    pub fn stop(self) -> Observed {
+        let _ = self.stop.send(());
+        self.thread.join().expect("a watch does not panic")
+    }
+}
+
+struct Watcher {
+    root: Root,
+    pid: Pid,
+    since: Instant,
+    depth: Depth,
+    seed: u64,
+    tree: Vec<Pid>,
+    /// The newest pid on the machine when `tree` was read: while it stays, nobody was born.
+    newest_pid: Option<Pid>,
+    spent: Duration,
+    seconds_per_byte: f64,
+    looked_at: Option<(u64, Instant)>,
+    seen: Observed,
+}
+
+impl Watcher {
+    fn run(mut self, stopped: &Receiver<()>) -> Observed {
+        loop {
+            let began = Instant::now();
+            let resident = self.tick();
+            if self.wants_look(resident) {
+                self.look(resident);
+            }
+            let took = began.elapsed();
+            self.spent += took;
+            match stopped.recv_timeout(self.pause(took)) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.seen.watch_seconds = self.spent.as_secs_f64();
+        self.seen
+    }
+
+    /// Half the budget goes to ticks, so that looks have the other half.
+    fn pause(&self, took: Duration) -> Duration {
+        match self.depth {
+            Depth::Thorough => Duration::from_millis(10),
+            Depth::WithinBudget => {
+                let pause = took.div_f64(BUDGET / 2.0);
+                pause.clamp(Duration::from_millis(20), Duration::from_millis(500))
+            }
+        }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.renew_tree();
+        let totals = self.tree.iter().filter_map(|pid| process::resident(&self.root, *pid).ok());
+        let resident: u64 = totals.filter_map(|held| held.total()).map(ByteSize::bytes).sum();
+        if resident > 0 {
+            let peak = self.seen.peak_resident_bytes.get_or_insert(0);
+            *peak = resident.max(*peak);
+            self.note(resident, None);
+        }
+        resident
+    }
+
+    /// Reads the tree anew only if a process was born anywhere since (`/proc/loadavg`, field 5):
+    /// finding children costs a read per process on kernels without CONFIG_PROC_CHILDREN.
+    fn renew_tree(&mut self) {
+        let newest = process::newest_pid(&self.root).ok();
+        if newest.is_none() || newest != self.newest_pid {
+            self.tree = process::tree(&self.root, self.pid);
+            self.newest_pid = newest;
+        }
+    }
+
+    fn wants_look(&self, resident: u64) -> bool {
+        let Some((before, when)) = self.looked_at else {
+            return resident > 0 && self.affords_look(resident);
+        };
+        let grown = resident as f64 > before as f64 * 1.02 + f64::from(1 << 20);
+        match self.depth {
+            Depth::Thorough => grown || when.elapsed() > Duration::from_millis(100),
+            Depth::WithinBudget => grown && self.affords_look(resident),
+        }
+    }
+
+    fn affords_look(&self, resident: u64) -> bool {
+        if self.depth == Depth::Thorough {
+            return true;
+        }
+        let price = Duration::from_secs_f64(self.seconds_per_byte * resident as f64);
+        let budget = self.since.elapsed().mul_f64(BUDGET);
+        price <= LONGEST_STALL && self.spent + price <= budget
+    }
+
+    fn look(&mut self, resident: u64) {
+        let began = Instant::now();
+        let mut sum = Coverage::default();
+        for pid in &self.tree {
+            match Coverage::of_process(&self.root, *pid) {
+                Ok(coverage) => sum += coverage,
+                Err(error) if error.is_gone() => {}
+                Err(error) => self.seen.unknown = Some(error.to_string()),
+            }
+        }
+        self.seconds_per_byte = began.elapsed().as_secs_f64() / (resident.max(1) as f64);
+        self.looked_at = Some((resident, began));
+        if sum.resident() == ByteSize(0) {
+            return; // all of them ended meanwhile
+        }
+        self.seen.looks += 1;
+        self.note(sum.resident().bytes(), Some(sum.superpage_bytes().bytes()));
+        let peak = self.seen.peak_resident_bytes.get_or_insert(0);
+        *peak = sum.resident().bytes().max(*peak);
+        let most = self.seen.coverage.as_ref().map_or(ByteSize(0), Coverage::resident);
+        if sum.resident() >= most {
+            self.seen.wasted_bytes = self.waste(&sum);
+            self.seen.coverage = Some(sum);
+        }
+    }
+
+    fn waste(&self, coverage: &Coverage) -> Option<u64> {
+        if coverage.superpage_bytes() == ByteSize(0) {
+            return Some(0);
+        }
+        let samples = waste::DEFAULT_SAMPLES / self.tree.len().clamp(1, 16) as u32;
+        let mut sum = 0;
+        for pid in &self.tree {
+            match waste::sample(&self.root, *pid, samples, self.seed) {
+                Ok(found) => sum += found.wasted?.bytes(),
+                Err(error) if error.is_gone() => {}
+                Err(_) => return None,
+            }
+        }
+        Some(sum)
+    }
+
+    fn note(&mut self, resident_bytes: u64, superpage_bytes: Option<u64>) {
+        let seconds = self.since.elapsed().as_secs_f64();
+        self.seen.timeline.push(Moment { seconds, resident_bytes, superpage_bytes });
+        if self.seen.timeline.len() >= 2 * MOST_POINTS {
+            thin(&mut self.seen.timeline);
+        }
+    }
+}
+
+/// Drops every second tick, keeping looks and the last moment.
+fn thin(timeline: &mut Vec<Moment>) {
+    let last = timeline.len() - 1;
+    let mut index = 0;
+    timeline.retain(|moment| {
+        index += 1;
+        moment.superpage_bytes.is_some() || index % 2 == 0 || index > last
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn watch(depth: Depth, script: &str) -> Observed {
+        let since = Instant::now();
+        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let watch = Watch::start(Root::real(), Pid(child.id() as i32), since, depth, 1);
+        sys::wait::until_exit(Pid(child.id() as i32)).unwrap();
+        let seen = watch.stop();
+        child.wait().unwrap();
+        seen
+    }
+
+    #[test]
+    fn sees_children_and_their_memory() {
+        // The shell holds a few MB at most; the child's 64 MB string is found through the tree.
+        let script = "head -c 64000000 /dev/zero | tail -c 64000000 | (sleep 0.3; cat) >/dev/null";
+        let seen = watch(Depth::Thorough, script);
+        assert!(seen.peak_resident_bytes.unwrap() > 48 << 20, "{seen:?}");
+        assert!(seen.looks >= 1 && seen.coverage.is_some(), "{seen:?}");
+        assert!(seen.timeline.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds));
+    }
+
+    #[test]
+    fn stays_within_its_budget() {
+        let seen = watch(Depth::WithinBudget, "sleep 1");
+        assert!(seen.watch_seconds < 1.0, "{seen:?}");
+        assert!(seen.peak_resident_bytes.is_some());
+    }
+
+    #[test]
+    fn thinning_keeps_looks_and_both_ends_of_time() {
+        let moment = |index: usize| Moment {
+            seconds: index as f64,
+            resident_bytes: 1,
+            superpage_bytes: (index == 4).then_some(1),
+        };
+        let mut timeline: Vec<Moment> = (0..9).map(moment).collect();
+        thin(&mut timeline);
+        let kept: Vec<f64> = timeline.iter().map(|moment| moment.seconds).collect();
+        assert_eq!(kept, [1.0, 3.0, 4.0, 5.0, 7.0, 8.0]);
+    }
+}
