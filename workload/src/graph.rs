@@ -48,8 +48,8 @@ impl std::str::FromStr for Graph {
 const QUADRANTS: [u32; 4] = [57, 19, 19, 5];
 /// Bits of a draw that decide two levels of R-MAT.
 const SYMBOL_BITS: u32 = 14;
-/// Two levels at once, by table (a third of the time of comparing at each level): entry = the two
-/// bits of u above the two bits of v. The shares of the 16 outcomes are exact to 1 / 2^14.
+/// Two levels at once, by a table that fits in the first-level cache: entry = the two bits of u
+/// above the two bits of v. The shares of the 16 outcomes are exact to 1 / 2^14.
 static SYMBOLS: [u8; 1 << SYMBOL_BITS] = symbols();
 
 const fn symbols() -> [u8; 1 << SYMBOL_BITS] {
