@@ -71,8 +71,9 @@ fn identical_arms_are_called_different_in_under_one_percent() {
 /// The true ratio is the scale factor `s` of `arm ~ reference / s`: under bimodal noise both arms have
 /// the same mixture, so the ratio of medians in the limit of many runs is `s` too. A clock's ticks break
 /// the model: rounding is not a scale factor, the arms' medians tend to ticks and their ratio not to `s`.
-/// There the interval fails its promise by a hair (TICKS at 1.05 and 2.0; at 2.0 the tick is 8 % of a
-/// run), which is asserted as it is: a metric whose tick exceeds its noise wants longer runs.
+/// There the interval only just holds or just fails (98.95 % to 99.6 % over several thousand seeds; at
+/// 2.0 the tick is 8 % of a run), and 98.5 % is asserted: a metric whose tick exceeds its noise wants
+/// longer runs.
 #[test]
 fn the_interval_contains_the_true_ratio() {
     println!("{:45} {:>6} {:>8} {:>8} {:>9}", "true ratio", "", "covered", "wrong", "+- width");
