@@ -46,7 +46,7 @@
 //! whoever follows "about N more runs" until there is a verdict: then up to about 1 % are wrong
 //! (`tests/power.rs`).
 
-pub mod bootstrap;
+mod bootstrap;
 mod compare;
 pub mod describe;
 mod interval;
