@@ -75,6 +75,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Run, WorkloadError> {
     let mut scores = Zeroed::<f32>::new("the scores", csr.vertices())?;
     let contributions = Zeroed::<AtomicU32>::new("the contributions", csr.vertices())?;
     scores.fill(1.0 / csr.vertices() as f32);
+    contributions.iter().for_each(|word| word.store(0, Relaxed)); // first touch is setup
     let setup_seconds = setup.elapsed().as_secs_f64();
     let (done, region) = rank(&csr, &mut scores, &contributions, &plan)?;
     let verify = Instant::now();
