@@ -103,6 +103,7 @@ pub fn analyse(document: &Document) -> Analysis {
             };
             let margin = Margin {
                 same_within: document.judging.same_within,
+                same_at_most: document.judging.same_at_most,
                 noise_floor: floor.filter(|_| !arm.is_noise_floor),
             };
             judgements.push(Judgement {

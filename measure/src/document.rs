@@ -51,8 +51,10 @@ pub struct Document {
 /// How verdicts are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judging {
-    /// Differences within this fraction are "the same".
+    /// Differences within this fraction are "the same", even if certain.
     pub same_within: f64,
+    /// Differences that may be none are "the same" up to this fraction.
+    pub same_at_most: f64,
     /// Confidence of the intervals.
     pub confidence: Confidence,
     /// Bootstrap resamples.
@@ -133,9 +135,12 @@ impl Document {
         if let Some(sample) = self.samples.iter().find(|sample| sample.arm >= arms) {
             return Err(format!("a sample belongs to arm {} of {arms}", sample.arm));
         }
-        let fractions = [self.judging.same_within, self.judging.least_coverage];
+        let judging = &self.judging;
+        let fractions = [judging.same_within, judging.same_at_most, judging.least_coverage];
         if fractions.iter().any(|share| !(0.0..=1.0).contains(share)) {
-            return Err("same_within and least_coverage lie between 0 and 1".to_string());
+            return Err(
+                "same_within, same_at_most and least_coverage lie between 0 and 1".to_string()
+            );
         }
         if !(1..=1_000_000).contains(&self.judging.resamples) {
             return Err("resamples lie between 1 and 1000000".to_string());

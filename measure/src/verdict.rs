@@ -2,8 +2,10 @@
 //!
 //! Order of precedence: an arm that did not become what its design promised has no number at all; then
 //! missing data; then the interval decides. An interval inside the margin is "same" even if it excludes
-//! 1: a difference nobody asked about. A difference under the measured noise floor is never a verdict
-//! (faster-cpython ideas#480).
+//! 1: a difference nobody asked about. One that holds 1 is "same" up to a wider margin, because the
+//! stopping rule (each mean within 2 %) leaves a ratio known to about 2.5 % only; the word then says
+//! within how much. A difference under the measured noise floor is never a verdict (faster-cpython
+//! ideas#480).
 
 use crate::stats::student::{Confidence, blocks_until};
 use crate::stats::{Comparison, Interval, SampleError};
@@ -28,8 +30,11 @@ pub enum Effect {
 /// How large a difference is worth a word.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Margin {
-    /// Arms within this fraction of each other are the same. 0.02 for 2 %.
+    /// Arms within this fraction of each other are the same, even if it is certain that they differ.
+    /// 0.02 for 2 %.
     pub same_within: f64,
+    /// Arms that may be equal, and differ by at most this fraction, are the same. 0.05 for 5 %.
+    pub same_at_most: f64,
     /// Measured by an A/A comparison ([`noise_floor`]); unknown if none was made. Raises `same_within`,
     /// and an estimate under it is never called faster or slower.
     pub noise_floor: Option<f64>,
@@ -37,7 +42,7 @@ pub struct Margin {
 
 impl Default for Margin {
     fn default() -> Margin {
-        Margin { same_within: 0.02, noise_floor: None }
+        Margin { same_within: 0.02, same_at_most: 0.05, noise_floor: None }
     }
 }
 
@@ -52,7 +57,7 @@ pub enum Verdict {
     Slower(Figures),
     /// The interval lies within the margin.
     Same {
-        /// The margin, as a fraction.
+        /// The largest difference the interval leaves possible, as a fraction, rounded up to 0.1 %.
         within: f64,
         /// The numbers.
         #[serde(flatten)]
@@ -121,17 +126,21 @@ pub fn verdict(
         return Verdict::Undecided { more_runs, speedup, interval: None, confidence };
     };
     let floor = margin.noise_floor.unwrap_or(0.0);
-    let within = margin.same_within.max(floor);
+    let surely_same = margin.same_within.max(floor);
+    let maybe_same = margin.same_at_most.max(surely_same);
     let figures = Figures { speedup, interval, confidence };
     let clear = speedup.ln().abs() >= floor.ln_1p();
-    if interval.low >= 1.0 / (1.0 + within) && interval.high <= 1.0 + within {
+    let apart = farthest(interval);
+    if apart <= surely_same || (apart <= maybe_same && interval.contains(1.0)) {
+        // A hair less before rounding up: 1.02 - 1.0 is a little more than 0.02.
+        let within = ((apart - 1e-9) * 1000.0).ceil().max(0.0) / 1000.0;
         Verdict::Same { within, figures }
     } else if interval.low > 1.0 && clear {
         Verdict::Faster(figures)
     } else if interval.high < 1.0 && clear {
         Verdict::Slower(figures)
     } else {
-        let more_runs = more_runs(comparison.blocks, &figures, within, clear);
+        let more_runs = more_runs(comparison.blocks, &figures, maybe_same, clear);
         Verdict::Undecided { more_runs, speedup, interval: Some(interval), confidence }
     }
 }
@@ -139,8 +148,12 @@ pub fn verdict(
 /// The largest difference an A/A comparison (the same program as both arms) leaves possible, as a
 /// fraction: for [`Margin::noise_floor`]. `None` when there was no interval.
 pub fn noise_floor(same_program: &Comparison) -> Option<f64> {
-    let interval = same_program.interval?;
-    Some(interval.high.ln().max(-interval.low.ln()).max(0.0).exp_m1())
+    same_program.interval.map(farthest)
+}
+
+/// How far from 1 the interval reaches, as a fraction either way.
+fn farthest(interval: Interval) -> f64 {
+    interval.high.ln().max(-interval.low.ln()).max(0.0).exp_m1()
 }
 
 /// Runs of each arm until the interval is narrow enough to exclude 1 or to fit into the margin,

@@ -24,7 +24,7 @@ fn plain_words() {
     let line = |s, l, h| judged(s, l, h).to_string();
     assert_eq!(line(1.93, 1.88, 1.97), "1.93x faster (99 % interval 1.88–1.97)");
     assert_eq!(line(0.5, 0.4, 0.625), "2.00x slower (99 % interval 1.60–2.50)");
-    assert_eq!(line(0.998, 0.991, 1.005), "same within 2 % (0.998, 99 % interval 0.991–1.005)");
+    assert_eq!(line(0.998, 0.991, 1.005), "same within 1 % (0.998, 99 % interval 0.991–1.005)");
     assert_eq!(
         line(1.03, 0.99, 1.07),
         "undecided (about 4 more runs; 1.030, 99 % interval 0.990–1.070)"
@@ -40,6 +40,14 @@ fn inside_the_margin_is_same_even_if_one_is_excluded() {
     assert!(matches!(judged(1.01, 1.005, 1.0201), Verdict::Faster(_)));
     assert!(matches!(judged(1.0, 1.0 / 1.02, 1.02), Verdict::Same { .. }));
     assert!(matches!(judged(1.0, 1.0, 1.0), Verdict::Same { .. }));
+}
+
+#[test]
+fn what_may_be_equal_is_same_up_to_the_wider_margin_and_says_how_far() {
+    assert!(matches!(judged(1.01, 0.98, 1.04), Verdict::Same { within, .. } if within == 0.04));
+    assert!(matches!(judged(1.01, 0.96, 1.06), Verdict::Undecided { .. }));
+    // Certain, and more than nobody asked about: not the same.
+    assert!(matches!(judged(1.025, 1.01, 1.04), Verdict::Faster(_)));
 }
 
 #[test]
@@ -62,13 +70,13 @@ fn under_the_noise_floor_nothing_is_faster() {
     let margin = Margin { noise_floor: Some(floor), ..Margin::default() };
     let word = |s, l, h| verdict(&Effect::AsPromised, Ok(&figures(s, l, h)), &margin);
     assert!(matches!(word(1.04, 1.01, 1.07), Verdict::Undecided { .. }));
-    assert!(matches!(word(1.02, 1.005, 1.035), Verdict::Same { within, .. } if within == floor));
+    assert!(matches!(word(1.02, 1.005, 1.035), Verdict::Same { within, .. } if within == 0.035));
     assert!(matches!(word(1.06, 1.01, 1.11), Verdict::Faster(_)));
     assert!(matches!(word(1.0 / 1.06, 1.0 / 1.11, 1.0 / 1.01), Verdict::Slower(_)));
     // A floor under the margin changes nothing.
     let low = Margin { noise_floor: Some(0.001), ..Margin::default() };
     let same = verdict(&Effect::AsPromised, Ok(&figures(1.0, 0.99, 1.01)), &low);
-    assert!(matches!(same, Verdict::Same { within, .. } if within == 0.02));
+    assert!(matches!(same, Verdict::Same { within, .. } if within == 0.011));
 }
 
 #[test]
@@ -80,7 +88,7 @@ fn undecided_asks_for_at_least_one_block_and_ends() {
     assert_eq!(more(1.03, 0.9999, 1.05), 2);
     assert!(more(1.0, 0.9, 1.1) > more(1.0, 0.95, 1.05));
     // On the very edge of the margin the distance to 1 decides, so the number stays small.
-    assert!(more(1.02, 0.99, 1.05) < 20);
+    assert!(more(1.05, 0.99, 1.11) < 20);
     assert_eq!(more(1.0, 1e-9, 1e9), 9_990);
 }
 
@@ -103,6 +111,6 @@ fn one_block_is_undecided_without_an_interval() {
 #[test]
 fn json_is_flat_and_tagged() {
     let json = serde_json::to_string(&judged(1.0, 0.99, 1.01)).expect("serializable");
-    let expected = r#"{"verdict":"same","within":0.02,"speedup":1.0,"interval":{"low":0.99,"high":1.01},"confidence":0.99}"#;
+    let expected = r#"{"verdict":"same","within":0.011,"speedup":1.0,"interval":{"low":0.99,"high":1.01},"confidence":0.99}"#;
     assert_eq!(json, expected);
 }

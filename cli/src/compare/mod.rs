@@ -120,9 +120,13 @@ struct RuleArgs {
     #[arg(long, default_value = "2%", value_name = "SHARE", value_parser = arms::share)]
     within: f64,
 
-    /// Differences up to this are "the same".
+    /// Differences up to this are "the same", even if they are certain.
     #[arg(long, default_value = "2%", value_name = "SHARE", value_parser = arms::share)]
     same_within: f64,
+
+    /// Arms that may be equal are "the same" if they differ by at most this.
+    #[arg(long, default_value = "5%", value_name = "SHARE", value_parser = arms::share)]
+    same_at_most: f64,
 
     /// Least share of the memory that can be on superpages, for an arm that promised them.
     #[arg(long, default_value = "80%", value_name = "SHARE", value_parser = arms::share)]
@@ -290,6 +294,7 @@ impl Args {
     fn judging(&self) -> Judging {
         Judging {
             same_within: self.rule.same_within,
+            same_at_most: self.rule.same_at_most,
             confidence: self.rule.confidence,
             resamples: 2000,
             least_coverage: self.rule.min_coverage,

@@ -124,7 +124,7 @@ fn verdicts(document: &Document, analysis: &Analysis) -> String {
         let mut judged: Vec<&Judgement> =
             analysis.judgements.iter().filter(|one| one.arm == arm.name).collect();
         judged.sort_by_key(|one| !one.is_primary);
-        let effect = |one: &&Judgement| matches!(one.verdict, Verdict::DidNotTakeEffect { .. });
+        let effect = |one: &Judgement| matches!(one.verdict, Verdict::DidNotTakeEffect { .. });
         if judged.iter().all(|one| effect(one)) {
             judged.truncate(1); // said once, it holds for every quantity
         }

@@ -33,6 +33,8 @@ pub struct Resident {
     pub page_tables: Option<ByteSize>,
     /// `THP_enabled`: false after `prctl(PR_SET_THP_DISABLE)`.
     pub thp_enabled: Option<bool>,
+    /// Faults it took without I/O; from `/proc/PID/stat`.
+    pub minor_faults: Option<u64>,
     /// When it started, in clock ticks since boot: pid and start name a process for good.
     pub start_ticks: Option<u64>,
 }
@@ -49,7 +51,9 @@ impl Resident {
 pub fn resident(root: &Root, pid: Pid) -> Result<Resident, ReadError> {
     let path = format!("/proc/{pid}/status");
     let resident = parse(&root.read(&path)?, &root.path(&path))?;
-    Ok(Resident { start_ticks: Some(stat(root, pid)?.start_ticks), ..resident })
+    let stat = stat(root, pid)?;
+    let (minor_faults, start_ticks) = (Some(stat.minor_faults), Some(stat.start_ticks));
+    Ok(Resident { minor_faults, start_ticks, ..resident })
 }
 
 /// Reads the text of `/proc/PID/status`; `path` is named in errors.

@@ -16,6 +16,8 @@ pub struct Stat {
     pub state: char,
     /// The parent; 0 for the first process.
     pub parent: Pid,
+    /// Faults it took without I/O, its waited-for children not included.
+    pub minor_faults: u64,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
 }
@@ -42,7 +44,8 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next().and_then(|state| state.chars().next()).ok_or_else(bad)?;
     let parent = fields.next().and_then(|parent| parent.parse().ok()).ok_or_else(bad)?;
-    // Field 22 of proc_pid_stat(5); the parent is field 4.
-    let start = fields.nth(22 - 5).and_then(|ticks| ticks.parse().ok()).ok_or_else(bad)?;
-    Ok(Stat { name: name.to_string(), state, parent: Pid(parent), start_ticks: start })
+    // Fields 10 and 22 of proc_pid_stat(5); the parent is field 4.
+    let minor_faults = fields.nth(10 - 5).and_then(|faults| faults.parse().ok()).ok_or_else(bad)?;
+    let start_ticks = fields.nth(22 - 11).and_then(|ticks| ticks.parse().ok()).ok_or_else(bad)?;
+    Ok(Stat { name: name.to_string(), state, parent: Pid(parent), minor_faults, start_ticks })
 }
