@@ -114,10 +114,24 @@ impl From<JournalError> for Failure {
     }
 }
 
-/// Prints what clap has to say: help to stdout and 0, a mistake to stderr and 2.
+/// Prints what clap has to say: help to stdout and 0, a mistake as one line to stderr and 2.
 pub fn of_clap(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
-    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+    }
+    // clap's first paragraph is the mistake, a `tip:` paragraph may follow; the rest is usage.
+    let text = error.render().to_string();
+    let paragraphs: Vec<String> = text
+        .split("\n\n")
+        .map(|lines| lines.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let mistake = paragraphs[0].trim_start_matches("error: ").to_string();
+    let tip = paragraphs.iter().find_map(|one| one.strip_prefix("tip: "));
+    let tip = tip.map_or(String::new(), |tip| format!("; {tip}"));
+    anstream::eprintln!("superpage: {mistake}{tip}; see --help");
+    ExitCode::from(2)
 }
 
 /// Turns the end of a subcommand into the end of the process.

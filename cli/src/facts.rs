@@ -4,13 +4,13 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use launch::{Facts, Pool};
-use machine::{Choice, Root, Thp};
+use machine::{Choice, Root, Snapshot, Thp};
 use units::PageSize;
 
 /// What launching needs to know of this machine and this environment, read now.
 pub fn read() -> Facts {
     let root = Root::real();
-    let snapshot = machine::Snapshot::read(&root);
+    let snapshot = Snapshot::read(&root);
     let default = snapshot.memory.as_ref().and_then(|memory| memory.default_hugepage);
     let mut pools: Vec<Pool> = snapshot
         .hugetlb
@@ -35,9 +35,32 @@ pub fn read() -> Facts {
 }
 
 /// The size in which superpages are counted: what one PMD maps, or the default hugetlb size.
-pub fn superpage(snapshot: &machine::Snapshot) -> Option<PageSize> {
+pub fn superpage(snapshot: &Snapshot) -> Option<PageSize> {
     let thp = snapshot.thp.as_ref().and_then(|thp| thp.pmd_size);
     thp.or_else(|| snapshot.memory.as_ref()?.default_hugepage)
+}
+
+/// Which THP settings differ between two moments, in words.
+pub fn thp_changes(before: &Snapshot, after: &Snapshot) -> Vec<String> {
+    let (Some(before), Some(after)) = (&before.thp, &after.thp) else { return Vec::new() };
+    let word = |choice: &Option<Choice>| {
+        choice.as_ref().map_or("unknown".to_string(), |choice| choice.selected.clone())
+    };
+    let mut settings = vec![
+        ("THP enabled".to_string(), &before.enabled, &after.enabled),
+        ("THP defrag".to_string(), &before.defrag, &after.defrag),
+        ("THP shmem_enabled".to_string(), &before.shmem_enabled, &after.shmem_enabled),
+    ];
+    for (size, old) in &before.sizes {
+        if let Some(new) = after.sizes.get(size) {
+            settings.push((format!("THP {size} enabled"), &old.enabled, &new.enabled));
+        }
+    }
+    settings
+        .into_iter()
+        .filter(|(_, old, new)| old != new)
+        .map(|(name, old, new)| format!("{name} went from {} to {}", word(old), word(new)))
+        .collect()
 }
 
 /// PATH, as the shell would use it.

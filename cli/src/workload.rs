@@ -31,7 +31,7 @@ pub struct Args {
 #[command(next_help_heading = "Workload options")]
 pub struct What {
     /// Memory to work on [default: 1G].
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     size: Option<ByteSize>,
 
     /// Seed of every random choice.

@@ -159,11 +159,12 @@ impl Plan {
             )),
             Some(path) => {
                 preload.push(path);
-                self.set("SUPERPAGE_MMAP", "thp", "libsuperpage.so advises the program's own mmap");
+                self.set("SUPERPAGE_PAGES", "thp", "libsuperpage.so makes that reliable and advises the program's own mmap");
             }
             None => self.notes.push(
-                "memory the program maps itself is not reached: libsuperpage.so is not beside \
-                 superpage; build it with: cargo build --release"
+                "libsuperpage.so is not beside superpage (build it with: cargo build --release): \
+                 memory the program maps itself is not reached, and whether malloc is reached is up \
+                 to chance on glibc 2.36"
                     .to_string(),
             ),
         }

@@ -166,7 +166,39 @@ fn effect(document: &Document, arm: usize) -> Effect {
         let ended = || "the program ended before its memory could be read back".to_string();
         return Effect::Missing { why: reason.unwrap_or_else(ended) };
     }
-    took_effect(promise, &coverages, document.judging.least_coverage)
+    let least = document.judging.least_coverage;
+    let unseen = runs_on_base_pages(document, arm as u32, least);
+    match took_effect(promise, &coverages, least) {
+        Effect::AsPromised if promise == Promise::Superpages && unseen > 0 => Effect::Missing {
+            why: format!(
+                "{unseen} measured run(s) took so many more faults than the runs that were on \
+                 superpages that they must have been on base pages"
+            ),
+        },
+        effect => effect,
+    }
+}
+
+/// Measured runs that nobody could look at, but whose faults give them away: more than those of
+/// any run seen on superpages, by enough base pages to break the promise.
+fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
+    let page = document.machine.page_size.bytes() as f64;
+    let runs = document.samples.iter().filter(|sample| sample.arm == arm);
+    let (seen, unseen): (Vec<&Sample>, Vec<&Sample>) =
+        runs.partition(|sample| sample.memory.coverage.is_some());
+    let kept = |sample: &&&Sample| {
+        let coverage = sample.memory.coverage.as_ref();
+        coverage.and_then(Coverage::anon_ratio).is_some_and(|share| share >= least)
+    };
+    let Some(most) = seen.iter().filter(kept).map(|sample| sample.minor_faults).max() else {
+        return 0;
+    };
+    let base_pages = |sample: &Sample| (1.0 - least) * sample.peak_bytes() as f64 / page;
+    unseen
+        .iter()
+        .filter(|sample| sample.purpose == Purpose::Measured)
+        .filter(|sample| sample.minor_faults as f64 > most as f64 + base_pages(sample))
+        .count()
 }
 
 /// Whether a promise was kept, judged by what was read back.
@@ -184,14 +216,16 @@ pub fn took_effect(promise: Promise, coverages: &[&Coverage], least: f64) -> Eff
         Promise::Superpages => {
             let mut shares: Vec<f64> =
                 coverages.iter().filter_map(|coverage| coverage.anon_ratio()).collect();
+            let short = shares.iter().filter(|share| **share < least).count();
+            let looks = shares.len();
             match describe::median(&mut shares) {
                 None => missing("no mapping of the program can hold a superpage".to_string()),
-                Some(share) if share >= least => Effect::AsPromised,
+                Some(_) if short == 0 => Effect::AsPromised,
                 Some(share) => missing(format!(
-                    "{:.1} % of the memory that can be on superpages was; at least {:.0} % were \
-                     asked for",
-                    share * 100.0,
-                    least * 100.0
+                    "in {short} of {looks} runs looked at, less than {:.0} % of the memory that can \
+                     be on superpages was (median {:.1} %)",
+                    least * 100.0,
+                    share * 100.0
                 )),
             }
         }

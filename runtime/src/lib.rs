@@ -1,12 +1,12 @@
 //! `libsuperpage.so`: what happens inside a process that `superpage run` started.
 //!
-//! Owns one thing so far: `mmap`. glibc's own heap is reached by its tunables, but a program that
+//! glibc's own heap is reached by its tunables, once `malloc` has made them reliable. A program that
 //! maps memory itself (an allocator of its own, a buffer pool) is reached only here: a large
 //! anonymous mapping gets `MADV_HUGEPAGE`, small ones are placed side by side (`pieces`). All of it
 //! stays ordinary anonymous memory: every later munmap, mremap or mprotect of a part is what the
 //! kernel makes of it.
 //!
-//! Inert unless `SUPERPAGE_MMAP=thp` is in the environment. This is the one library of the project
+//! Inert unless `SUPERPAGE_PAGES=thp` is in the environment. This is the one library of the project
 //! that reads the environment: a preloaded library has no other way to be told anything.
 //!
 //! # Safety
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use libc::{off64_t, size_t};
 
+mod malloc;
 mod pieces;
 
 /// The size that decides which mappings count as large. Only advice depends on it, so on a machine
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn mmap(
     let plain_request = address.is_null() && protection == READ_WRITE && flags == PRIVATE_ANONYMOUS;
     if plain_request
         && length < SUPERPAGE
-        && advises()
+        && is_asked()
         && let Some(piece) = pieces::take(length)
     {
         return piece;
@@ -50,7 +51,7 @@ pub unsafe extern "C" fn mmap(
     let start = unsafe {
         libc::syscall(libc::SYS_mmap, address, length, protection, flags, fd, offset) as *mut c_void
     };
-    if start != libc::MAP_FAILED && length >= SUPERPAGE && is_wanted(flags) && advises() {
+    if start != libc::MAP_FAILED && length >= SUPERPAGE && is_wanted(flags) && is_asked() {
         advise(start, length);
     }
     start
@@ -83,8 +84,8 @@ fn is_wanted(flags: c_int) -> bool {
     flags & PRIVATE_ANONYMOUS == PRIVATE_ANONYMOUS && flags & excluded == 0
 }
 
-/// Whether the environment asks for advice; looked up once.
-fn advises() -> bool {
+/// Whether the environment asks for THP; looked up once.
+fn is_asked() -> bool {
     const UNKNOWN: u8 = 0;
     const NO: u8 = 1;
     const YES: u8 = 2;
@@ -94,7 +95,7 @@ fn advises() -> bool {
             // SAFETY: the name is a C string; the value, if any, is a C string of the environment
             // that is compared at once and not kept. Racing first calls compute the same answer.
             let asked = unsafe {
-                let value = libc::getenv(c"SUPERPAGE_MMAP".as_ptr());
+                let value = libc::getenv(c"SUPERPAGE_PAGES".as_ptr());
                 !value.is_null() && libc::strcmp(value, c"thp".as_ptr()) == 0
             };
             STATE.store(if asked { YES } else { NO }, Ordering::Relaxed);

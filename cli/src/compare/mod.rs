@@ -180,6 +180,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         bar.show(&event);
     });
     bar.clear();
+    let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
     let lent = loan.as_ref().map(|loan| loan.lent.clone()).unwrap_or_default();
     for line in loan.map(loan::Loan::give_back).unwrap_or_default() {
         anstream::eprintln!("superpage: {line}");
@@ -201,6 +202,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         left_out,
         machine,
         lent,
+        changed_meanwhile,
         samples: ran.samples,
         stopped: ran.stopped,
         elapsed_seconds: ran.elapsed.as_secs_f64(),

@@ -158,6 +158,9 @@ fn style(verdict: &Verdict) -> Style {
 
 fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     let mut notes = document.lent.clone();
+    for change in &document.changed_meanwhile {
+        notes.push(format!("{change} while the runs were made; repeat them"));
+    }
     if let Some(floor) = analysis.noise_floor {
         notes.push(format!(
             "noise floor {}: two runs of the same thing differ by up to that",

@@ -49,7 +49,7 @@ fn thp_uses_tunable_and_preload() {
         variable(&plan, "LD_PRELOAD"),
         Some("/lib/mi.so:/opt/lib/libsuperpage.so:/lib/other.so")
     );
-    assert_eq!(variable(&plan, "SUPERPAGE_MMAP"), Some("thp"));
+    assert_eq!(variable(&plan, "SUPERPAGE_PAGES"), Some("thp"));
     assert_eq!(plan.notes, Vec::<String>::new());
 }
 
