@@ -69,7 +69,6 @@ pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
 
 fn remedy(error: &std::io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::ENOEXEC) => "; a script needs a first line like #!/bin/sh",
         Some(libc::ENOENT) => "; its interpreter or loader is missing",
         Some(libc::EACCES) => "; it, or a directory above it, may not be executed by you",
         Some(libc::E2BIG) => "; its arguments and environment are too long",

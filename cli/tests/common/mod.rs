@@ -1,0 +1,36 @@
+//! What the command's tests share.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::process::{Command, Output};
+
+/// The command, with nothing of the surroundings that would change what it does.
+pub fn superpage(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_superpage"));
+    command.args(arguments).env_remove("LD_PRELOAD").env_remove("GLIBC_TUNABLES");
+    command
+}
+
+/// Runs it to its end.
+pub fn run(arguments: &[&str]) -> Output {
+    superpage(arguments).output().expect("the command starts")
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+/// The setting that a comparison may change.
+pub const OVERCOMMIT: &str = "/proc/sys/vm/nr_overcommit_hugepages";
+
+pub fn overcommit() -> Option<String> {
+    std::fs::read_to_string(OVERCOMMIT).ok()
+}
+
+pub fn has_thp() -> bool {
+    let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    mode.is_ok_and(|mode| !mode.contains("[never]"))
+}

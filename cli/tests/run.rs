@@ -1,0 +1,95 @@
+//! `superpage run`: the program runs as if we were not there, on the pages asked for.
+
+mod common;
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use common::{has_thp, run, stderr, stdout, superpage};
+
+#[test]
+fn output_exit_code_and_signal_pass_through() {
+    let output =
+        run(&["run", "--pages", "base", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(stdout(&output), "out\n");
+    assert!(stderr(&output).starts_with("err\n"), "{}", stderr(&output));
+    for signal in [libc::SIGTERM, libc::SIGSEGV, libc::SIGKILL] {
+        let output = run(&["run", "-q", "--", "sh", "-c", &format!("kill -{signal} $$")]);
+        assert_eq!(output.status.signal(), Some(signal));
+        assert_eq!(stderr(&output), "");
+    }
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let script = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut child =
+        superpage(&["run", "-q", "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+    sys::signal::send(units::Pid(child.id() as i32), libc::SIGTERM).unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut reader, &mut rest).unwrap();
+    assert_eq!((line.as_str(), rest.as_str()), ("ready\n", "got it\n"));
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+}
+
+#[test]
+fn base_means_base_pages_whatever_the_environment_says() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let mut command = superpage(&["run", "--pages", "base", "--"]);
+    command.args([env!("CARGO_BIN_EXE_superpage"), "workload", "gups", "--size", "64M", "--json"]);
+    let output = command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1").output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let whole = run(&["run", "--pages", "base", "--", "grep", "THP_enabled", "/proc/self/status"]);
+    assert_eq!(stdout(&whole).split_whitespace().last(), Some("0"));
+}
+
+#[test]
+fn thp_reaches_the_heap_every_time_and_reads_it_back() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let own = env!("CARGO_BIN_EXE_superpage");
+    for _ in 0..10 {
+        let output = run(&["run", "--", own, "workload", "chase", "--size", "128M", "--json"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let line = stderr(&output);
+        assert!(line.contains("as asked") || line.contains("coverage unknown"), "{line}");
+    }
+}
+
+#[test]
+fn a_dry_run_prints_the_plan_and_starts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mark = dir.path().join("mark");
+    let mark = mark.to_str().unwrap();
+    let human = run(&["run", "--pages", "base", "--dry-run", "--", "touch", mark]);
+    assert!(stdout(&human).contains("PR_SET_THP_DISABLE 1"), "{}", stdout(&human));
+    let json = run(&["run", "--pages", "base", "--dry-run", "--json", "--", "touch", mark]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(&json)).unwrap();
+    assert_eq!(json["schema"], "superpage.plan/1");
+    assert_eq!(json["plan"]["promise"], "base-pages");
+    assert!(!std::path::Path::new(mark).exists());
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut child = superpage(&["completions", "bash"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let began = Instant::now();
+    assert!(child.wait().unwrap().success());
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn man_pages_and_completions_come_from_the_flags() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(run(&["man", dir.path().to_str().unwrap()]).status.success());
+    let page = std::fs::read_to_string(dir.path().join("superpage-compare.1")).unwrap();
+    assert!(page.contains("metric"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout(&run(&["completions", shell])).contains("compare"));
+    }
+}
