@@ -46,6 +46,8 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
+    // Before anything is lent, so that no signal finds it lent and nobody to give it back.
+    let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
     let recipe = Recipe::of(args.pages);
     let mut facts = facts::read();
     let mut loan = None;
@@ -58,7 +60,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.dry_run {
         return print_plan(&plan, args.json);
     }
-    let ended = supervise(&plan);
+    let ended = supervise(&plan, relay);
     for line in loan.map(loan::Loan::give_back).unwrap_or_default() {
         anstream::eprintln!("superpage: {line}");
     }
@@ -80,8 +82,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 
 /// Starts the program and stays with it: to pass signals on, to see what it got, to give back
 /// what it was lent.
-fn supervise(plan: &Plan) -> Result<(std::process::ExitStatus, Observed, f64), Failure> {
-    let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
+fn supervise(
+    plan: &Plan,
+    relay: signals::Relay,
+) -> Result<(std::process::ExitStatus, Observed, f64), Failure> {
     let began = Instant::now();
     let start = Start {
         streams: Streams::Inherit,

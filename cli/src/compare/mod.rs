@@ -144,6 +144,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let compiled = compiled.transpose().map_err(Failure::usage)?;
     args.outputs.check()?;
 
+    // Before anything is changed, so that no signal finds it changed and nobody to put it back.
+    let interrupt = Arc::new(Interrupt::default());
+    let stop_signal = signals::interrupt_experiment(Arc::clone(&interrupt))?;
     let mut facts = facts::read();
     let asked = arms::Asked::new(&args.arms, args.aa);
     let mut loan = None;
@@ -169,8 +172,6 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let machine = Snapshot::read(&Root::real());
     let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
     let settings = args.settings();
-    let interrupt = Arc::new(Interrupt::default());
-    let stop_signal = signals::interrupt_experiment(Arc::clone(&interrupt))?;
     let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
     let mut launcher = Launcher::new(&plans, compiled, args.ignore_failure, superpage, &interrupt)?;
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
