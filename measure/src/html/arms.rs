@@ -1,0 +1,121 @@
+//! Tables of what the arms did: summaries, and the statistics behind each verdict.
+
+use super::markup::{Element, el};
+use super::tables::{count, table};
+use super::words::{self, UNKNOWN, known};
+use crate::analysis::{Analysis, Summary};
+use crate::document::Document;
+use crate::stats::Interval;
+
+type Field = (&'static str, fn(&Summary) -> String);
+
+const FIELDS: [Field; 15] = [
+    ("measured runs", |s| s.runs.to_string()),
+    ("runs that failed", |s| s.failed_runs.to_string()),
+    ("wall time", |s| known(s.wall_seconds, words::seconds)),
+    ("time in user mode", |s| known(s.user_seconds, words::seconds)),
+    ("time in the kernel", |s| known(s.system_seconds, words::seconds)),
+    ("minor faults", |s| known(s.minor_faults, words::count)),
+    ("major faults", |s| known(s.major_faults, words::count)),
+    ("peak memory", |s| known(s.peak_bytes, words::bytes)),
+    ("share of memory on superpages", |s| coverage(s, s.coverage)),
+    ("share of eligible memory on superpages", |s| coverage(s, s.eligible_coverage)),
+    ("superpage memory that was all zero", |s| known(s.wasted_bytes, words::bytes)),
+    ("superpage faults that fell back, machine, total", |s| count(s.thp_fault_fallbacks)),
+    ("waits for compaction, machine, total", |s| count(s.compaction_stalls)),
+    ("share of wall time spent watching", |s| known(s.watch_share, words::percent)),
+    ("coverage seen in", |s| match (s.coverage, s.coverage_from_warm_up) {
+        (None, _) => UNKNOWN.to_string(),
+        (_, true) => "warm-up only".to_string(),
+        (_, false) => "measured runs".to_string(),
+    }),
+];
+
+fn coverage(summary: &Summary, share: Option<f64>) -> String {
+    let mark = if summary.coverage_from_warm_up { " *" } else { "" };
+    known(share, |share| format!("{}{mark}", words::percent(share)))
+}
+
+/// One column per arm.
+pub fn summaries(document: &Document, analysis: &Analysis) -> Element {
+    let mut head = vec!["median of measured runs".to_string()];
+    head.extend(analysis.arms.iter().map(|arm| arm.name.clone()));
+    let row = |name: &str, of: &dyn Fn(&Summary) -> String| {
+        let mut row = vec![name.to_string()];
+        row.extend(analysis.arms.iter().map(of));
+        row
+    };
+    let mut rows: Vec<Vec<String>> = FIELDS.iter().map(|(name, of)| row(name, of)).collect();
+    if let Some(metric) = &document.metric {
+        let unit = metric.unit.as_ref().map_or(String::new(), |unit| format!(", {unit}"));
+        let name = format!("{}{unit}", metric.name);
+        rows.insert(3, row(&name, &|summary| known(summary.metric, words::figure)));
+    }
+    let section = el("section").add(el("h2").text("The arms in numbers"));
+    let section = section.add(table("Summary of each arm", true, head, rows));
+    let section = match analysis.arms.iter().any(|arm| arm.coverage_from_warm_up) {
+        false => section,
+        true => section.add(el("p").class("small").text(
+            "* seen in the warm-up: reading it in a measured run would have held the program up.",
+        )),
+    };
+    match statistics(analysis) {
+        None => section,
+        Some(table) => section.add(table),
+    }
+}
+
+fn statistics(analysis: &Analysis) -> Option<Element> {
+    let head = [
+        "arm",
+        "quantity",
+        "blocks",
+        "dropped",
+        "reference",
+        "arm's median",
+        "ratio",
+        "interval",
+        "bootstrap",
+        "t between blocks",
+        "t within blocks",
+        "Hodges–Lehmann",
+        "sign-flip p",
+    ];
+    let span = |i: Interval| format!("{} – {}", words::ratio(i.low), words::ratio(i.high));
+    let rows = analysis.judgements.iter().filter_map(|judgement| {
+        let c = judgement.comparison.as_ref()?;
+        let value = if judgement.quantity == "wall" { words::seconds } else { words::figure };
+        Some(vec![
+            judgement.arm.clone(),
+            judgement.quantity.clone(),
+            c.blocks.to_string(),
+            c.dropped_blocks.to_string(),
+            value(c.reference_median),
+            value(c.arm_median),
+            words::ratio(c.speedup),
+            known(c.interval, span),
+            known(c.parts, |parts| span(parts.bootstrap)),
+            known(c.parts, |parts| span(parts.between)),
+            known(c.parts, |parts| span(parts.within)),
+            words::ratio(c.hodges_lehmann),
+            format!(
+                "{}{}",
+                words::digits(c.randomization.p, 3),
+                match c.randomization.exact {
+                    true => "",
+                    false => " (drawn)",
+                }
+            ),
+        ])
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let told = "The interval is the hull of the next three and of the ratio. An arm whose design did \
+                not take effect has figures here, but they are about something else.";
+    let head = head.map(String::from).to_vec();
+    let details = el("details").add(el("summary").text("The statistics behind the verdicts"));
+    let table = table("Each arm against the reference", true, head, rows);
+    Some(details.add(table).add(el("p").class("small").text(told)))
+}

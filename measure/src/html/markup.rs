@@ -1,0 +1,116 @@
+//! `Element`: HTML and SVG that is well formed and escaped by construction. The only place that
+//! writes `<`; everything else on the page goes through here.
+
+use std::fmt::Display;
+
+/// One element, written as it is built.
+#[derive(Debug)]
+pub struct Element {
+    name: &'static str,
+    attributes: String,
+    content: String,
+}
+
+/// Begins an element.
+pub fn el(name: &'static str) -> Element {
+    Element { name, attributes: String::new(), content: String::new() }
+}
+
+impl Element {
+    /// Sets an attribute. The name is ours, the value may be anybody's.
+    pub fn with(mut self, name: &str, value: impl Display) -> Self {
+        self.attributes += &format!(" {name}=\"{}\"", escape(&value.to_string()));
+        self
+    }
+
+    /// Sets the class.
+    pub fn class(self, class: impl Display) -> Self {
+        self.with("class", class)
+    }
+
+    /// Adds text.
+    pub fn text(mut self, text: impl Display) -> Self {
+        self.content += &escape(&text.to_string());
+        self
+    }
+
+    /// Adds a child.
+    pub fn add(mut self, child: Element) -> Self {
+        child.write(&mut self.content);
+        self
+    }
+
+    /// Adds children.
+    pub fn all(self, children: impl IntoIterator<Item = Element>) -> Self {
+        children.into_iter().fold(self, Self::add)
+    }
+
+    /// Adds the style sheet, which must not be escaped. `&'static`: never anybody's text.
+    pub fn sheet(mut self, css: &'static str) -> Self {
+        self.content += css;
+        self
+    }
+
+    /// The finished text.
+    pub fn finish(self) -> String {
+        let mut text = String::new();
+        self.write(&mut text);
+        text
+    }
+
+    fn write(&self, out: &mut String) {
+        let Self { name, attributes, content } = self;
+        *out += &format!("<{name}{attributes}>");
+        // HTML's void elements have no end tag; the page uses these two.
+        if !["meta", "br"].contains(name) {
+            *out += &format!("{content}</{name}>");
+        }
+        if BLOCKS.contains(name) {
+            out.push('\n');
+        }
+    }
+}
+
+/// Elements after which white space changes nothing: the page can then be read as text, too.
+const BLOCKS: [&str; 16] = [
+    "meta", "head", "body", "header", "section", "h2", "h3", "p", "li", "tr", "table", "details",
+    "figure", "svg", "use", "dd",
+];
+
+/// Escapes for text and attributes alike. Control characters have no place in HTML, and those that
+/// turn the direction of writing could make a command line look like another: both are spelt out.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            '\n' => escaped.push('\n'),
+            c if c.is_control() || is_invisible(c) => escaped += &c.escape_unicode().to_string(),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+fn is_invisible(char: char) -> bool {
+    matches!(char, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_what_could_be_markup_or_a_trick() {
+        let element = el("p").with("title", "a\"'b").text("<x> & \u{202e}\0 y\tz");
+        assert_eq!(
+            element.finish(),
+            "<p title=\"a&quot;&#39;b\">&lt;x&gt; &amp; \\u{202e}\\u{0} y\\u{9}z</p>\n"
+        );
+    }
+}

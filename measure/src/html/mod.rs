@@ -1,0 +1,66 @@
+//! A comparison as one page: verdicts, every run, ratios, memory, tables. Called by the CLI.
+//!
+//! Pure: the same document gives the same bytes. Self-contained: no script, nothing fetched.
+//! `markup` escapes by construction, `words` and `scale` are total over all numbers; the other files
+//! are one part of the page each, in the order below.
+
+mod arms;
+mod chart;
+mod coverage;
+mod headline;
+mod machine;
+mod markup;
+mod memory;
+mod order;
+mod plans;
+mod ratio;
+mod runs;
+mod samples;
+mod scale;
+mod swarm;
+mod tables;
+mod words;
+
+use crate::analysis::Analysis;
+use crate::document::Document;
+use markup::el;
+use samples::Quantity;
+
+/// The page.
+pub fn page(document: &Document, analysis: &Analysis) -> String {
+    let command = words::command(document.command.iter().map(String::as_str));
+    let title = format!("superpage: {}", words::clipped(&command, 80));
+    let viewport = el("meta").with("name", "viewport");
+    let head = el("head")
+        .add(el("meta").with("charset", "utf-8"))
+        .add(viewport.with("content", "width=device-width, initial-scale=1"))
+        .add(el("title").text(title))
+        .add(el("style").sheet(include_str!("style.css")));
+    let mut body = el("body").add(chart::definitions()).add(headline::header(document, analysis));
+    let wall = Quantity {
+        id: "wall",
+        name: "wall time",
+        words: &words::seconds,
+        unit: None,
+        of: |sample| Some(sample.wall_seconds),
+    };
+    let metric = document.metric.as_ref().map(|metric| Quantity {
+        id: "metric",
+        name: &metric.name,
+        words: &words::figure,
+        unit: Some(metric.unit.as_deref().unwrap_or("")),
+        of: |sample| sample.metric,
+    });
+    body = body.add(samples::panels(document, analysis, &wall));
+    body = body.all(metric.iter().map(|metric| samples::panels(document, analysis, metric)));
+    let body = body
+        .all(ratio::section(document, analysis))
+        .add(memory::section(document))
+        .add(arms::summaries(document, analysis))
+        .add(plans::section(document))
+        .add(machine::section(&document.machine))
+        .add(runs::settings(document))
+        .add(runs::all(document))
+        .add(runs::footer(document));
+    format!("<!DOCTYPE html>\n{}", el("html").with("lang", "en").add(head).add(body).finish())
+}

@@ -1,0 +1,90 @@
+//! What each arm was: what was set for it, why, and what that cannot reach.
+
+use launch::{Kind, Promise, ThpRequest};
+
+use super::markup::{Element, el};
+use super::ratio::named;
+use super::tables::{pairs, table};
+use super::words;
+use crate::document::{Arm, Document};
+
+/// The section.
+pub fn section(document: &Document) -> Element {
+    let section = el("section").add(el("h2").text("What each arm was"));
+    let arms = document.arms.iter().enumerate().map(|(index, arm)| plan(index, arm));
+    let section = section.add(el("div").class("tables").all(arms));
+    let section = if document.left_out.is_empty() {
+        section
+    } else {
+        let rows = document.left_out.iter().map(|arm| (arm.name.clone(), arm.why.clone()));
+        section.add(pairs("Arms that were asked for and could not run here", rows.collect()))
+    };
+    let told = el("h3").text("Lent for the runs, and put back afterwards");
+    section.add(told).add(list(&document.lent, "Nothing: no setting of the machine was changed."))
+}
+
+fn plan(index: usize, arm: &Arm) -> Element {
+    let (recipe, plan) = (&arm.recipe, &arm.plan);
+    let promise = match plan.promise {
+        Promise::Nothing => "nothing; whatever comes counts",
+        Promise::BasePages => "no superpage at all",
+        Promise::Superpages => "superpages under the anonymous memory that can hold them",
+    };
+    let thp = match plan.thp {
+        ThpRequest::Inherit => "nothing; what it inherits stays",
+        ThpRequest::System => "the system's settings decide (PR_SET_THP_DISABLE cleared)",
+        ThpRequest::Disabled => "none for it (PR_SET_THP_DISABLE set)",
+    };
+    let kind = match &plan.program.kind {
+        Kind::Glibc => "dynamic, loaded by glibc".to_string(),
+        Kind::OtherLoader(path) => format!("dynamic, loaded by {path}"),
+        Kind::Static => "static".to_string(),
+        Kind::Privileged => "set-user-id or set-group-id".to_string(),
+        Kind::Script(line) => format!("script of {line}"),
+        Kind::Unknown => words::UNKNOWN.to_string(),
+    };
+    let line = |words: &[String]| words::command(words.iter().map(String::as_str));
+    let mut rows = vec![
+        ("pages asked for", recipe.pages.to_string()),
+        ("promise, checked by reading back", promise.to_string()),
+        ("transparent superpages asked of the kernel", thp.to_string()),
+        ("program", plan.program.path.display().to_string()),
+        ("kind of program", kind),
+        (
+            "arguments",
+            if plan.arguments.is_empty() { "none".into() } else { line(&plan.arguments) },
+        ),
+    ];
+    if !recipe.wrapper.is_empty() {
+        rows.push(("wrapper", line(&recipe.wrapper)));
+    }
+    if !recipe.preload.is_empty() {
+        rows.push(("preloaded", recipe.preload.join(", ")));
+    }
+    if arm.is_noise_floor {
+        rows.push(("role", "the reference again, to measure the noise floor".to_string()));
+    } else if index == 0 {
+        rows.push(("role", "the reference".to_string()));
+    }
+    let changes = plan
+        .environment
+        .iter()
+        .map(|change| vec![change.variable.clone(), change.value.clone(), change.why.clone()]);
+    let changes: Vec<Vec<String>> = changes.collect();
+    let part = el("div").add(el("h3").add(named(index, &arm.name)));
+    let part = part.add(pairs("Plan", rows));
+    let part = if changes.is_empty() {
+        part.add(el("p").class("small").text("Nothing is set in its environment."))
+    } else {
+        let head = ["variable", "value", "what that does"].map(String::from).to_vec();
+        part.add(table("Set in its environment", false, head, changes))
+    };
+    if plan.notes.is_empty() { part } else { part.add(list(&plan.notes, "")) }
+}
+
+fn list(lines: &[String], none: &str) -> Element {
+    if lines.is_empty() {
+        return el("p").class("small").text(none);
+    }
+    el("ul").all(lines.iter().map(|line| el("li").text(line)))
+}

@@ -1,0 +1,130 @@
+//! All runs as a table, the settings they were made with, and how to draw this page again.
+
+use super::markup::{Element, el};
+use super::tables::{count, pairs, table};
+use super::words::{self, known};
+use crate::document::Document;
+use crate::sample::{Purpose, Sample};
+use crate::stats::Better;
+
+/// Settings, seed, judging.
+pub fn settings(document: &Document) -> Element {
+    let (settings, judging) = (&document.settings, &document.judging);
+    let rule = &settings.rule;
+    let rows = vec![
+        ("seed", settings.seed.to_string()),
+        ("warm-up runs of each arm", settings.warm_ups.to_string()),
+        ("least runs of each arm", rule.min_runs.to_string()),
+        ("most runs of each arm", rule.max_runs.to_string()),
+        ("every mean to be known within", words::percent(rule.within)),
+        ("at a confidence of", words::percent(rule.confidence.level())),
+        (
+            "time allowed for measured runs",
+            settings.max_seconds.map_or("no limit".to_string(), words::seconds),
+        ),
+        ("called the same within", words::percent(judging.same_within)),
+        ("called the same at most within", words::percent(judging.same_at_most)),
+        ("confidence of intervals", words::percent(judging.confidence.level())),
+        ("bootstrap resamples", words::count(f64::from(judging.resamples))),
+        (
+            "least share on superpages where they were promised",
+            words::percent(judging.least_coverage),
+        ),
+    ];
+    let tables = el("div").class("tables").add(pairs("Order, stopping, judging", rows));
+    let tables = match &document.metric {
+        None => tables,
+        Some(metric) => {
+            let better = match metric.better {
+                Better::Lower => "lower",
+                Better::Higher => "higher",
+            };
+            let asked = if document.metric_is_primary { "yes" } else { "no, wall time is" };
+            let unit = metric.unit.clone().unwrap_or("not told".to_string());
+            tables.add(pairs(
+                "The program's own figure",
+                vec![
+                    ("name", metric.name.clone()),
+                    ("unit", unit),
+                    ("found by", metric.regex.clone()),
+                    ("better is", better.to_string()),
+                    ("it is what the comparison is about", asked.to_string()),
+                ],
+            ))
+        }
+    };
+    el("section").add(el("h2").text("Settings")).add(tables)
+}
+
+type Column = (&'static str, fn(&Sample) -> String);
+
+const COLUMNS: [Column; 23] = [
+    ("block", |s| (u64::from(s.block) + 1).to_string()),
+    ("slot", |s| (u64::from(s.slot) + 1).to_string()),
+    ("wall", |s| words::seconds(s.wall_seconds)),
+    ("user", |s| words::seconds(s.user_seconds)),
+    ("kernel", |s| words::seconds(s.system_seconds)),
+    ("figure", |s| known(s.metric, words::figure)),
+    ("minor faults", |s| words::count(s.minor_faults as f64)),
+    ("major faults", |s| words::count(s.major_faults as f64)),
+    ("peak", |s| words::bytes(s.peak_bytes() as f64)),
+    ("on superpages", |s| {
+        known(s.memory.coverage.as_ref().and_then(|c| c.ratio()), words::percent)
+    }),
+    ("of eligible", |s| {
+        known(s.memory.coverage.as_ref().and_then(|c| c.anon_ratio()), words::percent)
+    }),
+    ("all zero", |s| known(s.memory.wasted_bytes, |bytes| words::bytes(bytes as f64))),
+    ("looks", |s| s.memory.looks.to_string()),
+    ("watching", |s| words::seconds(s.memory.watch_seconds)),
+    ("THP fallbacks", |s| count(s.thp_fault_fallbacks)),
+    ("compaction waits", |s| count(s.compaction_stalls)),
+    ("reclaim waits", |s| count(s.reclaim_stalls)),
+    ("free superpages before", |s| {
+        known(s.free_superpage_bytes_before, |bytes| words::bytes(bytes as f64))
+    }),
+    ("after", |s| known(s.free_superpage_bytes_after, |bytes| words::bytes(bytes as f64))),
+    ("warmed before", |s| words::bytes(s.warmed_bytes as f64)),
+    ("padding", |s| format!("{} B", s.environment_padding)),
+    ("left behind", |s| s.stragglers.to_string()),
+    ("ended", |s| match (s.exit_code, s.signal) {
+        (Some(code), _) => format!("code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => words::UNKNOWN.to_string(),
+    }),
+];
+
+/// Every run, in the order they were made.
+pub fn all(document: &Document) -> Element {
+    let mut head = ["run", "arm", "purpose"].map(String::from).to_vec();
+    head.extend(COLUMNS.iter().map(|(name, _)| name.to_string()));
+    head.push("unknown because".to_string());
+    let rows = document.samples.iter().enumerate().map(|(index, sample)| {
+        let purpose = match sample.purpose {
+            Purpose::WarmUp => "warm-up",
+            Purpose::Measured => "measured",
+        };
+        let arm = &document.arms[sample.arm as usize].name;
+        let mut row = vec![(index + 1).to_string(), words::name(arm, 40), purpose.to_string()];
+        row.extend(COLUMNS.iter().map(|(_, of)| of(sample)));
+        row.push(sample.memory.unknown.clone().unwrap_or_default());
+        row
+    });
+    let told = format!("All {} runs, warm-ups included", document.samples.len());
+    let table = table("Every run, in the order they were made", true, head, rows.collect());
+    let details = el("details").add(el("summary").text(&told)).add(table);
+    el("section").add(el("h2").text("Every run in numbers")).add(details)
+}
+
+/// Where this comes from, and how to draw it again.
+pub fn footer(document: &Document) -> Element {
+    let how = "superpage compare --from FILE.json --html PAGE.html";
+    let told = format!(
+        "Drawn from a document of schema {} by superpage {}; began {}. Keep the document (--json -o \
+         FILE.json): it holds every run, and this command draws the same page from it:",
+        document.schema,
+        document.superpage_version,
+        words::utc(document.began_unix_seconds)
+    );
+    el("footer").add(el("p").text(told)).add(el("pre").text(how))
+}

@@ -1,0 +1,163 @@
+//! `Scale`: from values to places along an axis, and the ticks a person would choose. Total: any
+//! finite values, equal ones and huge ranges included, give places between 0 and 1.
+
+/// How an axis runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Equal steps are equal differences.
+    Linear,
+    /// Equal steps are equal factors.
+    Log,
+}
+
+/// An axis.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// What lies at place 0.
+    pub low: f64,
+    /// What lies at place 1.
+    pub high: f64,
+    /// How it runs between them.
+    pub shape: Shape,
+}
+
+/// Beyond this factor between values a linear axis would press the small ones flat.
+const FLAT: f64 = 30.0;
+/// A linear axis begins at zero if that takes no more than this share of it.
+const CHEAP_ZERO: f64 = 0.4;
+
+impl Scale {
+    /// For values whose differences matter: dots. `None` without a finite value.
+    pub fn of_values(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
+        // Clamped so that sums and differences of ends stay finite.
+        let (low, high) = ends(values).map(|(low, high)| (low.max(-1e300), high.min(1e300)))?;
+        let (low, high) = (low.min(1e300), high.max(-1e300));
+        if low > 0.0 && high / low > FLAT {
+            return Some(Self::of_ratios(low, high));
+        }
+        // Room at both ends; identical values get an axis all the same.
+        let room = ((high - low) * 0.06).max(high.abs().max(low.abs()) * 0.005).max(1e-12);
+        let near_zero = low >= 0.0 && low <= CHEAP_ZERO * high;
+        let low = if near_zero { 0.0 } else { low - room };
+        Some(Self { low, high: high + room, shape: Shape::Linear })
+    }
+
+    /// For amounts that are drawn as areas: begins at zero.
+    pub fn from_zero(high: f64) -> Self {
+        let high = if high.is_finite() && high > 0.0 { high } else { 1.0 };
+        Self { low: 0.0, high: high * 1.04, shape: Shape::Linear }
+    }
+
+    /// Logarithmic, with room at both ends. Both above zero.
+    pub fn of_ratios(low: f64, high: f64) -> Self {
+        let room = ((high.ln() - low.ln()) * 0.06).max(0.002);
+        // Far from the ends of what a float can hold, so that every tick can be reached.
+        let end = |log: f64| log.clamp(-690.0, 690.0).exp();
+        Self { low: end(low.ln() - room), high: end(high.ln() + room), shape: Shape::Log }
+    }
+
+    /// Where a value lies, between 0 and 1; beyond the ends, at the end.
+    pub fn place(&self, value: f64) -> f64 {
+        let place = match self.shape {
+            Shape::Linear => (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0),
+            Shape::Log if value <= 0.0 => 0.0,
+            Shape::Log => (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln()),
+        };
+        if place.is_nan() { 0.5 } else { place.clamp(0.0, 1.0) }
+    }
+
+    /// The same in percent, as SVG takes it.
+    pub fn percent(&self, value: f64) -> String {
+        percent(self.place(value))
+    }
+
+    /// Whether a value lies within the ends.
+    pub fn holds(&self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
+
+    /// Round values to label, about `wanted` of them, ascending.
+    pub fn ticks(&self, wanted: usize) -> Vec<f64> {
+        let ticks = match self.shape {
+            Shape::Log if self.high / self.low > 10.0 => self.log_ticks(wanted),
+            // Within a factor of ten, round steps read better than round factors.
+            _ => self.linear_ticks(wanted),
+        };
+        let inside = |tick: &f64| tick.is_finite() && self.holds(*tick);
+        ticks.into_iter().filter(inside).collect()
+    }
+
+    fn linear_ticks(&self, wanted: usize) -> Vec<f64> {
+        let rough = self.high / wanted as f64 - self.low / wanted as f64;
+        let power = 10f64.powf(rough.log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+        let step = steps.into_iter().find(|step| *step >= rough * 0.999).unwrap_or(rough);
+        if !step.is_normal() {
+            return vec![self.low, self.high];
+        }
+        let first = (self.low / step).ceil();
+        (0..=2 * wanted).map(|index| (first + index as f64) * step).collect()
+    }
+
+    fn log_ticks(&self, wanted: usize) -> Vec<f64> {
+        let decades = self.high.log10() - self.low.log10();
+        let first = self.low.log10().floor() as i32;
+        let last = self.high.log10().ceil() as i32;
+        let every = ((decades / wanted as f64).ceil() as i32).max(1);
+        let within: &[f64] = match decades * 3.0 {
+            ticks if ticks <= wanted as f64 => &[1.0, 2.0, 5.0],
+            ticks if ticks <= 2.0 * wanted as f64 => &[1.0, 3.0],
+            _ => &[1.0],
+        };
+        let powers = (first..=last).filter(|power| power.rem_euclid(every) == 0);
+        powers.flat_map(|power| within.iter().map(move |m| m * 10f64.powi(power))).collect()
+    }
+}
+
+/// The least and the greatest finite value.
+pub fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.filter(|value| value.is_finite()).fold(None, |ends, value| match ends {
+        None => Some((value, value)),
+        Some((low, high)) => Some((value.min(low), value.max(high))),
+    })
+}
+
+/// A share in percent, as SVG takes it: short, the same on every machine.
+pub fn percent(share: f64) -> String {
+    let text = format!("{:.2}", share * 100.0);
+    format!("{}%", super::words::trimmed(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ticks_are_round() {
+        let scale = Scale { low: 0.93, high: 1.87, shape: Shape::Log };
+        assert_eq!(scale.ticks(5).len(), 5);
+        let scale = Scale { low: 0.001, high: 1000.0, shape: Shape::Log };
+        assert_eq!(scale.ticks(6).len(), 7);
+        let same = Scale::of_values([2.0, 2.0].into_iter()).unwrap();
+        assert!((0.4..0.6).contains(&same.place(2.0)) && !same.ticks(5).is_empty());
+        assert!(Scale::of_values([].into_iter()).is_none());
+        assert!(Scale::of_values([f64::NAN].into_iter()).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn places_and_ticks_of_anything_are_on_the_axis(
+            values in proptest::collection::vec(proptest::num::f64::ANY, 1..8), wanted in 2usize..12,
+        ) {
+            if let Some(scale) = Scale::of_values(values.iter().copied()) {
+                for value in values {
+                    prop_assert!((0.0..=1.0).contains(&scale.place(value)));
+                }
+                let ticks = scale.ticks(wanted);
+                prop_assert!(ticks.len() <= 3 * wanted + 4, "{scale:?} {ticks:?}");
+                prop_assert!(ticks.iter().all(|tick| tick.is_finite()));
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Where dots go across a row so that they do not cover each other.
+
+/// Heights that keep dots from covering each other, the nearest to the middle first; computed for
+/// the narrowest page, so that they hold on every other. The same for the same places.
+pub fn swarm(places: &[f64]) -> Vec<f64> {
+    const WIDTH: f64 = 320.0;
+    const APART: f64 = 9.5;
+    const STEP: f64 = 3.25;
+    const MOST: usize = 16;
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by(|a, b| places[*a].total_cmp(&places[*b]).then(a.cmp(b)));
+    let mut heights = vec![0.0; places.len()];
+    for (position, &index) in order.iter().enumerate() {
+        let free = |height: f64| {
+            order[..position].iter().rev().all(|&other| {
+                let across = (places[index] - places[other]) * WIDTH;
+                across * across + (height - heights[other]).powi(2) >= APART * APART
+            })
+        };
+        let candidates = (0..=2 * MOST).map(|step| {
+            let away = step.div_ceil(2) as f64 * STEP;
+            if step % 2 == 1 { -away } else { away }
+        });
+        // A crowd larger than the row is laid over itself; dots are translucent.
+        let crowded = ((position % (2 * MOST + 1)) as f64 - MOST as f64) * STEP;
+        heights[index] = candidates.into_iter().find(|height| free(*height)).unwrap_or(crowded);
+    }
+    heights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_swarm_keeps_dots_apart_until_the_row_is_full() {
+        let heights = swarm(&[0.5; 9]);
+        let mut sorted = heights.clone();
+        sorted.sort_by(f64::total_cmp);
+        assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] >= 9.5), "{heights:?}");
+        assert_eq!(swarm(&[0.1, 0.5, 0.9]), [0.0; 3]);
+        assert!(swarm(&[0.5; 500]).iter().all(|height| height.abs() <= 52.0));
+    }
+}

@@ -1,0 +1,181 @@
+//! Numbers and times in words for people. Whatever is not a finite number is "unknown", never 0.
+
+use units::ByteSize;
+
+/// What stands where a value is not known.
+pub const UNKNOWN: &str = "unknown";
+
+/// The value in words, or [`UNKNOWN`].
+pub fn known<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
+    value.map_or(UNKNOWN.to_string(), words)
+}
+
+/// `1.234 s`, `12.34 ms`, `56.0 µs`, `1 h 02 min`.
+pub fn seconds(value: f64) -> String {
+    match value {
+        v if !v.is_finite() => UNKNOWN.to_string(),
+        0.0 => "0 s".to_string(),
+        v if v.abs() < 0.9995e-6 => format!("{} ns", digits(v * 1e9, 3)),
+        v if v.abs() < 0.9995e-3 => format!("{} µs", digits(v * 1e6, 3)),
+        v if v.abs() < 0.9995 => format!("{} ms", digits(v * 1e3, 4)),
+        v => format!("{} s", digits(v, 4)),
+    }
+}
+
+/// IEC, with one digit.
+pub fn bytes(value: f64) -> String {
+    if value.is_finite() { ByteSize(value.max(0.0) as u64).to_string() } else { UNKNOWN.into() }
+}
+
+/// `99.2 %`; more digits near 0 and 1, where they matter.
+pub fn percent(share: f64) -> String {
+    let text = match share * 100.0 {
+        v if !v.is_finite() => return UNKNOWN.to_string(),
+        v if v.abs() > 0.0 && v.abs() < 0.1 => digits(v, 2),
+        v if v > 99.9 && v < 100.0 => format!("{v:.2}"),
+        v => format!("{v:.1}"),
+    };
+    format!("{} %", trimmed(&text))
+}
+
+/// Whole or fractional counts with thin groups: `12 345 678`.
+pub fn count(value: f64) -> String {
+    if !value.is_finite() {
+        return UNKNOWN.to_string();
+    }
+    if value.abs() >= 1e15 || value.fract() != 0.0 {
+        return figure(value);
+    }
+    let whole = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("−{text}") } else { text }
+}
+
+/// A figure of merit of any size: `84.0 M`, `1.234`, `3.2e-9`.
+pub fn figure(value: f64) -> String {
+    let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    match value.abs() {
+        v if !v.is_finite() => UNKNOWN.to_string(),
+        0.0 => "0".to_string(),
+        v if !(1e-4..1e15).contains(&v) => format!("{value:.3e}"),
+        v => match prefixes.iter().find(|(scale, _)| v >= *scale) {
+            Some((scale, prefix)) => format!("{} {prefix}", digits(value / scale, 4)),
+            None => digits(value, 4),
+        },
+    }
+}
+
+/// A ratio: three decimals near 1, two or three digits far from it.
+pub fn ratio(value: f64) -> String {
+    match value {
+        v if !v.is_finite() => UNKNOWN.to_string(),
+        v if !(1e-3..1e6).contains(&v) => format!("{v:.1e}"),
+        v if v < 0.1 => format!("{v:.4}"),
+        v if v < 1.1 => format!("{v:.3}"),
+        v if v < 10.0 => format!("{v:.2}"),
+        v if v < 100.0 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
+    }
+}
+
+/// So many significant digits, without an exponent.
+pub fn digits(value: f64, significant: usize) -> String {
+    // The exponent after rounding: 0.99999 has one digit before the point.
+    let rounded = format!("{value:.*e}", significant.saturating_sub(1));
+    let exponent = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse().ok());
+    let after = (significant as i64 - 1 - exponent.unwrap_or(0)).clamp(0, 12) as usize;
+    format!("{value:.after$}")
+}
+
+/// Without zeros that say nothing.
+pub fn trimmed(text: &str) -> &str {
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
+}
+
+/// `2026-11-21 21:51:07 UTC` from seconds since 1970 (Howard Hinnant's civil_from_days).
+pub fn utc(unix: u64) -> String {
+    let (days, of_day) = ((unix / 86_400).min(1 << 40), unix % 86_400);
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// A command line as a shell would take it.
+pub fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,/:@%^".contains(c);
+    let quoted = words.into_iter().map(|word| match word {
+        word if !word.is_empty() && word.chars().all(plain) => word.to_string(),
+        word => format!("'{}'", word.replace('\'', r"'\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// A name of at most so many characters: what is missing is missing in the middle, because names
+/// that are long often begin alike and differ at the end.
+pub fn name(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_string();
+    }
+    let tail = most / 2;
+    let start = text.chars().take(most - tail - 1);
+    start.chain(['…']).chain(text.chars().skip(length - tail)).collect()
+}
+
+/// At most so many characters, the last of them `…` if some are missing.
+pub fn clipped(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_string();
+    }
+    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_every_order_are_readable() {
+        let words = [0.0, 3e-9, 5.6e-5, 0.0123456, 0.99999, 1.0, 12.5, 3600.0].map(seconds);
+        let expected =
+            ["0 s", "3.00 ns", "56.0 µs", "12.35 ms", "1.000 s", "1.000 s", "12.50 s", "3600 s"];
+        assert_eq!(words, expected);
+        assert_eq!(
+            [0.0, 0.00012, 0.5, 0.9996, 1.0].map(percent).join(", "),
+            "0 %, 0.012 %, 50 %, 99.96 %, 100 %"
+        );
+        assert_eq!(count(1_234_567.0), "1\u{202f}234\u{202f}567");
+        assert_eq!(
+            [84_043_709.0, 1712.0, 0.25, 1e-9, 1e300].map(figure).join(", "),
+            "84.04 M, 1.712 k, 0.2500, 1.000e-9, 1.000e300"
+        );
+        for words in [seconds, bytes, percent, count, figure, ratio] {
+            assert_eq!(words(f64::NAN), UNKNOWN);
+            assert_eq!(words(f64::INFINITY), UNKNOWN);
+        }
+    }
+
+    #[test]
+    fn dates_and_commands() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_400), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_795_297_867), "2026-11-21 21:51:07 UTC");
+        assert!(utc(u64::MAX).ends_with("UTC"));
+        assert_eq!(command(["a", "b c", "", "it's"]), r"a 'b c' '' 'it'\''s'");
+        assert_eq!(clipped("abcdef", 4), "abc…");
+        assert_eq!((name("abcdef", 6), name("abcdefgh", 6)), ("abcdef".into(), "ab…fgh".into()));
+    }
+}
