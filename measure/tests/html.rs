@@ -92,7 +92,6 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
         metric: Some(1e6 / wall),
         exit_code: Some(0),
         signal: None,
-        warmed_bytes: 0,
         warmed_bytes: 236 << 20,
         environment_padding: 17,
         stragglers: 0,
