@@ -39,7 +39,7 @@ fn coverage(summary: &Summary, share: Option<f64>) -> String {
 /// One column per arm.
 pub fn summaries(document: &Document, analysis: &Analysis) -> Element {
     let mut head = vec!["median of measured runs".to_string()];
-    head.extend(analysis.arms.iter().map(|arm| arm.name.clone()));
+    head.extend(analysis.arms.iter().map(|arm| words::name(&arm.name, 28)));
     let row = |name: &str, of: &dyn Fn(&Summary) -> String| {
         let mut row = vec![name.to_string()];
         row.extend(analysis.arms.iter().map(of));
@@ -86,7 +86,7 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
         let c = judgement.comparison.as_ref()?;
         let value = if judgement.quantity == "wall" { words::seconds } else { words::figure };
         Some(vec![
-            judgement.arm.clone(),
+            words::name(&judgement.arm, 28),
             judgement.quantity.clone(),
             c.blocks.to_string(),
             c.dropped_blocks.to_string(),

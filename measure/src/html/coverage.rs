@@ -6,7 +6,7 @@ use super::chart::{Axis, block, frame, px};
 use super::markup::{Element, el};
 use super::memory::{covered, swatch};
 use super::scale::percent;
-use super::words;
+use super::words::{self, known};
 use crate::document::Document;
 
 /// A kind of memory: its class, its name, its bytes. Superpages first and solid, base pages hatched:
@@ -36,7 +36,7 @@ pub fn figure(document: &Document) -> Element {
             None => "unknown: no look near the peak".to_string(),
             Some(coverage) => told(coverage),
         };
-        let name = el("tspan").class("name").text(words::name(&arm.name, 14));
+        let name = el("tspan").class("name").text(words::name(&arm.name, 12));
         let label = el("text").with("x", 0).with("y", px(top + 14.0));
         let label = label.add(el("title").text(&arm.name)).add(name);
         parts.push(label.add(el("tspan").with("dx", 8).text(told)));
@@ -66,10 +66,7 @@ pub fn figure(document: &Document) -> Element {
 }
 
 fn told(coverage: &Coverage) -> String {
-    format!(
-        "{} of {} on superpages ({})",
-        words::bytes(coverage.superpage_bytes().bytes() as f64),
-        words::bytes(coverage.resident().bytes() as f64),
-        words::known(coverage.ratio(), words::percent)
-    )
+    let resident = words::bytes(coverage.resident().bytes() as f64);
+    let share = known(coverage.ratio(), words::percent);
+    format!("{share} of {resident} on superpages")
 }
