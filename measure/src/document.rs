@@ -40,6 +40,8 @@ pub struct Document {
     pub machine: Snapshot,
     /// Settings of the machine that were changed for the runs and put back afterwards, in words.
     pub lent: Vec<String>,
+    /// Settings that somebody changed while the runs were made: they make the runs incomparable.
+    pub changed_meanwhile: Vec<String>,
     /// Every run, in the order they were made.
     pub samples: Vec<Sample>,
     /// Why the runs ended.

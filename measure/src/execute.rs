@@ -114,21 +114,45 @@ pub struct Launcher<'a> {
     metric: Option<Metric>,
     ignore_failure: bool,
     superpage: PageSize,
+    warms_memory: bool,
+    /// The largest peak of any run so far.
+    largest_peak: u64,
     interrupt: &'a Interrupt,
 }
 
+/// How a [`Launcher`] makes runs.
+#[derive(Debug)]
+pub struct Options {
+    /// Look for the program's own figure.
+    pub metric: Option<Metric>,
+    /// Count runs that fail.
+    pub ignore_failure: bool,
+    /// The size that free contiguity is counted in.
+    pub superpage: PageSize,
+    /// Touch and give back memory before each run.
+    pub warms_memory: bool,
+}
+
 impl<'a> Launcher<'a> {
-    /// A launcher of `plans`, one per arm. `superpage` is the size that free contiguity is
-    /// counted in. Orphans of the programs become our children, so that none outlives its run.
+    /// A launcher of `plans`, one per arm. Orphans of the programs become our children, so that
+    /// none outlives its run.
     pub fn new(
         plans: &'a [Plan],
-        metric: Option<Metric>,
-        ignore_failure: bool,
-        superpage: PageSize,
+        options: Options,
         interrupt: &'a Interrupt,
     ) -> Result<Self, RunError> {
         sys::prctl::become_subreaper()?;
-        Ok(Self { root: Root::real(), plans, metric, ignore_failure, superpage, interrupt })
+        let Options { metric, ignore_failure, superpage, warms_memory } = options;
+        Ok(Self {
+            root: Root::real(),
+            plans,
+            metric,
+            ignore_failure,
+            superpage,
+            warms_memory,
+            largest_peak: 0,
+            interrupt,
+        })
     }
 
     fn free_superpage_bytes(&self) -> Option<u64> {
@@ -170,6 +194,11 @@ impl Executor for Launcher<'_> {
             Purpose::WarmUp => Depth::Thorough,
             Purpose::Measured => Depth::WithinBudget,
         };
+        let mut warmed_bytes = 0;
+        if self.warms_memory {
+            let stop = || self.interrupt.is_asked();
+            warmed_bytes = crate::warm::warm(&self.root, self.largest_peak, self.superpage, stop);
+        }
         let free_before = self.free_superpage_bytes();
         let counters = Counters::read(&self.root).ok();
         if self.interrupt.is_asked() {
@@ -216,9 +245,11 @@ impl Executor for Launcher<'_> {
             metric: None,
             exit_code: status.code(),
             signal: status.signal(),
+            warmed_bytes,
             environment_padding: run.environment_padding,
             stragglers,
         };
+        self.largest_peak = self.largest_peak.max(sample.peak_bytes());
         if !sample.succeeded() && !self.ignore_failure {
             return Err(self.failure(plan, &sample, &tail_of(&mut stderr)?));
         }

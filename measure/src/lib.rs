@@ -1,7 +1,7 @@
 //! What superpages were worth: samples, statistics, comparison, reports.
 //!
-//! `experiment` decides which run comes next, `execute` makes it and `watch` looks at it while it
-//! runs; `sample` is what is known of one run, `document` of all of them. `stats` and `verdict`
+//! `experiment` decides which run comes next, `warm` levels the ground, `execute` makes the run and
+//! `watch` looks at it meanwhile; `sample` is what is known of one run, `document` of all of them. `stats` and `verdict`
 //! are pure, and so is `analysis`, which goes from a document to its verdicts; `html` and `csv`
 //! draw it.
 #![forbid(unsafe_code)]
@@ -17,4 +17,5 @@ pub mod sample;
 pub mod schedule;
 pub mod stats;
 pub mod verdict;
+mod warm;
 pub mod watch;

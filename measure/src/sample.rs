@@ -55,6 +55,8 @@ pub struct Sample {
     pub exit_code: Option<i32>,
     /// The signal that ended it, if one did.
     pub signal: Option<i32>,
+    /// Memory touched and given back just before, so that frames were equally warm for every arm.
+    pub warmed_bytes: u64,
     /// Bytes of padding put into its environment.
     pub environment_padding: u32,
     /// Processes it left behind, ended afterwards.

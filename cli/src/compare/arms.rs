@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use launch::{Facts, Pages, Recipe};
+use machine::{Hypervisor, Snapshot};
 use measure::document::{Arm, LeftOut};
 use measure::stats::{Better, Confidence};
 
@@ -40,6 +41,31 @@ impl From<BetterArg> for Better {
         match better {
             BetterArg::Higher => Self::Higher,
             BetterArg::Lower => Self::Lower,
+        }
+    }
+}
+
+/// When memory is warmed before a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum WarmMemory {
+    /// In a virtual machine, or where it is not known whether this is one.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl WarmMemory {
+    /// Whether it is done on this machine.
+    pub fn applies(self, machine: &Snapshot) -> bool {
+        match self {
+            Self::Auto => {
+                let cpu = machine.cpu.as_ref();
+                !cpu.is_some_and(|cpu| cpu.hypervisor == Hypervisor::Absent)
+            }
+            Self::Always => true,
+            Self::Never => false,
         }
     }
 }

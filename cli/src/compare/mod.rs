@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use launch::Recipe;
 use machine::{Root, Snapshot};
 use measure::document::{Document, Judging, SCHEMA};
-use measure::execute::{Interrupt, Launcher, RunError};
+use measure::execute::{Interrupt, Launcher, Options, RunError};
 use measure::experiment::{self, Settings};
 use measure::metric::{Metric, MetricSpec};
 use measure::stats::stopping::Rule;
@@ -71,6 +71,11 @@ pub struct Args {
     /// Which way the figure is better.
     #[arg(long, value_enum, requires = "metric", default_value = "higher")]
     metric_better: arms::BetterArg,
+
+    /// Before each run, touch as much memory as any arm used and give it back: in a virtual
+    /// machine frames nobody used lately are slow to touch, and the order of runs would decide.
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    warm_memory: arms::WarmMemory,
 
     /// Count runs that exit with another code than 0.
     #[arg(long)]
@@ -173,7 +178,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
     let settings = args.settings();
     let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
-    let mut launcher = Launcher::new(&plans, compiled, args.ignore_failure, superpage, &interrupt)?;
+    let options = Options {
+        metric: compiled,
+        ignore_failure: args.ignore_failure,
+        superpage,
+        warms_memory: args.warm_memory.applies(&machine),
+    };
+    let mut launcher = Launcher::new(&plans, options, &interrupt)?;
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
     let mut bar = progress::Bar::new(&names, &settings, args.outputs.quiet);

@@ -32,6 +32,7 @@ pub(crate) fn sample(run: Run, wall_seconds: f64) -> Sample {
         metric: None,
         exit_code: Some(0),
         signal: None,
+        warmed_bytes: 0,
         environment_padding: run.environment_padding,
         stragglers: 0,
     }
