@@ -130,7 +130,14 @@ pub fn of_clap(error: &clap::Error) -> ExitCode {
     let mistake = paragraphs[0].trim_start_matches("error: ").to_string();
     let tip = paragraphs.iter().find_map(|one| one.strip_prefix("tip: "));
     let tip = tip.map_or(String::new(), |tip| format!("; {tip}"));
-    anstream::eprintln!("superpage: {mistake}{tip}; see --help");
+    // The commonest slip: superpage compare ./app.
+    let launches = std::env::args().nth(1).is_some_and(|word| word == "run" || word == "compare");
+    let dashes = if launches && !std::env::args().any(|word| word == "--") {
+        "; a program goes after `--`: superpage compare -- ./app"
+    } else {
+        ""
+    };
+    say(&format!("{mistake}{tip}{dashes}; see --help"));
     ExitCode::from(2)
 }
 
@@ -147,10 +154,16 @@ pub fn finish(done: Result<Done, Failure>) -> ExitCode {
         }
         Err(failure) => {
             let line = failure.line.replace('\n', " ");
-            anstream::eprintln!("superpage: {line}");
+            say(&line);
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// Writes one line of ours to stderr. That nobody reads it is no reason to fail.
+pub fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(anstream::stderr(), "superpage: {line}");
 }
 
 /// Writes to stdout. A reader that went away (`| head`) is success, as for every filter.

@@ -4,17 +4,14 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use launch::{Facts, Pool};
-use machine::{Choice, Root, Snapshot, Thp};
+use machine::{Choice, HugetlbPools, MemInfo, Root, Snapshot, Thp};
 use units::PageSize;
 
 /// What launching needs to know of this machine and this environment, read now.
 pub fn read() -> Facts {
     let root = Root::real();
-    let snapshot = Snapshot::read(&root);
-    let default = snapshot.memory.as_ref().and_then(|memory| memory.default_hugepage);
-    let mut pools: Vec<Pool> = snapshot
-        .hugetlb
-        .sizes
+    let default = MemInfo::read(&root).ok().and_then(|memory| memory.default_hugepage);
+    let mut pools: Vec<Pool> = HugetlbPools::read_sizes(&root)
         .iter()
         .map(|(size, pool)| Pool {
             size: *size,
@@ -26,7 +23,7 @@ pub fn read() -> Facts {
         .collect();
     pools.sort_by_key(|pool| Some(pool.size) != default);
     Facts {
-        thp_mode: snapshot.thp.as_ref().and_then(mode_of_largest),
+        thp_mode: Thp::of(&root).as_ref().and_then(mode_of_largest),
         pools,
         runtime: runtime_library(),
         ld_preload: env::var("LD_PRELOAD").ok(),

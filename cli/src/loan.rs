@@ -24,9 +24,11 @@ pub enum PoolPolicy {
 
 /// A loan under way: dropping it, or [`Loan::give_back`], puts everything back.
 pub struct Loan {
-    journal: Journal,
+    journal: Option<Journal>,
     /// What was changed, in words.
     pub lent: Vec<String>,
+    /// Why a pool could not be lent to.
+    pub refused: Vec<Failure>,
 }
 
 /// Where settings are written down before they are changed. On disk, because it must outlive a
@@ -35,20 +37,42 @@ pub fn journal_dir() -> PathBuf {
     PathBuf::from("/var/lib/superpage/journal")
 }
 
-/// Lends to every pool that `recipes` ask for and that has less than `needed` to give. `None` if
-/// none asks.
-pub fn lend(recipes: &[&Recipe], facts: &launch::Facts) -> Result<Option<Loan>, Failure> {
-    let mut sizes: Vec<PageSize> = recipes.iter().filter_map(|r| pool_size(r, facts)).collect();
+/// Lends to every pool that `recipes` ask for. A pool that cannot be lent to is noted in
+/// [`Loan::refused`]; the others are lent to all the same.
+pub fn lend(recipes: &[&Recipe], facts: &launch::Facts) -> Result<Loan, Failure> {
+    let mut loan = Loan { journal: None, lent: Vec::new(), refused: Vec::new() };
+    for size in pools_of(recipes, facts) {
+        if loan.journal.is_none() {
+            loan.journal = Some(Journal::open(&journal_dir(), &Root::real())?);
+        }
+        if let Err(why) = loan.raise(size) {
+            loan.refused.push(why);
+        }
+    }
+    Ok(loan)
+}
+
+/// What [`lend`] would do, in words; `facts` become what they would then be.
+pub fn pretend(recipes: &[&Recipe], facts: &mut launch::Facts) -> Vec<String> {
+    let sizes = pools_of(recipes, facts);
+    let mut words = Vec::new();
+    for size in sizes {
+        let Ok(pages) = pages_to_lend(size) else { continue };
+        if let Some(pool) = facts.pools.iter_mut().find(|pool| pool.size == size) {
+            pool.overcommit_left = pool.overcommit_left.max(pages);
+        }
+        words.push(format!("{} raised to {pages}", Knob::hugetlb_overcommit(size)));
+    }
+    words
+}
+
+fn pools_of(recipes: &[&Recipe], facts: &launch::Facts) -> Vec<PageSize> {
+    let asked = recipes.iter().filter_map(|recipe| pool_size(recipe, facts));
+    let mut sizes: Vec<PageSize> =
+        asked.filter(|size| facts.pools.iter().any(|pool| pool.size == *size)).collect();
     sizes.sort();
     sizes.dedup();
-    if sizes.is_empty() {
-        return Ok(None);
-    }
-    let mut loan = Loan { journal: Journal::open(&journal_dir(), &Root::real())?, lent: vec![] };
-    for size in sizes {
-        loan.raise(size)?;
-    }
-    Ok(Some(loan))
+    sizes
 }
 
 fn pool_size(recipe: &Recipe, facts: &launch::Facts) -> Option<PageSize> {
@@ -61,32 +85,57 @@ fn pool_size(recipe: &Recipe, facts: &launch::Facts) -> Option<PageSize> {
 
 impl Loan {
     fn raise(&mut self, size: PageSize) -> Result<(), Failure> {
-        let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
-        let Some(available) = available else {
-            return Err(Failure::cannot("/proc/meminfo does not say how much memory is available"));
-        };
-        let pages = pages_to_lend(available, size);
+        let Some(journal) = self.journal.as_mut() else { return Ok(()) };
         let knob = Knob::hugetlb_overcommit(size);
-        let written = self.journal.set(&knob, &pages.to_string())?;
-        self.lent.push(format!(
-            "{knob} set to {} ({}), put back afterwards",
-            written.got,
-            ByteSize(written.got.parse::<u64>().unwrap_or(0).saturating_mul(size.bytes()))
-        ));
+        let pages = pages_to_lend(size)?;
+        // An administrator's higher limit stays.
+        let now: u64 = knob.read(&Root::real())?.trim().parse().unwrap_or(0);
+        if now >= pages {
+            return Ok(());
+        }
+        let written = journal.set(&knob, &pages.to_string())?;
+        let bytes = written.got.parse::<u64>().ok().map(|got| got.saturating_mul(size.bytes()));
+        let bytes = bytes.map_or("unknown".to_string(), |bytes| ByteSize(bytes).to_string());
+        self.lent.push(format!("{knob} set to {} ({bytes}), put back afterwards", written.got));
         Ok(())
     }
 
+    /// Says what was put back after an earlier superpage that was killed, and takes note of it.
+    pub fn complain(&mut self) {
+        for restoration in self.journal.iter().flat_map(|journal| journal.inherited()) {
+            crate::exit::say(&format!("left by a killed superpage: {restoration}"));
+        }
+    }
+
     /// Puts everything back and says, one line each, what could not be.
-    pub fn give_back(self) -> Vec<String> {
-        let restored = self.journal.restore();
+    pub fn give_back(mut self) -> Vec<String> {
+        let Some(journal) = self.journal.take() else { return Vec::new() };
+        let restored = journal.restore();
         let left = restored.iter().filter(|one| crate::restore::is_left_changed(&one.outcome));
         left.map(ToString::to_string).collect()
     }
 }
 
+/// However it ends: what could not be put back is said.
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            let again = Loan { journal: Some(journal), lent: Vec::new(), refused: Vec::new() };
+            again.give_back().iter().for_each(|line| crate::exit::say(line));
+        }
+    }
+}
+
 /// Nine tenths of what is available: the limit lets a program take pages, it does not take them.
 /// More than it needs on purpose: a forked child that writes needs pages beyond the reservation.
-fn pages_to_lend(available: ByteSize, size: PageSize) -> u64 {
+fn pages_to_lend(size: PageSize) -> Result<u64, Failure> {
+    let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
+    available.map(|available| share_of(available, size)).ok_or_else(|| {
+        Failure::cannot("/proc/meminfo does not say how much memory is available; use --pool keep")
+    })
+}
+
+fn share_of(available: ByteSize, size: PageSize) -> u64 {
     available.bytes() / 10 * 9 / size.bytes()
 }
 
@@ -97,7 +146,7 @@ mod tests {
     #[test]
     fn lends_nine_tenths_of_what_is_free() {
         let size = PageSize::new(2 << 20).unwrap();
-        assert_eq!(pages_to_lend(ByteSize::gib(20), size), 9216);
-        assert_eq!(pages_to_lend(ByteSize(0), size), 0);
+        assert_eq!(share_of(ByteSize::gib(20), size), 9216);
+        assert_eq!(share_of(ByteSize(0), size), 0);
     }
 }

@@ -5,8 +5,10 @@ use std::time::Instant;
 use launch::{LaunchError, Pages, Plan, Promise, Recipe, Start, Streams};
 use machine::Root;
 use measure::analysis::took_effect;
+use measure::family::Family;
 use measure::verdict::Effect;
 use measure::watch::{Depth, Observed, Watch};
+use measure::words;
 use std::os::unix::process::ExitStatusExt;
 use units::ByteSize;
 
@@ -51,26 +53,31 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let recipe = Recipe::of(args.pages);
     let mut facts = facts::read();
     let mut loan = None;
-    if args.pool == PoolPolicy::Lend && !args.dry_run {
-        loan = loan::lend(&[&recipe], &facts).map_err(Failure::in_launcher)?;
+    let mut would_lend = Vec::new();
+    if args.pool == PoolPolicy::Lend && args.dry_run {
+        would_lend = loan::pretend(&[&recipe], &mut facts);
+    } else if args.pool == PoolPolicy::Lend {
+        let mut lent = loan::lend(&[&recipe], &facts).map_err(Failure::in_launcher)?;
+        lent.complain();
+        loan = Some(lent);
         facts = facts::read();
     }
     let plan = launch::resolve(&recipe, &args.command, &facts::search_path(), &facts)
         .map_err(|error| Failure::of_launcher(&error))?;
     if args.dry_run {
-        return print_plan(&plan, args.json);
+        return print_plan(&plan, &would_lend, args.json);
     }
     let ended = supervise(&plan, relay);
     for line in loan.map(loan::Loan::give_back).unwrap_or_default() {
-        anstream::eprintln!("superpage: {line}");
+        exit::say(&line);
     }
     let (status, seen, seconds) = ended?;
     if !args.quiet {
-        anstream::eprintln!("superpage: {}", report(&plan, &seen, seconds));
+        exit::say(&report(&plan, &seen, seconds));
         if status.signal() == Some(libc::SIGBUS) && matches!(plan.pages, Pages::Hugetlb(_)) {
-            anstream::eprintln!(
-                "superpage: the program was killed by SIGBUS: the hugetlb pool ran out after a \
-                 fork; enlarge the pool, or use --pages thp"
+            exit::say(
+                "the program was killed by SIGBUS: did the hugetlb pool run out after a fork? \
+                 Enlarge the pool, or use --pages thp",
             );
         }
     }
@@ -95,12 +102,14 @@ fn supervise(
     };
     let pid =
         launch::start(plan, start).map_err(|error: LaunchError| Failure::of_launcher(&error))?;
-    relay.to(pid);
-    let watch = Watch::start(Root::real(), pid, began, Depth::WithinBudget, 0);
+    let relaying = relay.to(pid);
+    let family = Family::of_child(Root::real(), pid);
+    let watch = Watch::start(Root::real(), family, began, Depth::WithinBudget, 0);
     let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
     let ended = sys::wait::until_exit(pid);
     let seconds = began.elapsed().as_secs_f64();
     let seen = watch.stop();
+    relaying.stop();
     ended.map_err(ours)?;
     let (status, _) = sys::wait::reap(pid).map_err(ours)?;
     Ok((status, seen, seconds))
@@ -116,7 +125,7 @@ fn report(plan: &Plan, seen: &Observed, seconds: f64) -> String {
             plan.name
         );
     };
-    let share = coverage.ratio().map_or("none".to_string(), percent);
+    let share = words::known(coverage.ratio(), words::percent);
     let on = format!("{} of {}", coverage.superpage_bytes(), coverage.resident());
     let verdict = match took_effect(plan.promise, &[coverage], DEFAULT_LEAST_COVERAGE) {
         Effect::AsPromised if plan.promise == Promise::Nothing => String::new(),
@@ -132,16 +141,17 @@ fn report(plan: &Plan, seen: &Observed, seconds: f64) -> String {
 /// The share of the memory that can be on superpages that must be for `thp` and `hugetlb`.
 pub const DEFAULT_LEAST_COVERAGE: f64 = 0.8;
 
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-fn print_plan(plan: &Plan, json: bool) -> Result<Done, Failure> {
+fn print_plan(plan: &Plan, would_lend: &[String], json: bool) -> Result<Done, Failure> {
     if json {
-        let document = serde_json::json!({ "schema": "superpage.plan/1", "plan": plan });
+        let document = serde_json::json!({
+            "schema": "superpage.plan/1", "plan": plan, "would_lend": would_lend,
+        });
         exit::print(&format!("{document:#}\n"))?;
     } else {
         exit::print(&plan_in_words(plan))?;
+        for line in would_lend {
+            exit::print(&format!("  lend         {line}\n"))?;
+        }
     }
     Ok(Done::Fine)
 }
@@ -155,8 +165,7 @@ pub fn plan_in_words(plan: &Plan) -> String {
     };
     line("start", &plan.program.path.display().to_string());
     if !plan.arguments.is_empty() {
-        let words = plan.arguments.iter().map(String::as_str);
-        line("arguments", &shlex::try_join(words).unwrap_or_else(|_| "(not printable)".into()));
+        line("arguments", &words::command(plan.arguments.iter().map(String::as_str)));
     }
     let thp = match plan.thp {
         launch::ThpRequest::Inherit => "",
@@ -174,7 +183,7 @@ pub fn plan_in_words(plan: &Plan) -> String {
         Promise::Nothing => "nothing is promised; coverage is reported",
         Promise::BasePages => "no superpage at all, or it did not take effect",
         Promise::Superpages => {
-            "80 % of the memory that can be on superpages is, or it did not take effect"
+            "the memory that can be on superpages is (--min-coverage), or it did not take effect"
         }
     };
     line("promise", promise);

@@ -93,7 +93,7 @@ impl What {
         let size = self.size.unwrap_or(workload.default_size());
         let mut words = vec![
             "--size".to_string(),
-            size.bytes().to_string(),
+            exactly(size),
             "--seed".to_string(),
             self.seed.to_string(),
             "--threads".to_string(),
@@ -105,7 +105,7 @@ impl What {
             ("--repeat", self.repeat.map(|n| n.to_string())),
             ("--lines", self.lines.map(|n| n.to_string())),
             ("--graph", self.graph.map(|graph| graph.to_string())),
-            ("--offset", self.offset.map(|size| size.bytes().to_string())),
+            ("--offset", self.offset.map(exactly)),
         ];
         for (flag, value) in given {
             words.extend(value.into_iter().flat_map(|value| [flag.to_string(), value]));
@@ -116,6 +116,7 @@ impl What {
     /// Whether any flag was given that only a workload has.
     pub fn is_given(&self) -> bool {
         self.size.is_some()
+            || self.threads.get() > 1
             || self.operations.is_some()
             || self.iterations.is_some()
             || self.repeat.is_some()
@@ -123,6 +124,12 @@ impl What {
             || self.graph.is_some()
             || self.offset.is_some()
     }
+}
+
+/// The size as a flag's value: `4GiB` where that is exact, else the bytes.
+fn exactly(size: ByteSize) -> String {
+    let short = size.to_string().replace(' ', "");
+    if short.parse() == Ok(size) { short } else { size.bytes().to_string() }
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -165,7 +172,7 @@ fn summary(outcome: &Outcome) -> String {
         "{}: {} {} {} ({}, {} thread(s), seed {}; setup {:.2} s, timed {:.3} s, verified in {:.2} s)\n",
         outcome.workload,
         figure.name,
-        short(figure.value),
+        measure::words::figure(figure.value),
         figure.unit,
         ByteSize(outcome.size_bytes),
         outcome.threads,
@@ -201,24 +208,4 @@ fn summary(outcome: &Outcome) -> String {
         );
     }
     text
-}
-
-/// Four significant digits with a decimal prefix: `1.234 G`.
-pub fn short(value: f64) -> String {
-    let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    match prefixes.iter().find(|(scale, _)| value.abs() >= *scale) {
-        Some((scale, prefix)) => format!("{:.4} {prefix}", Digits(value / scale)),
-        None => format!("{:.4} ", Digits(value)),
-    }
-}
-
-/// A number with so many significant digits.
-struct Digits(f64);
-
-impl std::fmt::Display for Digits {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let before = (self.0.abs().max(1.0).log10().floor() as usize) + 1;
-        let after = f.precision().unwrap_or(4).saturating_sub(before);
-        write!(f, "{:.after$}", self.0)
-    }
 }

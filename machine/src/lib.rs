@@ -7,6 +7,7 @@
 //! Called by `launch`, `measure` and `cli`; calls `sys` for the few things that /proc cannot tell.
 #![forbid(unsafe_code)]
 
+pub mod cgroup;
 pub mod coverage;
 pub mod journal;
 pub mod process;

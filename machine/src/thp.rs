@@ -72,6 +72,11 @@ impl Thp {
         text::page_size(root, &format!("{DIR}/hpage_pmd_size"))
     }
 
+    /// Reads the settings alone; reasons for what is missing are left to [`crate::Snapshot`].
+    pub fn of(root: &Root) -> Option<Self> {
+        Self::read(root, &mut Reasons::default())
+    }
+
     pub(crate) fn read(root: &Root, reasons: &mut Reasons) -> Option<Self> {
         let names = match root.list(DIR) {
             Ok(names) => names,

@@ -62,6 +62,8 @@ pub struct Summary {
     pub coverage_from_warm_up: bool,
     /// Median share of its wall time that watching took.
     pub watch_share: Option<f64>,
+    /// The longest look into its memory during a measured run, in seconds.
+    pub longest_look_seconds: Option<f64>,
 }
 
 /// A verdict on one arm in one quantity.
@@ -160,6 +162,14 @@ fn effect(document: &Document, arm: usize) -> Effect {
         return Effect::AsPromised;
     }
     let (coverages, _) = coverages(document, arm as u32);
+    if coverages.is_empty() && promise == Promise::BasePages {
+        // Too dear to look at, but every tick said that it can have no superpage.
+        let runs = document.samples.iter().filter(|sample| sample.arm == arm as u32);
+        let mut told = runs.filter_map(|sample| sample.memory.base_pages_only).peekable();
+        if told.peek().is_some() && told.all(|base_only| base_only) {
+            return Effect::AsPromised;
+        }
+    }
     if coverages.is_empty() {
         let unknown = document.samples.iter().filter(|sample| sample.arm == arm as u32);
         let reason = unknown.filter_map(|sample| sample.memory.unknown.clone()).next();
@@ -197,6 +207,8 @@ fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
     unseen
         .iter()
         .filter(|sample| sample.purpose == Purpose::Measured)
+        // Twice as well: a program with many short processes varies by more than its peak.
+        .filter(|sample| sample.minor_faults > 2 * most)
         .filter(|sample| sample.minor_faults as f64 > most as f64 + base_pages(sample))
         .count()
 }
@@ -207,7 +219,8 @@ pub fn took_effect(promise: Promise, coverages: &[&Coverage], least: f64) -> Eff
     match promise {
         Promise::Nothing => Effect::AsPromised,
         Promise::BasePages => {
-            let most = coverages.iter().map(|coverage| coverage.eligible_huge).max();
+            let huge = |one: &&Coverage| one.eligible_huge.bytes() + one.shmem_pmd.bytes();
+            let most = coverages.iter().map(huge).max().map(ByteSize);
             match most.unwrap_or_default() {
                 ByteSize(0) => Effect::AsPromised,
                 bytes => missing(format!("base pages were promised, {bytes} were on superpages")),
@@ -284,5 +297,9 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
         compaction_stalls: total(|sample| sample.compaction_stalls),
         coverage_from_warm_up: from_warm_up && !coverages.is_empty(),
         watch_share: median(&|sample| Some(sample.memory.watch_seconds / sample.wall_seconds)),
+        longest_look_seconds: runs
+            .iter()
+            .map(|sample| sample.memory.longest_look_seconds)
+            .max_by(f64::total_cmp),
     }
 }

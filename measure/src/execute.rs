@@ -11,13 +11,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use launch::{LaunchError, Plan, Start, Streams};
-use machine::{Counters, FreeContiguity, Root, process};
+use launch::{LaunchError, Pages, Plan, Start, Streams};
+use machine::{Counters, FreeContiguity, Root};
 use units::{ByteSize, PageSize, Pid};
 
+use crate::family::Family;
 use crate::metric::{Metric, MetricError};
 use crate::sample::{Purpose, Sample};
 use crate::schedule::Slot;
+use crate::warm::{self, Blocks};
 use crate::watch::{Depth, Watch};
 
 /// What runs an arm once. The real one is [`Launcher`]; tests put a mock in its place, so that the
@@ -74,6 +76,17 @@ pub enum RunError {
     /// A file for the program's output could not be made.
     #[error("the program's output could not be kept in a temporary file: {0}; is TMPDIR full?")]
     Output(std::io::Error),
+    /// The program left processes that do not go.
+    #[error(
+        "arm {arm}: processes it left behind cannot be ended ({pids}); end them, or run superpage \
+         as their user"
+    )]
+    Stragglers {
+        /// The arm's name.
+        arm: String,
+        /// Their pids.
+        pids: String,
+    },
     /// Somebody asked us to stop.
     #[error("interrupted")]
     Interrupted,
@@ -117,6 +130,7 @@ pub struct Launcher<'a> {
     warms_memory: bool,
     /// The largest peak of any run so far.
     largest_peak: u64,
+    family: Family,
     interrupt: &'a Interrupt,
 }
 
@@ -151,6 +165,7 @@ impl<'a> Launcher<'a> {
             superpage,
             warms_memory,
             largest_peak: 0,
+            family: Family::below_us(Root::real()),
             interrupt,
         })
     }
@@ -160,10 +175,20 @@ impl<'a> Launcher<'a> {
         free.in_superpages.map(ByteSize::bytes)
     }
 
+    /// Whether somebody asked to stop. The terminal's ^C reaches the program as well as us, and the
+    /// program may be gone before our handler has run: wait a moment for it.
+    fn was_interrupted(&self, signal: Option<i32>) -> bool {
+        let from_terminal = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+        if signal.is_some_and(|signal| from_terminal.contains(&signal)) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        self.interrupt.is_asked()
+    }
+
     fn failure(&self, plan: &Plan, sample: &Sample, stderr: &str) -> RunError {
         let how = match (sample.signal, sample.exit_code) {
-            (Some(signal), _) if signal == libc::SIGBUS => {
-                "was killed by SIGBUS: the hugetlb pool ran out".to_string()
+            (Some(libc::SIGBUS), _) if matches!(plan.pages, Pages::Hugetlb(_)) => {
+                "was killed by SIGBUS (did the hugetlb pool run out after a fork?)".to_string()
             }
             (Some(signal), _) => format!("was killed by signal {signal}"),
             (None, code) => format!("exited with code {}", code.unwrap_or(-1)),
@@ -197,7 +222,8 @@ impl Executor for Launcher<'_> {
         let mut warmed_bytes = 0;
         if self.warms_memory {
             let stop = || self.interrupt.is_asked();
-            warmed_bytes = crate::warm::warm(&self.root, self.largest_peak, self.superpage, stop);
+            let blocks = blocks_of(plan.pages);
+            warmed_bytes = warm::warm(&self.root, self.largest_peak, self.superpage, blocks, stop);
         }
         let free_before = self.free_superpage_bytes();
         let counters = Counters::read(&self.root).ok();
@@ -211,7 +237,8 @@ impl Executor for Launcher<'_> {
         if self.interrupt.is_asked() {
             self.interrupt.interrupt(); // asked between the check and the start
         }
-        let watch = Watch::start(self.root.clone(), pid, began, depth, run.seed);
+        let family = self.family.clone();
+        let watch = Watch::start(self.root.clone(), family, began, depth, run.seed);
         let ended = sys::wait::until_exit(pid);
         let wall = began.elapsed();
 
@@ -219,10 +246,15 @@ impl Executor for Launcher<'_> {
         self.interrupt.set_running(None);
         ended?;
         let (status, usage) = sys::wait::reap(pid)?;
-        let stragglers = end_stragglers(&self.root);
-        if self.interrupt.is_asked() {
+        let stragglers = self.family.end();
+        if self.was_interrupted(status.signal()) {
             return Err(RunError::Interrupted);
         }
+        if !stragglers.remaining.is_empty() {
+            let pids: Vec<String> = stragglers.remaining.iter().map(Pid::to_string).collect();
+            return Err(RunError::Stragglers { arm: plan.name.clone(), pids: pids.join(", ") });
+        }
+        let used = || std::iter::once(&usage).chain(&stragglers.usage);
         let deltas = counters
             .and_then(|before| Counters::read(&self.root).ok().map(|after| after.since(&before)));
         let mut sample = Sample {
@@ -231,11 +263,11 @@ impl Executor for Launcher<'_> {
             block: run.at.block,
             slot: run.at.slot,
             wall_seconds: wall.as_secs_f64(),
-            user_seconds: usage.user.as_secs_f64(),
-            system_seconds: usage.system.as_secs_f64(),
-            minor_faults: usage.minor_faults,
-            major_faults: usage.major_faults,
-            max_rss_bytes: usage.max_rss.bytes(),
+            user_seconds: used().map(|usage| usage.user.as_secs_f64()).sum(),
+            system_seconds: used().map(|usage| usage.system.as_secs_f64()).sum(),
+            minor_faults: used().map(|usage| usage.minor_faults).sum(),
+            major_faults: used().map(|usage| usage.major_faults).sum(),
+            max_rss_bytes: used().map(|usage| usage.max_rss.bytes()).max().unwrap_or(0),
             memory,
             thp_fault_fallbacks: deltas.as_ref().and_then(|d| d.thp_fault_fallback()),
             compaction_stalls: deltas.as_ref().and_then(|d| d.compact_stall()),
@@ -247,19 +279,29 @@ impl Executor for Launcher<'_> {
             signal: status.signal(),
             warmed_bytes,
             environment_padding: run.environment_padding,
-            stragglers,
+            stragglers: stragglers.ended,
         };
         self.largest_peak = self.largest_peak.max(sample.peak_bytes());
-        if !sample.succeeded() && !self.ignore_failure {
+        // A run that a signal ended was cut short: its time means nothing, whatever is ignored.
+        if !sample.succeeded() && (!self.ignore_failure || sample.signal.is_some()) {
             return Err(self.failure(plan, &sample, &tail_of(&mut stderr)?));
         }
-        if let Some(metric) = &self.metric {
-            let printed = tail_of(&mut stdout)? + &tail_of(&mut stderr)?;
+        if let Some(metric) = self.metric.as_ref().filter(|_| sample.succeeded()) {
+            let printed = format!("{}\n{}", tail_of(&mut stdout)?, tail_of(&mut stderr)?);
             let found = metric.find(&printed);
             let named = |source| RunError::Metric { arm: plan.name.clone(), source };
             sample.metric = Some(found.map_err(named)?);
         }
         Ok(sample)
+    }
+}
+
+/// Which free blocks a program on these pages will take its memory from.
+fn blocks_of(pages: Pages) -> Blocks {
+    match pages {
+        Pages::Base => Blocks::Small,
+        Pages::Thp | Pages::Hugetlb(_) => Blocks::Whole,
+        Pages::System => Blocks::Both,
     }
 }
 
@@ -279,24 +321,4 @@ fn tail_of(file: &mut File) -> Result<String, RunError> {
     };
     let bytes = read(file).map_err(RunError::Output)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Ends what the program left running, so that the next run has the machine to itself. Only our
-/// own descendants: orphans became ours through the subreaper.
-fn end_stragglers(root: &Root) -> u32 {
-    let own = sys::param::own_pid();
-    let mut ended = 0;
-    for pid in process::tree(root, own).into_iter().filter(|pid| *pid != own) {
-        if sys::signal::send(pid, libc::SIGKILL).is_ok() {
-            ended += 1;
-        }
-    }
-    // Orphans are ours: collect those killed now (they take a moment to go) and those that ended
-    // before. A straggler's own children reach us when it ends, and are ended in turn.
-    while ended > 0 && process::tree(root, own).len() > 1 {
-        std::thread::sleep(Duration::from_millis(1));
-        while let Ok(Some(_)) = sys::wait::reap_any() {}
-    }
-    while let Ok(Some(_)) = sys::wait::reap_any() {}
-    ended
 }

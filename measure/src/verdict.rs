@@ -9,6 +9,7 @@
 
 use crate::stats::student::{Confidence, blocks_until};
 use crate::stats::{Comparison, Interval, SampleError};
+use crate::words::{percent, ratio};
 use serde::Serialize;
 use std::fmt;
 
@@ -206,23 +207,4 @@ impl fmt::Display for Verdict {
 fn span(interval: Interval, confidence: Confidence) -> String {
     let (low, high) = (ratio(interval.low), ratio(interval.high));
     format!("{} interval {low}–{high}", percent(confidence.level()))
-}
-
-/// Near 1 the third decimal matters; far from it two or three digits do.
-fn ratio(value: f64) -> String {
-    match value {
-        v if !(1e-3..1e6).contains(&v) => format!("{v:.1e}"),
-        v if v < 0.1 => format!("{v:.4}"),
-        v if v < 1.1 => format!("{v:.3}"),
-        v if v < 10.0 => format!("{v:.2}"),
-        v if v < 100.0 => format!("{v:.1}"),
-        v => format!("{v:.0}"),
-    }
-}
-
-/// `0.02` as `2 %`, `0.0347` as `3.5 %`, `0.9995` as `99.95 %`.
-fn percent(fraction: f64) -> String {
-    let text = format!("{:.2}", fraction * 100.0);
-    let short = if fraction < 0.5 { format!("{:.1}", fraction * 100.0) } else { text };
-    format!("{} %", short.trim_end_matches('0').trim_end_matches('.'))
 }

@@ -82,6 +82,8 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
             timeline: if warm { (0..10).map(moment).collect() } else { Vec::new() },
             looks: 4,
             watch_seconds: 0.001,
+            longest_look_seconds: 0.0005,
+            base_pages_only: Some(true),
             unknown: Some(HOSTILE.to_string()),
         },
         thp_fault_fallbacks: None,

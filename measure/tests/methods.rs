@@ -91,7 +91,13 @@ fn only_the_hull_keeps_its_promise_with_few_blocks() {
                 let parts = compared.parts.expect("two blocks");
                 let accelerated = bca(&blocks, &naive_bootstrap(&blocks, 500, seed));
                 let hull = compared.interval.expect("two blocks");
-                [parts.bootstrap, accelerated, parts.between, parts.within, hull]
+                [
+                    parts.bootstrap,
+                    accelerated,
+                    parts.between,
+                    parts.within.unwrap_or(parts.between),
+                    hull,
+                ]
             });
             let name = format!("{noise:?}");
             print!("{:22} {:>6} |", &name[..name.len().min(22)], count);

@@ -14,6 +14,17 @@ pub fn send(pid: Pid, signal: i32) -> Result<(), SysError> {
     }
 }
 
+/// Whether this process ignores `signal` (`sigaction(2)`): `nohup` and shells' background jobs start
+/// programs so, and expect it to stay.
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: a null new action only asks; the old one is a live local, valid when all zero.
+    unsafe {
+        let mut now = std::mem::zeroed::<libc::sigaction>();
+        libc::sigaction(signal, std::ptr::null(), &mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// Ends this process by `signal`, without a second core file, so that whoever started it sees
 /// what it would have seen from the program itself. Returns only if the signal does not kill.
 pub fn die_by(signal: i32) {

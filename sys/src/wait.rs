@@ -51,10 +51,10 @@ pub fn reap(pid: Pid) -> Result<(ExitStatus, Usage), SysError> {
         .ok_or_else(|| SysError::new("wait4", format!("{pid:?}"), rustix::io::Errno::CHILD))
 }
 
-/// Collects any one ended child, if there is one (`wait4(-1, WNOHANG)`).
-pub fn reap_any() -> Result<Option<Pid>, SysError> {
+/// Collects any one ended child, if there is one (`wait4(-1, WNOHANG)`), with what it used.
+pub fn reap_any() -> Result<Option<(Pid, Usage)>, SysError> {
     match wait4(-1, libc::WNOHANG) {
-        Ok(done) => Ok(done.map(|(pid, _, _)| pid)),
+        Ok(done) => Ok(done.map(|(pid, _, usage)| (pid, usage))),
         Err(error) if error.errno() == libc::ECHILD => Ok(None),
         Err(error) => Err(error),
     }

@@ -22,8 +22,9 @@ pub const STRIPE: u64 = 32;
 /// Updates drawn before any of them is made, as HPCC's reference does (its rules allow 1024). The
 /// updates proper are then so few instructions that many more of them wait for memory at once.
 const LOOK_AHEAD: usize = 128;
-/// One update per word up to this many: a few seconds at 1 to 4 GiB (HPCC makes four per word).
-const MOST_DEFAULT_UPDATES: u64 = 1 << 27;
+/// One update per word up to this many: a second or two on base pages (HPCC makes four per word, for
+/// minutes; a comparison learns more from many short runs than from a few long ones).
+const MOST_DEFAULT_UPDATES: u64 = 1 << 25;
 
 /// The settings of a run, defaults applied.
 #[derive(Debug, Clone, Copy)]

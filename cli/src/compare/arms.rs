@@ -153,10 +153,8 @@ impl Asked {
                 Err(error) => {
                     // Where a loan would have helped, the reason is why there was none.
                     let pool = matches!(error, launch::LaunchError::PoolEmpty { .. });
-                    let failure = match no_loan.take().filter(|_| pool) {
-                        Some(why) => why,
-                        None => Failure::from(error),
-                    };
+                    let why_no_loan = if pool { no_loan.take() } else { None };
+                    let failure = why_no_loan.unwrap_or_else(|| Failure::from(error));
                     if self.named || index == 0 || !failure.is_cannot() {
                         return Err(failure.on(&format!("arm {}", recipe.name)));
                     }

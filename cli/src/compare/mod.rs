@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use launch::Recipe;
 use machine::{Root, Snapshot};
-use measure::document::{Document, Judging, SCHEMA};
+use measure::document::{Document, Judging, LeftOut, SCHEMA};
 use measure::execute::{Interrupt, Launcher, Options, RunError};
 use measure::experiment::{self, Settings};
 use measure::metric::{Metric, MetricSpec};
@@ -89,13 +89,46 @@ pub struct Args {
     outputs: outputs::Outputs,
 
     /// Redraw a comparison from a file that --json wrote; nothing is run.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "command", "arms", "aa"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = FRESH)]
     from: Option<PathBuf>,
 
     /// Print each arm's plan, and do nothing.
     #[arg(long)]
     dry_run: bool,
 }
+
+/// Flags that mean a run to be made, and nothing to a comparison that was made.
+const FRESH: [&str; 29] = [
+    "workload",
+    "command",
+    "arms",
+    "aa",
+    "pool",
+    "metric",
+    "metric_name",
+    "metric_better",
+    "warm_memory",
+    "ignore_failure",
+    "dry_run",
+    "size",
+    "seed",
+    "threads",
+    "operations",
+    "iterations",
+    "repeat",
+    "lines",
+    "graph",
+    "offset",
+    "min_runs",
+    "max_runs",
+    "max_time",
+    "warmup",
+    "confidence",
+    "within",
+    "same_within",
+    "same_at_most",
+    "min_coverage",
+];
 
 /// When to stop, and how to judge.
 #[derive(Debug, clap::Args)]
@@ -110,7 +143,7 @@ struct RuleArgs {
     max_runs: u32,
 
     /// Most time for the measured runs together: 90, 90s, 5m, 1h.
-    #[arg(long, default_value = "3m", value_name = "TIME", value_parser = arms::seconds)]
+    #[arg(long, default_value = "5m", value_name = "TIME", value_parser = arms::seconds)]
     max_time: f64,
 
     /// Warm-up runs per arm; they are watched more closely and not counted.
@@ -156,14 +189,22 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let asked = arms::Asked::new(&args.arms, args.aa);
     let mut loan = None;
     let mut no_loan = None;
-    if args.pool == PoolPolicy::Lend && !args.dry_run {
+    let mut would_lend = Vec::new();
+    if args.pool == PoolPolicy::Lend && args.dry_run {
+        would_lend = loan::pretend(&asked.recipes(), &mut facts);
+    } else if args.pool == PoolPolicy::Lend {
         match loan::lend(&asked.recipes(), &facts) {
-            Ok(lent) => loan = lent,
+            Ok(mut lent) => {
+                lent.complain();
+                no_loan = lent.refused.pop();
+                loan = Some(lent);
+            }
             Err(why) => no_loan = Some(why),
         }
         facts = facts::read();
     }
-    let (arms, left_out) = asked.plan(&command, &facts, no_loan)?;
+    let named = !args.arms.is_empty();
+    let (mut arms, mut left_out) = asked.plan(&command, &facts, no_loan)?;
     if args.dry_run {
         for arm in &arms {
             exit::print(&run::plan_in_words(&arm.plan))?;
@@ -171,31 +212,45 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         for arm in &left_out {
             exit::print(&format!("{}\n  left out     {}\n", arm.name, arm.why))?;
         }
+        for line in &would_lend {
+            exit::print(&format!("lend\n  {line}\n"))?;
+        }
         return Ok(Done::Fine);
     }
 
     let machine = Snapshot::read(&Root::real());
-    let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
     let settings = args.settings();
     let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
-    let options = Options {
-        metric: compiled,
-        ignore_failure: args.ignore_failure,
-        superpage,
-        warms_memory: args.warm_memory.applies(&machine),
-    };
-    let mut launcher = Launcher::new(&plans, options, &interrupt)?;
     let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
-    let mut bar = progress::Bar::new(&names, &settings, args.outputs.quiet);
-    let ran = experiment::run(&mut launcher, arms.len() as u32, &settings, &mut |event| {
-        bar.show(&event);
-    });
-    bar.clear();
+    let ran = loop {
+        let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
+        let options = Options {
+            metric: compiled.clone(),
+            ignore_failure: args.ignore_failure,
+            superpage,
+            warms_memory: args.warm_memory.applies(&machine),
+        };
+        let mut launcher = Launcher::new(&plans, options, &interrupt)?;
+        let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
+        let mut bar = progress::Bar::new(&names, &settings, args.outputs.quiet);
+        let ran = experiment::run(&mut launcher, arms.len() as u32, &settings, &mut |event| {
+            bar.show(&event);
+        });
+        bar.clear();
+        match ran {
+            // An arm that nobody asked for by name must not cost the others their result.
+            Err(RunError::Failed { arm, how, said }) if !named && arm != arms[0].name => {
+                arms.retain(|one| one.name != arm);
+                let why = format!("the program {how}{said}");
+                left_out.push(LeftOut { name: arm, why });
+            }
+            ran => break ran,
+        }
+    };
     let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
     let lent = loan.as_ref().map(|loan| loan.lent.clone()).unwrap_or_default();
     for line in loan.map(loan::Loan::give_back).unwrap_or_default() {
-        anstream::eprintln!("superpage: {line}");
+        exit::say(&line);
     }
     let ran = match ran {
         Err(RunError::Interrupted) => return Ok(Done::Signal(stop_signal.load(Ordering::SeqCst))),
@@ -296,8 +351,8 @@ impl Args {
             seed: self.what.seed,
             warm_ups: rule.warmup,
             rule: Rule {
-                min_runs: rule.min_runs,
-                max_runs: rule.max_runs.max(rule.min_runs),
+                min_runs: rule.min_runs.min(rule.max_runs),
+                max_runs: rule.max_runs,
                 confidence: rule.confidence,
                 within: rule.within,
             },

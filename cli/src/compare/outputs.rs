@@ -88,9 +88,11 @@ impl Outputs {
 
     /// Writes everything asked for.
     pub fn write(&self, document: &Document, analysis: &Analysis) -> Result<(), Failure> {
-        if let Some(path) = &self.html {
-            write_file(path, &measure::html::page(document, analysis))?;
-        }
+        // All of them, and then the first error: minutes of runs are not thrown away for one file.
+        let html = match &self.html {
+            Some(path) => write_file(path, &measure::html::page(document, analysis)),
+            None => Ok(()),
+        };
         let format = if self.json { Format::Json } else { self.format };
         let text = match format {
             Format::Human => table::text(document, analysis),
@@ -102,6 +104,7 @@ impl Outputs {
             Some(path) => write_file(path, &anstream::adapter::strip_str(&text).to_string()),
             None => exit::print(&text),
         }
+        .and(html)
     }
 }
 
@@ -122,8 +125,9 @@ pub fn read(path: &Path) -> Result<Document, Failure> {
 
 /// Writes beside the file and renames, so that a reader never sees half of it.
 fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return fs::write(path, text).map_err(|error| unwritable(path, &error)); // /dev/stderr
+    // Not a plain file (/dev/stderr, or a link that is to stay one): written through.
+    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return fs::write(path, text).map_err(|error| unwritable(path, &error));
     }
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.tmp", sys::param::own_pid()));

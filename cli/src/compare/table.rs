@@ -8,9 +8,7 @@ use measure::analysis::{Analysis, Judgement, Summary};
 use measure::document::Document;
 use measure::experiment::Stopped;
 use measure::verdict::{Verdict, Words};
-use units::ByteSize;
-
-use crate::workload::short;
+use measure::words::{self, percent};
 
 /// Head line, table of arms, verdicts, notes.
 pub fn text(document: &Document, analysis: &Analysis) -> String {
@@ -26,8 +24,7 @@ pub fn text(document: &Document, analysis: &Analysis) -> String {
 }
 
 fn head(document: &Document) -> String {
-    let words = document.command.iter().map(String::as_str);
-    let command = shlex::try_join(words).unwrap_or_else(|_| document.command.join(" "));
+    let command = words::command(document.command.iter().map(String::as_str));
     let machine = &document.machine;
     let cpu = machine.cpu.as_ref();
     let model = cpu.and_then(|cpu| cpu.model.clone()).unwrap_or("unknown CPU".to_string());
@@ -79,7 +76,7 @@ fn arms(document: &Document, analysis: &Analysis) -> String {
     for summary in &analysis.arms {
         let mut row = row(summary);
         if metric.is_some() {
-            row.push(summary.metric.map_or(UNKNOWN.to_string(), |v| short(v).trim().to_string()));
+            row.push(words::known(summary.metric, words::figure));
         }
         table.add_row(row);
     }
@@ -92,24 +89,18 @@ fn arms(document: &Document, analysis: &Analysis) -> String {
     lines.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-const UNKNOWN: &str = "?";
-
 fn row(arm: &Summary) -> Vec<String> {
-    let seconds = |value: Option<f64>| value.map_or(UNKNOWN.to_string(), time);
-    let bytes = |value: Option<f64>| {
-        value.map_or(UNKNOWN.to_string(), |bytes| ByteSize(bytes as u64).to_string())
-    };
-    let coverage = arm.coverage.map_or(UNKNOWN.to_string(), |share| {
-        let mark = if arm.coverage_from_warm_up { "*" } else { "" };
-        format!("{:.1} %{mark}", share * 100.0)
-    });
+    let seconds = |value: Option<f64>| words::known(value, words::seconds);
+    let bytes = |value: Option<f64>| words::known(value, words::bytes);
+    let mark = if arm.coverage_from_warm_up { "*" } else { "" };
+    let coverage = words::known(arm.coverage, |share| percent(share) + mark);
     vec![
         arm.name.clone(),
         arm.runs.to_string(),
         seconds(arm.wall_seconds),
         seconds(arm.user_seconds),
         seconds(arm.system_seconds),
-        arm.minor_faults.map_or(UNKNOWN.to_string(), |faults| format!("{faults:.0}")),
+        words::known(arm.minor_faults, |faults| format!("{faults:.0}")),
         bytes(arm.peak_bytes),
         coverage,
         bytes(arm.wasted_bytes),
@@ -194,18 +185,4 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
         notes.push(format!("{stragglers} processes outlived their run and were ended"));
     }
     notes
-}
-
-fn time(seconds: f64) -> String {
-    match seconds {
-        s if s < 1e-3 => format!("{:.0} us", s * 1e6),
-        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
-        s if s < 100.0 => format!("{s:.3} s"),
-        s => format!("{s:.1} s"),
-    }
-}
-
-fn percent(share: f64) -> String {
-    let text = format!("{:.2}", share * 100.0);
-    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }

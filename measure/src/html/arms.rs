@@ -2,14 +2,14 @@
 
 use super::markup::{Element, el};
 use super::tables::{count, table};
-use super::words::{self, UNKNOWN, known};
 use crate::analysis::{Analysis, Summary};
 use crate::document::Document;
 use crate::stats::Interval;
+use crate::words::{self, UNKNOWN, known};
 
 type Field = (&'static str, fn(&Summary) -> String);
 
-const FIELDS: [Field; 15] = [
+const FIELDS: [Field; 16] = [
     ("measured runs", |s| s.runs.to_string()),
     ("runs that failed", |s| s.failed_runs.to_string()),
     ("wall time", |s| known(s.wall_seconds, words::seconds)),
@@ -24,6 +24,7 @@ const FIELDS: [Field; 15] = [
     ("superpage faults that fell back, machine, total", |s| count(s.thp_fault_fallbacks)),
     ("waits for compaction, machine, total", |s| count(s.compaction_stalls)),
     ("share of wall time spent watching", |s| known(s.watch_share, words::percent)),
+    ("longest look at its memory", |s| known(s.longest_look_seconds, words::seconds)),
     ("coverage seen in", |s| match (s.coverage, s.coverage_from_warm_up) {
         (None, _) => UNKNOWN.to_string(),
         (_, true) => "warm-up only".to_string(),
@@ -76,8 +77,8 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
         "ratio",
         "interval",
         "bootstrap",
-        "t between blocks",
-        "t within blocks",
+        "between blocks",
+        "within blocks",
         "Hodges–Lehmann",
         "sign-flip p",
     ];
@@ -96,7 +97,7 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
             known(c.interval, span),
             known(c.parts, |parts| span(parts.bootstrap)),
             known(c.parts, |parts| span(parts.between)),
-            known(c.parts, |parts| span(parts.within)),
+            known(c.parts.and_then(|parts| parts.within), span),
             words::ratio(c.hodges_lehmann),
             format!(
                 "{}{}",

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use super::markup::{Element, el};
 use super::scale::{Scale, Shape, percent};
-use super::words;
+use crate::words;
 
 /// An axis with its unit: values are divided by `per` before they meet the scale.
 #[derive(Clone, Debug)]

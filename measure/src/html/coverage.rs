@@ -6,8 +6,8 @@ use super::chart::{Axis, block, frame, px};
 use super::markup::{Element, el};
 use super::memory::{covered, swatch};
 use super::scale::percent;
-use super::words::{self, known};
 use crate::document::Document;
+use crate::words::{self, known};
 
 /// A kind of memory: its class, its name, its bytes. Superpages first and solid, base pages hatched:
 /// they can be told apart without any colour.

@@ -2,11 +2,11 @@
 
 use super::markup::{Element, el};
 use super::ratio::{named, quantity_name};
-use super::words;
 use crate::analysis::{Analysis, Judgement};
 use crate::document::{Arm, Document};
 use crate::experiment::Stopped;
 use crate::verdict::{Verdict, Words};
+use crate::words;
 
 /// The header.
 pub fn header(document: &Document, analysis: &Analysis) -> Element {

@@ -4,7 +4,7 @@ use machine::{Choice, FreeContiguity, Hypervisor, Snapshot, TlbKind};
 
 use super::markup::{Element, el};
 use super::tables::{count, flag, pairs, table};
-use super::words::{self, UNKNOWN, known};
+use crate::words::{self, UNKNOWN, known};
 
 /// The section.
 pub fn section(machine: &Snapshot) -> Element {

@@ -19,10 +19,10 @@ mod samples;
 mod scale;
 mod swarm;
 mod tables;
-mod words;
 
 use crate::analysis::Analysis;
 use crate::document::Document;
+use crate::words;
 use markup::el;
 use samples::Quantity;
 

@@ -5,8 +5,8 @@ use launch::{Kind, Promise, ThpRequest};
 use super::markup::{Element, el};
 use super::ratio::named;
 use super::tables::{pairs, table};
-use super::words;
 use crate::document::{Arm, Document};
+use crate::words;
 
 /// The section.
 pub fn section(document: &Document) -> Element {

@@ -3,11 +3,11 @@
 use super::chart::{Axis, block, colour, frame, key, line, mark, note_at, px};
 use super::markup::{Element, el};
 use super::scale::{ends, percent};
-use super::words;
 use crate::analysis::{Analysis, Judgement};
 use crate::document::Document;
 use crate::stats::Interval;
 use crate::verdict::Verdict;
+use crate::words;
 
 /// An interval that reaches further than this factor beyond its estimate is cut off.
 const REACH: f64 = 20.0;

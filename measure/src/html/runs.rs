@@ -2,10 +2,10 @@
 
 use super::markup::{Element, el};
 use super::tables::{count, pairs, table};
-use super::words::{self, known};
 use crate::document::Document;
 use crate::sample::{Purpose, Sample};
 use crate::stats::Better;
+use crate::words::{self, known};
 
 /// Settings, seed, judging.
 pub fn settings(document: &Document) -> Element {

@@ -2,14 +2,15 @@
 
 use super::chart::{Axis, colour, frame, key, line, mark, px};
 use super::markup::{Element, el};
+use super::order;
 use super::scale::{ends, percent};
 use super::swarm::swarm;
-use super::{order, words};
 use crate::analysis::Analysis;
 use crate::document::Document;
 use crate::sample::{Purpose, Sample};
 use crate::stats::describe;
 use crate::verdict::Verdict;
+use crate::words;
 
 /// One quantity of the runs.
 pub struct Quantity<'a> {

@@ -76,10 +76,10 @@ pub struct Comparison {
 pub struct Parts {
     /// Block bootstrap of the ratio of medians.
     pub bootstrap: Interval,
-    /// Student's t between blocks.
+    /// Between blocks, of the better run of each arm: Student's t, or signed rank from ten blocks.
     pub between: Interval,
-    /// Student's t within blocks.
-    pub within: Interval,
+    /// Student's t within blocks; only with so few blocks that they may agree by accident.
+    pub within: Option<Interval>,
 }
 
 /// Compare `arm` with `reference`. Samples of other arms are ignored, so all may be passed.
@@ -94,18 +94,20 @@ pub fn compare(
     let (reference_median, arm_median) =
         (median_of(&pairs, |p| p.reference), median_of(&pairs, |p| p.arm));
     // In what follows a log ratio is positive when the arm is better.
-    let oriented: Vec<Pair> = match better {
-        Better::Lower => pairs,
-        Better::Higher => {
-            pairs.iter().map(|p| Pair { reference: p.arm, arm: p.reference }).collect()
-        }
-    };
     let log_speedup = match better {
         Better::Lower => reference_median.ln() - arm_median.ln(),
         Better::Higher => arm_median.ln() - reference_median.ln(),
     };
-    let log_ratios = block_log_ratios(&oriented);
-    let parts = between_blocks(&log_ratios, settings.confidence).map(|between| Parts {
+    let oriented: Vec<Pair> = match better {
+        Better::Lower => pairs.clone(),
+        Better::Higher => {
+            pairs.iter().map(|p| Pair { reference: p.arm, arm: p.reference }).collect()
+        }
+    };
+    let log_ratios = block_log_ratios(&pairs, better);
+    let few = pairs.len() < ACCIDENTS_UNDER;
+    let confidence = if few { settings.confidence } else { stricter(settings.confidence) };
+    let parts = between_blocks(&log_ratios, confidence).map(|between| Parts {
         bootstrap: log_ratio_of_medians(
             &oriented,
             settings.confidence,
@@ -113,17 +115,17 @@ pub fn compare(
             settings.seed,
         ),
         between,
-        within: within_blocks(&oriented, settings.confidence),
+        within: few.then(|| within_blocks(&pairs, better, settings.confidence)),
     });
     let hull = parts.map(|p| {
         let point = Interval { low: log_speedup, high: log_speedup };
-        p.bootstrap.hull(p.between).hull(p.within).hull(point)
+        p.bootstrap.hull(p.between).hull(p.within.unwrap_or(point)).hull(point)
     });
     Ok(Comparison {
         reference,
         arm,
         better,
-        blocks: oriented.len() as u32,
+        blocks: pairs.len() as u32,
         dropped_blocks,
         reference_median,
         arm_median,
@@ -132,12 +134,21 @@ pub fn compare(
         parts: parts.map(|p| Parts {
             bootstrap: p.bootstrap.exp(),
             between: p.between.exp(),
-            within: p.within.exp(),
+            within: p.within.map(Interval::exp),
         }),
         hodges_lehmann: finite_exp(hodges_lehmann(&log_ratios).unwrap_or(log_speedup)),
         randomization: sign_flip(&log_ratios, settings.seed),
         settings: *settings,
     })
+}
+
+/// Under so many blocks, those may agree by accident, and only the runs inside them know better.
+const ACCIDENTS_UNDER: usize = 6;
+
+/// Half the error of `confidence`: the interval between blocks alone would just keep its promise,
+/// and a promise that is to be *shown* kept by a few thousand experiments needs room.
+fn stricter(confidence: Confidence) -> Confidence {
+    Confidence::new(1.0 - confidence.tail()).unwrap_or(confidence)
 }
 
 fn median_of(pairs: &[Pair], of: fn(&Pair) -> [f64; 2]) -> f64 {

@@ -53,6 +53,7 @@ mod interval;
 mod pairs;
 pub mod random;
 pub mod randomization;
+mod signed_rank;
 pub mod stopping;
 pub mod student;
 

@@ -9,6 +9,7 @@
 
 use super::describe::median;
 use super::random::{Random, Stream};
+use super::signed_rank::walsh_averages;
 use serde::Serialize;
 
 /// Up to this many blocks all sign patterns are counted (65 536); above, they are drawn.
@@ -72,9 +73,5 @@ fn exact_hits(log_ratios: &[f64], patterns: u32, threshold: f64) -> usize {
 /// Hodges-Lehmann: the median of all means of two blocks (each with itself too). One wild block moves
 /// it little. `None` when empty.
 pub fn hodges_lehmann(log_ratios: &[f64]) -> Option<f64> {
-    let mut walsh: Vec<f64> = Vec::with_capacity(log_ratios.len() * (log_ratios.len() + 1) / 2);
-    for (i, a) in log_ratios.iter().enumerate() {
-        walsh.extend(log_ratios[i..].iter().map(|b| (a + b) / 2.0));
-    }
-    median(&mut walsh)
+    median(&mut walsh_averages(log_ratios))
 }

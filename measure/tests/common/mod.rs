@@ -26,12 +26,15 @@ pub enum Noise {
     Drift(f64),
     /// 1 % white, and every fourth run 3 % slower: in step with the blocks of two arms.
     EveryFourth,
+    /// 2 % white, and bursts of 1.3x to 2.3x that begin with this probability at each run and go on
+    /// with 0.6: a neighbour on the same host (seen on a cloud guest, 0.03 to 0.08).
+    Bursts(f64),
     /// 2 % noise read from a clock whose tick is 4 % of the run.
     Ticks,
 }
 
 /// The models of the error-rate tables.
-pub const MODELS: [Noise; 13] = [
+pub const MODELS: [Noise; 15] = [
     Noise::Lognormal(0.005),
     Noise::Lognormal(0.01),
     Noise::Lognormal(0.02),
@@ -44,6 +47,8 @@ pub const MODELS: [Noise; 13] = [
     Noise::Spikes,
     Noise::Drift(0.002),
     Noise::EveryFourth,
+    Noise::Bursts(0.03),
+    Noise::Bursts(0.08),
     Noise::Ticks,
 ];
 
@@ -85,6 +90,12 @@ impl Host {
             Noise::Drift(per_run) => seconds * (per_run * run).exp() * white(self, 0.01),
             Noise::EveryFourth => {
                 seconds * white(self, 0.01) * if run % 4.0 == 0.0 { 1.03 } else { 1.0 }
+            }
+            Noise::Bursts(begins) => {
+                let goes_on = if self.state > 1.0 { 0.6 } else { begins };
+                let burst = self.uniform() < goes_on;
+                self.state = if burst { 1.3 + self.uniform() } else { 1.0 };
+                seconds * white(self, 0.02) * self.state
             }
             Noise::Ticks => (seconds * white(self, 0.02) / 0.04).round() * 0.04,
         }

@@ -115,12 +115,9 @@ pub fn utc(unix: u64) -> String {
 
 /// A command line as a shell would take it.
 pub fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,/:@%^".contains(c);
-    let quoted = words.into_iter().map(|word| match word {
-        word if !word.is_empty() && word.chars().all(plain) => word.to_string(),
-        word => format!("'{}'", word.replace('\'', r"'\''")),
-    });
-    quoted.collect::<Vec<_>>().join(" ")
+    // A word that holds a NUL cannot be given to a shell; it is shown without.
+    let words: Vec<String> = words.into_iter().map(|word| word.replace('\0', "")).collect();
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
 /// A name of at most so many characters: what is missing is missing in the middle, because names
@@ -174,7 +171,7 @@ mod tests {
         assert_eq!(utc(951_782_400), "2000-02-29 00:00:00 UTC");
         assert_eq!(utc(1_795_297_867), "2026-11-21 21:51:07 UTC");
         assert!(utc(u64::MAX).ends_with("UTC"));
-        assert_eq!(command(["a", "b c", "", "it's"]), r"a 'b c' '' 'it'\''s'");
+        assert_eq!(command(["a", "b c", "", "it's"]), r#"a 'b c' '' "it's""#);
         assert_eq!(clipped("abcdef", 4), "abc…");
         assert_eq!((name("abcdef", 6), name("abcdefgh", 6)), ("abcdef".into(), "ab…fgh".into()));
     }
