@@ -6,6 +6,8 @@
 //! stays ordinary anonymous memory: every later munmap, mremap or mprotect of a part is what the
 //! kernel makes of it.
 //!
+//! Not touched: `MAP_LOCKED` memory, which the kernel fills with base pages as it maps it.
+//!
 //! Inert unless `SUPERPAGE_PAGES=thp` is in the environment. This is the one library of the project
 //! that reads the environment: a preloaded library has no other way to be told anything.
 //!
@@ -15,12 +17,16 @@
 //! run inside any allocator. The advice touches only the range the kernel just handed out.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{off64_t, size_t};
 
 mod malloc;
 mod pieces;
+
+// mmap's offset would be 32 bits, and the system call another one (mmap2).
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("libsuperpage.so is for systems with 64-bit pointers");
 
 /// The size that decides which mappings count as large. Only advice depends on it, so on a machine
 /// with another superpage size (arm64: 32 MiB, 512 MiB) it is a threshold, never an error.
@@ -47,12 +53,20 @@ pub unsafe extern "C" fn mmap(
     {
         return piece;
     }
-    // SAFETY: the caller's arguments go to the kernel unchanged, under the caller's contract.
+    let advised = length >= SUPERPAGE && is_wanted(flags) && is_asked();
+    // The kernel would populate with base pages before the advice could be given.
+    let populated = advised && is_populated(protection, flags);
+    let flags = if populated { flags & !libc::MAP_POPULATE } else { flags };
+    // SAFETY: the caller's arguments go to the kernel under the caller's contract; populating
+    // changes nothing but when memory is taken.
     let start = unsafe {
         libc::syscall(libc::SYS_mmap, address, length, protection, flags, fd, offset) as *mut c_void
     };
-    if start != libc::MAP_FAILED && length >= SUPERPAGE && is_wanted(flags) && is_asked() {
-        advise(start, length);
+    if advised && start != libc::MAP_FAILED {
+        give_advice(start, length, libc::MADV_HUGEPAGE);
+        if populated {
+            give_advice(start, length, libc::MADV_POPULATE_WRITE);
+        }
     }
     start
 }
@@ -60,7 +74,7 @@ pub unsafe extern "C" fn mmap(
 const READ_WRITE: c_int = libc::PROT_READ | libc::PROT_WRITE;
 const PRIVATE_ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// The same under its large-file name: on the 64-bit systems we build for, `off_t` is 64 bits.
+/// The same under its large-file name: `off_t` is 64 bits here.
 ///
 /// # Safety
 /// As [`mmap`].
@@ -79,41 +93,48 @@ pub unsafe extern "C" fn mmap64(
 
 /// Private anonymous memory, but no stacks (mostly untouched: superpages there are pure waste) and
 /// nothing that chose its pages itself.
+///
+/// Whatever its protection. Advice on address space that is only reserved (`PROT_NONE`) costs no
+/// memory: nothing is there to be touched. And it must be given then or never: the parts that an
+/// allocator makes writable by mprotect, or that `MAP_FIXED` does not replace, keep the advice of
+/// the reservation, and no later call passes through here.
 fn is_wanted(flags: c_int) -> bool {
     let excluded = libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
     flags & PRIVATE_ANONYMOUS == PRIVATE_ANONYMOUS && flags & excluded == 0
 }
 
-/// Whether the environment asks for THP; looked up once.
-fn is_asked() -> bool {
-    const UNKNOWN: u8 = 0;
-    const NO: u8 = 1;
-    const YES: u8 = 2;
-    static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
-    match STATE.load(Ordering::Relaxed) {
-        UNKNOWN => {
-            // SAFETY: the name is a C string; the value, if any, is a C string of the environment
-            // that is compared at once and not kept. Racing first calls compute the same answer.
-            let asked = unsafe {
-                let value = libc::getenv(c"SUPERPAGE_PAGES".as_ptr());
-                !value.is_null() && libc::strcmp(value, c"thp".as_ptr()) == 0
-            };
-            STATE.store(if asked { YES } else { NO }, Ordering::Relaxed);
-            asked
-        }
-        state => state == YES,
-    }
+/// Whether all of it is to be there at once. Read-only memory is left to the kernel: it is all one
+/// page of zeroes.
+fn is_populated(protection: c_int, flags: c_int) -> bool {
+    // MAP_NONBLOCK takes MAP_POPULATE back (mmap(2)).
+    flags & (libc::MAP_POPULATE | libc::MAP_NONBLOCK) == libc::MAP_POPULATE
+        && protection & libc::PROT_WRITE != 0
 }
 
-/// `MADV_HUGEPAGE`, leaving errno as the successful mmap left it. A refusal (a kernel without THP)
-/// leaves an ordinary mapping; the launcher reads back what came of it.
-fn advise(start: *mut c_void, length: usize) {
-    // SAFETY: the range was just mapped by us; errno is this thread's own.
+/// Whether the environment asks for THP: `malloc::start` looks, before any other code of the
+/// process can map anything.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+fn turn_on() {
+    ASKED.store(true, Ordering::Relaxed);
+}
+
+fn is_asked() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
+/// `madvise(2)`, leaving errno as the successful mmap left it; whether the kernel took the advice.
+/// A refusal leaves an ordinary mapping: of `MADV_HUGEPAGE` by a kernel without THP (the launcher reads back what came of it), of
+/// `MADV_POPULATE_WRITE` before 5.14 or for want of memory (`MAP_POPULATE` promises nothing).
+fn give_advice(start: *mut c_void, length: usize, advice: c_int) -> bool {
+    // SAFETY: the callers have just mapped the range, it is all zeroes, and no advice of theirs
+    // changes that; errno is this thread's own.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
-        libc::madvise(start, length, libc::MADV_HUGEPAGE);
+        let taken = libc::madvise(start, length, advice) == 0;
         *errno = before;
+        taken
     }
 }
 

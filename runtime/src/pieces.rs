@@ -4,12 +4,22 @@
 //! however many there are, no fault ever finds a mapped, aligned superpage around it. Here such
 //! requests are cut, ascending, out of an extent that is mapped and advised as a whole. What the
 //! program gets is ordinary private anonymous memory of its own, zero and never handed out twice;
-//! it may unmap, move or protect its piece, and only that piece changes. The price is address
-//! space (at most one extent ahead), and at most one superpage touched before it is needed.
+//! it may unmap, move or protect its piece, and only that piece changes.
 //!
 //! Life of an extent: mapped -> cut into pieces until one no longer fits -> its tail unmapped.
 //! Extents double from 2 MiB to 32 MiB. The first 4 MiB a process asks for stay as they were, so a
 //! small program pays nothing.
+//!
+//! The price:
+//! - Memory: a touch brings in the whole superpage around it. That is less than one superpage of
+//!   what nobody has asked for yet, and besides it whatever pieces the program asked for and does
+//!   not touch. A piece that is unmapped is not used again, and the memory of a superpage whose
+//!   other pieces live on comes back only when the kernel splits it.
+//! - Address space, and under `vm.overcommit_memory=2` commit: at most one extent ahead. Where the
+//!   kernel refuses an extent, the request is mapped as it came.
+//! - Under `mlockall(MCL_FUTURE)` an extent would be resident as a whole. The first that is found
+//!   locked is given back, and there are no more. `MCL_CURRENT` locks the rest of the extent at hand;
+//!   without it, pieces still cut from that extent are not locked.
 //!
 //! # Safety
 //! `EXTENT` is touched only by the holder of `BUSY`, which is taken without waiting: whoever finds
@@ -27,6 +37,7 @@ const LARGEST_EXTENT: usize = 32 << 20;
 struct Extent {
     next: usize,
     end: usize,
+    /// Size of the next one; 0 if there is to be none.
     grow_by: usize,
 }
 
@@ -71,13 +82,32 @@ impl Extent {
     /// Gives back the tail and maps the next extent.
     fn renew(&mut self) -> Option<()> {
         let size = self.grow_by;
-        let start = crate::map_plain(size)?;
-        if self.end > self.next {
-            // SAFETY: the tail is ours: mapped here, handed to nobody.
-            unsafe { libc::syscall(libc::SYS_munmap, self.next, self.end - self.next) };
+        if size == 0 {
+            return None;
         }
-        crate::advise(start as *mut c_void, size);
+        let start = crate::map_plain(size)?;
+        if is_locked(start, size) {
+            unmap(start, size);
+            self.grow_by = 0;
+            return None;
+        }
+        if self.end > self.next {
+            unmap(self.next, self.end - self.next);
+        }
+        crate::give_advice(start as *mut c_void, size, libc::MADV_HUGEPAGE);
         *self = Self { next: start, end: start + size, grow_by: (size * 2).min(LARGEST_EXTENT) };
         Some(())
     }
+}
+
+/// Whether memory mapped here is locked: exactly then the kernel refuses `MADV_DONTNEED`, which
+/// changes nothing about memory that nobody has touched.
+fn is_locked(start: usize, length: usize) -> bool {
+    !crate::give_advice(start as *mut c_void, length, libc::MADV_DONTNEED)
+}
+
+/// Gives back memory that was mapped here and handed to nobody.
+fn unmap(start: usize, length: usize) {
+    // SAFETY: as the callers say, nobody has an address in there.
+    unsafe { libc::syscall(libc::SYS_munmap, start, length) };
 }

@@ -2,7 +2,8 @@
 //!
 //! Kernel ring: needs THP in mode `madvise` or `always`.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -16,14 +17,16 @@ fn library() -> PathBuf {
     places.into_iter().find(|path| path.is_file()).expect("libsuperpage.so is built with its tests")
 }
 
-/// Runs one of the ignored tests below in a new process under the library.
-fn under_the_library(test: &str, asked: bool) -> bool {
+/// One of the ignored tests below in a new process under the library.
+fn child(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("our own path"));
     command.args(["--ignored", "--exact", test, "--test-threads=1"]);
     command.env("LD_PRELOAD", library()).env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
-    if asked {
-        command.env("SUPERPAGE_PAGES", "thp");
-    }
+    command.env("SUPERPAGE_PAGES", "thp");
+    command
+}
+
+fn succeeds(mut command: Command) -> bool {
     let output = command.output().expect("it starts");
     if !output.status.success() {
         eprintln!("{}", String::from_utf8_lossy(&output.stdout));
@@ -39,19 +42,26 @@ fn has_thp() -> bool {
 #[test]
 fn large_and_small_mappings_get_superpages_and_stay_ordinary() {
     testkit::require!(has_thp(), "THP are off on this machine");
-    assert!(under_the_library("child_maps", true));
+    assert!(succeeds(child("child_maps")));
 }
 
 #[test]
 fn without_being_asked_the_library_is_inert() {
     testkit::require!(has_thp(), "THP are off on this machine");
-    assert!(!under_the_library("child_maps", false), "superpages nobody asked for");
+    for word in [None, Some(""), Some("base")] {
+        let mut command = child("child_maps");
+        match word {
+            None => command.env_remove("SUPERPAGE_PAGES"),
+            Some(word) => command.env("SUPERPAGE_PAGES", word),
+        };
+        assert!(!succeeds(command), "superpages nobody asked for: {word:?}");
+    }
 }
 
 #[test]
 fn a_forked_child_and_many_threads_may_map_at_once() {
     testkit::require!(has_thp(), "THP are off on this machine");
-    assert!(under_the_library("child_forks", true));
+    assert!(succeeds(child("child_forks")));
 }
 
 #[test]
@@ -59,13 +69,107 @@ fn malloc_advises_every_time() {
     testkit::require!(has_thp(), "THP are off on this machine");
     // The byte that decides is random: 20 starts would all succeed by luck once in 10^5.
     for start in 0..20 {
-        assert!(under_the_library("child_mallocs", true), "start {start}");
+        assert!(succeeds(child("child_mallocs")), "start {start}");
     }
 }
 
+#[test]
+fn malloc_advises_though_a_constructor_used_it_on_a_dirty_stack() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let mut command = child("child_mallocs");
+    command.env(DIRTY, "");
+    assert!(succeeds(command), "the library came too late");
+}
+
+#[test]
+fn malloc_advises_in_a_c_plus_plus_program() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let has_compiler = Command::new("g++").arg("--version").output().is_ok();
+    testkit::require!(has_compiler, "no g++ to build a C++ program with");
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let (source, program) = (dir.join("vector.cc"), dir.join("vector"));
+    std::fs::write(&source, CXX).expect("written");
+    let built = Command::new("g++").arg(&source).arg("-o").arg(&program).status();
+    assert!(built.expect("it starts").success());
+    // With lazy binding the loader's own work lies on the stack, without it the last caller's.
+    for (start, binding) in (0..20).flat_map(|start| [(start, ""), (start, "1")]) {
+        let output = Command::new(&program)
+            .env("LD_PRELOAD", library())
+            .env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
+            .env("SUPERPAGE_PAGES", "thp")
+            .env("LD_BIND_NOW", binding)
+            .output()
+            .expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let huge: u64 = text.trim().parse().expect("the program prints KiB");
+        assert!(output.status.success() && huge >= 24 << 10, "start {start}: {huge} KiB");
+    }
+}
+
+/// Fills 32 MiB of a vector, and prints what of it the kernel holds in superpages.
+const CXX: &str = r#"
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+int main() {
+    std::vector<char> bytes(32 << 20, 1);
+    std::ifstream rollup("/proc/self/smaps_rollup");
+    for (std::string word; rollup >> word;)
+        if (word == "AnonHugePages:" && rollup >> word) std::cout << word << std::endl;
+    return bytes[1 << 20] - 1;
+}
+"#;
+
+/// Set for a process of this test that is to act as a library with a constructor of its own would.
+const DIRTY: &str = "SUPERPAGE_TEST_DIRTY";
+
+/// Runs before the constructors of all libraries but those marked initfirst.
+#[used]
+#[unsafe(link_section = ".preinit_array")]
+static EARLY: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = allocate_early;
+
+extern "C" fn allocate_early(
+    _count: c_int,
+    _arguments: *const *const c_char,
+    environment: *const *const c_char,
+) {
+    let mut next = environment;
+    // SAFETY: the loader's list of C strings, which ends with a null pointer; malloc's own memory.
+    unsafe {
+        while !(*next).is_null() {
+            if CStr::from_ptr(*next).to_bytes().starts_with(DIRTY.as_bytes()) {
+                dirty_stack();
+                libc::free(black_box(libc::malloc(black_box(10))));
+            }
+            next = next.add(1);
+        }
+    }
+}
+
+#[inline(never)]
+fn dirty_stack() {
+    black_box([0xaau8; 16 << 10]);
+}
+
+#[test]
+fn reserved_and_populated_mappings_get_superpages() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    assert!(succeeds(child("child_reserves_and_populates")));
+}
+
+#[test]
+fn locking_all_memory_costs_no_extent() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    assert!(succeeds(child("child_locks")));
+}
+
 fn map(length: usize) -> *mut u8 {
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    map_as(length, libc::PROT_READ | libc::PROT_WRITE, 0)
+}
+
+fn map_as(length: usize, prot: c_int, flags: c_int) -> *mut u8 {
+    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: a null hint replaces nothing.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), length, prot, flags, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED);
@@ -86,8 +190,12 @@ fn holds(start: *const u8, length: usize, byte: u8) -> bool {
 }
 
 fn huge_kib() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/smaps_rollup").expect("smaps_rollup");
-    let line = text.lines().find(|line| line.starts_with("AnonHugePages:")).expect("the field");
+    kib("/proc/self/smaps_rollup", "AnonHugePages:")
+}
+
+fn kib(file: &str, field: &str) -> u64 {
+    let text = std::fs::read_to_string(file).expect("a file of /proc/self");
+    let line = text.lines().find(|line| line.starts_with(field)).expect("the field");
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
 }
 
@@ -163,4 +271,43 @@ fn child_mallocs() {
     bytes.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
     assert!(huge_kib() >= 24 << 10, "{} KiB", huge_kib());
     drop(std::hint::black_box(bytes));
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_reserves_and_populates() {
+    let reserved = map_as(16 * MIB, libc::PROT_NONE, libc::MAP_NORESERVE);
+    // SAFETY: ours.
+    let opened =
+        unsafe { libc::mprotect(reserved.cast(), 8 * MIB, libc::PROT_READ | libc::PROT_WRITE) };
+    assert_eq!(opened, 0);
+    assert_eq!(huge_kib(), 0, "a reservation costs nothing");
+    fill(reserved, 8 * MIB, 1);
+    let before = huge_kib();
+    assert!(before >= 6 << 10, "the part made writable: {before} KiB");
+    let populated = map_as(8 * MIB, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_POPULATE);
+    assert!(huge_kib() >= before + (6 << 10), "populated: {} KiB", huge_kib() - before);
+    fill(populated, 8 * MIB, 1);
+    // Not anonymous memory that can be written: as it came.
+    map_as(8 * MIB, libc::PROT_READ, libc::MAP_POPULATE);
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_locks() {
+    // Beyond what is left alone at first, and the first extent full.
+    for _ in 0..6 {
+        map(MIB);
+    }
+    // SAFETY: no pointers; it locks what this process maps from now on.
+    if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+        testkit::skipped!("this process may not lock memory");
+        return;
+    }
+    let before = kib("/proc/self/status", "VmLck:");
+    for _ in 0..8 {
+        fill(map(MIB), MIB, 1);
+    }
+    let locked = kib("/proc/self/status", "VmLck:") - before;
+    assert_eq!(locked, 8 << 10, "what was asked for, and no extent");
 }
