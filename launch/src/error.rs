@@ -13,10 +13,12 @@ pub enum LaunchError {
     /// There, but not to be executed.
     #[error("program {0} cannot be executed ({1}); give a program file with execute permission")]
     NotExecutable(PathBuf, String),
-    /// The kernel gives nobody transparent superpages.
+    /// The kernel gives nobody transparent superpages of the largest size. The file is the switch for
+    /// all sizes; since Linux 6.8 each size has one of its own, which goes first.
     #[error(
-        "transparent superpages are off on this machine ({0} is `never`); allow them where asked \
-         for with: echo madvise > {0}"
+        "transparent superpages are off on this machine: {0}, or enabled of the largest \
+         hugepages-<size>kB beside it, is `never`; allow them where asked for with: \
+         echo madvise > {0}, and if the other does not say `inherit`: echo madvise into that too"
     )]
     ThpOff(String),
     /// The kernel was built without transparent superpages.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use units::PageSize;
 
-use crate::{LaunchError, Pages, Program, Recipe, tunables};
+use crate::{Kind, LaunchError, Pages, Program, Recipe, tunables};
 
 /// What the decision needs to know of the machine and the environment.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +84,7 @@ pub struct Plan {
     pub program: Program,
     /// Everything after argv\[0\].
     pub arguments: Vec<String>,
-    /// Changes to the environment, in order.
+    /// Changes to the environment, each variable once.
     pub environment: Vec<EnvironmentChange>,
     /// What the child asks of the kernel first (prctl PR_SET_THP_DISABLE).
     pub thp: ThpRequest,
@@ -95,10 +95,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Decides. `program` is the wrapper when the recipe has one, and `arguments` are complete.
+    /// Decides. `program` is what is started: the wrapper when the recipe has one, and `wrapped` is
+    /// then the program behind it. `arguments` are complete.
     pub fn resolve(
         recipe: &Recipe,
         program: Program,
+        wrapped: Option<&Program>,
         arguments: Vec<String>,
         facts: &Facts,
     ) -> Result<Self, LaunchError> {
@@ -115,31 +117,49 @@ impl Plan {
         let mut preload = recipe.preload.clone();
         match recipe.pages {
             Pages::System => {}
-            Pages::Base => plan.ask_for_base_pages(facts),
-            Pages::Thp => plan.ask_for_thp(facts, &mut preload)?,
-            Pages::Hugetlb(size) => plan.ask_for_hugetlb(size, facts)?,
+            Pages::Base => plan.ask_for_base_pages(recipe, facts),
+            Pages::Thp => preload.extend(plan.ask_for_thp(recipe, wrapped, facts)?),
+            Pages::Hugetlb(size) => plan.ask_for_hugetlb(size, recipe, facts)?,
+        }
+        if plan.promise == Promise::Superpages {
+            plan.note_reach(wrapped);
         }
         if !preload.is_empty() {
-            preload.extend(facts.ld_preload.clone().filter(|list| !list.is_empty()));
-            plan.set("LD_PRELOAD", preload.join(":"), "libraries loaded before all others");
+            let others = recipe.variable(LD_PRELOAD).or(facts.ld_preload.as_deref());
+            preload.extend(others.filter(|list| !list.is_empty()).map(str::to_string));
+            plan.set(LD_PRELOAD, preload.join(":"), "libraries loaded before all others");
         }
         for (variable, value) in &recipe.environment {
-            plan.set(variable, value.clone(), "asked for by the recipe");
+            // Of these two, what the recipe says is already part of what was set.
+            let is_merged = [LD_PRELOAD, GLIBC_TUNABLES].contains(&variable.as_str());
+            if !(is_merged && plan.sets(variable)) {
+                plan.set(variable, value.clone(), "asked for by the recipe");
+            }
         }
         Ok(plan)
     }
 
-    fn ask_for_base_pages(&mut self, facts: &Facts) {
+    fn ask_for_base_pages(&mut self, recipe: &Recipe, facts: &Facts) {
         self.thp = ThpRequest::Disabled;
         self.promise = Promise::BasePages;
         // Nothing to undo unless somebody's environment already asks glibc for hugetlb pages,
         // which the prctl does not stop.
-        if facts.glibc_tunables.as_ref().is_some_and(|list| list.contains("glibc.malloc.hugetlb")) {
-            self.set_malloc(facts, &[("glibc.malloc.hugetlb", "0")], "malloc uses base pages");
+        let inherited = facts.glibc_tunables.as_deref().unwrap_or("");
+        if recipe.variable(GLIBC_TUNABLES).is_none()
+            && tunables::value(inherited, "glibc.malloc.hugetlb").is_some()
+        {
+            let settings = [("glibc.malloc.hugetlb", "0")];
+            self.set_malloc(recipe, facts, &settings, "malloc uses base pages");
         }
     }
 
-    fn ask_for_thp(&mut self, facts: &Facts, preload: &mut Vec<String>) -> Result<(), LaunchError> {
+    /// The library to preload is returned: it goes between the recipe's and those there already.
+    fn ask_for_thp(
+        &mut self,
+        recipe: &Recipe,
+        wrapped: Option<&Program>,
+        facts: &Facts,
+    ) -> Result<Option<String>, LaunchError> {
         match facts.thp_mode.as_deref() {
             None => return Err(LaunchError::NoThp),
             Some("never") => {
@@ -151,15 +171,19 @@ impl Plan {
         self.thp = ThpRequest::System;
         self.promise = Promise::Superpages;
         let settings = [("glibc.malloc.hugetlb", "1")];
-        self.set_malloc(facts, &settings, "malloc advises its memory MADV_HUGEPAGE");
+        self.set_malloc(recipe, facts, &settings, "malloc advises its memory MADV_HUGEPAGE");
+        if !self.is_preloadable(wrapped) {
+            return Ok(None);
+        }
         match facts.runtime.as_ref().map(|path| path.display().to_string()) {
             Some(path) if path.contains([':', ' ']) => self.notes.push(format!(
                 "memory the program maps itself is not reached: LD_PRELOAD cannot hold a path with \
                  a space or colon ({path}); move libsuperpage.so"
             )),
             Some(path) => {
-                preload.push(path);
-                self.set("SUPERPAGE_PAGES", "thp", "libsuperpage.so makes that reliable and advises the program's own mmap");
+                let why = "libsuperpage.so makes that reliable and advises the program's own mmap";
+                self.set("SUPERPAGE_PAGES", "thp", why);
+                return Ok(Some(path));
             }
             None => self.notes.push(
                 "libsuperpage.so is not beside superpage (build it with: cargo build --release): \
@@ -168,13 +192,22 @@ impl Plan {
                     .to_string(),
             ),
         }
-        self.note_reach();
-        Ok(())
+        Ok(None)
+    }
+
+    /// Whether libsuperpage.so can be preloaded to any effect. Under another loader it is worse than
+    /// useless: musl does not start a program whose preload needs libraries it does not have.
+    fn is_preloadable(&self, wrapped: Option<&Program>) -> bool {
+        let target = wrapped.unwrap_or(&self.program);
+        // A static wrapper hands the variable on; a privileged one has it taken away by its loader.
+        !matches!(self.program.kind, Kind::OtherLoader(_) | Kind::Privileged)
+            && matches!(target.kind, Kind::Glibc | Kind::Script(_) | Kind::Unknown)
     }
 
     fn ask_for_hugetlb(
         &mut self,
         size: Option<PageSize>,
+        recipe: &Recipe,
         facts: &Facts,
     ) -> Result<(), LaunchError> {
         let pool = match size {
@@ -204,7 +237,7 @@ impl Plan {
         // are killed by SIGBUS when the pool runs short; the main arena is reserved at mmap.
         let settings = [("glibc.malloc.hugetlb", value.as_str()), ("glibc.malloc.arena_max", "1")];
         let why = format!("malloc maps {} pages of the hugetlb pool, reserved at mmap", pool.size);
-        self.set_malloc(facts, &settings, &why);
+        self.set_malloc(recipe, facts, &settings, &why);
         self.notes.push(
             "memory the program maps itself, not through malloc, stays on base pages; all threads \
              share one malloc arena"
@@ -215,33 +248,56 @@ impl Plan {
              kernel kills it (SIGBUS) when there are none"
                 .to_string(),
         );
-        self.note_reach();
         Ok(())
     }
 
-    fn note_reach(&mut self) {
-        if let Some(why) = self.program.kind.unreached() {
-            let path = self.program.path.display();
-            self.notes.push(format!("neither malloc's tunables nor a preload reach {path}: {why}"));
+    fn note_reach(&mut self, wrapped: Option<&Program>) {
+        for program in [Some(&self.program), wrapped].into_iter().flatten() {
+            if let Some(why) = program.kind.unreached() {
+                let path = program.path.display();
+                self.notes.push(format!(
+                    "neither malloc's tunables nor a preload can be counted on to reach {path}: {why}"
+                ));
+            }
         }
     }
 
-    fn set_malloc(&mut self, facts: &Facts, settings: &[(&str, &str)], why: &str) {
-        let settings: Vec<(&str, String)> =
-            settings.iter().map(|(name, value)| (*name, value.to_string())).collect();
-        let value = tunables::merge(facts.glibc_tunables.as_deref(), &settings);
-        self.set("GLIBC_TUNABLES", value, why);
+    /// What the recipe itself says of a tunable stays; what is merely inherited gives way.
+    fn set_malloc(&mut self, recipe: &Recipe, facts: &Facts, wanted: &[(&str, &str)], why: &str) {
+        let own = recipe.variable(GLIBC_TUNABLES);
+        let mut settings: Vec<(&str, String)> = Vec::new();
+        for (name, value) in wanted {
+            match own.and_then(|list| tunables::value(list, name)) {
+                None => settings.push((name, value.to_string())),
+                Some(set) if set == *value => {}
+                Some(set) => self
+                    .notes
+                    .push(format!("the recipe's {name}={set} stands in place of {name}={value}")),
+            }
+        }
+        let existing = own.or(facts.glibc_tunables.as_deref());
+        self.set(GLIBC_TUNABLES, tunables::merge(existing, &settings), why);
     }
 
+    fn sets(&self, variable: &str) -> bool {
+        self.environment.iter().any(|change| change.variable == variable)
+    }
+
+    /// Sets a variable, in place of what it was set to before.
     fn set(&mut self, variable: &str, value: impl Into<String>, why: &str) {
         let change = EnvironmentChange {
             variable: variable.to_string(),
             value: value.into(),
             why: why.to_string(),
         };
+        self.environment.retain(|earlier| earlier.variable != variable);
         self.environment.push(change);
     }
 }
+
+/// The variables that several parties write.
+const LD_PRELOAD: &str = "LD_PRELOAD";
+const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
 
 #[cfg(test)]
 mod tests;

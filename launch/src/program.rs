@@ -83,7 +83,7 @@ impl Kind {
         let Ok(mut file) = File::open(path) else { return Self::Unknown };
         let privileged = file.metadata().is_ok_and(|meta| {
             meta.mode() & 0o6000 != 0
-                && (meta.uid() != effective_user() || meta.mode() & 0o2000 != 0)
+                && (meta.uid() != sys::param::effective_user() || meta.mode() & 0o2000 != 0)
         });
         if privileged {
             return Self::Privileged;
@@ -142,10 +142,6 @@ impl Kind {
     }
 }
 
-fn effective_user() -> u32 {
-    if sys::param::is_root() { 0 } else { u32::MAX }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +160,24 @@ mod tests {
         assert!(matches!(find(""), Err(LaunchError::ProgramNotFound(_))));
         assert!(matches!(find("/"), Err(LaunchError::NotExecutable(..))));
         assert!(matches!(find("/bin/sh").unwrap().kind, Kind::Glibc | Kind::OtherLoader(_)));
+    }
+
+    #[test]
+    fn set_user_id_is_a_privilege_only_of_somebody_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tool");
+        std::fs::write(&path, "#!/bin/sh\n").unwrap();
+        let kind_with = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            Kind::of(&path)
+        };
+        let ordinary = Kind::Script("/bin/sh".to_string());
+        assert_eq!(kind_with(0o755), ordinary);
+        assert_eq!(kind_with(0o4755), ordinary, "our own file gives us nothing we lack");
+        assert_eq!(kind_with(0o2755), Kind::Privileged);
+        testkit::require!(testkit::is_root(), "not root: no file can be given away");
+        std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+        assert_eq!(kind_with(0o4755), Kind::Privileged);
     }
 
     #[test]

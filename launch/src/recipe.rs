@@ -71,6 +71,12 @@ impl Recipe {
             wrapper: Vec::new(),
         }
     }
+
+    /// What the recipe sets a variable to: the last of several.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        let mut set = self.environment.iter().rev();
+        set.find(|(variable, _)| variable == name).map(|(_, value)| value.as_str())
+    }
 }
 
 impl FromStr for Recipe {

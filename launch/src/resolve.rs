@@ -14,18 +14,13 @@ pub fn resolve(
     let name = command.first().map_or("", String::as_str);
     let program = Program::find(name, search)?;
     let Some((wrapper, wrapper_arguments)) = recipe.wrapper.split_first() else {
-        return Plan::resolve(recipe, program, command[1..].to_vec(), facts);
+        return Plan::resolve(recipe, program, None, command[1..].to_vec(), facts);
     };
     let wrapper = Program::find(wrapper, search)?;
     let target = program.path.display().to_string();
     let arguments = wrapper_arguments.iter().cloned().chain([target]);
     let arguments = arguments.chain(command[1..].iter().cloned()).collect();
-    let unreached = program.kind.unreached();
-    let mut plan = Plan::resolve(recipe, wrapper, arguments, facts)?;
-    if let Some(why) = unreached.filter(|_| plan.promise == crate::Promise::Superpages) {
-        plan.notes.push(format!("{} may not be reached: {why}", program.path.display()));
-    }
-    Ok(plan)
+    Plan::resolve(recipe, wrapper, Some(&program), arguments, facts)
 }
 
 #[cfg(test)]

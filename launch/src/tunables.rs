@@ -11,6 +11,12 @@ pub fn merge(existing: Option<&str>, settings: &[(&str, String)]) -> String {
     kept.map(str::to_string).chain(set).collect::<Vec<_>>().join(":")
 }
 
+/// What `list` says of the tunable `name`: its last entry counts.
+pub fn value<'a>(list: &'a str, name: &str) -> Option<&'a str> {
+    let entries = list.split(':').filter_map(|entry| entry.split_once('='));
+    entries.filter(|(set, _)| *set == name).map(|(_, value)| value).next_back()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,5 +30,14 @@ mod tests {
             merge(Some("glibc.malloc.hugetlb=2:glibc.malloc.arena_max=4"), &set),
             "glibc.malloc.arena_max=4:glibc.malloc.hugetlb=1"
         );
+    }
+
+    #[test]
+    fn finds_whole_names_only() {
+        let list = "glibc.malloc.hugetlb=1::x:glibc.malloc.hugetlb=2";
+        assert_eq!(value(list, "glibc.malloc.hugetlb"), Some("2"));
+        assert_eq!(value(list, "glibc.malloc.huge"), None);
+        assert_eq!(value(list, "x"), None);
+        assert_eq!(value("", ""), None);
     }
 }

@@ -8,10 +8,10 @@ pub fn page_size() -> PageSize {
         .expect("the kernel's page size is a power of two")
 }
 
-/// Whether this process runs with effective user id 0 (`geteuid`). Only to explain a failure:
-/// whether a call is allowed is found by trying it.
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+/// The effective user id (`geteuid`): to tell a file of our own from another's. Whether a call is
+/// allowed is found by trying it.
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// This process.

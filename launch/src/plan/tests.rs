@@ -22,7 +22,7 @@ fn program(kind: Kind) -> Program {
 }
 
 fn resolve(recipe: &str, facts: &Facts) -> Result<Plan, LaunchError> {
-    Plan::resolve(&recipe.parse().unwrap(), program(Kind::Glibc), vec![], facts)
+    Plan::resolve(&recipe.parse().unwrap(), program(Kind::Glibc), None, vec![], facts)
 }
 
 fn variable<'a>(plan: &'a Plan, name: &str) -> Option<&'a str> {
@@ -62,7 +62,7 @@ fn thp_says_what_it_cannot_reach() {
         (facts(), Kind::Privileged, "set-user-id"),
     ] {
         let recipe = Recipe::of(Pages::Thp);
-        let plan = Plan::resolve(&recipe, program(kind), vec![], &facts).unwrap();
+        let plan = Plan::resolve(&recipe, program(kind), None, vec![], &facts).unwrap();
         assert!(plan.notes.iter().any(|note| note.contains(part)), "{part}: {:?}", plan.notes);
     }
 }
@@ -70,7 +70,8 @@ fn thp_says_what_it_cannot_reach() {
 #[test]
 fn a_machine_that_cannot_is_an_error_with_a_remedy() {
     let off = Facts { thp_mode: Some("never".to_string()), ..facts() };
-    assert!(resolve("thp", &off).unwrap_err().to_string().contains("echo madvise"));
+    let error = resolve("thp", &off).unwrap_err().to_string();
+    assert!(error.contains("echo madvise") && error.contains("hugepages-<size>"), "{error}");
     let without = Facts { thp_mode: None, ..facts() };
     assert!(matches!(resolve("thp", &without), Err(LaunchError::NoThp)));
     let mut empty = facts();
@@ -98,4 +99,91 @@ fn system_changes_nothing_but_what_the_recipe_says() {
     assert_eq!((plan.thp, plan.promise), (ThpRequest::Inherit, Promise::Nothing));
     assert_eq!(variable(&plan, "A"), Some("1"));
     assert_eq!(plan.environment.len(), 1);
+}
+
+#[test]
+fn what_the_recipe_sets_joins_what_the_plan_needs() {
+    let inherited = Facts {
+        ld_preload: Some("/lib/inherited.so".to_string()),
+        glibc_tunables: Some("glibc.malloc.arena_max=9".to_string()),
+        ..facts()
+    };
+    let recipe = "x: pages=thp preload=/lib/mi.so LD_PRELOAD=/lib/own.so A=1 A=2 \
+                  GLIBC_TUNABLES=glibc.malloc.tcache_count=0";
+    let plan = resolve(recipe, &inherited).unwrap();
+    assert_eq!(
+        variable(&plan, "GLIBC_TUNABLES"),
+        Some("glibc.malloc.tcache_count=0:glibc.malloc.hugetlb=1")
+    );
+    assert_eq!(
+        variable(&plan, "LD_PRELOAD"),
+        Some("/lib/mi.so:/opt/lib/libsuperpage.so:/lib/own.so")
+    );
+    assert_eq!(variable(&plan, "A"), Some("2"));
+    assert_eq!(plan.notes, Vec::<String>::new());
+    // Where the plan needs neither, the recipe's word is the whole of it.
+    let plan = resolve("x: LD_PRELOAD= GLIBC_TUNABLES=a.b=1", &inherited).unwrap();
+    assert_eq!(variable(&plan, "LD_PRELOAD"), Some(""));
+    assert_eq!(variable(&plan, "GLIBC_TUNABLES"), Some("a.b=1"));
+}
+
+#[test]
+fn where_recipe_and_plan_differ_on_a_tunable_the_recipe_stands_and_a_note_says_so() {
+    let plan =
+        resolve("x: pages=hugetlb GLIBC_TUNABLES=glibc.malloc.arena_max=4", &facts()).unwrap();
+    assert_eq!(
+        variable(&plan, "GLIBC_TUNABLES"),
+        Some("glibc.malloc.arena_max=4:glibc.malloc.hugetlb=2")
+    );
+    assert!(plan.notes.iter().any(|note| note.contains("arena_max=4 stands")), "{:?}", plan.notes);
+    let same = resolve("x: pages=thp GLIBC_TUNABLES=glibc.malloc.hugetlb=1", &facts()).unwrap();
+    assert_eq!(variable(&same, "GLIBC_TUNABLES"), Some("glibc.malloc.hugetlb=1"));
+    assert_eq!(same.notes, Vec::<String>::new());
+}
+
+#[test]
+fn each_variable_is_set_once() {
+    for pages in ["system", "base", "thp", "hugetlb"] {
+        let recipe = format!(
+            "x: pages={pages} preload=/a.so LD_PRELOAD=/b.so LD_PRELOAD=/c.so GLIBC_TUNABLES=a.b=1 \
+             GLIBC_TUNABLES=a.b=2 SUPERPAGE_PAGES=none A=1 A=2"
+        );
+        let plan = resolve(&recipe, &facts()).unwrap();
+        let mut names: Vec<_> = plan.environment.iter().map(|change| &change.variable).collect();
+        names.sort();
+        assert_eq!(names, ["A", "GLIBC_TUNABLES", "LD_PRELOAD", "SUPERPAGE_PAGES"], "{pages}");
+        assert_eq!(variable(&plan, "SUPERPAGE_PAGES"), Some("none"));
+    }
+}
+
+#[test]
+fn the_library_goes_only_where_it_can_be_loaded() {
+    let musl = || Kind::OtherLoader("/lib/ld-musl-x86_64.so.1".to_string());
+    let script = || Kind::Script("/bin/sh".to_string());
+    for (started, wrapped, is_preloaded) in [
+        (Kind::Glibc, None, true),
+        (script(), None, true),
+        (Kind::Unknown, None, true),
+        (musl(), None, false),
+        (Kind::Static, None, false),
+        (Kind::Privileged, None, false),
+        (Kind::Glibc, Some(Kind::Glibc), true),
+        (Kind::Static, Some(Kind::Glibc), true),
+        (script(), Some(Kind::Unknown), true),
+        (Kind::Glibc, Some(musl()), false),
+        (Kind::Glibc, Some(Kind::Static), false),
+        (musl(), Some(Kind::Glibc), false),
+        (Kind::Privileged, Some(Kind::Glibc), false),
+    ] {
+        let case = format!("{started:?} {wrapped:?}");
+        let unreached =
+            started.unreached().iter().count() + wrapped.iter().filter_map(Kind::unreached).count();
+        let wrapped = wrapped.map(program);
+        let recipe = Recipe::of(Pages::Thp);
+        let plan =
+            Plan::resolve(&recipe, program(started), wrapped.as_ref(), vec![], &facts()).unwrap();
+        assert_eq!(variable(&plan, "LD_PRELOAD").is_some(), is_preloaded, "{case}");
+        assert_eq!(variable(&plan, "SUPERPAGE_PAGES").is_some(), is_preloaded, "{case}");
+        assert_eq!(plan.notes.len(), unreached, "{case}: {:?}", plan.notes);
+    }
 }
