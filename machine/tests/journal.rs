@@ -377,3 +377,43 @@ fn constructors_make_knobs_that_the_list_accepts() {
     let error = fake.open().set(&pool(), "1\n2[").unwrap_err();
     assert!(error.to_string().contains("plain words"), "{error}");
 }
+
+#[test]
+fn a_journal_that_may_not_be_looked_into_is_not_taken_for_none() {
+    let fake = Fake::new();
+    fake.leave(fake.header() + &change(1, pool().path(), "3", "10") + &wrote(1, "10"));
+    let dir = fake.dir.path().to_str().unwrap();
+    if testkit::is_root() {
+        let setpriv = Command::new("setpriv").arg("--version").output();
+        testkit::require!(setpriv.is_ok(), "no setpriv (util-linux) to drop privilege with");
+        // Somebody else's directories, and a root that may not pass over that: the test's own
+        // program may lie where only root can start it.
+        std::os::unix::fs::chown(fake.journal(), Some(65534), Some(65534)).unwrap();
+        let output = Command::new("setpriv")
+            .arg("--bounding-set=-dac_override,-dac_read_search")
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "child_may_not_look"])
+            .env("SUPERPAGE_TEST_CHILD", dir)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    } else {
+        fs::set_permissions(fake.journal(), fs::Permissions::from_mode(0o000)).unwrap();
+        may_not_look(dir);
+        fs::set_permissions(fake.journal(), fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    assert!(!fake.journal_is_gone());
+}
+
+#[test]
+fn child_may_not_look() {
+    let Ok(fake) = std::env::var("SUPERPAGE_TEST_CHILD") else { return };
+    may_not_look(&fake);
+}
+
+fn may_not_look(fake: &str) {
+    let (root, journal) = Fake::at(fake);
+    let error = restore_orphans(&journal, &root).unwrap_err().to_string();
+    assert!(error.contains("denied") && error.contains("run as root"), "{error}");
+}

@@ -1,7 +1,7 @@
 //! Undoing changes: of a journal at hand, or of one whose owner is gone.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use super::error::JournalError;
@@ -19,7 +19,8 @@ const MAX_JOURNAL: u64 = 4 << 20;
 /// about the directory and the files in it; what came of each knob is in the list.
 pub fn restore_orphans(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
     // No journal, nothing to do: an unprivileged caller should not fail over a missing directory.
-    if !dir.join(FILE).exists() && !dir.join(LOCK).exists() {
+    // One that it may not look into is another matter: there may be changes to undo in it.
+    if !is_there(&dir.join(FILE))? && !is_there(&dir.join(LOCK))? {
         return Ok(Vec::new());
     }
     lock::prepare(dir)?;
@@ -139,9 +140,16 @@ impl Change {
     }
 }
 
+fn is_there(path: &Path) -> Result<bool, JournalError> {
+    path.try_exists().map_err(|source| JournalError::io("look for", path, source))
+}
+
 /// The journal's bytes; `None` if there is none; the reason if it cannot be one.
 fn read_limited(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(None) };
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        metadata => metadata.map_err(|error| error.to_string())?,
+    };
     if !metadata.is_file() {
         return Err("it is not a regular file".into());
     }
