@@ -131,12 +131,14 @@ pub fn of_clap(error: &clap::Error) -> ExitCode {
     let tip = paragraphs.iter().find_map(|one| one.strip_prefix("tip: "));
     let tip = tip.map_or(String::new(), |tip| format!("; {tip}"));
     // The commonest slip: superpage compare ./app.
-    let launches = std::env::args().nth(1).is_some_and(|word| word == "run" || word == "compare");
-    let dashes = if launches && !std::env::args().any(|word| word == "--") {
-        "; a program goes after `--`: superpage compare -- ./app"
-    } else {
-        ""
-    };
+    use clap::error::ErrorKind::{UnknownArgument, ValueValidation};
+    let words: Vec<String> = std::env::args().collect();
+    let launcher = words.get(1).filter(|word| ["run", "compare"].contains(&word.as_str()));
+    let slip = matches!(error.kind(), UnknownArgument | ValueValidation)
+        && !words.iter().any(|word| word == "--");
+    let dashes = launcher.filter(|_| slip).map_or(String::new(), |launcher| {
+        format!("; a program goes after `--`: superpage {launcher} -- ./app")
+    });
     say(&format!("{mistake}{tip}{dashes}; see --help"));
     ExitCode::from(2)
 }
