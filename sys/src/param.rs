@@ -18,3 +18,9 @@ pub fn effective_user() -> u32 {
 pub fn own_pid() -> units::Pid {
     units::Pid(rustix::process::getpid().as_raw_nonzero().get())
 }
+
+/// CPU time this thread has used (`clock_gettime(CLOCK_THREAD_CPUTIME_ID)`).
+pub fn thread_cpu_time() -> std::time::Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
