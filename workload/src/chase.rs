@@ -12,7 +12,7 @@
 use std::time::Instant;
 
 use crate::memory::Zeroed;
-use crate::outcome::{Better, Details, Run, figure};
+use crate::outcome::{Details, Run};
 use crate::rng::{SplitMix64, below};
 use crate::team::{self, Region};
 use crate::{Settings, Workload, WorkloadError};
@@ -79,12 +79,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Run, WorkloadError> {
         footprint_bytes: plan.footprint(),
         setup_seconds,
         verify_seconds: verify.elapsed().as_secs_f64(),
-        figure: figure(
-            "time of a dependent load",
-            region.seconds * 1e9 / plan.loads as f64,
-            "ns/load",
-            Better::Lower,
-        ),
+        figure: region.seconds * 1e9 / plan.loads as f64,
         region,
         details: Details::Chase { nodes: plan.nodes, loads_per_thread: plan.loads },
     })

@@ -80,11 +80,11 @@ impl Workload {
     /// Name, unit and better direction of the figure of merit.
     pub const fn figure(self) -> (&'static str, &'static str, Better) {
         match self {
-            Self::Gups => ("updates", "updates/s", Better::Higher),
-            Self::Chase => ("load latency", "ns", Better::Lower),
+            Self::Gups => ("random updates", "updates/s", Better::Higher),
+            Self::Chase => ("time of a dependent load", "ns/load", Better::Lower),
             Self::Stream => ("triad, best", "bytes/s", Better::Higher),
-            Self::Touch => ("page faults", "faults/s", Better::Higher),
-            Self::Pagerank => ("edges", "edges/s", Better::Higher),
+            Self::Touch => ("pages touched first", "pages/s", Better::Higher),
+            Self::Pagerank => ("edges pulled", "edges/s", Better::Higher),
             Self::Btree | Self::Hashmap => ("lookups", "lookups/s", Better::Higher),
         }
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::WorkloadError;
 use crate::memory::shares;
-use crate::outcome::{Better, Details, Run, figure};
+use crate::outcome::{Details, Run};
 use crate::rng::{SplitMix64, below, mix};
 use crate::team::{self, Region};
 use crate::{Settings, Workload};
@@ -109,7 +109,7 @@ pub(crate) fn run(
         footprint_bytes,
         setup_seconds,
         verify_seconds: verify.elapsed().as_secs_f64(),
-        figure: figure("lookups", lookups as f64 / region.seconds, "lookups/s", Better::Higher),
+        figure: lookups as f64 / region.seconds,
         region,
         details: Details::Lookup { keys: index.keys(), lookups, hits: found.hits },
     })

@@ -178,15 +178,12 @@ pub(crate) struct Run {
     pub setup_seconds: f64,
     pub region: Region,
     pub verify_seconds: f64,
-    pub figure: Figure,
+    pub figure: f64,
     pub details: Details,
 }
 
-pub(crate) fn figure(name: &str, value: f64, unit: &str, better: Better) -> Figure {
-    Figure { name: name.to_string(), value, unit: unit.to_string(), better }
-}
-
 pub(crate) fn outcome(workload: Workload, settings: &Settings, run: Run) -> Outcome {
+    let (name, unit, better) = workload.figure();
     Outcome {
         schema: SCHEMA.to_string(),
         workload,
@@ -197,7 +194,12 @@ pub(crate) fn outcome(workload: Workload, settings: &Settings, run: Run) -> Outc
         setup_seconds: run.setup_seconds,
         seconds: run.region.seconds,
         verify_seconds: run.verify_seconds,
-        figure: run.figure,
+        figure: Figure {
+            name: name.to_string(),
+            value: run.figure,
+            unit: unit.to_string(),
+            better,
+        },
         minor_faults: run.region.minor_faults(),
         details: run.details,
         verified: true,

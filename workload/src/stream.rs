@@ -13,7 +13,7 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use crate::memory::{Zeroed, shares, split_mut};
-use crate::outcome::{Better, Details, Run, StreamKernel, figure};
+use crate::outcome::{Details, Run, StreamKernel};
 use crate::team::{self, Region};
 use crate::{Settings, Workload, WorkloadError};
 
@@ -82,7 +82,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Run, WorkloadError> {
         setup_seconds,
         region,
         verify_seconds: verify.elapsed().as_secs_f64(),
-        figure: figure("triad, best", triad.best_bytes_per_second, "bytes/s", Better::Higher),
+        figure: triad.best_bytes_per_second,
         details: Details::Stream {
             elements: plan.elements,
             iterations: u64::from(plan.iterations),

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::memory::{Zeroed, shares};
-use crate::outcome::{Better, Details, Run, figure};
+use crate::outcome::{Details, Run};
 use crate::rng::mix;
 use crate::team::{self, Region};
 use crate::usage::{Usage, page_size};
@@ -114,12 +114,7 @@ fn outcome(plan: &Plan, region: Region, verify_seconds: f64) -> Run {
         footprint_bytes: plan.footprint(),
         setup_seconds: 0.0,
         verify_seconds,
-        figure: figure(
-            "pages touched first",
-            pages_touched as f64 / region.seconds,
-            "pages/s",
-            Better::Higher,
-        ),
+        figure: pages_touched as f64 / region.seconds,
         details: Details::Touch {
             gib: plan.footprint() as f64 / (1u64 << 30) as f64,
             repeat: plan.repeat,
@@ -220,7 +215,7 @@ mod tests {
         let close = |value: f64, printed: f64| (value / printed - 1.0).abs() < 0.005;
         assert!(close(faults_per_cpu_second.unwrap(), 96466.979));
         assert!(close(faults_per_wall_second.unwrap(), 96485.259));
-        assert!(close(run.figure.value, 96485.259));
+        assert!(close(run.figure, 96485.259));
         let unknown = outcome(&plan, Region { seconds: 2.0, usage: None }, 0.0);
         let Details::Touch { faults_per_wall_second: None, user_seconds: None, .. } =
             unknown.details
