@@ -18,12 +18,12 @@ pub struct Args {
     /// Which kernel.
     name: Option<Workload>,
 
-    #[command(flatten)]
-    what: What,
-
     /// Print only the line of JSON.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    what: What,
 }
 
 /// What a kernel works on; `compare` takes the same flags.

@@ -41,9 +41,6 @@ pub struct Args {
     #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<String>,
 
-    #[command(flatten)]
-    what: What,
-
     /// An arm; repeatable, the first is the reference [default: base, thp, hugetlb].
     #[arg(long = "arm", value_name = "RECIPE", value_parser = arms::parse)]
     arms: Vec<Recipe>,
@@ -56,9 +53,6 @@ pub struct Args {
     /// Whether a hugetlb pool that is short may be lent pages for the runs.
     #[arg(long, value_enum, default_value = "lend")]
     pool: PoolPolicy,
-
-    #[command(flatten)]
-    rule: RuleArgs,
 
     /// Find the program's own figure in its output: the first group of the last match.
     #[arg(long, value_name = "REGEX")]
@@ -85,9 +79,6 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "VERDICT")]
     fail_if: Vec<outputs::FailIf>,
 
-    #[command(flatten)]
-    outputs: outputs::Outputs,
-
     /// Redraw a comparison from a file that --json wrote; nothing is run.
     #[arg(long, value_name = "FILE", conflicts_with_all = FRESH)]
     from: Option<PathBuf>,
@@ -95,6 +86,16 @@ pub struct Args {
     /// Print each arm's plan, and do nothing.
     #[arg(long)]
     dry_run: bool,
+
+    // Last: their headings hold for all flags after them.
+    #[command(flatten)]
+    what: What,
+
+    #[command(flatten)]
+    rule: RuleArgs,
+
+    #[command(flatten)]
+    outputs: outputs::Outputs,
 }
 
 /// Flags that mean a run to be made, and nothing to a comparison that was made.
