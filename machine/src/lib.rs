@@ -1,8 +1,9 @@
 //! This computer as plain data: pools, THP, zones, processes' memory, and the journalled knobs.
 //!
 //! Every reader takes a [`Root`], so that a fixture directory can stand in for `/` (rule
-//! `fake-root`). What could not be read is `None` with a reason, never zero. Nothing here writes
-//! to the machine except [`journal`], and it can always undo what it wrote.
+//! `fake-root`). What could not be read is `None` with a reason, never zero. Settings are written
+//! by [`journal`] alone, and it can always undo what it wrote; what holds no value to put back
+//! (compaction, demotion, mounts) is a function of its own in [`pool`] or at the top.
 //!
 //! Called by `launch`, `measure` and `cli`; calls `sys` for the few things that /proc cannot tell.
 #![forbid(unsafe_code)]
@@ -10,10 +11,12 @@
 pub mod cgroup;
 pub mod coverage;
 pub mod journal;
+pub mod pool;
 pub mod process;
 pub mod waste;
 
 mod choice;
+mod compaction;
 mod contiguity;
 mod counters;
 mod cpu;
@@ -29,6 +32,7 @@ mod unknown;
 mod zones;
 
 pub use choice::Choice;
+pub use compaction::{CompactError, compact};
 pub use contiguity::FreeContiguity;
 pub use counters::{CounterDeltas, Counters};
 pub use cpu::{Cpu, Hypervisor};

@@ -5,8 +5,9 @@
 //! command can count and print what was not tested here.
 #![forbid(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::path::PathBuf;
 
 /// Leaves the test with a counted line unless `condition` holds. The reason is a format string.
 #[macro_export]
@@ -51,4 +52,37 @@ pub fn machine_lock() -> Option<MachineLock> {
 /// Whether this process is root, judged by what a root can do and others cannot.
 pub fn is_root() -> bool {
     OpenOptions::new().write(true).open("/proc/sys/vm/nr_overcommit_hugepages").is_ok()
+}
+
+/// Every hugetlb pool as it was when this was made; put back when it is dropped, also in a panic.
+#[derive(Debug)]
+pub struct PoolsAsFound {
+    files: Vec<(PathBuf, String)>,
+}
+
+impl PoolsAsFound {
+    /// Notes the sizes and overcommit limits of all pools.
+    pub fn note() -> Self {
+        let dirs = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
+        let files = dirs.flat_map(|dir| {
+            ["nr_hugepages", "nr_overcommit_hugepages"].map(|name| dir.path().join(name))
+        });
+        let files = files.filter_map(|file| Some((file.clone(), fs::read_to_string(file).ok()?)));
+        Self { files: files.collect() }
+    }
+
+    /// Whether every pool is as it was.
+    pub fn is_intact(&self) -> bool {
+        self.files.iter().all(|(file, text)| fs::read_to_string(file).is_ok_and(|now| now == *text))
+    }
+}
+
+impl Drop for PoolsAsFound {
+    fn drop(&mut self) {
+        for (file, text) in &self.files {
+            if fs::read_to_string(file).is_ok_and(|now| now != *text) {
+                let _ = fs::write(file, text);
+            }
+        }
+    }
 }
