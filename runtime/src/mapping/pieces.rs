@@ -22,12 +22,13 @@
 //!   without it, pieces still cut from that extent are not locked.
 //!
 //! # Safety
-//! `EXTENT` is touched only by the holder of `BUSY`, which is taken without waiting: whoever finds
-//! it taken (another thread, or a child forked at that moment) uses the plain path.
+//! An extent is mapped, cut and unmapped only under its lock, and a piece is handed out once.
 
-use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::lock::Lock;
+use crate::{raw, source};
 
 const SMALLEST: usize = 64 << 10;
 const UNTOUCHED_AT_FIRST: usize = 4 << 20;
@@ -37,40 +38,41 @@ const LARGEST_EXTENT: usize = 32 << 20;
 struct Extent {
     next: usize,
     end: usize,
-    /// Size of the next one; 0 if there is to be none.
+    /// Size of the last one.
     grow_by: usize,
+    /// Whether there are to be no more.
+    refused: bool,
 }
 
-struct Guarded(UnsafeCell<Extent>);
-// SAFETY: only the holder of `BUSY` looks inside.
-unsafe impl Sync for Guarded {}
-
-static EXTENT: Guarded =
-    Guarded(UnsafeCell::new(Extent { next: 0, end: 0, grow_by: crate::SUPERPAGE }));
-static BUSY: AtomicBool = AtomicBool::new(false);
+static EXTENT: Lock<Extent> = Lock::new(Extent { next: 0, end: 0, grow_by: 0, refused: false });
 static SEEN: AtomicUsize = AtomicUsize::new(0);
+
+/// For `fork`.
+pub fn lock() {
+    EXTENT.take();
+}
+
+/// For `fork`.
+pub fn unlock() {
+    EXTENT.release();
+}
 
 /// A fresh, zeroed, readable and writable private mapping of `length` bytes, or `None` where the
 /// plain path serves better.
 pub fn take(length: usize) -> Option<*mut c_void> {
-    if !(SMALLEST..crate::SUPERPAGE).contains(&length) {
+    if !(SMALLEST..source::superpage()).contains(&length) {
         return None;
     }
     if SEEN.fetch_add(length, Ordering::Relaxed) < UNTOUCHED_AT_FIRST {
         return None;
     }
-    if BUSY.swap(true, Ordering::Acquire) {
-        return None;
-    }
-    // SAFETY: `BUSY` is ours until the store below.
-    let piece = unsafe { (*EXTENT.0.get()).cut(length) };
-    BUSY.store(false, Ordering::Release);
+    let piece = EXTENT.with(|extent| extent.cut(length));
     piece.map(|address| address as *mut c_void)
 }
 
 impl Extent {
     fn cut(&mut self, length: usize) -> Option<usize> {
-        let length = crate::round_up_to_page(length);
+        let length = length.next_multiple_of(raw::base_page());
         if self.end - self.next < length {
             self.renew()?;
         }
@@ -81,21 +83,25 @@ impl Extent {
 
     /// Gives back the tail and maps the next extent.
     fn renew(&mut self) -> Option<()> {
-        let size = self.grow_by;
-        if size == 0 {
+        if self.refused {
             return None;
         }
-        let start = crate::map_plain(size)?;
+        let superpage = source::superpage();
+        let size = (self.grow_by * 2).clamp(superpage, LARGEST_EXTENT.max(superpage));
+        // SAFETY: fresh memory, of which nobody has an address until it is handed out.
+        let start =
+            unsafe { raw::mmap(0, size, raw::READ_WRITE, raw::PRIVATE_ANONYMOUS, -1, 0) }.ok()?;
         if is_locked(start, size) {
             unmap(start, size);
-            self.grow_by = 0;
+            self.refused = true;
             return None;
         }
         if self.end > self.next {
             unmap(self.next, self.end - self.next);
         }
-        crate::give_advice(start as *mut c_void, size, libc::MADV_HUGEPAGE);
-        *self = Self { next: start, end: start + size, grow_by: (size * 2).min(LARGEST_EXTENT) };
+        // SAFETY: as above. Advice may be refused.
+        let _ = unsafe { raw::madvise(start, size, libc::MADV_HUGEPAGE) };
+        *self = Self { next: start, end: start + size, grow_by: size, refused: false };
         Some(())
     }
 }
@@ -103,11 +109,12 @@ impl Extent {
 /// Whether memory mapped here is locked: exactly then the kernel refuses `MADV_DONTNEED`, which
 /// changes nothing about memory that nobody has touched.
 fn is_locked(start: usize, length: usize) -> bool {
-    !crate::give_advice(start as *mut c_void, length, libc::MADV_DONTNEED)
+    // SAFETY: fresh memory.
+    unsafe { raw::madvise(start, length, libc::MADV_DONTNEED) }.is_err()
 }
 
 /// Gives back memory that was mapped here and handed to nobody.
 fn unmap(start: usize, length: usize) {
     // SAFETY: as the callers say, nobody has an address in there.
-    unsafe { libc::syscall(libc::SYS_munmap, start, length) };
+    let _ = unsafe { raw::munmap(start, length) };
 }

@@ -1,0 +1,258 @@
+//! What libsuperpage.so counts about the memory it was asked for, and how the command reads it.
+//!
+//! A ledger is a file of 64-bit words that all processes of one run map and add to, so that what a
+//! killed process got is not lost. Only sums are kept: they need no lock and no cleaning up. Both
+//! sides are built from this description; the version is checked by whoever opens the file.
+#![forbid(unsafe_code)]
+
+/// Kinds of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+#[allow(missing_docs, reason = "the variants are the words of SUPERPAGE_MEMORY")]
+pub enum Kind {
+    Heap,
+    Mmap,
+    Shared,
+    Text,
+    Data,
+    Stack,
+}
+
+impl Kind {
+    /// All of them, in the order of the file.
+    pub const ALL: [Self; 6] =
+        [Self::Heap, Self::Mmap, Self::Shared, Self::Text, Self::Data, Self::Stack];
+
+    /// What it is called in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Heap => "heap",
+            Self::Mmap => "mmap",
+            Self::Shared => "shm",
+            Self::Text => "text",
+            Self::Data => "data",
+            Self::Stack => "stack",
+        }
+    }
+}
+
+/// What is summed up for each kind, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Column {
+    /// Given pages of the hugetlb pool: reserved, or populated where a reservation cannot hold.
+    Hugetlb,
+    /// Given memory with advice for transparent superpages.
+    Advised,
+    /// Given base pages although superpages were asked for: what fell back.
+    FellBack,
+    /// Given base pages on purpose: too small, or the ends that no superpage fits into.
+    Small,
+    /// Refused: the request failed.
+    Refused,
+    /// Given back while the process ran.
+    Returned,
+}
+
+impl Column {
+    /// All of them, in the order of the file.
+    pub const ALL: [Self; 6] =
+        [Self::Hugetlb, Self::Advised, Self::FellBack, Self::Small, Self::Refused, Self::Returned];
+
+    /// What it is called in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hugetlb => "hugetlb_bytes",
+            Self::Advised => "advised_bytes",
+            Self::FellBack => "fell_back_bytes",
+            Self::Small => "small_bytes",
+            Self::Refused => "refused_bytes",
+            Self::Returned => "returned_bytes",
+        }
+    }
+}
+
+/// Why a request did not get what it asked for; counted in requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Reason {
+    /// The pool has too few pages that are neither used nor reserved.
+    PoolShort,
+    /// There is no pool of that size.
+    NoPool,
+    /// The process may not use it (SHM_HUGETLB without CAP_IPC_LOCK or the shm group).
+    NoPermission,
+    /// Reserved, but a cgroup or memory policy would have made a fault fail: found by populating.
+    Limit,
+    /// The kernel has no transparent superpages, or they are off for this memory.
+    ThpOff,
+    /// A forked child's copy.
+    Forked,
+    /// Part of a superpage was unmapped, moved or protected differently.
+    Split,
+    /// The kernel refused for another reason.
+    Kernel,
+}
+
+impl Reason {
+    /// All of them, in the order of the file.
+    pub const ALL: [Self; 8] = [
+        Self::PoolShort,
+        Self::NoPool,
+        Self::NoPermission,
+        Self::Limit,
+        Self::ThpOff,
+        Self::Forked,
+        Self::Split,
+        Self::Kernel,
+    ];
+
+    /// A word for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PoolShort => "pool-short",
+            Self::NoPool => "no-pool",
+            Self::NoPermission => "no-permission",
+            Self::Limit => "limit",
+            Self::ThpOff => "thp-off",
+            Self::Forked => "forked",
+            Self::Split => "split",
+            Self::Kernel => "kernel",
+        }
+    }
+
+    /// A clause for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::PoolShort => "the hugetlb pool was short",
+            Self::NoPool => "there is no hugetlb pool of that size",
+            Self::NoPermission => "no permission to use hugetlb shared memory",
+            Self::Limit => "a cgroup limit or memory policy stood in the way",
+            Self::ThpOff => "transparent superpages are off for that memory",
+            Self::Forked => "a forked child's memory was copied to base pages",
+            Self::Split => "parts of superpages were unmapped or protected differently",
+            Self::Kernel => "the kernel refused",
+        }
+    }
+}
+
+/// `spledgr` and the version of this layout.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x01");
+
+const PROCESSES: usize = 1;
+const FORKS: usize = 2;
+const FIRST_SUM: usize = 8;
+const FIRST_REASON: usize = FIRST_SUM + Kind::ALL.len() * Column::ALL.len();
+
+/// Words in the file.
+pub const WORDS: usize = FIRST_REASON + Reason::ALL.len();
+/// Bytes in the file.
+pub const BYTES: usize = WORDS * 8;
+
+/// The word that counts processes in which the library was active.
+pub const fn processes() -> usize {
+    PROCESSES
+}
+
+/// The word that counts forks of such processes.
+pub const fn forks() -> usize {
+    FORKS
+}
+
+/// The word of one sum.
+pub const fn sum(kind: Kind, column: Column) -> usize {
+    FIRST_SUM + kind as usize * Column::ALL.len() + column as usize
+}
+
+/// The word that counts one reason.
+pub const fn reason(reason: Reason) -> usize {
+    FIRST_REASON + reason as usize
+}
+
+/// An empty ledger, as a file starts out.
+pub fn empty() -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+    bytes
+}
+
+/// A ledger as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals([u64; WORDS]);
+
+impl Totals {
+    /// Reads the file's bytes; `None` if they are not a ledger of this version.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != BYTES {
+            return None;
+        }
+        let mut words = [0; WORDS];
+        for (word, eight) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(eight.try_into().ok()?);
+        }
+        (words[0] == MAGIC).then_some(Self(words))
+    }
+
+    /// Processes in which the library was active.
+    pub fn processes(&self) -> u64 {
+        self.0[PROCESSES]
+    }
+
+    /// Forks of such processes.
+    pub fn forks(&self) -> u64 {
+        self.0[FORKS]
+    }
+
+    /// One sum, in bytes.
+    pub fn bytes(&self, kind: Kind, column: Column) -> u64 {
+        self.0[sum(kind, column)]
+    }
+
+    /// How often a request met `why`.
+    pub fn times(&self, why: Reason) -> u64 {
+        self.0[reason(why)]
+    }
+
+    /// One column over all kinds.
+    pub fn all(&self, column: Column) -> u64 {
+        Kind::ALL.iter().map(|kind| self.bytes(*kind, column)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_has_one_meaning() {
+        let mut words: Vec<usize> = vec![0, processes(), forks()];
+        for kind in Kind::ALL {
+            words.extend(Column::ALL.map(|column| sum(kind, column)));
+        }
+        words.extend(Reason::ALL.map(reason));
+        words.sort_unstable();
+        let count = words.len();
+        words.dedup();
+        assert_eq!(words.len(), count);
+        assert!(words.iter().all(|word| *word < WORDS));
+        assert_eq!(words.last(), Some(&(WORDS - 1)));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut bytes = empty();
+        let at = sum(Kind::Data, Column::FellBack) * 8;
+        bytes[at..at + 8].copy_from_slice(&77u64.to_ne_bytes());
+        let totals = Totals::parse(&bytes).unwrap();
+        assert_eq!(totals.bytes(Kind::Data, Column::FellBack), 77);
+        assert_eq!(totals.all(Column::FellBack), 77);
+        assert_eq!(totals.times(Reason::PoolShort), 0);
+    }
+
+    #[test]
+    fn what_is_no_ledger_is_refused() {
+        assert_eq!(Totals::parse(&[]), None);
+        assert_eq!(Totals::parse(&empty()[..BYTES - 1]), None);
+        assert_eq!(Totals::parse(&[0; BYTES]), None);
+    }
+}

@@ -1,0 +1,300 @@
+//! What becomes of superpages when a process forks.
+//!
+//! A private hugetlb mapping is guaranteed only in the process that made it: its reservation stays
+//! there. In a child, or in the parent while a child lives, a write needs another page of the pool,
+//! and without one the kernel either kills the child at its write or takes the page from it and
+//! kills it at its next look (measured, and as Gorman describes it). So, unless `--children same`
+//! accepts that, a forked child gets ordinary memory with the same contents before `fork` returns in
+//! either process: the child copies while the parent waits. It costs time in proportion to the
+//! hugetlb memory in use; `vfork` and `posix_spawn` share memory until they execute and cost
+//! nothing, and neither do THP.
+//!
+//! Pages of 1 GiB are copied by the parent instead, into the child: on Linux 6.18 a child of fork was
+//! seen to read zeroes from them (32 of 760 forks), so a child's own copy cannot be trusted.
+//!
+//! All locks of this library are held across the fork, so a child is not born with one that is
+//! never given back.
+//!
+//! # Safety
+//! The child's handler runs alone in its process, in the state a forked child of many threads is in:
+//! it makes system calls and nothing else. It may be running on the very stack it copies, so it
+//! works from a stack of its own.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::ledger::{self, Reason};
+use crate::mapping::{pieces, table};
+use crate::maps::{self, Vma};
+use crate::settings::{self, Children, Fallback};
+use crate::{heap, message, raw, source};
+
+/// Registers the handlers. Ours are the first: the child's run before anybody else's.
+pub fn provide() {
+    // SAFETY: the three functions live as long as the library, which is never unloaded.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+}
+
+/// The sockets between a parent and the child it is making; -1 where none is needed.
+static PARENT_END: AtomicI32 = AtomicI32::new(-1);
+static CHILD_END: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn prepare() {
+    heap::lock();
+    source::lock();
+    table::lock();
+    pieces::lock();
+    if settings::get().children == Children::Same || !source::has_private_hugetlb() {
+        return;
+    }
+    let mut ends = [-1i32; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: the kernel writes two descriptors.
+    let made = raw::keeping_errno(|| unsafe {
+        libc::syscall(libc::SYS_socketpair, libc::AF_UNIX, kind, 0, ends.as_mut_ptr())
+    });
+    if made == 0 {
+        PARENT_END.store(ends[0], Ordering::Relaxed);
+        CHILD_END.store(ends[1], Ordering::Relaxed);
+    } else {
+        message::line(&[
+            b"no descriptor for a pipe: a forked child shares superpages and may be killed",
+        ]);
+    }
+}
+
+fn unlock() {
+    pieces::unlock();
+    table::unlock();
+    source::unlock();
+    heap::unlock();
+}
+
+/// What the child asks of its parent: a range to be filled, or, with no length, nothing more.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Request {
+    pid: c_int,
+    start: usize,
+    length: usize,
+}
+
+extern "C" fn in_parent() {
+    close(&CHILD_END);
+    let socket = PARENT_END.load(Ordering::Relaxed);
+    if socket >= 0 {
+        raw::keeping_errno(|| serve(socket));
+        close(&PARENT_END);
+    }
+    unlock();
+}
+
+/// Fills what the child asks for until it is done or dead.
+fn serve(socket: c_int) {
+    loop {
+        let mut request = Request::default();
+        // SAFETY: a value of ours, and its size.
+        let got = unsafe {
+            let into = (&raw mut request).cast::<u8>();
+            libc::syscall(libc::SYS_recvfrom, socket, into, size_of::<Request>(), 0, 0, 0)
+        };
+        match got {
+            -1 if raw::errno() == libc::EINTR => continue,
+            got if got != size_of::<Request>() as libc::c_long => return,
+            _ if request.length == 0 => return,
+            _ => {}
+        }
+        let mut done = 0;
+        while done < request.length {
+            let here = libc::iovec {
+                iov_base: (request.start + done) as *mut _,
+                iov_len: request.length - done,
+            };
+            // SAFETY: this process's own memory is read, and written at the same address of the
+            // child that asked for it; the call checks both.
+            let written = unsafe {
+                let call = libc::SYS_process_vm_writev;
+                libc::syscall(call, request.pid, &raw const here, 1, &raw const here, 1, 0)
+            };
+            if written <= 0 {
+                break;
+            }
+            done += written as usize;
+        }
+        // The answer says how much was written: the child does not go on with less.
+        // SAFETY: a value of ours, and its size.
+        unsafe {
+            let from = (&raw const done).cast::<u8>();
+            libc::syscall(
+                libc::SYS_sendto,
+                socket,
+                from,
+                size_of::<usize>(),
+                libc::MSG_NOSIGNAL,
+                0,
+                0,
+            )
+        };
+    }
+}
+
+extern "C" fn in_child() {
+    close(&PARENT_END);
+    unlock();
+    ledger::after_fork();
+    let socket = CHILD_END.load(Ordering::Relaxed);
+    if socket >= 0 {
+        raw::keeping_errno(|| on_another_stack(copy_everything));
+        let done = Request::default();
+        tell(socket, &done);
+        close(&CHILD_END);
+        source::forget_private_hugetlb();
+    }
+}
+
+fn close(socket: &AtomicI32) {
+    let fd = socket.swap(-1, Ordering::Relaxed);
+    if fd >= 0 {
+        // SAFETY: our own descriptor, which nobody else knows.
+        raw::keeping_errno(|| unsafe { libc::syscall(libc::SYS_close, fd) });
+    }
+}
+
+/// Replaces every private writable hugetlb mapping by ordinary memory with the same contents. What
+/// the maps say is the truth here, whoever made the mapping.
+extern "C" fn copy_everything() {
+    let ours = raw::pid();
+    let read = maps::each(|vma| {
+        if vma.is_private() && vma.is_anonymous_hugetlb() && vma.flags[1] == b'w' {
+            replace(vma, ours);
+        }
+    });
+    if read.is_none() {
+        die(b"a forked child cannot read /proc/self/maps to copy its superpages");
+    }
+}
+
+fn replace(vma: &Vma, ours: c_int) {
+    let page = table::first(vma.start, vma.end).map_or_else(source::superpage, |row| row.page);
+    let step = page.max(STEP);
+    let mut from = vma.start;
+    while from < vma.end {
+        let length = step.min(vma.end - from);
+        copy(from, length, page, vma.protection(), ours);
+        from += length;
+    }
+    table::remove(vma.start, vma.end);
+    ledger::because(Reason::Forked);
+}
+
+/// How much is copied at once: what is held twice for a moment.
+const STEP: usize = 32 << 20;
+/// From this size on the parent copies.
+const GIGANTIC: usize = 1 << 30;
+
+fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int) {
+    let flags = raw::PRIVATE_ANONYMOUS;
+    // SAFETY: fresh memory.
+    let Ok(fresh) = (unsafe { raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0) }) else {
+        die(b"no memory for a forked child's copy of its superpages");
+    };
+    if settings::get().fallback == Fallback::Thp {
+        // SAFETY: as above. Advice may be refused.
+        let _ = unsafe { raw::madvise(fresh, length, libc::MADV_HUGEPAGE) };
+    }
+    if page < GIGANTIC {
+        copy_present(start, length, page, fresh);
+    }
+    // SAFETY: `[start, start + length)` is the mapping being replaced, whose contents are now in
+    // `fresh` or come from the parent; nothing runs meanwhile, and this code is on its own stack.
+    let moved = unsafe {
+        raw::mprotect(fresh, length, protection).and_then(|()| raw::move_to(fresh, length, start))
+    };
+    if moved.is_err() {
+        die(b"a forked child's superpages could not be replaced");
+    }
+    if page >= GIGANTIC {
+        ask_parent(&Request { pid: ours, start, length });
+    }
+}
+
+/// Copies the superpages that exist; the others are zero on both sides.
+fn copy_present(start: usize, length: usize, page: usize, to: usize) {
+    let base = raw::base_page();
+    let mut at = 0;
+    while at < length {
+        let mut present = 0u8;
+        // SAFETY: one base page is asked about, one byte is written. Then a page that exists is
+        // read and one of the same size that is ours is written.
+        unsafe {
+            let asked = libc::syscall(libc::SYS_mincore, start + at, base, &raw mut present);
+            if asked != 0 || present & 1 != 0 {
+                let (from, to) = ((start + at) as *const u8, (to + at) as *mut u8);
+                std::ptr::copy_nonoverlapping(from, to, page);
+            }
+        }
+        at += page;
+    }
+}
+
+fn ask_parent(request: &Request) {
+    let socket = CHILD_END.load(Ordering::Relaxed);
+    tell(socket, request);
+    let mut done = 0usize;
+    // SAFETY: a value of ours, and its size.
+    unsafe {
+        let into = (&raw mut done).cast::<u8>();
+        libc::syscall(libc::SYS_recvfrom, socket, into, size_of::<usize>(), 0, 0, 0)
+    };
+    if done != request.length {
+        die(b"a forked child's pages of 1 GiB could not be filled by its parent");
+    }
+}
+
+fn tell(socket: c_int, request: &Request) {
+    // SAFETY: a value of ours, and its size.
+    unsafe {
+        let from = std::ptr::from_ref(request).cast::<u8>();
+        let size = size_of::<Request>();
+        libc::syscall(libc::SYS_sendto, socket, from, size, libc::MSG_NOSIGNAL, 0, 0)
+    };
+}
+
+/// The child cannot go on with memory that may vanish under it, and cannot say so to a caller that
+/// was promised a copy. It ends as a child does for which there is no memory.
+fn die(why: &[u8]) -> ! {
+    message::line(&[why]);
+    // SAFETY: ends this process.
+    unsafe {
+        libc::syscall(libc::SYS_exit_group, 127);
+        libc::abort()
+    }
+}
+
+struct Contexts(UnsafeCell<MaybeUninit<[libc::ucontext_t; 2]>>);
+// SAFETY: used only by the one thread of a forked child.
+unsafe impl Sync for Contexts {}
+static CONTEXTS: Contexts = Contexts(UnsafeCell::new(MaybeUninit::uninit()));
+
+/// Runs `work` on a stack mapped for it, so that it may replace the one it was called on.
+fn on_another_stack(work: extern "C" fn()) {
+    const SIZE: usize = 256 << 10;
+    let flags = raw::PRIVATE_ANONYMOUS;
+    // SAFETY: fresh memory for the stack; the contexts are static and this thread's alone;
+    // `uc_link` leads back to the first, which `swapcontext` fills in before it leaves.
+    unsafe {
+        let Ok(stack) = raw::mmap(0, SIZE, raw::READ_WRITE, flags, -1, 0) else {
+            die(b"no memory for a forked child to copy its superpages");
+        };
+        let [back, there] = (*CONTEXTS.0.get()).assume_init_mut();
+        libc::getcontext(there);
+        there.uc_stack.ss_sp = stack as *mut _;
+        there.uc_stack.ss_size = SIZE;
+        there.uc_link = back;
+        libc::makecontext(there, work, 0);
+        libc::swapcontext(back, there);
+        let _ = raw::munmap(stack, SIZE);
+    }
+}

@@ -1,0 +1,145 @@
+//! What this process asked for and got, for the report at its end and for the command beside it.
+//!
+//! # Safety
+//! `SHARED` is null, or `BYTES` of a file mapped shared at start-up and never unmapped. Its words
+//! are only ever used as atomics, by every process that maps them.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+pub use ::ledger::{Column, Kind, Reason};
+
+use crate::{message, raw, settings};
+
+/// This process's own words.
+static OWN: [AtomicU64; ::ledger::WORDS] = [const { AtomicU64::new(0) }; ::ledger::WORDS];
+/// The words of the run.
+static SHARED: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+
+fn add(word: usize, amount: u64) {
+    OWN[word].fetch_add(amount, Ordering::Relaxed);
+    let shared = SHARED.load(Ordering::Acquire);
+    if !shared.is_null() {
+        // SAFETY: `word` is below WORDS, and the mapping stays.
+        unsafe { (*shared.add(word)).fetch_add(amount, Ordering::Relaxed) };
+    }
+}
+
+/// `bytes` of `kind` were given as `column` says.
+pub fn count(kind: Kind, column: Column, bytes: usize) {
+    add(::ledger::sum(kind, column), bytes as u64);
+}
+
+/// A request met `why`.
+pub fn because(why: Reason) {
+    add(::ledger::reason(why), 1);
+}
+
+/// Joins the run's ledger, if there is one and it is of this version.
+pub fn open() {
+    if let Some(path) = settings::get().ledger
+        && let Some(words) = raw::keeping_errno(|| map(path))
+    {
+        SHARED.store(words, Ordering::Release);
+    }
+    add(::ledger::processes(), 1);
+}
+
+fn map(path: &CStr) -> Option<*mut AtomicU64> {
+    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    // SAFETY: system calls with a path, a descriptor of our own and a fresh mapping.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) as i32;
+        if fd < 0 {
+            return None;
+        }
+        // A file that is too short would kill us at the first touch behind its end.
+        let size = libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_END);
+        let mapped = (size == ::ledger::BYTES as libc::c_long)
+            .then(|| raw::mmap(0, ::ledger::BYTES, raw::READ_WRITE, libc::MAP_SHARED, fd, 0).ok());
+        libc::syscall(libc::SYS_close, fd);
+        let words = mapped.flatten()? as *mut AtomicU64;
+        let is_ours = (*words).load(Ordering::Relaxed) == ::ledger::MAGIC;
+        is_ours.then_some(words)
+    }
+}
+
+/// In a forked child: its own sums start anew.
+pub fn after_fork() {
+    for word in &OWN {
+        word.store(0, Ordering::Relaxed);
+    }
+    add(::ledger::processes(), 1);
+    add(::ledger::forks(), 1);
+}
+
+/// Appends this process's report as one line of JSON to the file SUPERPAGE_REPORT names.
+pub fn report() {
+    let Some(path) = settings::get().report else { return };
+    let mut text = Text { bytes: [0; 4096], used: 0 };
+    text.push(b"{\"schema\":\"superpage.report/1\",\"pid\":");
+    // SAFETY: getpid takes nothing.
+    text.number(unsafe { libc::getpid() } as u64);
+    text.push(b",\"memory\":{");
+    for (at, kind) in Kind::ALL.into_iter().enumerate() {
+        text.push(if at == 0 { b"" } else { b"," });
+        text.key(kind.name());
+        text.push(b"{");
+        for (at, column) in Column::ALL.into_iter().enumerate() {
+            text.push(if at == 0 { b"" } else { b"," });
+            text.key(column.name());
+            text.number(OWN[::ledger::sum(kind, column)].load(Ordering::Relaxed));
+        }
+        text.push(b"}");
+    }
+    text.push(b"},\"reasons\":{");
+    for (at, why) in Reason::ALL.into_iter().enumerate() {
+        text.push(if at == 0 { b"" } else { b"," });
+        text.key(why.name());
+        text.number(OWN[::ledger::reason(why)].load(Ordering::Relaxed));
+    }
+    text.push(b"}}\n");
+    if raw::keeping_errno(|| append(path, &text.bytes[..text.used])).is_none() {
+        message::line(&[b"the report could not be written to ", path.to_bytes()]);
+    }
+}
+
+fn append(path: &CStr, line: &[u8]) -> Option<()> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    // SAFETY: system calls with a path, a descriptor of our own and a slice that is only read.
+    unsafe {
+        let at = libc::AT_FDCWD;
+        let fd = libc::syscall(libc::SYS_openat, at, path.as_ptr(), flags, 0o666) as i32;
+        if fd < 0 {
+            return None;
+        }
+        let written = libc::syscall(libc::SYS_write, fd, line.as_ptr(), line.len());
+        libc::syscall(libc::SYS_close, fd);
+        (written == line.len() as libc::c_long).then_some(())
+    }
+}
+
+/// A line under construction. What does not fit is cut; the buffer is four times what is needed.
+struct Text {
+    bytes: [u8; 4096],
+    used: usize,
+}
+
+impl Text {
+    fn push(&mut self, piece: &[u8]) {
+        let room = &mut self.bytes[self.used..];
+        let length = piece.len().min(room.len());
+        room[..length].copy_from_slice(&piece[..length]);
+        self.used += length;
+    }
+
+    fn key(&mut self, name: &str) {
+        self.push(b"\"");
+        self.push(name.as_bytes());
+        self.push(b"\":");
+    }
+
+    fn number(&mut self, value: u64) {
+        self.push(message::Decimal::new(value).bytes());
+    }
+}

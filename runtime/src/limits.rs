@@ -1,0 +1,116 @@
+//! Whether something besides the pool can make a fault fail on pages that are reserved.
+//!
+//! A reservation is a promise of the machine's pool. A hugetlb cgroup counts pages when they are
+//! faulted in, not when they are reserved (its `rsvd` limit does, but may be unset), and a memory
+//! policy or cpuset can want them from nodes that have none. Where one of these is seen, or cannot
+//! be excluded, the pages are populated when they are mapped. It costs time and the choice of the
+//! node by first touch; it buys an error instead of a SIGBUS.
+
+use std::ffi::CStr;
+
+use crate::message::Decimal;
+use crate::raw;
+use crate::source::read_file;
+
+/// Whether a limit is in force, or may be.
+pub fn stand_in_the_way(page: usize) -> bool {
+    is_bound_to_nodes() || is_in_limited_cgroup(page)
+}
+
+/// Whether this thread's memory policy binds it to nodes, or its cpuset leaves some out.
+fn is_bound_to_nodes() -> bool {
+    const MPOL_BIND: i32 = 2;
+    let mut mode = 0i32;
+    let null = std::ptr::null_mut::<u64>();
+    // SAFETY: the kernel writes the mode alone.
+    let asked = raw::keeping_errno(|| unsafe {
+        libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, null, 0, 0, 0)
+    });
+    // Without NUMA in the kernel there is nothing to bind to.
+    if asked == 0 && mode & 0xff == MPOL_BIND {
+        return true;
+    }
+    let mut status = [0; 8192];
+    let mut online = [0; 256];
+    let Some(status) = read_file(c"/proc/self/status", &mut status) else { return true };
+    let Some(online) = read_file(c"/sys/devices/system/node/online", &mut online) else {
+        return false;
+    };
+    let key = b"Mems_allowed_list:";
+    let Some(at) = status.windows(key.len()).position(|window| window == key) else { return false };
+    let rest = &status[at + key.len()..];
+    let line = rest.split(|&byte| byte == b'\n').next().unwrap_or(b"");
+    // A machine with one node has one answer to both; a cpuset of all nodes is written alike.
+    line.trim_ascii() != online.trim_ascii()
+}
+
+/// Whether a hugetlb cgroup may refuse a fault.
+fn is_in_limited_cgroup(page: usize) -> bool {
+    let mut buffer = [0; 4096];
+    // No cgroups in the kernel: no limits.
+    let Some(text) = read_file(c"/proc/self/cgroup", &mut buffer) else { return false };
+    let mut limited = false;
+    for line in text.split(|&byte| byte == b'\n') {
+        let mut parts = line.splitn(3, |&byte| byte == b':');
+        let (Some(id), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        limited |= match (id, controllers) {
+            (b"0", b"") => limited_below(b"/sys/fs/cgroup", path, page, b".max"),
+            (_, list) if list.split(|&byte| byte == b',').any(|name| name == b"hugetlb") => {
+                limited_below(b"/sys/fs/cgroup/hugetlb", path, page, b".limit_in_bytes")
+            }
+            _ => false,
+        };
+    }
+    limited
+}
+
+/// Whether the cgroup at `path`, or one above it, limits pages of this size. The root of the
+/// hierarchy has no such file: if the topmost directory we see has one, there are cgroups above
+/// that we cannot see (a container), and their limits count too.
+fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool {
+    let mut path = path;
+    loop {
+        let at_top = path.is_empty() || path == b"/";
+        let mut file = [0u8; 4096];
+        let (number, unit) = size_name(page);
+        let directory = if at_top { b"" } else { path };
+        let pieces: [&[u8]; 7] =
+            [mount, directory, b"/hugetlb.", number.bytes(), unit, ending, b"\0"];
+        let mut used = 0;
+        for piece in pieces {
+            let Some(room) = file.get_mut(used..used + piece.len()) else { return true };
+            room.copy_from_slice(piece);
+            used += piece.len();
+        }
+        let Ok(file) = CStr::from_bytes_with_nul(&file[..used]) else { return true };
+        let mut value = [0; 64];
+        match read_file(file, &mut value) {
+            Some(_) if at_top => return true,
+            Some(value) if is_limit(value.trim_ascii()) => return true,
+            _ => {}
+        }
+        if at_top {
+            return false;
+        }
+        let cut = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        path = &path[..cut];
+    }
+}
+
+/// v2 writes `max` for none; v1 a number near 2^63.
+fn is_limit(value: &[u8]) -> bool {
+    value != b"max" && value.len() < 19
+}
+
+/// The number and unit by which the kernel names its files: `2MB`, `1GB`, `64KB`.
+fn size_name(page: usize) -> (Decimal, &'static [u8]) {
+    let (shift, unit): (u32, &[u8]) = match page {
+        0x4000_0000.. => (30, b"GB"),
+        0x10_0000.. => (20, b"MB"),
+        _ => (10, b"KB"),
+    };
+    (Decimal::new((page >> shift) as u64), unit)
+}

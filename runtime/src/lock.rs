@@ -1,0 +1,48 @@
+//! A lock that may be taken inside malloc and across fork.
+//!
+//! Held for microseconds (a few system calls), so whoever waits yields. `fork` takes every one of
+//! them before a process forks, so that no child is born with a lock whose holder does not exist
+//! in it.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A value behind a lock.
+pub struct Lock<T> {
+    taken: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only by whoever holds `taken`.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// A free lock.
+    pub const fn new(value: T) -> Self {
+        Self { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// Runs `work` with the value. Not reentrant: `work` must not come back here.
+    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        self.take();
+        // SAFETY: `taken` is ours until `release`.
+        let result = work(unsafe { &mut *self.value.get() });
+        self.release();
+        result
+    }
+
+    /// Takes the lock until [`Self::release`].
+    pub fn take(&self) {
+        while self.taken.swap(true, Ordering::Acquire) {
+            while self.taken.load(Ordering::Relaxed) {
+                // SAFETY: yields the CPU.
+                unsafe { libc::syscall(libc::SYS_sched_yield) };
+            }
+        }
+    }
+
+    /// Gives it back: only after [`Self::take`], also in the child of a fork in between.
+    pub fn release(&self) {
+        self.taken.store(false, Ordering::Release);
+    }
+}

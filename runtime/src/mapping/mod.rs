@@ -1,0 +1,261 @@
+//! mmap and its relatives: the memory a program, or a library in it, maps itself.
+//!
+//! On THP, memory stays ordinary anonymous memory: large mappings are advised, small ones placed
+//! side by side (`pieces`), and whatever the program does to them later is what the kernel makes of
+//! it.
+//!
+//! On hugetlb, a large mapping becomes a body of reserved superpages and a tail of base pages, so
+//! that its length is what the program asked for and calls about the whole of it work as they are.
+//! Calls about parts of a superpage, which the kernel refuses, are made right here: the page is
+//! turned into ordinary memory first (`demote`), or the effect is brought about otherwise.
+//!
+//! Left alone: memory with an address hint, executable, locked, of `MAP_NORESERVE` (the program
+//! says that it will not use most of it) or for a stack, and everything that chose its pages itself.
+//!
+//! # Safety
+//! The exported functions are the system calls of the same names, with the same contracts.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{off64_t, size_t};
+
+mod demote;
+mod parts;
+pub mod pieces;
+mod shared;
+pub mod table;
+
+use crate::ledger::{self, Column, Kind};
+use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
+use crate::settings::{self, Pages, Settings};
+use crate::source::{self, Backing};
+use table::Range;
+
+/// What a program asks of `mmap(2)`.
+#[derive(Clone, Copy)]
+struct Request {
+    address: usize,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off64_t,
+}
+
+/// `void *mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)`.
+///
+/// # Safety
+/// As the system call: `MAP_FIXED` replaces what was there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    length: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off64_t,
+) -> *mut c_void {
+    let request = Request { address: address as usize, length, protection, flags, fd, offset };
+    // SAFETY: the caller's contract.
+    match unsafe { request.serve() } {
+        Ok(start) => start as *mut c_void,
+        Err(errno) => {
+            raw::set_errno(errno);
+            libc::MAP_FAILED
+        }
+    }
+}
+
+/// The same under its large-file name: `off_t` is 64 bits here.
+///
+/// # Safety
+/// As [`mmap`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    address: *mut c_void,
+    length: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off64_t,
+) -> *mut c_void {
+    // SAFETY: same contract.
+    unsafe { mmap(address, length, protection, flags, fd, offset) }
+}
+
+impl Request {
+    unsafe fn serve(self) -> Result<usize, Errno> {
+        let settings = settings::get();
+        let is_fixed = self.flags & libc::MAP_FIXED != 0;
+        if is_fixed && table::may_overlap(self.address, self.address.saturating_add(self.length)) {
+            // SAFETY: the caller gives the range up.
+            unsafe { self.clear_the_way() }?;
+        }
+        if settings.pages == Pages::Unasked {
+            // SAFETY: the caller's contract.
+            return unsafe { self.plain() };
+        }
+        // SAFETY: the caller's contract, throughout.
+        unsafe {
+            if self.is_shared() {
+                return if settings.memory.shared { shared::map(self) } else { self.plain() };
+            }
+            if !settings.memory.mmap || !self.is_wanted() {
+                return self.plain();
+            }
+            match settings.pages {
+                Pages::Thp => self.on_thp(),
+                Pages::Hugetlb(_) => self.on_hugetlb(settings),
+                Pages::Unasked => self.plain(),
+            }
+        }
+    }
+
+    /// To the kernel as it is.
+    unsafe fn plain(self) -> Result<usize, Errno> {
+        let Self { address, length, protection, flags, fd, offset } = self;
+        // SAFETY: the caller's contract.
+        unsafe { raw::mmap(address, length, protection, flags, fd, offset) }
+    }
+
+    fn is_shared(&self) -> bool {
+        matches!(self.flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE)
+    }
+
+    /// Private anonymous memory, but no stacks (mostly untouched: superpages there are pure waste)
+    /// and nothing that chose its pages itself.
+    fn is_wanted(&self) -> bool {
+        let excluded = libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
+        self.flags & PRIVATE_ANONYMOUS == PRIVATE_ANONYMOUS && self.flags & excluded == 0
+    }
+
+    /// Whatever its protection. Advice on address space that is only reserved (`PROT_NONE`) costs
+    /// no memory: nothing is there to be touched. And it must be given then or never: the parts
+    /// that an allocator makes writable by mprotect, or that `MAP_FIXED` does not replace, keep the
+    /// advice of the reservation.
+    unsafe fn on_thp(mut self) -> Result<usize, Errno> {
+        let superpage = source::superpage();
+        let is_plain =
+            self.address == 0 && self.protection == READ_WRITE && self.flags == PRIVATE_ANONYMOUS;
+        if self.length < superpage {
+            let piece = if is_plain { pieces::take(self.length) } else { None };
+            let column = if piece.is_some() { Column::Advised } else { Column::Small };
+            ledger::count(Kind::Mmap, column, self.length);
+            // SAFETY: the caller's contract.
+            return piece.map_or_else(|| unsafe { self.plain() }, |piece| Ok(piece as usize));
+        }
+        // The kernel would populate with base pages before the advice could be given.
+        let populated = self.is_populated();
+        if populated {
+            self.flags &= !libc::MAP_POPULATE;
+        }
+        // SAFETY: the caller's contract; then advice about memory that was just mapped. The kernel
+        // may refuse it (no THP) or the populating (no memory: MAP_POPULATE promises nothing).
+        unsafe {
+            let start = self.plain()?;
+            let advised = raw::madvise(start, self.length, libc::MADV_HUGEPAGE).is_ok();
+            if populated {
+                let _ = raw::madvise(start, self.length, libc::MADV_POPULATE_WRITE);
+            }
+            if self.protection != libc::PROT_NONE {
+                let column = if advised { Column::Advised } else { Column::FellBack };
+                ledger::count(Kind::Mmap, column, self.length);
+            }
+            Ok(start)
+        }
+    }
+
+    /// Whether all of it is to be there at once. Read-only memory is left to the kernel: it is all
+    /// one page of zeroes.
+    fn is_populated(&self) -> bool {
+        // MAP_NONBLOCK takes MAP_POPULATE back (mmap(2)).
+        let both = libc::MAP_POPULATE | libc::MAP_NONBLOCK;
+        self.flags & both == libc::MAP_POPULATE && self.protection & libc::PROT_WRITE != 0
+    }
+
+    /// A body of superpages and a tail of base pages.
+    unsafe fn on_hugetlb(self, settings: &Settings) -> Result<usize, Errno> {
+        let superpage = source::superpage();
+        let excluded = libc::MAP_NORESERVE | libc::MAP_LOCKED;
+        let is_ours = self.protection == READ_WRITE && self.flags & excluded == 0;
+        let is_fixed = self.flags & libc::MAP_FIXED != 0;
+        if !is_ours || (self.address != 0 && !is_fixed) || self.length < superpage {
+            if is_ours {
+                ledger::count(Kind::Mmap, Column::Small, self.length);
+            }
+            // SAFETY: the caller's contract.
+            return unsafe { self.plain() };
+        }
+        let length = self.length.checked_next_multiple_of(raw::base_page()).ok_or(libc::ENOMEM)?;
+        if !demote::is_possible() {
+            ledger::because(ledger::Reason::Kernel);
+            ledger::count(Kind::Mmap, Column::FellBack, length);
+            // SAFETY: the caller's contract.
+            return unsafe { self.plain() };
+        }
+        // SAFETY: the caller's range, or address space of our own.
+        unsafe {
+            let start = if is_fixed { self.plain()? } else { source::reserve(length, superpage)? };
+            let (from, to) = (start.next_multiple_of(superpage), start + length);
+            let to = to - to % superpage;
+            let result = self.fill(start, length, from, to, is_fixed, settings);
+            if result.is_err() && !is_fixed {
+                let _ = raw::munmap(start, length);
+            }
+            result.map(|()| start)
+        }
+    }
+
+    /// Puts superpages at `[from, to)` and base pages around them.
+    unsafe fn fill(
+        self,
+        start: usize,
+        length: usize,
+        from: usize,
+        to: usize,
+        has_ends: bool,
+        settings: &Settings,
+    ) -> Result<(), Errno> {
+        let end = start + length;
+        if from >= to {
+            ledger::count(Kind::Mmap, Column::Small, length);
+            return Ok(());
+        }
+        // SAFETY: inside the range of the caller of `on_hugetlb`.
+        unsafe {
+            if source::place(Kind::Mmap, from, to - from, self.protection)? == Backing::Hugetlb {
+                let page = source::superpage();
+                if !table::add(Range { start: from, end: to, page, shared: false }) {
+                    return Err(libc::ENOMEM);
+                }
+            }
+            ledger::count(Kind::Mmap, Column::Small, length - (to - from));
+            if !has_ends && to < end {
+                let flags = PRIVATE_ANONYMOUS | libc::MAP_FIXED;
+                raw::mmap(to, end - to, self.protection, flags, -1, 0)?;
+                if settings.fallback == settings::Fallback::Thp {
+                    let _ = raw::madvise(to, end - to, libc::MADV_HUGEPAGE);
+                }
+            }
+            if self.is_populated() {
+                let _ = raw::madvise(start, length, libc::MADV_POPULATE_WRITE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Something is to be mapped over superpages: the parts of them that stay become ordinary
+    /// memory, the others leave the table.
+    unsafe fn clear_the_way(&self) -> Result<(), Errno> {
+        let end = self.address.saturating_add(self.length.next_multiple_of(raw::base_page()));
+        if !demote::edges(self.address, end) {
+            return Err(libc::ENOMEM);
+        }
+        // An empty mapping takes their place in one step, so that no other can slip in between.
+        let flags = PRIVATE_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: what the caller's `MAP_FIXED` does anyway.
+        unsafe { raw::mmap(self.address, end - self.address, libc::PROT_NONE, flags, -1, 0) }?;
+        table::remove(self.address, end);
+        Ok(())
+    }
+}

@@ -1,0 +1,343 @@
+//! Calls about memory that is there: munmap, mprotect, madvise, mremap.
+//!
+//! What does not touch a range of the table goes straight to the kernel. So does what does, first:
+//! for whole superpages the kernel's answer is right. Only its refusals of parts are mended.
+//!
+//! # Safety
+//! As the system calls of the same names.
+
+use std::ffi::{c_int, c_void};
+
+use libc::size_t;
+
+use super::table::{self, Range};
+use super::{Request, demote};
+use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
+
+/// `int munmap(void *addr, size_t length)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(address: *mut c_void, length: size_t) -> c_int {
+    // SAFETY: the caller's contract.
+    answer(unsafe { unmap(address as usize, length) })
+}
+
+unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
+    let end = round_up(start, length);
+    // SAFETY: the caller's contract.
+    let result = unsafe { raw::munmap(start, length) };
+    if !table::may_overlap(start, end) {
+        return result;
+    }
+    match result {
+        Err(libc::EINVAL) if is_cut(start, end) => {
+            if !demote::edges(start, end) {
+                return Err(libc::ENOMEM);
+            }
+            // What is still cut is shared: its pages at the edges stay mapped, the program does
+            // not use them any more.
+            let (from, to) = without_shared_edges(start, end);
+            if from < to {
+                // SAFETY: the caller's contract.
+                unsafe { raw::munmap(from, to - from) }?;
+            }
+        }
+        other => other?,
+    }
+    table::remove(start, end);
+    Ok(())
+}
+
+/// `int mprotect(void *addr, size_t len, int prot)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mprotect(address: *mut c_void, length: size_t, to: c_int) -> c_int {
+    let (start, end) = (address as usize, round_up(address as usize, length));
+    // SAFETY: the caller's contract, also for the second try.
+    answer(unsafe {
+        match raw::mprotect(start, length, to) {
+            Err(libc::EINVAL) if is_cut(start, end) => {
+                if demote::edges(start, end) {
+                    let (from, until) = without_shared_edges(start, end);
+                    if from < until { raw::mprotect(from, until - from, to) } else { Ok(()) }
+                } else {
+                    Err(libc::ENOMEM)
+                }
+            }
+            result => result,
+        }
+    })
+}
+
+/// `int madvise(void *addr, size_t length, int advice)`.
+///
+/// # Safety
+/// As the system call: some advice discards contents.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(address: *mut c_void, length: size_t, advice: c_int) -> c_int {
+    let (start, end) = (address as usize, round_up(address as usize, length));
+    // SAFETY: the caller's contract.
+    answer(unsafe {
+        if !table::may_overlap(start, end) || table::first(start, end).is_none() {
+            raw::madvise(start, length, advice)
+        } else {
+            advise(start, end, advice)
+        }
+    })
+}
+
+/// Advice about memory of which some is on superpages of the pool.
+unsafe fn advise(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match advice {
+            // The kernel would round the end down and say that all went well.
+            libc::MADV_DONTNEED => each_part(start, end, |from, to, range| match range {
+                None => raw::madvise(from, to - from, advice),
+                Some(range) => empty(from, to, &range),
+            }),
+            // Lazy by definition, and these pages cannot be freed lazily.
+            libc::MADV_FREE => each_part(start, end, |from, to, range| match range {
+                None => raw::madvise(from, to - from, advice),
+                Some(_) => Ok(()),
+            }),
+            libc::MADV_DONTFORK
+            | libc::MADV_DOFORK
+            | libc::MADV_WIPEONFORK
+            | libc::MADV_KEEPONFORK
+            | libc::MADV_DONTDUMP
+            | libc::MADV_DODUMP => match raw::madvise(start, end - start, advice) {
+                Err(libc::EINVAL) if is_cut(start, end) && demote::edges(start, end) => {
+                    raw::madvise(start, end - start, advice)
+                }
+                result => result,
+            },
+            // Hints about ordinary pages, which these are not: taken note of and left at that.
+            libc::MADV_HUGEPAGE
+            | libc::MADV_NOHUGEPAGE
+            | libc::MADV_COLLAPSE
+            | libc::MADV_MERGEABLE
+            | libc::MADV_UNMERGEABLE
+            | libc::MADV_COLD
+            | libc::MADV_PAGEOUT => each_part(start, end, |from, to, range| match range {
+                None => raw::madvise(from, to - from, advice),
+                Some(_) => Ok(()),
+            }),
+            _ => raw::madvise(start, end - start, advice),
+        }
+    }
+}
+
+/// Discards contents: whole pages go back to the pool (the reservation stays), parts are made zero,
+/// which is what the program would read there.
+unsafe fn empty(from: usize, to: usize, range: &Range) -> Result<(), Errno> {
+    if range.shared {
+        // The object keeps its contents, as it would on base pages.
+        return Ok(());
+    }
+    let first = from.next_multiple_of(range.page).min(to);
+    let last = (to - to % range.page).max(first);
+    if first < last {
+        // SAFETY: the caller's contract.
+        unsafe { raw::madvise(first, last - first, libc::MADV_DONTNEED) }?;
+    }
+    for (from, to) in [(from, first), (last, to)] {
+        if from < to && demote::is_present(from - from % range.page) {
+            zero(from, to);
+        }
+    }
+    Ok(())
+}
+
+/// Through a system call, which fails on memory that may not be written where a store would be
+/// fatal.
+fn zero(from: usize, to: usize) {
+    static ZEROES: [u8; 4096] = [0; 4096];
+    let mut at = from;
+    raw::keeping_errno(|| {
+        while at < to {
+            let length = (to - at).min(ZEROES.len());
+            let source =
+                libc::iovec { iov_base: ZEROES.as_ptr().cast_mut().cast(), iov_len: length };
+            let target = libc::iovec { iov_base: at as *mut c_void, iov_len: length };
+            // SAFETY: the program gave these contents up; the call checks the rest.
+            unsafe {
+                let call = libc::SYS_process_vm_writev;
+                libc::syscall(call, raw::pid(), &raw const source, 1, &raw const target, 1, 0)
+            };
+            at += length;
+        }
+    });
+}
+
+/// `void *mremap(void *old, size_t old_size, size_t new_size, int flags, ... void *new)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_size: size_t,
+    new_size: size_t,
+    flags: c_int,
+    target: *mut c_void,
+) -> *mut c_void {
+    let (start, end) = (old as usize, round_up(old as usize, old_size));
+    let target = if flags & libc::MREMAP_FIXED != 0 { target as usize } else { 0 };
+    // SAFETY: the caller's contract.
+    let result = unsafe {
+        if table::may_overlap(start, end) && table::first(start, end).is_some() {
+            resize(start, old_size, new_size, flags, target)
+        } else {
+            let in_the_way = target != 0 && table::may_overlap(target, round_up(target, new_size));
+            if in_the_way && !demote::edges(target, round_up(target, new_size)) {
+                Err(libc::ENOMEM)
+            } else {
+                let moved = remap(start, old_size, new_size, flags, target);
+                if in_the_way && moved.is_ok() {
+                    table::remove(target, round_up(target, new_size));
+                }
+                moved
+            }
+        }
+    };
+    match result {
+        Ok(start) => start as *mut c_void,
+        Err(errno) => {
+            raw::set_errno(errno);
+            libc::MAP_FAILED
+        }
+    }
+}
+
+unsafe fn remap(
+    old: usize,
+    old_size: usize,
+    new_size: usize,
+    flags: c_int,
+    target: usize,
+) -> Result<usize, Errno> {
+    raw::keeping_errno(|| {
+        // SAFETY: the caller's contract.
+        let moved =
+            unsafe { libc::syscall(libc::SYS_mremap, old, old_size, new_size, flags, target) };
+        if moved == -1 { Err(raw::errno()) } else { Ok(moved as usize) }
+    })
+}
+
+/// A mapping on superpages is shrunk in place, or moved by copying: the kernel cannot enlarge one.
+unsafe fn resize(
+    start: usize,
+    old_size: usize,
+    new_size: usize,
+    flags: c_int,
+    target: usize,
+) -> Result<usize, Errno> {
+    let (end, new_end) = (round_up(start, old_size), round_up(start, new_size));
+    let is_private = table::first(start, end).is_some_and(|range| !range.shared);
+    if new_size == 0 || old_size == 0 || flags & libc::MREMAP_DONTUNMAP != 0 || !is_private {
+        // SAFETY: the caller's contract; the kernel says what is wrong with it.
+        return unsafe { remap(start, old_size, new_size, flags, target) };
+    }
+    if target == 0 && new_end <= end {
+        if new_end < end {
+            // SAFETY: the caller gives the end up.
+            unsafe { unmap(new_end, end - new_end) }?;
+        }
+        return Ok(start);
+    }
+    if flags & libc::MREMAP_MAYMOVE == 0 {
+        return Err(libc::ENOMEM);
+    }
+    let fixed = if target == 0 { 0 } else { libc::MAP_FIXED };
+    let request = Request {
+        address: target,
+        length: new_size,
+        protection: READ_WRITE,
+        flags: PRIVATE_ANONYMOUS | fixed,
+        fd: -1,
+        offset: 0,
+    };
+    // SAFETY: the new range is fresh or given up by the caller, the old one is readable memory of
+    // the caller's, which nobody writes while it is being moved.
+    unsafe {
+        let fresh = request.serve()?;
+        let length = (end - start).min(round_up(fresh, new_size) - fresh);
+        copy_present(start, fresh, length);
+        unmap(start, end - start)?;
+        Ok(fresh)
+    }
+}
+
+/// Copies what exists. What does not is zero on both sides, and stays unpopulated.
+unsafe fn copy_present(from: usize, to: usize, length: usize) {
+    let base = raw::base_page();
+    let mut at = 0;
+    while at < length {
+        // SAFETY: both are memory of at least `length` bytes.
+        unsafe {
+            if demote::is_present(from + at) {
+                std::ptr::copy_nonoverlapping((from + at) as *const u8, (to + at) as *mut u8, base);
+            }
+        }
+        at += base;
+    }
+}
+
+fn answer(result: Result<(), Errno>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => {
+            raw::set_errno(errno);
+            -1
+        }
+    }
+}
+
+fn round_up(start: usize, length: usize) -> usize {
+    start.saturating_add(length).saturating_add(raw::base_page() - 1) & !(raw::base_page() - 1)
+}
+
+/// Whether a superpage is only partly inside.
+fn is_cut(start: usize, end: usize) -> bool {
+    [start, end].into_iter().any(|edge| {
+        let around = edge.saturating_sub(1);
+        let range = table::first(around, edge + 1);
+        range.is_some_and(|range| range.is_cut_by(start, end))
+    })
+}
+
+/// `[start, end)` less the superpages of shared ranges that are only partly inside.
+fn without_shared_edges(start: usize, end: usize) -> (usize, usize) {
+    let page_at = |edge: usize| {
+        let range = table::first(edge, edge + 1).filter(|range| range.shared);
+        range.filter(|range| edge > range.start).map(|range| range.page)
+    };
+    let from = page_at(start).map_or(start, |page| start.next_multiple_of(page));
+    let to = page_at(end).map_or(end, |page| end - end % page);
+    (from, to)
+}
+
+/// Calls `work` for each stretch of `[start, end)` that is inside one range, or between ranges.
+fn each_part(
+    start: usize,
+    end: usize,
+    mut work: impl FnMut(usize, usize, Option<Range>) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let mut at = start;
+    while at < end {
+        let next = table::first(at, end);
+        let (to, range) = match next {
+            Some(range) if range.start <= at => (range.end.min(end), Some(range)),
+            Some(range) => (range.start, None),
+            None => (end, None),
+        };
+        work(at, to, range)?;
+        at = to;
+    }
+    Ok(())
+}

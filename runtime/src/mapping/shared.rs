@@ -1,0 +1,197 @@
+//! Shared memory: anonymous (`MAP_SHARED | MAP_ANONYMOUS`), of memfd and POSIX objects, and of System
+//! V.
+//!
+//! On hugetlb, anonymous and System V memory become objects of the pool. Their pages are reserved
+//! once per object, so every process that inherits or attaches one is guaranteed its faults, a
+//! forked child too. A memfd or POSIX object keeps its pages whatever is asked: a program may write
+//! or read it like a file, give it any length and send it to processes that know nothing of
+//! superpages, and a hugetlb file allows none of that. It gets advice.
+//!
+//! On THP all of them are advised; whether the kernel heeds it is `shmem_enabled`'s to say.
+//!
+//! # Safety
+//! As the system calls of the same names.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{key_t, size_t};
+
+use super::table::{self, Range};
+use super::{Request, demote};
+use crate::ledger::{self, Column, Kind, Reason};
+use crate::raw::{self, Errno};
+use crate::settings::{self, Fallback, Pages};
+use crate::source;
+
+/// A shared mapping.
+pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
+    let superpage = source::superpage();
+    let is_anonymous = request.flags & libc::MAP_ANONYMOUS != 0;
+    let excluded = libc::MAP_HUGETLB | libc::MAP_FIXED | libc::MAP_NORESERVE | libc::MAP_LOCKED;
+    let is_ours = request.flags & excluded == 0 && request.length >= superpage;
+    // SAFETY: the caller's contract.
+    unsafe {
+        if !is_ours {
+            return request.plain();
+        }
+        if !is_anonymous {
+            let start = request.plain()?;
+            if is_memory_file(request.fd) {
+                advise(start, request.length);
+            }
+            return Ok(start);
+        }
+        let settings = settings::get();
+        if settings.is_hugetlb() && request.address == 0 && demote::is_possible() {
+            match anonymous(request) {
+                Ok(start) => return Ok(start),
+                Err(why) => ledger::because(why),
+            }
+            if settings.fallback == Fallback::Error {
+                ledger::count(Kind::Shared, Column::Refused, request.length);
+                return Err(libc::ENOMEM);
+            }
+        }
+        let start = request.plain()?;
+        if settings.pages == Pages::Thp || settings.fallback == Fallback::Thp {
+            advise(start, request.length);
+        } else {
+            ledger::count(Kind::Shared, Column::FellBack, request.length);
+        }
+        Ok(start)
+    }
+}
+
+/// A body of superpages and a tail of base pages: two objects, which nobody can tell from one.
+unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
+    let page = source::superpage();
+    let length = request.length.next_multiple_of(raw::base_page());
+    let body = length - length % page;
+    let start = source::reserve(length, page).map_err(|_| Reason::Kernel)?;
+    // SAFETY: address space of our own.
+    unsafe {
+        let placed = source::place_hugetlb(start, body, request.protection, libc::MAP_SHARED);
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let result = placed.and_then(|()| {
+            let tail = length - body;
+            let has_tail = tail == 0
+                || raw::mmap(start + body, tail, request.protection, flags, -1, 0).is_ok();
+            let range = Range { start, end: start + body, page, shared: true };
+            if has_tail && table::add(range) { Ok(start) } else { Err(Reason::Kernel) }
+        });
+        if result.is_err() {
+            let _ = raw::munmap(start, length);
+        } else {
+            ledger::count(Kind::Shared, Column::Hugetlb, body);
+            ledger::count(Kind::Shared, Column::Small, length - body);
+            if request.flags & libc::MAP_POPULATE != 0 {
+                let _ = raw::madvise(start, length, libc::MADV_POPULATE_WRITE);
+            }
+        }
+        result
+    }
+}
+
+/// Asks for THP under shared memory that is mapped at `start`.
+pub fn advise(start: usize, length: usize) {
+    // SAFETY: advice changes no contents.
+    let taken = unsafe { raw::madvise(start, length, libc::MADV_HUGEPAGE) }.is_ok();
+    if taken && is_heeded() {
+        ledger::count(Kind::Shared, Column::Advised, length);
+    } else {
+        ledger::because(Reason::ThpOff);
+        ledger::count(Kind::Shared, Column::FellBack, length);
+    }
+}
+
+/// Whether the kernel gives shared memory THP where they are advised.
+fn is_heeded() -> bool {
+    let mut buffer = [0; 128];
+    let path = c"/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    let text = source::read_file(path, &mut buffer).unwrap_or(b"");
+    [b"[always]" as &[u8], b"[within_size]", b"[advise]", b"[force]"]
+        .iter()
+        .any(|mode| text.windows(mode.len()).any(|window| window == *mode))
+}
+
+/// Whether it lies on tmpfs: memfd and shm_open, but no file of a disk.
+fn is_memory_file(fd: c_int) -> bool {
+    raw::keeping_errno(|| {
+        let mut status = std::mem::MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: the kernel writes the structure if it returns 0.
+        unsafe {
+            libc::syscall(libc::SYS_fstatfs, fd, status.as_mut_ptr()) == 0
+                && status.assume_init().f_type == libc::TMPFS_MAGIC
+        }
+    })
+}
+
+/// `int shmget(key_t key, size_t size, int shmflg)`: a new segment gets pages of the pool.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int {
+    let settings = settings::get();
+    let creates = key == libc::IPC_PRIVATE || flags & libc::IPC_CREAT != 0;
+    let is_ours = settings.memory.shared && creates && flags & libc::SHM_HUGETLB == 0;
+    if is_ours && settings.is_hugetlb() && size >= source::superpage() {
+        let page = source::superpage();
+        let encoded = source::hugetlb_flags(page) & !libc::MAP_HUGETLB;
+        // SAFETY: numbers only.
+        let id = raw::keeping_errno(|| unsafe {
+            let flags = flags | libc::SHM_HUGETLB | encoded;
+            let id = libc::syscall(libc::SYS_shmget, key, size, flags);
+            if id >= 0 { Ok(id as c_int) } else { Err(raw::errno()) }
+        });
+        match id {
+            Ok(id) => {
+                ledger::count(Kind::Shared, Column::Hugetlb, size.next_multiple_of(page));
+                return id;
+            }
+            // These two are about the key, not about pages.
+            Err(libc::EEXIST | libc::EACCES) => {}
+            Err(errno) => {
+                ledger::because(source::reason_of(errno));
+                if settings.fallback == Fallback::Error {
+                    ledger::count(Kind::Shared, Column::Refused, size);
+                    raw::set_errno(libc::ENOMEM);
+                    return -1;
+                }
+                ledger::count(Kind::Shared, Column::FellBack, size);
+            }
+        }
+    }
+    // SAFETY: numbers only.
+    unsafe { libc::syscall(libc::SYS_shmget, key, size, flags) as c_int }
+}
+
+/// `void *shmat(int shmid, const void *shmaddr, int shmflg)`: advised, and at an address where
+/// superpages fit.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
+    // SAFETY: the caller's contract.
+    let start = unsafe { libc::syscall(libc::SYS_shmat, id, address, flags) };
+    let settings = settings::get();
+    let wants_advice = settings.pages == Pages::Thp || settings.fallback == Fallback::Thp;
+    if start != -1 && settings.memory.shared && wants_advice {
+        let mut status = std::mem::MaybeUninit::<libc::shmid_ds>::uninit();
+        // SAFETY: the kernel writes the structure if it returns 0.
+        let size = raw::keeping_errno(|| unsafe {
+            let asked = libc::syscall(libc::SYS_shmctl, id, libc::IPC_STAT, status.as_mut_ptr());
+            (asked == 0).then(|| status.assume_init().shm_segsz)
+        });
+        if let Some(size) = size.filter(|size| *size >= source::superpage()) {
+            // A segment of the pool refuses the advice, and needs none.
+            // SAFETY: advice changes no contents.
+            let taken = unsafe { raw::madvise(start as usize, size, libc::MADV_HUGEPAGE) };
+            if taken.is_ok() {
+                advise(start as usize, size);
+            }
+        }
+    }
+    start as *mut c_void
+}

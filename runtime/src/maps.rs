@@ -1,0 +1,125 @@
+//! This process's mappings, read without allocating.
+//!
+//! # Safety
+//! System calls on a descriptor and a buffer of our own. The descriptor is opened and closed here,
+//! past libc, so that no interposed `open` sees it.
+
+use std::ffi::CStr;
+
+use crate::raw;
+
+/// One line of /proc/self/maps.
+#[derive(Clone, Copy, Debug)]
+pub struct Vma<'a> {
+    /// First address.
+    pub start: usize,
+    /// Address after the last.
+    pub end: usize,
+    /// `rwxp`, as the kernel prints it.
+    pub flags: [u8; 4],
+    /// Offset in the file.
+    pub offset: u64,
+    /// The file's path or the kernel's name for the mapping; empty for anonymous memory.
+    pub name: &'a [u8],
+}
+
+impl Vma<'_> {
+    /// The protection as `mprotect(2)` takes it.
+    pub fn protection(&self) -> i32 {
+        let bit = |at: usize, letter: u8, bit: i32| if self.flags[at] == letter { bit } else { 0 };
+        bit(0, b'r', libc::PROT_READ)
+            | bit(1, b'w', libc::PROT_WRITE)
+            | bit(2, b'x', libc::PROT_EXEC)
+    }
+
+    /// Whether it is private memory.
+    pub fn is_private(&self) -> bool {
+        self.flags[3] == b'p'
+    }
+
+    /// Whether it is anonymous hugetlb memory (the kernel's own name for it).
+    pub fn is_anonymous_hugetlb(&self) -> bool {
+        self.name.starts_with(b"/anon_hugepage")
+    }
+}
+
+/// Calls `tell` with each mapping, in ascending order; `None` if they could not be read. The list
+/// is read in pieces, so `tell` must not rely on what it changes being shown.
+pub fn each(mut tell: impl FnMut(&Vma)) -> Option<()> {
+    const PATH: &CStr = c"/proc/self/maps";
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    raw::keeping_errno(|| {
+        // SAFETY: a path and flags.
+        let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, PATH.as_ptr(), flags) };
+        if fd < 0 {
+            return None;
+        }
+        let complete = read_lines(fd as i32, &mut |line| {
+            if let Some(vma) = parse(line) {
+                tell(&vma);
+            }
+        });
+        // SAFETY: our own descriptor, used no more.
+        unsafe { libc::syscall(libc::SYS_close, fd) };
+        complete
+    })
+}
+
+/// Calls `tell` with each line of `fd`; a line longer than the buffer is cut.
+fn read_lines(fd: i32, tell: &mut dyn FnMut(&[u8])) -> Option<()> {
+    let mut buffer = [0u8; 8192];
+    let mut filled = 0;
+    let mut skipping = false;
+    loop {
+        // SAFETY: the rest of our own buffer.
+        let got = unsafe {
+            let rest = buffer.as_mut_ptr().add(filled);
+            libc::syscall(libc::SYS_read, fd, rest, buffer.len() - filled)
+        };
+        match got {
+            0 => return Some(()),
+            -1 if raw::errno() == libc::EINTR => continue,
+            -1 => return None,
+            _ => filled += got as usize,
+        }
+        let mut from = 0;
+        while let Some(length) = buffer[from..filled].iter().position(|&byte| byte == b'\n') {
+            if !std::mem::take(&mut skipping) {
+                tell(&buffer[from..from + length]);
+            }
+            from += length + 1;
+        }
+        if from == 0 && filled == buffer.len() {
+            tell(&buffer);
+            skipping = true;
+            from = filled;
+        }
+        buffer.copy_within(from..filled, 0);
+        filled -= from;
+    }
+}
+
+/// `7f00-7f10 rw-p 0000 00:00 0      name`
+fn parse(line: &[u8]) -> Option<Vma<'_>> {
+    let mut fields = line.splitn(6, |&byte| byte == b' ');
+    let range = fields.next()?;
+    let dash = range.iter().position(|&byte| byte == b'-')?;
+    let flags = fields.next()?.try_into().ok()?;
+    let offset = hexadecimal(fields.next()?)?;
+    let rest = fields.nth(2).unwrap_or(b"");
+    let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
+    Some(Vma {
+        start: hexadecimal(&range[..dash])? as usize,
+        end: hexadecimal(&range[dash + 1..])? as usize,
+        flags,
+        offset,
+        name: &rest[blanks..],
+    })
+}
+
+fn hexadecimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 16 {
+        return None;
+    }
+    text.iter().try_fold(0, |sum, &byte| Some(sum << 4 | u64::from((byte as char).to_digit(16)?)))
+}

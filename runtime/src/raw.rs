@@ -1,0 +1,118 @@
+//! The system calls this library makes about memory, past the libc names it replaces.
+//!
+//! # Safety
+//! Every function is the system call and nothing more: no libc function that could be interposed,
+//! no allocation, so that they may be used inside any allocator. What a call does to memory is
+//! the caller's to answer for, as the `unsafe` on them says.
+
+use std::ffi::c_int;
+
+/// An error number of the kernel.
+pub type Errno = c_int;
+
+/// `PROT_READ | PROT_WRITE`
+pub const READ_WRITE: c_int = libc::PROT_READ | libc::PROT_WRITE;
+/// `MAP_PRIVATE | MAP_ANONYMOUS`
+pub const PRIVATE_ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+/// Runs `work` and leaves errno as it was before.
+pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: errno is this thread's own.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let value = work();
+        *errno = before;
+        value
+    }
+}
+
+/// Sets errno, as a C function does before it returns -1.
+pub fn set_errno(errno: Errno) {
+    // SAFETY: errno is this thread's own.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// This thread's errno.
+pub fn errno() -> Errno {
+    // SAFETY: errno is this thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+fn checked(result: libc::c_long) -> Result<usize, Errno> {
+    if result == -1 { Err(errno()) } else { Ok(result as usize) }
+}
+
+/// `mmap(2)`; errno is left alone.
+///
+/// # Safety
+/// With `MAP_FIXED` the caller owns `[at, at + length)`.
+pub unsafe fn mmap(
+    at: usize,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> Result<usize, Errno> {
+    keeping_errno(|| {
+        // SAFETY: by the contract.
+        checked(unsafe { libc::syscall(libc::SYS_mmap, at, length, protection, flags, fd, offset) })
+    })
+}
+
+/// `munmap(2)`; errno is left alone.
+///
+/// # Safety
+/// Nobody uses the range afterwards.
+pub unsafe fn munmap(at: usize, length: usize) -> Result<(), Errno> {
+    // SAFETY: by the contract.
+    keeping_errno(|| checked(unsafe { libc::syscall(libc::SYS_munmap, at, length) }).map(drop))
+}
+
+/// `mprotect(2)`; errno is left alone.
+///
+/// # Safety
+/// Whoever uses the range is content with the new protection.
+pub unsafe fn mprotect(at: usize, length: usize, protection: c_int) -> Result<(), Errno> {
+    keeping_errno(|| {
+        // SAFETY: by the contract.
+        checked(unsafe { libc::syscall(libc::SYS_mprotect, at, length, protection) }).map(drop)
+    })
+}
+
+/// `madvise(2)`; errno is left alone.
+///
+/// # Safety
+/// Some advice discards contents: the caller owns them.
+pub unsafe fn madvise(at: usize, length: usize, advice: c_int) -> Result<(), Errno> {
+    keeping_errno(|| {
+        // SAFETY: by the contract.
+        checked(unsafe { libc::syscall(libc::SYS_madvise, at, length, advice) }).map(drop)
+    })
+}
+
+/// `mremap(2)` to a fixed place, which loses what was there; errno is left alone.
+///
+/// # Safety
+/// The caller owns both ranges.
+pub unsafe fn move_to(from: usize, length: usize, to: usize) -> Result<(), Errno> {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    keeping_errno(|| {
+        // SAFETY: by the contract.
+        checked(unsafe { libc::syscall(libc::SYS_mremap, from, length, length, flags, to) })
+            .map(drop)
+    })
+}
+
+/// The base page size.
+pub fn base_page() -> usize {
+    // SAFETY: getauxval reads the vector the kernel made.
+    unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
+}
+
+/// This process, asked anew: a cached answer would be the parent's.
+pub fn pid() -> c_int {
+    // SAFETY: takes nothing.
+    unsafe { libc::syscall(libc::SYS_getpid) as c_int }
+}

@@ -1,0 +1,280 @@
+//! What the environment asks of this process: read once, before anything else happens.
+//!
+//! The variables are the interface between `superpage run` and this library, and a person may set
+//! them too. A value that is not understood turns everything off and says so in one line: half of
+//! what was asked for would pass unnoticed.
+//!
+//! # Safety
+//! The first question may come from a malloc before any constructor has run, when `environ` is
+//! still null. So the strings are read from where the kernel put them, behind argv, whose place
+//! the loader publishes in `__libc_stack_end`.
+
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::message;
+
+/// Which pages the memory named by [`Settings::memory`] is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Nothing is asked for: the library is inert.
+    Unasked,
+    /// Transparent superpages, by advice.
+    Thp,
+    /// Pages of the hugetlb pool of this size, or of the default size (0).
+    Hugetlb(usize),
+}
+
+/// What happens to a request that the pool cannot serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// It fails, as if memory had run out.
+    Error,
+    /// It gets base pages.
+    Base,
+    /// It gets base pages with advice for THP.
+    Thp,
+}
+
+/// What becomes of children (see `fork`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Children {
+    /// A forked child has private memory on base pages; a program it executes is backed as this one.
+    Base,
+    /// A forked child shares the superpages until somebody writes; its faults are not guaranteed.
+    Same,
+    /// As `Base`, and a program it executes runs as if this library did not exist.
+    Alone,
+}
+
+/// Which memory is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// malloc.
+    pub heap: bool,
+    /// Anonymous private mappings.
+    pub mmap: bool,
+    /// Shared memory: System V, anonymous, memfd and POSIX.
+    pub shared: bool,
+    /// The program's code.
+    pub text: bool,
+    /// The program's data and bss.
+    pub data: bool,
+    /// Stacks of this many bytes each; 0: not meant.
+    pub stack: usize,
+}
+
+/// Everything the environment says.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// SUPERPAGE_PAGES
+    pub pages: Pages,
+    /// SUPERPAGE_MEMORY
+    pub memory: Memory,
+    /// SUPERPAGE_FALLBACK
+    pub fallback: Fallback,
+    /// SUPERPAGE_CHILDREN
+    pub children: Children,
+    /// SUPERPAGE_REPORT: where a report is appended when the process ends.
+    pub report: Option<&'static CStr>,
+    /// SUPERPAGE_LEDGER: the file in which `superpage run` counts what all its processes got.
+    pub ledger: Option<&'static CStr>,
+}
+
+impl Settings {
+    const NONE: Self = Self {
+        pages: Pages::Unasked,
+        memory: Memory {
+            heap: false,
+            mmap: false,
+            shared: false,
+            text: false,
+            data: false,
+            stack: 0,
+        },
+        fallback: Fallback::Base,
+        children: Children::Base,
+        report: None,
+        ledger: None,
+    };
+
+    /// Whether hugetlb pages are asked for.
+    pub fn is_hugetlb(&self) -> bool {
+        matches!(self.pages, Pages::Hugetlb(_))
+    }
+}
+
+struct Once(UnsafeCell<Settings>);
+// SAFETY: written once by whoever takes `STATE` from 0 to 1, read only after it is 2.
+unsafe impl Sync for Once {}
+
+static SETTINGS: Once = Once(UnsafeCell::new(Settings::NONE));
+static STATE: AtomicU8 = AtomicU8::new(0);
+
+/// The settings of this process. The first caller reads them; it does so before a second thread
+/// exists.
+pub fn get() -> &'static Settings {
+    if STATE.load(Ordering::Acquire) != READY {
+        read();
+    }
+    // SAFETY: nobody writes after READY; while BUSY (a malloc within `read`, which makes none) the
+    // default is seen.
+    unsafe { &*SETTINGS.0.get() }
+}
+
+const BUSY: u8 = 1;
+const READY: u8 = 2;
+
+#[cold]
+fn read() {
+    if STATE.compare_exchange(0, BUSY, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        return;
+    }
+    // SAFETY: getauxval reads the vector the kernel made. In a program with more privileges than
+    // its caller the environment is the caller's, and not to be trusted.
+    let trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
+    let settings = if trusted { understand() } else { Settings::NONE };
+    // SAFETY: this thread holds BUSY.
+    unsafe { *SETTINGS.0.get() = settings };
+    STATE.store(READY, Ordering::Release);
+}
+
+fn understand() -> Settings {
+    let mut settings = Settings::NONE;
+    let mut named = false;
+    let mut bad = None;
+    each_variable(|name, value| {
+        let bytes = value.to_bytes();
+        let understood = match name {
+            b"SUPERPAGE_PAGES" => pages(bytes).map(|it| settings.pages = it),
+            b"SUPERPAGE_MEMORY" => memory(bytes).map(|it| {
+                named = true;
+                settings.memory = it;
+            }),
+            b"SUPERPAGE_FALLBACK" => fallback(bytes).map(|it| settings.fallback = it),
+            b"SUPERPAGE_CHILDREN" => children(bytes).map(|it| settings.children = it),
+            b"SUPERPAGE_LEDGER" => Some(settings.ledger = Some(value)),
+            b"SUPERPAGE_REPORT" => bytes.strip_prefix(b"json:").map(|path| {
+                let from = bytes.len() - path.len();
+                // A suffix of a C string is one.
+                settings.report =
+                    CStr::from_bytes_with_nul(&value.to_bytes_with_nul()[from..]).ok();
+            }),
+            _ => Some(()),
+        };
+        if understood.is_none() {
+            bad = Some((name, value));
+        }
+    });
+    if let Some((name, value)) = bad {
+        message::line(&[
+            name,
+            b"=",
+            value.to_bytes(),
+            b" is not understood; superpage does nothing in this process (see superpage(7))",
+        ]);
+        return Settings::NONE;
+    }
+    if settings.pages == Pages::Unasked {
+        // Reports are still made: they then say that nothing was asked for.
+        settings.memory = Memory::default();
+    } else if !named {
+        // Only SUPERPAGE_PAGES: the memory a program maps itself, with its own malloc as it is.
+        settings.memory.mmap = true;
+    }
+    settings
+}
+
+fn pages(text: &[u8]) -> Option<Pages> {
+    match text {
+        b"" | b"base" | b"system" => Some(Pages::Unasked),
+        b"thp" => Some(Pages::Thp),
+        b"hugetlb" => Some(Pages::Hugetlb(0)),
+        _ => {
+            let size = number(text.strip_prefix(b"hugetlb:")?)?;
+            (size.is_power_of_two() && size >= 4096).then_some(Pages::Hugetlb(size))
+        }
+    }
+}
+
+fn memory(text: &[u8]) -> Option<Memory> {
+    let mut memory = Memory::default();
+    for word in text.split(|&byte| byte == b',') {
+        match word {
+            b"" => {}
+            b"heap" => memory.heap = true,
+            b"mmap" => memory.mmap = true,
+            b"shm" => memory.shared = true,
+            b"text" => memory.text = true,
+            b"data" => memory.data = true,
+            _ => memory.stack = number(word.strip_prefix(b"stack=")?)?,
+        }
+    }
+    Some(memory)
+}
+
+fn fallback(text: &[u8]) -> Option<Fallback> {
+    match text {
+        b"error" => Some(Fallback::Error),
+        b"base" => Some(Fallback::Base),
+        b"thp" => Some(Fallback::Thp),
+        _ => None,
+    }
+}
+
+fn children(text: &[u8]) -> Option<Children> {
+    match text {
+        b"base" => Some(Children::Base),
+        b"same" => Some(Children::Same),
+        b"none" => Some(Children::Alone),
+        _ => None,
+    }
+}
+
+/// A decimal number of bytes.
+fn number(text: &[u8]) -> Option<usize> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0usize, |sum, byte| {
+        let digit = byte.is_ascii_digit().then(|| usize::from(byte - b'0'))?;
+        sum.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// Calls `tell` with each variable the process was started with.
+pub fn each_variable(mut tell: impl FnMut(&'static [u8], &'static CStr)) {
+    let mut next = initial_environment();
+    // SAFETY: the kernel's list: pointers to C strings, then a null pointer. They stay for the life
+    // of the process; programs that overwrite them (setproctitle) do so long after the first read.
+    unsafe {
+        while !next.is_null() && !(*next).is_null() {
+            let entry = CStr::from_ptr(*next);
+            let bytes = entry.to_bytes_with_nul();
+            if let Some(at) = bytes.iter().position(|&byte| byte == b'=')
+                && let Ok(value) = CStr::from_bytes_with_nul(&bytes[at + 1..])
+            {
+                tell(&bytes[..at], value);
+            }
+            next = next.add(1);
+        }
+    }
+}
+
+unsafe extern "C" {
+    /// Where the kernel left argc: above it argv, a null pointer, the environment (System V ABI).
+    static __libc_stack_end: *const usize;
+}
+
+fn initial_environment() -> *const *const c_char {
+    // SAFETY: the loader sets it before it runs or relocates anything else.
+    unsafe {
+        let start = __libc_stack_end;
+        if start.is_null() {
+            return std::ptr::null();
+        }
+        let count = *start;
+        start.add(1 + count + 1).cast()
+    }
+}

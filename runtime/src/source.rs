@@ -1,0 +1,284 @@
+//! Where every kind of memory gets its pages: the one place that asks the kernel for superpages.
+//!
+//! Explicit pages are mapped *with their reservation*, away from where they are needed, and then
+//! moved there: a mapping that the pool cannot serve fails before anything of the program's is
+//! touched. Where a reservation does not suffice (a hugetlb cgroup counts at the fault, a memory
+//! policy binds to nodes), the pages are populated at once, which fails with an error instead of
+//! the SIGBUS that a fault would be.
+//!
+//! # Safety
+//! `place` replaces what is in its range: the callers own it, as address space they reserved.
+
+use std::ffi::{CStr, c_int};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+
+use crate::ledger::{self, Column, Kind, Reason};
+use crate::lock::Lock;
+use crate::raw::{self, Errno};
+use crate::settings::{self, Fallback, Pages};
+
+/// On what pages a request came to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Pages of the hugetlb pool, reserved.
+    Hugetlb,
+    /// Ordinary memory, advised.
+    Advised,
+    /// Ordinary memory.
+    Base,
+}
+
+/// The size of the superpages this process asks for.
+pub fn superpage() -> usize {
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    let known = SIZE.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let size = match settings::get().pages {
+        Pages::Hugetlb(0) => default_hugetlb().unwrap_or(USUAL),
+        Pages::Hugetlb(size) => size,
+        Pages::Thp | Pages::Unasked => pmd_size().unwrap_or(USUAL),
+    };
+    SIZE.store(size, Ordering::Relaxed);
+    size
+}
+
+/// What it is nearly everywhere. Only used where the kernel does not say.
+const USUAL: usize = 2 << 20;
+
+/// `MAP_HUGETLB` with the size encoded, for `mmap(2)`.
+pub fn hugetlb_flags(size: usize) -> c_int {
+    libc::MAP_HUGETLB | (size.trailing_zeros() as c_int) << libc::MAP_HUGE_SHIFT
+}
+
+/// Address space for `length` bytes (a multiple of the base page) at a multiple of `alignment`:
+/// nothing is in it, and nothing is accounted for it.
+pub fn reserve(length: usize, alignment: usize) -> Result<usize, Errno> {
+    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE;
+    let slack = alignment - raw::base_page();
+    let total = length.checked_add(slack).ok_or(libc::ENOMEM)?;
+    // SAFETY: fresh address space, of which the ends are given back.
+    unsafe {
+        let start = raw::mmap(0, total, libc::PROT_NONE, flags, -1, 0)?;
+        let aligned = start.next_multiple_of(alignment);
+        if aligned > start {
+            let _ = raw::munmap(start, aligned - start);
+        }
+        let rest = start + total - (aligned + length);
+        if rest > 0 {
+            let _ = raw::munmap(aligned + length, rest);
+        }
+        Ok(aligned)
+    }
+}
+
+/// Puts fresh zeroed private memory at `[at, at + length)`, on superpages, or as the fallback says.
+///
+/// # Safety
+/// The range is the caller's, nothing in it is needed, and it is aligned to [`superpage`].
+pub unsafe fn place(
+    kind: Kind,
+    at: usize,
+    length: usize,
+    protection: c_int,
+) -> Result<Backing, Errno> {
+    let settings = settings::get();
+    if let Pages::Hugetlb(_) = settings.pages {
+        // SAFETY: the caller's contract.
+        match unsafe { place_hugetlb(at, length, protection, libc::MAP_PRIVATE) } {
+            Ok(()) => {
+                ledger::count(kind, Column::Hugetlb, length);
+                return Ok(Backing::Hugetlb);
+            }
+            Err(why) => ledger::because(why),
+        }
+        if settings.fallback == Fallback::Error {
+            ledger::count(kind, Column::Refused, length);
+            return Err(libc::ENOMEM);
+        }
+    }
+    let advised = settings.pages == Pages::Thp || settings.fallback == Fallback::Thp;
+    // SAFETY: the caller's contract.
+    unsafe { place_ordinary(kind, at, length, protection, advised) }
+}
+
+/// Ordinary memory, with or without advice.
+///
+/// # Safety
+/// As [`place`].
+pub unsafe fn place_ordinary(
+    kind: Kind,
+    at: usize,
+    length: usize,
+    protection: c_int,
+    advised: bool,
+) -> Result<Backing, Errno> {
+    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the caller's contract.
+    let mapped = unsafe { raw::mmap(at, length, protection, flags, -1, 0) };
+    if let Err(errno) = mapped {
+        ledger::count(kind, Column::Refused, length);
+        return Err(errno);
+    }
+    // SAFETY: fresh memory.
+    let taken = advised && unsafe { raw::madvise(at, length, libc::MADV_HUGEPAGE) }.is_ok();
+    if advised && !taken {
+        ledger::because(Reason::ThpOff);
+    }
+    let fell_back =
+        if settings::get().is_hugetlb() || !taken { Column::FellBack } else { Column::Advised };
+    ledger::count(kind, fell_back, length);
+    Ok(if taken { Backing::Advised } else { Backing::Base })
+}
+
+/// Pool pages at `[at, at + length)`, all of them or none.
+///
+/// # Safety
+/// As [`place`]; `sharing` is `MAP_PRIVATE` or `MAP_SHARED`.
+pub unsafe fn place_hugetlb(
+    at: usize,
+    length: usize,
+    protection: c_int,
+    sharing: c_int,
+) -> Result<(), Reason> {
+    let elsewhere = map_hugetlb(length, protection, sharing)?;
+    // SAFETY: both ranges are ours.
+    if unsafe { raw::move_to(elsewhere, length, at) }.is_err() {
+        // SAFETY: as above.
+        let _ = unsafe { raw::munmap(elsewhere, length) };
+        return Err(Reason::Kernel);
+    }
+    Ok(())
+}
+
+/// Pool pages wherever the kernel puts them, reserved, or populated where that does not suffice.
+pub fn map_hugetlb(length: usize, protection: c_int, sharing: c_int) -> Result<usize, Reason> {
+    let flags = sharing | libc::MAP_ANONYMOUS | hugetlb_flags(superpage());
+    if sharing == libc::MAP_PRIVATE && !has_private_hugetlb() {
+        FIRST.with(|()| HAS_PRIVATE.store(true, Ordering::Relaxed));
+    }
+    // SAFETY: fresh memory.
+    let start = unsafe { raw::mmap(0, length, protection, flags, -1, 0) }.map_err(reason_of)?;
+    if faults_may_fail() {
+        // SAFETY: fresh memory of ours. The advice needs it writable.
+        let populated = unsafe {
+            raw::mprotect(start, length, raw::READ_WRITE)
+                .and_then(|()| raw::madvise(start, length, libc::MADV_POPULATE_WRITE))
+                .and_then(|()| raw::mprotect(start, length, protection))
+        };
+        if populated.is_err() {
+            // SAFETY: as above.
+            let _ = unsafe { raw::munmap(start, length) };
+            return Err(Reason::Limit);
+        }
+    }
+    Ok(start)
+}
+
+/// What an error of a hugetlb mapping means.
+pub fn reason_of(errno: Errno) -> Reason {
+    match errno {
+        libc::ENOMEM => Reason::PoolShort,
+        libc::EINVAL | libc::ENODEV | libc::ENOSYS => Reason::NoPool,
+        libc::EPERM | libc::EACCES => Reason::NoPermission,
+        _ => Reason::Kernel,
+    }
+}
+
+/// Whether this process ever mapped private hugetlb pages that are still its own.
+static HAS_PRIVATE: AtomicBool = AtomicBool::new(false);
+
+/// Held across a fork, so that nobody makes the first such mapping in the middle of one.
+static FIRST: Lock<()> = Lock::new(());
+
+/// For `fork`.
+pub fn lock() {
+    FIRST.take();
+}
+
+/// For `fork`.
+pub fn unlock() {
+    FIRST.release();
+}
+
+/// Whether there may be private hugetlb memory.
+pub fn has_private_hugetlb() -> bool {
+    HAS_PRIVATE.load(Ordering::Relaxed)
+}
+
+/// After a forked child has replaced it.
+pub fn forget_private_hugetlb() {
+    HAS_PRIVATE.store(false, Ordering::Relaxed);
+}
+
+/// Whether a fault on reserved pages may still fail: asked once.
+fn faults_may_fail() -> bool {
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
+    match ANSWER.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let may = crate::limits::stand_in_the_way(superpage());
+            ANSWER.store(if may { YES } else { NO }, Ordering::Relaxed);
+            may
+        }
+        answer => answer == YES,
+    }
+}
+
+/// `Hugepagesize:` of /proc/meminfo.
+fn default_hugetlb() -> Option<usize> {
+    let mut buffer = [0; 4096];
+    let text = read_file(c"/proc/meminfo", &mut buffer)?;
+    let key = b"Hugepagesize:";
+    let at = text.windows(key.len()).position(|window| window == key)?;
+    let size = first_number(&text[at + key.len()..])?.checked_mul(1024)?;
+    size.is_power_of_two().then_some(size)
+}
+
+/// The size of a superpage as THP have it.
+pub fn pmd_size() -> Option<usize> {
+    let mut buffer = [0; 64];
+    let path = c"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+    let size = first_number(read_file(path, &mut buffer)?)?;
+    (size.is_power_of_two() && size >= raw::base_page()).then_some(size)
+}
+
+/// The first decimal number in `text`.
+pub fn first_number(text: &[u8]) -> Option<usize> {
+    let from = text.iter().position(u8::is_ascii_digit)?;
+    let digits = text[from..].iter().take_while(|byte| byte.is_ascii_digit());
+    digits
+        .into_iter()
+        .try_fold(0usize, |sum, digit| sum.checked_mul(10)?.checked_add(usize::from(digit - b'0')))
+}
+
+/// The beginning of a small file, as much as fits.
+pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let length = raw::keeping_errno(|| {
+        // SAFETY: a path, a descriptor of our own and a buffer of our own.
+        unsafe {
+            let at = libc::AT_FDCWD;
+            let fd = libc::syscall(libc::SYS_openat, at, path.as_ptr(), flags) as i32;
+            if fd < 0 {
+                return None;
+            }
+            let mut used = 0;
+            let complete = loop {
+                let rest = buffer.as_mut_ptr().add(used);
+                match libc::syscall(libc::SYS_read, fd, rest, buffer.len() - used) {
+                    0 => break true,
+                    -1 if raw::errno() == libc::EINTR => {}
+                    -1 => break false,
+                    got => used += got as usize,
+                }
+            };
+            libc::syscall(libc::SYS_close, fd);
+            complete.then_some(used)
+        }
+    })?;
+    Some(&buffer[..length])
+}

@@ -1,0 +1,38 @@
+//! What happens when the library is loaded, in this order: the settings are read, the ledger is
+//! joined, children are provided for, the program's segments and stack are moved, glibc's malloc is
+//! made reliable where it stays in use.
+//!
+//! The library is linked `initfirst` (build.rs), so this runs before any other constructor can
+//! allocate or map anything.
+//!
+//! # Safety
+//! The constructor runs before libc's own, so it uses only what libc makes ready earlier, in
+//! `__libc_early_init` (2.32): thread-local storage, the tunables and malloc, but not `environ`.
+
+use crate::settings::{self, Pages};
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = start;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = end;
+
+extern "C" fn start() {
+    let settings = settings::get();
+    if settings.pages == Pages::Unasked {
+        return;
+    }
+    crate::ledger::open();
+    crate::fork::provide();
+    if settings.pages == Pages::Thp && !settings.memory.heap {
+        crate::glibc::make_reliable();
+    }
+}
+
+/// At exit. A process that ends by a signal or `_exit` leaves no report of its own; what it got is
+/// in the run's ledger all the same.
+extern "C" fn end() {
+    crate::ledger::report();
+}
