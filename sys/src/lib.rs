@@ -13,6 +13,7 @@
 mod error;
 pub mod mem;
 pub mod memfd;
+pub mod mount;
 pub mod pagemap;
 pub mod param;
 pub mod peek;

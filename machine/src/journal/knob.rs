@@ -110,6 +110,21 @@ impl Knob {
         Self(format!("{}/khugepaged/{name}", thp::DIR))
     }
 
+    /// The group whose members may use hugetlb shared memory.
+    pub fn hugetlb_shm_group() -> Self {
+        Self("/proc/sys/vm/hugetlb_shm_group".to_string())
+    }
+
+    /// Memory kept free for emergencies.
+    pub fn min_free_kbytes() -> Self {
+        Self("/proc/sys/vm/min_free_kbytes".to_string())
+    }
+
+    /// The largest SysV shared memory segment.
+    pub fn shmmax() -> Self {
+        Self("/proc/sys/kernel/shmmax".to_string())
+    }
+
     /// A sysctl of `/proc/sys/vm`, such as `min_free_kbytes` or `compaction_proactiveness`.
     pub fn vm(name: &str) -> Result<Self, NotAKnob> {
         Self::new(&format!("/proc/sys/vm/{name}"))
@@ -147,7 +162,7 @@ fn check(path: &str) -> Result<(), &'static str> {
         ["proc", "sys", "vm", name] if ALIASES.contains(name) => {
             Err("it is a second name of a pool below /sys/kernel/mm/hugepages")
         }
-        ["proc", "sys", "vm", _] => Ok(()),
+        ["proc", "sys", "vm", _] | ["proc", "sys", "kernel", "shmmax"] => Ok(()),
         ["sys", "kernel", "mm", "transparent_hugepage", _] => Ok(()),
         ["sys", "kernel", "mm", "transparent_hugepage", dir, _]
             if *dir == "khugepaged" || is_size(dir) =>
@@ -163,7 +178,7 @@ fn check(path: &str) -> Result<(), &'static str> {
         {
             Ok(())
         }
-        _ => Err("only THP, hugetlb pools and /proc/sys/vm may be changed"),
+        _ => Err("only THP, hugetlb pools, /proc/sys/vm and shmmax may be changed"),
     }
 }
 

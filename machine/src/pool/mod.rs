@@ -7,6 +7,11 @@
 //! A pool in three steps: [`Status::read`] tells what there is; [`resolve`] turns [`Spec`]s into
 //! [`Request`]s, purely; [`apply`] carries them out under one journal and says what came of each.
 
+pub mod boot;
+pub mod ensure;
+pub mod mounts;
+pub mod users;
+
 mod climb;
 mod demote;
 mod error;
@@ -14,8 +19,10 @@ mod outcome;
 mod overcommit;
 mod resize;
 mod room;
+mod shm;
 mod spec;
 mod status;
+pub mod words;
 
 pub use demote::{Demoted, demote, demotes_into};
 pub use error::PoolError;
@@ -25,5 +32,8 @@ pub use outcome::{
 pub use overcommit::{check_overcommit, overcommit, set_overcommit};
 pub use resize::{apply, check_room, resize, resolve};
 pub use room::Room;
+pub use shm::{
+    Around, check_raise, raise_min_free, raise_shmmax, recommended_min_free, set_shm_group,
+};
 pub use spec::{Amount, Change, PoolName, Spec, SpecError, exact};
 pub use status::Status;

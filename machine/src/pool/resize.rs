@@ -84,16 +84,7 @@ pub fn apply(
     }
     let mut journal = Journal::open(journal_dir, root)?;
     let inherited = journal.inherited().to_vec();
-    let mut order: Vec<usize> = (0..requests.len()).collect();
-    order.sort_by_key(|index| requests[*index].target > requests[*index].before);
-    let mut outcomes: Vec<Outcome> = requests.iter().map(unchanged).collect();
-    for index in order {
-        // An error drops the journal, which puts back what was done so far.
-        outcomes[index] = resize(root, &mut journal, requests[index], options, progress)?;
-        if matches!(outcomes[index].why_short, Some(WhyShort::Stopped)) {
-            break;
-        }
-    }
+    let outcomes = resize_all(root, &mut journal, requests, options, progress)?;
     let stopped = outcomes.iter().any(|one| one.why_short == Some(WhyShort::Stopped));
     let short = outcomes.iter().any(|one| !one.is_full());
     let given_back = if stopped || (short && options.shortage == Shortage::GiveBack) {
@@ -103,6 +94,27 @@ pub fn apply(
         None
     };
     Ok(Applied { outcomes, given_back, inherited })
+}
+
+/// Resizes pools under a journal that the caller keeps or restores; ends early when told to stop.
+pub(super) fn resize_all(
+    root: &Root,
+    journal: &mut Journal,
+    requests: &[Request],
+    options: Options,
+    progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> Result<Vec<Outcome>, PoolError> {
+    let mut order: Vec<usize> = (0..requests.len()).collect();
+    order.sort_by_key(|index| requests[*index].target > requests[*index].before);
+    let mut outcomes: Vec<Outcome> = requests.iter().map(unchanged).collect();
+    for index in order {
+        // An error drops the journal, which puts back what was done so far.
+        outcomes[index] = resize(root, journal, requests[index], options, progress)?;
+        if matches!(outcomes[index].why_short, Some(WhyShort::Stopped)) {
+            break;
+        }
+    }
+    Ok(outcomes)
 }
 
 /// Resizes one pool under a journal that the caller keeps or restores. `options.room` is the

@@ -1,0 +1,97 @@
+//! Who may use hugetlb shared memory, how large a segment may be, and the memory kept free so that
+//! superpages can be made: settings of the machine around its pools.
+
+use serde::{Deserialize, Serialize};
+use units::ByteSize;
+
+use super::error::PoolError;
+use crate::journal::{Journal, Knob, Written};
+use crate::{MemInfo, ReadError, Root, ZoneLevels, text};
+
+/// The settings around the pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Around {
+    /// `hugetlb_shm_group`: members may `shmget(SHM_HUGETLB)` without CAP_IPC_LOCK. 0: nobody.
+    pub shm_group: Option<u32>,
+    /// `shmmax`: the largest SysV segment in bytes.
+    pub shmmax: Option<u64>,
+    /// `min_free_kbytes`.
+    pub min_free_kbytes: Option<u64>,
+    /// What it should be at least; `None` where zones or the page size are unknown.
+    pub recommended_min_free_kbytes: Option<u64>,
+}
+
+const SHMMAX: &str = "/proc/sys/kernel/shmmax";
+
+impl Around {
+    /// Reads them.
+    pub fn read(root: &Root) -> Self {
+        let number = |path: &str| text::number(root, path).ok();
+        Self {
+            shm_group: number("/proc/sys/vm/hugetlb_shm_group").and_then(|id| id.try_into().ok()),
+            shmmax: number(SHMMAX),
+            min_free_kbytes: number("/proc/sys/vm/min_free_kbytes"),
+            recommended_min_free_kbytes: recommended_min_free(root).ok().flatten(),
+        }
+    }
+}
+
+/// Lets the members of a group use hugetlb shared memory.
+pub fn set_shm_group(journal: &mut Journal, gid: u32) -> Result<Written, PoolError> {
+    Ok(journal.set(&Knob::hugetlb_shm_group(), &gid.to_string())?)
+}
+
+/// Raises the largest SysV segment. Never lowers it: the kernel's default is no limit at all, and
+/// lowering it breaks programs that have nothing to do with superpages.
+pub fn raise_shmmax(
+    root: &Root,
+    journal: &mut Journal,
+    bytes: ByteSize,
+) -> Result<Written, PoolError> {
+    raise(root, journal, &Knob::shmmax(), "shmmax", bytes.bytes())
+}
+
+/// Raises `min_free_kbytes`; never lowers it.
+pub fn raise_min_free(
+    root: &Root,
+    journal: &mut Journal,
+    kbytes: u64,
+) -> Result<Written, PoolError> {
+    raise(root, journal, &Knob::min_free_kbytes(), "min_free_kbytes", kbytes)
+}
+
+fn raise(
+    root: &Root,
+    journal: &mut Journal,
+    knob: &Knob,
+    what: &'static str,
+    asked: u64,
+) -> Result<Written, PoolError> {
+    check_raise(root, knob, what, asked)?;
+    Ok(journal.set(knob, &asked.to_string())?)
+}
+
+/// Refuses to lower a setting. Nothing is written.
+pub fn check_raise(
+    root: &Root,
+    knob: &Knob,
+    what: &'static str,
+    asked: u64,
+) -> Result<(), PoolError> {
+    let now = text::number(root, knob.path())?;
+    if asked < now { Err(PoolError::WouldLower { what, now, asked }) } else { Ok(()) }
+}
+
+/// `min_free_kbytes` so that pages of different mobility do not mix, in kB: two free pageblocks in
+/// each zone, and three for each of the three kinds of pages to fall back to each of the others.
+/// The kernel's rule for THP (mm/khugepaged.c set_recommended_min_free_kbytes()) and hugeadm's,
+/// which counts every zone listed, also empty ones; like the kernel's, at most a twentieth of memory.
+pub fn recommended_min_free(root: &Root) -> Result<Option<u64>, ReadError> {
+    let memory = MemInfo::read(root)?;
+    let zones = ZoneLevels::read(root)?.len() as u64;
+    let (Some(block), Some(total)) = (memory.default_hugepage, memory.total) else {
+        return Ok(None);
+    };
+    let kbytes = (block.bytes() / 1024).saturating_mul(zones).saturating_mul(2 + 3 * 3);
+    Ok((zones > 0).then(|| kbytes.min(total.bytes() / 1024 / 20)))
+}

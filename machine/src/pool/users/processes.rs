@@ -1,0 +1,146 @@
+//! Processes that map or hold open memory of the pools.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use serde::{Deserialize, Serialize};
+use units::{ByteSize, PageSize, Pid};
+
+use crate::pool::mounts::Mount;
+use crate::process::{self, Mapping, Maps, Smaps};
+use crate::unknown::Reasons;
+use crate::{ReadError, Root};
+
+/// One process's hugetlb memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process.
+    pub pid: Pid,
+    /// Its command's name.
+    pub name: String,
+    /// By page size.
+    pub sizes: BTreeMap<PageSize, Share>,
+}
+
+/// What it has of one pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// Address space mapped; what of it is not resident may be reserved.
+    pub mapped: ByteSize,
+    /// Resident pages that only it maps.
+    pub private: ByteSize,
+    /// Resident pages that others map too.
+    pub shared: ByteSize,
+}
+
+/// Files that somebody maps or has open, and whether everybody could be asked.
+pub(super) struct Held {
+    /// (device, inode).
+    pub files: BTreeSet<(u64, u64)>,
+    pub is_complete: bool,
+}
+
+pub(super) fn scan(root: &Root, mounts: &[Mount], reasons: &mut Reasons) -> (Vec<Holder>, Held) {
+    let mut holders = Vec::new();
+    let mut held = Held { files: BTreeSet::new(), is_complete: true };
+    let devices = devices(root, mounts);
+    let mut refused = 0;
+    let mut why = String::new();
+    for name in root.list("/proc").unwrap_or_default() {
+        let Some(pid) = name.parse().ok().map(Pid) else { continue };
+        match look(root, pid, &devices, &mut held.files) {
+            Ok(Some(holder)) => holders.push(holder),
+            Ok(None) => {}
+            Err(error) if error.is_gone() => {}
+            Err(error) => {
+                refused += 1;
+                why = error.to_string();
+            }
+        }
+    }
+    if refused > 0 {
+        held.is_complete = false;
+        reasons.note(&format!("{refused} processes"), why);
+    }
+    holders.sort_by_key(|holder| holder.pid);
+    (holders, held)
+}
+
+fn devices(root: &Root, mounts: &[Mount]) -> BTreeSet<u64> {
+    let point = |mount: &Mount| root.path(&mount.point.to_string_lossy());
+    mounts.iter().filter_map(|mount| Some(fs::metadata(point(mount)).ok()?.dev())).collect()
+}
+
+fn look(
+    root: &Root,
+    pid: Pid,
+    devices: &BTreeSet<u64>,
+    held: &mut BTreeSet<(u64, u64)>,
+) -> Result<Option<Holder>, ReadError> {
+    let mut suspect = false;
+    for mapping in Maps::open(root, pid)? {
+        let mapping = mapping?;
+        suspect |= may_be_hugetlb(&mapping, devices, held);
+    }
+    opened(root, pid, devices, held)?;
+    // What maps calls `/SYSV…` may be one or the other; smaps knows.
+    if !suspect {
+        return Ok(None);
+    }
+    let mut sizes: BTreeMap<PageSize, Share> = BTreeMap::new();
+    for entry in Smaps::open(root, pid)? {
+        let entry = entry?;
+        let resident = entry.private_hugetlb.bytes() | entry.shared_hugetlb.bytes();
+        let Some(size) = entry.kernel_page_size else { continue };
+        if resident == 0 && !entry.has_flag("ht") {
+            continue;
+        }
+        let share = sizes.entry(size).or_default();
+        let add = |to: &mut ByteSize, bytes: u64| to.0 = to.0.saturating_add(bytes);
+        add(&mut share.mapped, entry.mapping.len());
+        add(&mut share.private, entry.private_hugetlb.bytes());
+        add(&mut share.shared, entry.shared_hugetlb.bytes());
+    }
+    if sizes.is_empty() {
+        return Ok(None);
+    }
+    let name = process::stat(root, pid)?.name;
+    Ok(Some(Holder { pid, name, sizes }))
+}
+
+fn may_be_hugetlb(
+    mapping: &Mapping,
+    devices: &BTreeSet<u64>,
+    held: &mut BTreeSet<(u64, u64)>,
+) -> bool {
+    // Files without a mount: anonymous, memfd and SysV memory.
+    let unmounted = ["/anon_hugepage", "/memfd:", "/SYSV"];
+    let numbers = (mapping.device.major, mapping.device.minor);
+    let device = devices.iter().find(|device| sys::mount::device_numbers(**device) == numbers);
+    if let Some(device) = device {
+        held.insert((*device, mapping.inode));
+    }
+    device.is_some() || unmounted.iter().any(|prefix| mapping.name.starts_with(prefix))
+}
+
+/// Notes which files of the mounts the process has open.
+fn opened(
+    root: &Root,
+    pid: Pid,
+    devices: &BTreeSet<u64>,
+    held: &mut BTreeSet<(u64, u64)>,
+) -> Result<(), ReadError> {
+    if devices.is_empty() {
+        return Ok(());
+    }
+    let dir = format!("/proc/{pid}/fd");
+    for name in root.list(&dir)? {
+        // A descriptor closed meanwhile is nobody's.
+        let Ok(file) = fs::metadata(root.path(&format!("{dir}/{name}"))) else { continue };
+        if devices.contains(&file.dev()) {
+            held.insert((file.dev(), file.ino()));
+        }
+    }
+    Ok(())
+}
