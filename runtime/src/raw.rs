@@ -116,3 +116,9 @@ pub fn pid() -> c_int {
     // SAFETY: takes nothing.
     unsafe { libc::syscall(libc::SYS_getpid) as c_int }
 }
+
+/// Sets errno; -1, to be returned.
+pub fn fails_with(errno: Errno) -> c_int {
+    set_errno(errno);
+    -1
+}

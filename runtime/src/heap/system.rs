@@ -1,0 +1,126 @@
+//! What mimalloc asks of the kernel itself, past the arenas: mappings for large objects, and for its
+//! own tables.
+//!
+//! Its calls come here by the linker's `--wrap`. Large objects get superpages; tables, which are
+//! sparse, and address space that is only reserved stay as they are. A mapping comes back whole,
+//! with the length it was made with, so the body of superpages and the tail of base pages need no
+//! further care.
+//!
+//! # Safety
+//! As the system calls of the same names.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{off64_t, size_t};
+
+use crate::ledger::{self, Column, Kind};
+use crate::raw::{self, Errno};
+use crate::source;
+
+/// # Safety
+/// As `mmap(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_mmap(
+    address: *mut c_void,
+    length: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off64_t,
+) -> *mut c_void {
+    let is_large = protection == raw::READ_WRITE
+        && flags & raw::PRIVATE_ANONYMOUS == raw::PRIVATE_ANONYMOUS
+        && flags & libc::MAP_FIXED == 0
+        && length >= SMALLEST_OBJECT.max(source::superpage());
+    // SAFETY: the caller's contract.
+    let result = unsafe {
+        if is_large {
+            large(length)
+        } else {
+            raw::mmap(address as usize, length, protection, flags, fd, offset)
+        }
+    };
+    match result {
+        Ok(start) => start as *mut c_void,
+        Err(errno) => {
+            raw::set_errno(errno);
+            libc::MAP_FAILED
+        }
+    }
+}
+
+/// Above mimalloc's own tables (its page map takes 2.25 MiB), below what it makes mappings for.
+const SMALLEST_OBJECT: usize = 8 << 20;
+
+/// Memory for a large object: superpages, and base pages for what is left at the end.
+unsafe fn large(length: usize) -> Result<usize, Errno> {
+    let superpage = source::superpage();
+    let length = length.checked_next_multiple_of(raw::base_page()).ok_or(libc::ENOMEM)?;
+    let start = source::reserve(length, superpage)?;
+    let body = length - length % superpage;
+    // SAFETY: address space of our own.
+    let filled = unsafe {
+        source::place(Kind::Heap, start, body, raw::READ_WRITE).and_then(|_| {
+            ledger::count(Kind::Heap, Column::Small, length - body);
+            let tail = length - body;
+            if tail == 0 { Ok(()) } else { raw::mprotect(start + body, tail, raw::READ_WRITE) }
+        })
+    };
+    match filled {
+        Ok(()) => Ok(start),
+        Err(errno) => {
+            // SAFETY: ours, and nobody has it yet.
+            let _ = unsafe { raw::munmap(start, length) };
+            Err(errno)
+        }
+    }
+}
+
+/// # Safety
+/// As `munmap(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_munmap(address: *mut c_void, length: size_t) -> c_int {
+    if length >= SMALLEST_OBJECT.max(source::superpage()) {
+        ledger::count(Kind::Heap, Column::Returned, length);
+    }
+    // SAFETY: the caller's contract.
+    answer(unsafe { raw::munmap(address as usize, length) })
+}
+
+/// # Safety
+/// As `mprotect(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_mprotect(
+    address: *mut c_void,
+    length: size_t,
+    protection: c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    answer(unsafe { raw::mprotect(address as usize, length, protection) })
+}
+
+/// # Safety
+/// As `madvise(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_madvise(
+    address: *mut c_void,
+    length: size_t,
+    advice: c_int,
+) -> c_int {
+    if advice == libc::MADV_HUGEPAGE {
+        // Given already, where it was wanted.
+        return 0;
+    }
+    // SAFETY: the caller's contract.
+    answer(unsafe { raw::madvise(address as usize, length, advice) })
+}
+
+fn answer(result: Result<(), Errno>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => {
+            raw::set_errno(errno);
+            -1
+        }
+    }
+}
