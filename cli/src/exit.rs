@@ -64,6 +64,11 @@ impl Failure {
         Self { code, line: error.to_string() }
     }
 
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+
     /// Whether it is the machine that cannot, not the caller who erred.
     pub fn is_cannot(&self) -> bool {
         self.code == 3

@@ -5,6 +5,7 @@ mod compare;
 mod docs;
 mod exit;
 mod facts;
+mod legacy;
 mod loan;
 mod restore;
 mod run;
@@ -33,9 +34,14 @@ enum Command {
     Restore(restore::Args),
     Completions(docs::CompletionsArgs),
     Man(docs::ManArgs),
+    #[command(flatten)]
+    Legacy(legacy::Command),
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = legacy::under_own_name() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return exit::of_clap(&error),
@@ -47,6 +53,7 @@ fn main() -> ExitCode {
         Command::Restore(args) => restore::run(args),
         Command::Completions(args) => docs::completions(args),
         Command::Man(args) => docs::man(args),
+        Command::Legacy(command) => return legacy::run(command),
     };
     exit::finish(done)
 }

@@ -1,0 +1,372 @@
+//! The program headers of an ELF file, as far as marking segments needs them. A parser of untrusted
+//! bytes: nothing is believed that the file's length does not bear out.
+//!
+//! Both word sizes and both byte orders: a mark is one bit of a word whose place the file itself says.
+
+use std::fmt;
+
+/// The mark: this segment is to have superpages (libhugetlbfs' PF_LINUX_HUGETLB; within the bits that
+/// the ELF specification leaves to operating systems, PF_MASKOS).
+pub const MARK: u32 = 0x10_0000;
+
+const PF_X: u32 = 1;
+const PF_W: u32 = 2;
+const PF_R: u32 = 4;
+const PT_LOAD: u32 = 1;
+const ET_EXEC: u16 = 2;
+const ET_DYN: u16 = 3;
+/// 32-bit PowerPC: its data segments are executable (the old procedure linkage table).
+const EM_PPC: u16 = 20;
+/// e_phnum if there are more: the number is then elsewhere.
+const PN_XNUM: u16 = 0xffff;
+
+/// The longest header there is, of 64-bit files.
+pub const HEADER: usize = 64;
+
+/// Where the program headers are, from the file's first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Table {
+    format: Format,
+    machine: u16,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Its entries.
+    pub count: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Format {
+    is_64: bool,
+    is_little: bool,
+}
+
+/// Why a file is not one to be marked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotAProgram {
+    Script,
+    NotElf,
+    Short,
+    Class(u8),
+    ByteOrder(u8),
+    Kind(u16),
+    EntrySize { found: u16, right: usize },
+    NoSegments,
+    TooManySegments,
+    OverHeader,
+    BeyondEnd { end: u128, length: u64 },
+}
+
+/// A loaded segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Its place in the table.
+    pub index: usize,
+    /// Where its flags are, from the beginning of the table.
+    flags_at: usize,
+    flags: u32,
+    start: u64,
+    file_size: u64,
+    memory_size: u64,
+    machine: u16,
+}
+
+impl Table {
+    /// Reads `start`, the first [`HEADER`] bytes (or all there are) of a file of `length` bytes.
+    pub fn read(start: &[u8], length: u64) -> Result<Self, NotAProgram> {
+        if start.starts_with(b"#!") {
+            return Err(NotAProgram::Script);
+        }
+        if !start.starts_with(b"\x7fELF") {
+            return Err(NotAProgram::NotElf);
+        }
+        let [_, _, _, _, class, order, ..] = start else { return Err(NotAProgram::Short) };
+        let is_64 = match class {
+            1 => false,
+            2 => true,
+            other => return Err(NotAProgram::Class(*other)),
+        };
+        let is_little = match order {
+            1 => true,
+            2 => false,
+            other => return Err(NotAProgram::ByteOrder(*other)),
+        };
+        let format = Format { is_64, is_little };
+        if start.len() < format.header_size() {
+            return Err(NotAProgram::Short);
+        }
+        let kind = format.half(start, 16);
+        if ![ET_EXEC, ET_DYN].contains(&kind) {
+            return Err(NotAProgram::Kind(kind));
+        }
+        let (offset, entry_size, count) = match is_64 {
+            true => (format.xword(start, 32), format.half(start, 54), format.half(start, 56)),
+            false => {
+                (format.word(start, 28).into(), format.half(start, 42), format.half(start, 44))
+            }
+        };
+        let right = format.entry_size();
+        match count {
+            0 => return Err(NotAProgram::NoSegments),
+            PN_XNUM => return Err(NotAProgram::TooManySegments),
+            _ if usize::from(entry_size) != right => {
+                return Err(NotAProgram::EntrySize { found: entry_size, right });
+            }
+            _ if offset < format.header_size() as u64 => return Err(NotAProgram::OverHeader),
+            _ => {}
+        }
+        let count = usize::from(count);
+        let end = u128::from(offset) + (count * right) as u128;
+        if end > u128::from(length) {
+            return Err(NotAProgram::BeyondEnd { end, length });
+        }
+        Ok(Self { format, machine: format.half(start, 18), offset, count })
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.count * self.format.entry_size()
+    }
+
+    /// The loaded segments in `bytes`, which is the whole table.
+    pub fn segments(&self, bytes: &[u8]) -> Vec<Segment> {
+        let Self { format, machine, .. } = *self;
+        let entries = bytes.chunks_exact(format.entry_size()).enumerate();
+        let loaded = entries.filter(|(_, entry)| format.word(entry, 0) == PT_LOAD);
+        let segment = |(index, entry): (usize, &[u8])| {
+            let (flags, start, file_size, memory_size) = match format.is_64 {
+                true => {
+                    (4, format.xword(entry, 16), format.xword(entry, 32), format.xword(entry, 40))
+                }
+                false => {
+                    let word = |at| u64::from(format.word(entry, at));
+                    (24, word(8), word(16), word(20))
+                }
+            };
+            let flags_at = index * format.entry_size() + flags;
+            let flags = format.word(entry, flags);
+            Segment { index, flags_at, flags, start, file_size, memory_size, machine }
+        };
+        loaded.map(segment).collect()
+    }
+
+    /// Marks a segment in `bytes`, the whole table, or takes its mark away.
+    pub fn mark(&self, bytes: &mut [u8], segment: &Segment, marked: bool) {
+        let flags = if marked { segment.flags | MARK } else { segment.flags & !MARK };
+        let word = if self.format.is_little { flags.to_le_bytes() } else { flags.to_be_bytes() };
+        bytes[segment.flags_at..segment.flags_at + 4].copy_from_slice(&word);
+    }
+}
+
+impl Segment {
+    /// Code: read and executed, not written, and nothing in it but what is in the file.
+    pub fn is_text(&self) -> bool {
+        self.flags & (PF_R | PF_W | PF_X) == PF_R | PF_X && self.memory_size == self.file_size
+    }
+
+    /// Data and bss.
+    pub fn is_data(&self) -> bool {
+        let executable = if self.machine == EM_PPC { PF_X } else { 0 };
+        self.flags & (PF_R | PF_W | PF_X) == PF_R | PF_W | executable
+    }
+
+    fn is_marked(&self) -> bool {
+        self.flags & MARK != 0
+    }
+}
+
+/// As hugeedit prints it.
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match (self.is_text(), self.is_data()) {
+            (true, _) => "TEXT",
+            (_, true) => "DATA",
+            _ => "",
+        };
+        let pages = if self.is_marked() { "HUGE" } else { "BASE" };
+        let (start, end) = (self.start, self.start.wrapping_add(self.memory_size));
+        write!(f, "Segment {} {start:#x} - {end:#x} ({kind}) default is {pages} pages", self.index)
+    }
+}
+
+impl fmt::Display for NotAProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Script => f.write_str("it is a script: give the file of its interpreter"),
+            Self::NotElf => {
+                f.write_str("it is not an ELF file: give a program or a shared library")
+            }
+            Self::Short => f.write_str("it ends within its ELF header"),
+            Self::Class(class) => write!(f, "its ELF class is {class}, neither 32 bits nor 64"),
+            Self::ByteOrder(order) => {
+                write!(f, "its byte order is {order}, neither little nor big endian")
+            }
+            Self::Kind(kind) => {
+                write!(f, "it is neither a program nor a shared library (ELF type {kind})")
+            }
+            Self::EntrySize { found, right } => {
+                write!(f, "its program headers are {found} bytes long instead of {right}")
+            }
+            Self::NoSegments => f.write_str("it has no program headers"),
+            Self::TooManySegments => f.write_str("it has more than 65534 program headers"),
+            Self::OverHeader => f.write_str("its program headers would lie within its ELF header"),
+            Self::BeyondEnd { end, length } => write!(
+                f,
+                "its program headers would end at byte {end}, and it has {length}: it is cut short"
+            ),
+        }
+    }
+}
+
+impl Format {
+    fn header_size(self) -> usize {
+        if self.is_64 { HEADER } else { 52 }
+    }
+
+    fn entry_size(self) -> usize {
+        if self.is_64 { 56 } else { 32 }
+    }
+
+    fn half(self, bytes: &[u8], at: usize) -> u16 {
+        let field = [bytes[at], bytes[at + 1]];
+        if self.is_little { u16::from_le_bytes(field) } else { u16::from_be_bytes(field) }
+    }
+
+    fn word(self, bytes: &[u8], at: usize) -> u32 {
+        let (low, high) = (self.half(bytes, at), self.half(bytes, at + 2));
+        let (low, high) = if self.is_little { (low, high) } else { (high, low) };
+        u32::from(low) | u32::from(high) << 16
+    }
+
+    fn xword(self, bytes: &[u8], at: usize) -> u64 {
+        let (low, high) = (self.word(bytes, at), self.word(bytes, at + 4));
+        let (low, high) = if self.is_little { (low, high) } else { (high, low) };
+        u64::from(low) | u64::from(high) << 32
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A file of one code and one data segment, its program headers at `offset`.
+    pub fn program(is_64: bool, is_little: bool, offset: usize) -> Vec<u8> {
+        let format = Format { is_64, is_little };
+        let (entry, header) = (format.entry_size(), format.header_size());
+        let mut bytes = vec![0; offset.max(header) + 3 * entry + 100];
+        bytes[..6].copy_from_slice(&[
+            0x7f,
+            b'E',
+            b'L',
+            b'F',
+            1 + u8::from(is_64),
+            2 - u8::from(is_little),
+        ]);
+        let mut put = |at: usize, size: usize, value: u64| {
+            let whole = if is_little { value.to_le_bytes() } else { value.to_be_bytes() };
+            let field = if is_little { &whole[..size] } else { &whole[8 - size..] };
+            bytes[at..at + size].copy_from_slice(field);
+        };
+        let word = if is_64 { 8 } else { 4 };
+        put(16, 2, ET_EXEC.into());
+        put(18, 2, 62);
+        put(if is_64 { 32 } else { 28 }, word, offset as u64);
+        put(if is_64 { 54 } else { 42 }, 2, entry as u64);
+        put(if is_64 { 56 } else { 44 }, 2, 3);
+        let (flags_at, start_at, file_at, memory_at) =
+            if is_64 { (4, 16, 32, 40) } else { (24, 8, 16, 20) };
+        for (index, (kind, flags, start, file, memory)) in [
+            (6, 4, 0x40, 0x38, 0x38),
+            (1, 5, 0x40_0000, 0x1234, 0x1234),
+            (1, 6, 0x60_0000, 0x10, 0x9000),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let at = offset + index * entry;
+            put(at, 4, kind);
+            put(at + flags_at, 4, flags);
+            put(at + start_at, word, start);
+            put(at + file_at, word, file);
+            put(at + memory_at, word, memory);
+        }
+        bytes
+    }
+
+    fn table(file: &[u8]) -> Result<Table, NotAProgram> {
+        Table::read(&file[..file.len().min(HEADER)], file.len() as u64)
+    }
+
+    #[test]
+    fn reads_every_format_wherever_its_headers_are() {
+        for (is_64, is_little, offset) in
+            [(true, true, 64), (true, false, 8192), (false, true, 52), (false, false, 12345)]
+        {
+            let file = program(is_64, is_little, offset);
+            let table = table(&file).unwrap();
+            let bytes = &file[offset..offset + table.len()];
+            let lines: Vec<String> = table.segments(bytes).iter().map(Segment::to_string).collect();
+            assert_eq!(
+                lines,
+                [
+                    "Segment 1 0x400000 - 0x401234 (TEXT) default is BASE pages",
+                    "Segment 2 0x600000 - 0x609000 (DATA) default is BASE pages",
+                ]
+            );
+            let mut marked = bytes.to_vec();
+            for segment in table.segments(bytes) {
+                table.mark(&mut marked, &segment, true);
+            }
+            assert!(table.segments(&marked).iter().all(Segment::is_marked));
+            assert_eq!(marked.iter().zip(bytes).filter(|(a, b)| a != b).count(), 2);
+            for segment in table.segments(&marked) {
+                table.mark(&mut marked, &segment, false);
+            }
+            assert_eq!(marked, bytes);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_none() {
+        let good = program(true, true, 64);
+        let with = |changes: &[(usize, u8)]| {
+            let mut file = good.clone();
+            changes.iter().for_each(|(at, byte)| file[*at] = *byte);
+            table(&file).unwrap_err().to_string()
+        };
+        for (changes, part) in [
+            (&[(0, b'#'), (1, b'!')][..], "script"),
+            (&[(0, 0)], "not an ELF file"),
+            (&[(4, 3)], "class is 3"),
+            (&[(5, 0)], "byte order is 0"),
+            (&[(16, 1)], "ELF type 1"),
+            (&[(54, 57)], "57 bytes long instead of 56"),
+            (&[(56, 0)], "no program headers"),
+            (&[(56, 0xff), (57, 0xff)], "more than 65534"),
+            (&[(32, 8)], "within its ELF header"),
+            (&[(33, 8)], "cut short"),
+            (&[(39, 0xff), (38, 0xff), (37, 0xff), (36, 0xff)], "cut short"),
+            (&[(57, 0xfe)], "cut short"),
+        ] {
+            assert!(with(changes).contains(part), "{part}: {}", with(changes));
+        }
+        for length in 0..64 {
+            assert!(table(&good[..length]).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..4000),
+            as_elf: bool, class in 0u8..4, order in 0u8..4) {
+            if as_elf && bytes.len() > 6 {
+                bytes[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, order]);
+            }
+            if let Ok(table) = table(&bytes) {
+                let at = table.offset as usize;
+                let found = table.segments(&bytes[at..at + table.len()]);
+                prop_assert!(found.iter().all(|one| !one.to_string().is_empty()));
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The commands of libhugetlbfs under their own names: `hugeadm`, `hugectl`, `hugeedit`, `pagesize`.
+//!
+//! For scripts that were written for them. Options, output and exit codes are those of libhugetlbfs
+//! where they were right; where they were wrong (a dry run that wrote, errors that exited 0, a pool
+//! that was cut short and called done) the page of each command in docs/man says what differs.
+//!
+//! Each command reads its words the way getopt_long did ([`getopt`]), says what it has to say in its
+//! own name and at the level asked for ([`voice`]), and does its work with the same rooms as the
+//! commands of `superpage`. Called by `main` alone.
+
+mod getopt;
+mod hugeedit;
+mod pagesize;
+mod voice;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use machine::Root;
+
+use crate::exit::Failure;
+use voice::Voice;
+
+/// The commands, as `superpage NAME …` has them.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// libhugetlbfs' hugeedit: mark a program's segments for superpages.
+    #[command(disable_help_flag = true)]
+    Hugeedit(Words),
+    /// libhugetlbfs' pagesize: print page sizes.
+    #[command(disable_help_flag = true)]
+    Pagesize(Words),
+}
+
+/// Everything after the name, untouched: the commands' options are not clap's.
+#[derive(Debug, clap::Args)]
+pub struct Words {
+    /// As hugeadm(8), hugectl(8), hugeedit(8) and pagesize(1) describe; see `NAME --help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    words: Vec<OsString>,
+}
+
+/// What a command is: its name, and what it does with its words.
+struct Tool {
+    name: &'static str,
+    run: fn(&Root, &mut Voice, Vec<OsString>) -> Result<ExitCode, Failure>,
+}
+
+const HUGEEDIT: Tool = Tool { name: "hugeedit", run: hugeedit::run };
+const PAGESIZE: Tool = Tool { name: "pagesize", run: pagesize::run };
+
+/// Runs the command whose name this program was called by (a link, hard or symbolic); `None` if that
+/// is none of them.
+pub fn under_own_name() -> Option<ExitCode> {
+    let mut words = std::env::args_os();
+    let called = words.next()?;
+    let name = Path::new(&called).file_name()?.to_str()?;
+    let tool = [HUGEEDIT, PAGESIZE].into_iter().find(|tool| tool.name == name)?;
+    Some(tool.start(words.collect()))
+}
+
+/// Runs the command as a subcommand.
+pub fn run(command: Command) -> ExitCode {
+    match command {
+        Command::Hugeedit(words) => HUGEEDIT.start(words.words),
+        Command::Pagesize(words) => PAGESIZE.start(words.words),
+    }
+}
+
+impl Tool {
+    fn start(&self, words: Vec<OsString>) -> ExitCode {
+        let mut voice = Voice::new(self.name);
+        match (self.run)(&Root::real(), &mut voice, words) {
+            Ok(code) => code,
+            Err(failure) => {
+                voice.error(failure.to_string().replace('\n', " "));
+                ExitCode::from(failure.code())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Root;
+
+    /// Another machine's `/proc` and `/sys`.
+    pub fn fixture(machine: &str) -> Root {
+        Root::at(format!("{}/../machine/tests/fixtures/{machine}", env!("CARGO_MANIFEST_DIR")))
+    }
+}

@@ -1,0 +1,106 @@
+//! `pagesize`: prints page sizes in bytes, one a line.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use machine::{HugetlbPools, Root};
+
+use super::getopt::{self, Opt, Takes};
+use super::voice::Voice;
+use crate::exit::{self, Failure};
+
+const HELP: &str = "\
+pagesize [options]: print this machine's page sizes in bytes
+options:
+ --help, -h                 Print this
+ --all, -a                  Print every page size, the base page size first
+ --huge-only, -H            Print the sizes of the hugetlb pools only
+";
+
+#[derive(Clone, Copy, PartialEq)]
+enum Name {
+    Help,
+    All,
+    HugeOnly,
+}
+
+const OPTIONS: &[Opt<Name>] = &[
+    Opt::both("help", 'h', Takes::Nothing, Name::Help),
+    Opt::both("all", 'a', Takes::Nothing, Name::All),
+    Opt::both("huge-only", 'H', Takes::Nothing, Name::HugeOnly),
+];
+
+/// Which sizes are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Base,
+    All,
+    HugeOnly,
+}
+
+pub fn run(root: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<ExitCode, Failure> {
+    let read = getopt::read(OPTIONS, words)?;
+    let mut which = Which::Base;
+    for (name, _) in read.options {
+        which = match name {
+            Name::Help => {
+                exit::print(HELP)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            Name::HugeOnly => Which::HugeOnly,
+            // --huge-only says more, in whichever order.
+            Name::All if which == Which::HugeOnly => which,
+            Name::All => Which::All,
+        };
+    }
+    if let Some(word) = read.rest.first() {
+        return Err(Failure::usage(format!("{word:?} is not an option; see --help")));
+    }
+    exit::print(&list(root, which))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(root: &Root, which: Which) -> String {
+    let base = root.page_size();
+    let huge = HugetlbPools::read_sizes(root).into_keys();
+    let mut sizes: Vec<u64> = match which {
+        Which::Base => vec![base.bytes()],
+        Which::All => [base].into_iter().chain(huge).map(|size| size.bytes()).collect(),
+        Which::HugeOnly => huge.map(|size| size.bytes()).collect(),
+    };
+    sizes.sort_unstable();
+    sizes.iter().map(|size| format!("{size}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::PageSize;
+
+    #[test]
+    fn prints_the_sizes_of_other_machines() {
+        for (machine, base, all, huge) in [
+            ("zen4-6.18", 4096, "4096\n2097152\n1073741824\n", "2097152\n1073741824\n"),
+            (
+                "arm64-64k",
+                65536,
+                "65536\n2097152\n536870912\n17179869184\n",
+                "2097152\n536870912\n17179869184\n",
+            ),
+        ] {
+            let root = super::super::tests::fixture(machine);
+            let root = root.with_page_size(PageSize::new(base).unwrap());
+            assert_eq!(list(&root, Which::Base), format!("{base}\n"));
+            assert_eq!(list(&root, Which::All), all, "{machine}");
+            assert_eq!(list(&root, Which::HugeOnly), huge, "{machine}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_hugetlb_has_its_base_pages() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::at(dir.path()).with_page_size(PageSize::new(16384).unwrap());
+        assert_eq!(list(&root, Which::All), "16384\n");
+        assert_eq!(list(&root, Which::HugeOnly), "");
+    }
+}

@@ -1,0 +1,98 @@
+//! `Voice`: what a command says on standard error, in its name and at the level asked for.
+
+use std::fmt::Display;
+use std::io::Write;
+
+use crate::exit::Failure;
+
+/// A command's name and how much it may say: 0 nothing, 1 errors, 2 warnings, 3 and 4 more.
+#[derive(Debug)]
+pub struct Voice {
+    name: &'static str,
+    level: u8,
+}
+
+const ERRORS: u8 = 1;
+const WARNINGS: u8 = 2;
+const INFORMATION: u8 = 3;
+/// What HUGETLB_DEBUG stands for.
+const EVERYTHING: u8 = 4;
+/// The highest level that may be named.
+pub const HIGHEST: u8 = 99;
+
+impl Voice {
+    /// At the level that the environment asks for (`HUGETLB_VERBOSE`, `HUGETLB_DEBUG`), or 2.
+    pub fn new(name: &'static str) -> Self {
+        let mut voice = Self { name, level: WARNINGS };
+        if let Ok(text) = std::env::var("HUGETLB_VERBOSE") {
+            match text.parse() {
+                Ok(level) if level <= HIGHEST => voice.level = level,
+                _ => voice.warn(format!("HUGETLB_VERBOSE is `{text}`, not a level from 0 to 99")),
+            }
+        }
+        if std::env::var_os("HUGETLB_DEBUG").is_some() {
+            voice.level = EVERYTHING;
+        }
+        voice
+    }
+
+    /// The command's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The level now.
+    pub fn level(&self) -> u8 {
+        self.level
+    }
+
+    /// `-v` (one more) or `--verbose LEVEL`.
+    pub fn raise(&mut self, level: Option<&str>) -> Result<(), Failure> {
+        self.level = match level {
+            None if self.level == HIGHEST => {
+                self.warn("verbosity limited to 99");
+                HIGHEST
+            }
+            None => self.level + 1,
+            Some(text) => match text.parse() {
+                Ok(level) if level <= HIGHEST => level,
+                _ => {
+                    return Err(Failure::usage(format!("{text}: verbosity out of range 0-99")));
+                }
+            },
+        };
+        Ok(())
+    }
+
+    /// `-q`: one less.
+    pub fn lower(&mut self) {
+        if self.level == 0 {
+            self.warn("verbosity must be at least 0");
+        }
+        self.level = self.level.saturating_sub(1);
+    }
+
+    /// It was not done.
+    pub fn error(&self, what: impl Display) {
+        self.say(ERRORS, "ERROR", what);
+    }
+
+    /// It was done, but not quite as one might think.
+    pub fn warn(&self, what: impl Display) {
+        self.say(WARNINGS, "WARNING", what);
+    }
+
+    /// For those who want to know.
+    pub fn inform(&self, what: impl Display) {
+        self.say(INFORMATION, "INFO", what);
+    }
+
+    fn say(&self, level: u8, prefix: &str, what: impl Display) {
+        if self.level < level {
+            return;
+        }
+        // hugeadm alone has no blank there, and scripts look for these lines.
+        let blank = if self.name == "hugeadm" { "" } else { " " };
+        let _ = writeln!(anstream::stderr(), "{}:{blank}{prefix}: {what}", self.name);
+    }
+}
