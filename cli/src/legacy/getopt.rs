@@ -175,7 +175,9 @@ mod tests {
         Opt::long("obey-numa-mempol", Takes::Nothing, Name::Obey),
     ];
 
-    fn read_line(line: &str) -> Result<(Vec<(Name, Option<String>)>, String), String> {
+    type Line = (Vec<(Name, Option<String>)>, String);
+
+    fn read_line(line: &str) -> Result<Line, String> {
         let words = line.split_whitespace().map(OsString::from).collect();
         let read = read(TABLE, words).map_err(|failure| failure.to_string())?;
         Ok((read.options, read.rest.join(std::ffi::OsStr::new(" ")).into_string().unwrap()))

@@ -36,11 +36,6 @@ impl Voice {
         voice
     }
 
-    /// The command's name.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
     /// The level now.
     pub fn level(&self) -> u8 {
         self.level

@@ -169,7 +169,8 @@ impl Segment {
         self.flags & (PF_R | PF_W | PF_X) == PF_R | PF_W | executable
     }
 
-    fn is_marked(&self) -> bool {
+    /// Whether it is to have superpages.
+    pub fn is_marked(&self) -> bool {
         self.flags & MARK != 0
     }
 }

@@ -75,6 +75,13 @@ pub fn run(_: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<ExitCode, Fa
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether a program's text and its data are marked. A file that is no program has no marks.
+pub fn marks(path: &Path) -> (bool, bool) {
+    let segments = look(path).map(|(_, segments, _)| segments).unwrap_or_default();
+    let marked = |kind: fn(&Segment) -> bool| segments.iter().any(|s| kind(s) && s.is_marked());
+    (marked(Segment::is_text), marked(Segment::is_data))
+}
+
 /// The table, its segments and its bytes.
 fn look(path: &Path) -> Result<(Table, Vec<Segment>, Vec<u8>), Failure> {
     // Opening a pipe would wait for its other end.

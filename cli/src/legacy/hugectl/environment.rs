@@ -1,0 +1,422 @@
+//! What a request means for one program on one machine: the environment it gets, and what stands in
+//! the way. Decided from facts, so that `--dry-run` prints what would be and nothing is tried.
+//!
+//! Two libraries can do the work. libsuperpage.so, preloaded, does it for any program it reaches. A
+//! program that is linked with libhugetlbfs (the old one, or our stand-in under its name) does its
+//! text, data and shared memory itself, as the `HUGETLB_*` variables say; preloading a second library
+//! for the same memory would move it twice. malloc is ours in both: libhugetlbfs lost it to glibc
+//! 2.34.
+
+use std::path::PathBuf;
+
+use launch::{Facts, Pool};
+use units::PageSize;
+
+use super::options::{Library, Preload, Request, Wish};
+use super::program::Target;
+use crate::legacy::voice::HIGHEST;
+
+/// The outcome.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Variables in the order in which they are printed, each once.
+    pub environment: Vec<(&'static str, String)>,
+    /// Transparent superpages must be allowed to the process, whatever it inherits.
+    pub allow_thp: bool,
+    /// What works, but not quite as one might think.
+    pub warnings: Vec<String>,
+    /// What cannot be done here.
+    pub obstacles: Vec<String>,
+}
+
+/// What is decided on, besides the request.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// The program; `None` in a dry run without one.
+    pub target: Option<Target>,
+    /// The machine and the environment.
+    pub facts: Facts,
+    /// libsuperpage.so, or why there is none.
+    pub library: Result<PathBuf, String>,
+    /// LD_LIBRARY_PATH as it is now.
+    pub ld_library_path: Option<String>,
+    /// How much the libraries may say.
+    pub verbosity: u8,
+}
+
+/// Which pages libsuperpage.so is to use: one kind in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pages {
+    Thp,
+    Hugetlb(Option<PageSize>),
+}
+
+/// Decides.
+pub fn decide(request: &Request, around: &Surroundings) -> Decision {
+    let nobody = Target::default();
+    let target = around.target.as_ref().unwrap_or(&nobody);
+    let mut decision = Decision::default();
+    if around.verbosity == HIGHEST {
+        decision.set("HUGETLB_DEBUG", "yes");
+    }
+    decision.set("HUGETLB_VERBOSE", around.verbosity.to_string());
+    if let Library::Below(path) = &request.library {
+        let old = around.ld_library_path.as_deref().filter(|list| !list.is_empty());
+        // Without a colon at the end: an empty entry is the working directory.
+        let old = old.map_or(String::new(), |list| format!(":{list}"));
+        let list = match PathBuf::from(path).join("libhugetlbfs.so").exists() {
+            true => format!("{path}{old}"),
+            false => format!("{path}/lib:{path}/lib64{old}"),
+        };
+        decision.set("LD_LIBRARY_PATH", list);
+    }
+    let marked = |mark: bool, off: bool| (mark && !off).then_some(Wish::Default);
+    let is_unsaid = request.text.is_none() && request.data.is_none();
+    let text = request.text.clone().or(marked(target.marked_text && is_unsaid, request.no_text));
+    let data = request.data.clone().or(marked(target.marked_data && is_unsaid, request.no_data));
+    decision.segments(request, &text, &data);
+    match &request.heap {
+        Some(wish) => decision.set("HUGETLB_MORECORE", wish.text().unwrap_or("yes")),
+        None if request.thp => decision.set("HUGETLB_MORECORE", "thp"),
+        None => {}
+    }
+    if request.shm.is_some() {
+        decision.set("HUGETLB_SHM", "yes");
+    }
+    let by_us = |wish: &Option<Wish>| wish.clone().filter(|_| !target.has_libhugetlbfs);
+    let parts = [
+        ("heap", request.heap.clone()),
+        ("shm", by_us(&request.shm)),
+        ("text", by_us(&text)),
+        ("data", by_us(&data)),
+    ];
+    let mut ours: Vec<(&str, Pages)> = Vec::new();
+    if request.thp {
+        ours.push(("heap", Pages::Thp));
+    }
+    let default = around.facts.pools.first().map(|pool| pool.size);
+    for (part, wish) in parts {
+        // A size that is the default is the default.
+        let size = wish.map(|wish| wish.size().filter(|size| Some(*size) != default));
+        ours.extend(size.map(|size| (part, Pages::Hugetlb(size))));
+    }
+    decision.preload(request, around, target, &ours);
+    decision.for_linked_programs(request, target);
+    decision.ask_us(&ours);
+    decision.check_machine(request, &around.facts, [&text, &data]);
+    decision
+}
+
+impl Decision {
+    fn set(&mut self, variable: &'static str, value: impl Into<String>) {
+        self.environment.push((variable, value.into()));
+    }
+
+    /// HUGETLB_ELFMAP: what is asked for, or `no`. Where neither is said, the marks in the program
+    /// decide, and the library reads those itself.
+    fn segments(&mut self, request: &Request, text: &Option<Wish>, data: &Option<Wish>) {
+        let is_said = request.text.is_some() || request.data.is_some();
+        if !(is_said || request.no_text || request.no_data) {
+            return;
+        }
+        let one = |letter: &str, wish: &Option<Wish>| {
+            let size = wish.as_ref()?.text().map_or(String::new(), |size| format!("={size}"));
+            Some(format!("{letter}{size}"))
+        };
+        let words: Vec<String> = [one("R", text), one("W", data)].into_iter().flatten().collect();
+        let value = if words.is_empty() { "no".to_string() } else { words.join(":") };
+        self.set("HUGETLB_ELFMAP", value);
+    }
+
+    fn preload(
+        &mut self,
+        request: &Request,
+        around: &Surroundings,
+        target: &Target,
+        ours: &[(&str, Pages)],
+    ) {
+        if ours.is_empty() {
+            let is_asked = target.has_libhugetlbfs || request.share_text || around.target.is_none();
+            if !is_asked && request.preload != Preload::No {
+                self.warnings.push("nothing is asked for that this program would heed".to_string());
+            }
+            return;
+        }
+        let parts: Vec<&str> = ours.iter().map(|(part, _)| *part).collect();
+        let parts = parts.join(", ");
+        if request.preload == Preload::No {
+            self.warnings.push(format!(
+                "nothing is preloaded: superpages for {parts} only if the program is linked with \
+                 libsuperpage or libhugetlbfs"
+            ));
+            return;
+        }
+        if let Some(why) = &target.unreached {
+            let name = &target.name;
+            let line = format!("{name} cannot be reached by a preloaded library: {why}");
+            match request.preload {
+                Preload::Force => self.warnings.push(line),
+                _ => self.obstacles.push(format!("{line}; --force-preload tries all the same")),
+            }
+        }
+        let library = match &around.library {
+            Ok(path) => path.display().to_string(),
+            Err(why) => return self.obstacles.push(why.clone()),
+        };
+        if library.contains([':', ' ']) {
+            return self.obstacles.push(format!(
+                "LD_PRELOAD cannot hold a path with a space or colon ({library}); move libsuperpage.so"
+            ));
+        }
+        let old = around.facts.ld_preload.as_deref().filter(|list| !list.is_empty());
+        let old = old.map_or(String::new(), |list| format!(":{list}"));
+        self.set("LD_PRELOAD", format!("{library}{old}"));
+    }
+
+    /// Two wishes that only libhugetlbfs inside the program can grant.
+    fn for_linked_programs(&mut self, request: &Request, target: &Target) {
+        // With --no-preload the caller says that it is linked, perhaps statically.
+        let is_linked = target.has_libhugetlbfs || request.preload == Preload::No;
+        if request.no_reserve {
+            self.set("HUGETLB_NO_RESERVE", "yes");
+            if !is_linked {
+                self.warnings.push(
+                    "--no-reserve: memory is reserved all the same, because a fault without a \
+                     reservation kills the program when the pool is empty; what the pool cannot \
+                     hold gets base pages"
+                        .to_string(),
+                );
+            }
+        }
+        if request.share_text {
+            self.set("HUGETLB_SHARE", "1");
+            if !is_linked {
+                self.obstacles.push(
+                    "--share-text: text on superpages can only be shared by programs linked with \
+                     libhugetlbfs; leave the option out to give each process its own"
+                        .to_string(),
+                );
+            }
+        }
+    }
+
+    /// What libsuperpage.so reads.
+    fn ask_us(&mut self, ours: &[(&str, Pages)]) {
+        let Some((first, pages)) = ours.first().copied() else { return };
+        if let Some((other, _)) = ours.iter().find(|(_, other)| *other != pages) {
+            self.obstacles.push(format!(
+                "{first} and {other} are to have different kinds of pages, but a process can have \
+                 only one; give all the same size, or leave one out"
+            ));
+        }
+        self.allow_thp = pages == Pages::Thp;
+        self.set(
+            "SUPERPAGE_PAGES",
+            match pages {
+                Pages::Thp => "thp".to_string(),
+                Pages::Hugetlb(None) => "hugetlb".to_string(),
+                Pages::Hugetlb(Some(size)) => format!("hugetlb:{}", size.bytes()),
+            },
+        );
+        let parts: Vec<&str> = ours.iter().map(|(part, _)| *part).collect();
+        self.set("SUPERPAGE_MEMORY", parts.join(","));
+        // libhugetlbfs' rule: what the pool cannot hold gets base pages.
+        self.set("SUPERPAGE_FALLBACK", "base");
+    }
+
+    fn check_machine(&mut self, request: &Request, facts: &Facts, segments: [&Option<Wish>; 2]) {
+        if request.thp {
+            match facts.thp_mode.as_deref() {
+                None => {
+                    self.obstacles.push("this kernel has no transparent superpages".to_string())
+                }
+                Some("never") => self.obstacles.push(
+                    "transparent superpages are off on this machine; allow them where asked for \
+                     with: hugeadm --thp-madvise (as root)"
+                        .to_string(),
+                ),
+                Some(_) => {}
+            }
+        }
+        let wishes = request.wishes().chain(segments.into_iter().flatten());
+        let mut sizes: Vec<Option<PageSize>> = wishes.map(Wish::size).collect();
+        sizes.sort();
+        sizes.dedup();
+        let refusals = sizes.into_iter().filter_map(|size| refusal(size, &facts.pools));
+        for refusal in refusals {
+            if !self.obstacles.contains(&refusal) {
+                self.obstacles.push(refusal);
+            }
+        }
+    }
+}
+
+/// Why the pool of `size` can give nothing; `None` if it can.
+fn refusal(size: Option<PageSize>, pools: &[Pool]) -> Option<String> {
+    let pool = match size {
+        None => pools.first(),
+        Some(size) => pools.iter().find(|pool| pool.size == size),
+    };
+    let Some(pool) = pool else {
+        let has: Vec<String> = pools.iter().map(|pool| pool.size.to_string()).collect();
+        let has = if has.is_empty() { "none".to_string() } else { has.join(", ") };
+        let asked = size.map_or("huge".to_string(), |size| size.to_string());
+        return Some(format!("this machine has no hugetlb pool of {asked} pages; it has {has}"));
+    };
+    let Pool { size, total, free, reserved, overcommit_left } = *pool;
+    let is_empty = free.saturating_sub(reserved) + overcommit_left == 0;
+    is_empty.then(|| {
+        format!(
+            "the hugetlb pool of {size} pages is empty ({total} in all, {free} free, {reserved} \
+             reserved); fill it with: hugeadm --pool-pages-min {}:+N (as root)",
+            machine::pool::exact(size.bytes())
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::tests::request;
+    use super::*;
+
+    fn pool(bytes: u64, free: u64) -> Pool {
+        let size = PageSize::new(bytes).unwrap();
+        Pool { size, total: free, free, reserved: 0, overcommit_left: 0 }
+    }
+
+    fn surroundings(target: Target) -> Surroundings {
+        Surroundings {
+            target: Some(target),
+            facts: Facts {
+                thp_mode: Some("madvise".to_string()),
+                pools: vec![pool(2 << 20, 10), pool(1 << 30, 0)],
+                ..Facts::default()
+            },
+            library: Ok(PathBuf::from("/lib/libsuperpage.so")),
+            ld_library_path: None,
+            verbosity: 2,
+        }
+    }
+
+    fn lines(line: &str, around: &Surroundings) -> String {
+        let decision = decide(&request(line), around);
+        let each = decision.environment.iter().map(|(name, value)| format!("{name}={value} "));
+        each.collect::<String>().trim_end().to_string()
+    }
+
+    const OURS: &str = "SUPERPAGE_FALLBACK=base";
+
+    #[test]
+    fn any_program_gets_our_library_and_both_sets_of_variables() {
+        let around = surroundings(Target::default());
+        let preload = "LD_PRELOAD=/lib/libsuperpage.so";
+        for (line, expected) in [
+            ("x", String::new()),
+            (
+                "--heap x",
+                format!(
+                    "HUGETLB_MORECORE=yes {preload} SUPERPAGE_PAGES=hugetlb SUPERPAGE_MEMORY=heap {OURS}"
+                ),
+            ),
+            (
+                "--heap=2M --shm x",
+                format!(
+                    "HUGETLB_MORECORE=2M HUGETLB_SHM=yes {preload} SUPERPAGE_PAGES=hugetlb SUPERPAGE_MEMORY=heap,shm {OURS}"
+                ),
+            ),
+            (
+                "--shm=1G x",
+                format!(
+                    "HUGETLB_SHM=yes {preload} SUPERPAGE_PAGES=hugetlb:1073741824 SUPERPAGE_MEMORY=shm {OURS}"
+                ),
+            ),
+            (
+                "--thp x",
+                format!(
+                    "HUGETLB_MORECORE=thp {preload} SUPERPAGE_PAGES=thp SUPERPAGE_MEMORY=heap {OURS}"
+                ),
+            ),
+            (
+                "--text --bss=2M x",
+                format!(
+                    "HUGETLB_ELFMAP=R:W=2M {preload} SUPERPAGE_PAGES=hugetlb SUPERPAGE_MEMORY=text,data {OURS}"
+                ),
+            ),
+            ("--text --disable x", "HUGETLB_ELFMAP=no".to_string()),
+            (
+                "--text --data --disable=text x",
+                format!(
+                    "HUGETLB_ELFMAP=W {preload} SUPERPAGE_PAGES=hugetlb SUPERPAGE_MEMORY=data {OURS}"
+                ),
+            ),
+        ] {
+            let expected = format!("HUGETLB_VERBOSE=2 {expected}");
+            assert_eq!(lines(line, &around), expected.trim_end(), "{line}");
+        }
+        let thp = decide(&request("--thp x"), &around);
+        assert!(thp.allow_thp && thp.obstacles.is_empty());
+    }
+
+    #[test]
+    fn a_linked_program_does_its_segments_itself() {
+        let linked = Target { has_libhugetlbfs: true, ..Target::default() };
+        let around = surroundings(linked);
+        let decision = decide(&request("--text --shm --share-text --no-reserve x"), &around);
+        assert!(decision.environment.iter().all(|(name, _)| name.starts_with("HUGETLB_")));
+        assert_eq!((decision.warnings, decision.obstacles), (vec![], vec![]));
+        assert!(lines("--heap --text x", &around).contains("SUPERPAGE_MEMORY=heap "));
+    }
+
+    #[test]
+    fn marks_count_where_nothing_is_said() {
+        let around = surroundings(Target { marked_data: true, ..Target::default() });
+        assert!(lines("x", &around).contains("SUPERPAGE_MEMORY=data "));
+        assert!(!lines("x", &around).contains("ELFMAP"));
+        assert!(lines("--text x", &around).contains("SUPERPAGE_MEMORY=text "));
+        assert_eq!(lines("--disable x", &around), "HUGETLB_VERBOSE=2 HUGETLB_ELFMAP=no");
+        assert!(lines("--disable=text x", &around).contains("HUGETLB_ELFMAP=W "));
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        let unreached = Some("it is linked statically".to_string());
+        let mut around = surroundings(Target { unreached, ..Target::default() });
+        let obstacles =
+            |line: &str, around: &Surroundings| decide(&request(line), around).obstacles.join("\n");
+        assert!(obstacles("--heap x", &around).contains("linked statically"));
+        assert_eq!(obstacles("--force-preload --heap x", &around), "");
+        assert_eq!(obstacles("--no-preload --heap x", &around), "");
+        around.target = Some(Target::default());
+        for (line, part) in [
+            ("--heap=1G x", "the hugetlb pool of 1 GiB pages is empty"),
+            ("--shm=4M x", "no hugetlb pool of 4 MiB pages; it has 2 MiB, 1 GiB"),
+            ("--thp --shm x", "different kinds of pages"),
+            ("--heap=1G --text x", "different kinds of pages"),
+            ("--share-text x", "only be shared by programs linked"),
+        ] {
+            assert!(obstacles(line, &around).contains(part), "{line}");
+        }
+        around.facts.thp_mode = Some("never".to_string());
+        assert!(obstacles("--thp x", &around).contains("hugeadm --thp-madvise"));
+        around.library = Ok(PathBuf::from("/a b/libsuperpage.so"));
+        assert!(obstacles("--heap x", &around).contains("space or colon"));
+        around.library = Err("there is none".to_string());
+        assert!(obstacles("--heap x", &around).contains("there is none"));
+        around.facts.pools.clear();
+        assert!(obstacles("--heap x", &around).contains("it has none"));
+        let warnings = decide(&request("--no-reserve --heap x"), &around).warnings;
+        assert!(warnings[0].contains("reserved all the same"));
+    }
+
+    #[test]
+    fn lists_of_others_are_kept() {
+        let mut around = surroundings(Target::default());
+        around.facts.ld_preload = Some("/x.so".to_string());
+        around.ld_library_path = Some("/old".to_string());
+        let all = lines("--library-path /nowhere --heap x", &around);
+        assert!(all.contains("LD_LIBRARY_PATH=/nowhere/lib:/nowhere/lib64:/old "), "{all}");
+        assert!(all.contains("LD_PRELOAD=/lib/libsuperpage.so:/x.so "), "{all}");
+        around.ld_library_path = Some(String::new());
+        assert!(lines("--library-path /n x", &around).contains("LD_LIBRARY_PATH=/n/lib:/n/lib64"));
+    }
+}

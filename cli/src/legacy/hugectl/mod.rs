@@ -1,0 +1,156 @@
+//! `hugectl`: runs a program with parts of its memory on superpages, by environment and preload, in
+//! the place of this process: same pid, and its exit status is the program's.
+
+mod environment;
+mod options;
+mod program;
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use launch::{LaunchError, Program};
+use machine::Root;
+use sys::prctl::ThpControl;
+use sys::spawn::ChildSetup;
+
+use self::environment::{Decision, Surroundings};
+use self::options::{Library, Request};
+use self::program::Target;
+use super::voice::Voice;
+use crate::exit::{self, Failure};
+use crate::facts;
+
+const LIBRARY: &str = "libsuperpage.so";
+
+pub fn run(_: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<ExitCode, Failure> {
+    let Some(request) = options::read(voice, words)? else {
+        exit::print(options::HELP)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let program = find(&request)?;
+    if program.is_none() && !request.dry_run {
+        return Err(Failure::usage("name a program to run; see --help"));
+    }
+    let facts = facts::read();
+    let around = Surroundings {
+        target: program.as_ref().map(Target::of),
+        library: library(&request.library, facts.runtime.clone()),
+        facts,
+        ld_library_path: env::var("LD_LIBRARY_PATH").ok(),
+        verbosity: voice.level(),
+    };
+    let decision = environment::decide(&request, &around);
+    for (variable, value) in &decision.environment {
+        voice.inform(format!("{variable}='{value}'"));
+    }
+    decision.warnings.iter().for_each(|line| voice.warn(line));
+    match program {
+        Some(program) if !request.dry_run => become_program(&request, &program, decision, voice),
+        _ => {
+            // As much as is known: the variables are wanted for a launcher script, which may run on
+            // another day.
+            decision.obstacles.iter().for_each(|line| voice.warn(line));
+            exit::print(&assignments(&decision))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn find(request: &Request) -> Result<Option<Program>, Failure> {
+    let Some(name) = request.command.first() else { return Ok(None) };
+    let Some(name) = name.to_str() else {
+        return Err(Failure::usage(format!("{name:?}: a program's name must be UTF-8")));
+    };
+    let found = Program::find(name, &facts::search_path());
+    found.map(Some).map_err(|error| Failure::of_launcher(&error))
+}
+
+/// Where the library is that the caller means.
+fn library(place: &Library, own: Option<PathBuf>) -> Result<PathBuf, String> {
+    let dirs: Vec<PathBuf> = match place {
+        Library::Own => {
+            return own.ok_or_else(|| {
+                format!("{LIBRARY} was found neither beside this command nor in ../lib; install it")
+            });
+        }
+        Library::Below(dir) => {
+            ["", "lib", "lib64"].iter().map(|sub| Path::new(dir).join(sub)).collect()
+        }
+        // ld.so(8): this variable, then its own directories. What its cache adds to those is not
+        // read here, for the cache's format is its own business.
+        Library::OnPath => {
+            let list = env::var("LD_LIBRARY_PATH").unwrap_or_default();
+            let listed = list.split(':').filter(|dir| !dir.is_empty()).map(PathBuf::from);
+            let usual = ["/usr/local/lib", "/lib", "/usr/lib", "/lib64", "/usr/lib64"];
+            let triplet = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
+            listed.chain(usual.map(PathBuf::from)).chain([PathBuf::from(triplet)]).collect()
+        }
+    };
+    let found = dirs.iter().map(|dir| dir.join(LIBRARY)).find(|path| path.is_file());
+    found.ok_or_else(|| {
+        let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+        format!("{LIBRARY} is in none of {}", dirs.join(", "))
+    })
+}
+
+/// The variables as a shell would set them.
+fn assignments(decision: &Decision) -> String {
+    let mut text = String::new();
+    for (variable, value) in &decision.environment {
+        let value = value.replace('\'', r"'\''");
+        let _ = writeln!(text, "{variable}='{value}'");
+    }
+    text
+}
+
+fn become_program(
+    request: &Request,
+    program: &Program,
+    decision: Decision,
+    voice: &Voice,
+) -> Result<ExitCode, Failure> {
+    if let Some((last, others)) = decision.obstacles.split_last() {
+        others.iter().for_each(|line| voice.error(line));
+        return Err(Failure::cannot(last));
+    }
+    let mut command = Command::new(&program.path);
+    // The name it was called by, as execvp(3) hands it on.
+    command.arg0(&request.command[0]).args(&request.command[1..]).envs(decision.environment);
+    let thp = decision.allow_thp.then_some(ThpControl::System);
+    sys::spawn::prepare(&mut command, ChildSetup { thp, die_with_parent: false });
+    let source = command.exec();
+    Err(Failure::of_launcher(&LaunchError::Start {
+        program: program.path.clone(),
+        source,
+        remedy: "",
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_survive_a_shell() {
+        let environment = vec![("A", "it's".to_string()), ("B", "x:y".to_string())];
+        let decision = Decision { environment, ..Decision::default() };
+        assert_eq!(assignments(&decision), "A='it'\\''s'\nB='x:y'\n");
+    }
+
+    #[test]
+    fn the_library_is_where_it_is_said_to_be() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("lib64")).unwrap();
+        let below = Library::Below(dir.path().display().to_string());
+        assert!(library(&below, None).unwrap_err().contains("lib64"));
+        let path = dir.path().join("lib64").join(LIBRARY);
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(library(&below, None), Ok(path));
+        assert_eq!(library(&Library::Own, Some("/x".into())), Ok("/x".into()));
+        assert!(library(&Library::Own, None).is_err());
+    }
+}

@@ -1,0 +1,68 @@
+//! One program under many names.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use super::{command, refuses, tool};
+use crate::common::{run, stderr, stdout};
+
+#[test]
+fn links_and_subcommands_are_the_same() {
+    for words in [&["-a"][..], &["--huge-only"], &["--help"]] {
+        let by_link = tool("pagesize", words);
+        assert_eq!(by_link.status.code(), Some(0));
+        let by_subcommand = run(&[&["pagesize"], words].concat());
+        assert_eq!(by_link, by_subcommand, "{words:?}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let hard = dir.path().join("pagesize");
+    if std::fs::hard_link(env!("CARGO_BIN_EXE_superpage"), &hard).is_ok() {
+        assert_eq!(Command::new(&hard).arg("-a").output().unwrap(), tool("pagesize", &["-a"]));
+    }
+    // The name counts, not the file.
+    let other = Command::new(env!("CARGO_BIN_EXE_superpage")).arg0("/x/hugeedit").output().unwrap();
+    assert!(stderr(&other).starts_with("hugeedit: "), "{other:?}");
+    let other = Command::new(env!("CARGO_BIN_EXE_superpage")).arg0("hugeedits").output().unwrap();
+    assert!(stderr(&other).contains("superpage"), "{other:?}");
+}
+
+#[test]
+fn every_command_helps() {
+    for name in ["hugectl", "hugeedit", "pagesize"] {
+        for word in ["--help", "-h", "--hel"] {
+            let output = tool(name, &[word]);
+            assert_eq!(output.status.code(), Some(0), "{name} {word}");
+            assert!(stdout(&output).starts_with(&format!("{name} [options]")), "{name} {word}");
+            assert_eq!(stderr(&output), "");
+        }
+        assert!(stdout(&run(&["--help"])).contains(name));
+    }
+}
+
+#[test]
+fn pagesize_prints_what_the_kernel_has() {
+    let base = stdout(&Command::new("getconf").arg("PAGESIZE").output().unwrap());
+    assert_eq!(stdout(&tool("pagesize", &[])), base);
+    let all = stdout(&tool("pagesize", &["-a"]));
+    let huge = stdout(&tool("pagesize", &["-aH"]));
+    assert_eq!(all, format!("{base}{huge}"));
+    let pools = std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().count();
+    assert_eq!(huge.lines().count(), pools);
+    refuses(
+        "pagesize",
+        &[
+            (&["--banana"], 2, &["unrecognized option '--banana'", "--help"]),
+            (&["-x"], 2, &["invalid option -- 'x'"]),
+            (&["x"], 2, &["\"x\" is not an option"]),
+        ],
+    );
+}
+
+#[test]
+fn an_odd_level_in_the_environment_is_said_and_quiet_is_quiet() {
+    let output = command("pagesize").env("HUGETLB_VERBOSE", "loud").output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains("`loud`"));
+    let output = command("pagesize").arg("-x").env("HUGETLB_VERBOSE", "0").output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(2), String::new()));
+}
