@@ -7,6 +7,7 @@ mod exit;
 mod facts;
 mod legacy;
 mod loan;
+mod pool;
 mod restore;
 mod run;
 mod signals;
@@ -31,6 +32,7 @@ enum Command {
     Run(run::Args),
     Compare(Box<compare::Args>),
     Workload(workload::Args),
+    Pool(pool::Args),
     Restore(restore::Args),
     Completions(docs::CompletionsArgs),
     Man(docs::ManArgs),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(*args),
         Command::Workload(args) => workload::run(args),
+        Command::Pool(args) => pool::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Completions(args) => docs::completions(args),
         Command::Man(args) => docs::man(args),

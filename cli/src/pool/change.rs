@@ -1,0 +1,164 @@
+//! `superpage pool set`, `grow`, `shrink`: resizing pools.
+
+use machine::Root;
+use machine::pool::{
+    self, Amount, Applied, Change, Compaction, Options, Request, RoomRule, Shortage, Spec,
+    SpecError,
+};
+use serde_json::json;
+use units::NodeId;
+
+use super::progress::Watcher;
+use super::show;
+use crate::exit::{self, Done, Failure};
+
+/// Resize pools: SIZE:AMOUNT sets, SIZE:+AMOUNT grows, SIZE:-AMOUNT shrinks.
+///
+/// What cannot fit into memory is refused. Growing compacts memory where free pieces do not
+/// suffice, and goes on while it makes progress; what was got is read back. A pool that got only a
+/// part keeps it, and the exit code is 1.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to change: 2M:+512M, 1G:2, default:-25%.
+    #[arg(required = true, value_name = "SPEC")]
+    specs: Vec<String>,
+
+    #[command(flatten)]
+    how: How,
+}
+
+/// How pools are resized; shared with `ensure`.
+#[derive(Debug, clap::Args)]
+pub struct HowMuch {
+    /// All or nothing: if any pool gets only a part, put every pool back.
+    #[arg(long)]
+    pub or_nothing: bool,
+
+    /// Try even if it cannot fit; the last of memory is left alone all the same.
+    #[arg(long)]
+    pub force: bool,
+
+    /// Do not compact memory first.
+    #[arg(long)]
+    pub no_compact: bool,
+
+    /// Print what would be done, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+
+    /// No progress, no report.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct How {
+    /// Only on this node.
+    #[arg(long, value_name = "N")]
+    node: Option<u32>,
+
+    #[command(flatten)]
+    much: HowMuch,
+}
+
+impl HowMuch {
+    pub fn options(&self) -> Options {
+        Options {
+            room: if self.force { RoomRule::Force } else { RoomRule::Check },
+            compaction: if self.no_compact { Compaction::Never } else { Compaction::WhenNeeded },
+            shortage: if self.or_nothing { Shortage::GiveBack } else { Shortage::Keep },
+        }
+    }
+}
+
+/// Which of the three it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Set,
+    Grow,
+    Shrink,
+}
+
+impl Verb {
+    /// `grow 2M:5` means `set 2M:+5`.
+    fn read(self, text: &str) -> Result<Spec, SpecError> {
+        let spec: Spec = text.parse()?;
+        let amount = |change: Change| -> Result<Amount, SpecError> {
+            match (self, change) {
+                (_, Change::To(amount)) => Ok(amount),
+                (Self::Grow, Change::Grow(amount)) => Ok(amount),
+                (Self::Shrink, Change::Shrink(amount)) => Ok(amount),
+                _ => Err(SpecError::BadAmount(text.to_string())),
+            }
+        };
+        let change = match self {
+            Self::Set => spec.change,
+            Self::Grow => Change::Grow(amount(spec.change)?),
+            Self::Shrink => Change::Shrink(amount(spec.change)?),
+        };
+        Ok(Spec { change, ..spec })
+    }
+}
+
+pub fn run(args: Args, verb: Verb) -> Result<Done, Failure> {
+    let specs = args.specs.iter().map(|text| verb.read(text)).collect::<Result<Vec<_>, _>>();
+    let specs = specs.map_err(pool::PoolError::from)?;
+    let How { node, much } = args.how;
+    let status = super::status()?;
+    let requests = pool::resolve(&status, &specs, node.map(NodeId))?;
+    if !much.force {
+        pool::check_room(&Root::real(), &status, &requests)?;
+    }
+    if much.dry_run {
+        return pretend(&requests, &much);
+    }
+    let mut watcher = Watcher::new(much.quiet)?;
+    let dir = super::journal_dir();
+    let done = pool::apply(&Root::real(), dir.as_ref(), &requests, much.options(), &mut |step| {
+        watcher.step(step)
+    })?;
+    report(&done, &much)?;
+    Ok(watcher.end(if done.is_full() { Done::Fine } else { Done::Negative }))
+}
+
+fn pretend(requests: &[Request], how: &HowMuch) -> Result<Done, Failure> {
+    if how.json {
+        let body = json!({ "dry_run": true, "requests": requests });
+        super::print_json("superpage.pool-change/1", body)?;
+    } else {
+        for request in requests {
+            exit::print(&format!("would change {}\n", show::intention(request)))?;
+        }
+    }
+    Ok(Done::Fine)
+}
+
+fn report(done: &Applied, how: &HowMuch) -> Result<(), Failure> {
+    super::complain(&done.inherited);
+    if how.json {
+        let body = json!({
+            "dry_run": false, "complete": done.is_full(), "outcomes": done.outcomes,
+            "given_back": done.given_back,
+        });
+        return super::print_json("superpage.pool-change/1", body);
+    }
+    if how.quiet && done.is_full() {
+        return Ok(());
+    }
+    for outcome in &done.outcomes {
+        exit::print(&format!("{}\n", show::outcome(outcome)))?;
+    }
+    given_back(done.given_back.as_deref())
+}
+
+/// Says what was put back.
+pub fn given_back(restored: Option<&[machine::journal::Restoration]>) -> Result<(), Failure> {
+    for restoration in restored.unwrap_or_default() {
+        exit::print(&format!("put back {restoration}\n"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! `superpage pool demote`: splitting free pages into smaller ones.
+
+use machine::Root;
+use machine::pool::{self, Change, PoolError, Spec, SpecError};
+use serde_json::json;
+use units::NodeId;
+
+use crate::exit::{self, Done, Failure};
+
+/// Split free pages of a pool into pages of the next smaller one: 1G:2 gives 1024 of 2 MiB.
+///
+/// There is no way back but to shrink the smaller pool and to grow the larger one again.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// How many pages of which size: 1G:2, 1G:50%.
+    spec: String,
+
+    /// Only on this node.
+    #[arg(long, value_name = "N")]
+    node: Option<u32>,
+
+    /// Print what would be done, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let spec: Spec = args.spec.parse().map_err(PoolError::from)?;
+    let Change::To(amount) = spec.change else {
+        let error = SpecError::BadAmount(args.spec);
+        return Err(Failure::usage(format!("{error}; demote takes no + or -")));
+    };
+    let status = super::status()?;
+    let node = args.node.map(NodeId);
+    let size = status.size(spec.pool)?;
+    let into = pool::demotes_into(&status, size)?;
+    let has = status.persistent(size, node)?;
+    let pages = amount.pages(size, has).map_err(PoolError::from)?;
+    if args.dry_run {
+        let pieces = pages.saturating_mul(size.bytes() / into.bytes());
+        if args.json {
+            let body = json!({
+                "dry_run": true, "from_bytes": size, "into_bytes": into, "asked": pages,
+            });
+            super::print_json("superpage.pool-demote/1", body)?;
+        } else {
+            exit::print(&format!(
+                "would split {pages} of {has} pages of {size} into {pieces} of {into}\n"
+            ))?;
+        }
+        return Ok(Done::Fine);
+    }
+    let done = super::journalled(|lock| pool::demote(&Root::real(), lock, size, node, pages))?;
+    if args.json {
+        super::print_json("superpage.pool-demote/1", json!({ "dry_run": false, "done": done }))?;
+    } else {
+        exit::print(&format!(
+            "split {} of {} pages of {size}; {into} pages: {} -> {}\n",
+            done.got, done.asked, done.pieces_before, done.pieces
+        ))?;
+    }
+    Ok(if done.got == done.asked { Done::Fine } else { Done::Negative })
+}

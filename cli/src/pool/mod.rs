@@ -1,0 +1,152 @@
+//! `superpage pool`: the machine's pools of superpages, as subcommands over `machine::pool`.
+
+mod around;
+mod boot;
+mod change;
+mod demote;
+mod ensure;
+mod list;
+mod mounts;
+mod need;
+mod overcommit;
+mod progress;
+mod show;
+mod users;
+
+use std::path::Path;
+
+use machine::journal::{Journal, Restoration};
+use machine::pool::{PoolError, PoolName, Status};
+use machine::{ReadError, Root};
+
+use crate::exit::{self, Done, Failure};
+use crate::loan;
+
+/// Manage the machine's pools of superpages (hugetlb).
+///
+/// Without a subcommand, lists them. SPEC is SIZE:AMOUNT: a page size (2M, 1G, or `default`), and
+/// pages (512), bytes with a unit (1G) or percent of the pool (25%); with + or - before the amount
+/// the pool grows or shrinks by it. Every setting is written down before it is changed: after a
+/// kill -9 in between, `superpage restore` puts it back.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+pub struct Args {
+    #[command(flatten)]
+    list: list::ListArgs,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 a pool did not get all that was asked for, or `ensure --check` found a
+difference; 2 usage; 3 this machine cannot.";
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    List(list::ListArgs),
+    Set(change::Args),
+    Grow(change::Args),
+    Shrink(change::Args),
+    Overcommit(overcommit::Args),
+    Demote(demote::Args),
+    Mounts(mounts::Args),
+    Users(users::Args),
+    Shm(around::ShmArgs),
+    MinFree(around::MinFreeArgs),
+    Boot(boot::Args),
+    Ensure(ensure::Args),
+    Plan(need::Args),
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    match args.command {
+        None => list::run(args.list),
+        Some(Command::List(args)) => list::run(args),
+        Some(Command::Set(args)) => change::run(args, change::Verb::Set),
+        Some(Command::Grow(args)) => change::run(args, change::Verb::Grow),
+        Some(Command::Shrink(args)) => change::run(args, change::Verb::Shrink),
+        Some(Command::Overcommit(args)) => overcommit::run(args),
+        Some(Command::Demote(args)) => demote::run(args),
+        Some(Command::Mounts(args)) => mounts::run(args),
+        Some(Command::Users(args)) => users::run(args),
+        Some(Command::Shm(args)) => around::shm(args),
+        Some(Command::MinFree(args)) => around::min_free(args),
+        Some(Command::Boot(args)) => boot::run(args),
+        Some(Command::Ensure(args)) => ensure::run(args),
+        Some(Command::Plan(args)) => need::run(args),
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        if error.is_usage() {
+            Self::usage(error)
+        } else if error.is_denied() {
+            Self::cannot(format!("{error}{}", as_root()))
+        } else {
+            Self::cannot(error)
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        PoolError::from(error).into()
+    }
+}
+
+/// The one command that would be allowed.
+fn as_root() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!(": sudo superpage {}", measure::words::command(words.iter().map(String::as_str)))
+}
+
+/// The pools, or why there are none.
+fn status() -> Result<Status, Failure> {
+    Ok(Status::read(&Root::real())?)
+}
+
+/// Opens the journal, and says what a killed superpage had left.
+fn journal() -> Result<Journal, Failure> {
+    let journal = Journal::open(&loan::journal_dir(), &Root::real());
+    let journal = journal.map_err(PoolError::from)?;
+    complain(journal.inherited());
+    Ok(journal)
+}
+
+fn complain(inherited: &[Restoration]) {
+    for restoration in inherited {
+        exit::say(&format!("left by a killed superpage: {restoration}"));
+    }
+}
+
+/// Runs one change under the journal, which is kept if it succeeds and put back if not.
+fn journalled<T>(change: impl FnOnce(&mut Journal) -> Result<T, PoolError>) -> Result<T, Failure> {
+    let mut journal = journal()?;
+    let done = change(&mut journal)?;
+    journal.keep().map_err(PoolError::from)?;
+    Ok(done)
+}
+
+/// Prints a document whose first key is its schema.
+fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> {
+    #[derive(serde::Serialize)]
+    struct Document<'a> {
+        schema: &'a str,
+        #[serde(flatten)]
+        body: serde_json::Value,
+    }
+    let text = serde_json::to_string_pretty(&Document { schema, body });
+    let text = text.map_err(|error| Failure::usage(format!("JSON: {error}")))?;
+    exit::print(&format!("{text}\n"))
+}
+
+fn journal_dir() -> impl AsRef<Path> {
+    loan::journal_dir()
+}
+
+/// A pool named on the command line.
+fn pool_name(text: &str) -> Result<PoolName, machine::pool::SpecError> {
+    text.parse()
+}

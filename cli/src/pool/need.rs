@@ -1,0 +1,166 @@
+//! `superpage pool plan`: how many pages a program needs, from its peak on base pages.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use launch::{Pages, Recipe, Start, Streams};
+use machine::Root;
+use machine::coverage::Coverage;
+use machine::pool::{Status, exact};
+use measure::family::Family;
+use measure::watch::{Depth, Observed, Watch};
+use serde_json::json;
+use units::{ByteSize, PageSize};
+
+use super::show;
+use crate::exit::{self, Done, Failure};
+use crate::{facts, signals};
+
+/// Run a program on base pages and tell how many superpages its memory at its peak would need.
+///
+/// Its output goes to standard error; its input is empty. Files it maps stay on base pages and are
+/// not counted. Memory it takes only in another phase or under load is not seen: run it on what it
+/// is to do.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    command: Vec<String>,
+}
+
+/// Bytes at the peak, by kind.
+#[derive(Clone, Copy, Debug)]
+struct Peak {
+    anonymous: u64,
+    shared: u64,
+    file: u64,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let status = super::status()?;
+    let (seen, code) = watch(&args.command)?;
+    if code != Some(0) {
+        let how = code.map_or("a signal".to_string(), |code| format!("exit code {code}"));
+        exit::say(&format!("the program ended by {how}; what it held until then is counted"));
+    }
+    let peak = seen.coverage.as_ref().map(peak_of).ok_or_else(|| {
+        Failure::usage(
+            "the program ended before its memory could be read; give it more to do, or wrap it: \
+             -- sh -c 'PROGRAM; sleep 1'",
+        )
+    })?;
+    let hint = postgres_hint(&args.command);
+    if args.json {
+        let sizes: Vec<_> = status.pools.sizes.keys().map(|size| need(&peak, *size)).collect();
+        let body = json!({
+            "command": args.command, "peak_resident_bytes": seen.peak_resident_bytes,
+            "anonymous_bytes": peak.anonymous, "shared_bytes": peak.shared,
+            "file_bytes": peak.file, "sizes": sizes, "hint": hint,
+        });
+        super::print_json("superpage.pool-plan/1", body)?;
+    } else {
+        exit::print(&text(&args.command, &peak, &status))?;
+        if let Some(hint) = hint {
+            exit::print(&format!("note: {hint}\n"))?;
+        }
+    }
+    Ok(Done::Fine)
+}
+
+/// Runs the program to its end under a thorough watch: how long it takes does not matter here.
+fn watch(command: &[String]) -> Result<(Observed, Option<i32>), Failure> {
+    let relay = signals::Relay::new()?;
+    let plan =
+        launch::resolve(&Recipe::of(Pages::Base), command, &facts::search_path(), &facts::read())?;
+    let stderr = || -> Result<File, Failure> {
+        let copy = std::io::stderr().as_fd().try_clone_to_owned();
+        copy.map(File::from).map_err(|error| Failure::usage(format!("standard error: {error}")))
+    };
+    let start = Start {
+        streams: Streams::Into { stdout: stderr()?, stderr: stderr()? },
+        die_with_parent: true,
+        environment: Vec::new(),
+        directory: None,
+    };
+    let began = Instant::now();
+    let pid = launch::start(&plan, start)?;
+    let relaying = relay.to(pid);
+    let family = Family::of_child(Root::real(), pid);
+    let watch = Watch::start(Root::real(), family, began, Depth::Thorough, 0);
+    let ended = sys::wait::until_exit(pid);
+    let seen = watch.stop();
+    relaying.stop();
+    ended.map_err(Failure::cannot)?;
+    let (status, _) = sys::wait::reap(pid).map_err(Failure::cannot)?;
+    Ok((seen, status.code()))
+}
+
+fn peak_of(coverage: &Coverage) -> Peak {
+    let sum = |parts: &[ByteSize]| parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.0));
+    let sized = |parts: &std::collections::BTreeMap<PageSize, ByteSize>| {
+        parts.values().fold(0u64, |sum, part| sum.saturating_add(part.0))
+    };
+    Peak {
+        anonymous: sum(&[coverage.anon_base, coverage.anon_thp])
+            .saturating_add(sized(&coverage.hugetlb_private)),
+        shared: sum(&[coverage.shmem_base, coverage.shmem_pmd])
+            .saturating_add(sized(&coverage.hugetlb_shared)),
+        file: sum(&[coverage.file_base, coverage.file_pmd]),
+    }
+}
+
+fn need(peak: &Peak, size: PageSize) -> serde_json::Value {
+    let (anonymous, shared) = (size.count(peak.anonymous), size.count(peak.shared));
+    json!({
+        "page_bytes": size, "anonymous_pages": anonymous, "shared_pages": shared,
+        "pages": anonymous + shared,
+    })
+}
+
+fn text(command: &[String], peak: &Peak, status: &Status) -> String {
+    let mut text = format!(
+        "{}: at its peak {} anonymous, {} shared, {} of files (these stay on base pages)\n\n",
+        measure::words::command(command.iter().map(String::as_str)),
+        ByteSize(peak.anonymous),
+        ByteSize(peak.shared),
+        ByteSize(peak.file)
+    );
+    let rows = status.pools.sizes.iter().map(|(size, pool)| {
+        let (anonymous, shared) = (size.count(peak.anonymous), size.count(peak.shared));
+        let pages = anonymous + shared;
+        let missing = pool.unreserved().map(|free| pages.saturating_sub(free));
+        let command = match missing {
+            Some(0) => "enough is free".to_string(),
+            _ => {
+                format!("superpage pool grow {}:{}", exact(size.bytes()), missing.unwrap_or(pages))
+            }
+        };
+        vec![
+            size.to_string(),
+            anonymous.to_string(),
+            shared.to_string(),
+            show::pages(Some(pages), *size),
+            show::known(pool.unreserved()),
+            command,
+        ]
+    });
+    let header = ["pages", "anonymous", "shared", "in all", "free", "to have them"];
+    text += &show::table(&header, rows.collect(), &[5]);
+    text
+}
+
+/// PostgreSQL computes what its shared memory needs itself, exactly.
+fn postgres_hint(command: &[String]) -> Option<String> {
+    let name = command.first()?.rsplit('/').next()?;
+    let is_postgres = ["postgres", "postmaster", "pg_ctl", "pg_ctlcluster"].contains(&name);
+    is_postgres.then(|| {
+        "PostgreSQL tells the pages of its shared memory itself: postgres -D DATA -C \
+         shared_memory_size_in_huge_pages (while it is stopped; since version 15)"
+            .to_string()
+    })
+}

@@ -1,0 +1,54 @@
+//! `superpage pool overcommit`: how many pages a pool may make on demand.
+
+use machine::Root;
+use machine::pool::{self, PoolError, Spec};
+use serde_json::json;
+
+use super::show;
+use crate::exit::{self, Done, Failure};
+
+/// Set how many pages a pool may make on demand, beyond those it keeps.
+///
+/// Such pages are taken from free memory when a program maps them and go back when it unmaps them.
+/// Nothing is taken now.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The limit: 2M:512, 2M:+1G, default:0.
+    spec: String,
+
+    /// Print what would be done, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let spec: Spec = args.spec.parse().map_err(PoolError::from)?;
+    let status = super::status()?;
+    let size = status.size(spec.pool)?;
+    let before = pool::overcommit(&status, size)?;
+    let asked = spec.change.target(size, before).map_err(PoolError::from)?;
+    pool::check_overcommit(&status, size, asked)?;
+    let now = if args.dry_run || asked == before {
+        before
+    } else {
+        super::journalled(|journal| {
+            pool::set_overcommit(&Root::real(), journal, size, asked).map(|(_, now)| now)
+        })?
+    };
+    if args.json {
+        let body = json!({
+            "dry_run": args.dry_run, "page_bytes": size, "before": before, "asked": asked,
+            "now": now,
+        });
+        super::print_json("superpage.pool-overcommit/1", body)?;
+    } else {
+        let would = if args.dry_run { "would change " } else { "" };
+        let asked = show::pages(Some(asked), size);
+        exit::print(&format!("{would}overcommit of {size} pages: {before} -> {asked}\n"))?;
+    }
+    Ok(if args.dry_run || now == asked { Done::Fine } else { Done::Negative })
+}

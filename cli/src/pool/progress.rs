@@ -1,0 +1,61 @@
+//! Progress of a change that takes long, on standard error, and the way to stop it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use machine::pool::{Progress, words};
+use measure::execute::Interrupt;
+
+use crate::exit::{self, Done, Failure};
+use crate::signals::{self, Asked};
+
+/// A change this quick needs no report.
+const SILENT: Duration = Duration::from_secs(2);
+/// How often a line is printed after that.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Watches over one change.
+pub struct Watcher {
+    asked: Asked,
+    began: Instant,
+    last_line: Option<Instant>,
+    quiet: bool,
+}
+
+impl Watcher {
+    /// From now on ^C stops the change, so that it is put back, instead of killing us.
+    pub fn new(quiet: bool) -> Result<Self, Failure> {
+        let asked = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
+        Ok(Self { asked, began: Instant::now(), last_line: None, quiet })
+    }
+
+    /// What `machine::pool` calls after every step.
+    pub fn step(&mut self, progress: &Progress) -> ControlFlow<()> {
+        let due = match self.last_line {
+            None => self.began.elapsed() > SILENT,
+            Some(last) => last.elapsed() > EVERY,
+        };
+        if due && !self.quiet {
+            self.last_line = Some(Instant::now());
+            let Progress { request, now, compacting } = progress;
+            let doing = if *compacting { ", compacting memory" } else { "" };
+            let what = words::pool(request.size, request.node);
+            exit::say(&format!("{what}: {now} of {}{doing}", request.target));
+        }
+        if self.signal() == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    fn signal(&self) -> i32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// How the command ends: by the signal that stopped it, or as `done` says.
+    pub fn end(&self, done: Done) -> Done {
+        match self.signal() {
+            0 => done,
+            signal => Done::Signal(signal),
+        }
+    }
+}

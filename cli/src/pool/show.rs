@@ -1,0 +1,95 @@
+//! Pools as tables and words. Pure.
+
+use comfy_table::{CellAlignment, Table, presets};
+use machine::pool::{Outcome, Request, WhyShort, words};
+use units::{ByteSize, PageSize};
+
+/// A table with every column aligned right but those in `left`, and no trailing blanks.
+pub fn table(header: &[&str], rows: Vec<Vec<String>>, left: &[usize]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header.iter().map(ToString::to_string).collect::<Vec<_>>());
+    for row in rows {
+        table.add_row(row);
+    }
+    for index in (0..header.len()).filter(|index| !left.contains(index)) {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// A number that may be unknown.
+pub fn known(value: Option<u64>) -> String {
+    value.map_or("unknown".to_string(), |value| value.to_string())
+}
+
+/// `512 (1 GiB)`; `0` for none, `unknown` for unknown.
+pub fn pages(value: Option<u64>, size: PageSize) -> String {
+    match value {
+        None | Some(0) => known(value),
+        Some(pages) => format!("{pages} ({})", bytes(pages, size)),
+    }
+}
+
+/// So many pages in bytes.
+pub fn bytes(pages: u64, size: PageSize) -> ByteSize {
+    ByteSize(pages.saturating_mul(size.bytes()))
+}
+
+/// What a request would do.
+pub fn intention(request: &Request) -> String {
+    let Request { size, node, before, target } = *request;
+    let what = words::pool(size, node);
+    if before == target {
+        return format!("{what}: {} already", pages(Some(target), size));
+    }
+    let by = bytes(before.abs_diff(target), size);
+    let word = if target > before { "more" } else { "less" };
+    format!("{what}: {before} -> {target}, {by} {word}")
+}
+
+/// What came of it.
+pub fn outcome(outcome: &Outcome) -> String {
+    let Outcome { size, node, asked, before, got, .. } = *outcome;
+    let what = words::pool(size, node);
+    let mut line = match (got == asked, before == asked) {
+        (true, true) => format!("{what}: {} already", pages(Some(got), size)),
+        (true, false) => format!("{what}: {before} -> {}", pages(Some(got), size)),
+        (false, _) => format!("{what}: {before} -> {got} of {asked} asked for"),
+    };
+    if outcome.rounds > 1 {
+        line += &format!(", in {} attempts", outcome.rounds);
+    }
+    if let Some(why) = &outcome.why_short {
+        line += &format!("; {}", why_short(why, size));
+    }
+    if outcome.still_in_use > 0 {
+        line += &format!(
+            "; {} are in use and stay as surplus until they are freed (`superpage pool users` \
+             shows by whom)",
+            pages(Some(outcome.still_in_use), size)
+        );
+    }
+    line
+}
+
+fn why_short(why: &WhyShort, size: PageSize) -> String {
+    match why {
+        WhyShort::Memory { available } => {
+            let left = available.map_or("unknown".to_string(), |bytes| bytes.to_string());
+            format!("no memory to spare is left ({left} available)")
+        }
+        WhyShort::Fragmented { free, in_superpages } => {
+            let whole =
+                in_superpages.map_or(String::new(), |whole| format!(", {whole} of it whole"));
+            format!(
+                "{free} is free but in pieces smaller than {size}{whole}; try again when programs \
+                 have ended, or reserve at boot (`superpage pool boot`)"
+            )
+        }
+        WhyShort::Stopped => "stopped".to_string(),
+        WhyShort::NotShrunk => "the kernel did not shrink it".to_string(),
+    }
+}

@@ -1,0 +1,84 @@
+//! `superpage pool users`: who holds the pools' pages.
+
+use machine::Root;
+use machine::pool::users::{Stale, Users};
+use serde_json::json;
+use units::ByteSize;
+
+use super::show;
+use crate::exit::{self, Done, Failure};
+
+/// Show which processes and files hold pages of the pools.
+///
+/// A file in a hugetlbfs mount keeps its pages until it is removed: those that no process uses any
+/// more are marked stale. Other users' processes can be looked into by root only.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    super::status()?;
+    let users = Users::read(&Root::real());
+    if args.json {
+        super::print_json("superpage.pool-users/1", json!(users))?;
+    } else {
+        exit::print(&text(&users))?;
+    }
+    Ok(Done::Fine)
+}
+
+fn text(users: &Users) -> String {
+    let mut text = String::new();
+    let rows: Vec<Vec<String>> = users
+        .processes
+        .iter()
+        .flat_map(|one| {
+            one.sizes.iter().map(|(size, share)| {
+                vec![
+                    one.pid.to_string(),
+                    measure::words::name(&one.name, 24),
+                    size.to_string(),
+                    share.mapped.to_string(),
+                    share.private.to_string(),
+                    share.shared.to_string(),
+                ]
+            })
+        })
+        .collect();
+    if rows.is_empty() {
+        text += "no process that could be looked into has pages of a pool\n";
+    } else {
+        let header = ["pid", "program", "pages", "mapped", "private", "shared"];
+        text += &show::table(&header, rows, &[1]);
+    }
+    let files: Vec<Vec<String>> = users
+        .files
+        .iter()
+        .map(|file| {
+            let size = file.page_size.map_or("unknown".to_string(), |size| size.to_string());
+            let stale = match file.stale {
+                Stale::InUse => "in use",
+                Stale::Stale => "stale: nobody uses it",
+                Stale::Unknown => "unknown",
+            };
+            let path = measure::words::clipped(&file.path.display().to_string(), 80);
+            vec![path, size, show_bytes(file.size), show_bytes(file.allocated), stale.to_string()]
+        })
+        .collect();
+    if !files.is_empty() {
+        let header = ["file", "pages", "size", "holds", "state"];
+        text.push('\n');
+        text += &show::table(&header, files, &[0, 4]);
+    }
+    for unknown in &users.unknown {
+        text += &format!("unknown: {}: {}\n", unknown.what, unknown.why);
+    }
+    text
+}
+
+fn show_bytes(bytes: ByteSize) -> String {
+    bytes.to_string()
+}
