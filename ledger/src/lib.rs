@@ -90,13 +90,15 @@ pub enum Reason {
     Forked,
     /// Part of a superpage was unmapped, moved or protected differently.
     Split,
+    /// Without userfaultfd private memory on hugetlb pages cannot be kept right.
+    Unprotected,
     /// The kernel refused for another reason.
     Kernel,
 }
 
 impl Reason {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::PoolShort,
         Self::NoPool,
         Self::NoPermission,
@@ -104,6 +106,7 @@ impl Reason {
         Self::ThpOff,
         Self::Forked,
         Self::Split,
+        Self::Unprotected,
         Self::Kernel,
     ];
 
@@ -117,6 +120,7 @@ impl Reason {
             Self::ThpOff => "thp-off",
             Self::Forked => "forked",
             Self::Split => "split",
+            Self::Unprotected => "unprotected",
             Self::Kernel => "kernel",
         }
     }
@@ -131,6 +135,7 @@ impl Reason {
             Self::ThpOff => "transparent superpages are off for that memory",
             Self::Forked => "a forked child's memory was copied to base pages",
             Self::Split => "parts of superpages were unmapped or protected differently",
+            Self::Unprotected => "userfaultfd is not to be had",
             Self::Kernel => "the kernel refused",
         }
     }

@@ -12,6 +12,9 @@
 //! Pages of 1 GiB are copied by the parent instead, into the child: on Linux 6.18 a child of fork was
 //! seen to read zeroes from them (32 of 760 forks), so a child's own copy cannot be trusted.
 //!
+//! The parent's other threads are held up meanwhile if they write to such memory (`hold`): without a
+//! free page the kernel would take the child's away for them before it is copied.
+//!
 //! All locks of this library are held across the fork, so a child is not born with one that is
 //! never given back.
 //!
@@ -25,6 +28,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::hold::{self, Hold};
 use crate::ledger::{self, Reason};
 use crate::mapping::{pieces, table};
 use crate::maps::{self, Vma};
@@ -53,16 +57,54 @@ extern "C" fn prepare() {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     // SAFETY: the kernel writes two descriptors.
     let made = raw::keeping_errno(|| unsafe {
-        libc::syscall(libc::SYS_socketpair, libc::AF_UNIX, kind, 0, ends.as_mut_ptr())
+        raw::call!(SYS_socketpair, libc::AF_UNIX, kind, 0, ends.as_mut_ptr())
     });
     if made == 0 {
         PARENT_END.store(ends[0], Ordering::Relaxed);
         CHILD_END.store(ends[1], Ordering::Relaxed);
+        if !hold::has_one_thread() {
+            hold_up_other_threads();
+        }
     } else {
         message::line(&[
             b"no descriptor for a pipe: a forked child shares superpages and may be killed",
         ]);
     }
+}
+
+/// Other threads of the parent go on while the child copies. What they write then must not reach
+/// the copy, and must not need a page: without one the kernel would take the child's.
+fn hold_up_other_threads() {
+    let Some(hold) = raw::keeping_errno(Hold::new) else {
+        message::line(&[
+            b"no descriptor to hold up other threads with: a forked child may be killed",
+        ]);
+        return;
+    };
+    // What this thread itself needs to get through the fork.
+    let on_stack = 0u8;
+    let (stack, storage) = (&raw const on_stack as usize, raw::errno_address());
+    maps::each(|vma| {
+        let is_needed = [stack, storage].iter().any(|it| (vma.start..vma.end).contains(it));
+        if is_to_be_copied(vma) && !is_needed {
+            raw::keeping_errno(|| hold.protect(vma.start, vma.end - vma.start));
+        }
+    });
+    HOLD.store(hold.into_number(), Ordering::Relaxed);
+}
+
+/// The descriptor that holds up other threads; -1 if none does.
+static HOLD: AtomicI32 = AtomicI32::new(-1);
+
+fn let_go() {
+    let number = HOLD.swap(-1, Ordering::Relaxed);
+    if number >= 0 {
+        raw::keeping_errno(|| drop(Hold::from_number(number)));
+    }
+}
+
+fn is_to_be_copied(vma: &Vma) -> bool {
+    vma.is_private() && vma.is_anonymous_hugetlb() && vma.flags[1] == b'w'
 }
 
 fn unlock() {
@@ -88,6 +130,7 @@ extern "C" fn in_parent() {
         raw::keeping_errno(|| serve(socket));
         close(&PARENT_END);
     }
+    let_go();
     unlock();
 }
 
@@ -98,7 +141,7 @@ fn serve(socket: c_int) {
         // SAFETY: a value of ours, and its size.
         let got = unsafe {
             let into = (&raw mut request).cast::<u8>();
-            libc::syscall(libc::SYS_recvfrom, socket, into, size_of::<Request>(), 0, 0, 0)
+            raw::call!(SYS_recvfrom, socket, into, size_of::<Request>(), 0, 0, 0)
         };
         match got {
             -1 if raw::errno() == libc::EINTR => continue,
@@ -115,8 +158,15 @@ fn serve(socket: c_int) {
             // SAFETY: this process's own memory is read, and written at the same address of the
             // child that asked for it; the call checks both.
             let written = unsafe {
-                let call = libc::SYS_process_vm_writev;
-                libc::syscall(call, request.pid, &raw const here, 1, &raw const here, 1, 0)
+                raw::call!(
+                    SYS_process_vm_writev,
+                    request.pid,
+                    &raw const here,
+                    1,
+                    &raw const here,
+                    1,
+                    0
+                )
             };
             if written <= 0 {
                 break;
@@ -127,21 +177,14 @@ fn serve(socket: c_int) {
         // SAFETY: a value of ours, and its size.
         unsafe {
             let from = (&raw const done).cast::<u8>();
-            libc::syscall(
-                libc::SYS_sendto,
-                socket,
-                from,
-                size_of::<usize>(),
-                libc::MSG_NOSIGNAL,
-                0,
-                0,
-            )
+            raw::call!(SYS_sendto, socket, from, size_of::<usize>(), libc::MSG_NOSIGNAL, 0, 0,)
         };
     }
 }
 
 extern "C" fn in_child() {
     close(&PARENT_END);
+    let_go();
     unlock();
     ledger::after_fork();
     let socket = CHILD_END.load(Ordering::Relaxed);
@@ -157,8 +200,7 @@ extern "C" fn in_child() {
 fn close(socket: &AtomicI32) {
     let fd = socket.swap(-1, Ordering::Relaxed);
     if fd >= 0 {
-        // SAFETY: our own descriptor, which nobody else knows.
-        raw::keeping_errno(|| unsafe { libc::syscall(libc::SYS_close, fd) });
+        raw::keeping_errno(|| raw::close(fd));
     }
 }
 
@@ -167,7 +209,7 @@ fn close(socket: &AtomicI32) {
 extern "C" fn copy_everything() {
     let ours = raw::pid();
     let read = maps::each(|vma| {
-        if vma.is_private() && vma.is_anonymous_hugetlb() && vma.flags[1] == b'w' {
+        if is_to_be_copied(vma) {
             replace(vma, ours);
         }
     });
@@ -229,7 +271,7 @@ fn copy_present(start: usize, length: usize, page: usize, to: usize) {
         // SAFETY: one base page is asked about, one byte is written. Then a page that exists is
         // read and one of the same size that is ours is written.
         unsafe {
-            let asked = libc::syscall(libc::SYS_mincore, start + at, base, &raw mut present);
+            let asked = raw::call!(SYS_mincore, start + at, base, &raw mut present);
             if asked != 0 || present & 1 != 0 {
                 let (from, to) = ((start + at) as *const u8, (to + at) as *mut u8);
                 std::ptr::copy_nonoverlapping(from, to, page);
@@ -246,7 +288,7 @@ fn ask_parent(request: &Request) {
     // SAFETY: a value of ours, and its size.
     unsafe {
         let into = (&raw mut done).cast::<u8>();
-        libc::syscall(libc::SYS_recvfrom, socket, into, size_of::<usize>(), 0, 0, 0)
+        raw::call!(SYS_recvfrom, socket, into, size_of::<usize>(), 0, 0, 0)
     };
     if done != request.length {
         die(b"a forked child's pages of 1 GiB could not be filled by its parent");
@@ -258,7 +300,7 @@ fn tell(socket: c_int, request: &Request) {
     unsafe {
         let from = std::ptr::from_ref(request).cast::<u8>();
         let size = size_of::<Request>();
-        libc::syscall(libc::SYS_sendto, socket, from, size, libc::MSG_NOSIGNAL, 0, 0)
+        raw::call!(SYS_sendto, socket, from, size, libc::MSG_NOSIGNAL, 0, 0)
     };
 }
 
@@ -268,7 +310,7 @@ fn die(why: &[u8]) -> ! {
     message::line(&[why]);
     // SAFETY: ends this process.
     unsafe {
-        libc::syscall(libc::SYS_exit_group, 127);
+        raw::call!(SYS_exit_group, 127);
         libc::abort()
     }
 }

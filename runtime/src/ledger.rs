@@ -47,17 +47,14 @@ pub fn open() {
 
 fn map(path: &CStr) -> Option<*mut AtomicU64> {
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    // SAFETY: system calls with a path, a descriptor of our own and a fresh mapping.
+    let fd = raw::open(path, flags, 0)?;
+    // SAFETY: system calls with a descriptor of our own and a fresh mapping.
     unsafe {
-        let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) as i32;
-        if fd < 0 {
-            return None;
-        }
         // A file that is too short would kill us at the first touch behind its end.
-        let size = libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_END);
+        let size = raw::call!(SYS_lseek, fd, 0, libc::SEEK_END);
         let mapped = (size == ::ledger::BYTES as libc::c_long)
             .then(|| raw::mmap(0, ::ledger::BYTES, raw::READ_WRITE, libc::MAP_SHARED, fd, 0).ok());
-        libc::syscall(libc::SYS_close, fd);
+        raw::close(fd);
         let words = mapped.flatten()? as *mut AtomicU64;
         let is_ours = (*words).load(Ordering::Relaxed) == ::ledger::MAGIC;
         is_ours.then_some(words)
@@ -106,17 +103,11 @@ pub fn report() {
 
 fn append(path: &CStr, line: &[u8]) -> Option<()> {
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-    // SAFETY: system calls with a path, a descriptor of our own and a slice that is only read.
-    unsafe {
-        let at = libc::AT_FDCWD;
-        let fd = libc::syscall(libc::SYS_openat, at, path.as_ptr(), flags, 0o666) as i32;
-        if fd < 0 {
-            return None;
-        }
-        let written = libc::syscall(libc::SYS_write, fd, line.as_ptr(), line.len());
-        libc::syscall(libc::SYS_close, fd);
-        (written == line.len() as libc::c_long).then_some(())
-    }
+    let fd = raw::open(path, flags, 0o666)?;
+    // SAFETY: a descriptor of our own and a slice that is only read.
+    let written = unsafe { raw::call!(SYS_write, fd, line.as_ptr(), line.len()) };
+    raw::close(fd);
+    (written == line.len() as libc::c_long).then_some(())
 }
 
 /// A line under construction. What does not fit is cut; the buffer is four times what is needed.

@@ -7,6 +7,7 @@
 //! | `source` | where every kind of memory gets its pages; `limits` says when a reservation is not enough |
 //! | `mapping` | mmap and its relatives, for the memory a program maps itself; `pieces`, `table`, `demote` |
 //! | `heap` | malloc and its relatives |
+//! | `hold` | keeping writers waiting while memory is copied |
 //! | `fork` | what becomes of all that in a child |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `ledger` | what was asked for and got |
@@ -22,6 +23,7 @@
 mod fork;
 mod glibc;
 mod heap;
+mod hold;
 mod ledger;
 mod limits;
 mod lock;

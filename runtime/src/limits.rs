@@ -24,7 +24,7 @@ fn is_bound_to_nodes() -> bool {
     let null = std::ptr::null_mut::<u64>();
     // SAFETY: the kernel writes the mode alone.
     let asked = raw::keeping_errno(|| unsafe {
-        libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, null, 0, 0, 0)
+        raw::call!(SYS_get_mempolicy, &raw mut mode, null, 0, 0, 0)
     });
     // Without NUMA in the kernel there is nothing to bind to.
     if asked == 0 && mode & 0xff == MPOL_BIND {

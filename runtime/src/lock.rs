@@ -35,8 +35,7 @@ impl<T> Lock<T> {
     pub fn take(&self) {
         while self.taken.swap(true, Ordering::Acquire) {
             while self.taken.load(Ordering::Relaxed) {
-                // SAFETY: yields the CPU.
-                unsafe { libc::syscall(libc::SYS_sched_yield) };
+                crate::raw::pause();
             }
         }
     }

@@ -49,18 +49,13 @@ pub fn each(mut tell: impl FnMut(&Vma)) -> Option<()> {
     const PATH: &CStr = c"/proc/self/maps";
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     raw::keeping_errno(|| {
-        // SAFETY: a path and flags.
-        let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, PATH.as_ptr(), flags) };
-        if fd < 0 {
-            return None;
-        }
-        let complete = read_lines(fd as i32, &mut |line| {
+        let fd = raw::open(PATH, flags, 0)?;
+        let complete = read_lines(fd, &mut |line| {
             if let Some(vma) = parse(line) {
                 tell(&vma);
             }
         });
-        // SAFETY: our own descriptor, used no more.
-        unsafe { libc::syscall(libc::SYS_close, fd) };
+        raw::close(fd);
         complete
     })
 }
@@ -74,7 +69,7 @@ fn read_lines(fd: i32, tell: &mut dyn FnMut(&[u8])) -> Option<()> {
         // SAFETY: the rest of our own buffer.
         let got = unsafe {
             let rest = buffer.as_mut_ptr().add(filled);
-            libc::syscall(libc::SYS_read, fd, rest, buffer.len() - filled)
+            raw::call!(SYS_read, fd, rest, buffer.len() - filled)
         };
         match got {
             0 => return Some(()),

@@ -3,6 +3,8 @@
 //! # Safety
 //! `writev(2)` with pieces that live across the call; nothing is allocated.
 
+use crate::raw;
+
 /// Writes `superpage: ` and the pieces as one line, in one system call. What cannot be written is
 /// lost: there is nobody to tell.
 pub fn line(pieces: &[&[u8]]) {
@@ -15,9 +17,9 @@ pub fn line(pieces: &[&[u8]]) {
             libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() };
         count += 1;
     }
-    crate::raw::keeping_errno(|| {
+    raw::keeping_errno(|| {
         // SAFETY: `count` vectors, each of a slice that outlives the call and is only read.
-        unsafe { libc::syscall(libc::SYS_writev, 2, vectors.as_ptr(), count) };
+        unsafe { raw::call!(SYS_writev, 2, vectors.as_ptr(), count) };
     });
 }
 

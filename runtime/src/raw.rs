@@ -5,7 +5,7 @@
 //! no allocation, so that they may be used inside any allocator. What a call does to memory is
 //! the caller's to answer for, as the `unsafe` on them says.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 /// An error number of the kernel.
 pub type Errno = c_int;
@@ -14,6 +14,60 @@ pub type Errno = c_int;
 pub const READ_WRITE: c_int = libc::PROT_READ | libc::PROT_WRITE;
 /// `MAP_PRIVATE | MAP_ANONYMOUS`
 pub const PRIVATE_ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+/// What a system call takes: a whole register. (`syscall(2)` is variadic: of an argument that is
+/// narrower, the kernel would see what happened to lie beside it.)
+pub trait Word {
+    /// The register's value.
+    fn word(self) -> usize;
+}
+
+macro_rules! word {
+    ($($type:ty),*) => { $(impl Word for $type {
+        fn word(self) -> usize {
+            self as usize
+        }
+    })* };
+}
+word!(usize, u64, i64, u32, i32);
+
+impl<T> Word for *const T {
+    fn word(self) -> usize {
+        self as usize
+    }
+}
+impl<T> Word for *mut T {
+    fn word(self) -> usize {
+        self as usize
+    }
+}
+
+/// One system call: `call!(SYS_close, fd)`. As unsafe as the call is.
+macro_rules! call {
+    ($number:ident $(, $argument:expr)* $(,)?) => {
+        libc::syscall(libc::$number $(, $crate::raw::Word::word($argument))*)
+    };
+}
+pub(crate) use call;
+
+/// Gives the CPU to somebody else.
+pub fn pause() {
+    // SAFETY: takes nothing.
+    unsafe { call!(SYS_sched_yield) };
+}
+
+/// Opens a file; errno is set if that fails.
+pub fn open(path: &CStr, flags: c_int, mode: c_int) -> Option<c_int> {
+    // SAFETY: a path and numbers.
+    let fd = unsafe { call!(SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, mode) };
+    (fd >= 0).then_some(fd as c_int)
+}
+
+/// Closes a descriptor of this library's own.
+pub fn close(fd: c_int) {
+    // SAFETY: a number; the callers opened it.
+    unsafe { call!(SYS_close, fd) };
+}
 
 /// Runs `work` and leaves errno as it was before.
 pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
@@ -57,7 +111,7 @@ pub unsafe fn mmap(
 ) -> Result<usize, Errno> {
     keeping_errno(|| {
         // SAFETY: by the contract.
-        checked(unsafe { libc::syscall(libc::SYS_mmap, at, length, protection, flags, fd, offset) })
+        checked(unsafe { call!(SYS_mmap, at, length, protection, flags, fd, offset) })
     })
 }
 
@@ -67,7 +121,7 @@ pub unsafe fn mmap(
 /// Nobody uses the range afterwards.
 pub unsafe fn munmap(at: usize, length: usize) -> Result<(), Errno> {
     // SAFETY: by the contract.
-    keeping_errno(|| checked(unsafe { libc::syscall(libc::SYS_munmap, at, length) }).map(drop))
+    keeping_errno(|| checked(unsafe { call!(SYS_munmap, at, length) }).map(drop))
 }
 
 /// `mprotect(2)`; errno is left alone.
@@ -77,7 +131,7 @@ pub unsafe fn munmap(at: usize, length: usize) -> Result<(), Errno> {
 pub unsafe fn mprotect(at: usize, length: usize, protection: c_int) -> Result<(), Errno> {
     keeping_errno(|| {
         // SAFETY: by the contract.
-        checked(unsafe { libc::syscall(libc::SYS_mprotect, at, length, protection) }).map(drop)
+        checked(unsafe { call!(SYS_mprotect, at, length, protection) }).map(drop)
     })
 }
 
@@ -88,7 +142,7 @@ pub unsafe fn mprotect(at: usize, length: usize, protection: c_int) -> Result<()
 pub unsafe fn madvise(at: usize, length: usize, advice: c_int) -> Result<(), Errno> {
     keeping_errno(|| {
         // SAFETY: by the contract.
-        checked(unsafe { libc::syscall(libc::SYS_madvise, at, length, advice) }).map(drop)
+        checked(unsafe { call!(SYS_madvise, at, length, advice) }).map(drop)
     })
 }
 
@@ -100,8 +154,7 @@ pub unsafe fn move_to(from: usize, length: usize, to: usize) -> Result<(), Errno
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     keeping_errno(|| {
         // SAFETY: by the contract.
-        checked(unsafe { libc::syscall(libc::SYS_mremap, from, length, length, flags, to) })
-            .map(drop)
+        checked(unsafe { call!(SYS_mremap, from, length, length, flags, to) }).map(drop)
     })
 }
 
@@ -114,11 +167,17 @@ pub fn base_page() -> usize {
 /// This process, asked anew: a cached answer would be the parent's.
 pub fn pid() -> c_int {
     // SAFETY: takes nothing.
-    unsafe { libc::syscall(libc::SYS_getpid) as c_int }
+    unsafe { call!(SYS_getpid) as c_int }
 }
 
 /// Sets errno; -1, to be returned.
 pub fn fails_with(errno: Errno) -> c_int {
     set_errno(errno);
     -1
+}
+
+/// Where this thread keeps its errno, and with it everything else of its own.
+pub fn errno_address() -> usize {
+    // SAFETY: asks for an address.
+    unsafe { libc::__errno_location() as usize }
 }

@@ -154,7 +154,10 @@ fn understand() -> Settings {
             }),
             b"SUPERPAGE_FALLBACK" => fallback(bytes).map(|it| settings.fallback = it),
             b"SUPERPAGE_CHILDREN" => children(bytes).map(|it| settings.children = it),
-            b"SUPERPAGE_LEDGER" => Some(settings.ledger = Some(value)),
+            b"SUPERPAGE_LEDGER" => {
+                let _: () = settings.ledger = Some(value);
+                Some(())
+            },
             b"SUPERPAGE_REPORT" => bytes.strip_prefix(b"json:").map(|path| {
                 let from = bytes.len() - path.len();
                 // A suffix of a C string is one.

@@ -12,6 +12,7 @@
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
+use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::lock::Lock;
 use crate::raw::{self, Errno};
@@ -155,6 +156,9 @@ pub unsafe fn place_hugetlb(
 /// Pool pages wherever the kernel puts them, reserved, or populated where that does not suffice.
 pub fn map_hugetlb(length: usize, protection: c_int, sharing: c_int) -> Result<usize, Reason> {
     let flags = sharing | libc::MAP_ANONYMOUS | hugetlb_flags(superpage());
+    if sharing == libc::MAP_PRIVATE && !hold::is_possible() {
+        return Err(Reason::Unprotected);
+    }
     if sharing == libc::MAP_PRIVATE && !has_private_hugetlb() {
         FIRST.with(|()| HAS_PRIVATE.store(true, Ordering::Relaxed));
     }
@@ -261,22 +265,18 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let length = raw::keeping_errno(|| {
         // SAFETY: a path, a descriptor of our own and a buffer of our own.
         unsafe {
-            let at = libc::AT_FDCWD;
-            let fd = libc::syscall(libc::SYS_openat, at, path.as_ptr(), flags) as i32;
-            if fd < 0 {
-                return None;
-            }
+            let fd = raw::open(path, flags, 0)?;
             let mut used = 0;
             let complete = loop {
                 let rest = buffer.as_mut_ptr().add(used);
-                match libc::syscall(libc::SYS_read, fd, rest, buffer.len() - used) {
+                match raw::call!(SYS_read, fd, rest, buffer.len() - used) {
                     0 => break true,
                     -1 if raw::errno() == libc::EINTR => {}
                     -1 => break false,
                     got => used += got as usize,
                 }
             };
-            libc::syscall(libc::SYS_close, fd);
+            raw::close(fd);
             complete.then_some(used)
         }
     })?;

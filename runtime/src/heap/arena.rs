@@ -84,12 +84,8 @@ struct Arenas {
 // SAFETY: the pointers are to mappings that belong to this module.
 unsafe impl Send for Arenas {}
 
-static LOCK: Lock<Arenas> = Lock::new(Arenas {
-    newest: ptr::null_mut(),
-    needed: 0,
-    grown_up: false,
-    growing: false,
-});
+static LOCK: Lock<Arenas> =
+    Lock::new(Arenas { newest: ptr::null_mut(), needed: 0, grown_up: false, growing: false });
 
 /// For `gate`.
 pub fn lock() {
@@ -121,6 +117,8 @@ unsafe extern "C" {
 }
 
 // mi_option_t of mimalloc 3.3.2; the crate's own constants are those of version 2.
+const PAGE_COMMIT_ON_DEMAND: i32 = 40;
+const ALLOW_THP: i32 = 43;
 const ARENA_RESERVE: i32 = 23;
 const MINIMAL_PURGE_SIZE: i32 = 44;
 const ARENA_MAX_OBJECT_SIZE: i32 = 45;
@@ -132,11 +130,17 @@ pub fn set_up() {
         let set = |option, value: usize| mi::mi_option_set(option, value as c_long);
         // All arenas are ours.
         set(ARENA_RESERVE, 0);
+        // It would go past `commit`, and memory in use could be taken for unused.
+        set(PAGE_COMMIT_ON_DEMAND, 0);
+        // 0 would turn THP off for the whole process.
+        set(ALLOW_THP, 1);
         set(MINIMAL_PURGE_SIZE, granule() / 1024);
         set(ARENA_MAX_OBJECT_SIZE, LARGE_OBJECT / 1024);
     }
     if !add() {
-        message::line(&[b"no address space for a heap on superpages (ulimit -v?): it is on base pages"]);
+        message::line(&[
+            b"no address space for a heap on superpages (ulimit -v?): it is on base pages",
+        ]);
     }
 }
 

@@ -11,6 +11,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::arena;
+use crate::raw::pause;
 
 /// How many locks are held, and whether somebody forks.
 static HELD: AtomicU32 = AtomicU32::new(0);
@@ -39,11 +40,6 @@ fn enter() {
 
 fn leave() {
     HELD.fetch_sub(1, Ordering::Release);
-}
-
-fn pause() {
-    // SAFETY: yields the CPU.
-    unsafe { libc::syscall(libc::SYS_sched_yield) };
 }
 
 /// mimalloc's `pthread_mutex_lock`. A thread that already holds a lock may wait for a second one

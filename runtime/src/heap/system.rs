@@ -57,23 +57,37 @@ unsafe fn large(length: usize) -> Result<usize, Errno> {
     let superpage = source::superpage();
     let length = length.checked_next_multiple_of(raw::base_page()).ok_or(libc::ENOMEM)?;
     let start = source::reserve(length, superpage)?;
-    let body = length - length % superpage;
     // SAFETY: address space of our own.
-    let filled = unsafe {
-        source::place(Kind::Heap, start, body, raw::READ_WRITE).and_then(|_| {
-            ledger::count(Kind::Heap, Column::Small, length - body);
-            let tail = length - body;
-            if tail == 0 { Ok(()) } else { raw::mprotect(start + body, tail, raw::READ_WRITE) }
-        })
-    };
-    match filled {
-        Ok(()) => Ok(start),
-        Err(errno) => {
-            // SAFETY: ours, and nobody has it yet.
-            let _ = unsafe { raw::munmap(start, length) };
-            Err(errno)
+    let filled = unsafe { fill(start, length) };
+    if filled.is_err() {
+        // SAFETY: ours, and nobody has it yet.
+        let _ = unsafe { raw::munmap(start, length) };
+    }
+    filled.map(|()| start)
+}
+
+/// Superpages where whole ones fit, base pages at the ends.
+///
+/// # Safety
+/// Address space in which nothing is.
+unsafe fn fill(start: usize, length: usize) -> Result<(), Errno> {
+    let superpage = source::superpage();
+    let end = start + length;
+    let from = start.next_multiple_of(superpage).min(end);
+    let to = (end - end % superpage).max(from);
+    // SAFETY: inside the range.
+    unsafe {
+        if from < to {
+            source::place(Kind::Heap, from, to - from, raw::READ_WRITE)?;
+        }
+        for (from, to) in [(start, from), (to, end)] {
+            if from < to {
+                raw::mprotect(from, to - from, raw::READ_WRITE)?;
+                ledger::count(Kind::Heap, Column::Small, to - from);
+            }
         }
     }
+    Ok(())
 }
 
 /// # Safety
@@ -95,8 +109,13 @@ pub unsafe extern "C" fn __wrap_mprotect(
     length: size_t,
     protection: c_int,
 ) -> c_int {
-    // SAFETY: the caller's contract.
-    answer(unsafe { raw::mprotect(address as usize, length, protection) })
+    let start = address as usize;
+    let is_large = protection == raw::READ_WRITE && length >= SMALLEST_OBJECT;
+    // SAFETY: the caller's contract. mimalloc makes memory writable that it had reserved before;
+    // it protects no large memory that is in use.
+    answer(unsafe {
+        if is_large { fill(start, length) } else { raw::mprotect(start, length, protection) }
+    })
 }
 
 /// # Safety

@@ -187,12 +187,6 @@ impl Request {
             return unsafe { self.plain() };
         }
         let length = self.length.checked_next_multiple_of(raw::base_page()).ok_or(libc::ENOMEM)?;
-        if !demote::is_possible() {
-            ledger::because(ledger::Reason::Kernel);
-            ledger::count(Kind::Mmap, Column::FellBack, length);
-            // SAFETY: the caller's contract.
-            return unsafe { self.plain() };
-        }
         // SAFETY: the caller's range, or address space of our own.
         unsafe {
             let start = if is_fixed { self.plain()? } else { source::reserve(length, superpage)? };

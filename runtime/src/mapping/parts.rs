@@ -166,8 +166,15 @@ fn zero(from: usize, to: usize) {
             let target = libc::iovec { iov_base: at as *mut c_void, iov_len: length };
             // SAFETY: the program gave these contents up; the call checks the rest.
             unsafe {
-                let call = libc::SYS_process_vm_writev;
-                libc::syscall(call, raw::pid(), &raw const source, 1, &raw const target, 1, 0)
+                raw::call!(
+                    SYS_process_vm_writev,
+                    raw::pid(),
+                    &raw const source,
+                    1,
+                    &raw const target,
+                    1,
+                    0
+                )
             };
             at += length;
         }
@@ -223,8 +230,7 @@ unsafe fn remap(
 ) -> Result<usize, Errno> {
     raw::keeping_errno(|| {
         // SAFETY: the caller's contract.
-        let moved =
-            unsafe { libc::syscall(libc::SYS_mremap, old, old_size, new_size, flags, target) };
+        let moved = unsafe { raw::call!(SYS_mremap, old, old_size, new_size, flags, target) };
         if moved == -1 { Err(raw::errno()) } else { Ok(moved as usize) }
     })
 }

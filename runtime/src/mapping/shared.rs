@@ -16,8 +16,8 @@ use std::ffi::{c_int, c_void};
 
 use libc::{key_t, size_t};
 
+use super::Request;
 use super::table::{self, Range};
-use super::{Request, demote};
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
@@ -42,7 +42,7 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
             return Ok(start);
         }
         let settings = settings::get();
-        if settings.is_hugetlb() && request.address == 0 && demote::is_possible() {
+        if settings.is_hugetlb() && request.address == 0 {
             match anonymous(request) {
                 Ok(start) => return Ok(start),
                 Err(why) => ledger::because(why),
@@ -120,7 +120,7 @@ fn is_memory_file(fd: c_int) -> bool {
         let mut status = std::mem::MaybeUninit::<libc::statfs>::uninit();
         // SAFETY: the kernel writes the structure if it returns 0.
         unsafe {
-            libc::syscall(libc::SYS_fstatfs, fd, status.as_mut_ptr()) == 0
+            raw::call!(SYS_fstatfs, fd, status.as_mut_ptr()) == 0
                 && status.assume_init().f_type == libc::TMPFS_MAGIC
         }
     })
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
         // SAFETY: numbers only.
         let id = raw::keeping_errno(|| unsafe {
             let flags = flags | libc::SHM_HUGETLB | encoded;
-            let id = libc::syscall(libc::SYS_shmget, key, size, flags);
+            let id = raw::call!(SYS_shmget, key, size, flags);
             if id >= 0 { Ok(id as c_int) } else { Err(raw::errno()) }
         });
         match id {
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
         }
     }
     // SAFETY: numbers only.
-    unsafe { libc::syscall(libc::SYS_shmget, key, size, flags) as c_int }
+    unsafe { raw::call!(SYS_shmget, key, size, flags) as c_int }
 }
 
 /// `void *shmat(int shmid, const void *shmaddr, int shmflg)`: advised, and at an address where
@@ -174,14 +174,14 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
     // SAFETY: the caller's contract.
-    let start = unsafe { libc::syscall(libc::SYS_shmat, id, address, flags) };
+    let start = unsafe { raw::call!(SYS_shmat, id, address, flags) };
     let settings = settings::get();
     let wants_advice = settings.pages == Pages::Thp || settings.fallback == Fallback::Thp;
     if start != -1 && settings.memory.shared && wants_advice {
         let mut status = std::mem::MaybeUninit::<libc::shmid_ds>::uninit();
         // SAFETY: the kernel writes the structure if it returns 0.
         let size = raw::keeping_errno(|| unsafe {
-            let asked = libc::syscall(libc::SYS_shmctl, id, libc::IPC_STAT, status.as_mut_ptr());
+            let asked = raw::call!(SYS_shmctl, id, libc::IPC_STAT, status.as_mut_ptr());
             (asked == 0).then(|| status.assume_init().shm_segsz)
         });
         if let Some(size) = size.filter(|size| *size >= source::superpage()) {

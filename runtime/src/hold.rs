@@ -1,0 +1,129 @@
+//! Holding up whoever writes to hugetlb pages, while their contents are copied.
+//!
+//! The pages are write-protected through userfaultfd: who writes then waits in the kernel, be it the
+//! program or a system call on its behalf, until the descriptor is closed, and goes on as if nothing
+//! had been. Unlike mprotect, nobody gets a signal or an error.
+//!
+//! # Safety
+//! `ioctl(2)` with the structures that linux/userfaultfd.h gives its commands.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::raw;
+
+/// Whether this process can hold up writers. Where it cannot, private memory must not be put on
+/// pages of the pool: neither parts of them nor a fork could be dealt with.
+pub fn is_possible() -> bool {
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
+    match ANSWER.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let possible = raw::keeping_errno(|| Hold::new().is_some());
+            ANSWER.store(if possible { YES } else { NO }, Ordering::Relaxed);
+            possible
+        }
+        answer => answer == YES,
+    }
+}
+
+unsafe extern "C" {
+    /// glibc 2.32: nonzero while the process has never had a second thread.
+    static __libc_single_threaded: std::ffi::c_char;
+}
+
+/// Whether nobody else can write.
+pub fn has_one_thread() -> bool {
+    // SAFETY: libc's variable; a thread that could change it is this one.
+    unsafe { (&raw const __libc_single_threaded).read_volatile() != 0 }
+}
+
+/// Writers are held up while this exists.
+pub struct Hold(c_int);
+
+/// `struct uffdio_api`
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+/// `struct uffdio_register`
+#[repr(C)]
+struct Register {
+    start: u64,
+    length: u64,
+    mode: u64,
+    ioctls: u64,
+}
+/// `struct uffdio_writeprotect`
+#[repr(C)]
+struct WriteProtect {
+    start: u64,
+    length: u64,
+    mode: u64,
+}
+
+// linux/userfaultfd.h: _IOWR(0xAA, nr, size)
+const fn command(number: u64, size: usize) -> u64 {
+    3 << 30 | (size as u64) << 16 | 0xaa << 8 | number
+}
+const UFFDIO_API: u64 = command(0x3f, size_of::<Api>());
+const UFFDIO_REGISTER: u64 = command(0x00, size_of::<Register>());
+const UFFDIO_WRITEPROTECT: u64 = command(0x06, size_of::<WriteProtect>());
+const UFFD_API: u64 = 0xaa;
+const UFFD_FEATURE_WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
+const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
+const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
+/// Without privilege only faults from user space are held up; a system call that writes there
+/// meanwhile fails with EFAULT.
+const UFFD_USER_MODE_ONLY: c_int = 1;
+
+impl Hold {
+    /// A descriptor; nothing is held up yet.
+    pub fn new() -> Option<Self> {
+        [0, UFFD_USER_MODE_ONLY].into_iter().find_map(|mode| {
+            // SAFETY: flags only; the descriptor is ours.
+            let fd = unsafe { raw::call!(SYS_userfaultfd, libc::O_CLOEXEC | mode) };
+            let hold = (fd >= 0).then_some(Self(fd as c_int))?;
+            let mut api =
+                Api { api: UFFD_API, features: UFFD_FEATURE_WP_HUGETLBFS_SHMEM, ioctls: 0 };
+            hold.call(UFFDIO_API, &mut api).then_some(hold)
+        })
+    }
+
+    /// From now on whoever writes to the range waits. It must be of whole hugetlb pages.
+    pub fn protect(&self, start: usize, length: usize) -> bool {
+        let (start, length) = (start as u64, length as u64);
+        let mut register = Register { start, length, mode: UFFDIO_REGISTER_MODE_WP, ioctls: 0 };
+        let mut protect = WriteProtect { start, length, mode: UFFDIO_WRITEPROTECT_MODE_WP };
+        self.call(UFFDIO_REGISTER, &mut register) && self.call(UFFDIO_WRITEPROTECT, &mut protect)
+    }
+
+    fn call<T>(&self, command: u64, argument: &mut T) -> bool {
+        // SAFETY: the command's own structure, which the kernel reads and writes.
+        unsafe { raw::call!(SYS_ioctl, self.0, command, std::ptr::from_mut(argument)) == 0 }
+    }
+}
+
+impl Hold {
+    /// Gives up the value and keeps what it does, until [`Self::from_number`].
+    pub fn into_number(self) -> c_int {
+        let number = self.0;
+        std::mem::forget(self);
+        number
+    }
+
+    /// The value that [`Self::into_number`] gave up.
+    pub fn from_number(number: c_int) -> Self {
+        Self(number)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        raw::close(self.0);
+    }
+}

@@ -1,0 +1,200 @@
+//! What the tests of the library share: they start themselves again under it.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+pub const MIB: usize = 1 << 20;
+
+/// Where cargo puts the library: beside the test, or one directory up.
+pub fn library() -> PathBuf {
+    let exe = std::env::current_exe().expect("our own path");
+    let deps = exe.parent().expect("a directory");
+    let places = [deps.join("libsuperpage.so"), deps.join("../libsuperpage.so")];
+    places.into_iter().find(|path| path.is_file()).expect("libsuperpage.so is built with its tests")
+}
+
+/// What a child process is asked to be.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    pub pages: &'static str,
+    pub memory: &'static str,
+    pub fallback: &'static str,
+    pub children: &'static str,
+}
+
+pub const HUGETLB: Asked =
+    Asked { pages: "hugetlb:2097152", memory: "heap,mmap,shm", fallback: "base", children: "base" };
+
+/// One of the ignored tests of this binary, in a new process under the library.
+pub fn child(test: &str, asked: Asked) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("our own path"));
+    command.args(["--ignored", "--exact", test, "--test-threads=1", "--nocapture"]);
+    for (name, value) in [
+        ("SUPERPAGE_PAGES", asked.pages),
+        ("SUPERPAGE_MEMORY", asked.memory),
+        ("SUPERPAGE_FALLBACK", asked.fallback),
+        ("SUPERPAGE_CHILDREN", asked.children),
+    ] {
+        command.env(name, value);
+    }
+    command.env("LD_PRELOAD", library()).env_remove("GLIBC_TUNABLES");
+    command
+}
+
+/// Runs it; what it printed is shown if it fails.
+pub fn output(mut command: Command) -> Output {
+    let output = command.output().expect("it starts");
+    if !output.status.success() {
+        println!("{:?}", output.status);
+        println!("{}", String::from_utf8_lossy(&output.stdout));
+        println!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    output
+}
+
+pub fn succeeds(command: Command) -> bool {
+    output(command).status.success()
+}
+
+/// The machine's lock and its pools as they were found; `None` if pools cannot be changed here.
+/// Pages come from the overcommit limit, so nothing is taken that is not used.
+pub struct Pool {
+    // Dropped first: put back while the lock is held.
+    found: testkit::PoolsAsFound,
+    _lock: testkit::MachineLock,
+}
+
+pub const DIR: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
+
+impl Pool {
+    /// `None`: this machine cannot.
+    pub fn lock() -> Option<Self> {
+        if !testkit::is_root() || !std::path::Path::new(DIR).exists() {
+            return None;
+        }
+        let lock = testkit::machine_lock()?;
+        let pool = Self { found: testkit::PoolsAsFound::note(), _lock: lock };
+        // Whether pages can really be had.
+        (pool.allow(1) && read("nr_hugepages") == 0).then_some(pool)
+    }
+
+    /// Allows `pages` in all.
+    pub fn allow(&self, pages: u64) -> bool {
+        std::fs::write(format!("{DIR}/nr_overcommit_hugepages"), pages.to_string()).is_ok()
+    }
+
+    /// Whether no page is in use or reserved.
+    pub fn is_empty(&self) -> bool {
+        let used = read("nr_hugepages") + read("resv_hugepages") + read("surplus_hugepages");
+        if used != 0 {
+            println!(
+                "left behind: {} pages, {} reserved, {} surplus",
+                read("nr_hugepages"),
+                read("resv_hugepages"),
+                read("surplus_hugepages")
+            );
+        }
+        used == 0
+    }
+}
+
+pub fn read(file: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("{DIR}/{file}")).expect("a pool");
+    text.trim().parse().expect("a number")
+}
+
+/// The KiB a field of smaps_rollup names.
+pub fn kib(field: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").expect("a file of /proc/self");
+    let line = text.lines().find(|line| line.starts_with(field)).expect("the field");
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+}
+
+pub fn hugetlb_mib() -> u64 {
+    (kib("Private_Hugetlb:") + kib("Shared_Hugetlb:")) >> 10
+}
+
+pub fn map(length: usize) -> *mut u8 {
+    map_as(length, libc::MAP_PRIVATE)
+}
+
+pub fn map_as(length: usize, sharing: i32) -> *mut u8 {
+    try_map(length, sharing).expect("memory")
+}
+
+pub fn try_map(length: usize, sharing: i32) -> Option<*mut u8> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_ANONYMOUS);
+    // SAFETY: a null hint replaces nothing.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
+    (start != libc::MAP_FAILED).then_some(start.cast())
+}
+
+/// Fills memory with a pattern that names each place.
+pub fn fill(start: *mut u8, length: usize, seed: u64) {
+    // SAFETY: callers pass memory of theirs, at least as long, aligned to 8.
+    let words = unsafe { std::slice::from_raw_parts_mut(start.cast::<u64>(), length / 8) };
+    for (at, word) in words.iter_mut().enumerate() {
+        *word = (start as u64 + at as u64 * 8) ^ seed;
+    }
+}
+
+/// Whether `[start + from, start + to)` still holds the pattern of `fill(start, ..)`.
+pub fn holds(start: *const u8, from: usize, to: usize, seed: u64) -> bool {
+    (from / 8..to / 8).all(|at| {
+        // SAFETY: as above.
+        let word = unsafe { *start.cast::<u64>().add(at) };
+        word == (start as u64 + at as u64 * 8) ^ seed
+    })
+}
+
+pub fn is_zero(start: *const u8, length: usize) -> bool {
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts(start, length) }.iter().all(|byte| *byte == 0)
+}
+
+/// Whether the base page at `address` is mapped.
+pub fn is_mapped(address: *const u8) -> bool {
+    let mut present = 0u8;
+    // SAFETY: asks only.
+    unsafe { libc::mincore(address.cast_mut().cast(), 4096, &raw mut present) == 0 }
+}
+
+/// Forks; the child runs `work` and ends at once with its answer. The status is returned.
+pub fn in_child(work: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child only does what the test asks and leaves without unwinding.
+    match unsafe { libc::fork() } {
+        0 => {
+            let code = if work() { 0 } else { 1 };
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(code) }
+        }
+        pid => {
+            let mut status = -1;
+            // SAFETY: a live local.
+            assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+            status
+        }
+    }
+}
+
+/// Tells other threads to stop when it goes, also in a panic: a scope waits for them.
+pub struct Stop(pub std::sync::atomic::AtomicBool);
+
+impl Stop {
+    pub fn is_asked(&self) -> bool {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Runs `work`, and asks for the stop however it ends.
+    pub fn after<R>(&self, work: impl FnOnce() -> R) -> R {
+        struct Guard<'a>(&'a Stop);
+        impl Drop for Guard<'_> {
+            fn drop(&mut self) {
+                self.0.0.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        let _guard = Guard(self);
+        work()
+    }
+}

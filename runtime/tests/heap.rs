@@ -1,0 +1,385 @@
+//! malloc and its relatives, as C programs use them: on ordinary memory, THP and the pool.
+
+mod common;
+
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::mpsc;
+
+use common::*;
+
+const THP: Asked = Asked { pages: "thp", memory: "heap", fallback: "base", children: "base" };
+
+/// Under every kind of pages that this machine has.
+fn everywhere(test: &str) {
+    assert!(succeeds(child(test, THP)), "{test} on THP");
+    let off = Asked { pages: "base", ..THP };
+    assert!(succeeds(child(test, off)), "{test} with the heap left to glibc");
+    let Some(pool) = Pool::lock() else {
+        testkit::skipped!("the same on hugetlb: needs root and 2 MiB hugetlb pages");
+        return;
+    };
+    // Plenty, and too few.
+    for pages in [512, 7] {
+        pool.allow(pages);
+        assert!(succeeds(child(test, HUGETLB)), "{test} on hugetlb with {pages} pages");
+        assert!(pool.is_empty());
+    }
+}
+
+#[test]
+fn every_function_keeps_its_contract() {
+    everywhere("child_contracts");
+}
+
+#[test]
+fn sizes_alignments_and_resizing_keep_contents() {
+    everywhere("child_sizes");
+}
+
+#[test]
+fn threads_allocate_resize_and_free_each_others_memory() {
+    everywhere("child_threads");
+}
+
+#[test]
+fn a_child_forked_amid_threads_can_allocate() {
+    everywhere("child_forks_amid_threads");
+}
+
+#[test]
+fn cleared_memory_is_zero_however_often_it_was_used() {
+    everywhere("child_clears");
+}
+
+#[test]
+fn what_is_freed_goes_back() {
+    let Some(pool) = Pool::lock() else {
+        testkit::skipped!("needs root and 2 MiB hugetlb pages");
+        return;
+    };
+    pool.allow(512);
+    assert!(succeeds(child("child_gives_back", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn a_heap_with_little_address_space_works() {
+    let mut command = std::process::Command::new("sh");
+    let inner = child("child_contracts", THP);
+    command.arg("-c").arg("ulimit -v 1500000; exec \"$0\" \"$@\"").arg(inner.get_program());
+    command.args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    assert!(succeeds(command));
+}
+
+unsafe extern "C" {
+    fn reallocarray(memory: *mut c_void, count: usize, size: usize) -> *mut c_void;
+    fn pvalloc(size: usize) -> *mut c_void;
+    fn valloc(size: usize) -> *mut c_void;
+}
+
+fn errno() -> Option<i32> {
+    std::io::Error::last_os_error().raw_os_error()
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_contracts() {
+    // SAFETY: C's own functions, each used within its contract.
+    unsafe {
+        libc::free(std::ptr::null_mut());
+        let empty = libc::malloc(0);
+        assert!(!empty.is_null());
+        libc::free(empty);
+        // Too large: an error, and what there was stays.
+        let small = libc::malloc(100);
+        small.cast::<u8>().write_bytes(7, 100);
+        for size in [usize::MAX, isize::MAX as usize, 1 << 62] {
+            assert!(black_box(libc::malloc(size)).is_null());
+            assert_eq!(errno(), Some(libc::ENOMEM));
+            assert!(black_box(libc::realloc(small, size)).is_null());
+            assert!(black_box(libc::calloc(2, size)).is_null());
+        }
+        assert!(black_box(libc::calloc(usize::MAX / 2, 3)).is_null());
+        assert!(reallocarray(small, usize::MAX / 2, 3).is_null());
+        assert_eq!(errno(), Some(libc::ENOMEM));
+        assert!((0..100).all(|at| *small.cast::<u8>().add(at) == 7));
+        assert!(libc::malloc_usable_size(small) >= 100);
+        assert_eq!(libc::malloc_usable_size(std::ptr::null_mut()), 0);
+        // As glibc has it: nothing left, and freed.
+        assert!(libc::realloc(small, 0).is_null());
+        let from_nothing = libc::realloc(std::ptr::null_mut(), 50);
+        assert!(!from_nothing.is_null());
+        libc::free(from_nothing);
+        let mut result = std::ptr::null_mut();
+        for bad in [0, 3, 4, 24] {
+            assert_eq!(libc::posix_memalign(&mut result, bad, 10), libc::EINVAL, "{bad}");
+        }
+        assert_eq!(libc::posix_memalign(&mut result, 4096, usize::MAX / 2), libc::ENOMEM);
+        for shift in 3..26 {
+            let alignment = 1usize << shift;
+            assert_eq!(libc::posix_memalign(&mut result, alignment, 1000), 0);
+            assert_eq!(result as usize % alignment, 0);
+            result.cast::<u8>().write_bytes(1, 1000);
+            assert!(libc::malloc_usable_size(result) >= 1000);
+            let grown = libc::realloc(result, 5000);
+            assert!((0..1000).all(|at| *grown.cast::<u8>().add(at) == 1));
+            libc::free(grown);
+            let other = libc::aligned_alloc(alignment, alignment * 2);
+            assert_eq!(other as usize % alignment, 0);
+            libc::free(other);
+        }
+        let odd = libc::memalign(48, 10);
+        assert_eq!(odd as usize % 64, 0, "the next power of two");
+        libc::free(odd);
+        for memory in [valloc(10), pvalloc(10)] {
+            assert_eq!(memory as usize % 4096, 0);
+            assert!(!memory.is_null());
+            libc::free(memory);
+        }
+        assert!([0, 1].contains(&libc::malloc_trim(0)));
+        assert!(libc::mallinfo2().arena > 0);
+        assert_eq!(libc::mallopt(libc::M_ARENA_MAX, 4), 1);
+    }
+}
+
+/// Reproducible numbers.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Mostly small, sometimes large.
+    fn size(&mut self) -> usize {
+        let magnitude = self.next() % 100;
+        let largest = match magnitude {
+            0..70 => 512,
+            70..90 => 16 << 10,
+            90..97 => 512 << 10,
+            97..99 => 6 << 20,
+            _ => 24 << 20,
+        };
+        (self.next() % largest) as usize + 1
+    }
+}
+
+/// A block that knows what it should hold at both ends and in the middle.
+struct Block {
+    memory: *mut u8,
+    size: usize,
+    mark: u8,
+}
+// SAFETY: plain memory, owned by whoever has the block.
+unsafe impl Send for Block {}
+
+impl Block {
+    fn new(size: usize, mark: u8) -> Self {
+        // SAFETY: any size.
+        let memory: *mut u8 = unsafe { libc::malloc(size) }.cast();
+        assert!(!memory.is_null(), "{size} bytes");
+        let block = Self { memory, size, mark };
+        block.write();
+        block
+    }
+
+    fn places(&self) -> impl Iterator<Item = usize> + use<> {
+        let size = self.size;
+        (0..size.min(64)).chain([size / 2]).chain(size.saturating_sub(64)..size)
+    }
+
+    fn write(&self) {
+        // SAFETY: places inside the block.
+        self.places().for_each(|at| unsafe { *self.memory.add(at) = self.mark });
+    }
+
+    fn check(&self, up_to: usize) {
+        // SAFETY: as above.
+        let holds = |at: usize| unsafe { *self.memory.add(at) == self.mark };
+        assert!(self.places().filter(|at| *at < up_to).all(holds), "{} bytes", self.size);
+    }
+
+    fn resize(&mut self, size: usize) {
+        // SAFETY: the block is replaced.
+        let memory = unsafe { libc::realloc(self.memory.cast(), size) }.cast();
+        let old = std::mem::replace(&mut self.memory, memory);
+        assert!(!self.memory.is_null(), "{old:?} to {size} bytes");
+        // What both sizes have is kept.
+        self.check(self.size.min(size).min(64));
+        self.size = size;
+        self.write();
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check(self.size);
+        }
+        // SAFETY: ours, and used no more.
+        unsafe { libc::free(self.memory.cast()) };
+    }
+}
+
+fn churn(seed: u64, rounds: usize, keep: usize) {
+    let mut numbers = Numbers(seed);
+    let mut blocks: Vec<Block> = Vec::new();
+    for round in 0..rounds {
+        match numbers.next() % 4 {
+            0 if !blocks.is_empty() => {
+                let at = numbers.next() as usize % blocks.len();
+                blocks.swap_remove(at);
+            }
+            1 if !blocks.is_empty() => {
+                let at = numbers.next() as usize % blocks.len();
+                let size = numbers.size();
+                blocks[at].resize(size);
+            }
+            _ => blocks.push(Block::new(numbers.size(), round as u8)),
+        }
+        if blocks.len() > keep {
+            blocks.truncate(keep / 2);
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_sizes() {
+    churn(0x9e37_79b9, 20_000, 100);
+    // Every size near the edges between size classes and kinds of memory.
+    for shift in 3..27 {
+        for difference in [-9i64, -1, 0, 1, 9] {
+            let size = (1i64 << shift) + difference;
+            if size > 0 {
+                Block::new(size as usize, 3);
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_threads() {
+    let (send, receive) = mpsc::channel::<Block>();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let send = send.clone();
+            scope.spawn(move || {
+                let mut numbers = Numbers(thread + 77);
+                for round in 0..3000 {
+                    // Freed by somebody else.
+                    send.send(Block::new(numbers.size() / 8 + 1, round as u8)).expect("open");
+                }
+                churn(thread + 1, 3000, 40);
+            });
+        }
+        drop(send);
+        let mut kept = Vec::new();
+        for mut block in receive {
+            if block.mark % 3 == 0 {
+                let size = block.size + 100;
+                block.resize(size);
+                kept.push(block);
+            }
+            if kept.len() > 300 {
+                kept.clear();
+            }
+        }
+    });
+    // Threads come and go, and what they leave behind is used by others.
+    let mut left: Vec<Block> = Vec::new();
+    for round in 0..200 {
+        let made = std::thread::spawn(move || {
+            (0..20).map(|at| Block::new(at * 300 + 1, round as u8)).collect::<Vec<_>>()
+        });
+        left.extend(made.join().expect("no panic"));
+        if left.len() > 400 {
+            left.drain(..300);
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_forks_amid_threads() {
+    let stop = Stop(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut round = 0;
+                while !stop.is_asked() {
+                    churn(thread * 1000 + round + 1, 300, 30);
+                    // New threads take mimalloc's locks.
+                    std::thread::spawn(|| Block::new(100, 1)).join().expect("no panic");
+                    round += 1;
+                }
+            });
+        }
+        stop.after(|| {
+            let kept: Vec<Block> = (1..500).map(|size| Block::new(size * 20, size as u8)).collect();
+            for round in 0..60u64 {
+                let status = in_child(|| {
+                    // A child that hangs is killed.
+                    // SAFETY: a number.
+                    unsafe { libc::alarm(30) };
+                    churn(round + 5, 200, 30);
+                    kept.iter().for_each(|block| block.check(block.size));
+                    std::thread::spawn(|| Block::new(5000, 1)).join().is_ok()
+                });
+                assert_eq!(status, 0, "round {round}");
+            }
+        });
+    });
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_clears() {
+    let mut numbers = Numbers(5);
+    let sink = AtomicPtr::new(std::ptr::null_mut());
+    for _ in 0..400 {
+        let size = numbers.size();
+        // SAFETY: memory of that size, freed once.
+        unsafe {
+            let memory: *mut u8 = libc::calloc(1, size).cast();
+            assert!(is_zero(memory, size), "{size} bytes");
+            memory.write_bytes(0xff, size);
+            sink.store(memory, Ordering::Relaxed);
+            libc::free(memory.cast());
+        }
+        if size > 4 << 20 {
+            // SAFETY: gives back what it can, so that it is taken anew.
+            unsafe { libc::malloc_trim(0) };
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_gives_back() {
+    let large = Block::new(200 << 20, 1);
+    let many: Vec<Block> = (0..6000).map(|_| Block::new(16 << 10, 2)).collect();
+    let at_most = read("nr_hugepages");
+    assert!(at_most >= 140, "{at_most} pages");
+    drop(large);
+    drop(many);
+    // mimalloc keeps free memory for a second.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    // SAFETY: no pointers.
+    unsafe { libc::malloc_trim(0) };
+    let left = read("nr_hugepages");
+    assert!(left <= 12, "{left} of {at_most} pages");
+}

@@ -1,0 +1,423 @@
+//! Memory on the pool's pages, as ordinary programs treat ordinary memory.
+//!
+//! Privileged ring: the pool's limit is set, so they need root and hold the machine's lock.
+
+mod common;
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::*;
+
+const NEEDS: &str = "needs root and 2 MiB hugetlb pages";
+
+#[test]
+fn parts_of_superpages_are_unmapped_protected_and_emptied() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(64);
+    assert!(succeeds(child("child_parts", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn no_write_is_lost_while_a_superpage_is_split() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(64);
+    assert!(succeeds(child("child_writes_while_splitting", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn a_forked_child_needs_no_page_of_the_pool() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    // Exactly what the parent maps: 24 pages, and 4 for its heap.
+    pool.allow(28);
+    assert!(succeeds(child("child_forks", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn a_child_that_shares_superpages_sees_the_parents_contents() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(128);
+    assert!(succeeds(child("child_forks", Asked { children: "same", ..HUGETLB })));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn an_exhausted_pool_falls_back_at_every_point() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    for fallback in ["base", "thp"] {
+        for pages in 0..=24 {
+            pool.allow(pages);
+            let asked = Asked { fallback, ..HUGETLB };
+            assert!(succeeds(child("child_allocates_everything", asked)), "{pages} pages");
+            assert!(pool.is_empty(), "{pages} pages, fallback {fallback}");
+        }
+    }
+}
+
+#[test]
+fn an_exhausted_pool_is_an_error_where_that_was_asked_for() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    for pages in [0, 1, 5, 8, 13] {
+        pool.allow(pages);
+        let asked = Asked { fallback: "error", ..HUGETLB };
+        assert!(succeeds(child("child_is_refused", asked)), "{pages} pages");
+        assert!(pool.is_empty(), "{pages} pages");
+    }
+}
+
+#[test]
+fn programs_racing_for_the_last_pages_all_run_on() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(20);
+    for _ in 0..5 {
+        let start = || child("child_allocates_everything", HUGETLB).spawn().expect("it starts");
+        let racing: Vec<_> = (0..4).map(|_| start()).collect();
+        for mut program in racing {
+            assert!(program.wait().expect("it ends").success());
+        }
+        assert!(pool.is_empty());
+    }
+}
+
+#[test]
+fn a_pool_shrunk_meanwhile_takes_nothing_that_was_promised() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(32);
+    assert!(succeeds(child("child_meets_a_shrunk_pool", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn a_killed_program_leaves_nothing_behind() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(32);
+    let output = child("child_kills_itself", HUGETLB).output().expect("it starts");
+    assert!(!output.status.success());
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn many_short_lives_leak_nothing() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(32);
+    assert!(succeeds(child("child_forks_and_executes", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_parts() {
+    let length = 16 * MIB + 12288;
+    let start = map(length);
+    assert_eq!(start as usize % (2 * MIB), 0);
+    fill(start, length, 1);
+    assert!(hugetlb_mib() >= 16, "{} MiB", hugetlb_mib());
+    let at = |offset: usize| start.wrapping_add(offset).cast::<c_void>();
+    // SAFETY: ranges of the mapping above, none used again after it is unmapped.
+    unsafe {
+        // A hole in the second superpage.
+        assert_eq!(libc::munmap(at(3 * MIB), 8192), 0);
+        assert!(!is_mapped(start.add(3 * MIB)) && !is_mapped(start.add(3 * MIB + 4096)));
+        assert!(holds(start, 0, 3 * MIB, 1) && holds(start, 3 * MIB + 8192, length, 1));
+        // Two edges at once: the fourth and fifth.
+        assert_eq!(libc::mprotect(at(7 * MIB), 2 * MIB, libc::PROT_READ), 0);
+        assert!(holds(start, 3 * MIB + 8192, length, 1));
+        assert!(!can_write(start.add(7 * MIB)) && !can_write(start.add(9 * MIB - 4096)));
+        assert!(can_write(start.add(7 * MIB - 4096)) && can_write(start.add(9 * MIB)));
+        // Parts and wholes emptied: zero, and only they.
+        assert_eq!(libc::madvise(at(9 * MIB), 4 * MIB, libc::MADV_DONTNEED), 0);
+        for quarter in (9 * MIB..13 * MIB).step_by(MIB / 4) {
+            assert!(is_zero(start.add(quarter), MIB / 4), "at {} KiB", quarter >> 10);
+        }
+        assert!(holds(start, 13 * MIB, length, 1));
+        // Lazily freed memory holds what it held or zero.
+        assert_eq!(libc::madvise(at(14 * MIB), 4096, libc::MADV_FREE), 0);
+        // Hints are taken note of.
+        assert_eq!(libc::madvise(at(14 * MIB), 4096, libc::MADV_HUGEPAGE), 0);
+        assert_eq!(libc::madvise(at(14 * MIB + 4096), 4096, libc::MADV_DONTFORK), 0);
+        // Something else over a part.
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let over = libc::mmap(at(MIB), 4096, libc::PROT_READ, flags, -1, 0);
+        assert_eq!(over, at(MIB));
+        assert!(is_zero(start.add(MIB), 4096) && !can_write(start.add(MIB)));
+        assert!(holds(start, 0, MIB, 1) && holds(start, MIB + 4096, 3 * MIB, 1));
+        assert_eq!(libc::munmap(start.cast(), length), 0);
+        assert!(!is_mapped(start));
+    }
+    resizes();
+    assert!(hugetlb_mib() <= 8, "what was unmapped went back: {} MiB", hugetlb_mib());
+}
+
+fn resizes() {
+    // SAFETY: mappings of this function's own.
+    unsafe {
+        let old = map(6 * MIB);
+        fill(old, 6 * MIB, 2);
+        let in_place = libc::mremap(old.cast(), 6 * MIB, 8 * MIB, 0);
+        assert_eq!(in_place, libc::MAP_FAILED);
+        let new = libc::mremap(old.cast(), 6 * MIB, 9 * MIB, libc::MREMAP_MAYMOVE);
+        assert_ne!(new, libc::MAP_FAILED);
+        let words = new.cast::<u64>();
+        let expected = |at: usize| (old as u64 + at as u64 * 8) ^ 2;
+        assert!((0..6 * MIB / 8).all(|at| *words.add(at) == expected(at)));
+        assert!(is_zero(new.cast::<u8>().add(6 * MIB), 3 * MIB));
+        assert!(!is_mapped(old));
+        // Smaller, not by whole superpages.
+        let same = libc::mremap(new, 9 * MIB, 5 * MIB + 4096, 0);
+        assert_eq!(same, new);
+        assert!(!is_mapped(new.cast::<u8>().add(5 * MIB + 4096)));
+        assert_eq!(*words.add(5 * MIB / 8), expected(5 * MIB / 8));
+        assert_eq!(libc::munmap(new, 5 * MIB + 4096), 0);
+    }
+}
+
+/// Through a system call, which does not kill.
+fn can_write(address: *mut u8) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: one byte is read and written back by the kernel, which checks both.
+    unsafe {
+        let ours = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let theirs = libc::iovec { iov_base: address.cast(), iov_len: 1 };
+        let pid = libc::getpid();
+        libc::process_vm_readv(pid, &ours, 1, &theirs, 1, 0) == 1
+            && libc::process_vm_writev(pid, &ours, 1, &theirs, 1, 0) == 1
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_writes_while_splitting() {
+    const THREADS: usize = 3;
+    let pages = 24;
+    let start = map(pages * 2 * MIB) as usize;
+    fill(start as *mut u8, pages * 2 * MIB, 3);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let stop = &stop;
+                scope.spawn(move || {
+                    // One word in each superpage, which only this thread writes.
+                    let word = |page: usize| {
+                        let at = start + page * 2 * MIB + 4096 + thread * 8;
+                        // SAFETY: inside the mapping; never unmapped by the main thread.
+                        unsafe { &*(at as *const AtomicU64) }
+                    };
+                    (0..pages).for_each(|page| word(page).store(0, Ordering::Relaxed));
+                    let mut rounds = 0u64;
+                    while !stop.load(Ordering::Relaxed) {
+                        for page in 0..pages {
+                            let before = word(page).fetch_add(1, Ordering::Relaxed);
+                            assert_eq!(before, rounds, "a write to page {page} was lost");
+                        }
+                        rounds += 1;
+                    }
+                    rounds
+                })
+            })
+            .collect();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        for page in 0..pages {
+            let hole = start + page * 2 * MIB + MIB;
+            // SAFETY: no thread writes there.
+            assert_eq!(unsafe { libc::munmap(hole as *mut c_void, 4096) }, 0);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        stop.store(true, Ordering::Relaxed);
+        for writer in writers {
+            assert!(writer.join().expect("no lost write") > 0);
+        }
+    });
+    for page in 0..pages {
+        let from = page * 2 * MIB;
+        assert!(holds(start as *const u8, from, from + 4096, 3));
+        assert!(holds(start as *const u8, from + 8192, from + MIB, 3));
+        assert!(holds(start as *const u8, from + MIB + 4096, from + 2 * MIB, 3));
+    }
+    assert!(hugetlb_mib() <= 8, "all of it was split: {} MiB", hugetlb_mib());
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_forks() {
+    let length = 48 * MIB;
+    let start = map(length);
+    // The last superpages stay untouched.
+    let touched = 40 * MIB;
+    fill(start, touched, 4);
+    let shared = map_as(2 * MIB, libc::MAP_SHARED);
+    let mut heap = vec![5u8; 3 * MIB];
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Another thread keeps the allocator busy while the process forks.
+        let busy = scope.spawn(|| {
+            let mut kept: Vec<Vec<u8>> = Vec::new();
+            let mut round = 0usize;
+            while !stop.load(Ordering::Relaxed) {
+                kept.push(vec![round as u8; 100 + round % 5000]);
+                if kept.len() > 200 {
+                    kept.clear();
+                }
+                round += 1;
+            }
+        });
+        for round in 0..12u64 {
+            let status = in_child(|| {
+                let intact = holds(start, 0, touched, 4 ^ round) && heap.iter().all(|b| *b == 5);
+                let fresh = is_zero(start.wrapping_add(touched), length - touched);
+                fill(start, length, 99);
+                heap.fill(6);
+                let grown: Vec<Vec<u8>> = (0..500).map(|size| vec![7; size * 40]).collect();
+                // SAFETY: shared memory of one word for this.
+                unsafe { shared.cast::<u64>().write_volatile(round + 1) };
+                intact && fresh && holds(start, 0, length, 99) && grown.len() == 500
+            });
+            assert_eq!(status, 0, "round {round}");
+            // SAFETY: as above.
+            assert_eq!(unsafe { shared.cast::<u64>().read_volatile() }, round + 1);
+            assert!(holds(start, 0, touched, 4 ^ round), "the child wrote to the parent");
+            assert!(heap.iter().all(|byte| *byte == 5));
+            fill(start, touched, 4 ^ (round + 1));
+        }
+        stop.store(true, Ordering::Relaxed);
+        busy.join().expect("no panic");
+    });
+    heap.clear();
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_allocates_everything() {
+    let mut objects: Vec<Vec<u8>> = Vec::new();
+    let mut mappings = Vec::new();
+    for round in 0..6 {
+        let heap = vec![round as u8 + 1; 3 * MIB];
+        let private = map(2 * MIB + 8192);
+        let shared = map_as(2 * MIB, libc::MAP_SHARED);
+        fill(private, 2 * MIB + 8192, round);
+        fill(shared, 2 * MIB, round + 10);
+        // SAFETY: a segment that is removed as soon as nobody has it attached.
+        unsafe {
+            let id = libc::shmget(libc::IPC_PRIVATE, 2 * MIB, libc::IPC_CREAT | 0o600);
+            assert!(id >= 0);
+            let segment = libc::shmat(id, std::ptr::null(), 0);
+            assert_eq!(libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()), 0);
+            assert_ne!(segment as isize, -1);
+            fill(segment.cast(), 2 * MIB, 7);
+            assert!(holds(segment.cast(), 0, 2 * MIB, 7));
+            assert_eq!(libc::shmdt(segment), 0);
+        }
+        objects.push(heap);
+        mappings.push((private, shared));
+    }
+    for (round, (private, shared)) in mappings.iter().enumerate() {
+        assert!(objects[round].iter().all(|byte| *byte == round as u8 + 1));
+        assert!(holds(*private, 0, 2 * MIB + 8192, round as u64));
+        assert!(holds(*shared, 0, 2 * MIB, round as u64 + 10));
+        // SAFETY: not used again.
+        unsafe {
+            assert_eq!(libc::munmap(private.cast(), 2 * MIB + 8192), 0);
+            assert_eq!(libc::munmap(shared.cast(), 2 * MIB), 0);
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_is_refused() {
+    let limit = read("nr_overcommit_hugepages");
+    let mut got = 0;
+    let mut mappings = Vec::new();
+    while let Some(start) = try_map(2 * MIB, libc::MAP_PRIVATE) {
+        fill(start, 2 * MIB, 1);
+        mappings.push(start);
+        got += 1;
+        assert!(got <= limit, "more than the pool has");
+    }
+    assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOMEM));
+    assert!(try_map(2 * MIB, libc::MAP_SHARED).is_none());
+    // SAFETY: null or fresh memory, which is freed.
+    unsafe {
+        let memory = std::hint::black_box(libc::malloc(12 * MIB));
+        assert!(memory.is_null());
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOMEM));
+    }
+    // Small requests never need the pool.
+    assert!(try_map(MIB, libc::MAP_PRIVATE).is_some());
+    assert!(mappings.iter().all(|start| holds(*start, 0, 2 * MIB, 1)));
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_meets_a_shrunk_pool() {
+    let start = map(32 * MIB);
+    assert_eq!(read("resv_hugepages"), 16, "reserved when mapped");
+    // Somebody takes everything back that is not promised.
+    for file in ["nr_overcommit_hugepages", "nr_hugepages"] {
+        std::fs::write(format!("{DIR}/{file}"), "0").expect("root");
+    }
+    fill(start, 32 * MIB, 8);
+    assert!(holds(start, 0, 32 * MIB, 8));
+    assert_eq!(hugetlb_mib(), 32);
+    let later = map(4 * MIB);
+    fill(later, 4 * MIB, 9);
+    assert_eq!(hugetlb_mib(), 32, "the later one fell back");
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_kills_itself() {
+    let start = map(16 * MIB);
+    fill(start, 8 * MIB, 1);
+    let objects = vec![1u8; 20 * MIB];
+    assert!(objects.iter().all(|byte| *byte == 1));
+    // SAFETY: our own process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_forks_and_executes() {
+    let cycles = std::env::var("SUPERPAGE_TEST_CYCLES").ok().and_then(|text| text.parse().ok());
+    let start = map(4 * MIB);
+    fill(start, 4 * MIB, 1);
+    for cycle in 0..cycles.unwrap_or(500) {
+        let status = in_child(|| {
+            let program = c"/bin/true";
+            let arguments = [program.as_ptr(), std::ptr::null()];
+            // SAFETY: a program and its arguments.
+            unsafe { libc::execv(program.as_ptr(), arguments.as_ptr()) };
+            false
+        });
+        assert_eq!(status, 0, "cycle {cycle}");
+        if cycle % 100 == 0 {
+            let (pages, descriptors) = (read("nr_hugepages"), std::fs::read_dir("/proc/self/fd"));
+            assert!(pages <= 4, "cycle {cycle}: {pages} pages");
+            assert!(descriptors.expect("our own").count() < 16);
+        }
+    }
+    assert!(holds(start, 0, 4 * MIB, 1));
+}
