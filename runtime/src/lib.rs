@@ -11,8 +11,9 @@
 //! | `fork` | what becomes of all that in a child |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `ledger` | what was asked for and got |
+//! | `api` | the functions for programs that ask themselves: `superpage.h`, libhugetlbfs' names |
 //!
-//! Inert unless `SUPERPAGE_PAGES` asks for superpages. This is the one library of the project that
+//! Inert unless `SUPERPAGE_PAGES` asks for superpages, or the program calls `api`. This is the one library of the project that
 //! reads the environment: a preloaded library has no other way to be told anything.
 //!
 //! # Safety
@@ -20,6 +21,7 @@
 //! kernel directly (`raw`), never a libc function that may itself be replaced, so they cannot
 //! recurse; and nothing here uses Rust's allocator, because this library *is* the allocator.
 
+mod api;
 mod fork;
 mod glibc;
 mod heap;

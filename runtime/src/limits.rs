@@ -45,7 +45,7 @@ fn is_bound_to_nodes() -> bool {
 }
 
 /// Whether a hugetlb cgroup may refuse a fault.
-fn is_in_limited_cgroup(page: usize) -> bool {
+pub fn is_in_limited_cgroup(page: usize) -> bool {
     let mut buffer = [0; 4096];
     // No cgroups in the kernel: no limits.
     let Some(text) = read_file(c"/proc/self/cgroup", &mut buffer) else { return false };
@@ -67,9 +67,9 @@ fn is_in_limited_cgroup(page: usize) -> bool {
     limited
 }
 
-/// Whether the cgroup at `path`, or one above it, limits pages of this size. The root of the
+/// Whether the cgroup at `path`, or one above it, limits pages of this size. The root of a v2
 /// hierarchy has no such file: if the topmost directory we see has one, there are cgroups above
-/// that we cannot see (a container), and their limits count too.
+/// that we cannot see (a container), and their limits count too. v1 has the file at its root.
 fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool {
     let mut path = path;
     loop {
@@ -88,7 +88,7 @@ fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool 
         let Ok(file) = CStr::from_bytes_with_nul(&file[..used]) else { return true };
         let mut value = [0; 64];
         match read_file(file, &mut value) {
-            Some(_) if at_top => return true,
+            Some(_) if at_top && ending == b".max" => return true,
             Some(value) if is_limit(value.trim_ascii()) => return true,
             _ => {}
         }

@@ -158,6 +158,31 @@ pub unsafe fn move_to(from: usize, length: usize, to: usize) -> Result<(), Errno
     })
 }
 
+/// Policies of [`mbind`] (`include/uapi/linux/mempolicy.h`).
+pub const MPOL_PREFERRED: c_int = 1;
+/// The same: no other node.
+pub const MPOL_BIND: c_int = 2;
+
+/// `mbind(2)` to one node; errno is left alone. `ENOSYS` where the kernel knows no nodes.
+///
+/// # Safety
+/// The caller owns the range.
+pub unsafe fn mbind(at: usize, length: usize, policy: c_int, node: u32) -> Result<(), Errno> {
+    // The most nodes Linux can be built for (CONFIG_NODES_SHIFT up to 10).
+    const NODES: usize = 1024;
+    let mut mask = [0usize; NODES / usize::BITS as usize];
+    let Some(word) = mask.get_mut((node / usize::BITS) as usize) else { return Err(libc::EINVAL) };
+    *word |= 1 << (node % usize::BITS);
+    // The kernel looks at one bit less than it is told (`get_nodes`, mm/mempolicy.c).
+    let bits = NODES + 1;
+    keeping_errno(|| {
+        let mask = mask.as_ptr();
+        // SAFETY: by the contract; the mask has as many bits as the kernel reads.
+        checked(unsafe { libc::syscall(libc::SYS_mbind, at, length, policy, mask, bits, 0) })
+            .map(drop)
+    })
+}
+
 /// The base page size.
 pub fn base_page() -> usize {
     // SAFETY: getauxval reads the vector the kernel made.

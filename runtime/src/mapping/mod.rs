@@ -25,6 +25,8 @@ pub mod pieces;
 mod shared;
 pub mod table;
 
+pub use shared::shmget;
+
 use crate::ledger::{self, Column, Kind};
 use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
 use crate::settings::{self, Pages, Settings};

@@ -132,6 +132,10 @@ fn is_memory_file(fd: c_int) -> bool {
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int {
+    // What libhugetlbfs' HUGETLB_SHM asks for.
+    if let Some(id) = crate::api::shmget_on_superpages(key, size, flags) {
+        return id;
+    }
     let settings = settings::get();
     let creates = key == libc::IPC_PRIVATE || flags & libc::IPC_CREAT != 0;
     let is_ours = settings.memory.shared && creates && flags & libc::SHM_HUGETLB == 0;

@@ -1,0 +1,115 @@
+//! What libhugetlbfs lacked: superpage_map(3) and its kin. These print nothing.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use libc::{size_t, ssize_t};
+
+use super::names::hand_out;
+use super::obtain::{Fallback, Node, Wish, obtain};
+use super::reason::{self, Reason, Refusal};
+use super::{coverage, regions, sizes};
+use crate::raw;
+
+const OR_THP: c_uint = 1 << 0;
+const OR_BASE: c_uint = 1 << 1;
+const POPULATE: c_uint = 1 << 2;
+const NODE_STRICT: c_uint = 1 << 3;
+const DONTFORK: c_uint = 1 << 4;
+const ALL: c_uint = OR_THP | OR_BASE | POPULATE | NODE_STRICT | DONTFORK;
+
+/// `const char *superpage_version(void)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn superpage_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// `void *superpage_map(size_t length, size_t page_size, unsigned flags, int node)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn superpage_map(
+    length: size_t,
+    page_size: size_t,
+    flags: c_uint,
+    node: c_int,
+) -> *mut c_void {
+    let memory = wish(length, page_size, flags, node)
+        .ok_or(Refusal::new(libc::EINVAL, Reason::BadArgument))
+        .and_then(|wish| obtain(&wish));
+    hand_out(memory, length, |memory| memory.start)
+}
+
+/// `None` for flags and nodes that mean nothing.
+fn wish(length: usize, page_size: usize, flags: c_uint, node: c_int) -> Option<Wish> {
+    if flags & !ALL != 0 || flags & (OR_THP | OR_BASE) == OR_THP | OR_BASE || node < -1 {
+        return None;
+    }
+    let page = if page_size == 0 { sizes::chosen().unwrap_or(2 << 20) } else { page_size };
+    let node =
+        u32::try_from(node).ok().map(|number| Node { number, is_strict: flags & NODE_STRICT != 0 });
+    if node.is_none() && flags & NODE_STRICT != 0 || page < raw::base_page() {
+        return None;
+    }
+    let fallback = match flags & (OR_THP | OR_BASE) {
+        0 => Fallback::Error,
+        OR_THP => Fallback::Thp,
+        _ => Fallback::Base,
+    };
+    Some(Wish {
+        length,
+        page,
+        fallback,
+        node,
+        populate: flags & POPULATE != 0,
+        no_reserve: false,
+        keep_from_children: flags & DONTFORK != 0,
+    })
+}
+
+/// `int superpage_unmap(void *address, size_t length)`: all of one mapping, 0 or -1 with errno.
+#[unsafe(no_mangle)]
+pub extern "C" fn superpage_unmap(address: *mut c_void, length: size_t) -> c_int {
+    let region =
+        regions::take(address as usize, |region| length == region.asked || length == region.mapped);
+    let Some(region) = region else {
+        reason::remember(Reason::NotOurs);
+        raw::set_errno(libc::EINVAL);
+        return -1;
+    };
+    // SAFETY: handed out by this library and taken out of the table by this call: the caller gives
+    // it up by calling.
+    match unsafe { raw::munmap(region.start, region.mapped) } {
+        Ok(()) => 0,
+        Err(errno) => {
+            raw::set_errno(errno);
+            -1
+        }
+    }
+}
+
+/// `ssize_t superpage_coverage(const void *address, size_t length)`: bytes on superpages now, or -1
+/// with errno where that is unknown.
+#[unsafe(no_mangle)]
+pub extern "C" fn superpage_coverage(address: *const c_void, length: size_t) -> ssize_t {
+    let before = raw::errno();
+    match coverage::superpage_bytes(address as usize, length) {
+        Ok(bytes) => {
+            raw::set_errno(before);
+            bytes as ssize_t
+        }
+        Err(errno) => {
+            raw::set_errno(errno);
+            -1
+        }
+    }
+}
+
+/// `int superpage_last_reason(void)`: why this thread's last request got no superpages.
+#[unsafe(no_mangle)]
+pub extern "C" fn superpage_last_reason() -> c_int {
+    reason::last() as c_int
+}
+
+/// `const char *superpage_reason_text(int reason)`: never null.
+#[unsafe(no_mangle)]
+pub extern "C" fn superpage_reason_text(number: c_int) -> *const c_char {
+    Reason::from_number(number).text().as_ptr()
+}

@@ -1,0 +1,156 @@
+//! What `HUGETLB_*` asks for: read once, at the first call that needs it or by the constructor of
+//! the compatible library.
+//!
+//! Not here: the heap (`HUGETLB_MORECORE*`) and program segments (`HUGETLB_ELFMAP` and its kin).
+//! Never read: what concerned the link editor (`HUGETLB_LDSCRIPT_PATH`, `HUGETLB_DEPRECATED_LINK`)
+//! and `HUGETLB_NO_PREFAULT`, which has meant nothing since the kernel reserves private mappings.
+//!
+//! # Safety
+//! The settings lie in memory that is mapped once and never given back. Threads that come first at
+//! the same time each read the environment; the first to publish wins, the others' page is lost.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::files::File;
+use super::report::{Level, report};
+use super::text::{Shown, Text};
+use super::{kernel, text};
+use crate::raw;
+
+const DEFAULT_VERBOSE: c_int = 2;
+const DEBUG_VERBOSE: c_int = 4;
+
+pub struct Settings {
+    /// Messages up to this level are shown.
+    pub verbose: c_int,
+    /// shmget asks for superpages.
+    pub shm: bool,
+    /// Mappings reserve nothing ahead; they are filled at once instead.
+    pub no_reserve: bool,
+    /// `HUGETLB_DEFAULT_PAGE_SIZE`, as it was written.
+    pub page_size: Text<64>,
+    /// `HUGETLB_PATH`: mounts, separated by colons. Longer than the kernel's longest path, because
+    /// it names several.
+    pub path: Text<16384>,
+    /// `HUGETLB_FEATURES` was given.
+    has_features: bool,
+    /// `HUGETLB_DEBUG` was given: every message.
+    debug: bool,
+}
+
+static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(std::ptr::null_mut());
+
+/// What applies where no memory can be had for the settings.
+static DEFAULTS: Settings = Settings {
+    verbose: DEFAULT_VERBOSE,
+    shm: false,
+    no_reserve: false,
+    page_size: Text::new(),
+    path: Text::new(),
+    has_features: false,
+    debug: false,
+};
+
+pub fn settings() -> &'static Settings {
+    let known = SETTINGS.load(Ordering::Acquire);
+    // SAFETY: once published, the settings are neither changed nor unmapped.
+    if let Some(known) = unsafe { known.as_ref() } { known } else { read() }
+}
+
+#[cold]
+fn read() -> &'static Settings {
+    let Some(fresh) = kernel::forever::<Settings>() else { return &DEFAULTS };
+    // SAFETY: fresh, zeroed, large enough and page-aligned; all zeroes are valid settings; nobody
+    // else has the address yet.
+    unsafe { (*fresh).fill() };
+    let null = std::ptr::null_mut();
+    match SETTINGS.compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            // SAFETY: as above; published, so from now on it is only read.
+            let settings = unsafe { &*fresh };
+            settings.say_what_is_ignored();
+            settings
+        }
+        // SAFETY: another thread's published settings.
+        Err(first) => unsafe { &*first },
+    }
+}
+
+impl Settings {
+    fn fill(&mut self) {
+        self.verbose = DEFAULT_VERBOSE;
+        // SAFETY: getauxval reads the vector the kernel made. In a program with more privileges
+        // than its caller the environment is not to be trusted.
+        if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+            return;
+        }
+        let mut applies = true;
+        crate::settings::each_variable(|name, value| {
+            let value = value.to_bytes();
+            match name {
+                // As atoi: what is no number is zero, which shows nothing.
+                b"HUGETLB_VERBOSE" => self.verbose = text::number(value).map_or(0, as_level),
+                b"HUGETLB_RESTRICT_EXE" => applies = names_this_program(value),
+                b"HUGETLB_SHM" => self.shm = is_yes(value),
+                b"HUGETLB_NO_RESERVE" => self.no_reserve = is_yes(value),
+                b"HUGETLB_DEFAULT_PAGE_SIZE" => self.page_size.push(value),
+                b"HUGETLB_PATH" => self.path.push(value),
+                b"HUGETLB_FEATURES" => self.has_features = true,
+                b"HUGETLB_DEBUG" => self.debug = true,
+                _ => {}
+            }
+        });
+        if self.debug {
+            self.verbose = DEBUG_VERBOSE;
+        }
+        if !applies {
+            (self.shm, self.no_reserve, self.has_features) = (false, false, false);
+            self.page_size.clear();
+            self.path.clear();
+        }
+    }
+
+    fn say_what_is_ignored(&self) {
+        if self.has_features {
+            let message =
+                "HUGETLB_FEATURES is ignored: what the kernel can do is tried, not guessed";
+            report(Level::Warning, format_args!("{message}"));
+        }
+        if self.path.is_full() {
+            report(Level::Error, format_args!("HUGETLB_PATH is too long; its end is ignored"));
+        }
+    }
+}
+
+fn as_level((value, _): (u64, &[u8])) -> c_int {
+    c_int::try_from(value).unwrap_or(c_int::MAX)
+}
+
+fn is_yes(value: &[u8]) -> bool {
+    value.eq_ignore_ascii_case(b"yes")
+}
+
+/// `HUGETLB_RESTRICT_EXE=a:b`: whether the list has the name this program was called by.
+fn names_this_program(list: &[u8]) -> bool {
+    let name = raw::keeping_errno(|| {
+        let mut name = Text::<4096>::new();
+        let mut file = File::open(c"/proc/self/cmdline")?;
+        while let Some(byte) = file.byte() {
+            match byte {
+                0 => break,
+                b'/' => name.clear(),
+                byte => name.push(&[byte]),
+            }
+        }
+        Some(name)
+    });
+    name.is_some_and(|name| {
+        list.split(|byte| *byte == b':').any(|entry| !entry.is_empty() && entry == name.bytes())
+    })
+}
+
+/// For messages.
+pub fn page_size_as_written() -> Shown<'static> {
+    Shown(settings().page_size.bytes())
+}

@@ -1,0 +1,66 @@
+//! Unlinked files of superpages.
+//!
+//! In a mount where there is one, because programs look at what they got: they ask fstatfs, they
+//! read the path from /proc, and an administrator sets aside pages for a mount (`min_size=`) or
+//! limits it (`size=`). Where the table has no mount of the size, `memfd_create(MFD_HUGETLB)` gives
+//! the same file without one, for which libhugetlbfs had only an error.
+
+use std::ffi::{CStr, c_int};
+
+use super::mounts::{self, Found};
+use super::report::{Level, Words, report};
+use super::sizes;
+use super::text::Text;
+use crate::raw;
+
+/// A file of pages of this size; `None` with errno.
+pub fn unlinked(size: usize) -> Option<c_int> {
+    match mounts::find(size) {
+        Found::Path(directory) => in_mount(directory),
+        Found::None if size.is_power_of_two() && sizes::kernel_default().is_some() => memory(size),
+        Found::None => {
+            raw::set_errno(libc::ENOSYS);
+            None
+        }
+        // Nothing is known about mounts: the caller gets the error libhugetlbfs gave, not a guess.
+        Found::Unknown => {
+            raw::set_errno(libc::ENOENT);
+            None
+        }
+    }
+}
+
+/// Never has a name where the kernel allows that (`O_TMPFILE`, hugetlbfs since 5.1), so that no
+/// kill leaves a file behind which holds superpages.
+fn in_mount(directory: &CStr) -> Option<c_int> {
+    let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_EXCL;
+    let before = raw::errno();
+    // SAFETY: a C string; the mode goes with O_TMPFILE.
+    let fd = unsafe { libc::open(directory.as_ptr(), flags, 0o600) };
+    if fd >= 0 {
+        return Some(fd);
+    }
+    let mut name = Text::<4160>::new();
+    name.push(directory.to_bytes());
+    name.push(b"/superpage.XXXXXX");
+    raw::set_errno(before);
+    // SAFETY: a template that ends with a zero byte, in a buffer of ours that it may change.
+    let fd = unsafe { libc::mkstemp(name.as_mut_c()) };
+    if fd < 0 {
+        let (path, words) = (directory.to_bytes(), Words(raw::errno()));
+        let path = super::text::Shown(path);
+        report(Level::Error, format_args!("no file could be made in {path}: {words}"));
+        return None;
+    }
+    // SAFETY: the name mkstemp wrote.
+    unsafe { libc::unlink(name.as_c()) };
+    Some(fd)
+}
+
+/// The kernel mounts a hugetlbfs of its own for these. Close-on-exec is off, as in a mount.
+fn memory(size: usize) -> Option<c_int> {
+    let flags = libc::MFD_HUGETLB | (size.trailing_zeros() << libc::MAP_HUGE_SHIFT);
+    // SAFETY: a C string.
+    let fd = unsafe { libc::memfd_create(c"superpage".as_ptr(), flags) };
+    (fd >= 0).then_some(fd)
+}

@@ -1,0 +1,203 @@
+//! Getting memory with its superpages, or saying why not.
+//!
+//! A private hugetlb mapping reserves all its pages as it is made, and then no fault of this process
+//! can fail. Four cases break that, and there the pages are taken before the call returns: the
+//! program wants no reservation (`HUGETLB_NO_RESERVE`), the memory is bound to a node, the thread's
+//! policy or cpuset leaves it only some nodes, or a cgroup limits what it may touch (`limits`).
+//! Taking them goes through `MADV_POPULATE_WRITE`, which reports EFAULT where a touch would raise
+//! SIGBUS; kernels before 5.14 are made to fault by a read from /dev/zero, which does the same.
+
+use super::reason::{Reason, Refusal};
+use super::{kernel, sizes};
+use crate::raw::{self, Errno, MPOL_BIND, MPOL_PREFERRED};
+use crate::{limits, source};
+
+/// What to give when there are no superpages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    Error,
+    /// Base pages, at any page's address.
+    Base,
+    /// Memory aligned as asked for, advised `MADV_HUGEPAGE`.
+    Thp,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    pub number: u32,
+    pub is_strict: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    pub length: usize,
+    /// The superpages' size.
+    pub page: usize,
+    pub fallback: Fallback,
+    pub node: Option<Node>,
+    /// Take all pages now.
+    pub populate: bool,
+    pub no_reserve: bool,
+    /// A child of fork shall not have this memory.
+    pub keep_from_children: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    pub start: usize,
+    pub length: usize,
+    /// Why it is not superpages of the pool, if it is not.
+    pub reason: Reason,
+}
+
+pub fn obtain(wish: &Wish) -> Result<Memory, Refusal> {
+    if wish.length == 0 || !wish.page.is_power_of_two() {
+        return Err(Refusal::new(libc::EINVAL, Reason::BadArgument));
+    }
+    match (superpages(wish), wish.fallback) {
+        (Ok(memory), _) => Ok(memory),
+        (Err(refusal), Fallback::Error) => Err(refusal),
+        (Err(refusal), Fallback::Base) => ordinary(wish, refusal.reason, false),
+        (Err(refusal), Fallback::Thp) => ordinary(wish, refusal.reason, true),
+    }
+}
+
+fn superpages(wish: &Wish) -> Result<Memory, Refusal> {
+    let length = rounded(wish.length, wish.page)?;
+    let reserve = if wish.no_reserve { libc::MAP_NORESERVE } else { 0 };
+    let start = kernel::map(length, source::hugetlb_flags(wish.page) | reserve)
+        .map_err(|errno| refused(errno, wish, length))?;
+    let fill = wish.populate
+        || wish.no_reserve
+        || wish.node.is_some_and(|node| node.is_strict)
+        || limits::stand_in_the_way(wish.page);
+    prepare(wish, start, length)
+        .and_then(|()| if fill { filled(start, length, wish) } else { Ok(()) })?;
+    Ok(Memory { start, length, reason: Reason::None })
+}
+
+/// Anonymous memory of base pages, which superpages may come to if `thp`.
+fn ordinary(wish: &Wish, reason: Reason, thp: bool) -> Result<Memory, Refusal> {
+    let length = rounded(wish.length, raw::base_page())?;
+    let no_memory = |errno| Refusal::new(errno, Reason::NoMemory);
+    let (start, reason) = if thp {
+        let start = aligned(length, wish.page).map_err(no_memory)?;
+        // SAFETY: fresh memory of ours; the advice changes no bytes.
+        let advised = unsafe { raw::madvise(start, length, libc::MADV_HUGEPAGE) };
+        let off = advised.is_err() || is_thp_off();
+        (start, if off { Reason::ThpOff } else { reason })
+    } else {
+        (kernel::map(length, 0).map_err(no_memory)?, reason)
+    };
+    prepare(wish, start, length)?;
+    if wish.populate {
+        // SAFETY: fresh memory of ours. That it could not be filled now is no failure: unlike a
+        // superpage's, a base page's fault waits for memory.
+        let _ = unsafe { kernel::populate(start, length) };
+    }
+    Ok(Memory { start, length, reason })
+}
+
+/// Node and fork, before the first touch. Gives the memory back if that fails.
+fn prepare(wish: &Wish, start: usize, length: usize) -> Result<(), Refusal> {
+    if let Some(node) = wish.node {
+        let policy = if node.is_strict { MPOL_BIND } else { MPOL_PREFERRED };
+        // SAFETY: fresh memory of ours.
+        match unsafe { raw::mbind(start, length, policy, node.number) } {
+            Ok(()) => {}
+            // A kernel without nodes has all memory on the first.
+            Err(libc::ENOSYS) if node.number == 0 => {}
+            Err(errno) => return Err(give_back(start, length, errno, Reason::Node)),
+        }
+    }
+    if wish.keep_from_children {
+        // SAFETY: fresh memory of ours.
+        if let Err(errno) = unsafe { raw::madvise(start, length, libc::MADV_DONTFORK) } {
+            return Err(give_back(start, length, errno, Reason::Unknown));
+        }
+    }
+    Ok(())
+}
+
+/// Takes every superpage now, or gives all of it back.
+fn filled(start: usize, length: usize, wish: &Wish) -> Result<(), Refusal> {
+    // SAFETY: fresh memory of ours, and it stays zero.
+    let filled = match unsafe { kernel::populate(start, length) } {
+        Err(libc::EINVAL) => touched(start, length, wish.page),
+        other => other,
+    };
+    filled.map_err(|_| {
+        let reason = if limits::is_in_limited_cgroup(wish.page) {
+            Reason::CgroupLimit
+        } else if wish.node.is_some() && sizes::available(wish.page).is_some_and(|free| free > 0) {
+            Reason::Node
+        } else {
+            Reason::PoolShort
+        };
+        give_back(start, length, libc::ENOMEM, reason)
+    })
+}
+
+/// One zero byte into each page, written by the kernel: where there is no page it says so.
+fn touched(start: usize, length: usize, page: usize) -> Result<(), Errno> {
+    // SAFETY: a C string.
+    let zero = unsafe { libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if zero < 0 {
+        return Err(raw::errno());
+    }
+    let outcome = (start..start + length).step_by(page).try_for_each(|address| {
+        // SAFETY: one byte of memory of ours.
+        match unsafe { libc::read(zero, address as *mut libc::c_void, 1) } {
+            1 => Ok(()),
+            _ => Err(raw::errno()),
+        }
+    });
+    // SAFETY: the descriptor is ours.
+    unsafe { libc::close(zero) };
+    outcome
+}
+
+fn give_back(start: usize, length: usize, errno: Errno, reason: Reason) -> Refusal {
+    // SAFETY: mapped by the caller just now; nobody else has the address.
+    let _ = unsafe { raw::munmap(start, length) };
+    Refusal::new(errno, reason)
+}
+
+/// Why mmap refused: asked of the counters afterwards, so under contention it is a guess.
+fn refused(errno: Errno, wish: &Wish, length: usize) -> Refusal {
+    let needed = (length / wish.page) as u64;
+    let reason = match errno {
+        libc::EPERM | libc::EACCES => Reason::NoPermission,
+        _ if sizes::kernel_default().is_none() => Reason::NotSupported,
+        _ if !sizes::has_pool(wish.page) => Reason::NoPool,
+        libc::ENOMEM if sizes::available(wish.page).is_some_and(|pages| pages < needed) => {
+            Reason::PoolShort
+        }
+        libc::ENOMEM if limits::is_in_limited_cgroup(wish.page) => Reason::CgroupLimit,
+        libc::ENOMEM => Reason::NoMemory,
+        libc::ENODEV | libc::ENOSYS => Reason::NotSupported,
+        _ => Reason::Unknown,
+    };
+    Refusal::new(errno, reason)
+}
+
+fn rounded(length: usize, page: usize) -> Result<usize, Refusal> {
+    kernel::round_up(length, page).ok_or(Refusal::new(libc::ENOMEM, Reason::NoMemory))
+}
+
+/// Ordinary memory at a multiple of `alignment`.
+fn aligned(length: usize, alignment: usize) -> Result<usize, Errno> {
+    let start = source::reserve(length, alignment)?;
+    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: address space reserved just now.
+    unsafe { raw::mmap(start, length, raw::READ_WRITE, flags, -1, 0) }.inspect_err(|_| {
+        // SAFETY: as above; nobody has the address.
+        let _ = unsafe { raw::munmap(start, length) };
+    })
+}
+
+fn is_thp_off() -> bool {
+    let path = c"/sys/kernel/mm/transparent_hugepage/enabled";
+    let mut line = [0; 64];
+    source::read_file(path, &mut line).is_none_or(|line| line.trim_ascii().ends_with(b"[never]"))
+}

@@ -1,0 +1,123 @@
+//! Page sizes: the kernel's default, the others, and the one that `HUGETLB_DEFAULT_PAGE_SIZE` chose.
+
+use std::ffi::CStr;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::environment::{page_size_as_written, settings};
+use super::files;
+use super::report::{Level, report};
+use super::text::{self, Text};
+use crate::raw::{self, Errno};
+
+/// With the slash: programs that replace `opendir` compare the whole text.
+const POOLS: &CStr = c"/sys/kernel/mm/hugepages/";
+
+/// The kernel's default in bytes, zero until it was read.
+static DEFAULT: AtomicUsize = AtomicUsize::new(0);
+
+/// The size that `MAP_HUGETLB` and `SHM_HUGETLB` mean. `None`: a kernel without hugetlb, whose
+/// /proc/meminfo does not name one, or no /proc.
+pub fn kernel_default() -> Option<usize> {
+    let known = DEFAULT.load(Ordering::Relaxed);
+    if known != 0 {
+        return Some(known);
+    }
+    let kib = files::keyed_number(c"/proc/meminfo", b"Hugepagesize:")?;
+    let size = usize::try_from(kib.checked_mul(1024)?).ok()?;
+    let size = Some(size).filter(|size| size.is_power_of_two())?;
+    DEFAULT.store(size, Ordering::Relaxed);
+    Some(size)
+}
+
+/// Reads the default again when it is next wanted: for programs that change what /proc says.
+pub fn forget_default() {
+    DEFAULT.store(0, Ordering::Relaxed);
+}
+
+/// The default of this program: what the environment chose, or the kernel's.
+///
+/// A size that the machine does not have, or that cannot be read, is reported once and the kernel's
+/// is used: libhugetlbfs took "the first mount" or failed every call.
+pub fn chosen() -> Option<usize> {
+    let default = kernel_default()?;
+    let wanted = settings().page_size.bytes();
+    if wanted.is_empty() {
+        return Some(default);
+    }
+    if let Some(size) = text::page_size(wanted).filter(|size| *size == default || has_pool(*size)) {
+        return Some(size);
+    }
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    if !REPORTED.swap(true, Ordering::Relaxed) {
+        report(
+            Level::Warning,
+            format_args!(
+                "HUGETLB_DEFAULT_PAGE_SIZE={}: no such superpage size here; using {} kB",
+                page_size_as_written(),
+                default / 1024
+            ),
+        );
+    }
+    Some(default)
+}
+
+/// Whether the machine has a pool, however small, of this page size.
+pub fn has_pool(size: usize) -> bool {
+    let path = Text::<96>::of(format_args!("/sys/kernel/mm/hugepages/hugepages-{}kB", size / 1024));
+    // SAFETY: a text that ends with a zero byte.
+    raw::keeping_errno(|| unsafe { libc::access(path.as_c(), libc::F_OK) == 0 })
+}
+
+/// How many superpages of a pool could still be reserved. `None` where that cannot be read.
+pub fn available(size: usize) -> Option<u64> {
+    let counter = |name: &str| {
+        let kib = size / 1024;
+        let path = format_args!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}");
+        files::number(Text::<128>::of(path).as_c())
+    };
+    let free = counter("free_hugepages")?.saturating_sub(counter("resv_hugepages")?);
+    let more = counter("nr_overcommit_hugepages")?.saturating_sub(counter("surplus_hugepages")?);
+    Some(free + more)
+}
+
+/// The kernel's default, then the sizes of the pools in the directory's order. `Err`: the
+/// directory could not be read; that it is missing is no error.
+pub fn for_each(mut see: impl FnMut(usize) -> ControlFlow<()>) -> Result<(), Errno> {
+    let Some(default) = kernel_default() else { return Ok(()) };
+    if see(default).is_break() {
+        return Ok(());
+    }
+    let before = raw::errno();
+    // SAFETY: a C string.
+    let directory = unsafe { libc::opendir(POOLS.as_ptr()) };
+    if directory.is_null() {
+        let errno = raw::errno();
+        raw::set_errno(before);
+        return if errno == libc::ENOENT { Ok(()) } else { Err(errno) };
+    }
+    loop {
+        // SAFETY: the open directory is ours until it is closed below.
+        let entry = unsafe { libc::readdir(directory) };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: an entry's name is a C string, valid until the next readdir.
+        let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) }.to_bytes();
+        let Some(size) = name.strip_prefix(b"hugepages-").and_then(size_in_name) else { continue };
+        if size != default && see(size).is_break() {
+            break;
+        }
+    }
+    // SAFETY: ours, and not used after this.
+    unsafe { libc::closedir(directory) };
+    raw::set_errno(before);
+    Ok(())
+}
+
+/// `2048kB`, as the kernel names its pools.
+fn size_in_name(name: &[u8]) -> Option<usize> {
+    let (kib, rest) = text::number(name)?;
+    let size = usize::try_from(kib.checked_mul(1024)?).ok()?;
+    (rest == b"kB" && size > 0).then_some(size)
+}

@@ -1,0 +1,131 @@
+//! Text of a fixed length, and numbers in text: what `String` and `parse` are elsewhere.
+
+use std::fmt;
+
+/// Up to `N` bytes, always followed by a zero byte; what does not fit is cut off.
+pub struct Text<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Text<N> {
+    pub const fn new() -> Self {
+        Self { bytes: [0; N], len: 0 }
+    }
+
+    /// The text of a format, e.g. `Text::<64>::of(format_args!("{size}"))`.
+    pub fn of(arguments: fmt::Arguments<'_>) -> Self {
+        let mut text = Self::new();
+        // Writing here never fails: what does not fit is cut off.
+        let _ = fmt::write(&mut text, arguments);
+        text
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        let room = (N - 1).saturating_sub(self.len);
+        let taken = bytes.len().min(room);
+        self.bytes[self.len..self.len + taken].copy_from_slice(&bytes[..taken]);
+        self.len += taken;
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes[..self.len].fill(0);
+        self.len = 0;
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Whether nothing more fits, so that something may have been cut off.
+    pub fn is_full(&self) -> bool {
+        self.len == N - 1
+    }
+
+    /// The text as C reads it; the byte after the last is zero.
+    pub fn as_c(&self) -> *const libc::c_char {
+        self.bytes.as_ptr().cast()
+    }
+
+    pub fn as_mut_c(&mut self) -> *mut libc::c_char {
+        self.bytes.as_mut_ptr().cast()
+    }
+}
+
+impl<const N: usize> fmt::Write for Text<N> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Shows bytes that are text but for mistakes.
+pub struct Shown<'a>(pub &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            f.write_str(chunk.valid())?;
+            if !chunk.invalid().is_empty() {
+                f.write_str("?")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number a text starts with, and what follows it. `None` without a digit or past 64 bits.
+pub fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = text.split_at(digits);
+    if digits.is_empty() {
+        return None;
+    }
+    let mut value = 0u64;
+    for digit in digits {
+        value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+    }
+    Some((value, rest))
+}
+
+/// The same for hexadecimal digits.
+pub fn hexadecimal(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let (digits, rest) = text.split_at(digits);
+    if digits.is_empty() {
+        return None;
+    }
+    let mut value = 0u64;
+    for digit in digits {
+        let digit = (*digit as char).to_digit(16)?;
+        value = value.checked_mul(16)?.checked_add(u64::from(digit))?;
+    }
+    Some((value, rest))
+}
+
+/// A page size as people write it: `2M`, `2048k`, `0x200000`, `1GB`. A power of two.
+pub fn page_size(text: &[u8]) -> Option<usize> {
+    let text = text.trim_ascii();
+    let (value, unit) = match text {
+        [b'0', b'x' | b'X', digits @ ..] => hexadecimal(digits)?,
+        _ => number(text)?,
+    };
+    let shift = match unit {
+        [] => 0,
+        [first, rest @ ..] => {
+            let shift = match first.to_ascii_lowercase() {
+                b'k' => 10,
+                b'm' => 20,
+                b'g' => 30,
+                _ => return None,
+            };
+            if !matches!(rest, [] | [b'B' | b'b'] | [b'i', b'B']) {
+                return None;
+            }
+            shift
+        }
+    };
+    let size = value.checked_mul(1 << shift)?;
+    let size = usize::try_from(size).ok()?;
+    size.is_power_of_two().then_some(size)
+}
