@@ -13,4 +13,6 @@ fn main() {
     for name in ["pthread_mutex_lock", "pthread_mutex_trylock", "pthread_mutex_unlock"] {
         println!("cargo::rustc-cdylib-link-arg=-Wl,--wrap={name}");
     }
+    // The name that programs linked with it, and libhugetlbfs.so.0, ask the loader for.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libsuperpage.so");
 }
