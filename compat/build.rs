@@ -50,9 +50,9 @@ fn install(library: &Path, directory: &Path) {
     let new = directory.join(format!("{NAME}.new"));
     let place = directory.join(NAME);
     let link = directory.join(SHORT_NAME);
-    std::fs::copy(library, &new).and_then(|_| std::fs::rename(&new, &place)).unwrap_or_else(
-        |error| panic!("{}: {error}", place.display()),
-    );
+    std::fs::copy(library, &new)
+        .and_then(|_| std::fs::rename(&new, &place))
+        .unwrap_or_else(|error| panic!("{}: {error}", place.display()));
     let _ = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(NAME, &link)
         .unwrap_or_else(|error| panic!("{}: {error}", link.display()));

@@ -57,7 +57,10 @@ pub fn is_in_limited_cgroup(page: usize) -> bool {
             continue;
         };
         limited |= match (id, controllers) {
-            (b"0", b"") => limited_below(b"/sys/fs/cgroup", path, page, b".max"),
+            (b"0", b"") => match v2_mount() {
+                Some(mount) => limited_below(mount, path, page, b".max"),
+                None => path != b"/",
+            },
             (_, list) if list.split(|&byte| byte == b',').any(|name| name == b"hugetlb") => {
                 limited_below(b"/sys/fs/cgroup/hugetlb", path, page, b".limit_in_bytes")
             }
@@ -67,9 +70,20 @@ pub fn is_in_limited_cgroup(page: usize) -> bool {
     limited
 }
 
+/// Where cgroup v2 is mounted: alone, or beside v1 (systemd's hybrid layout).
+fn v2_mount() -> Option<&'static [u8]> {
+    let mut buffer = [0; 512];
+    let mut is_there = |file| read_file(file, &mut buffer).is_some();
+    if is_there(c"/sys/fs/cgroup/cgroup.controllers") {
+        return Some(b"/sys/fs/cgroup");
+    }
+    is_there(c"/sys/fs/cgroup/unified/cgroup.controllers").then_some(b"/sys/fs/cgroup/unified")
+}
+
 /// Whether the cgroup at `path`, or one above it, limits pages of this size. The root of a v2
 /// hierarchy has no such file: if the topmost directory we see has one, there are cgroups above
-/// that we cannot see (a container), and their limits count too. v1 has the file at its root.
+/// that we cannot see (a container), and their limits count too. v1 has the file everywhere: where
+/// it is missing, the hierarchy is mounted elsewhere, and the limit unknown.
 fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool {
     let mut path = path;
     loop {
@@ -90,6 +104,7 @@ fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool 
         match read_file(file, &mut value) {
             Some(_) if at_top && ending == b".max" => return true,
             Some(value) if is_limit(value.trim_ascii()) => return true,
+            None if !at_top && ending != b".max" => return true,
             _ => {}
         }
         if at_top {

@@ -1,0 +1,622 @@
+//! The functions of superpage.h inside a real process: this test starts itself again with the
+//! library preloaded, so that each case has a process to lose, an environment and a pool of its own.
+//!
+//! Kernel ring and privileged ring: pools are grown by a few pages and put back.
+
+mod api_calls;
+
+use std::ffi::CStr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use api_calls::{Library, SUPERPAGE, reasons};
+use testkit::PoolsAsFound;
+
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
+
+fn library() -> PathBuf {
+    let exe = std::env::current_exe().expect("our own path");
+    let deps = exe.parent().expect("a directory");
+    let places = [deps.join("libsuperpage.so"), deps.join("../libsuperpage.so")];
+    places.into_iter().find(|path| path.is_file()).expect("libsuperpage.so is built with its tests")
+}
+
+/// One of the ignored tests below in a new process under the library.
+fn child(test: &str) -> Command {
+    child_by(&[], test)
+}
+
+/// The same, started by a program that does something first.
+fn child_by(starter: &[&str], test: &str) -> Command {
+    let exe = std::env::current_exe().expect("our own path");
+    let mut words = starter.to_vec();
+    let exe = exe.to_str().expect("a path in UTF-8");
+    words.extend([exe, "--ignored", "--exact", test, "--test-threads=1", "--nocapture"]);
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).env("LD_PRELOAD", library());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("HUGETLB_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+#[track_caller]
+fn succeeds(mut command: Command) -> String {
+    let output = command.output().expect("it starts");
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let signal = output.status.signal();
+    assert!(output.status.success(), "{command:?}: signal {signal:?}\n{out}\n{err}");
+    assert!(out.contains("1 passed"), "{command:?} ran nothing:\n{out}");
+    err.into_owned()
+}
+
+fn number(file: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("{POOL}/{file}")).expect("a pool of 2 MiB");
+    text.trim().parse().expect("a number")
+}
+
+/// Runs `work` with a pool of exactly `pages` free superpages; puts everything back.
+fn with_pool(pages: u64, work: impl FnOnce()) {
+    testkit::require!(testkit::is_root(), "pools are root's to change");
+    let has_pool = std::path::Path::new(POOL).exists();
+    testkit::require!(has_pool, "no 2 MiB pages on this machine");
+    let lock = testkit::machine_lock();
+    let found = PoolsAsFound::note();
+    let in_use = number("nr_hugepages") - number("free_hugepages") + number("resv_hugepages");
+    std::fs::write(format!("{POOL}/nr_overcommit_hugepages"), "0").expect("written");
+    std::fs::write(format!("{POOL}/nr_hugepages"), (pages + in_use).to_string()).expect("written");
+    let got = number("free_hugepages") - number("resv_hugepages");
+    if got == pages {
+        work();
+        let left = number("free_hugepages") - number("resv_hugepages");
+        assert_eq!(left, pages, "superpages leaked");
+    } else {
+        testkit::skipped!("this machine has no {pages} free superpages");
+    }
+    drop(found);
+    drop(lock);
+}
+
+#[test]
+fn an_empty_pool_is_an_error_or_a_fallback_everywhere() {
+    with_pool(0, || {
+        let warnings = succeeds(child("child_empty_pool"));
+        let expected = "superpage: WARNING: get_huge_pages: nothing for 2097152 bytes: \
+                        the pool has too few free superpages (Cannot allocate memory)";
+        assert!(warnings.contains(expected), "{warnings}");
+        let mut quiet = child("child_empty_pool");
+        quiet.env("HUGETLB_VERBOSE", "0");
+        assert!(!succeeds(quiet).contains("WARNING"));
+    });
+}
+
+#[test]
+#[ignore = "started by an_empty_pool_is_an_error_or_a_fallback_everywhere"]
+fn child_empty_pool() {
+    let library = Library::loaded();
+    assert!(library.get_huge_pages(SUPERPAGE, 1).is_none());
+    assert_eq!((errno(), library.last_reason()), (libc::ENOMEM, reasons::POOL_SHORT));
+    assert!(library.get_region(1000, api_calls::STRICT).is_none());
+    assert_eq!((errno(), library.last_reason()), (libc::ENOMEM, reasons::POOL_SHORT));
+    assert!(library.map(SUPERPAGE, 0, 0, -1).is_none());
+    assert_eq!((errno(), library.last_reason()), (libc::ENOMEM, reasons::POOL_SHORT));
+    for flags in [api_calls::FALLBACK, api_calls::FALLBACK | api_calls::COLOR] {
+        set_errno(77);
+        let region = library.get_region(3 << 20, flags).expect("base pages");
+        assert_eq!((errno(), library.last_reason()), (77, reasons::POOL_SHORT));
+        write_all(region, 3 << 20);
+        library.free_region(region);
+        assert!(!is_mapped(region));
+    }
+    for flags in [api_calls::OR_BASE, api_calls::OR_THP, api_calls::OR_THP | api_calls::POPULATE] {
+        let memory = library.map((3 << 20) + 1, 0, flags, -1).expect("ordinary pages");
+        let reason = library.last_reason();
+        assert!(reason == reasons::POOL_SHORT || reason == reasons::THP_OFF, "{reason}");
+        if flags & api_calls::OR_THP != 0 {
+            assert_eq!(memory % SUPERPAGE, 0, "not aligned: {memory:#x}");
+        }
+        write_all(memory, (3 << 20) + 1);
+        assert_eq!(library.unmap(memory, (3 << 20) + 1), 0);
+    }
+    let fd = library.unlinked_fd();
+    if fd >= 0 {
+        assert_eq!(map_file(fd, SUPERPAGE), None, "superpages out of nowhere");
+    }
+}
+
+#[test]
+fn what_is_handed_out_is_there_to_the_last_page() {
+    with_pool(4, || {
+        succeeds(child("child_all_of_the_pool"));
+    });
+}
+
+#[test]
+#[ignore = "started by what_is_handed_out_is_there_to_the_last_page"]
+fn child_all_of_the_pool() {
+    let library = Library::loaded();
+    let all = library.get_huge_pages(4 * SUPERPAGE, 1).expect("the whole pool");
+    assert_eq!((all % SUPERPAGE, library.last_reason()), (0, reasons::NONE));
+    assert_eq!(library.coverage(all, 4 * SUPERPAGE), 0, "nothing is touched yet");
+    assert!(library.get_huge_pages(SUPERPAGE, 1).is_none(), "all of it is reserved");
+    write_all(all, 3 * SUPERPAGE);
+    assert_eq!(library.coverage(all, 4 * SUPERPAGE), 3 * SUPERPAGE as isize);
+    assert_eq!(library.coverage(all + 100, SUPERPAGE), SUPERPAGE as isize, "parts are cut out");
+    library.free_huge_pages(all);
+    assert!(!is_mapped(all));
+
+    // A length that is no whole number of superpages is rounded up.
+    let some = library.get_huge_pages(SUPERPAGE + 1, 1).expect("two superpages");
+    write_all(some, 2 * SUPERPAGE);
+    library.free_huge_pages(some);
+
+    let full = library.map(4 * SUPERPAGE, 0, api_calls::POPULATE, -1).expect("filled");
+    assert_eq!(library.coverage(full, 4 * SUPERPAGE), 4 * SUPERPAGE as isize);
+    assert_eq!(library.unmap(full, SUPERPAGE), -1, "only all of it");
+    assert_eq!(library.unmap(full + SUPERPAGE, 3 * SUPERPAGE), -1);
+    write_all(full, 4 * SUPERPAGE);
+    assert_eq!(library.unmap(full, 4 * SUPERPAGE), 0);
+    assert_eq!((library.unmap(full, 4 * SUPERPAGE), errno()), (-1, libc::EINVAL));
+}
+
+#[test]
+fn a_request_that_means_nothing_is_refused() {
+    with_pool(1, || {
+        succeeds(child("child_bad_requests"));
+    });
+}
+
+#[test]
+#[ignore = "started by a_request_that_means_nothing_is_refused"]
+fn child_bad_requests() {
+    let library = Library::loaded();
+    let refusals = [
+        ("no length, fallback", library.get_region(0, api_calls::DEFAULT)),
+        ("no length, map", library.map(0, 0, api_calls::OR_BASE, -1)),
+        ("too much, fallback", library.get_region(usize::MAX - 5, api_calls::DEFAULT)),
+        ("no power of two", library.map(1, 3 << 20, 0, -1)),
+        ("a size of a few bytes", library.map(1, 8, 0, -1)),
+        ("unknown flags", library.map(1, 0, 1 << 30, -1)),
+        ("two fallbacks", library.map(1, 0, 3, -1)),
+        ("strict about no node", library.map(1, 0, api_calls::NODE_STRICT, -1)),
+        ("node -2", library.map(1, 0, 0, -2)),
+        ("a node no kernel has", library.map(1, 0, 0, 100_000)),
+    ];
+    for (what, got) in refusals {
+        assert_eq!(got, None, "{what}");
+    }
+    for (what, expected, call) in [
+        ("no length", libc::EINVAL, &(|| library.get_huge_pages(0, 1)) as &dyn Fn() -> _),
+        ("too much", libc::ENOMEM, &|| library.get_huge_pages(usize::MAX, 1)),
+        ("no such size", libc::EINVAL, &|| library.map(1, 1 << 45, 0, -1)),
+    ] {
+        set_errno(0);
+        assert_eq!((call(), errno()), (None, expected), "{what}");
+    }
+    assert!(library.map(1, 1 << 45, 0, -1).is_none());
+    assert_eq!(library.last_reason(), reasons::NO_POOL);
+    assert!(library.map(1, 0, 0, 900).is_none());
+    assert_eq!(library.last_reason(), reasons::NODE);
+    for reason in 0..20 {
+        assert!(!library.reason_text(reason).is_empty());
+    }
+    assert_eq!(library.reason_text(19), library.reason_text(12), "unknown");
+    // Node 0 there always is.
+    let memory = library.map(1, 0, api_calls::NODE_STRICT, 0).expect("on node 0");
+    assert_eq!(library.coverage(memory, SUPERPAGE), SUPERPAGE as isize, "taken at once");
+    assert_eq!(library.unmap(memory, 1), 0);
+}
+
+#[test]
+fn nobody_elses_memory_is_unmapped() {
+    with_pool(4, || {
+        let errors = succeeds(child("child_foreign"));
+        assert!(errors.contains("was not handed out here"), "{errors}");
+    });
+}
+
+#[test]
+#[ignore = "started by nobody_elses_memory_is_unmapped"]
+fn child_foreign() {
+    let library = Library::loaded();
+    let foreign = map_anonymous(SUPERPAGE);
+    library.free_huge_pages(foreign);
+    library.free_region(foreign);
+    assert_eq!(library.last_reason(), reasons::NOT_OURS);
+    assert_eq!(library.unmap(foreign, SUPERPAGE), -1);
+    write_all(foreign, SUPERPAGE);
+    library.free_huge_pages(0);
+
+    // The kernel joins neighbours to one mapping; freeing one must leave the other.
+    let first = library.get_huge_pages(SUPERPAGE, 1).expect("a superpage");
+    let second = library.get_huge_pages(SUPERPAGE, 1).expect("a superpage");
+    write_all(first, SUPERPAGE);
+    write_all(second, SUPERPAGE);
+    let (low, high) = (first.min(second), first.max(second));
+    library.free_huge_pages(low + SUPERPAGE / 2);
+    library.free_huge_pages(low);
+    assert!(!is_mapped(low) && is_mapped(high));
+    write_all(high, SUPERPAGE);
+
+    // Freed twice, with somebody else's mapping there by now.
+    let again = map_at(low, SUPERPAGE);
+    library.free_huge_pages(low);
+    write_all(again, SUPERPAGE);
+    library.free_huge_pages(high);
+
+    // A child frees its own copy.
+    let shared = library.get_huge_pages(SUPERPAGE, 1).expect("a superpage");
+    // SAFETY: the child makes system calls only, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        library.free_huge_pages(shared);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(is_mapped(shared))) };
+    }
+    let mut status = 0;
+    // SAFETY: our own child.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0);
+    write_all(shared, SUPERPAGE);
+    library.free_huge_pages(shared);
+    assert!(!is_mapped(shared));
+}
+
+#[test]
+fn ten_thousand_rounds_and_eight_threads_leak_nothing() {
+    with_pool(8, || {
+        succeeds(child("child_rounds"));
+    });
+}
+
+#[test]
+#[ignore = "started by ten_thousand_rounds_and_eight_threads_leak_nothing"]
+fn child_rounds() {
+    let library = Library::loaded();
+    let maps = || std::fs::read_to_string("/proc/self/maps").expect("readable").lines().count();
+    let round = |turn: usize| {
+        let memory = match turn % 3 {
+            0 => library.get_huge_pages(SUPERPAGE, 1),
+            1 => library.get_region(1 << 20, api_calls::STRICT | api_calls::COLOR),
+            _ => library.map(1, 0, 0, -1),
+        };
+        let memory = memory.expect("a superpage of eight");
+        if turn.is_multiple_of(100) {
+            write_all(memory, 1 << 20);
+        }
+        match turn % 3 {
+            0 => library.free_huge_pages(memory),
+            1 => library.free_region(memory),
+            _ => assert_eq!(library.unmap(memory, 1), 0),
+        }
+    };
+    round(0);
+    let before = maps();
+    (0..10_000).for_each(round);
+    assert!(maps() <= before + 2, "mappings leaked: {before} -> {}", maps());
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || (0..1000).for_each(|turn| round(turn + thread)));
+        }
+    });
+    // More regions at once than one chunk of the table holds.
+    let many: Vec<usize> =
+        (0..2500).map(|_| library.map(1, 0, api_calls::OR_BASE, -1).expect("base pages")).collect();
+    for memory in many.iter().rev() {
+        assert_eq!(library.unmap(*memory, 1), 0);
+    }
+}
+
+#[test]
+fn colours_differ_and_stay_inside() {
+    with_pool(16, || {
+        succeeds(child("child_colours"));
+    });
+}
+
+#[test]
+#[ignore = "started by colours_differ_and_stay_inside"]
+fn child_colours() {
+    let library = Library::loaded();
+    let mut offsets = Vec::new();
+    let mut regions = Vec::new();
+    for _ in 0..16 {
+        let region = library.get_region(1 << 20, api_calls::DEFAULT).expect("a superpage");
+        let offset = region % SUPERPAGE;
+        assert!(offset <= 1 << 20 && offset.is_multiple_of(64), "{offset}");
+        write_all(region, 1 << 20);
+        offsets.push(offset);
+        regions.push(region);
+    }
+    offsets.sort_unstable();
+    offsets.dedup();
+    assert_eq!(offsets.len(), 16, "equal requests get different cache lines");
+    for region in regions {
+        library.free_region(region);
+        assert!(!is_mapped(region));
+    }
+    // Not even base pages: no wild pointer.
+    let limit = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: a live structure; this process alone is limited.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+    for flags in [api_calls::DEFAULT, api_calls::FALLBACK, api_calls::STRICT | api_calls::COLOR] {
+        assert_eq!(library.get_region(1 << 20, flags), None);
+        assert_eq!(library.last_reason(), reasons::NO_MEMORY);
+    }
+}
+
+#[test]
+fn without_reservation_the_pages_are_taken_or_refused_at_once() {
+    with_pool(2, || {
+        let mut command = child("child_no_reserve");
+        command.env("HUGETLB_NO_RESERVE", "yes");
+        succeeds(command);
+    });
+}
+
+#[test]
+#[ignore = "started by without_reservation_the_pages_are_taken_or_refused_at_once"]
+fn child_no_reserve() {
+    let library = Library::loaded();
+    assert!(library.get_huge_pages(4 * SUPERPAGE, 1).is_none(), "a SIGBUS to be");
+    assert_eq!((errno(), library.last_reason()), (libc::ENOMEM, reasons::POOL_SHORT));
+    let both = library.get_huge_pages(2 * SUPERPAGE, 1).expect("two superpages");
+    assert_eq!(library.coverage(both, 2 * SUPERPAGE), 2 * SUPERPAGE as isize);
+    library.free_huge_pages(both);
+    let region = library.get_region(3 * SUPERPAGE, api_calls::DEFAULT).expect("base pages");
+    write_all(region, 3 * SUPERPAGE);
+    library.free_region(region);
+}
+
+#[test]
+fn a_cgroup_limit_is_an_error_and_no_signal() {
+    with_pool(8, || {
+        let Some(group) = LimitedGroup::new(2 * SUPERPAGE) else {
+            testkit::skipped!("the hugetlb controller cannot be mounted here");
+            return;
+        };
+        let join = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", group.0.display());
+        succeeds(child_by(&["sh", "-c", &join, "sh"], "child_in_a_group"));
+        let mut shm = child_by(&["sh", "-c", &join, "sh"], "child_in_a_group_with_segments");
+        shm.env("HUGETLB_SHM", "yes");
+        succeeds(shm);
+    });
+}
+
+#[test]
+#[ignore = "started by a_cgroup_limit_is_an_error_and_no_signal"]
+fn child_in_a_group() {
+    let library = Library::loaded();
+    assert!(library.get_huge_pages(4 * SUPERPAGE, 1).is_none(), "the pool has them, we may not");
+    assert_eq!((errno(), library.last_reason()), (libc::ENOMEM, reasons::CGROUP_LIMIT));
+    let region = library.get_region(4 * SUPERPAGE, api_calls::DEFAULT).expect("base pages");
+    write_all(region, 4 * SUPERPAGE);
+    let both = library.get_huge_pages(2 * SUPERPAGE, 1).expect("within the limit");
+    write_all(both, 2 * SUPERPAGE);
+    library.free_huge_pages(both);
+}
+
+#[test]
+#[ignore = "started by a_cgroup_limit_is_an_error_and_no_signal"]
+fn child_in_a_group_with_segments() {
+    // SAFETY: a new segment, attached and touched within its size, removed at the end.
+    unsafe {
+        for superpages in [2, 4] {
+            let id = libc::shmget(libc::IPC_PRIVATE, superpages * SUPERPAGE, 0o600);
+            assert!(id >= 0);
+            let start = libc::shmat(id, std::ptr::null(), 0);
+            write_all(start as usize, superpages * SUPERPAGE);
+            libc::shmdt(start);
+            assert_eq!(libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()), 0);
+        }
+    }
+}
+
+/// A cgroup with a limit on 2 MiB pages; removed, and the controller unmounted, when dropped.
+struct LimitedGroup(PathBuf, bool);
+
+impl LimitedGroup {
+    fn new(bytes: usize) -> Option<Self> {
+        let mount = PathBuf::from("/sys/fs/cgroup/hugetlb");
+        let mut is_ours = false;
+        if !mount.join("cgroup.procs").exists() {
+            std::fs::create_dir_all(&mount).ok()?;
+            let options = ["-t", "cgroup", "-o", "hugetlb", "superpage-test"];
+            let mounted = Command::new("mount").args(options).arg(&mount).status();
+            if !mounted.is_ok_and(|status| status.success()) {
+                let _ = std::fs::remove_dir(&mount);
+                return None;
+            }
+            is_ours = true;
+        }
+        let group = Self(mount.join(format!("superpage-test-{}", std::process::id())), is_ours);
+        std::fs::create_dir(&group.0).ok()?;
+        std::fs::write(group.0.join("hugetlb.2MB.limit_in_bytes"), bytes.to_string()).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for LimitedGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+        if self.1 {
+            let mount = self.0.parent().expect("a mount");
+            let _ = Command::new("umount").arg(mount).status();
+            let _ = std::fs::remove_dir(mount);
+        }
+    }
+}
+
+#[test]
+fn sizes_and_the_environment_agree_with_the_kernel() {
+    let has_pool = std::path::Path::new(POOL).exists();
+    testkit::require!(has_pool, "no 2 MiB pages on this machine");
+    let with = |size: &str| {
+        let mut command = child("child_sizes");
+        command.env("HUGETLB_DEFAULT_PAGE_SIZE", size).env("EXPECTED", "2097152");
+        command
+    };
+    for size in ["", "2M", "2048k", "2097152", "0x200000", "2MB", "2MiB"] {
+        assert!(!succeeds(with(size)).contains("WARNING"), "{size}");
+    }
+    let default = std::fs::read_to_string("/proc/meminfo").expect("readable");
+    let is_usual = default.contains("Hugepagesize:       2048 kB");
+    testkit::require!(is_usual, "the default size is not 2 MiB here");
+    for size in ["banana", "3M", "64T", "-1", "99999999999999999999"] {
+        let warnings = succeeds(with(size));
+        let expected = format!("HUGETLB_DEFAULT_PAGE_SIZE={size}: no such superpage size here");
+        assert_eq!(warnings.matches(&expected).count(), 1, "{warnings}");
+    }
+    let mut restricted = with("banana");
+    restricted.env("HUGETLB_RESTRICT_EXE", "unknown:another").env("HUGETLB_DEBUG", "1");
+    assert!(!succeeds(restricted).contains("WARNING"), "not meant for this program");
+    let mut featured = with("2M");
+    featured.env("HUGETLB_FEATURES", "no_private_reservations");
+    assert!(succeeds(featured).contains("HUGETLB_FEATURES is ignored"));
+}
+
+#[test]
+#[ignore = "started by sizes_and_the_environment_agree_with_the_kernel"]
+fn child_sizes() {
+    let library = Library::loaded();
+    let expected: i64 = std::env::var("EXPECTED").expect("set").parse().expect("a number");
+    assert_eq!(library.gethugepagesize(), expected);
+    assert_eq!(library.gethugepagesize(), expected);
+    let sizes = library.gethugepagesizes(16);
+    let pools = std::fs::read_dir("/sys/kernel/mm/hugepages").expect("pools").count();
+    assert_eq!(sizes.len(), pools);
+    let with_base = library.getpagesizes(16);
+    // SAFETY: an integer in, an integer out.
+    assert_eq!(with_base[0], unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
+    assert_eq!(with_base[1..], sizes);
+    assert_eq!(library.getpagesizes(1), with_base[..1]);
+    assert_eq!(library.getpagesizes(2), with_base[..2]);
+    assert_eq!(library.gethugepagesizes(1), sizes[..1]);
+    assert!(library.version().starts_with(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn mounts_are_found_whatever_their_lines_look_like() {
+    testkit::require!(testkit::is_root(), "mounting is root's");
+    let script = "mount --make-rprivate / && exec \"$@\"";
+    let works = Command::new("unshare").args(["-m", "true"]).status();
+    testkit::require!(works.is_ok_and(|it| it.success()), "no mount namespaces");
+    succeeds(child_by(&["unshare", "-m", "sh", "-c", script, "sh"], "child_mounts"));
+}
+
+#[test]
+#[ignore = "started by mounts_are_found_whatever_their_lines_look_like"]
+fn child_mounts() {
+    let library = Library::loaded();
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("huge \\ pages\tof mine");
+    let long = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("long");
+    std::fs::create_dir_all(&dir).expect("made");
+    std::fs::create_dir_all(&long).expect("made");
+    let mounts = || std::fs::read_to_string("/proc/mounts").expect("readable");
+    for line in mounts().lines().filter(|line| line.contains(" hugetlbfs ")) {
+        let target = line.split(' ').nth(1).expect("a target");
+        let _ = run("umount", &["-l", target]);
+    }
+    testkit::require!(!mounts().contains(" hugetlbfs "), "hugetlbfs stays mounted here");
+
+    assert_eq!(library.find_path(), None);
+    let fd = library.unlinked_fd();
+    assert!(fd >= 0, "a memfd where there is no mount");
+    assert!(link_of(fd).starts_with("/memfd:"), "{}", link_of(fd));
+    assert_eq!(block_size(fd), SUPERPAGE as i64);
+    assert_eq!(library.unlinked_fd_for_size(12345), -1);
+
+    // A line of 3000 bytes before it, a slash in its source, blanks and a backslash in its path.
+    let source = "x".repeat(3000);
+    assert!(run("mount", &["-t", "tmpfs", &source, long.to_str().expect("UTF-8")]));
+    let place = dir.to_str().expect("UTF-8");
+    assert!(run("mount", &["-t", "hugetlbfs", "-o", "pagesize=2M", "some/where", place]));
+    assert_eq!(library.find_path().as_deref(), Some(place), "a mount made later");
+    let first = library.find_path_pointer();
+    assert_eq!(first, library.find_path_pointer(), "the same for ever");
+    assert_eq!(library.test_path(place), 1);
+    assert_eq!(library.test_path("/"), 0);
+    assert_eq!(library.test_path("/no/such/path"), -1);
+    let fd = library.unlinked_fd();
+    assert!(fd >= 0);
+    assert!(link_of(fd).starts_with(place), "{}", link_of(fd));
+    assert_eq!(std::fs::read_dir(&dir).expect("readable").count(), 0, "it has no name");
+    // SAFETY: our own descriptor.
+    unsafe { libc::close(fd) };
+
+    assert!(run("umount", &[place]));
+    assert_eq!(library.find_path(), None, "a mount that went away");
+    // SAFETY: an address that was handed out stays readable.
+    let kept = unsafe { CStr::from_ptr(first) };
+    assert_eq!(kept.to_str().expect("UTF-8"), place);
+    assert!(run("umount", &[long.to_str().expect("UTF-8")]));
+}
+
+fn run(program: &str, arguments: &[&str]) -> bool {
+    // Without the library: what is tested is this process.
+    let mut command = Command::new(program);
+    command.args(arguments).env_remove("LD_PRELOAD").status().is_ok_and(|status| status.success())
+}
+
+fn link_of(fd: i32) -> String {
+    let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).expect("an open descriptor");
+    link.to_string_lossy().into_owned()
+}
+
+fn block_size(fd: i32) -> i64 {
+    let mut status = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: a live structure of integers.
+    unsafe {
+        assert_eq!(libc::fstatfs(fd, status.as_mut_ptr()), 0);
+        status.assume_init().f_bsize
+    }
+}
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn set_errno(value: i32) {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// Touches every base page of a range that the caller was given.
+fn write_all(start: usize, length: usize) {
+    for address in (start..start + length).step_by(4096) {
+        // SAFETY: handed out to this test; if it is not there, the test is to die.
+        unsafe { (address as *mut u8).write_volatile(1) };
+    }
+}
+
+fn is_mapped(address: usize) -> bool {
+    let mut residency = 0u8;
+    let page = address & !4095;
+    // SAFETY: asks about one page; ENOMEM where nothing is mapped.
+    unsafe { libc::mincore(page as *mut libc::c_void, 1, &raw mut residency) == 0 }
+}
+
+fn map_anonymous(length: usize) -> usize {
+    map_at(0, length)
+}
+
+fn map_at(address: usize, length: usize) -> usize {
+    let fixed = if address == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let address = address as *mut libc::c_void;
+    // SAFETY: replaces nothing.
+    let start = unsafe { libc::mmap(address, length, protection, flags, -1, 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    start as usize
+}
+
+fn map_file(fd: i32, length: usize) -> Option<usize> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let null = std::ptr::null_mut();
+    // SAFETY: replaces nothing.
+    let start = unsafe { libc::mmap(null, length, protection, libc::MAP_SHARED, fd, 0) };
+    (start != libc::MAP_FAILED).then_some(start as usize)
+}
