@@ -48,6 +48,9 @@ int superpage_unmap(void *address, size_t length);
 /* Bytes of a range that lie on superpages now; untouched memory does not. -1: unknown, see errno. */
 ssize_t superpage_coverage(const void *address, size_t length);
 
+/* The NUMA node whose page is at an address; -1 with ENOENT where no page is yet. */
+int superpage_node(const void *address);
+
 /* ---- why a request got no superpages ---- */
 
 enum superpage_reason {

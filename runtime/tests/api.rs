@@ -140,6 +140,7 @@ fn child_all_of_the_pool() {
     let all = library.get_huge_pages(4 * SUPERPAGE, 1).expect("the whole pool");
     assert_eq!((all % SUPERPAGE, library.last_reason()), (0, reasons::NONE));
     assert_eq!(library.coverage(all, 4 * SUPERPAGE), 0, "nothing is touched yet");
+    assert_eq!((library.node(all), errno()), (-1, libc::ENOENT));
     assert!(library.get_huge_pages(SUPERPAGE, 1).is_none(), "all of it is reserved");
     write_all(all, 3 * SUPERPAGE);
     assert_eq!(library.coverage(all, 4 * SUPERPAGE), 3 * SUPERPAGE as isize);
@@ -206,6 +207,7 @@ fn child_bad_requests() {
     // Node 0 there always is.
     let memory = library.map(1, 0, api_calls::NODE_STRICT, 0).expect("on node 0");
     assert_eq!(library.coverage(memory, SUPERPAGE), SUPERPAGE as isize, "taken at once");
+    assert_eq!(library.node(memory), 0);
     assert_eq!(library.unmap(memory, 1), 0);
 }
 

@@ -13,8 +13,13 @@ fn library() -> PathBuf {
 }
 
 fn header() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include/superpage.h");
-    std::fs::read_to_string(path).expect("the header")
+    text("../include/superpage.h")
+}
+
+/// A file of the repository, by its path from this package.
+fn text(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Every function name in a declaration: a word of the library's before a parenthesis.
@@ -57,4 +62,34 @@ fn every_old_name_in_the_header_stands_for_a_declared_function() {
         }
     }
     assert_eq!(old_names, 12);
+}
+
+#[test]
+fn every_function_has_a_manual_page() {
+    let pages = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/man"));
+    let pages: String = pages
+        .expect("manual pages")
+        .map(|page| std::fs::read_to_string(page.expect("an entry").path()).expect("readable"))
+        .collect();
+    // For the compatible library only.
+    let internal = ["start", "shmget", "forget_default_size"];
+    let internal = internal.map(|name| format!("superpage_hugetlbfs_{name}"));
+    for name in declared(&header()).iter().filter(|name| !internal.contains(name)) {
+        assert!(pages.contains(&format!(".Fn {name} ")), "{name} has no synopsis");
+    }
+}
+
+#[test]
+fn every_variable_that_is_read_is_in_the_manual() {
+    let manual = text("../docs/man/superpage.7");
+    let mut read = 0;
+    for source in ["src/settings.rs", "src/api/environment.rs"].map(text) {
+        for name in source.split("b\"").filter_map(|rest| rest.split('"').next()) {
+            if name.starts_with("HUGETLB_") || name.starts_with("SUPERPAGE_") {
+                assert!(manual.contains(&format!(".It Ev {name}\n")), "{name}");
+                read += 1;
+            }
+        }
+    }
+    assert!(read >= 14, "{read}");
 }

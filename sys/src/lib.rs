@@ -14,6 +14,7 @@ mod error;
 pub mod mem;
 pub mod memfd;
 pub mod mount;
+pub mod numa;
 pub mod pagemap;
 pub mod param;
 pub mod peek;

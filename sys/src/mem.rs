@@ -98,6 +98,27 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
+    /// The same of ordinary pages, at a multiple of `alignment`: more is mapped, and its ends are
+    /// given back.
+    pub fn aligned(len: usize, alignment: PageSize) -> Result<Self, SysError> {
+        let len = crate::param::page_size().ceil(len as u64) as usize;
+        let slack = alignment.bytes() as usize;
+        let mut whole = Self::anonymous(len.saturating_add(slack), Backing::Pages)?;
+        let before = alignment.ceil(whole.address()) as usize - whole.start.as_ptr() as usize;
+        // SAFETY: both ends lie inside the mapping just made, and in whole base pages, because the
+        // alignment is a multiple of one; what stays between them is all that is owned from now on.
+        unsafe {
+            let start = whole.start.add(before);
+            for (end, rest) in [(whole.start, before), (start.add(len), whole.len - before - len)] {
+                if rest > 0 {
+                    let _ = rustix::mm::munmap(end.as_ptr().cast(), rest);
+                }
+            }
+            (whole.start, whole.len) = (start, len);
+        }
+        Ok(whole)
+    }
+
     /// The first address.
     pub fn address(&self) -> u64 {
         self.start.as_ptr() as u64
@@ -192,6 +213,16 @@ mod tests {
         assert!(mapping.bytes().iter().all(|byte| *byte == 0));
         mapping.bytes_mut().fill(7);
         assert!(mapping.bytes().iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn an_aligned_mapping_is_aligned_and_whole() {
+        for size in [1 << 21, 1 << 25, 1 << 30].map(|size| PageSize::new(size).unwrap()) {
+            let mut mapping = Mapping::aligned((1 << 20) + 1, size).unwrap();
+            assert_eq!(mapping.address() % size.bytes(), 0);
+            assert_eq!(mapping.len() as u64, crate::param::page_size().ceil((1 << 20) + 1));
+            mapping.bytes_mut().fill(1);
+        }
     }
 
     #[test]

@@ -102,6 +102,32 @@ pub extern "C" fn superpage_coverage(address: *const c_void, length: size_t) -> 
     }
 }
 
+/// `int superpage_node(const void *address)`: the NUMA node whose page is there, or -1 with ENOENT
+/// where none is yet.
+#[unsafe(no_mangle)]
+pub extern "C" fn superpage_node(address: *const c_void) -> c_int {
+    let mut status: c_int = 0;
+    let null = std::ptr::null::<c_int>();
+    let before = raw::errno();
+    // move_pages(2) with no target nodes moves nothing and says where a page is.
+    // SAFETY: one address in a live local, one status in another.
+    let code = unsafe {
+        let (addresses, statuses) = (&raw const address, &raw mut status);
+        libc::syscall(libc::SYS_move_pages, 0, 1, addresses, null, statuses, 0)
+    };
+    match (code, status) {
+        (0, 0..) => {
+            raw::set_errno(before);
+            status
+        }
+        (0, error) => {
+            raw::set_errno(if error == -libc::EFAULT { libc::ENOENT } else { -error });
+            -1
+        }
+        _ => -1,
+    }
+}
+
 /// `int superpage_last_reason(void)`: why this thread's last request got no superpages.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_last_reason() -> c_int {

@@ -92,6 +92,10 @@ impl Library {
         call!("coverage", fn(usize, usize) -> isize, address, length)
     }
 
+    pub fn node(self, address: usize) -> c_int {
+        call!("node", fn(usize) -> c_int, address)
+    }
+
     pub fn last_reason(self) -> c_int {
         call!("last_reason", fn() -> c_int,)
     }
