@@ -234,7 +234,8 @@ fn with_four_superpages(work: impl FnOnce()) {
     std::fs::write(format!("{POOL}/nr_hugepages"), (4 + in_use).to_string()).expect("written");
     if free() == 4 {
         work();
-        assert_eq!(free(), 4, "superpages leaked");
+        // What was in use elsewhere may have been freed meanwhile.
+        assert!(free() >= 4, "superpages leaked: {} of 4 are free", free());
     } else {
         testkit::skipped!("this machine has no four free superpages");
     }

@@ -71,7 +71,8 @@ fn with_pool(pages: u64, work: impl FnOnce()) {
     if got == pages {
         work();
         let left = number("free_hugepages") - number("resv_hugepages");
-        assert_eq!(left, pages, "superpages leaked");
+        // What was in use elsewhere may have been freed meanwhile.
+        assert!(left >= pages, "superpages leaked: {left} of {pages} are free");
     } else {
         testkit::skipped!("this machine has no {pages} free superpages");
     }
