@@ -7,6 +7,7 @@
 //! node by first touch; it buys an error instead of a SIGBUS.
 
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::message::Decimal;
 use crate::raw;
@@ -30,12 +31,16 @@ fn is_bound_to_nodes() -> bool {
     if asked == 0 && mode & 0xff == MPOL_BIND {
         return true;
     }
-    let mut status = [0; 8192];
     let mut online = [0; 256];
-    let Some(status) = read_file(c"/proc/self/status", &mut status) else { return true };
     let Some(online) = read_file(c"/sys/devices/system/node/online", &mut online) else {
         return false;
     };
+    // With one node there is nothing to leave out. The status file is the dearest read here.
+    if online.trim_ascii().iter().all(u8::is_ascii_digit) {
+        return false;
+    }
+    let mut status = [0; 8192];
+    let Some(status) = read_file(c"/proc/self/status", &mut status) else { return true };
     let key = b"Mems_allowed_list:";
     let Some(at) = status.windows(key.len()).position(|window| window == key) else { return false };
     let rest = &status[at + key.len()..];
@@ -70,14 +75,24 @@ pub fn is_in_limited_cgroup(page: usize) -> bool {
     limited
 }
 
-/// Where cgroup v2 is mounted: alone, or beside v1 (systemd's hybrid layout).
+/// Where cgroup v2 is mounted: alone, or beside v1 (systemd's hybrid layout). Once found, it stays.
 fn v2_mount() -> Option<&'static [u8]> {
+    const ALONE: u8 = 1;
+    const BESIDE: u8 = 2;
+    static FOUND: AtomicU8 = AtomicU8::new(0);
     let mut buffer = [0; 512];
     let mut is_there = |file| read_file(file, &mut buffer).is_some();
-    if is_there(c"/sys/fs/cgroup/cgroup.controllers") {
-        return Some(b"/sys/fs/cgroup");
+    let found = match FOUND.load(Ordering::Relaxed) {
+        0 if is_there(c"/sys/fs/cgroup/cgroup.controllers") => ALONE,
+        0 if is_there(c"/sys/fs/cgroup/unified/cgroup.controllers") => BESIDE,
+        found => found,
+    };
+    FOUND.store(found, Ordering::Relaxed);
+    match found {
+        ALONE => Some(b"/sys/fs/cgroup"),
+        BESIDE => Some(b"/sys/fs/cgroup/unified"),
+        _ => None,
     }
-    is_there(c"/sys/fs/cgroup/unified/cgroup.controllers").then_some(b"/sys/fs/cgroup/unified")
 }
 
 /// Whether the cgroup at `path`, or one above it, limits pages of this size. The root of a v2
