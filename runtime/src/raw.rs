@@ -178,8 +178,7 @@ pub unsafe fn mbind(at: usize, length: usize, policy: c_int, node: u32) -> Resul
     keeping_errno(|| {
         let mask = mask.as_ptr();
         // SAFETY: by the contract; the mask has as many bits as the kernel reads.
-        checked(unsafe { libc::syscall(libc::SYS_mbind, at, length, policy, mask, bits, 0) })
-            .map(drop)
+        checked(unsafe { call!(SYS_mbind, at, length, policy, mask, bits, 0) }).map(drop)
     })
 }
 

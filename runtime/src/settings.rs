@@ -157,7 +157,7 @@ fn understand() -> Settings {
             b"SUPERPAGE_LEDGER" => {
                 let _: () = settings.ledger = Some(value);
                 Some(())
-            },
+            }
             b"SUPERPAGE_REPORT" => bytes.strip_prefix(b"json:").map(|path| {
                 let from = bytes.len() - path.len();
                 // A suffix of a C string is one.

@@ -31,7 +31,7 @@ pub fn bind(mapping: &mut Mapping, node: NodeId, binding: Binding) -> Result<(),
         return Err(SysError::new("mbind", what(), errno));
     };
     *word = 1 << (node.0 % usize::BITS);
-    let mode: c_int = match binding {
+    let mode: usize = match binding {
         Binding::Preferred => 1,
         Binding::Strict => 2,
     };
@@ -39,7 +39,8 @@ pub fn bind(mapping: &mut Mapping, node: NodeId, binding: Binding) -> Result<(),
     // The kernel looks at one bit less than it is told (`get_nodes`, mm/mempolicy.c).
     let bits = NODES + 1;
     // SAFETY: a policy changes no bytes; the mask is a live local with every bit that is read.
-    let code = unsafe { libc::syscall(libc::SYS_mbind, start, len, mode, mask.as_ptr(), bits, 0) };
+    let code =
+        unsafe { libc::syscall(libc::SYS_mbind, start, len, mode, mask.as_ptr(), bits, 0usize) };
     if code == 0 { Ok(()) } else { Err(SysError::last("mbind", what())) }
 }
 
@@ -53,7 +54,7 @@ pub fn node_of(mapping: &Mapping, offset: usize) -> Result<Option<NodeId>, SysEr
     // SAFETY: one address in a live local, one status in another; nothing is moved.
     let code = unsafe {
         let (addresses, statuses) = (&raw const address, &raw mut status);
-        libc::syscall(libc::SYS_move_pages, 0, 1, addresses, null, statuses, 0)
+        libc::syscall(libc::SYS_move_pages, 0usize, 1usize, addresses, null, statuses, 0usize)
     };
     match (code, status) {
         (0, 0..) => Ok(Some(NodeId(status as u32))),

@@ -113,7 +113,7 @@ pub extern "C" fn superpage_node(address: *const c_void) -> c_int {
     // SAFETY: one address in a live local, one status in another.
     let code = unsafe {
         let (addresses, statuses) = (&raw const address, &raw mut status);
-        libc::syscall(libc::SYS_move_pages, 0, 1, addresses, null, statuses, 0)
+        raw::call!(SYS_move_pages, 0, 1, addresses, null, statuses, 0)
     };
     match (code, status) {
         (0, 0..) => {

@@ -52,7 +52,7 @@ pub fn get(key: key_t, size: size_t, flags: c_int) -> Option<c_int> {
 /// `shmget(2)`; errno is left alone.
 fn make(key: key_t, size: size_t, flags: c_int) -> Result<c_int, Errno> {
     // SAFETY: numbers only.
-    raw::keeping_errno(|| match unsafe { libc::syscall(libc::SYS_shmget, key, size, flags) } {
+    raw::keeping_errno(|| match unsafe { raw::call!(SYS_shmget, key, size, flags) } {
         -1 => Err(raw::errno()),
         id => Ok(id as c_int),
     })
@@ -65,14 +65,14 @@ fn fill_if_needed(id: c_int, size: usize, page: usize) -> Result<(), Errno> {
     }
     raw::keeping_errno(|| {
         // SAFETY: the kernel chooses a free address. Past libc, where this library's own shmat is.
-        let start = unsafe { libc::syscall(libc::SYS_shmat, id, 0usize, 0) };
+        let start = unsafe { raw::call!(SYS_shmat, id, 0usize, 0) };
         if start == -1 {
             return Ok(()); // whoever attaches it will be told why not
         }
         // SAFETY: a new segment that only we have attached, and filling leaves it zero.
         let filled = unsafe { kernel::populate(start as usize, size) };
         // SAFETY: attached above, and used by nobody else.
-        unsafe { libc::syscall(libc::SYS_shmdt, start) };
+        unsafe { raw::call!(SYS_shmdt, start) };
         match filled {
             // Linux before 5.14 cannot fill it so.
             Ok(()) | Err(libc::EINVAL) => Ok(()),

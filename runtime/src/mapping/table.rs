@@ -30,7 +30,8 @@ pub struct Range {
 impl Range {
     /// Whether a page of it is only partly inside `[from, to)`.
     pub fn is_cut_by(&self, from: usize, to: usize) -> bool {
-        let inside = |edge: usize| edge > self.start && edge < self.end && !edge.is_multiple_of(self.page);
+        let inside =
+            |edge: usize| edge > self.start && edge < self.end && !edge.is_multiple_of(self.page);
         inside(from) || inside(to)
     }
 }
