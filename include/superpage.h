@@ -60,7 +60,7 @@ enum superpage_reason {
 	SUPERPAGE_REASON_NOT_SUPPORTED = 3, /* a kernel without hugetlb */
 	SUPERPAGE_REASON_NO_PERMISSION = 4,
 	SUPERPAGE_REASON_CGROUP_LIMIT = 5,  /* a hugetlb limit of the cgroup */
-	SUPERPAGE_REASON_NOT_ALIGNED = 6,   /* not a whole number of pages */
+	SUPERPAGE_REASON_NOT_ALIGNED = 6,   /* no power of two, or smaller than a page */
 	SUPERPAGE_REASON_NO_MEMORY = 7,     /* memory, address space, or a limit on them */
 	SUPERPAGE_REASON_NODE = 8,          /* an unknown node, or one with no free superpages */
 	SUPERPAGE_REASON_BAD_ARGUMENT = 9,

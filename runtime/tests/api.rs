@@ -199,6 +199,8 @@ fn child_bad_requests() {
     }
     assert!(library.map(1, 1 << 45, 0, -1).is_none());
     assert_eq!(library.last_reason(), reasons::NO_POOL);
+    assert!(library.map(1, 3 << 20, 0, -1).is_none());
+    assert_eq!(library.last_reason(), reasons::NOT_ALIGNED);
     assert!(library.map(1, 0, 0, 900).is_none());
     assert_eq!(library.last_reason(), reasons::NODE);
     for reason in 0..20 {
@@ -310,6 +312,57 @@ fn child_rounds() {
     for memory in many.iter().rev() {
         assert_eq!(library.unmap(*memory, 1), 0);
     }
+}
+
+#[test]
+fn two_programs_race_for_the_last_superpages() {
+    with_pool(4, || {
+        let mut race = || child("child_race").env("HUGETLB_VERBOSE", "0").spawn().expect("starts");
+        for mut child in [race(), race()] {
+            let status = child.wait().expect("our own child");
+            assert!(status.success(), "{status}");
+        }
+    });
+}
+
+#[test]
+#[ignore = "started by two_programs_race_for_the_last_superpages"]
+fn child_race() {
+    let library = Library::loaded();
+    let mut rounds = 0;
+    while rounds < 100 {
+        match library.get_huge_pages(3 * SUPERPAGE, 1) {
+            Some(memory) => {
+                write_all(memory, 3 * SUPERPAGE);
+                library.free_huge_pages(memory);
+                rounds += 1;
+            }
+            // The counters are read after the refusal, when the other may have freed again: so the
+            // reason may be another.
+            None => assert_eq!(errno(), libc::ENOMEM),
+        }
+    }
+}
+
+#[test]
+fn a_pool_shrunk_by_somebody_else_keeps_what_is_reserved() {
+    with_pool(4, || {
+        succeeds(child("child_shrunk"));
+    });
+}
+
+#[test]
+#[ignore = "started by a_pool_shrunk_by_somebody_else_keeps_what_is_reserved"]
+fn child_shrunk() {
+    let library = Library::loaded();
+    let memory = library.get_huge_pages(3 * SUPERPAGE, 1).expect("three superpages");
+    let pool = format!("{POOL}/nr_hugepages");
+    let before = std::fs::read_to_string(&pool).expect("readable");
+    std::fs::write(&pool, "0").expect("written");
+    assert!(library.get_huge_pages(SUPERPAGE, 1).is_none());
+    write_all(memory, 3 * SUPERPAGE);
+    library.free_huge_pages(memory);
+    std::fs::write(&pool, before).expect("written");
 }
 
 #[test]

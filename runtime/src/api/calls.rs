@@ -31,8 +31,11 @@ pub extern "C" fn superpage_map(
     flags: c_uint,
     node: c_int,
 ) -> *mut c_void {
+    let is_size = page_size == 0 || page_size.is_power_of_two() && page_size >= raw::base_page();
+    let what = if is_size { Reason::BadArgument } else { Reason::NotAligned };
     let memory = wish(length, page_size, flags, node)
-        .ok_or(Refusal::new(libc::EINVAL, Reason::BadArgument))
+        .filter(|_| is_size)
+        .ok_or(Refusal::new(libc::EINVAL, what))
         .and_then(|wish| obtain(&wish));
     hand_out(memory, length, |memory| memory.start)
 }
@@ -45,7 +48,7 @@ fn wish(length: usize, page_size: usize, flags: c_uint, node: c_int) -> Option<W
     let page = if page_size == 0 { sizes::chosen().unwrap_or(2 << 20) } else { page_size };
     let node =
         u32::try_from(node).ok().map(|number| Node { number, is_strict: flags & NODE_STRICT != 0 });
-    if node.is_none() && flags & NODE_STRICT != 0 || page < raw::base_page() {
+    if node.is_none() && flags & NODE_STRICT != 0 {
         return None;
     }
     let fallback = match flags & (OR_THP | OR_BASE) {

@@ -48,7 +48,7 @@ impl Reason {
             Self::NotSupported => c"the kernel has no hugetlb support",
             Self::NoPermission => c"no permission",
             Self::CgroupLimit => c"a hugetlb limit of the cgroup",
-            Self::NotAligned => c"address or length is not a whole number of pages",
+            Self::NotAligned => c"the page size is no power of two, or smaller than a page",
             Self::NoMemory => c"no memory or address space",
             Self::Node => c"the NUMA node is unknown or has no free superpages",
             Self::BadArgument => c"a bad argument",

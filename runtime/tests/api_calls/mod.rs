@@ -19,6 +19,7 @@ pub mod reasons {
     pub const POOL_SHORT: i32 = 1;
     pub const NO_POOL: i32 = 2;
     pub const CGROUP_LIMIT: i32 = 5;
+    pub const NOT_ALIGNED: i32 = 6;
     pub const NO_MEMORY: i32 = 7;
     pub const NODE: i32 = 8;
     pub const NOT_OURS: i32 = 10;
