@@ -96,6 +96,10 @@ impl From<LaunchError> for Failure {
         match error {
             LaunchError::ThpOff(_)
             | LaunchError::NoThp
+            | LaunchError::ThpSizeOff(_)
+            | LaunchError::NoSuperpages
+            | LaunchError::NoLibrary
+            | LaunchError::LibraryPath(_)
             | LaunchError::NoSuchPool(..)
             | LaunchError::PoolEmpty { .. } => Self::cannot(error),
             _ => Self::usage(error),

@@ -22,8 +22,10 @@ pub fn read() -> Facts {
         })
         .collect();
     pools.sort_by_key(|pool| Some(pool.size) != default);
+    let thp = Thp::of(&root);
     Facts {
-        thp_mode: Thp::of(&root).as_ref().and_then(mode_of_largest),
+        thp_mode: thp.as_ref().and_then(mode_of_largest),
+        thp_sizes: thp.as_ref().map(sizes_that_are_on).unwrap_or_default(),
         pools,
         runtime: runtime_library(),
         ld_preload: env::var("LD_PRELOAD").ok(),
@@ -72,6 +74,19 @@ fn mode_of_largest(thp: &Thp) -> Option<String> {
     let own = thp.pmd_size.and_then(|size| thp.sizes.get(&size)).and_then(|s| s.enabled.as_ref());
     let choice = own.filter(|choice| !choice.is("inherit")).or(thp.enabled.as_ref());
     choice.map(|choice: &Choice| choice.selected.clone())
+}
+
+/// The sizes below the largest that advised memory gets, the largest of them first.
+fn sizes_that_are_on(thp: &Thp) -> Vec<PageSize> {
+    let top = thp.enabled.as_ref().is_some_and(|choice| !choice.is("never"));
+    let is_on = |choice: &Choice| match choice.selected.as_str() {
+        "inherit" => top,
+        "never" => false,
+        _ => true,
+    };
+    let sizes = thp.sizes.iter().rev().filter(|(size, _)| Some(**size) != thp.pmd_size);
+    let on = sizes.filter(|(_, setting)| setting.enabled.as_ref().is_some_and(is_on));
+    on.map(|(size, _)| *size).collect()
 }
 
 /// libsuperpage.so beside the command: in cargo's target directory, or as a package lays it out.

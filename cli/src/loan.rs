@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use launch::{Pages, Recipe};
 use machine::journal::{Journal, Knob};
+use machine::pool::{self, Request, Status};
 use machine::{MemInfo, Root};
 use units::{ByteSize, PageSize};
 
@@ -39,13 +40,24 @@ pub fn journal_dir() -> PathBuf {
 
 /// Lends to every pool that `recipes` ask for. A pool that cannot be lent to is noted in
 /// [`Loan::refused`]; the others are lent to all the same.
-pub fn lend(recipes: &[&Recipe], facts: &launch::Facts) -> Result<Loan, Failure> {
+///
+/// With `grow`, the pools are grown by that much at once, which compacts memory where it must;
+/// without, they may grow as pages are asked for.
+pub fn lend(
+    recipes: &[&Recipe],
+    grow: Option<ByteSize>,
+    facts: &launch::Facts,
+) -> Result<Loan, Failure> {
     let mut loan = Loan { journal: None, lent: Vec::new(), refused: Vec::new() };
     for size in pools_of(recipes, facts) {
         if loan.journal.is_none() {
             loan.journal = Some(Journal::open(&journal_dir(), &Root::real())?);
         }
-        if let Err(why) = loan.raise(size) {
+        let lent = match grow {
+            Some(bytes) => loan.grow(size, bytes),
+            None => loan.raise(size),
+        };
+        if let Err(why) = lent {
             loan.refused.push(why);
         }
     }
@@ -53,10 +65,22 @@ pub fn lend(recipes: &[&Recipe], facts: &launch::Facts) -> Result<Loan, Failure>
 }
 
 /// What [`lend`] would do, in words; `facts` become what they would then be.
-pub fn pretend(recipes: &[&Recipe], facts: &mut launch::Facts) -> Vec<String> {
+pub fn pretend(
+    recipes: &[&Recipe],
+    grow: Option<ByteSize>,
+    facts: &mut launch::Facts,
+) -> Vec<String> {
     let sizes = pools_of(recipes, facts);
     let mut words = Vec::new();
     for size in sizes {
+        if let Some(bytes) = grow {
+            let pages = bytes.bytes().div_ceil(size.bytes());
+            if let Some(pool) = facts.pools.iter_mut().find(|pool| pool.size == size) {
+                (pool.total, pool.free) = (pool.total + pages, pool.free + pages);
+            }
+            words.push(format!("{} grown by {pages}", Knob::hugetlb_pool(size)));
+            continue;
+        }
         let Ok(pages) = pages_to_lend(size) else { continue };
         if let Some(pool) = facts.pools.iter_mut().find(|pool| pool.size == size) {
             pool.overcommit_left = pool.overcommit_left.max(pages);
@@ -77,7 +101,8 @@ fn pools_of(recipes: &[&Recipe], facts: &launch::Facts) -> Vec<PageSize> {
 
 fn pool_size(recipe: &Recipe, facts: &launch::Facts) -> Option<PageSize> {
     match recipe.pages {
-        Pages::Hugetlb(None) => facts.pools.first().map(|pool| pool.size),
+        // What auto would choose, if it had pages.
+        Pages::Hugetlb(None) | Pages::Auto => facts.pools.first().map(|pool| pool.size),
         Pages::Hugetlb(Some(size)) => Some(size),
         _ => None,
     }
@@ -97,6 +122,31 @@ impl Loan {
         let bytes = written.got.parse::<u64>().ok().map(|got| got.saturating_mul(size.bytes()));
         let bytes = bytes.map_or("unknown".to_string(), |bytes| ByteSize(bytes).to_string());
         self.lent.push(format!("{knob} set to {} ({bytes}), put back afterwards", written.got));
+        Ok(())
+    }
+
+    /// Grows the pool itself. A pool that got only a part of it is no failure: the program may fall
+    /// back, and is told.
+    fn grow(&mut self, size: PageSize, bytes: ByteSize) -> Result<(), Failure> {
+        let Some(journal) = self.journal.as_mut() else { return Ok(()) };
+        let (root, pages) = (Root::real(), bytes.bytes().div_ceil(size.bytes()));
+        let status = Status::read(&root)?;
+        let before = status.persistent(size, None)?;
+        let request = Request { size, node: None, before, target: before + pages };
+        pool::check_room(&root, &status, &[request])?;
+        let options = pool::Options::default();
+        let outcome = pool::resize(&root, journal, request, options, &mut |_| {
+            std::ops::ControlFlow::Continue(())
+        })?;
+        let got = outcome.got.saturating_sub(before);
+        let amount = ByteSize(got.saturating_mul(size.bytes()));
+        self.lent.push(format!("the pool of {size} pages grown by {got} ({amount})"));
+        if got < pages {
+            crate::exit::say(&format!(
+                "the pool of {size} pages was grown by {got} of {pages}: memory is too fragmented, \
+                 or too little is free"
+            ));
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@ mod compare;
 mod docs;
 mod exit;
 mod facts;
+mod ledger_file;
 mod legacy;
 mod loan;
 mod pool;

@@ -2,17 +2,20 @@
 
 use std::time::Instant;
 
-use launch::{LaunchError, Pages, Plan, Promise, Recipe, Start, Streams};
-use machine::Root;
+use launch::{
+    Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Streams,
+};
+use machine::{Root, Thp};
 use measure::analysis::took_effect;
 use measure::family::Family;
 use measure::verdict::Effect;
 use measure::watch::{Depth, Observed, Watch};
 use measure::words;
 use std::os::unix::process::ExitStatusExt;
-use units::ByteSize;
+use units::{ByteSize, PageSize};
 
 use crate::exit::{self, Done, Failure};
+use crate::ledger_file::LedgerFile;
 use crate::loan::{self, PoolPolicy};
 use crate::{facts, signals};
 
@@ -20,15 +23,76 @@ use crate::{facts, signals};
 ///
 /// The program is not modified; its exit code and signals are passed through. What it got is read
 /// back and reported in one line on standard error.
+///
+/// With none of --heap, --mmap, --shm, --text, --data, --stack, glibc's own malloc is told to ask
+/// for superpages, and the program's own mappings are advised. With any of them, libsuperpage.so
+/// backs exactly that memory, on pages reserved when it is mapped.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which pages: base, thp, hugetlb, hugetlb:SIZE, or system (change nothing).
-    #[arg(long, default_value = "thp", value_name = "KIND")]
-    pages: Pages,
+    /// Which pages: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (the pool's if it has pages to
+    /// give, else thp), or system (change nothing) [default: auto with a kind of memory, else thp]
+    #[arg(long, value_name = "KIND")]
+    pages: Option<Pages>,
+
+    /// Superpages of this size: 2M, 1G, 64K.
+    #[arg(long, value_name = "SIZE", value_parser = page_size)]
+    size: Option<PageSize>,
+
+    /// The heap: malloc and its relatives are replaced.
+    #[arg(long, help_heading = "Memory")]
+    heap: bool,
+
+    /// Anonymous mappings, also those of libraries.
+    #[arg(long, help_heading = "Memory")]
+    mmap: bool,
+
+    /// Shared memory: System V, MAP_SHARED|MAP_ANONYMOUS, memfd and POSIX.
+    #[arg(long, help_heading = "Memory")]
+    shm: bool,
+
+    /// The program's code.
+    #[arg(long, help_heading = "Memory")]
+    text: bool,
+
+    /// The program's data and bss.
+    #[arg(long, help_heading = "Memory")]
+    data: bool,
+
+    /// Stacks, main and threads', of this fixed size.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "8M",
+        help_heading = "Memory"
+    )]
+    stack: Option<ByteSize>,
+
+    /// What a request gets that the hugetlb pool cannot serve.
+    #[arg(long, value_name = "PAGES", default_value = "thp", help_heading = "Memory")]
+    fallback: Fallback,
+
+    /// What becomes of children: base (a forked child gets copies on ordinary memory), same (it
+    /// shares the superpages; not guaranteed), none (as base, and what it executes gets nothing).
+    #[arg(long, value_name = "HOW", default_value = "base", help_heading = "Memory")]
+    children: Children,
 
     /// Whether a hugetlb pool that is short may be lent pages for the run.
-    #[arg(long, value_enum, default_value = "keep")]
+    #[arg(long, value_enum, default_value = "keep", help_heading = "Pool")]
     pool: PoolPolicy,
+
+    /// Grow the pool for the run and give the pages back afterwards: by SIZE at once, or without
+    /// SIZE as the program asks for them (root).
+    #[arg(
+        long,
+        value_name = "SIZE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        help_heading = "Pool"
+    )]
+    grow_pool: Option<ByteSize>,
 
     /// Print what would be done, and do nothing.
     #[arg(long)]
@@ -47,17 +111,67 @@ pub struct Args {
     command: Vec<String>,
 }
 
+fn page_size(text: &str) -> Result<PageSize, String> {
+    let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
+    PageSize::new(size.bytes()).map_err(|error| error.to_string())
+}
+
+impl Args {
+    fn recipe(&self) -> Result<Recipe, Failure> {
+        let memory = Memory {
+            heap: self.heap,
+            mmap: self.mmap,
+            shm: self.shm,
+            text: self.text,
+            data: self.data,
+            stack: self.stack,
+        };
+        let usual = if memory.is_empty() { Pages::Thp } else { Pages::Auto };
+        let pages = match (self.pages.unwrap_or(usual), self.size) {
+            (pages, None) => pages,
+            (Pages::Hugetlb(None), Some(size)) => Pages::Hugetlb(Some(size)),
+            (Pages::Thp, Some(size)) => self.thp_of(size),
+            (Pages::Auto, Some(size)) => self.best_of(size),
+            (pages, Some(_)) => {
+                return Err(Failure::usage(format!("--size does not go with --pages {pages}")));
+            }
+        };
+        let (fallback, children) = (self.fallback, self.children);
+        Ok(Recipe { memory, fallback, children, ..Recipe::of(pages) })
+    }
+
+    fn thp_of(&self, size: PageSize) -> Pages {
+        let largest = Thp::of(&Root::real()).and_then(|thp| thp.pmd_size);
+        if largest == Some(size) { Pages::Thp } else { Pages::ThpOf(size) }
+    }
+
+    /// The pool of that size where there is one with pages to give, or that may be grown.
+    fn best_of(&self, size: PageSize) -> Pages {
+        let facts = facts::read();
+        let pool = facts.pools.iter().find(|pool| pool.size == size);
+        match pool {
+            Some(pool) if pool.available() > 0 || self.lends() => Pages::Hugetlb(Some(size)),
+            _ => self.thp_of(size),
+        }
+    }
+
+    fn lends(&self) -> bool {
+        self.pool == PoolPolicy::Lend || self.grow_pool.is_some()
+    }
+}
+
 pub fn run(args: Args) -> Result<Done, Failure> {
     // Before anything is lent, so that no signal finds it lent and nobody to give it back.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
-    let recipe = Recipe::of(args.pages);
+    let recipe = args.recipe()?;
     let mut facts = facts::read();
     let mut loan = None;
     let mut would_lend = Vec::new();
-    if args.pool == PoolPolicy::Lend && args.dry_run {
-        would_lend = loan::pretend(&[&recipe], &mut facts);
-    } else if args.pool == PoolPolicy::Lend {
-        let mut lent = loan::lend(&[&recipe], &facts).map_err(Failure::in_launcher)?;
+    let grow = args.grow_pool.filter(|size| size.bytes() > 0);
+    if args.lends() && args.dry_run {
+        would_lend = loan::pretend(&[&recipe], grow, &mut facts);
+    } else if args.lends() {
+        let mut lent = loan::lend(&[&recipe], grow, &facts).map_err(Failure::in_launcher)?;
         lent.complain();
         loan = Some(lent);
         facts = facts::read();
@@ -67,13 +181,20 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.dry_run {
         return print_plan(&plan, &would_lend, args.json);
     }
-    let ended = supervise(&plan, relay);
+    for note in plan.unreached_notes() {
+        exit::say(note);
+    }
+    let ledger = plan.uses_library().then(LedgerFile::create).flatten();
+    let ended = supervise(&plan, relay, ledger.as_ref());
     for line in loan.map(loan::Loan::give_back).unwrap_or_default() {
         exit::say(&line);
     }
     let (status, seen, seconds) = ended?;
     if !args.quiet {
         exit::say(&report(&plan, &seen, seconds));
+        if let Some(ledger) = &ledger {
+            exit::say(&ledger.in_words());
+        }
         if status.signal() == Some(libc::SIGBUS) && matches!(plan.pages, Pages::Hugetlb(_)) {
             exit::say(
                 "the program was killed by SIGBUS: did the hugetlb pool run out after a fork? \
@@ -92,12 +213,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 fn supervise(
     plan: &Plan,
     relay: signals::Relay,
+    ledger: Option<&LedgerFile>,
 ) -> Result<(std::process::ExitStatus, Observed, f64), Failure> {
     let began = Instant::now();
     let start = Start {
         streams: Streams::Inherit,
         die_with_parent: false,
-        environment: Vec::new(),
+        environment: ledger.map(LedgerFile::variable).into_iter().collect(),
         directory: None,
     };
     let pid =

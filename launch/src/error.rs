@@ -24,6 +24,28 @@ pub enum LaunchError {
     /// The kernel was built without transparent superpages.
     #[error("this kernel has no transparent superpages; use --pages hugetlb")]
     NoThp,
+    /// Transparent superpages of that size are off.
+    #[error(
+        "transparent superpages of {0} are off, or this kernel has none of that size; allow them \
+         where asked for with: echo madvise > \
+         /sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled", kib = .0.bytes() >> 10
+    )]
+    ThpSizeOff(PageSize),
+    /// Neither a pool with pages nor transparent superpages.
+    #[error(
+        "this machine has no superpages to give: no hugetlb pool has pages left, and transparent \
+         ones are off; grow a pool (as root) with: superpage pool set default:+SIZE, or: \
+         echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+    )]
+    NoSuperpages,
+    /// The library that backs the memory is not there.
+    #[error(
+        "libsuperpage.so is not beside superpage nor in ../lib; build it with: cargo build --release"
+    )]
+    NoLibrary,
+    /// The library cannot be named in LD_PRELOAD.
+    #[error("LD_PRELOAD cannot hold a path with a space or colon ({0}); move libsuperpage.so")]
+    LibraryPath(String),
     /// There is no pool of that page size.
     #[error("this machine has no hugetlb pool of {0} pages; it has {1}")]
     NoSuchPool(PageSize, String),

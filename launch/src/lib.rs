@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod memory;
 mod plan;
 mod program;
 mod recipe;
@@ -15,6 +16,7 @@ mod start;
 mod tunables;
 
 pub use error::LaunchError;
+pub use memory::{Children, Fallback, Memory};
 pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise, ThpRequest};
 pub use program::{Kind, Program};
 pub use recipe::{Pages, ParseRecipeError, Recipe};

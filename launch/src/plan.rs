@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use units::PageSize;
+use units::{ByteSize, PageSize};
 
-use crate::{Kind, LaunchError, Pages, Program, Recipe, tunables};
+use crate::{Children, Fallback, Kind, LaunchError, Memory, Pages, Program, Recipe, tunables};
 
 /// What the decision needs to know of the machine and the environment.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +13,8 @@ pub struct Facts {
     /// The mode in force for transparent superpages of the largest size: `always`, `madvise`,
     /// `never`; `None` where the kernel has none.
     pub thp_mode: Option<String>,
+    /// The smaller sizes (mTHP) that are on at least where advised, with the largest first.
+    pub thp_sizes: Vec<PageSize>,
     /// The hugetlb pools, default size first.
     pub pools: Vec<Pool>,
     /// Where libsuperpage.so is, if it was found.
@@ -36,6 +38,13 @@ pub struct Pool {
     pub reserved: u64,
     /// Pages it may still grow by when asked.
     pub overcommit_left: u64,
+}
+
+impl Pool {
+    /// Pages that a new mapping could reserve.
+    pub fn available(&self) -> u64 {
+        self.free.saturating_sub(self.reserved) + self.overcommit_left
+    }
 }
 
 /// What an arm stands for, to be checked against what was read back.
@@ -88,6 +97,9 @@ pub struct Plan {
     pub environment: Vec<EnvironmentChange>,
     /// What the child asks of the kernel first (prctl PR_SET_THP_DISABLE).
     pub thp: ThpRequest,
+    /// The size its main thread's stack may grow to, where a fixed one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<ByteSize>,
     /// What must be read back for the arm to count.
     pub promise: Promise,
     /// What the user should know: parts that cannot be reached, and risks.
@@ -111,13 +123,40 @@ impl Plan {
             arguments,
             environment: Vec::new(),
             thp: ThpRequest::Inherit,
+            stack: None,
             promise: Promise::Nothing,
             notes: Vec::new(),
         };
         let mut preload = recipe.preload.clone();
-        match recipe.pages {
-            Pages::System => {}
+        if plan.pages == Pages::Auto {
+            plan.pages = plan.choose(facts)?;
+        }
+        let by_library = !recipe.memory.is_empty();
+        match plan.pages {
+            Pages::System | Pages::Auto => {}
             Pages::Base => plan.ask_for_base_pages(recipe, facts),
+            Pages::Thp if by_library => {
+                plan.check_thp(facts)?;
+                preload.push(plan.ask_the_library("thp".to_string(), recipe, wrapped, facts)?);
+            }
+            Pages::ThpOf(size) => {
+                if !facts.thp_sizes.contains(&size) {
+                    return Err(LaunchError::ThpSizeOff(size));
+                }
+                let pages = format!("thp:{}", size.bytes());
+                preload.push(plan.ask_the_library(pages, recipe, wrapped, facts)?);
+                plan.promise = Promise::Nothing;
+                plan.notes.push(
+                    "coverage counts only superpages of the largest size: smaller ones (mTHP) show \
+                     as base pages in it"
+                        .to_string(),
+                );
+            }
+            Pages::Hugetlb(size) if by_library => {
+                let size = plan.check_pool(size, recipe.fallback, facts)?;
+                let pages = format!("hugetlb:{}", size.bytes());
+                preload.push(plan.ask_the_library(pages, recipe, wrapped, facts)?);
+            }
             Pages::Thp => preload.extend(plan.ask_for_thp(recipe, wrapped, facts)?),
             Pages::Hugetlb(size) => plan.ask_for_hugetlb(size, recipe, facts)?,
         }
@@ -139,6 +178,18 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Whether libsuperpage.so backs memory in it.
+    pub fn uses_library(&self) -> bool {
+        self.sets("SUPERPAGE_MEMORY")
+    }
+
+    /// The notes that say that a program will not get what was asked for.
+    pub fn unreached_notes(&self) -> impl Iterator<Item = &str> {
+        let about = ["neither malloc's tunables", "libsuperpage.so cannot be preloaded"];
+        let notes = self.notes.iter().map(String::as_str);
+        notes.filter(move |note| about.iter().any(|start| note.starts_with(start)))
+    }
+
     fn ask_for_base_pages(&mut self, recipe: &Recipe, facts: &Facts) {
         self.thp = ThpRequest::Disabled;
         self.promise = Promise::BasePages;
@@ -153,6 +204,99 @@ impl Plan {
         }
     }
 
+    /// The best this machine has: the pool's pages are reserved, so they cannot fail later, and a
+    /// pool with free pages was made to be used.
+    fn choose(&mut self, facts: &Facts) -> Result<Pages, LaunchError> {
+        let pool = facts.pools.first().filter(|pool| pool.available() > 0);
+        let has_thp = facts.thp_mode.as_deref().is_some_and(|mode| mode != "never");
+        let (pages, why) = match pool {
+            Some(pool) => {
+                let pages = pool.available();
+                let why = format!("hugetlb: its pool has {pages} pages of {} to give", pool.size);
+                (Pages::Hugetlb(None), why)
+            }
+            None if has_thp => (Pages::Thp, "thp: no hugetlb pool has pages to give".to_string()),
+            None => match facts.thp_sizes.first() {
+                Some(size) => {
+                    let why = format!("thp:{size}: the largest transparent size that is on");
+                    (Pages::ThpOf(*size), why)
+                }
+                None => return Err(LaunchError::NoSuperpages),
+            },
+        };
+        self.notes.push(format!("auto chose {why}"));
+        Ok(pages)
+    }
+
+    fn check_thp(&self, facts: &Facts) -> Result<(), LaunchError> {
+        match facts.thp_mode.as_deref() {
+            None => Err(LaunchError::NoThp),
+            Some("never") => {
+                let path = "/sys/kernel/mm/transparent_hugepage/enabled";
+                Err(LaunchError::ThpOff(path.to_string()))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The library's means: a malloc and an mmap of its own, and whatever else was asked for.
+    fn ask_the_library(
+        &mut self,
+        pages: String,
+        recipe: &Recipe,
+        wrapped: Option<&Program>,
+        facts: &Facts,
+    ) -> Result<String, LaunchError> {
+        let path = facts.runtime.as_ref().ok_or(LaunchError::NoLibrary)?.display().to_string();
+        if path.contains([':', ' ']) {
+            return Err(LaunchError::LibraryPath(path));
+        }
+        self.thp = match (self.pages, recipe.fallback) {
+            (Pages::Hugetlb(_), Fallback::Base | Fallback::Error) => ThpRequest::Disabled,
+            _ => ThpRequest::System,
+        };
+        // Most memory is on superpages only if both of these are.
+        if recipe.memory.heap && recipe.memory.mmap {
+            self.promise = Promise::Superpages;
+        }
+        let memory = if recipe.memory.is_empty() { Memory::USUAL } else { recipe.memory };
+        let memory = memory.variable();
+        self.set("SUPERPAGE_PAGES", pages, "libsuperpage.so backs the program's memory with these");
+        self.set("SUPERPAGE_MEMORY", memory, "this memory of it");
+        if matches!(self.pages, Pages::Hugetlb(_)) {
+            let word = recipe.fallback.word();
+            self.set("SUPERPAGE_FALLBACK", word, "what a request gets that the pool cannot serve");
+        }
+        let children = recipe.children.word();
+        self.set("SUPERPAGE_CHILDREN", children, "what becomes of its children");
+        self.stack = recipe.memory.stack;
+        self.note_the_price(recipe);
+        if !self.is_preloadable(wrapped) {
+            self.notes.push(
+                "libsuperpage.so cannot be preloaded into it: it gets nothing of what was asked for"
+                    .to_string(),
+            );
+        }
+        Ok(path)
+    }
+
+    fn note_the_price(&mut self, recipe: &Recipe) {
+        let hugetlb = matches!(self.pages, Pages::Hugetlb(_));
+        if hugetlb && recipe.children == Children::Same {
+            self.notes.push(
+                "a forked child shares the superpages: when it or its parent writes, the pool must \
+                 have a free page, or the kernel kills it (SIGBUS)"
+                    .to_string(),
+            );
+        } else if hugetlb {
+            self.notes.push(
+                "a fork copies the program's hugetlb memory to ordinary memory for the child before \
+                 it returns"
+                    .to_string(),
+            );
+        }
+    }
+
     /// The library to preload is returned: it goes between the recipe's and those there already.
     fn ask_for_thp(
         &mut self,
@@ -160,14 +304,7 @@ impl Plan {
         wrapped: Option<&Program>,
         facts: &Facts,
     ) -> Result<Option<String>, LaunchError> {
-        match facts.thp_mode.as_deref() {
-            None => return Err(LaunchError::NoThp),
-            Some("never") => {
-                let path = "/sys/kernel/mm/transparent_hugepage/enabled";
-                return Err(LaunchError::ThpOff(path.to_string()));
-            }
-            Some(_) => {}
-        }
+        self.check_thp(facts)?;
         self.thp = ThpRequest::System;
         self.promise = Promise::Superpages;
         let settings = [("glibc.malloc.hugetlb", "1")];
@@ -204,12 +341,13 @@ impl Plan {
             && matches!(target.kind, Kind::Glibc | Kind::Script(_) | Kind::Unknown)
     }
 
-    fn ask_for_hugetlb(
+    /// The pool's page size. One with nothing to give will do only for a program that may fall back.
+    fn check_pool(
         &mut self,
         size: Option<PageSize>,
-        recipe: &Recipe,
+        fallback: Fallback,
         facts: &Facts,
-    ) -> Result<(), LaunchError> {
+    ) -> Result<PageSize, LaunchError> {
         let pool = match size {
             None => facts.pools.first(),
             Some(size) => facts.pools.iter().find(|pool| pool.size == size),
@@ -220,7 +358,7 @@ impl Plan {
             let wanted = size.unwrap_or(PageSize::new(2 << 20).expect("a power of two"));
             return Err(LaunchError::NoSuchPool(wanted, have));
         };
-        if pool.free.saturating_sub(pool.reserved) + pool.overcommit_left == 0 {
+        if pool.available() == 0 && fallback == Fallback::Error {
             return Err(LaunchError::PoolEmpty {
                 size: pool.size,
                 total: pool.total,
@@ -229,6 +367,23 @@ impl Plan {
                 overcommit: pool.overcommit_left,
             });
         }
+        if pool.available() == 0 {
+            self.notes.push(format!(
+                "the hugetlb pool of {} pages has none to give: everything falls back to {}",
+                pool.size,
+                fallback.word()
+            ));
+        }
+        Ok(pool.size)
+    }
+
+    fn ask_for_hugetlb(
+        &mut self,
+        size: Option<PageSize>,
+        recipe: &Recipe,
+        facts: &Facts,
+    ) -> Result<(), LaunchError> {
+        let pool = self.check_pool(size, Fallback::Error, facts)?;
         // Beside the pool's pages no THP: an arm is one kind of superpage, or it says nothing.
         self.thp = ThpRequest::Disabled;
         self.promise = Promise::Superpages;
@@ -236,7 +391,7 @@ impl Plan {
         // One arena: glibc maps the arenas of further threads with MAP_NORESERVE, whose faults
         // are killed by SIGBUS when the pool runs short; the main arena is reserved at mmap.
         let settings = [("glibc.malloc.hugetlb", value.as_str()), ("glibc.malloc.arena_max", "1")];
-        let why = format!("malloc maps {} pages of the hugetlb pool, reserved at mmap", pool.size);
+        let why = format!("malloc maps {pool} pages of the hugetlb pool, reserved at mmap");
         self.set_malloc(recipe, facts, &settings, &why);
         self.notes.push(
             "memory the program maps itself, not through malloc, stays on base pages; all threads \

@@ -6,16 +6,23 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, PageSize};
 
+use crate::{Children, Fallback, Memory};
+
 /// Which pages a program is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Pages {
     /// As it would run without us: the system's settings decide.
     System,
+    /// The best superpages this machine has to give: the pool's if it has pages left, else
+    /// transparent ones.
+    Auto,
     /// Base pages only.
     Base,
     /// Transparent superpages wherever they fit.
     Thp,
+    /// Transparent superpages of this size (mTHP), and larger ones where those are on too.
+    ThpOf(PageSize),
     /// Pages of the hugetlb pool: of the default size, or of this one.
     Hugetlb(Option<PageSize>),
 }
@@ -27,6 +34,16 @@ pub struct Recipe {
     pub name: String,
     /// Which pages it asks for.
     pub pages: Pages,
+    /// For which memory, by libsuperpage.so. Nothing named: malloc by glibc's own means, and the
+    /// program's own mappings as far as advice reaches.
+    #[serde(default, skip_serializing_if = "Memory::is_empty")]
+    pub memory: Memory,
+    /// What a request gets that the pool cannot serve.
+    #[serde(default)]
+    pub fallback: Fallback,
+    /// What becomes of its children.
+    #[serde(default)]
+    pub children: Children,
     /// Libraries to preload, before ours and those already in LD_PRELOAD.
     pub preload: Vec<String>,
     /// Environment variables to set.
@@ -39,12 +56,25 @@ pub struct Recipe {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseRecipeError {
     /// Not one of the page modes.
-    #[error("`{0}` is no kind of pages; choose base, thp, hugetlb, hugetlb:SIZE or system")]
+    #[error(
+        "`{0}` is no kind of pages; choose base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto, \
+         superpage or system"
+    )]
     UnknownPages(String),
+    /// Not a kind of memory.
+    #[error("`{0}` is no kind of memory; choose of heap, mmap, shm, text, data, stack=SIZE")]
+    UnknownMemory(String),
+    /// Not something to fall back to.
+    #[error("`{0}` is nothing to fall back to; choose error, base or thp")]
+    UnknownFallback(String),
+    /// Not a way to treat children.
+    #[error("`{0}` is no way to treat children; choose base, same or none")]
+    UnknownChildren(String),
     /// A word that is neither a setting nor a variable.
     #[error(
         "arm `{arm}`: `{word}` is not understood; after the name and a colon come pages=KIND, \
-         preload=LIBRARY, VARIABLE=VALUE, and last `-- WRAPPER ARGS`"
+         memory=LIST, fallback=KIND, children=KIND, preload=LIBRARY, VARIABLE=VALUE, and last \
+         `-- WRAPPER ARGS`"
     )]
     UnknownWord {
         /// The arm's name.
@@ -66,10 +96,19 @@ impl Recipe {
         Self {
             name: pages.to_string(),
             pages,
+            memory: Memory::default(),
+            fallback: Fallback::default(),
+            children: Children::default(),
             preload: Vec::new(),
             environment: Vec::new(),
             wrapper: Vec::new(),
         }
+    }
+
+    /// Heap and mappings on the best superpages there are: what the command is for.
+    pub fn superpage() -> Self {
+        let memory = Memory::USUAL;
+        Self { name: "superpage".to_string(), memory, ..Self::of(Pages::Auto) }
     }
 
     /// What the recipe sets a variable to: the last of several.
@@ -82,10 +121,15 @@ impl Recipe {
 impl FromStr for Recipe {
     type Err = ParseRecipeError;
 
-    /// `thp`, or `NAME: pages=thp preload=/lib/x.so VARIABLE=VALUE -- taskset -c 1`. Words are
-    /// split as a shell splits them. Without `pages=` the system's settings decide.
+    /// `thp`, or `NAME: pages=auto memory=heap preload=/lib/x.so VARIABLE=VALUE -- taskset -c 1`.
+    /// Words are split as a shell splits them. Without `pages=` the system's settings decide.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let Some((name, rest)) = text.split_once(':').filter(|(name, _)| *name != "hugetlb") else {
+        let Some((name, rest)) =
+            text.split_once(':').filter(|(name, _)| !["hugetlb", "thp"].contains(name))
+        else {
+            if text.trim() == "superpage" {
+                return Ok(Self::superpage());
+            }
             return text.parse().map(Self::of);
         };
         let name = name.trim().to_string();
@@ -102,6 +146,9 @@ impl FromStr for Recipe {
             }
             match word.split_once('=') {
                 Some(("pages", kind)) => recipe.pages = kind.parse()?,
+                Some(("memory", list)) => recipe.memory = list.parse()?,
+                Some(("fallback", kind)) => recipe.fallback = kind.parse()?,
+                Some(("children", kind)) => recipe.children = kind.parse()?,
                 Some(("preload", library)) => recipe.preload.push(library.to_string()),
                 Some((variable, value)) if is_variable(variable) => {
                     recipe.environment.push((variable.to_string(), value.to_string()));
@@ -126,13 +173,19 @@ impl FromStr for Pages {
         let unknown = || ParseRecipeError::UnknownPages(text.to_string());
         match text.trim() {
             "system" => Ok(Self::System),
+            "auto" => Ok(Self::Auto),
             "base" => Ok(Self::Base),
             "thp" => Ok(Self::Thp),
             "hugetlb" => Ok(Self::Hugetlb(None)),
             other => {
-                let size = other.strip_prefix("hugetlb:").ok_or_else(unknown)?;
+                let (kind, size) = other.split_once(':').ok_or_else(unknown)?;
                 let size: ByteSize = size.parse().map_err(|_| unknown())?;
-                Ok(Self::Hugetlb(Some(PageSize::new(size.bytes()).map_err(|_| unknown())?)))
+                let size = PageSize::new(size.bytes()).map_err(|_| unknown())?;
+                match kind {
+                    "hugetlb" => Ok(Self::Hugetlb(Some(size))),
+                    "thp" => Ok(Self::ThpOf(size)),
+                    _ => Err(unknown()),
+                }
             }
         }
     }
@@ -142,8 +195,10 @@ impl fmt::Display for Pages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::System => f.write_str("system"),
+            Self::Auto => f.write_str("auto"),
             Self::Base => f.write_str("base"),
             Self::Thp => f.write_str("thp"),
+            Self::ThpOf(size) => write!(f, "thp:{}", size.bytes()),
             Self::Hugetlb(None) => f.write_str("hugetlb"),
             Self::Hugetlb(Some(size)) => write!(f, "hugetlb:{}", size.bytes()),
         }
@@ -176,6 +231,8 @@ mod tests {
             ("system", Pages::System),
             ("hugetlb", Pages::Hugetlb(None)),
             ("hugetlb:2M", Pages::Hugetlb(Some(two_mib))),
+            ("thp:64K", Pages::ThpOf(PageSize::new(64 << 10).unwrap())),
+            ("auto", Pages::Auto),
         ] {
             let recipe: Recipe = text.parse().unwrap();
             assert_eq!(recipe.pages, pages, "{text}");
@@ -192,6 +249,11 @@ mod tests {
         assert_eq!(recipe.preload, ["/usr/lib/mi.so"]);
         assert_eq!(recipe.environment, [("MIMALLOC_VERBOSE".into(), "1 2".into())]);
         assert_eq!(recipe.wrapper, ["taskset", "-c", "1"]);
+        let text = "x: pages=hugetlb memory=heap,shm fallback=error children=same";
+        let recipe: Recipe = text.parse().unwrap();
+        assert_eq!(recipe.memory.variable(), "heap,shm");
+        assert_eq!((recipe.fallback, recipe.children), (Fallback::Error, Children::Same));
+        assert_eq!("superpage".parse(), Ok(Recipe::superpage()));
     }
 
     #[test]
@@ -200,6 +262,9 @@ mod tests {
             ("huge", "`huge` is no kind of pages"),
             ("hugetlb:3M", "hugetlb:3M"),
             ("x: pages=big", "`big`"),
+            ("x: memory=all", "`all` is no kind of memory"),
+            ("x: fallback=no", "nothing to fall back to"),
+            ("x: children=x", "no way to treat children"),
             ("x: fast", "`fast` is not understood"),
             ("x: 1A=2", "`1A=2`"),
             ("x: A='1", "quote"),

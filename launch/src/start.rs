@@ -57,7 +57,8 @@ pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
         ThpRequest::System => Some(ThpControl::System),
         ThpRequest::Disabled => Some(ThpControl::Disabled),
     };
-    let setup = ChildSetup { thp, die_with_parent: how.die_with_parent };
+    let stack = plan.stack.map(|size| size.bytes());
+    let setup = ChildSetup { thp, die_with_parent: how.die_with_parent, stack };
     sys::spawn::prepare(&mut command, setup);
     let child = command.spawn().map_err(|source| LaunchError::Start {
         program: plan.program.path.clone(),

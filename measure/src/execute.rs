@@ -300,8 +300,8 @@ impl Executor for Launcher<'_> {
 fn blocks_of(pages: Pages) -> Blocks {
     match pages {
         Pages::Base => Blocks::Small,
-        Pages::Thp | Pages::Hugetlb(_) => Blocks::Whole,
-        Pages::System => Blocks::Both,
+        Pages::Thp | Pages::ThpOf(_) | Pages::Hugetlb(_) => Blocks::Whole,
+        Pages::System | Pages::Auto => Blocks::Both,
     }
 }
 

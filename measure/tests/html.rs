@@ -24,10 +24,9 @@ const HOSTILE: &str = "<script>alert(\"x\")</script> & 'q' \u{202e}gnp \0 end";
 fn arm(name: &str, promise: Promise) -> Arm {
     let recipe = Recipe {
         name: name.to_string(),
-        pages: Pages::Thp,
         preload: vec![HOSTILE.to_string()],
-        environment: Vec::new(),
         wrapper: vec!["taskset".to_string(), HOSTILE.to_string()],
+        ..Recipe::of(Pages::Thp)
     };
     let change =
         EnvironmentChange { variable: "X".into(), value: HOSTILE.into(), why: HOSTILE.into() };
@@ -41,6 +40,7 @@ fn arm(name: &str, promise: Promise) -> Arm {
         arguments: vec![HOSTILE.to_string()],
         environment: vec![change],
         thp: ThpRequest::System,
+        stack: None,
         promise,
         notes: vec![HOSTILE.to_string()],
     };

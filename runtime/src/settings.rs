@@ -20,8 +20,8 @@ use crate::message;
 pub enum Pages {
     /// Nothing is asked for: the library is inert.
     Unasked,
-    /// Transparent superpages, by advice.
-    Thp,
+    /// Transparent superpages, by advice: of the largest size (0), or of this one and more.
+    Thp(usize),
     /// Pages of the hugetlb pool of this size, or of the default size (0).
     Hugetlb(usize),
 }
@@ -98,6 +98,11 @@ impl Settings {
         report: None,
         ledger: None,
     };
+
+    /// Whether transparent superpages are asked for.
+    pub fn is_thp(&self) -> bool {
+        matches!(self.pages, Pages::Thp(_))
+    }
 
     /// Whether hugetlb pages are asked for.
     pub fn is_hugetlb(&self) -> bool {
@@ -192,11 +197,17 @@ fn understand() -> Settings {
 fn pages(text: &[u8]) -> Option<Pages> {
     match text {
         b"" | b"base" | b"system" => Some(Pages::Unasked),
-        b"thp" => Some(Pages::Thp),
+        b"thp" => Some(Pages::Thp(0)),
         b"hugetlb" => Some(Pages::Hugetlb(0)),
         _ => {
-            let size = number(text.strip_prefix(b"hugetlb:")?)?;
-            (size.is_power_of_two() && size >= 4096).then_some(Pages::Hugetlb(size))
+            let colon = text.iter().position(|&byte| byte == b':')?;
+            let size = number(&text[colon + 1..])?;
+            let size = (size.is_power_of_two() && size > 4096).then_some(size)?;
+            match &text[..colon] {
+                b"thp" => Some(Pages::Thp(size)),
+                b"hugetlb" => Some(Pages::Hugetlb(size)),
+                _ => None,
+            }
         }
     }
 }

@@ -37,9 +37,9 @@ pub fn superpage() -> usize {
         return known;
     }
     let size = match settings::get().pages {
-        Pages::Hugetlb(0) => default_hugetlb().unwrap_or(USUAL),
-        Pages::Hugetlb(size) => size,
-        Pages::Thp | Pages::Unasked => pmd_size().unwrap_or(USUAL),
+        Pages::Hugetlb(size) | Pages::Thp(size) if size != 0 => size,
+        Pages::Hugetlb(_) => default_hugetlb().unwrap_or(USUAL),
+        Pages::Thp(_) | Pages::Unasked => pmd_size().unwrap_or(USUAL),
     };
     SIZE.store(size, Ordering::Relaxed);
     size
@@ -99,7 +99,7 @@ pub unsafe fn place(
             return Err(libc::ENOMEM);
         }
     }
-    let advised = settings.pages == Pages::Thp || settings.fallback == Fallback::Thp;
+    let advised = settings.is_thp() || settings.fallback == Fallback::Thp;
     // SAFETY: the caller's contract.
     unsafe { place_ordinary(kind, at, length, protection, advised) }
 }

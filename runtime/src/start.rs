@@ -26,7 +26,7 @@ extern "C" fn start() {
     }
     crate::ledger::open();
     crate::fork::provide();
-    if settings.pages == Pages::Thp && !settings.memory.heap {
+    if settings.is_thp() && !settings.memory.heap {
         crate::glibc::make_reliable();
     }
 }

@@ -12,6 +12,9 @@ pub struct ChildSetup {
     pub thp: Option<ThpControl>,
     /// Killed when the thread that started it ends, so that a killed experiment leaves nothing.
     pub die_with_parent: bool,
+    /// The soft limit of its stack, in bytes, raised to this if the hard limit allows; `None`
+    /// leaves what it inherits.
+    pub stack: Option<u64>,
 }
 
 /// Has `command` carry out `setup` in the child; a failure makes `spawn` fail with its errno.
@@ -27,6 +30,9 @@ pub fn prepare(command: &mut Command, setup: ChildSetup) {
             if let Some(control) = setup.thp {
                 prctl::set_thp(control).map_err(|error| error.source)?;
             }
+            if let Some(bytes) = setup.stack {
+                raise_stack_limit(bytes)?;
+            }
             if setup.die_with_parent {
                 let kill: libc::c_ulong = libc::SIGKILL as libc::c_ulong;
                 if libc::prctl(libc::PR_SET_PDEATHSIG, kill) != 0 {
@@ -41,6 +47,27 @@ pub fn prepare(command: &mut Command, setup: ChildSetup) {
     }
 }
 
+/// Raises RLIMIT_STACK, never lowers it. Beyond the hard limit it stops there: what the stack got
+/// is for whoever reads it back to say.
+fn raise_stack_limit(bytes: u64) -> std::io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a live local, which the kernel fills and reads.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_STACK, &mut limit) != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        let wanted = bytes.min(limit.rlim_max);
+        if limit.rlim_cur >= wanted {
+            return Ok(());
+        }
+        limit.rlim_cur = wanted;
+        match libc::setrlimit(libc::RLIMIT_STACK, &limit) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,7 +75,7 @@ mod tests {
     fn thp_enabled_in_child(thp: ThpControl) -> String {
         let mut command = Command::new("grep");
         command.args(["-h", "^THP_enabled:", "/proc/self/status"]);
-        prepare(&mut command, ChildSetup { thp: Some(thp), die_with_parent: true });
+        prepare(&mut command, ChildSetup { thp: Some(thp), die_with_parent: true, stack: None });
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     }
 
@@ -60,7 +87,7 @@ mod tests {
     #[test]
     fn a_missing_program_is_enoent() {
         let mut command = Command::new("/no/such/program");
-        prepare(&mut command, ChildSetup { thp: None, die_with_parent: false });
+        prepare(&mut command, ChildSetup { thp: None, die_with_parent: false, stack: None });
         assert_eq!(command.spawn().unwrap_err().raw_os_error(), Some(libc::ENOENT));
     }
 }

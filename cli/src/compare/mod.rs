@@ -192,9 +192,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut no_loan = None;
     let mut would_lend = Vec::new();
     if args.pool == PoolPolicy::Lend && args.dry_run {
-        would_lend = loan::pretend(&asked.recipes(), &mut facts);
+        would_lend = loan::pretend(&asked.recipes(), None, &mut facts);
     } else if args.pool == PoolPolicy::Lend {
-        match loan::lend(&asked.recipes(), &facts) {
+        match loan::lend(&asked.recipes(), None, &facts) {
             Ok(mut lent) => {
                 lent.complain();
                 no_loan = lent.refused.pop();

@@ -4,6 +4,7 @@ use crate::Kind;
 fn facts() -> Facts {
     Facts {
         thp_mode: Some("madvise".to_string()),
+        thp_sizes: Vec::new(),
         pools: vec![Pool {
             size: PageSize::new(2 << 20).unwrap(),
             total: 10,
@@ -186,4 +187,64 @@ fn the_library_goes_only_where_it_can_be_loaded() {
         assert_eq!(variable(&plan, "SUPERPAGE_PAGES").is_some(), is_preloaded, "{case}");
         assert_eq!(plan.notes.len(), unreached, "{case}: {:?}", plan.notes);
     }
+}
+
+fn with_library(pools: Vec<Pool>) -> Facts {
+    Facts {
+        thp_mode: Some("madvise".into()),
+        runtime: Some(PathBuf::from("/lib/libsuperpage.so")),
+        pools,
+        ..Facts::default()
+    }
+}
+
+fn pool(free: u64, reserved: u64) -> Pool {
+    let size = PageSize::new(2 << 20).unwrap();
+    Pool { size, total: free, free, reserved, overcommit_left: 0 }
+}
+
+#[test]
+fn the_library_is_told_what_to_back_and_malloc_is_left_alone() {
+    let facts = with_library(vec![pool(10, 0)]);
+    let recipe: Recipe =
+        "x: pages=hugetlb memory=heap,mmap,stack=4M fallback=error".parse().unwrap();
+    let plan = Plan::resolve(&recipe, program(Kind::Glibc), None, Vec::new(), &facts).unwrap();
+    let value = |name: &str| variable(&plan, name);
+    assert_eq!(value("SUPERPAGE_PAGES"), Some("hugetlb:2097152"));
+    assert_eq!(value("SUPERPAGE_MEMORY"), Some("heap,mmap,stack=4194304"));
+    assert_eq!(value("SUPERPAGE_FALLBACK"), Some("error"));
+    assert_eq!(value("SUPERPAGE_CHILDREN"), Some("base"));
+    assert_eq!(value("LD_PRELOAD"), Some("/lib/libsuperpage.so"));
+    assert_eq!(value("GLIBC_TUNABLES"), None);
+    assert_eq!(plan.promise, Promise::Superpages);
+    assert_eq!(plan.stack, Some(ByteSize::mib(4)));
+    assert_eq!(plan.thp, ThpRequest::Disabled, "what falls back is an error, not THP");
+}
+
+#[test]
+fn auto_takes_the_pool_if_it_has_pages_then_thp_then_smaller_ones() {
+    let recipe = Recipe::superpage();
+    let pages = |facts: &Facts| {
+        Plan::resolve(&recipe, program(Kind::Glibc), None, Vec::new(), facts).map(|plan| plan.pages)
+    };
+    assert_eq!(pages(&with_library(vec![pool(10, 3)])).unwrap(), Pages::Hugetlb(None));
+    assert_eq!(pages(&with_library(vec![pool(10, 10)])).unwrap(), Pages::Thp);
+    let small = PageSize::new(64 << 10).unwrap();
+    let never = Some("never".to_string());
+    let facts = Facts { thp_mode: never, thp_sizes: vec![small], ..with_library(Vec::new()) };
+    assert_eq!(pages(&facts).unwrap(), Pages::ThpOf(small));
+    let nothing = Facts { thp_sizes: Vec::new(), ..facts };
+    assert!(matches!(pages(&nothing), Err(LaunchError::NoSuperpages)));
+}
+
+#[test]
+fn a_program_the_library_cannot_reach_is_named_up_front() {
+    let facts = with_library(Vec::new());
+    for kind in [Kind::Static, Kind::Privileged, Kind::OtherLoader("/lib/ld-musl.so".into())] {
+        let plan =
+            Plan::resolve(&Recipe::superpage(), program(kind), None, Vec::new(), &facts).unwrap();
+        assert!(plan.unreached_notes().count() >= 1, "{:?}", plan.notes);
+    }
+    let plan = Plan::resolve(&Recipe::superpage(), program(Kind::Glibc), None, Vec::new(), &facts);
+    assert_eq!(plan.unwrap().unreached_notes().count(), 0);
 }

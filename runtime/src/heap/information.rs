@@ -35,11 +35,11 @@ macro_rules! pass_on {
         if function.is_null() {
             $otherwise
         } else {
-            // SAFETY: the C signature of that function.
-            let function: unsafe extern "C" fn($($type),*) -> $result =
-                unsafe { transmute(function) };
-            // SAFETY: the caller's contract.
-            unsafe { function($($argument),*) }
+            // SAFETY: the C signature of that function, called under the caller's contract.
+            unsafe {
+                let function: unsafe extern "C" fn($($type),*) -> $result = transmute(function);
+                function($($argument),*)
+            }
         }
     }};
 }

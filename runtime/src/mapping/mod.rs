@@ -106,7 +106,7 @@ impl Request {
                 return self.plain();
             }
             match settings.pages {
-                Pages::Thp => self.on_thp(),
+                Pages::Thp(_) => self.on_thp(),
                 Pages::Hugetlb(_) => self.on_hugetlb(settings),
                 Pages::Unasked => self.plain(),
             }

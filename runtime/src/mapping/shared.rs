@@ -20,7 +20,7 @@ use super::Request;
 use super::table::{self, Range};
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
-use crate::settings::{self, Fallback, Pages};
+use crate::settings::{self, Fallback};
 use crate::source;
 
 /// A shared mapping.
@@ -53,7 +53,7 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
             }
         }
         let start = request.plain()?;
-        if settings.pages == Pages::Thp || settings.fallback == Fallback::Thp {
+        if settings.is_thp() || settings.fallback == Fallback::Thp {
             advise(start, request.length);
         } else {
             ledger::count(Kind::Shared, Column::FellBack, request.length);
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) 
     // SAFETY: the caller's contract.
     let start = unsafe { raw::call!(SYS_shmat, id, address, flags) };
     let settings = settings::get();
-    let wants_advice = settings.pages == Pages::Thp || settings.fallback == Fallback::Thp;
+    let wants_advice = settings.is_thp() || settings.fallback == Fallback::Thp;
     if start != -1 && settings.memory.shared && wants_advice {
         let mut status = std::mem::MaybeUninit::<libc::shmid_ds>::uninit();
         // SAFETY: the kernel writes the structure if it returns 0.

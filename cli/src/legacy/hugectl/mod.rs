@@ -121,7 +121,7 @@ fn become_program(
     // The name it was called by, as execvp(3) hands it on.
     command.arg0(&request.command[0]).args(&request.command[1..]).envs(decision.environment);
     let thp = decision.allow_thp.then_some(ThpControl::System);
-    sys::spawn::prepare(&mut command, ChildSetup { thp, die_with_parent: false });
+    sys::spawn::prepare(&mut command, ChildSetup { thp, die_with_parent: false, stack: None });
     let source = command.exec();
     Err(Failure::of_launcher(&LaunchError::Start {
         program: program.path.clone(),

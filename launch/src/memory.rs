@@ -1,0 +1,191 @@
+//! Which memory of a program is meant, and what its pages may fall back to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use units::ByteSize;
+
+use crate::ParseRecipeError;
+
+/// Kinds of memory that libsuperpage.so backs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Memory {
+    /// malloc.
+    pub heap: bool,
+    /// Anonymous private mappings.
+    pub mmap: bool,
+    /// Shared memory: System V, anonymous, memfd and POSIX.
+    pub shm: bool,
+    /// The program's code.
+    pub text: bool,
+    /// The program's data and bss.
+    pub data: bool,
+    /// Stacks, of this fixed size.
+    pub stack: Option<ByteSize>,
+}
+
+impl Memory {
+    /// Heap and mappings: where nearly all memory of nearly all programs is.
+    pub const USUAL: Self =
+        Self { heap: true, mmap: true, shm: false, text: false, data: false, stack: None };
+
+    /// Whether nothing is meant.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// As the library's SUPERPAGE_MEMORY has it: sizes in bytes.
+    pub fn variable(&self) -> String {
+        let flags = [
+            (self.heap, "heap"),
+            (self.mmap, "mmap"),
+            (self.shm, "shm"),
+            (self.text, "text"),
+            (self.data, "data"),
+        ];
+        let mut words: Vec<String> =
+            flags.iter().filter(|(set, _)| *set).map(|(_, word)| word.to_string()).collect();
+        words.extend(self.stack.map(|size| format!("stack={}", size.bytes())));
+        words.join(",")
+    }
+}
+
+impl FromStr for Memory {
+    type Err = ParseRecipeError;
+
+    /// `heap,mmap,stack=8M`
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut memory = Self::default();
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            match word {
+                "heap" => memory.heap = true,
+                "mmap" => memory.mmap = true,
+                "shm" => memory.shm = true,
+                "text" => memory.text = true,
+                "data" => memory.data = true,
+                "stack" => memory.stack = Some(ByteSize::mib(8)),
+                _ => {
+                    let size = word.strip_prefix("stack=").and_then(|size| size.parse().ok());
+                    let size = size.filter(|size: &ByteSize| size.bytes() > 0);
+                    memory.stack = Some(
+                        size.ok_or_else(|| ParseRecipeError::UnknownMemory(word.to_string()))?,
+                    );
+                }
+            }
+        }
+        Ok(memory)
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.variable())
+    }
+}
+
+impl From<Memory> for String {
+    fn from(memory: Memory) -> Self {
+        memory.variable()
+    }
+}
+
+impl TryFrom<String> for Memory {
+    type Error = ParseRecipeError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+/// What a request gets that the hugetlb pool cannot serve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fallback {
+    /// An error, as if memory had run out.
+    Error,
+    /// Base pages.
+    Base,
+    /// Transparent superpages where the kernel has some.
+    #[default]
+    Thp,
+}
+
+impl Fallback {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Base => "base",
+            Self::Thp => "thp",
+        }
+    }
+}
+
+impl FromStr for Fallback {
+    type Err = ParseRecipeError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        [Self::Error, Self::Base, Self::Thp]
+            .into_iter()
+            .find(|one| one.word() == text)
+            .ok_or_else(|| ParseRecipeError::UnknownFallback(text.to_string()))
+    }
+}
+
+/// What becomes of a program's children.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Children {
+    /// A forked child gets private hugetlb memory copied to ordinary memory; what it executes is
+    /// backed as the program is.
+    #[default]
+    Base,
+    /// A forked child shares the superpages, and may be killed when the pool is short.
+    Same,
+    /// As `base`, and what it executes runs as if there were no superpage.
+    None,
+}
+
+impl Children {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Same => "same",
+            Self::None => "none",
+        }
+    }
+}
+
+impl FromStr for Children {
+    type Err = ParseRecipeError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        [Self::Base, Self::Same, Self::None]
+            .into_iter()
+            .find(|one| one.word() == text)
+            .ok_or_else(|| ParseRecipeError::UnknownChildren(text.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_and_written() {
+        for (text, written) in [
+            ("heap,mmap", "heap,mmap"),
+            ("mmap, heap ,", "heap,mmap"),
+            ("stack", "stack=8388608"),
+            ("text,data,shm,stack=2M", "shm,text,data,stack=2097152"),
+            ("", ""),
+        ] {
+            let memory: Memory = text.parse().unwrap();
+            assert_eq!(memory.variable(), written, "{text}");
+            assert_eq!(written.parse(), Ok(memory));
+        }
+        for bad in ["all", "stack=", "stack=0", "stack=x", "heap mmap"] {
+            assert!(bad.parse::<Memory>().is_err(), "{bad}");
+        }
+    }
+}
