@@ -2,6 +2,8 @@
 
 mod common;
 
+#[path = "legacy/hugeadm.rs"]
+mod hugeadm;
 #[path = "legacy/hugectl.rs"]
 mod hugectl;
 #[path = "legacy/hugeedit.rs"]

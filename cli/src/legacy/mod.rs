@@ -9,6 +9,7 @@
 //! commands of `superpage`. Called by `main` alone.
 
 mod getopt;
+mod hugeadm;
 mod hugectl;
 mod hugeedit;
 mod pagesize;
@@ -26,6 +27,9 @@ use voice::Voice;
 /// The commands, as `superpage NAME …` has them.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
+    /// libhugetlbfs' hugeadm: show and set pools of superpages.
+    #[command(disable_help_flag = true)]
+    Hugeadm(Words),
     /// libhugetlbfs' hugectl: run a program on superpages.
     #[command(disable_help_flag = true)]
     Hugectl(Words),
@@ -51,6 +55,7 @@ struct Tool {
     run: fn(&Root, &mut Voice, Vec<OsString>) -> Result<ExitCode, Failure>,
 }
 
+const HUGEADM: Tool = Tool { name: "hugeadm", run: hugeadm::run };
 const HUGECTL: Tool = Tool { name: "hugectl", run: hugectl::run };
 const HUGEEDIT: Tool = Tool { name: "hugeedit", run: hugeedit::run };
 const PAGESIZE: Tool = Tool { name: "pagesize", run: pagesize::run };
@@ -61,13 +66,14 @@ pub fn under_own_name() -> Option<ExitCode> {
     let mut words = std::env::args_os();
     let called = words.next()?;
     let name = Path::new(&called).file_name()?.to_str()?;
-    let tool = [HUGECTL, HUGEEDIT, PAGESIZE].into_iter().find(|tool| tool.name == name)?;
+    let tool = [HUGEADM, HUGECTL, HUGEEDIT, PAGESIZE].into_iter().find(|tool| tool.name == name)?;
     Some(tool.start(words.collect()))
 }
 
 /// Runs the command as a subcommand.
 pub fn run(command: Command) -> ExitCode {
     match command {
+        Command::Hugeadm(words) => HUGEADM.start(words.words),
         Command::Hugectl(words) => HUGECTL.start(words.words),
         Command::Hugeedit(words) => HUGEEDIT.start(words.words),
         Command::Pagesize(words) => PAGESIZE.start(words.words),

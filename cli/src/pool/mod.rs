@@ -9,8 +9,8 @@ mod list;
 mod mounts;
 mod need;
 mod overcommit;
-mod progress;
-mod show;
+pub mod progress;
+pub mod show;
 mod users;
 
 use std::path::Path;

@@ -28,7 +28,7 @@ fn links_and_subcommands_are_the_same() {
 
 #[test]
 fn every_command_helps() {
-    for name in ["hugectl", "hugeedit", "pagesize"] {
+    for name in ["hugeadm", "hugectl", "hugeedit", "pagesize"] {
         for word in ["--help", "-h", "--hel"] {
             let output = tool(name, &[word]);
             assert_eq!(output.status.code(), Some(0), "{name} {word}");

@@ -1,0 +1,286 @@
+//! What `hugeadm` is asked for: its options, read into a [`Request`]. Everything that can be wrong by
+//! itself is found here, before anything is done.
+
+use std::ffi::OsString;
+
+use machine::journal::KhugepagedKnob;
+use machine::pool::mounts::Owner;
+use machine::pool::{PoolError, Spec};
+use units::ByteSize;
+
+use crate::exit::Failure;
+use crate::legacy::getopt::{self, Opt, Takes};
+use crate::legacy::voice::Voice;
+
+pub const HELP: &str = "\
+hugeadm [options]: show and set the pools of superpages (hugetlb) and what belongs to them
+options:
+ --list-all-mounts          List the hugetlbfs mounts
+ --pool-list                List the pools
+ --page-sizes               Print the sizes of pools that may have pages and have a mount
+ --page-sizes-all           Print the sizes of all pools
+ --explain                  Print all of it, with advice
+ --pool-pages-min <size|DEFAULT>:[+|-]<pages|bytes<K|M|G>>
+                            Set, grow or shrink the pages that a pool keeps
+ --pool-pages-max <size|DEFAULT>:[+|-]<pages|bytes<K|M|G>>
+                            Set, grow or shrink the pages that a pool may have at most
+ --hard                     Try again, for up to half a minute without progress
+ --obey-mempolicy           Only on the nodes of this process's memory policy
+ --add-temp-swap[=<pages>]  A swap file while the pool grows (5 superpages)
+ --add-ramdisk-swap         Swap on /dev/ram* while the pool grows
+ --persist                  Leave that swap there afterwards
+ --thp-always, --thp-madvise, --thp-never
+                            Who gets transparent superpages
+ --thp-khugepaged-pages <pages>
+ --thp-khugepaged-scan-sleep <milliseconds>
+ --thp-khugepaged-alloc-sleep <milliseconds>
+                            How hard khugepaged works
+ --set-recommended-min_free_kbytes
+                            Raise min_free_kbytes to what superpages need
+ --set-recommended-shmmax   Raise shmmax to what the pools can hold
+ --set-shm-group <gid|groupname>
+                            Who may use hugetlb shared memory
+ --enable-zone-movable, --disable-zone-movable
+                            Only for kernels before 4.16
+ --create-mounts            Mount every pool below /var/lib/hugetlbfs for root,
+ --create-user-mounts <user>, --create-group-mounts <group>, --create-global-mounts
+                            for a user, a group, everybody
+ --max-size <bytes<K|M|G>>, --max-inodes <number>
+                            How much new mounts may hold
+ --dry-run, -d              Print the shell commands that would do it; do nothing
+ --verbose [<level>], -v    Say more, or as much as the level (0 to 99)
+ --help, -h                 Print this
+Exit codes: 0 done; 1 done in part; 2 usage; 3 this machine cannot.
+";
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Name {
+    Help,
+    Verbose,
+    DryRun,
+    ListAllMounts,
+    PoolList,
+    PageSizes,
+    PageSizesAll,
+    Explain,
+    PoolPagesMin,
+    PoolPagesMax,
+    Hard,
+    ObeyMempolicy,
+    AddTempSwap,
+    AddRamdiskSwap,
+    Persist,
+    Thp(&'static str),
+    Khugepaged(KhugepagedKnob),
+    MinFree,
+    Shmmax,
+    ShmGroup,
+    ZoneMovable(bool),
+    CreateMounts,
+    CreateUserMounts,
+    CreateGroupMounts,
+    CreateGlobalMounts,
+    MaxSize,
+    MaxInodes,
+}
+
+const OPTIONS: &[Opt<Name>] = &[
+    Opt::both("help", 'h', Takes::Nothing, Name::Help),
+    Opt::both("verbose", 'v', Takes::PerhapsLevel, Name::Verbose),
+    Opt::both("dry-run", 'd', Takes::Nothing, Name::DryRun),
+    Opt::long("list-all-mounts", Takes::Nothing, Name::ListAllMounts),
+    Opt::long("pool-list", Takes::Nothing, Name::PoolList),
+    Opt::long("page-sizes", Takes::Nothing, Name::PageSizes),
+    Opt::long("page-sizes-all", Takes::Nothing, Name::PageSizesAll),
+    Opt::long("explain", Takes::Nothing, Name::Explain),
+    Opt::long("pool-pages-min", Takes::Value, Name::PoolPagesMin),
+    Opt::long("pool-pages-max", Takes::Value, Name::PoolPagesMax),
+    Opt::long("hard", Takes::Nothing, Name::Hard),
+    Opt::long("obey-mempolicy", Takes::Nothing, Name::ObeyMempolicy),
+    // The name in libhugetlbfs' manual; its program never knew it.
+    Opt::long("obey-numa-mempol", Takes::Nothing, Name::ObeyMempolicy),
+    Opt::long("add-temp-swap", Takes::Perhaps, Name::AddTempSwap),
+    Opt::long("add-ramdisk-swap", Takes::Nothing, Name::AddRamdiskSwap),
+    Opt::long("persist", Takes::Nothing, Name::Persist),
+    Opt::long("thp-always", Takes::Nothing, Name::Thp("always")),
+    Opt::long("thp-madvise", Takes::Nothing, Name::Thp("madvise")),
+    Opt::long("thp-never", Takes::Nothing, Name::Thp("never")),
+    Opt::long("thp-khugepaged-pages", Takes::Value, Name::Khugepaged(KhugepagedKnob::PagesToScan)),
+    Opt::long(
+        "thp-khugepaged-scan-sleep",
+        Takes::Value,
+        Name::Khugepaged(KhugepagedKnob::ScanSleepMillisecs),
+    ),
+    Opt::long(
+        "thp-khugepaged-alloc-sleep",
+        Takes::Value,
+        Name::Khugepaged(KhugepagedKnob::AllocSleepMillisecs),
+    ),
+    Opt::long("set-recommended-min_free_kbytes", Takes::Nothing, Name::MinFree),
+    Opt::long("set-recommended-shmmax", Takes::Nothing, Name::Shmmax),
+    Opt::long("set-shm-group", Takes::Value, Name::ShmGroup),
+    Opt::long("enable-zone-movable", Takes::Nothing, Name::ZoneMovable(true)),
+    Opt::long("disable-zone-movable", Takes::Nothing, Name::ZoneMovable(false)),
+    Opt::long("create-mounts", Takes::Nothing, Name::CreateMounts),
+    Opt::long("create-user-mounts", Takes::Value, Name::CreateUserMounts),
+    Opt::long("create-group-mounts", Takes::Value, Name::CreateGroupMounts),
+    Opt::long("create-global-mounts", Takes::Nothing, Name::CreateGlobalMounts),
+    Opt::long("max-size", Takes::Value, Name::MaxSize),
+    Opt::long("max-inodes", Takes::Value, Name::MaxInodes),
+];
+
+/// Which end of a pool is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The pages that it keeps.
+    Min,
+    /// The pages that it may have with those made on demand.
+    Max,
+}
+
+/// Swap while a pool grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swap {
+    /// A file of so many superpages.
+    File(u64),
+    /// RAM disks.
+    RamDisks,
+}
+
+/// Everything asked for.
+#[derive(Debug, Default)]
+pub struct Request {
+    pub dry_run: bool,
+    pub list_mounts: bool,
+    pub pool_list: bool,
+    pub page_sizes: bool,
+    pub page_sizes_all: bool,
+    pub explain: bool,
+    /// In the order given, but lower bounds first, as ever.
+    pub adjustments: Vec<(Bound, Spec)>,
+    pub hard: bool,
+    pub obey_mempolicy: bool,
+    pub swap: Option<Swap>,
+    pub persist: bool,
+    pub thp: Option<&'static str>,
+    pub khugepaged: Vec<(KhugepagedKnob, u64)>,
+    pub min_free: bool,
+    pub shmmax: bool,
+    pub shm_group: Option<String>,
+    pub zone_movable: Option<bool>,
+    pub mounts: Vec<Owner>,
+    pub max_size: Option<ByteSize>,
+    pub max_inodes: Option<u64>,
+}
+
+/// Reads the words; `None` if only help was asked for.
+pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Option<Request>, Failure> {
+    let read = getopt::read(OPTIONS, words)?;
+    let mut request = Request::default();
+    let mut asks = false;
+    for (name, value) in read.options {
+        let text = value.as_deref().unwrap_or_default();
+        asks |= !matches!(name, Name::Verbose | Name::DryRun | Name::Hard);
+        match name {
+            Name::Help => return Ok(None),
+            Name::Verbose => voice.raise(value.as_deref())?,
+            Name::DryRun => request.dry_run = true,
+            Name::ListAllMounts => request.list_mounts = true,
+            Name::PoolList => request.pool_list = true,
+            Name::PageSizes => request.page_sizes = true,
+            Name::PageSizesAll => request.page_sizes_all = true,
+            Name::Explain => request.explain = true,
+            Name::PoolPagesMin => request.adjustments.push((Bound::Min, spec(text)?)),
+            Name::PoolPagesMax => request.adjustments.push((Bound::Max, spec(text)?)),
+            Name::Hard => request.hard = true,
+            Name::ObeyMempolicy => request.obey_mempolicy = true,
+            Name::AddTempSwap => {
+                let pages = value.as_deref().map_or(Ok(5), |text| number("add-temp-swap", text))?;
+                set_swap(&mut request, Swap::File(pages))?;
+            }
+            Name::AddRamdiskSwap => set_swap(&mut request, Swap::RamDisks)?,
+            Name::Persist => request.persist = true,
+            Name::Thp(mode) => {
+                if let Some(other) = request.thp.filter(|other| *other != mode) {
+                    let line = format!("--thp-{other} and --thp-{mode} exclude each other");
+                    return Err(Failure::usage(line));
+                }
+                request.thp = Some(mode);
+            }
+            Name::Khugepaged(knob) => {
+                let value = text.parse().map_err(|_| {
+                    Failure::usage(format!("khugepaged: `{text}` is no number; write a whole one"))
+                })?;
+                request.khugepaged.push((knob, value));
+            }
+            Name::MinFree => request.min_free = true,
+            Name::Shmmax => request.shmmax = true,
+            Name::ShmGroup => request.shm_group = value,
+            Name::ZoneMovable(able) => request.zone_movable = Some(able),
+            Name::CreateMounts => request.mounts.push(Owner::Root),
+            Name::CreateUserMounts => request.mounts.push(Owner::User(text.to_string())),
+            Name::CreateGroupMounts => request.mounts.push(Owner::Group(text.to_string())),
+            Name::CreateGlobalMounts => request.mounts.push(Owner::Everybody),
+            Name::MaxSize => request.max_size = Some(size(text)?),
+            Name::MaxInodes => request.max_inodes = Some(number("max-inodes", text)?),
+        }
+    }
+    request.adjustments.sort_by_key(|(bound, _)| *bound == Bound::Max);
+    if let Some(word) = read.rest.first() {
+        return Err(Failure::usage(format!("{word:?} is not an option; see --help")));
+    }
+    if !asks {
+        return Err(Failure::usage("say what to do, such as --pool-list; see --help"));
+    }
+    request.check().map_err(Failure::usage)?;
+    Ok(Some(request))
+}
+
+impl Request {
+    /// Options that do something only beside others.
+    fn check(&self) -> Result<(), &'static str> {
+        let has_min = self.adjustments.iter().any(|(bound, _)| *bound == Bound::Min);
+        if self.persist && self.swap.is_none() {
+            Err(
+                "--persist says that swap stays; give --add-temp-swap or --add-ramdisk-swap with it",
+            )
+        } else if self.swap.is_some() && !has_min {
+            Err("swap is added while a pool grows; give --pool-pages-min with it")
+        } else if (self.hard || self.obey_mempolicy) && self.adjustments.is_empty() {
+            Err(
+                "--hard and --obey-mempolicy say how a pool is resized; give --pool-pages-min with them",
+            )
+        } else if (self.max_size.is_some() || self.max_inodes.is_some()) && self.mounts.is_empty() {
+            Err("--max-size and --max-inodes limit new mounts; give --create-mounts or one like it")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn spec(text: &str) -> Result<Spec, Failure> {
+    text.parse().map_err(|error| Failure::usage(PoolError::Spec(error)))
+}
+
+fn size(text: &str) -> Result<ByteSize, Failure> {
+    match text.parse::<ByteSize>() {
+        Ok(size) if size.bytes() > 0 => Ok(size),
+        Ok(_) => Err(Failure::usage("--max-size=0: a mount that can hold nothing is of no use")),
+        Err(error) => Err(Failure::usage(format!("--max-size: {error}"))),
+    }
+}
+
+fn number(option: &str, text: &str) -> Result<u64, Failure> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| {
+        Failure::usage(format!("--{option}={text}: write a whole number above zero"))
+    })
+}
+
+fn set_swap(request: &mut Request, swap: Swap) -> Result<(), Failure> {
+    if request.swap.is_some_and(|other| other != swap) {
+        return Err(Failure::usage("swap is wanted in two ways; choose one"));
+    }
+    request.swap = Some(swap);
+    Ok(())
+}

@@ -1,0 +1,313 @@
+//! `--pool-pages-min` and `--pool-pages-max`: two bounds of a pool, over its persistent pages and its
+//! overcommit limit.
+//!
+//! A maximum above the minimum is somebody's limit and stays when the minimum moves, as ever. One
+//! equal to the minimum is none and goes with it, where libhugetlbfs turned the pages that a shrinking
+//! pool gave up into a right to make them again on demand. What was not got is not left as such a
+//! right either.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use machine::journal::{Journal, Knob};
+use machine::pool::{self, Options, Outcome, PoolError, SpecError, Status};
+use units::{NodeId, PageSize};
+
+use super::lists::Bounds;
+use super::options::{Bound, Request};
+use super::swap::Swapping;
+use super::{Completion, Context, refused};
+use crate::exit::{self, Failure};
+use crate::loan;
+use crate::pool::progress::Watcher;
+use crate::pool::show;
+
+/// One adjustment of one pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The pool.
+    pub size: PageSize,
+    /// What it has.
+    pub from: Bounds,
+    /// What it is to have.
+    pub to: Bounds,
+    /// Only on these nodes; empty: wherever the kernel likes.
+    nodes: Vec<NodeId>,
+}
+
+impl Step {
+    /// Whether it takes pages from memory.
+    pub fn grows(&self) -> bool {
+        self.to.min > self.from.min
+    }
+}
+
+/// What is to be done, step by step, each from where the one before it ends. Nothing is written; what
+/// cannot be is refused.
+pub fn plan(context: &Context, status: &Status, request: &Request) -> Result<Vec<Step>, Failure> {
+    let nodes = if request.obey_mempolicy { policy_nodes(context) } else { Vec::new() };
+    let mut steps: Vec<Step> = Vec::new();
+    for (bound, spec) in &request.adjustments {
+        let size = status.size(spec.pool).map_err(refused)?;
+        let earlier = steps.iter().rev().find(|step| step.size == size).map(|step| step.to);
+        let read = || Bounds::of(status.pool(size).ok()?);
+        let unknown = || PoolError::Unknown { size, what: "how many pages it has" };
+        let from = earlier.or_else(read).ok_or_else(|| refused(unknown()))?;
+        let base = if *bound == Bound::Min { from.min } else { from.max };
+        let target = match spec.change.target(size, base) {
+            Err(SpecError::BelowZero { has, by, .. }) => {
+                context.voice.warn(format!("the pool has {has} pages, {by} less is none"));
+                0
+            }
+            target => target.map_err(|error| refused(error.into()))?,
+        };
+        let to = bounded(from, *bound, target);
+        if *bound == Bound::Max && to.min < from.min {
+            context.voice.warn(format!(
+                "a maximum of {target} is below the pool's minimum of {}: it shrinks to that",
+                from.min
+            ));
+        }
+        pool::check_overcommit(status, size, to.overcommit()).map_err(refused)?;
+        steps.push(Step { size, from, to, nodes: nodes.clone() });
+    }
+    let requests: Vec<pool::Request> = steps.iter().flat_map(Step::whole).collect();
+    pool::check_room(context.root, status, &requests).map_err(refused)?;
+    Ok(steps)
+}
+
+fn bounded(from: Bounds, bound: Bound, target: u64) -> Bounds {
+    match bound {
+        Bound::Min if target >= from.min => Bounds { min: target, max: from.max.max(target) },
+        Bound::Min if from.overcommit() == 0 => Bounds { min: target, max: target },
+        Bound::Min => Bounds { min: target, max: from.max },
+        Bound::Max => Bounds { min: from.min.min(target), max: target },
+    }
+}
+
+impl Step {
+    /// As a request for the machine as a whole.
+    fn whole(&self) -> Option<pool::Request> {
+        let Self { size, from, to, .. } = *self;
+        (from.min != to.min).then_some(pool::Request {
+            size,
+            node: None,
+            before: from.min,
+            target: to.min,
+        })
+    }
+
+    /// As requests for the machine, or for each of its nodes: what comes or goes is spread evenly, as
+    /// the kernel does it for nr_hugepages_mempolicy.
+    fn requests(&self, status: &Status) -> Result<Vec<pool::Request>, PoolError> {
+        let Self { size, to, .. } = *self;
+        let before = status.persistent(size, None)?;
+        if self.nodes.is_empty() {
+            return Ok(vec![pool::Request { size, node: None, before, target: to.min }]);
+        }
+        let count = self.nodes.len() as u64;
+        let by = before.abs_diff(to.min);
+        let mut requests = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let share = by / count + u64::from((index as u64) < by % count);
+            let before_here = status.persistent(size, Some(*node))?;
+            let target = match to.min >= before {
+                true => before_here.saturating_add(share),
+                false => before_here.saturating_sub(share),
+            };
+            requests.push(pool::Request { size, node: Some(*node), before: before_here, target });
+        }
+        Ok(requests)
+    }
+}
+
+/// Does the steps one by one, with swap around them if wanted.
+pub fn carry_out(
+    context: &Context,
+    request: &Request,
+    steps: &[Step],
+    swapping: Option<Swapping>,
+) -> Result<Completion, Failure> {
+    if context.dry_run {
+        if let Some(swapping) = &swapping {
+            exit::print(&swapping.commands_before())?;
+        }
+        for step in steps {
+            let status = Status::read(context.root).map_err(refused)?;
+            exit::print(&commands(step, &status)?)?;
+        }
+        if let Some(swapping) = &swapping {
+            exit::print(&swapping.commands_after())?;
+        }
+        return Ok(Completion::Full);
+    }
+    let mut watcher = Watcher::new(context.voice.level() < 2)?;
+    let swap = swapping.map(|swapping| swapping.begin(context)).transpose()?;
+    let mut ended = Completion::Full;
+    for step in steps {
+        if one(context, request, step, &mut watcher)? == Completion::Part {
+            ended = Completion::Part;
+        }
+        if let Some(signal) = stopped(&watcher) {
+            // Taking the swap away first: this does not return.
+            drop(swap);
+            sys::signal::die_by(signal);
+            return Ok(Completion::Part);
+        }
+    }
+    Ok(ended)
+}
+
+/// The signal that asked to stop.
+fn stopped(watcher: &Watcher) -> Option<i32> {
+    match watcher.end(exit::Done::Fine) {
+        exit::Done::Signal(signal) => Some(signal),
+        _ => None,
+    }
+}
+
+fn one(
+    context: &Context,
+    request: &Request,
+    step: &Step,
+    watcher: &mut Watcher,
+) -> Result<Completion, Failure> {
+    let mut outcomes = resize(context, step, watcher)?;
+    let mut attempts = if request.hard { HARD_ATTEMPTS } else { 0 };
+    while attempts > 0 && outcomes.iter().any(|one| !one.is_full()) {
+        if stopped(watcher).is_some() {
+            break;
+        }
+        sleep(HARD_PAUSE);
+        let got = |outcomes: &[Outcome]| outcomes.iter().map(|one| one.got).sum::<u64>();
+        let before = got(&outcomes);
+        outcomes = resize(context, step, watcher)?;
+        attempts = if got(&outcomes) > before { HARD_ATTEMPTS } else { attempts - 1 };
+    }
+    if stopped(watcher).is_some() {
+        // Put back already.
+        return Ok(Completion::Part);
+    }
+    let status = Status::read(context.root).map_err(refused)?;
+    let now = status.persistent(step.size, None).map_err(refused)?;
+    for outcome in &outcomes {
+        if outcome.is_full() {
+            context.voice.inform(show::outcome(outcome));
+        } else {
+            context.voice.warn(format!(
+                "failed to set pool minimum to {} became {now}: {}",
+                step.to.min,
+                show::outcome(outcome)
+            ));
+        }
+    }
+    // A minimum that was not reached leaves the maximum where it was, or at what was got.
+    let max = if now == step.to.min { step.to.max } else { step.from.max.max(now) };
+    let overcommit = max.saturating_sub(now);
+    if pool::overcommit(&status, step.size).is_ok_and(|set| set != overcommit) {
+        let mut journal = Journal::open(&loan::journal_dir(), context.root)?;
+        let set = pool::set_overcommit(context.root, &mut journal, step.size, overcommit);
+        let (_, got) = set.map_err(refused)?;
+        journal.keep()?;
+        context.voice.inform(format!("pages of {} made on demand: {got} at most", step.size));
+    }
+    Ok(if now == step.to.min { Completion::Full } else { Completion::Part })
+}
+
+/// How often --hard tries again without a single new page, as ever.
+const HARD_ATTEMPTS: u32 = 5;
+/// Time for swapping and writeback in between.
+const HARD_PAUSE: Duration = Duration::from_secs(6);
+
+fn resize(context: &Context, step: &Step, watcher: &mut Watcher) -> Result<Vec<Outcome>, Failure> {
+    let status = Status::read(context.root).map_err(refused)?;
+    let requests = step.requests(&status).map_err(refused)?;
+    let (dir, options) = (loan::journal_dir(), Options::default());
+    let applied = pool::apply(context.root, &dir, &requests, options, &mut |p| watcher.step(p));
+    let applied = applied.map_err(refused)?;
+    context.complain(&applied.inherited);
+    Ok(applied.outcomes)
+}
+
+/// The shell commands of a step.
+fn commands(step: &Step, status: &Status) -> Result<String, Failure> {
+    let mut text = String::new();
+    // Of what earlier steps would do the machine knows nothing: where this one begins is planned.
+    let changes = step.from.min != step.to.min;
+    for request in step.requests(status).map_err(refused)? {
+        if changes && request.before != request.target {
+            let knob = match request.node {
+                None => Knob::hugetlb_pool(step.size),
+                Some(node) => Knob::hugetlb_node_pool(node, step.size),
+            };
+            text += &format!("echo {} > {knob}\n", request.target);
+        }
+    }
+    if step.from.overcommit() != step.to.overcommit() {
+        let knob = Knob::hugetlb_overcommit(step.size);
+        text += &format!("echo {} > {knob}\n", step.to.overcommit());
+    }
+    Ok(text)
+}
+
+/// The nodes that this process's memory policy names (numactl); none if it names none.
+fn policy_nodes(context: &Context) -> Vec<NodeId> {
+    let Ok(text) = context.root.read("/proc/self/numa_maps") else {
+        context.voice.warn(
+            "this kernel knows no memory policies; the pool is resized wherever the kernel likes",
+        );
+        return Vec::new();
+    };
+    // Of a mapping without a policy of its own, which the program's text is, the process's is shown.
+    let policy = text.lines().next().and_then(|line| line.split_ascii_whitespace().nth(1));
+    policy.map_or(Vec::new(), nodes_of)
+}
+
+/// The nodes in `bind:0-1,3`, `prefer:1`, `interleave=static:0`; none in `default` and `local`.
+fn nodes_of(policy: &str) -> Vec<NodeId> {
+    let Some((_, list)) = policy.split_once(':') else { return Vec::new() };
+    let range = |word: &str| {
+        let (first, last) = word.split_once('-').unwrap_or((word, word));
+        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
+    };
+    list.split(',').filter_map(range).flatten().map(NodeId).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_move_as_documented() {
+        let bounds = |min, max| Bounds { min, max };
+        for (from, bound, target, to) in [
+            // Growing keeps the maximum, or takes it along.
+            (bounds(0, 0), Bound::Min, 10, bounds(10, 10)),
+            (bounds(0, 20), Bound::Min, 10, bounds(10, 20)),
+            // Shrinking leaves no overcommit behind.
+            (bounds(10, 10), Bound::Min, 0, bounds(0, 0)),
+            (bounds(10, 15), Bound::Min, 4, bounds(4, 15)),
+            (bounds(10, 10), Bound::Max, 30, bounds(10, 30)),
+            (bounds(10, 30), Bound::Max, 5, bounds(5, 5)),
+            (bounds(10, 30), Bound::Max, 10, bounds(10, 10)),
+        ] {
+            assert_eq!(bounded(from, bound, target), to);
+        }
+    }
+
+    #[test]
+    fn policies_name_nodes() {
+        let nodes = |ids: &[u32]| ids.iter().map(|id| NodeId(*id)).collect::<Vec<_>>();
+        for (policy, ids) in [
+            ("default", &[][..]),
+            ("local", &[]),
+            ("bind:0", &[0]),
+            ("bind:0-2,5", &[0, 1, 2, 5]),
+            ("prefer:1", &[1]),
+            ("interleave=static:0,2", &[0, 2]),
+            ("bind:x", &[]),
+        ] {
+            assert_eq!(nodes_of(policy), nodes(ids), "{policy}");
+        }
+    }
+}

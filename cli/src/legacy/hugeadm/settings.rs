@@ -1,0 +1,155 @@
+//! Settings: THP, khugepaged, the group of shared memory, shmmax, min_free_kbytes, zone-movable.
+
+use machine::journal::{Journal, KhugepagedKnob, Knob};
+use machine::pool::{self, mounts};
+use machine::{HugetlbPools, Root};
+
+use super::lists::Bounds;
+use super::options::Request;
+use super::{Completion, Context, refused};
+use crate::exit::{self, Failure};
+use crate::loan;
+
+/// A setting to be written, and how the shell command that would do it quotes the value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    knob: Knob,
+    value: String,
+    quote: &'static str,
+}
+
+/// What is to be written for a request, in the order in which it is done. Nothing is written; junk is
+/// refused.
+pub fn wishes(context: &Context, request: &Request) -> Result<Vec<Wish>, Failure> {
+    let mut wishes = Vec::new();
+    let mut wish = |knob: Knob, value: String, quote| wishes.push(Wish { knob, value, quote });
+    if let Some(mode) = request.thp {
+        wish(Knob::thp_enabled(), mode.to_string(), "'");
+    }
+    let order = [
+        KhugepagedKnob::PagesToScan,
+        KhugepagedKnob::AllocSleepMillisecs,
+        KhugepagedKnob::ScanSleepMillisecs,
+    ];
+    for knob in order {
+        // The last one given counts.
+        let given = request.khugepaged.iter().rev().find(|(given, _)| *given == knob);
+        if let Some((_, value)) = given {
+            wish(Knob::khugepaged(knob), value.to_string(), "'");
+        }
+    }
+    if request.min_free
+        && let Some(kbytes) = recommended_min_free(context)?
+    {
+        wish(Knob::min_free_kbytes(), kbytes.to_string(), "\"");
+    }
+    if request.shmmax
+        && let Some(bytes) = recommended_shmmax(context)?
+    {
+        wish(Knob::shmmax(), bytes.to_string(), "\"");
+    }
+    if let Some(group) = &request.shm_group {
+        let gid = mounts::group_id(context.root, group).map_err(refused)?;
+        if group_name(context.root, gid).is_none() {
+            context.voice.warn(format!("no group in /etc/group has the number {gid}"));
+        }
+        wish(Knob::hugetlb_shm_group(), gid.to_string(), "\"");
+    }
+    Ok(wishes)
+}
+
+impl Wish {
+    /// Writes it, or prints the command that would.
+    pub fn grant(&self, context: &Context) -> Result<Completion, Failure> {
+        let Self { knob, value, quote } = self;
+        if context.dry_run {
+            exit::print(&format!("echo {quote}{value}{quote} > {knob}\n"))?;
+            return Ok(Completion::Full);
+        }
+        let mut journal = Journal::open(&loan::journal_dir(), context.root)?;
+        context.complain(journal.inherited());
+        let written = journal.set(knob, value)?;
+        journal.keep()?;
+        context.voice.inform(format!("{knob} is {}", written.got));
+        if !written.is_full() {
+            context.voice.warn(format!("{knob} became {}, not {value}", written.got));
+            return Ok(Completion::Part);
+        }
+        if let Some(name) = knob.path().strip_prefix("/proc/sys/") {
+            let name = name.replace('/', ".");
+            context.voice.inform(format!(
+                "to make it stay, add this line to /etc/sysctl.conf: {name} = {value}"
+            ));
+        }
+        Ok(Completion::Full)
+    }
+}
+
+/// What min_free_kbytes should be; `None` if it is as much already.
+fn recommended_min_free(context: &Context) -> Result<Option<u64>, Failure> {
+    let advised =
+        pool::recommended_min_free(context.root).map_err(|error| refused(error.into()))?;
+    let advised = advised.ok_or_else(|| {
+        Failure::cannot("min_free_kbytes: this machine does not say how many zones it has")
+    })?;
+    Ok(above(context, &Knob::min_free_kbytes(), "min_free_kbytes", advised)?.then_some(advised))
+}
+
+/// What shmmax should be: all that the pools may hold; `None` if it is as much already, as it is with
+/// the kernel's own value.
+fn recommended_shmmax(context: &Context) -> Result<Option<u64>, Failure> {
+    let advised = pool_bytes(context.root);
+    Ok(above(context, &Knob::shmmax(), "shmmax", advised)?.then_some(advised))
+}
+
+/// All that the pools may hold.
+pub fn pool_bytes(root: &Root) -> u64 {
+    let pools = HugetlbPools::read_sizes(root).into_iter();
+    let bytes = pools.filter_map(|(size, pool)| Some((size, Bounds::of(&pool)?.max)));
+    bytes.fold(0, |sum, (size, max)| sum.saturating_add(max.saturating_mul(size.bytes())))
+}
+
+/// Whether `advised` is more than what is set. A setting is never lowered: others rely on it.
+fn above(context: &Context, knob: &Knob, what: &str, advised: u64) -> Result<bool, Failure> {
+    let now = knob.read(context.root)?;
+    // shmmax may be larger than any number of ours: then it is above.
+    let is_below = now.parse::<u64>().is_ok_and(|now| now < advised);
+    if !is_below {
+        context
+            .voice
+            .warn(format!("{what} is {now}, no less than recommended ({advised}); left alone"));
+    }
+    Ok(is_below)
+}
+
+/// A group's name.
+pub fn group_name(root: &Root, gid: u32) -> Option<String> {
+    let text = root.read("/etc/group").ok()?;
+    text.lines().find_map(|line| {
+        let mut words = line.split(':');
+        let name = words.next()?;
+        (words.nth(1)?.parse() == Ok(gid)).then(|| name.to_string())
+    })
+}
+
+/// The sysctl that kernels before 4.16 had.
+const TREAT_AS_MOVABLE: &str = "hugepages_treat_as_movable";
+
+/// Pages from ZONE_MOVABLE: a setting once, a rule since Linux 4.16.
+pub fn zone_movable(context: &Context, able: bool) -> Result<Completion, Failure> {
+    let knob = Knob::vm(TREAT_AS_MOVABLE).map_err(Failure::usage)?;
+    if context.root.path(knob.path()).exists() {
+        return Wish { knob, value: u8::from(able).to_string(), quote: "" }.grant(context);
+    }
+    let why = format!("{knob} is gone since Linux 4.16");
+    if able {
+        context.voice.warn(format!(
+            "{why}: pages that the kernel can migrate come from ZONE_MOVABLE without it"
+        ));
+        return Ok(Completion::Full);
+    }
+    Err(Failure::cannot(format!(
+        "{why}, and nothing keeps superpages out of ZONE_MOVABLE; boot without movablecore= and \
+         kernelcore= to have no such zone"
+    )))
+}
