@@ -78,6 +78,8 @@ pub struct Settings {
     pub children: Children,
     /// SUPERPAGE_REPORT: where a report is appended when the process ends.
     pub report: Option<&'static CStr>,
+    /// Whether even the first bytes of the heap are to be on superpages.
+    pub whole_heap: bool,
     /// SUPERPAGE_LEDGER: the file in which `superpage run` counts what all its processes got.
     pub ledger: Option<&'static CStr>,
 }
@@ -96,6 +98,7 @@ impl Settings {
         fallback: Fallback::Base,
         children: Children::Base,
         report: None,
+        whole_heap: false,
         ledger: None,
     };
 
@@ -149,6 +152,8 @@ fn understand() -> Settings {
     let mut settings = Settings::NONE;
     let mut named = false;
     let mut bad = None;
+    let mut morecore = None;
+    let mut restricted = false;
     each_variable(|name, value| {
         let bytes = value.to_bytes();
         let understood = match name {
@@ -159,6 +164,14 @@ fn understand() -> Settings {
             }),
             b"SUPERPAGE_FALLBACK" => fallback(bytes).map(|it| settings.fallback = it),
             b"SUPERPAGE_CHILDREN" => children(bytes).map(|it| settings.children = it),
+            b"HUGETLB_MORECORE" => {
+                morecore = legacy_heap(bytes);
+                Some(())
+            }
+            b"HUGETLB_RESTRICT_EXE" => {
+                restricted = !names_this_program(bytes);
+                Some(())
+            }
             b"SUPERPAGE_LEDGER" => {
                 let _: () = settings.ledger = Some(value);
                 Some(())
@@ -183,6 +196,12 @@ fn understand() -> Settings {
             b" is not understood; superpage does nothing in this process (see superpage(7))",
         ]);
         return Settings::NONE;
+    }
+    if let Some(pages) = morecore.filter(|_| settings.pages == Pages::Unasked && !restricted) {
+        settings.pages = pages;
+        settings.memory.heap = true;
+        settings.whole_heap = true;
+        return settings;
     }
     if settings.pages == Pages::Unasked {
         // Reports are still made: they then say that nothing was asked for.
@@ -210,6 +229,41 @@ fn pages(text: &[u8]) -> Option<Pages> {
             }
         }
     }
+}
+
+/// `HUGETLB_MORECORE` of libhugetlbfs: `yes`, `thp`, or the size of the pages, with a unit. Anything
+/// else asks for nothing, as it did there.
+fn legacy_heap(text: &[u8]) -> Option<Pages> {
+    if text.eq_ignore_ascii_case(b"yes") {
+        return Some(Pages::Hugetlb(0));
+    }
+    if text.eq_ignore_ascii_case(b"thp") {
+        return Some(Pages::Thp(0));
+    }
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let shift = match &text[digits..] {
+        b"" => 0,
+        b"k" | b"K" => 10,
+        b"m" | b"M" => 20,
+        b"g" | b"G" => 30,
+        _ => return None,
+    };
+    let size = number(&text[..digits])?.checked_shl(shift)?;
+    (size.is_power_of_two() && size > 4096).then_some(Pages::Hugetlb(size))
+}
+
+/// `HUGETLB_RESTRICT_EXE=a:b`: whether the list has the name this program was called by.
+fn names_this_program(list: &[u8]) -> bool {
+    // SAFETY: argv\[0\] is a C string or null.
+    let name = unsafe {
+        let arguments = initial_arguments();
+        if arguments.is_null() || (*arguments).is_null() {
+            return false;
+        }
+        CStr::from_ptr(*arguments).to_bytes()
+    };
+    let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    list.split(|&byte| byte == b':').any(|entry| !entry.is_empty() && entry == name)
 }
 
 fn memory(text: &[u8]) -> Option<Memory> {
@@ -281,14 +335,19 @@ unsafe extern "C" {
     static __libc_stack_end: *const usize;
 }
 
-fn initial_environment() -> *const *const c_char {
+fn initial_arguments() -> *const *const c_char {
     // SAFETY: the loader sets it before it runs or relocates anything else.
     unsafe {
         let start = __libc_stack_end;
-        if start.is_null() {
-            return std::ptr::null();
-        }
-        let count = *start;
-        start.add(1 + count + 1).cast()
+        if start.is_null() { std::ptr::null() } else { start.add(1).cast() }
     }
+}
+
+fn initial_environment() -> *const *const c_char {
+    let arguments = initial_arguments();
+    if arguments.is_null() {
+        return std::ptr::null();
+    }
+    // SAFETY: argc lies before argv, and a null pointer after it.
+    unsafe { arguments.add(*__libc_stack_end + 1) }
 }

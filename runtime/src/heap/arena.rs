@@ -271,24 +271,36 @@ impl Arena {
     fn make(&mut self, first: usize, count: usize, arenas: &mut Arenas) -> Option<()> {
         let granule = granule();
         let (start, length) = (self.start + first * granule, count * granule);
-        // mimalloc's own tables come first, and are sparse.
-        let is_small = count == 1 && arenas.needed < NURSERY && !arenas.grown_up;
-        if is_small || first == 0 {
-            // SAFETY: address space of ours; it holds nothing.
-            unsafe { raw::mprotect(start, length, raw::READ_WRITE) }.ok()?;
-            // SAFETY: as above. Where THP are always on, this keeps them out of the nursery.
-            let _ = unsafe { raw::madvise(start, length, libc::MADV_NOHUGEPAGE) };
-            self.states[first..first + count].fill(State::Nursery);
-            ledger::count(Kind::Heap, Column::Small, length);
-            return Some(());
+        let whole_heap = settings::get().whole_heap;
+        // mimalloc's own tables come first, and are sparse; the program's memory begins in the last
+        // of their granules.
+        let is_tables = first == 0 && count > 1;
+        if is_tables && whole_heap {
+            self.make_nursery(0, count - 1)?;
+            return self.make(count - 1, 1, arenas);
         }
-        // SAFETY: as above.
+        let is_small = count == 1 && arenas.needed < NURSERY && !arenas.grown_up && !whole_heap;
+        if is_tables || is_small {
+            return self.make_nursery(first, count);
+        }
+        // SAFETY: address space of ours; it holds nothing.
         let placed = unsafe { source::place(Kind::Heap, start, length, raw::READ_WRITE) };
         let state = match placed.ok()? {
             Backing::Hugetlb => State::Hugetlb,
             Backing::Advised | Backing::Base => State::Ordinary,
         };
         self.states[first..first + count].fill(state);
+        Some(())
+    }
+
+    fn make_nursery(&mut self, first: usize, count: usize) -> Option<()> {
+        let (start, length) = (self.start + first * granule(), count * granule());
+        // SAFETY: address space of ours; it holds nothing.
+        unsafe { raw::mprotect(start, length, raw::READ_WRITE) }.ok()?;
+        // SAFETY: as above. Where THP are always on, this keeps them out of the nursery.
+        let _ = unsafe { raw::madvise(start, length, libc::MADV_NOHUGEPAGE) };
+        self.states[first..first + count].fill(State::Nursery);
+        ledger::count(Kind::Heap, Column::Small, length);
         Some(())
     }
 
