@@ -94,11 +94,13 @@ pub enum Reason {
     Unprotected,
     /// The kernel refused for another reason.
     Kernel,
+    /// Where the memory lies there can be no superpage: a neighbour, a limit, a debugger's mark.
+    Place,
 }
 
 impl Reason {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::PoolShort,
         Self::NoPool,
         Self::NoPermission,
@@ -108,6 +110,7 @@ impl Reason {
         Self::Split,
         Self::Unprotected,
         Self::Kernel,
+        Self::Place,
     ];
 
     /// A word for programs.
@@ -122,6 +125,7 @@ impl Reason {
             Self::Split => "split",
             Self::Unprotected => "unprotected",
             Self::Kernel => "kernel",
+            Self::Place => "place",
         }
     }
 
@@ -137,6 +141,7 @@ impl Reason {
             Self::Split => "parts of superpages were unmapped or protected differently",
             Self::Unprotected => "userfaultfd is not to be had",
             Self::Kernel => "the kernel refused",
+            Self::Place => "there was no room around it, or a debugger's mark in it",
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | `mapping` | mmap and its relatives, for the memory a program maps itself; `pieces`, `table`, `demote` |
 //! | `heap` | malloc and its relatives |
 //! | `hold` | keeping writers waiting while memory is copied |
+//! | `segments` | the program's text, data and bss |
 //! | `fork` | what becomes of all that in a child |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `ledger` | what was asked for and got |
@@ -33,6 +34,7 @@ mod mapping;
 mod maps;
 mod message;
 mod raw;
+mod segments;
 mod settings;
 mod source;
 mod start;

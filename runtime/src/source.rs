@@ -38,7 +38,7 @@ pub fn superpage() -> usize {
     }
     let size = match settings::get().pages {
         Pages::Hugetlb(size) | Pages::Thp(size) if size != 0 => size,
-        Pages::Hugetlb(_) => default_hugetlb().unwrap_or(USUAL),
+        Pages::Hugetlb(_) => usual_hugetlb(),
         Pages::Thp(_) | Pages::Unasked => pmd_size().unwrap_or(USUAL),
     };
     SIZE.store(size, Ordering::Relaxed);
@@ -155,7 +155,17 @@ pub unsafe fn place_hugetlb(
 
 /// Pool pages wherever the kernel puts them, reserved, or populated where that does not suffice.
 pub fn map_hugetlb(length: usize, protection: c_int, sharing: c_int) -> Result<usize, Reason> {
-    let flags = sharing | libc::MAP_ANONYMOUS | hugetlb_flags(superpage());
+    map_hugetlb_of(superpage(), length, protection, sharing)
+}
+
+/// The same, for pages of a size that the settings do not name.
+pub fn map_hugetlb_of(
+    page: usize,
+    length: usize,
+    protection: c_int,
+    sharing: c_int,
+) -> Result<usize, Reason> {
+    let flags = sharing | libc::MAP_ANONYMOUS | hugetlb_flags(page);
     if sharing == libc::MAP_PRIVATE && !hold::is_possible() {
         return Err(Reason::Unprotected);
     }
@@ -230,6 +240,11 @@ fn faults_may_fail() -> bool {
         }
         answer => answer == YES,
     }
+}
+
+/// The size of pool pages where nobody names one.
+pub fn usual_hugetlb() -> usize {
+    default_hugetlb().unwrap_or(USUAL)
 }
 
 /// `Hugepagesize:` of /proc/meminfo.

@@ -9,7 +9,9 @@
 //! The constructor runs before libc's own, so it uses only what libc makes ready earlier, in
 //! `__libc_early_init` (2.32): thread-local storage, the tunables and malloc, but not `environ`.
 
+use crate::ledger::Kind;
 use crate::settings::{self, Pages};
+use crate::{message, raw};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -22,12 +24,29 @@ static DESTRUCTOR: extern "C" fn() = end;
 extern "C" fn start() {
     let settings = settings::get();
     if settings.pages == Pages::Unasked {
+        crate::segments::legacy::provide();
         return;
     }
     crate::ledger::open();
     crate::fork::provide();
+    crate::segments::provide(settings);
+    crate::segments::legacy::provide();
     if settings.is_thp() && !settings.memory.heap {
         crate::glibc::make_reliable();
+    }
+}
+
+/// The caller wants an error rather than base pages, and the program has not begun: it does not.
+pub fn refuse(kind: Kind) -> ! {
+    message::line(&[
+        b"no superpages for the program's ",
+        kind.name().as_bytes(),
+        b": not started, because SUPERPAGE_FALLBACK=error",
+    ]);
+    // SAFETY: ends this process.
+    unsafe {
+        raw::call!(SYS_exit_group, 127);
+        libc::abort()
     }
 }
 

@@ -1,0 +1,268 @@
+//! Where the segments of the program and its libraries lie: program headers say what was meant,
+//! /proc/self/maps says what is there.
+//!
+//! # Safety
+//! `dl_iterate_phdr` hands out the loader's own headers, which live as long as the images; none of
+//! those loaded at the start is ever unloaded.
+
+use std::ffi::{c_int, c_void};
+
+use super::Fit;
+use crate::{maps, raw, source};
+
+/// "Superpages, please", set by `hugeedit` (libhugetlbfs, elflink.c).
+const PF_LINUX_HUGETLB: u32 = 0x10_0000;
+const PF_W: u32 = 2;
+const PF_X: u32 = 1;
+
+/// A loaded segment.
+#[derive(Clone, Copy)]
+pub struct Segment {
+    /// First address, rounded down to the base page.
+    pub start: usize,
+    /// Address after the last, rounded up likewise.
+    pub end: usize,
+    /// Whether it is data rather than text and constants.
+    pub is_written: bool,
+    /// Whether it asks for superpages itself.
+    pub is_marked: bool,
+    /// The protection its header asks for.
+    pub protection: c_int,
+}
+
+impl Segment {
+    /// In bytes.
+    pub fn length(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether at least half of some superpage is in it.
+    pub fn may_fill(&self, page: usize) -> bool {
+        self.length() >= page / 2
+    }
+}
+
+/// The segments to look at.
+pub struct Segments {
+    list: [Option<Segment>; Self::MOST],
+    used: usize,
+}
+
+impl Segments {
+    /// Programs and their libraries with more segments of superpage size keep the rest as it is.
+    const MOST: usize = 32;
+
+    /// None.
+    pub fn new() -> Self {
+        Self { list: [None; Self::MOST], used: 0 }
+    }
+
+    /// One more.
+    pub fn push(&mut self, segment: Segment) {
+        if let Some(place) = self.list.get_mut(self.used) {
+            *place = Some(segment);
+            self.used += 1;
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Segment> {
+        self.list.iter().flatten()
+    }
+}
+
+/// Calls `tell` with each segment, and whether it is the program's own, but not with ours.
+pub fn each_segment(mut tell: impl FnMut(Segment, bool)) {
+    struct Walk<'a> {
+        tell: &'a mut dyn FnMut(Segment, bool),
+        is_program: bool,
+    }
+    extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: the loader's structure, and the walk that was handed over below.
+        let (info, walk) = unsafe { (&*info, &mut *data.cast::<Walk>()) };
+        let is_program = std::mem::take(&mut walk.is_program);
+        // SAFETY: the loader's headers, as it counts them.
+        let headers =
+            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let base = raw::base_page();
+        let here = visit as *const () as usize;
+        let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let segments = loaded.map(|header| {
+            let from = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+            let to = from.saturating_add(header.p_memsz as usize);
+            let bit = |flag: u32, bit| if header.p_flags & flag != 0 { bit } else { 0 };
+            Segment {
+                start: from - from % base,
+                end: to.next_multiple_of(base),
+                is_written: header.p_flags & PF_W != 0,
+                is_marked: header.p_flags & PF_LINUX_HUGETLB != 0,
+                protection: bit(4, libc::PROT_READ)
+                    | bit(PF_W, libc::PROT_WRITE)
+                    | bit(PF_X, libc::PROT_EXEC),
+            }
+        });
+        if segments.clone().all(|segment| !(segment.start..segment.end).contains(&here)) {
+            segments.for_each(|segment| (walk.tell)(segment, is_program));
+        }
+        0
+    }
+    let mut walk = Walk { tell: &mut tell, is_program: true };
+    // SAFETY: the callback gets the walk, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
+}
+
+/// A part of a segment that is mapped with one protection.
+#[derive(Clone, Copy)]
+pub struct Stretch {
+    /// First address.
+    pub start: usize,
+    /// Address after the last.
+    pub end: usize,
+    /// What is mapped there.
+    pub protection: c_int,
+    /// Up to here it is a file's; from here on it is anonymous memory (bss).
+    pub file_end: usize,
+    /// Whether superpages of the file would lie at superpages of memory.
+    pub is_congruent: bool,
+    /// Whether its segment is data.
+    pub is_written: bool,
+    /// Whether its segment asks for superpages itself.
+    pub is_marked: bool,
+    segment: usize,
+    /// Nothing is mapped from here to `start`.
+    free_from: usize,
+    /// Nothing is mapped from `end` to here; 0: not known yet.
+    free_to: usize,
+}
+
+impl Stretch {
+    /// Whether it is executed.
+    pub fn is_code(&self) -> bool {
+        self.protection & libc::PROT_EXEC != 0
+    }
+
+    /// The superpages it is to have: `[first, last)`, if there is one.
+    pub fn fitting(&self, page: usize, fit: Fit) -> Option<(usize, usize)> {
+        let (low, high) = (self.start - self.start % page, self.end.next_multiple_of(page));
+        let (inner_low, inner_high) = (self.start.next_multiple_of(page), high.min(self.end));
+        let inner_high = inner_high - inner_high % page;
+        let low_is_free = low == self.start || low >= self.free_from;
+        let high_is_free = high == self.end || high <= self.free_to;
+        // How much of the superpage at either end is filled.
+        let filled_low = (low + page).min(self.end) - self.start;
+        let filled_high = self.end - (high - page).max(self.start);
+        let (take_low, take_high) = match fit {
+            Fit::Inside => (low == self.start, high == self.end),
+            Fit::Filled => {
+                (low_is_free && filled_low >= page / 2, high_is_free && filled_high >= page / 2)
+            }
+            Fit::Touched => (low_is_free, high_is_free),
+            Fit::Whole if low_is_free && high_is_free => (true, true),
+            Fit::Whole => return None,
+        };
+        let first = if take_low { low } else { inner_low };
+        let last = if take_high { high } else { inner_high };
+        (first < last && clear_break(self.end, last)).then_some((first, last))
+    }
+}
+
+/// The heap that `brk(2)` makes may begin between the end of bss and the end of its last superpage.
+/// As long as it is empty it can be made to begin behind.
+fn clear_break(end: usize, last: usize) -> bool {
+    // SAFETY: a question, and then memory that nobody has yet: the heap's first.
+    raw::keeping_errno(|| unsafe {
+        let now = raw::call!(SYS_brk, 0) as usize;
+        if !(end..last).contains(&now) {
+            return true;
+        }
+        raw::call!(SYS_brk, last) as usize == last
+    })
+}
+
+/// The stretches of some segments, as they are mapped.
+struct Stretches {
+    list: [Option<Stretch>; Segments::MOST * 2],
+    used: usize,
+}
+
+/// Calls `tell` with each stretch of the segments, from what is mapped now. With `as_meant`, a
+/// segment is one stretch with the protection of its header, whatever RELRO has made of it.
+pub fn each_stretch(segments: &Segments, as_meant: bool, mut tell: impl FnMut(Stretch)) {
+    let mut stretches = Stretches { list: [None; Segments::MOST * 2], used: 0 };
+    let mut below = 0;
+    let page = source::superpage();
+    let read = maps::each(|vma| {
+        for stretch in stretches.list.iter_mut().flatten() {
+            if stretch.free_to == 0 {
+                stretch.free_to = vma.start.max(stretch.end);
+            }
+        }
+        for (index, segment) in segments.iter().enumerate() {
+            let (start, end) = (vma.start.max(segment.start), vma.end.min(segment.end));
+            if start >= end || !vma.is_private() {
+                continue;
+            }
+            let protection = if as_meant { segment.protection } else { vma.protection() };
+            let is_file = !vma.name.is_empty() && vma.name[0] != b'[';
+            let file_end = if is_file { end } else { start };
+            let free_to = if vma.end > end { end } else { 0 };
+            if let Some(last) = stretches.last()
+                && last.segment == index
+                && last.end == start
+                && last.protection == protection
+            {
+                last.end = end;
+                last.free_to = free_to;
+                if is_file {
+                    last.file_end = end;
+                }
+                continue;
+            }
+            let offset = vma.offset.wrapping_add((start - vma.start) as u64) as usize;
+            stretches.push(Stretch {
+                start,
+                end,
+                protection,
+                file_end,
+                is_congruent: is_file && (offset.wrapping_sub(start)).is_multiple_of(page),
+                is_written: segment.is_written,
+                is_marked: segment.is_marked,
+                segment: index,
+                free_from: if vma.start < start { start } else { below },
+                free_to,
+            });
+        }
+        below = vma.end;
+    });
+    if read.is_some() {
+        // Without read permission it cannot be copied.
+        let all = stretches.list.iter().flatten();
+        all.filter(|it| it.protection & libc::PROT_READ != 0).for_each(|it| tell(*it));
+    }
+}
+
+impl Stretches {
+    fn last(&mut self) -> Option<&mut Stretch> {
+        self.list[..self.used].last_mut()?.as_mut()
+    }
+
+    fn push(&mut self, stretch: Stretch) {
+        if let Some(place) = self.list.get_mut(self.used) {
+            *place = Some(stretch);
+            self.used += 1;
+        }
+    }
+}
+
+/// Whether a debugger, or another tracer, holds this process.
+pub fn is_traced() -> bool {
+    let mut buffer = [0; 4096];
+    let Some(status) = source::read_file(c"/proc/self/status", &mut buffer) else { return false };
+    let key = b"TracerPid:";
+    let Some(at) = status.windows(key.len()).position(|window| window == key) else { return false };
+    source::first_number(&status[at + key.len()..]).is_some_and(|pid| pid != 0)
+}

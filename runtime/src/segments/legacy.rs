@@ -1,0 +1,187 @@
+//! Segments on hugetlb pages as libhugetlbfs puts them there, asked for through its environment.
+//!
+//! | variable | here |
+//! |---|---|
+//! | `HUGETLB_ELFMAP=R`, `W`, `RW`, `R=2M:W=1G`, `no` | read-only, written segments; page sizes |
+//! | `HUGETLB_FORCE_ELFMAP=yes` | also programs that were not linked for it: whole pages in them |
+//! | `HUGETLB_RESTRICT_EXE=a:b` | only in programs of these names |
+//! | `HUGETLB_DEFAULT_PAGE_SIZE` | the size where none is named |
+//! | `HUGETLB_VERBOSE` | from 2, its default, a segment that gets no pages is told |
+//! | `HUGETLB_MINIMAL_COPY` | taken and not needed: what was touched is copied, symbols are not read |
+//! | `HUGETLB_SHARE` | taken: text is copied per process, there are no files that outlive them |
+//!
+//! Without `HUGETLB_ELFMAP` the segments that `hugeedit` marked are meant. A segment is moved as a
+//! whole, the ends of it that fill no page included, and with the protection of its header, so its
+//! RELRO can be written again: that is what a program linked for it gets from libhugetlbfs.
+//!
+//! # Safety
+//! As the module; the entry point runs once, in a constructor.
+
+use std::ffi::{CStr, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::image::{self, Segments};
+use super::{Fit, Order};
+use crate::settings::{self, Fallback, Pages};
+use crate::{message, raw, source};
+
+/// What the environment says.
+struct Wishes {
+    elfmap: Option<&'static [u8]>,
+    force: bool,
+    preloaded: bool,
+    restricted_to: Option<&'static [u8]>,
+    default_size: Option<usize>,
+    verbose: usize,
+}
+
+impl Wishes {
+    fn read() -> Self {
+        let mut wishes = Self {
+            elfmap: None,
+            force: false,
+            preloaded: false,
+            restricted_to: None,
+            default_size: None,
+            verbose: 2,
+        };
+        settings::each_variable(|name, value| {
+            let value: &'static CStr = value;
+            let value = value.to_bytes();
+            match name {
+                b"LD_PRELOAD" => {
+                    let names =
+                        |library: &[u8]| value.windows(library.len()).any(|it| it == library);
+                    wishes.preloaded = names(b"libsuperpage") || names(b"libhugetlbfs");
+                }
+                b"HUGETLB_ELFMAP" => wishes.elfmap = Some(value),
+                b"HUGETLB_FORCE_ELFMAP" => wishes.force = value.eq_ignore_ascii_case(b"yes"),
+                b"HUGETLB_RESTRICT_EXE" => wishes.restricted_to = Some(value),
+                b"HUGETLB_DEFAULT_PAGE_SIZE" => wishes.default_size = size(value),
+                b"HUGETLB_VERBOSE" => wishes.verbose = source::first_number(value).unwrap_or(2),
+                _ => {}
+            }
+        });
+        wishes
+    }
+
+    /// The page size for text (`b'R'`) or data (`b'W'`), if it is wanted.
+    fn wants(&self, key: u8) -> Option<usize> {
+        let text = self.elfmap?;
+        let at = text.iter().position(|byte| byte.eq_ignore_ascii_case(&key))?;
+        match text[at + 1..].strip_prefix(b"=") {
+            Some(rest) => size(rest.split(|&byte| byte == b':').next()?),
+            None => Some(self.usual_size()),
+        }
+    }
+
+    fn usual_size(&self) -> usize {
+        self.default_size.unwrap_or_else(source::usual_hugetlb)
+    }
+
+    fn is_for_this_program(&self) -> bool {
+        let Some(names) = self.restricted_to else { return true };
+        let mut buffer = [0u8; 4096];
+        // SAFETY: a path and a buffer of that size.
+        let length = unsafe {
+            let into = buffer.as_mut_ptr();
+            let path = c"/proc/self/exe".as_ptr();
+            raw::call!(SYS_readlinkat, libc::AT_FDCWD, path, into, buffer.len())
+        };
+        let path = buffer.get(..length.max(0) as usize).unwrap_or(b"");
+        let program = path.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
+        names.split(|&byte| byte == b':').any(|name| name == program)
+    }
+}
+
+/// `2M`, `2048K`, `1g`, or bytes.
+fn size(text: &[u8]) -> Option<usize> {
+    let number = source::first_number(text)?;
+    let unit = text.iter().find(|byte| !byte.is_ascii_digit());
+    let shift = match unit.map(u8::to_ascii_uppercase) {
+        None => 0,
+        Some(b'K') => 10,
+        Some(b'M') => 20,
+        Some(b'G') => 30,
+        Some(_) => return None,
+    };
+    let size = number.checked_mul(1 << shift)?;
+    (size.is_power_of_two() && size >= raw::base_page()).then_some(size)
+}
+
+/// At the start of a process that preloads this library: what its `HUGETLB_ELFMAP` asks for.
+/// Programs linked with libhugetlbfs get it from there, which calls [`superpage_legacy_elfmap`].
+pub fn provide() {
+    let wishes = Wishes::read();
+    if wishes.preloaded && wishes.elfmap.is_some() {
+        superpage_legacy_elfmap();
+    }
+}
+
+/// `int superpage_legacy_elfmap(void)`: puts the program's segments on hugetlb pages, as the
+/// `HUGETLB_*` variables ask. To be called by a constructor, before there is a second thread.
+///
+/// Returns how many segments were moved, or -1 if none was asked for or the settings of this
+/// library have moved them already. Only the first call does anything.
+#[unsafe(no_mangle)]
+pub extern "C" fn superpage_legacy_elfmap() -> c_int {
+    static CALLED: AtomicBool = AtomicBool::new(false);
+    // SAFETY: getauxval reads the vector the kernel made. In a program with more privileges than
+    // its caller the environment is the caller's, and not to be trusted.
+    let trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
+    if CALLED.swap(true, Ordering::Relaxed) || !trusted {
+        return -1;
+    }
+    let settings = settings::get();
+    let memory = settings.memory;
+    let wishes = Wishes::read();
+    let refused = wishes.elfmap.is_some_and(|text| text.eq_ignore_ascii_case(b"no"));
+    if memory.text || memory.data || refused || !wishes.is_for_this_program() {
+        return -1;
+    }
+    if settings.pages == Pages::Unasked {
+        crate::fork::provide();
+    }
+    move_segments(&wishes)
+}
+
+fn move_segments(wishes: &Wishes) -> c_int {
+    let sizes = (wishes.wants(b'R'), wishes.wants(b'W'));
+    let page_of = |is_written: bool, is_marked: bool| match sizes {
+        (None, None) => is_marked.then(|| wishes.usual_size()),
+        (text, data) => {
+            if is_written {
+                data
+            } else {
+                text
+            }
+        }
+    };
+    let mut segments = Segments::new();
+    image::each_segment(|segment, is_program| {
+        if is_program && page_of(segment.is_written, segment.is_marked).is_some() {
+            segments.push(segment);
+        }
+    });
+    if segments.is_empty() {
+        return 0;
+    }
+    let fit = if wishes.preloaded && wishes.force { Fit::Inside } else { Fit::Whole };
+    let mut moved = 0;
+    image::each_stretch(&segments, fit == Fit::Whole, |stretch| {
+        let Some(page) = page_of(stretch.is_written, stretch.is_marked) else { return };
+        let order = Order { pages: Pages::Hugetlb(page), page, fallback: Fallback::Base, fit };
+        if super::put(&stretch, &order) {
+            moved += 1;
+        } else if wishes.verbose >= 2 && fit == Fit::Whole {
+            let name: &[u8] = if stretch.is_written { b"data" } else { b"text" };
+            message::line(&[
+                b"a segment of ",
+                name,
+                b" stays on base pages: the pool is short of them, or the program is not linked ",
+                b"with segments aligned to them (HUGETLB_ELFMAP)",
+            ]);
+        }
+    });
+    moved
+}

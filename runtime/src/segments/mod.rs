@@ -1,0 +1,164 @@
+//! Text, data and bss of the program and of the libraries it starts with, on superpages.
+//!
+//! When the library is loaded the program is mapped and relocated, and nothing of it has run. Each
+//! segment that holds whole aligned superpages is put on them in place: the contents are copied
+//! into fresh superpages, these get the protection of the original, and one mremap moves them over
+//! it. No address changes, so there is nothing to relocate, and at no moment is anything unmapped.
+//!
+//! | part | on THP | on hugetlb |
+//! |---|---|---|
+//! | text | the file's own superpages where there are any, else a copy | a copy |
+//! | data | a copy | a copy |
+//! | bss | advised where it is, what was touched collapsed | fresh pages, what was touched copied |
+//!
+//! Constants stay where they are unless their segment is marked by `hugeedit`: a copy is private
+//! memory, made whether it is used or not, and libraries such as ICU bring 28 MiB of them.
+//!
+//! Protection is never widened: a superpage that would span memory of two protections (RELRO and
+//! data, code and constants) stays as it is. The ends of a segment that fill no superpage are put
+//! on one only where nothing else is mapped around them.
+//!
+//! # Safety
+//! There is one thread, and it runs code of ours, of libc and of the kernel. Our own segments are
+//! left alone. libc's may move: what is executed there is the same before and after.
+
+use crate::ledger::{self, Column, Kind, Reason};
+use crate::settings::{Fallback, Pages, Settings};
+use crate::source;
+
+mod image;
+pub mod legacy;
+mod pagemap;
+mod relocate;
+
+use image::{Segments, Stretch};
+
+/// What is asked for a segment.
+#[derive(Clone, Copy)]
+struct Order {
+    /// THP or hugetlb.
+    pages: Pages,
+    /// The size of a superpage.
+    page: usize,
+    fallback: Fallback,
+    fit: Fit,
+}
+
+/// Which superpages a segment is to get.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    /// Those that it fills, and those at its ends that it fills at least by half.
+    Filled,
+    /// Those that it touches, or if something else is in the way, those that it fills.
+    Touched,
+    /// Those that it fills and no others.
+    Inside,
+    /// Those that it touches, or none: what libhugetlbfs did.
+    Whole,
+}
+
+/// Puts on superpages what the settings name. Returns at once when they name no segments, and after
+/// a look at the program headers when no segment is large enough.
+pub fn provide(settings: &Settings) {
+    let memory = settings.memory;
+    if !memory.text && !memory.data {
+        return;
+    }
+    let page = source::superpage();
+    let wanted = |is_written: bool| if is_written { memory.data } else { memory.text };
+    let mut segments = Segments::new();
+    image::each_segment(|segment, _| {
+        if wanted(segment.is_written) {
+            if segment.may_fill(page) || segment.is_marked {
+                segments.push(segment);
+            } else {
+                ledger::count(kind(segment.is_written), Column::Small, segment.length());
+            }
+        }
+    });
+    if segments.is_empty() {
+        return;
+    }
+    let debugged = settings.is_hugetlb() && memory.text && image::is_traced();
+    image::each_stretch(&segments, false, |stretch| {
+        if !stretch.is_written && !stretch.is_code() && !stretch.is_marked {
+            ledger::count(Kind::Text, Column::Small, stretch.end - stretch.start);
+            return;
+        }
+        let fit = if stretch.is_marked { Fit::Touched } else { Fit::Filled };
+        let mut order = Order { pages: settings.pages, page, fallback: settings.fallback, fit };
+        // A debugger cannot write breakpoints into pool pages without write permission (EFAULT).
+        if debugged && stretch.is_code() {
+            ledger::because(Reason::Place);
+            order.pages = Pages::Thp(0);
+        }
+        put(&stretch, &order);
+    });
+}
+
+fn kind(is_written: bool) -> Kind {
+    if is_written { Kind::Data } else { Kind::Text }
+}
+
+/// Puts one stretch on superpages, as far as they fit; `true` if they did.
+fn put(stretch: &Stretch, order: &Order) -> bool {
+    let kind = kind(stretch.is_written);
+    let Some((first, last)) = stretch.fitting(order.page, order.fit) else {
+        ledger::count(kind, Column::Small, stretch.end - stretch.start);
+        return false;
+    };
+    let inside = last.min(stretch.end) - first.max(stretch.start);
+    ledger::count(kind, Column::Small, stretch.end - stretch.start - inside);
+    if stretch.is_written {
+        return put_part(kind, stretch, first, last, order);
+    }
+    // Code in which somebody has set a mark (a debugger's breakpoint, a uprobe) stays what it is:
+    // the kernel knows its uprobes by the file's mapping, and would kill a program that runs into
+    // one elsewhere.
+    let mut any = false;
+    let mut at = first;
+    while at < last {
+        let from = at;
+        while at < last && pagemap::is_as_in_file(at, order.page) {
+            at += order.page;
+        }
+        if from < at {
+            any |= put_part(kind, stretch, from, at, order);
+        }
+        if at < last {
+            ledger::because(Reason::Place);
+            ledger::count(kind, Column::FellBack, order.page);
+            at += order.page;
+        }
+    }
+    any
+}
+
+/// Puts the superpages at `[first, last)` under a part of `stretch`.
+fn put_part(kind: Kind, stretch: &Stretch, first: usize, last: usize, order: &Order) -> bool {
+    let length = last - first;
+    let (column, reason) = match order.pages {
+        Pages::Hugetlb(_) => match relocate::to_hugetlb(stretch, first, last, order.page) {
+            Ok(()) => (Column::Hugetlb, None),
+            Err(why) => match order.fallback {
+                Fallback::Error => crate::start::refuse(kind),
+                Fallback::Base => (Column::FellBack, Some(why)),
+                Fallback::Thp => {
+                    ledger::because(why);
+                    // Pool pages of 1 GiB would fall back to THP of 2 MiB: those it still fills.
+                    let other = relocate::to_thp(stretch, first, last, order.page);
+                    (Column::FellBack, other.err())
+                }
+            },
+        },
+        _ => match relocate::to_thp(stretch, first, last, order.page) {
+            Ok(()) => (Column::Advised, None),
+            Err(why) => (Column::FellBack, Some(why)),
+        },
+    };
+    if let Some(why) = reason {
+        ledger::because(why);
+    }
+    ledger::count(kind, column, length);
+    reason.is_none()
+}

@@ -1,0 +1,170 @@
+//! Putting superpages under memory in use, in place.
+//!
+//! # Safety
+//! As the module: one thread. What is copied does not change before the copy takes its place,
+//! because the only code that runs is ours, and our own memory is not among it.
+
+use std::ffi::c_int;
+
+use super::image::Stretch;
+use super::pagemap;
+use crate::ledger::Reason;
+use crate::mapping::table::{self, Range};
+use crate::{raw, source};
+
+/// Pool pages under `[first, last)`.
+pub fn to_hugetlb(stretch: &Stretch, first: usize, last: usize, page: usize) -> Result<(), Reason> {
+    let length = last - first;
+    let fresh = source::map_hugetlb_of(page, length, raw::READ_WRITE, libc::MAP_PRIVATE)?;
+    copy(stretch, first, last, page, fresh);
+    replace(fresh, length, stretch.protection, first)?;
+    // If the table has no room the program's calls about parts of these pages fail, as the kernel
+    // has it; nothing else is lost.
+    table::add(Range { start: first, end: last, page, shared: false });
+    Ok(())
+}
+
+/// Transparent superpages under `[first, last)`.
+pub fn to_thp(stretch: &Stretch, first: usize, last: usize, page: usize) -> Result<(), Reason> {
+    if is_off() {
+        return Err(Reason::ThpOff);
+    }
+    let is_whole = source::pmd_size() == Some(page);
+    if is_whole && !stretch.is_written && stretch.is_congruent && is_filed_huge(first, last) {
+        return Ok(());
+    }
+    // What is bss throughout stays the memory it is. Where a superpage holds data too, or sticks
+    // out of the stretch, a fresh one takes its place.
+    let copied_to = stretch.file_end.next_multiple_of(page).clamp(first, last);
+    let inside = stretch.end - stretch.end % page;
+    let advised_to = inside.clamp(copied_to, last);
+    if first < copied_to {
+        to_copy(stretch, first, copied_to, page)?;
+    }
+    if advised_to < last {
+        to_copy(stretch, advised_to, last, page)?;
+    }
+    if copied_to < advised_to {
+        // SAFETY: advice about ordinary memory, which keeps its contents.
+        unsafe { raw::madvise(copied_to, advised_to - copied_to, libc::MADV_HUGEPAGE) }
+            .map_err(|_| Reason::ThpOff)?;
+        for at in (copied_to..advised_to).step_by(page) {
+            if !pagemap::is_untouched(at, page) {
+                // SAFETY: as above. If there is no superpage to be had now, khugepaged has another
+                // chance.
+                let _ = unsafe { raw::madvise(at, page, libc::MADV_COLLAPSE) };
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the file's own superpages are, or can be, mapped here. They serve better than a copy:
+/// nothing is copied, all processes share them, and profilers see the file's name.
+///
+/// The kernel can make them of any file that is not being written (`CONFIG_READ_ONLY_THP_FOR_FS`,
+/// by MADV_COLLAPSE), or finds them made where a filesystem with large folios had the file read
+/// in such pieces.
+fn is_filed_huge(first: usize, last: usize) -> bool {
+    // SAFETY: advice that keeps contents, about a file's mapping.
+    unsafe {
+        let _ = raw::madvise(first, last - first, libc::MADV_HUGEPAGE);
+        raw::madvise(first, last - first, libc::MADV_COLLAPSE).is_ok()
+            || raw::madvise(first, last - first, libc::MADV_POPULATE_READ).is_ok()
+                && pagemap::is_huge(first, last)
+    }
+}
+
+/// Copies `[first, last)` into anonymous memory on superpages, which then takes its place. If there
+/// are none to be had, nothing changes: base pages of our own would be worse than the file's.
+fn to_copy(stretch: &Stretch, first: usize, last: usize, page: usize) -> Result<(), Reason> {
+    let length = last - first;
+    let fresh = source::reserve(length, page).map_err(|_| Reason::Kernel)?;
+    // SAFETY: address space of our own.
+    let filled = unsafe {
+        let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
+        raw::mmap(fresh, length, raw::READ_WRITE, flags, -1, 0)
+            .and_then(|_| raw::madvise(fresh, length, libc::MADV_HUGEPAGE))
+    };
+    let result = filled.map_err(|_| Reason::ThpOff).and_then(|()| {
+        copy(stretch, first, last, page, fresh);
+        if is_collapsed(fresh, length, page) { Ok(()) } else { Err(Reason::ThpOff) }
+    });
+    match result {
+        Ok(()) => replace(fresh, length, stretch.protection, first),
+        Err(why) => {
+            // SAFETY: ours, and in use nowhere.
+            let _ = unsafe { raw::munmap(fresh, length) };
+            Err(why)
+        }
+    }
+}
+
+/// Whether all that is there lies on superpages: the faults made them, or the kernel makes them now.
+/// A kernel that cannot be told to (before 6.1) is believed.
+fn is_collapsed(start: usize, length: usize, page: usize) -> bool {
+    // SAFETY: with no length the kernel only says whether it knows the advice.
+    if unsafe { raw::madvise(start, 0, libc::MADV_COLLAPSE) }.is_err() {
+        return true;
+    }
+    (start..start + length).step_by(page).all(|at| {
+        // SAFETY: advice that keeps contents. Where nothing is it fails, and nothing is wrong.
+        unsafe { raw::madvise(at, page, libc::MADV_COLLAPSE) }.is_ok()
+            || pagemap::is_untouched(at, page)
+    })
+}
+
+/// Copies what is in the part of the stretch at `[first, last)` to `fresh`, which is zero: all that
+/// is a file's, and of anonymous memory what was touched.
+fn copy(stretch: &Stretch, first: usize, last: usize, page: usize, fresh: usize) {
+    let (from, to) = (first.max(stretch.start), last.min(stretch.end));
+    let file_end = stretch.file_end.clamp(from, to);
+    copy_range(from, file_end, first, fresh);
+    let mut at = file_end;
+    while at < to {
+        let next = (at + 1).next_multiple_of(page).min(to);
+        if !pagemap::is_untouched(at, next - at) {
+            copy_touched(at, next, first, fresh);
+        }
+        at = next;
+    }
+}
+
+fn copy_touched(from: usize, to: usize, first: usize, fresh: usize) {
+    for at in (from..to).step_by(raw::base_page()) {
+        if !pagemap::is_untouched(at, raw::base_page()) {
+            copy_range(at, at + raw::base_page(), first, fresh);
+        }
+    }
+}
+
+fn copy_range(from: usize, to: usize, first: usize, fresh: usize) {
+    // SAFETY: a readable part of the stretch, and as much memory of ours.
+    unsafe {
+        let target = (fresh + (from - first)) as *mut u8;
+        std::ptr::copy_nonoverlapping(from as *const u8, target, to - from);
+    }
+}
+
+/// Gives the copy its protection and moves it over the original, in one step.
+///
+/// On Arm the kernel makes instruction and data caches agree when pages become executable.
+fn replace(fresh: usize, length: usize, protection: c_int, at: usize) -> Result<(), Reason> {
+    // SAFETY: the copy is ours, and holds what the range it replaces does.
+    let replaced = unsafe {
+        raw::mprotect(fresh, length, protection).and_then(|()| raw::move_to(fresh, length, at))
+    };
+    replaced.map_err(|_| {
+        // SAFETY: ours, and in use nowhere.
+        let _ = unsafe { raw::munmap(fresh, length) };
+        Reason::Kernel
+    })
+}
+
+/// Whether the machine's administrator has turned THP off. MADV_COLLAPSE would not mind (6.18).
+fn is_off() -> bool {
+    let mut buffer = [0; 64];
+    let path = c"/sys/kernel/mm/transparent_hugepage/enabled";
+    let Some(text) = source::read_file(path, &mut buffer) else { return true };
+    text.windows(7).any(|window| window == b"[never]")
+}

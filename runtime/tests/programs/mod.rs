@@ -1,0 +1,64 @@
+//! C programs that the tests build and run under the library, and the pool they run on.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::common::{Pool, library};
+
+pub fn has(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Whether THP can be had by advice, and have the size the programs look for.
+pub fn has_thp() -> bool {
+    let dir = std::path::Path::new("/sys/kernel/mm/transparent_hugepage");
+    let mode = std::fs::read_to_string(dir.join("enabled"));
+    let size = std::fs::read_to_string(dir.join("hpage_pmd_size"));
+    mode.is_ok_and(|mode| !mode.contains("[never]"))
+        && size.is_ok_and(|size| size.trim() == "2097152")
+}
+
+/// A program of `tests/programs`, built under `name`.
+pub fn build(source: &str, name: &str, compiler: &str, flags: &[&str]) -> PathBuf {
+    let sources = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut command = Command::new(compiler);
+    command.arg("-g1").arg(sources.join(source)).arg("-o").arg(&program).args(flags);
+    let status = command.status().expect("the compiler starts");
+    assert!(status.success(), "{command:?}");
+    program
+}
+
+/// What is asked of the library for a program.
+pub fn under(pages: &str, memory: &str, fallback: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("LD_PRELOAD", library().to_str().expect("a path in UTF-8").into()),
+        ("SUPERPAGE_PAGES", pages.into()),
+        ("SUPERPAGE_MEMORY", memory.into()),
+        ("SUPERPAGE_FALLBACK", fallback.into()),
+    ]
+}
+
+/// Its output, if it ends well.
+pub fn run(mut command: Command) -> String {
+    let output: Output = command.output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}\n{text}\n{errors}", output.status);
+    text
+}
+
+/// The number that follows a word of the program's output.
+pub fn number(output: &str, word: &str) -> u64 {
+    let mut words = output.split_whitespace();
+    words.find(|it| *it == word).unwrap_or_else(|| panic!("no {word:?} in {output:?}"));
+    words.next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+/// The machine's pool, allowed this many pages of 2 MiB; `None`: this machine cannot.
+pub fn pool_of(pages: u64) -> Option<Pool> {
+    Pool::lock().filter(|pool| pool.allow(pages))
+}
+
+pub const NEEDS_POOL: &str = "needs root and 2 MiB hugetlb pages, none of them in use";

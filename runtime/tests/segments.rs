@@ -1,0 +1,230 @@
+//! Text, data and bss of unmodified programs on superpages.
+//!
+//! Kernel ring: needs THP. Privileged ring: needs a pool. The programs check themselves, and print
+//! what /proc/self/smaps says of them.
+
+mod common;
+mod programs;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use common::library;
+use programs::*;
+
+/// `programs/segments.c`, position independent or not, aligned to superpages or not.
+fn program(kind: &str) -> &'static PathBuf {
+    static BUILT: OnceLock<[PathBuf; 3]> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let aligned = "-Wl,-z,max-page-size=0x200000,-z,common-page-size=0x200000";
+        [
+            ("segments-pie", ["-fPIE", "-pie"]),
+            ("segments-fixed", ["-fno-pie", "-no-pie"]),
+            ("segments-aligned", ["-no-pie", aligned]),
+        ]
+        .map(|(name, flags)| build("segments.c", name, "cc", &[flags[0], flags[1], "-O1", "-ldl"]))
+    });
+    &built[["pie", "fixed", "aligned"].iter().position(|it| *it == kind).expect("a kind")]
+}
+
+fn command(program: &PathBuf, variables: Vec<(&str, String)>) -> Command {
+    let mut command = Command::new(program);
+    command.envs(variables);
+    command
+}
+
+const MIB: u64 = 1 << 10;
+
+#[test]
+fn text_data_and_bss_lie_on_thp() {
+    testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
+    testkit::require!(has("cc"), "no C compiler");
+    for kind in ["pie", "fixed", "aligned"] {
+        let mut command = command(program(kind), under("thp", "text,data", "base"));
+        command.arg("parts");
+        let text = run(command);
+        // 6.6 MiB of code hold two whole superpages, wherever they begin.
+        assert!(number(&text, "text") >= 2 * 2 * MIB, "{kind}: {text}");
+        assert!(number(&text, "bss") >= 62 * MIB, "{kind}: {text}");
+        assert!(number(&text, "data") >= 8 * MIB, "{kind}: {text}");
+    }
+}
+
+#[test]
+fn each_is_moved_only_when_asked() {
+    testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
+    testkit::require!(has("cc"), "no C compiler");
+    let text = run(command(program("pie"), under("thp", "text", "base")));
+    assert!(number(&text, "text") > 0 && number(&text, "data") == 0, "{text}");
+    let text = run(command(program("pie"), under("thp", "data", "base")));
+    assert!(number(&text, "bss") > 0, "{text}");
+    let text = run(command(program("pie"), under("thp", "mmap", "base")));
+    assert_eq!(number(&text, "bss") + number(&text, "data"), 0, "{text}");
+}
+
+#[test]
+fn text_data_and_bss_lie_on_hugetlb() {
+    testkit::require!(has("cc"), "no C compiler");
+    let pool = pool_of(64);
+    testkit::require!(pool.is_some(), "{NEEDS_POOL}");
+    let pool = pool.unwrap();
+    for kind in ["pie", "fixed", "aligned"] {
+        for argument in ["", "parts"] {
+            let mut command = command(program(kind), under("hugetlb:2097152", "text,data", "base"));
+            command.arg(argument);
+            let text = run(command);
+            assert!(number(&text, "text") >= 2 * 2 * MIB, "{kind}: {text}");
+            // The part of it that was protected differently was split.
+            assert!(number(&text, "bss") >= 70 * MIB, "{kind}: {text}");
+        }
+    }
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn without_a_pool_the_fallback_decides() {
+    testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
+    testkit::require!(has("cc"), "no C compiler");
+    let pool = pool_of(0);
+    testkit::require!(pool.is_some(), "{NEEDS_POOL}");
+    let report = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("segments-report");
+    let _ = std::fs::remove_file(&report);
+    let variables = under("hugetlb:2097152", "text,data", "base");
+    let mut command = command(program("pie"), variables);
+    command.env("SUPERPAGE_REPORT", format!("json:{}", report.display()));
+    let text = run(command);
+    assert_eq!(number(&text, "text") + number(&text, "bss"), 0, "{text}");
+    let told = std::fs::read_to_string(&report).expect("a report");
+    assert!(!told.contains("\"pool-short\":0"), "{told}");
+    // The program's child was forked, and has a report of its own only if it exits by `exit`.
+    let data = told.split("\"data\":").nth(1).expect("a kind");
+    let fell_back = data.split("\"fell_back_bytes\":").nth(1).expect("a column");
+    assert!(!fell_back.starts_with('0'), "{told}");
+
+    let text = run(self::command(program("pie"), under("hugetlb:2097152", "text,data", "thp")));
+    assert!(number(&text, "bss") >= 62 * MIB, "{text}");
+
+    let mut strict = self::command(program("pie"), under("hugetlb:2097152", "text,data", "error"));
+    let output = strict.output().expect("it starts");
+    assert_eq!(output.status.code(), Some(127));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("SUPERPAGE_FALLBACK=error"), "{errors}");
+}
+
+#[test]
+fn exceptions_pass_through_code_on_superpages() {
+    testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
+    testkit::require!(has("c++"), "no C++ compiler");
+    let flags = ["-O1", "-ftemplate-depth=2000"];
+    let program = build("throws.cc", "throws", "c++", &flags);
+    let text = run(command(&program, under("thp", "text,data", "base")));
+    assert_eq!(number(&text, "caught"), 300);
+    let pool = pool_of(16);
+    testkit::require!(pool.is_some(), "{NEEDS_POOL}");
+    let text = run(command(&program, under("hugetlb:2097152", "text,data", "base")));
+    assert_eq!(number(&text, "caught"), 300);
+}
+
+#[test]
+fn a_debugger_names_functions_and_stops_in_them() {
+    testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
+    testkit::require!(has("cc") && has("gdb"), "no C compiler or no gdb");
+    for pages in ["thp", "hugetlb:2097152"] {
+        let pool = if pages == "thp" { None } else { pool_of(64) };
+        if pages != "thp" && pool.is_none() {
+            testkit::skipped!("{NEEDS_POOL}");
+            continue;
+        }
+        let mut gdb = Command::new("gdb");
+        gdb.args(["-batch", "-nx", "-ex", "set startup-with-shell off"]);
+        for (name, value) in under(pages, "text,data", "base") {
+            gdb.arg("-ex").arg(format!("set environment {name} {value}"));
+        }
+        // The first stop is before the code is moved, its mark is in the code that is not; the
+        // second is in the code that was.
+        for line in ["break f1000", "run", "break f2500", "delete 1", "continue", "bt", "kill"] {
+            gdb.args(["-ex", line]);
+        }
+        let text = run({
+            gdb.arg(program("fixed"));
+            gdb
+        });
+        let frames: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
+        assert!(frames.len() == 2, "{pages}: {text}");
+        assert!(frames[0].contains("f2500") && frames[1].contains("main"), "{pages}: {text}");
+    }
+}
+
+#[test]
+fn a_profiler_names_functions() {
+    testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
+    testkit::require!(has("cc") && has("perf"), "no C compiler or no perf");
+    let data = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("segments-perf");
+    let mut record = Command::new("perf");
+    record.args(["record", "-q", "-e", "cpu-clock:u", "-F", "20000", "-o"]).arg(&data).arg("--");
+    record.arg("env").args(under("thp", "text", "base").iter().map(|(k, v)| format!("{k}={v}")));
+    record.arg(program("fixed"));
+    let recorded = record.output().is_ok_and(|output| output.status.success());
+    testkit::require!(recorded, "perf cannot record here");
+    let mut report = Command::new("perf");
+    report.args(["report", "--stdio", "--sort", "sym", "-i"]).arg(&data);
+    let text = run(report);
+    let named = text
+        .lines()
+        .filter(|line| line.split("[.] f").nth(1).is_some_and(|rest| rest.starts_with(['1', '2'])));
+    let named = named.count();
+    println!("{named} of 2000 functions named");
+    assert!(named > 20, "{text}");
+}
+
+#[test]
+fn the_environment_of_libhugetlbfs_is_understood() {
+    testkit::require!(has("cc"), "no C compiler");
+    let pool = pool_of(64);
+    testkit::require!(pool.is_some(), "{NEEDS_POOL}");
+    let pool = pool.unwrap();
+    let with = |kind: &str, elfmap: &str, more: &str| {
+        let library = library().to_str().expect("a path in UTF-8").to_string();
+        let mut variables = vec![("LD_PRELOAD", library), ("HUGETLB_ELFMAP", elfmap.into())];
+        variables.extend((!more.is_empty()).then(|| (more, "yes".into())));
+        let mut command = command(program(kind), variables);
+        command.arg("pool");
+        let text = run(command);
+        (number(&text, "text") > 0, number(&text, "bss") > 0)
+    };
+    assert_eq!(with("aligned", "R", ""), (true, false));
+    assert_eq!(with("aligned", "W", ""), (false, true));
+    assert_eq!(with("aligned", "RW", ""), (true, true));
+    assert_eq!(with("aligned", "R=2M:W=2048k", "HUGETLB_MINIMAL_COPY"), (true, true));
+    assert_eq!(with("aligned", "no", ""), (false, false));
+    assert_eq!(with("aligned", "RW", "HUGETLB_SHARE"), (true, true));
+    // Segments that were not linked for it are moved only by force.
+    assert_eq!(with("pie", "RW", ""), (false, false));
+    assert_eq!(with("pie", "RW", "HUGETLB_FORCE_ELFMAP"), (true, true));
+    // In programs of other names nothing is moved.
+    assert_eq!(with("aligned", "RW", "HUGETLB_RESTRICT_EXE"), (false, false));
+    assert!(pool.is_empty());
+}
+
+/// Printed, for the reader: a machine under load makes any bound wrong.
+#[test]
+fn what_it_costs_at_the_start() {
+    testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
+    testkit::require!(has("cc"), "no C compiler");
+    let best = |program: &PathBuf, memory: &str| -> Duration {
+        let times = (0..10).map(|_| {
+            let mut command = command(program, under("thp", memory, "base"));
+            command.arg("--version").stdout(std::process::Stdio::null());
+            let start = Instant::now();
+            command.status().expect("it starts");
+            start.elapsed()
+        });
+        times.min().expect("some")
+    };
+    for program in [PathBuf::from("/bin/true"), program("pie").clone()] {
+        let (without, with) = (best(&program, "mmap"), best(&program, "text,data"));
+        println!("{}: {without:?} without, {with:?} with text and data", program.display());
+    }
+}
