@@ -9,7 +9,9 @@
 
 use std::path::PathBuf;
 
-use launch::{Facts, Pool};
+use launch::{
+    Facts, Fallback, Kind, LaunchError, Memory, Pages, Plan, Pool, Program, Recipe, ThpRequest,
+};
 use units::PageSize;
 
 use super::options::{Library, Preload, Request, Wish};
@@ -20,7 +22,7 @@ use crate::legacy::voice::HIGHEST;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// Variables in the order in which they are printed, each once.
-    pub environment: Vec<(&'static str, String)>,
+    pub environment: Vec<(String, String)>,
     /// Transparent superpages must be allowed to the process, whatever it inherits.
     pub allow_thp: bool,
     /// What works, but not quite as one might think.
@@ -42,13 +44,6 @@ pub struct Surroundings {
     pub ld_library_path: Option<String>,
     /// How much the libraries may say.
     pub verbosity: u8,
-}
-
-/// Which pages libsuperpage.so is to use: one kind in a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pages {
-    Thp,
-    Hugetlb(Option<PageSize>),
 }
 
 /// Decides.
@@ -100,16 +95,20 @@ pub fn decide(request: &Request, around: &Surroundings) -> Decision {
         let size = wish.map(|wish| wish.size().filter(|size| Some(*size) != default));
         ours.extend(size.map(|size| (part, Pages::Hugetlb(size))));
     }
-    decision.preload(request, around, target, &ours);
     decision.for_linked_programs(request, target);
-    decision.ask_us(&ours);
-    decision.check_machine(request, &around.facts, [&text, &data]);
+    if ours.is_empty() {
+        decision.nothing_of_ours(request, around, target);
+    } else {
+        decision.check_reach(request, target, &ours);
+        decision.ask_us(request, around, &ours);
+    }
+    decision.check_pools(request, &around.facts, [&text, &data]);
     decision
 }
 
 impl Decision {
-    fn set(&mut self, variable: &'static str, value: impl Into<String>) {
-        self.environment.push((variable, value.into()));
+    fn set(&mut self, variable: impl Into<String>, value: impl Into<String>) {
+        self.environment.push((variable.into(), value.into()));
     }
 
     /// HUGETLB_ELFMAP: what is asked for, or `no`. Where neither is said, the marks in the program
@@ -128,30 +127,22 @@ impl Decision {
         self.set("HUGETLB_ELFMAP", value);
     }
 
-    fn preload(
-        &mut self,
-        request: &Request,
-        around: &Surroundings,
-        target: &Target,
-        ours: &[(&str, Pages)],
-    ) {
-        if ours.is_empty() {
-            let is_asked = target.has_libhugetlbfs || request.share_text || around.target.is_none();
-            if !is_asked && request.preload != Preload::No {
-                self.warnings.push("nothing is asked for that this program would heed".to_string());
-            }
-            return;
+    fn nothing_of_ours(&mut self, request: &Request, around: &Surroundings, target: &Target) {
+        let is_asked = target.has_libhugetlbfs || request.share_text || around.target.is_none();
+        if !is_asked && request.preload != Preload::No {
+            self.warnings.push("nothing is asked for that this program would heed".to_string());
         }
-        let parts: Vec<&str> = ours.iter().map(|(part, _)| *part).collect();
-        let parts = parts.join(", ");
+    }
+
+    fn check_reach(&mut self, request: &Request, target: &Target, ours: &[(&str, Pages)]) {
         if request.preload == Preload::No {
+            let parts: Vec<&str> = ours.iter().map(|(part, _)| *part).collect();
             self.warnings.push(format!(
-                "nothing is preloaded: superpages for {parts} only if the program is linked with \
-                 libsuperpage or libhugetlbfs"
+                "nothing is preloaded: superpages for {} only if the program is linked with \
+                 libsuperpage or libhugetlbfs",
+                parts.join(", ")
             ));
-            return;
-        }
-        if let Some(why) = &target.unreached {
+        } else if let Some(why) = &target.unreached {
             let name = &target.name;
             let line = format!("{name} cannot be reached by a preloaded library: {why}");
             match request.preload {
@@ -159,18 +150,6 @@ impl Decision {
                 _ => self.obstacles.push(format!("{line}; --force-preload tries all the same")),
             }
         }
-        let library = match &around.library {
-            Ok(path) => path.display().to_string(),
-            Err(why) => return self.obstacles.push(why.clone()),
-        };
-        if library.contains([':', ' ']) {
-            return self.obstacles.push(format!(
-                "LD_PRELOAD cannot hold a path with a space or colon ({library}); move libsuperpage.so"
-            ));
-        }
-        let old = around.facts.ld_preload.as_deref().filter(|list| !list.is_empty());
-        let old = old.map_or(String::new(), |list| format!(":{list}"));
-        self.set("LD_PRELOAD", format!("{library}{old}"));
     }
 
     /// Two wishes that only libhugetlbfs inside the program can grant.
@@ -200,44 +179,49 @@ impl Decision {
         }
     }
 
-    /// What libsuperpage.so reads.
-    fn ask_us(&mut self, ours: &[(&str, Pages)]) {
-        let Some((first, pages)) = ours.first().copied() else { return };
-        if let Some((other, _)) = ours.iter().find(|(_, other)| *other != pages) {
-            self.obstacles.push(format!(
+    /// What libsuperpage.so reads, as every launcher of this command has it.
+    fn ask_us(&mut self, request: &Request, around: &Surroundings, ours: &[(&str, Pages)]) {
+        let [(first, pages), others @ ..] = ours else { return };
+        if let Some((other, _)) = others.iter().find(|(_, other)| other != pages) {
+            return self.obstacles.push(format!(
                 "{first} and {other} are to have different kinds of pages, but a process can have \
                  only one; give all the same size, or leave one out"
             ));
         }
-        self.allow_thp = pages == Pages::Thp;
-        self.set(
-            "SUPERPAGE_PAGES",
-            match pages {
-                Pages::Thp => "thp".to_string(),
-                Pages::Hugetlb(None) => "hugetlb".to_string(),
-                Pages::Hugetlb(Some(size)) => format!("hugetlb:{}", size.bytes()),
-            },
-        );
-        let parts: Vec<&str> = ours.iter().map(|(part, _)| *part).collect();
-        self.set("SUPERPAGE_MEMORY", parts.join(","));
+        let has = |name: &str| ours.iter().any(|(part, _)| *part == name);
+        let memory = Memory {
+            heap: has("heap"),
+            shm: has("shm"),
+            text: has("text"),
+            data: has("data"),
+            ..Memory::default()
+        };
         // libhugetlbfs' rule: what the pool cannot hold gets base pages.
-        self.set("SUPERPAGE_FALLBACK", "base");
-    }
-
-    fn check_machine(&mut self, request: &Request, facts: &Facts, segments: [&Option<Wish>; 2]) {
-        if request.thp {
-            match facts.thp_mode.as_deref() {
-                None => {
-                    self.obstacles.push("this kernel has no transparent superpages".to_string())
-                }
-                Some("never") => self.obstacles.push(
-                    "transparent superpages are off on this machine; allow them where asked for \
-                     with: hugeadm --thp-madvise (as root)"
-                        .to_string(),
-                ),
-                Some(_) => {}
+        let recipe = Recipe { memory, fallback: Fallback::Base, ..Recipe::of(*pages) };
+        let library = match &around.library {
+            Ok(path) => path.clone(),
+            Err(why) => return self.obstacles.push(why.clone()),
+        };
+        let facts = Facts { runtime: Some(library), ..around.facts.clone() };
+        // Whether it can be reached has been looked at.
+        let any = Program { path: PathBuf::new(), kind: Kind::Unknown };
+        match Plan::resolve(&recipe, any, None, Vec::new(), &facts) {
+            Err(LaunchError::NoThp) => {
+                self.obstacles
+                    .push("this kernel has no transparent superpages; use --heap".to_string());
+            }
+            Err(error) => self.obstacles.push(error.to_string()),
+            Ok(plan) => {
+                self.allow_thp = plan.thp == ThpRequest::System;
+                let changes = plan.environment.into_iter().filter(|change| {
+                    request.preload != Preload::No || change.variable != "LD_PRELOAD"
+                });
+                changes.for_each(|change| self.set(change.variable, change.value));
             }
         }
+    }
+
+    fn check_pools(&mut self, request: &Request, facts: &Facts, segments: [&Option<Wish>; 2]) {
         let wishes = request.wishes().chain(segments.into_iter().flatten());
         let mut sizes: Vec<Option<PageSize>> = wishes.map(Wish::size).collect();
         sizes.sort();
@@ -304,53 +288,34 @@ mod tests {
         each.collect::<String>().trim_end().to_string()
     }
 
-    const OURS: &str = "SUPERPAGE_FALLBACK=base";
+    /// What is set for our library to back `memory` with the default pool's pages.
+    fn ours(memory: &str) -> String {
+        format!(
+            "SUPERPAGE_PAGES=hugetlb:2097152 SUPERPAGE_MEMORY={memory} SUPERPAGE_FALLBACK=base \
+             SUPERPAGE_CHILDREN=base LD_PRELOAD=/lib/libsuperpage.so"
+        )
+    }
 
     #[test]
     fn any_program_gets_our_library_and_both_sets_of_variables() {
         let around = surroundings(Target::default());
-        let preload = "LD_PRELOAD=/lib/libsuperpage.so";
-        for (line, expected) in [
-            ("x", String::new()),
-            (
-                "--heap x",
-                format!(
-                    "HUGETLB_MORECORE=yes {preload} SUPERPAGE_PAGES=hugetlb SUPERPAGE_MEMORY=heap {OURS}"
-                ),
-            ),
-            (
-                "--heap=2M --shm x",
-                format!(
-                    "HUGETLB_MORECORE=2M HUGETLB_SHM=yes {preload} SUPERPAGE_PAGES=hugetlb SUPERPAGE_MEMORY=heap,shm {OURS}"
-                ),
-            ),
-            (
-                "--shm=1G x",
-                format!(
-                    "HUGETLB_SHM=yes {preload} SUPERPAGE_PAGES=hugetlb:1073741824 SUPERPAGE_MEMORY=shm {OURS}"
-                ),
-            ),
+        for (line, old, new) in [
+            ("x", "", String::new()),
+            ("--heap x", "HUGETLB_MORECORE=yes ", ours("heap")),
+            ("--heap=2M --shm x", "HUGETLB_MORECORE=2M HUGETLB_SHM=yes ", ours("heap,shm")),
+            ("--shm=1G x", "HUGETLB_SHM=yes ", ours("shm").replace("2097152", "1073741824")),
+            ("--text --bss=2M x", "HUGETLB_ELFMAP=R:W=2M ", ours("text,data")),
+            ("--text --disable x", "HUGETLB_ELFMAP=no", String::new()),
+            ("--text --data --disable=text x", "HUGETLB_ELFMAP=W ", ours("data")),
             (
                 "--thp x",
-                format!(
-                    "HUGETLB_MORECORE=thp {preload} SUPERPAGE_PAGES=thp SUPERPAGE_MEMORY=heap {OURS}"
-                ),
-            ),
-            (
-                "--text --bss=2M x",
-                format!(
-                    "HUGETLB_ELFMAP=R:W=2M {preload} SUPERPAGE_PAGES=hugetlb SUPERPAGE_MEMORY=text,data {OURS}"
-                ),
-            ),
-            ("--text --disable x", "HUGETLB_ELFMAP=no".to_string()),
-            (
-                "--text --data --disable=text x",
-                format!(
-                    "HUGETLB_ELFMAP=W {preload} SUPERPAGE_PAGES=hugetlb SUPERPAGE_MEMORY=data {OURS}"
-                ),
+                "HUGETLB_MORECORE=thp ",
+                "SUPERPAGE_PAGES=thp SUPERPAGE_MEMORY=heap SUPERPAGE_CHILDREN=base \
+                 LD_PRELOAD=/lib/libsuperpage.so"
+                    .to_string(),
             ),
         ] {
-            let expected = format!("HUGETLB_VERBOSE=2 {expected}");
+            let expected = format!("HUGETLB_VERBOSE=2 {old}{new}");
             assert_eq!(lines(line, &around), expected.trim_end(), "{line}");
         }
         let thp = decide(&request("--thp x"), &around);
@@ -397,7 +362,7 @@ mod tests {
             assert!(obstacles(line, &around).contains(part), "{line}");
         }
         around.facts.thp_mode = Some("never".to_string());
-        assert!(obstacles("--thp x", &around).contains("hugeadm --thp-madvise"));
+        assert!(obstacles("--thp x", &around).contains("echo madvise"));
         around.library = Ok(PathBuf::from("/a b/libsuperpage.so"));
         assert!(obstacles("--heap x", &around).contains("space or colon"));
         around.library = Err("there is none".to_string());
@@ -415,7 +380,7 @@ mod tests {
         around.ld_library_path = Some("/old".to_string());
         let all = lines("--library-path /nowhere --heap x", &around);
         assert!(all.contains("LD_LIBRARY_PATH=/nowhere/lib:/nowhere/lib64:/old "), "{all}");
-        assert!(all.contains("LD_PRELOAD=/lib/libsuperpage.so:/x.so "), "{all}");
+        assert!(all.ends_with("LD_PRELOAD=/lib/libsuperpage.so:/x.so"), "{all}");
         around.ld_library_path = Some(String::new());
         assert!(lines("--library-path /n x", &around).contains("LD_LIBRARY_PATH=/n/lib:/n/lib64"));
     }

@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn assignments_survive_a_shell() {
-        let environment = vec![("A", "it's".to_string()), ("B", "x:y".to_string())];
+        let environment =
+            vec![("A".to_string(), "it's".to_string()), ("B".to_string(), "x:y".to_string())];
         let decision = Decision { environment, ..Decision::default() };
         assert_eq!(assignments(&decision), "A='it'\\''s'\nB='x:y'\n");
     }
