@@ -20,6 +20,14 @@ pub struct ManArgs {
     directory: PathBuf,
 }
 
+/// Written by hand: the options of these commands are not clap's.
+const LEGACY: [(&str, &str); 4] = [
+    ("hugeadm.8", include_str!("../../docs/man/hugeadm.8")),
+    ("hugectl.8", include_str!("../../docs/man/hugectl.8")),
+    ("hugeedit.8", include_str!("../../docs/man/hugeedit.8")),
+    ("pagesize.1", include_str!("../../docs/man/pagesize.1")),
+];
+
 pub fn completions(args: CompletionsArgs) -> Result<Done, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut crate::Cli::command(), "superpage", &mut text);
@@ -28,8 +36,12 @@ pub fn completions(args: CompletionsArgs) -> Result<Done, Failure> {
 }
 
 pub fn man(args: ManArgs) -> Result<Done, Failure> {
-    clap_mangen::generate_to(crate::Cli::command(), &args.directory).map_err(|error| {
+    let failed = |error: std::io::Error| {
         Failure::usage(format!("{}: {error}; give an existing directory", args.directory.display()))
-    })?;
+    };
+    clap_mangen::generate_to(crate::Cli::command(), &args.directory).map_err(failed)?;
+    for (name, text) in LEGACY {
+        std::fs::write(args.directory.join(name), text).map_err(failed)?;
+    }
     Ok(Done::Fine)
 }
