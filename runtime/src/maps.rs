@@ -17,6 +17,8 @@ pub struct Vma<'a> {
     pub end: usize,
     /// `rwxp`, as the kernel prints it.
     pub flags: [u8; 4],
+    /// Where in the file it begins.
+    pub offset: u64,
     /// The file's path or the kernel's name for the mapping; empty for anonymous memory.
     pub name: &'a [u8],
 }
@@ -98,12 +100,14 @@ fn parse(line: &[u8]) -> Option<Vma<'_>> {
     let range = fields.next()?;
     let dash = range.iter().position(|&byte| byte == b'-')?;
     let flags = fields.next()?.try_into().ok()?;
-    let rest = fields.nth(3).unwrap_or(b"");
+    let offset = hexadecimal(fields.next()?)?;
+    let rest = fields.nth(2).unwrap_or(b"");
     let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
     Some(Vma {
         start: hexadecimal(&range[..dash])? as usize,
         end: hexadecimal(&range[dash + 1..])? as usize,
         flags,
+        offset,
         name: &rest[blanks..],
     })
 }
