@@ -11,6 +11,7 @@
 //! | `segments` | the program's text, data and bss |
 //! | `fork` | what becomes of all that in a child |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
+//! | `environment` | what programs that this one executes learn of all this |
 //! | `ledger` | what was asked for and got |
 //! | `api` | the functions for programs that ask themselves: `superpage.h`, libhugetlbfs' names |
 //!
@@ -23,6 +24,7 @@
 //! recurse; and nothing here uses Rust's allocator, because this library *is* the allocator.
 
 mod api;
+mod environment;
 mod fork;
 mod glibc;
 mod heap;

@@ -343,7 +343,8 @@ fn initial_arguments() -> *const *const c_char {
     }
 }
 
-fn initial_environment() -> *const *const c_char {
+/// The environment the process was started with.
+pub fn initial_environment() -> *const *const c_char {
     let arguments = initial_arguments();
     if arguments.is_null() {
         return std::ptr::null();

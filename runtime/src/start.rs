@@ -10,7 +10,7 @@
 //! `__libc_early_init` (2.32): thread-local storage, the tunables and malloc, but not `environ`.
 
 use crate::ledger::Kind;
-use crate::settings::{self, Pages};
+use crate::settings::{self, Children, Pages};
 use crate::{message, raw};
 
 #[used]
@@ -33,6 +33,9 @@ extern "C" fn start() {
     crate::segments::legacy::provide();
     if settings.is_thp() && !settings.memory.heap {
         crate::glibc::make_reliable();
+    }
+    if settings.children == Children::Alone {
+        crate::environment::leave();
     }
 }
 

@@ -79,6 +79,24 @@ fn a_heap_with_little_address_space_works() {
     assert!(succeeds(command));
 }
 
+#[test]
+fn programs_it_executes_learn_of_it_unless_it_is_to_stay_alone() {
+    for (children, told) in [("base", true), ("same", true), ("none", false)] {
+        let asked = child("none", Asked { children, ..THP });
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "env; exit 3"]).env_clear().env("PATH", "/usr/bin:/bin");
+        for (name, value) in asked.get_envs() {
+            value.map(|value| command.env(name, value));
+        }
+        let output = command.output().expect("a shell");
+        assert_eq!(output.status.code(), Some(3));
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(text.contains("SUPERPAGE_"), told, "{children}: {text}");
+        assert_eq!(text.contains("libsuperpage.so"), told, "{children}: {text}");
+        assert!(text.contains("PATH=/usr/bin:/bin"), "{text}");
+    }
+}
+
 unsafe extern "C" {
     fn reallocarray(memory: *mut c_void, count: usize, size: usize) -> *mut c_void;
     fn pvalloc(size: usize) -> *mut c_void;
