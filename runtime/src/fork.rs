@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::hold::{self, Hold};
 use crate::ledger::{self, Reason};
-use crate::mapping::{pieces, table};
+use crate::mapping::{chips, pieces, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children, Fallback};
 use crate::{heap, message, raw, source};
@@ -47,6 +47,7 @@ static CHILD_END: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn prepare() {
     heap::lock();
+    chips::lock();
     source::lock();
     table::lock();
     pieces::lock();
@@ -111,6 +112,7 @@ fn unlock() {
     pieces::unlock();
     table::unlock();
     source::unlock();
+    chips::unlock();
     heap::unlock();
 }
 

@@ -118,6 +118,18 @@ fn a_killed_program_leaves_nothing_behind() {
 }
 
 #[test]
+fn small_mappings_share_superpages_and_are_used_again() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    for pages in [64, 8, 0] {
+        pool.allow(pages);
+        assert!(succeeds(child("child_maps_small", HUGETLB)), "{pages} pages");
+        assert!(pool.is_empty());
+    }
+}
+
+#[test]
 fn many_short_lives_leak_nothing() {
     let pool = Pool::lock();
     testkit::require!(pool.is_some(), "{NEEDS}");
@@ -396,6 +408,46 @@ fn child_kills_itself() {
     assert!(objects.iter().all(|byte| *byte == 1));
     // SAFETY: our own process.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_maps_small() {
+    let pages = read("nr_overcommit_hugepages");
+    let maps = || map(MIB);
+    let chips: Vec<*mut u8> = (0..40).map(|_| maps()).collect();
+    for (at, chip) in chips.iter().enumerate() {
+        assert!(is_zero(*chip, MIB), "fresh memory is zero");
+        fill(*chip, MIB, at as u64);
+    }
+    if pages == 64 {
+        assert!(hugetlb_mib() >= 32, "{} MiB", hugetlb_mib());
+    }
+    let unmap = |chip: *mut u8, length: usize| {
+        // SAFETY: the test's own, not used again.
+        assert_eq!(unsafe { libc::munmap(chip.cast(), length) }, 0);
+    };
+    // Every other one goes; those between stay as they are, and what comes next is zero.
+    chips.iter().step_by(2).for_each(|chip| unmap(*chip, MIB));
+    for round in 0..60 {
+        let chip = map(MIB);
+        assert!(is_zero(chip, MIB), "round {round}");
+        fill(chip, MIB, 1);
+        unmap(chip, MIB);
+    }
+    for (at, chip) in chips.iter().enumerate().filter(|(at, _)| at % 2 == 1) {
+        assert!(holds(*chip, 0, MIB, at as u64), "chip {at}");
+    }
+    // Parts of one: unmapped and protected.
+    unmap(chips[11].wrapping_add(MIB / 2), 4096);
+    assert!(!is_mapped(chips[11].wrapping_add(MIB / 2)));
+    assert!(holds(chips[11], 0, MIB / 2, 11) && holds(chips[11], MIB / 2 + 4096, MIB, 11));
+    // SAFETY: the test's own.
+    assert_eq!(unsafe { libc::mprotect(chips[21].cast(), 4096, libc::PROT_READ) }, 0);
+    assert!(!can_write(chips[21]) && can_write(chips[21].wrapping_add(4096)));
+    chips.iter().skip(1).step_by(2).for_each(|chip| unmap(*chip, MIB));
+    let left = read("nr_hugepages");
+    assert!(left <= 12, "what is empty goes back: {left} of {pages} pages");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! mmap and its relatives: the memory a program, or a library in it, maps itself.
 //!
 //! On THP, memory stays ordinary anonymous memory: large mappings are advised, small ones placed
-//! side by side (`pieces`), and whatever the program does to them later is what the kernel makes of
+//! side by side (`pieces`, on the pool `chips`), and whatever the program does to them later is what the kernel makes of
 //! it.
 //!
 //! On hugetlb, a large mapping becomes a body of reserved superpages and a tail of base pages, so
@@ -19,6 +19,7 @@ use std::ffi::{c_int, c_void};
 
 use libc::{off64_t, size_t};
 
+pub mod chips;
 mod demote;
 mod parts;
 pub mod pieces;
@@ -182,6 +183,13 @@ impl Request {
         let is_ours = self.protection == READ_WRITE && self.flags & excluded == 0;
         let is_fixed = self.flags & libc::MAP_FIXED != 0;
         if !is_ours || (self.address != 0 && !is_fixed) || self.length < superpage {
+            let is_plain = self.address == 0 && self.flags == PRIVATE_ANONYMOUS;
+            if is_ours
+                && is_plain
+                && let Some(chip) = chips::take(self.length)
+            {
+                return Ok(chip);
+            }
             if is_ours {
                 ledger::count(Kind::Mmap, Column::Small, self.length);
             }

@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 use libc::size_t;
 
 use super::table::{self, Range};
-use super::{Request, demote};
+use super::{Request, chips, demote};
 use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
 
 /// `int munmap(void *addr, size_t length)`.
@@ -26,6 +26,10 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, length: size_t) -> c_int {
 
 unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
     let end = round_up(start, length);
+    if table::may_overlap(start, end) && start < end && chips::are_used() && chips::keep(start, end)
+    {
+        return Ok(());
+    }
     // SAFETY: the caller's contract.
     let result = unsafe { raw::munmap(start, length) };
     if !table::may_overlap(start, end) {
@@ -153,32 +157,32 @@ unsafe fn empty(from: usize, to: usize, range: &Range) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Through a system call, which fails on memory that may not be written where a store would be
-/// fatal.
-fn zero(from: usize, to: usize) {
+/// Clears memory through a system call, which fails where it may not be written and a store would
+/// be fatal; whether it could.
+pub fn zero(from: usize, to: usize) -> bool {
+    const MOST: usize = 256;
     static ZEROES: [u8; 4096] = [0; 4096];
+    let source = libc::iovec { iov_base: ZEROES.as_ptr().cast_mut().cast(), iov_len: ZEROES.len() };
+    let sources = [source; MOST];
     let mut at = from;
     raw::keeping_errno(|| {
         while at < to {
-            let length = (to - at).min(ZEROES.len());
-            let source =
-                libc::iovec { iov_base: ZEROES.as_ptr().cast_mut().cast(), iov_len: length };
+            let length = (to - at).min(MOST * ZEROES.len());
             let target = libc::iovec { iov_base: at as *mut c_void, iov_len: length };
-            // SAFETY: the program gave these contents up; the call checks the rest.
-            unsafe {
-                raw::call!(
-                    SYS_process_vm_writev,
-                    raw::pid(),
-                    &raw const source,
-                    1,
-                    &raw const target,
-                    1,
-                    0
-                )
+            // SAFETY: the program gave these contents up; the call checks the rest. It stops at the
+            // shorter of both lists.
+            let written = unsafe {
+                let sources = sources.as_ptr();
+                let target = &raw const target;
+                raw::call!(SYS_process_vm_writev, raw::pid(), sources, MOST, target, 1, 0)
             };
+            if written != length as libc::c_long {
+                return false;
+            }
             at += length;
         }
-    });
+        true
+    })
 }
 
 /// `void *mremap(void *old, size_t old_size, size_t new_size, int flags, ... void *new)`.
