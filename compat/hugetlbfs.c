@@ -15,6 +15,7 @@
 __attribute__((constructor)) static void start(void)
 {
 	superpage_hugetlbfs_start();
+	superpage_legacy_elfmap();
 }
 
 long gethugepagesize(void)

@@ -105,6 +105,7 @@ void superpage_free_hugepage_region(void *ptr);
 void superpage_hugetlbfs_start(void);
 int superpage_hugetlbfs_shmget(key_t key, size_t size, int shmflg);
 void superpage_hugetlbfs_forget_default_size(void);
+int superpage_legacy_elfmap(void);
 
 #ifdef SUPERPAGE_HUGETLBFS_NAMES
 typedef unsigned long ghp_t;

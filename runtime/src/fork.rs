@@ -87,7 +87,9 @@ fn hold_up_other_threads() {
     let (stack, storage) = (&raw const on_stack as usize, raw::errno_address());
     maps::each(|vma| {
         let is_needed = [stack, storage].iter().any(|it| (vma.start..vma.end).contains(it));
-        if is_to_be_copied(vma) && !is_needed {
+        // SAFETY: the lock is held for the fork.
+        let is_entered = || unsafe { table::holds_private(vma.start, vma.end) };
+        if is_to_be_copied(vma, is_entered) && !is_needed {
             raw::keeping_errno(|| hold.protect(vma.start, vma.end - vma.start));
         }
     });
@@ -104,8 +106,9 @@ fn let_go() {
     }
 }
 
-fn is_to_be_copied(vma: &Vma) -> bool {
-    vma.is_private() && vma.is_anonymous_hugetlb() && vma.flags[1] == b'w'
+/// `is_entered`: whether the table has it, for what lies in files of a mount.
+fn is_to_be_copied(vma: &Vma, is_entered: impl FnOnce() -> bool) -> bool {
+    vma.is_private() && vma.flags[1] == b'w' && (vma.is_anonymous_hugetlb() || is_entered())
 }
 
 fn unlock() {
@@ -211,7 +214,8 @@ fn close(socket: &AtomicI32) {
 extern "C" fn copy_everything() {
     let ours = raw::pid();
     let read = maps::each(|vma| {
-        if is_to_be_copied(vma) {
+        let is_entered = || table::first(vma.start, vma.end).is_some_and(|row| !row.shared);
+        if is_to_be_copied(vma, is_entered) {
             replace(vma, ours);
         }
     });

@@ -31,6 +31,15 @@ impl<T> Lock<T> {
         result
     }
 
+    /// The value, for whoever took the lock with [`Self::take`].
+    ///
+    /// # Safety
+    /// The caller holds it, and nothing else of this thread uses the value meanwhile.
+    pub unsafe fn taken(&self) -> &T {
+        // SAFETY: the contract.
+        unsafe { &*self.value.get() }
+    }
+
     /// Takes the lock until [`Self::release`].
     pub fn take(&self) {
         while self.taken.swap(true, Ordering::Acquire) {

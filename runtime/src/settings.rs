@@ -80,6 +80,8 @@ pub struct Settings {
     pub report: Option<&'static CStr>,
     /// Whether even the first bytes of the heap are to be on superpages.
     pub whole_heap: bool,
+    /// Whether freed memory of the heap goes back at once instead of after a while.
+    pub shrinks_at_once: bool,
     /// SUPERPAGE_LEDGER: the file in which `superpage run` counts what all its processes got.
     pub ledger: Option<&'static CStr>,
 }
@@ -99,6 +101,7 @@ impl Settings {
         children: Children::Base,
         report: None,
         whole_heap: false,
+        shrinks_at_once: false,
         ledger: None,
     };
 
@@ -166,6 +169,10 @@ fn understand() -> Settings {
             b"SUPERPAGE_CHILDREN" => children(bytes).map(|it| settings.children = it),
             b"HUGETLB_MORECORE" => {
                 morecore = legacy_heap(bytes);
+                Some(())
+            }
+            b"HUGETLB_MORECORE_SHRINK" => {
+                settings.shrinks_at_once = bytes.eq_ignore_ascii_case(b"yes");
                 Some(())
             }
             b"HUGETLB_RESTRICT_EXE" => {

@@ -165,7 +165,16 @@ pub fn map_hugetlb_of(
     protection: c_int,
     sharing: c_int,
 ) -> Result<usize, Reason> {
-    let flags = sharing | libc::MAP_ANONYMOUS | hugetlb_flags(page);
+    map_checked(sharing | libc::MAP_ANONYMOUS | hugetlb_flags(page), -1, length, protection)
+}
+
+/// The same, private, from a file in a mount of hugetlbfs: /proc/self/maps then has the mount's path.
+pub fn map_hugetlb_file(fd: c_int, length: usize, protection: c_int) -> Result<usize, Reason> {
+    map_checked(libc::MAP_PRIVATE, fd, length, protection)
+}
+
+fn map_checked(flags: c_int, fd: c_int, length: usize, protection: c_int) -> Result<usize, Reason> {
+    let sharing = flags & libc::MAP_TYPE;
     if sharing == libc::MAP_PRIVATE && !hold::is_possible() {
         return Err(Reason::Unprotected);
     }
@@ -173,7 +182,7 @@ pub fn map_hugetlb_of(
         FIRST.with(|()| HAS_PRIVATE.store(true, Ordering::Relaxed));
     }
     // SAFETY: fresh memory.
-    let start = unsafe { raw::mmap(0, length, protection, flags, -1, 0) }.map_err(reason_of)?;
+    let start = unsafe { raw::mmap(0, length, protection, flags, fd, 0) }.map_err(reason_of)?;
     if faults_may_fail() {
         // SAFETY: fresh memory of ours. The advice needs it writable.
         let populated = unsafe {

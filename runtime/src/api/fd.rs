@@ -30,6 +30,14 @@ pub fn unlinked(size: usize) -> Option<c_int> {
     }
 }
 
+/// A file in a mount, if there is one; says nothing if not.
+pub fn unlinked_in_mount(size: usize) -> Option<c_int> {
+    match mounts::find(size) {
+        Found::Path(directory) => raw::keeping_errno(|| in_mount(directory)),
+        _ => None,
+    }
+}
+
 /// Never has a name where the kernel allows that (`O_TMPFILE`, hugetlbfs since 5.1), so that no
 /// kill leaves a file behind which holds superpages.
 fn in_mount(directory: &CStr) -> Option<c_int> {

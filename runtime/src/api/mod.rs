@@ -23,6 +23,7 @@ mod calls;
 mod coverage;
 mod environment;
 mod fd;
+pub use fd::unlinked_in_mount;
 mod files;
 mod kernel;
 mod mounts;

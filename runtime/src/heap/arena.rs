@@ -117,6 +117,7 @@ unsafe extern "C" {
 }
 
 // mi_option_t of mimalloc 3.3.2; the crate's own constants are those of version 2.
+const PURGE_DELAY: i32 = 15;
 const PAGE_COMMIT_ON_DEMAND: i32 = 40;
 const ALLOW_THP: i32 = 43;
 const ARENA_RESERVE: i32 = 23;
@@ -132,6 +133,9 @@ pub fn set_up() {
         set(ARENA_RESERVE, 0);
         // It would go past `commit`, and memory in use could be taken for unused.
         set(PAGE_COMMIT_ON_DEMAND, 0);
+        if settings::get().shrinks_at_once {
+            set(PURGE_DELAY, 0);
+        }
         // 0 would turn THP off for the whole process.
         set(ALLOW_THP, 1);
         set(MINIMAL_PURGE_SIZE, granule() / 1024);

@@ -94,6 +94,16 @@ pub fn first(from: usize, to: usize) -> Option<Range> {
     })
 }
 
+/// Whether private memory in `[from, to)` is entered; for `fork`, which holds the lock.
+///
+/// # Safety
+/// Between [`lock`] and [`unlock`], by the same thread.
+pub unsafe fn holds_private(from: usize, to: usize) -> bool {
+    // SAFETY: the contract.
+    let rows = unsafe { TABLE.taken() }.slice();
+    rows.iter().any(|row| !row.shared && row.start < to && from < row.end)
+}
+
 impl Rows {
     fn slice(&self) -> &[Range] {
         if self.rows.is_null() {

@@ -137,8 +137,10 @@ fn put(stretch: &Stretch, order: &Order) -> bool {
 /// Puts the superpages at `[first, last)` under a part of `stretch`.
 fn put_part(kind: Kind, stretch: &Stretch, first: usize, last: usize, order: &Order) -> bool {
     let length = last - first;
+    let in_mount = order.fit == Fit::Whole;
+    let to_pool = || relocate::to_hugetlb(stretch, (first, last), order.page, in_mount);
     let (column, reason) = match order.pages {
-        Pages::Hugetlb(_) => match relocate::to_hugetlb(stretch, first, last, order.page) {
+        Pages::Hugetlb(_) => match to_pool() {
             Ok(()) => (Column::Hugetlb, None),
             Err(why) => match order.fallback {
                 Fallback::Error => crate::start::refuse(kind),

@@ -10,12 +10,26 @@ use super::image::Stretch;
 use super::pagemap;
 use crate::ledger::Reason;
 use crate::mapping::table::{self, Range};
-use crate::{raw, source};
+use crate::{api, raw, source};
 
-/// Pool pages under `[first, last)`.
-pub fn to_hugetlb(stretch: &Stretch, first: usize, last: usize, page: usize) -> Result<(), Reason> {
+/// Pool pages under `[first, last)`: from a mount of hugetlbfs if there is one and `in_mount` asks
+/// for it, as libhugetlbfs had them, whose users look for the mount's path in /proc.
+pub fn to_hugetlb(
+    stretch: &Stretch,
+    (first, last): (usize, usize),
+    page: usize,
+    in_mount: bool,
+) -> Result<(), Reason> {
     let length = last - first;
-    let fresh = source::map_hugetlb_of(page, length, raw::READ_WRITE, libc::MAP_PRIVATE)?;
+    let file = if in_mount { api::unlinked_in_mount(page) } else { None };
+    let fresh = match file {
+        Some(fd) => {
+            let fresh = source::map_hugetlb_file(fd, length, raw::READ_WRITE);
+            raw::close(fd);
+            fresh?
+        }
+        None => source::map_hugetlb_of(page, length, raw::READ_WRITE, libc::MAP_PRIVATE)?,
+    };
     copy(stretch, first, last, page, fresh);
     replace(fresh, length, stretch.protection, first)?;
     // If the table has no room the program's calls about parts of these pages fail, as the kernel
