@@ -33,7 +33,7 @@ use crate::ledger::{self, Reason};
 use crate::mapping::{chips, pieces, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children, Fallback};
-use crate::{heap, message, raw, source};
+use crate::{heap, message, raw, source, stack};
 
 /// Registers the handlers. Ours are the first: the child's run before anybody else's.
 pub fn provide() {
@@ -46,6 +46,7 @@ static PARENT_END: AtomicI32 = AtomicI32::new(-1);
 static CHILD_END: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn prepare() {
+    stack::lock();
     heap::lock();
     chips::lock();
     source::lock();
@@ -117,6 +118,7 @@ fn unlock() {
     source::unlock();
     chips::unlock();
     heap::unlock();
+    stack::unlock();
 }
 
 /// What the child asks of its parent: a range to be filled, or, with no length, nothing more.
@@ -192,6 +194,7 @@ extern "C" fn in_child() {
     let_go();
     unlock();
     ledger::after_fork();
+    stack::after_fork();
     let socket = CHILD_END.load(Ordering::Relaxed);
     if socket >= 0 {
         raw::keeping_errno(|| on_another_stack(copy_everything));

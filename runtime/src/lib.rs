@@ -9,6 +9,7 @@
 //! | `heap` | malloc and its relatives |
 //! | `hold` | keeping writers waiting while memory is copied |
 //! | `segments` | the program's text, data and bss |
+//! | `stack` | stacks of a fixed size: the main thread's and those of threads |
 //! | `fork` | what becomes of all that in a child |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `environment` | what programs that this one executes learn of all this |
@@ -39,6 +40,7 @@ mod raw;
 mod segments;
 mod settings;
 mod source;
+mod stack;
 mod start;
 
 // mmap's offset would be 32 bits, and the system call another one (mmap2).

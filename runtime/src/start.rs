@@ -31,6 +31,7 @@ extern "C" fn start() {
     crate::fork::provide();
     crate::segments::provide(settings);
     crate::segments::legacy::provide();
+    crate::stack::provide(settings);
     if settings.is_thp() && !settings.memory.heap {
         crate::glibc::make_reliable();
     }

@@ -17,14 +17,15 @@ use super::table::{self, Range};
 use crate::hold::{self, Hold};
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::settings::{self, Fallback};
-use crate::{maps, raw};
+use crate::{maps, raw, stack};
 
 /// Demotes the pages of private ranges that `[from, to)` covers only partly. `false`: there was no
 /// memory or no descriptor for it, and nothing has changed.
 pub fn edges(from: usize, to: usize) -> bool {
     [from, to].into_iter().all(|edge| match table::first(edge, edge + 1) {
         Some(range) if !range.shared && edge > range.start && edge % range.page != 0 => {
-            page(&range, edge - edge % range.page)
+            let start = edge - edge % range.page;
+            stack::if_within(start, start + range.page, || page(&range, start))
         }
         _ => true,
     })

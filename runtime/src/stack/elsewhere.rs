@@ -1,0 +1,133 @@
+//! Leaving the stack one runs on, while the pages under it are replaced.
+//!
+//! Two calls replace pages of a stack in use: a fork, whose child gets a copy of private pool pages
+//! and whose parent may not write to its own meanwhile (`fork`), and an mprotect of part of a
+//! superpage by a thread that runs on it (a JVM's guard zones).
+//!
+//! # Safety
+//! `work` runs on a stack mapped for it, which is this thread's alone, with `makecontext(3)` as it
+//! is meant. In a forked child that stack is a copy, at the same address.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::transmute;
+
+use libc::{pid_t, ucontext_t};
+
+use super::next_function;
+use crate::mapping::table::{self, Range};
+use crate::raw;
+use crate::settings::{self, Children};
+
+/// Runs `work` on another stack if this one is on private pool pages of `[from, to)`, else here.
+pub fn if_within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
+    let here = 0u8;
+    let here = &raw const here as usize;
+    let is_on_pool = |range: Range| !range.shared && range.start <= here && here < range.end;
+    if (from..to).contains(&here) && table::first(here, here + 1).is_some_and(is_on_pool) {
+        run(work)
+    } else {
+        work()
+    }
+}
+
+/// Runs `work` on another stack, or here if there is no memory for one.
+fn run<R>(work: impl FnOnce() -> R) -> R {
+    const SIZE: usize = 512 << 10;
+    let flags = raw::PRIVATE_ANONYMOUS;
+    // SAFETY: fresh memory.
+    let Ok(stack) = (unsafe { raw::mmap(0, SIZE, raw::READ_WRITE, flags, -1, 0) }) else {
+        return work();
+    };
+    let mut work = Some(work);
+    let mut result = None;
+    let mut step = || result = work.take().map(|work| work());
+    let mut step: &mut dyn FnMut() = &mut step;
+    let argument = (&raw mut step) as usize;
+    // SAFETY: the contexts lie at the bottom of the fresh memory, the stack above them;
+    // `uc_link` leads back here, and then nobody uses that memory any more. `enter` takes the two
+    // numbers it is given.
+    unsafe {
+        let contexts = stack as *mut ucontext_t;
+        let (back, there) = (contexts, contexts.add(1));
+        let used = (2 * size_of::<ucontext_t>()).next_multiple_of(64);
+        libc::getcontext(there);
+        (*there).uc_stack.ss_sp = (stack + used) as *mut c_void;
+        (*there).uc_stack.ss_size = SIZE - used;
+        (*there).uc_link = back;
+        let enter = transmute::<extern "C" fn(u32, u32), extern "C" fn()>(enter);
+        libc::makecontext(there, enter, 2, (argument >> 32) as c_int, argument as c_int);
+        libc::swapcontext(back, there);
+        let _ = raw::munmap(stack, SIZE);
+    }
+    // `swapcontext` fails only for want of memory for the stack, which is there.
+    match (result, work) {
+        (Some(result), _) => result,
+        (None, Some(work)) => work(),
+        // SAFETY: ends this process; `work` neither unwinds nor leaves nothing.
+        (None, None) => unsafe { libc::abort() },
+    }
+}
+
+/// `makecontext` passes numbers of 32 bits.
+extern "C" fn enter(high: u32, low: u32) {
+    let argument = (high as usize) << 32 | low as usize;
+    // SAFETY: the address of a local of `run`, which waits.
+    let work = unsafe { &mut *(argument as *mut &mut dyn FnMut()) };
+    work();
+}
+
+/// Whether a fork made from here must be made from another stack.
+fn away<R>(work: impl FnOnce() -> R) -> R {
+    if settings::get().children == Children::Same { work() } else { if_within(0, usize::MAX, work) }
+}
+
+unsafe extern "C" {
+    /// glibc's own name for `fork`: to be had without a search, which a signal handler must not do.
+    fn __fork() -> pid_t;
+}
+
+/// `pid_t fork(void)`
+///
+/// # Safety
+/// As in libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> pid_t {
+    // SAFETY: the caller's contract.
+    away(|| unsafe { __fork() })
+}
+
+/// `int daemon(int nochdir, int noclose)`, which forks inside libc.
+///
+/// # Safety
+/// As in libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
+    type Function = unsafe extern "C" fn(c_int, c_int) -> c_int;
+    let real = next_function!(c"daemon", Function);
+    away(|| match real {
+        // SAFETY: the caller's contract.
+        Some(real) => unsafe { real(no_chdir, no_close) },
+        None => -1,
+    })
+}
+
+/// `int forkpty(int *amaster, char *name, const struct termios *, const struct winsize *)`, likewise.
+///
+/// # Safety
+/// As in libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forkpty(
+    master: *mut c_int,
+    name: *mut c_char,
+    terminal: *const c_void,
+    window: *const c_void,
+) -> pid_t {
+    type Function =
+        unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> pid_t;
+    let real = next_function!(c"forkpty", Function);
+    away(|| match real {
+        // SAFETY: the caller's contract.
+        Some(real) => unsafe { real(master, name, terminal, window) },
+        None => -1,
+    })
+}

@@ -1,0 +1,144 @@
+//! The main thread's stack.
+//!
+//! The kernel made it, anywhere, and lets it grow down by faults. On THP it is grown at once to its
+//! fixed size and advised. On hugetlb it is grown to the next superpage boundary, and reserved
+//! pages of the pool are mapped below, where it would have grown to; frames run from the one into
+//! the other. Below lies address space that nobody gets, so an overflow ends as it always does.
+//!
+//! # Safety
+//! Only memory below the stack pointer is touched, by system calls, which fail where a fault would
+//! be fatal.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::ledger::{self, Column, Kind, Reason};
+use crate::mapping::table::{self, Range};
+use crate::settings::{self, Fallback, Pages};
+use crate::{maps, raw, source, start};
+
+/// Where the stack ends below, if that is not where libc would say; and whose it is.
+static LOWEST: AtomicUsize = AtomicUsize::new(0);
+static OWNER: AtomicUsize = AtomicUsize::new(0);
+
+/// Gives the stack `size` bytes, on superpages as far as they fit.
+pub fn provide(size: usize) {
+    let settings = settings::get();
+    let page = source::superpage();
+    let size = size.next_multiple_of(page);
+    let Some(stack) = Stack::find() else { return };
+    let result = match settings.pages {
+        Pages::Hugetlb(_) => match stack.put_pool_below(size, page) {
+            Err(why) if settings.fallback == Fallback::Thp => {
+                ledger::because(why);
+                stack.advise(size, Column::FellBack)
+            }
+            Err(_) if settings.fallback == Fallback::Error => start::refuse(Kind::Stack),
+            result => result,
+        },
+        _ => stack.advise(size, Column::Advised),
+    };
+    if let Err(why) = result {
+        ledger::because(why);
+        ledger::count(Kind::Stack, Column::FellBack, size);
+    }
+}
+
+/// The kernel's mapping of it.
+struct Stack {
+    start: usize,
+    end: usize,
+}
+
+impl Stack {
+    fn find() -> Option<Self> {
+        let here = 0u8;
+        let here = &raw const here as usize;
+        let mut found = None;
+        maps::each(|vma| {
+            if (vma.start..vma.end).contains(&here) {
+                found = Some(Self { start: vma.start, end: vma.end });
+            }
+        })?;
+        found
+    }
+
+    /// Makes the kernel grow it down to `low`.
+    fn grow(&self, low: usize) -> Result<(), Reason> {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the kernel writes the structure, and then eight bytes below the stack pointer.
+        unsafe {
+            libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit);
+            if (self.end - low) as u64 > limit.rlim_cur {
+                return Err(Reason::Place);
+            }
+            let nothing = std::ptr::null::<u64>();
+            let into = low as *mut u64;
+            let grown = raw::keeping_errno(|| {
+                raw::call!(SYS_rt_sigprocmask, libc::SIG_BLOCK, nothing, into, 8)
+            });
+            if grown == 0 { Ok(()) } else { Err(Reason::Place) }
+        }
+    }
+
+    fn advise(&self, size: usize, column: Column) -> Result<(), Reason> {
+        let page = source::superpage();
+        let low = (self.end - size) / page * page;
+        let high = self.end - self.end % page;
+        // The page touched for it is the one below: the lowest superpage stays free of base pages.
+        let start = low - raw::base_page();
+        if start < self.start {
+            self.grow(start)?;
+        }
+        // SAFETY: advice keeps contents.
+        unsafe { raw::madvise(start, self.end - start, libc::MADV_HUGEPAGE) }
+            .map_err(|_| Reason::ThpOff)?;
+        ledger::count(Kind::Stack, column, high - low);
+        ledger::count(Kind::Stack, Column::Small, self.end - high);
+        Ok(())
+    }
+
+    fn put_pool_below(&self, size: usize, page: usize) -> Result<(), Reason> {
+        // What the kernel leaves between a growing stack and its neighbour (stack_guard_gap).
+        const GUARD: usize = 1 << 20;
+        let high = self.start - self.start % page;
+        let ordinary = self.end - high;
+        let length = size.saturating_sub(ordinary).next_multiple_of(page).max(page);
+        let low = high - length;
+        if high < self.start {
+            self.grow(high)?;
+        }
+        let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let total = length + GUARD;
+        // SAFETY: only if nothing is there (a kernel before 4.17 takes the address as a hint). Then
+        // the range is ours.
+        unsafe {
+            let got = raw::mmap(low - GUARD, total, libc::PROT_NONE, flags, -1, 0)
+                .map_err(|_| Reason::Place)?;
+            let placed = if got == low - GUARD {
+                source::place_hugetlb(low, length, raw::READ_WRITE, libc::MAP_PRIVATE)
+            } else {
+                Err(Reason::Place)
+            };
+            let range = Range { start: low, end: high, page, shared: false };
+            let entered =
+                placed.and_then(|()| if table::add(range) { Ok(()) } else { Err(Reason::Kernel) });
+            if entered.is_err() {
+                // The stack must be able to grow there.
+                let _ = raw::munmap(got, total);
+            }
+            entered?;
+        }
+        ledger::count(Kind::Stack, Column::Hugetlb, length);
+        ledger::count(Kind::Stack, Column::Small, ordinary);
+        LOWEST.store(low, Ordering::Relaxed);
+        // SAFETY: this thread's name.
+        OWNER.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The lowest address of the main thread's stack, if `thread` is it and libc would say another.
+pub fn lowest(thread: usize) -> Option<usize> {
+    let lowest = LOWEST.load(Ordering::Relaxed);
+    (lowest != 0 && thread == OWNER.load(Ordering::Relaxed)).then_some(lowest)
+}

@@ -1,0 +1,307 @@
+//! The stacks of threads, and whose they are.
+//!
+//! Life of a stack: mapped -> given to a thread -> released, when the thread has been joined or is
+//! detached -> idle, when the kernel knows the thread no more -> given to another thread, or
+//! unmapped if many are idle. "Released" is not enough: a detached thread runs on its stack to
+//! its last instruction, and says nothing afterwards. Joining is, for libc, whose record of the
+//! thread lies on the stack and is needed until then.
+//!
+//! # Safety
+//! The records lie in mappings of their own that are never unmapped, so a pointer to one stays good.
+//! They are changed under the lock, but for `tid`, which the thread itself writes.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::ledger::{self, Column, Kind};
+use crate::lock::Lock;
+use crate::mapping::table::{self, Range};
+use crate::source::{self, Backing};
+use crate::{raw, settings};
+
+/// What a thread is to run: `void *(*start_routine)(void *)`. It may end by unwinding
+/// (`pthread_exit`, cancellation).
+pub type Routine = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No memory.
+    Empty,
+    /// Memory, and nobody on it.
+    Idle,
+    /// Somebody's, who can still be joined.
+    Taken,
+    /// Somebody's, who is done with it as soon as the kernel knows the thread no more.
+    Released,
+}
+
+/// A stack.
+pub struct Slot {
+    state: State,
+    /// Its lowest address; below it lies a guard of `guard` bytes.
+    pub start: usize,
+    /// The address after its highest.
+    pub end: usize,
+    guard: usize,
+    /// The guard that was asked for.
+    guard_asked: usize,
+    /// Whether it got what was asked for.
+    is_backed: bool,
+    /// Of the thread that runs on it; 0 until it does.
+    pub tid: AtomicI32,
+    /// What it runs.
+    pub work: Option<(Routine, *mut c_void)>,
+    /// All of them.
+    next: *mut Slot,
+}
+
+struct Slots {
+    first: *mut Slot,
+    /// Where to look next for threads that have ended.
+    cursor: *mut Slot,
+    /// Records not used yet, and how many.
+    fresh: *mut Slot,
+    left: usize,
+}
+// SAFETY: the pointers are to records that belong to this list alone.
+unsafe impl Send for Slots {}
+
+static SLOTS: Lock<Slots> = Lock::new(Slots {
+    first: std::ptr::null_mut(),
+    cursor: std::ptr::null_mut(),
+    fresh: std::ptr::null_mut(),
+    left: 0,
+});
+
+/// For `fork`.
+pub fn lock() {
+    SLOTS.take();
+}
+
+/// For `fork`.
+pub fn unlock() {
+    SLOTS.release();
+}
+
+/// So many stacks with nobody on them are kept for the next threads.
+const IDLE_AT_MOST: usize = 16;
+
+/// A stack of `size` bytes above a guard, whose thread will be joined or is `detached`. `None`: there
+/// is no memory, or it is not to be had on superpages and the caller wants an error then.
+pub fn take(size: usize, guard: usize, detached: bool) -> Option<*mut Slot> {
+    SLOTS.with(|slots| {
+        slots.reap();
+        let fits = |slot: &Slot| {
+            slot.state == State::Idle
+                && slot.end - slot.start == total(size)
+                && slot.guard >= guard
+                && slot.is_backed
+        };
+        let found = slots.iter().find(|slot| fits(slot)).map(|slot| slot as *mut Slot);
+        let slot = match found {
+            // SAFETY: a record, under the lock.
+            Some(slot) => unsafe { &mut *slot },
+            None => {
+                let slot = slots.empty()?;
+                if !slot.map(size, guard) {
+                    return None;
+                }
+                slot
+            }
+        };
+        slot.state = if detached { State::Released } else { State::Taken };
+        slot.tid.store(0, Ordering::Relaxed);
+        slot.guard_asked = guard;
+        Some(slot as *mut Slot)
+    })
+}
+
+/// The guard asked for below the stack at `address`, if it is one of these.
+pub fn guard_asked(address: usize) -> Option<usize> {
+    SLOTS.with(|slots| {
+        let is_here = |slot: &&mut Slot| (slot.start..slot.end).contains(&address);
+        slots.iter().find(is_here).map(|slot| slot.guard_asked)
+    })
+}
+
+/// The thread was not made after all.
+pub fn give_back(slot: *mut Slot) {
+    // SAFETY: a record, under the lock.
+    SLOTS.with(|_| unsafe { (*slot).state = State::Idle });
+}
+
+/// The thread whose record lies at `address`, which libc's name for it is, was joined or detached.
+pub fn release(address: usize) {
+    SLOTS.with(|slots| {
+        if slots.first.is_null() {
+            return;
+        }
+        for slot in slots.iter() {
+            if slot.state == State::Taken && (slot.start..slot.end).contains(&address) {
+                slot.state = State::Released;
+            }
+        }
+        slots.reap();
+        let idle = slots.iter().filter(|slot| slot.state == State::Idle);
+        // What had to fall back gets another chance of superpages when it is mapped anew.
+        let surplus = idle.enumerate().filter(|(at, slot)| *at >= IDLE_AT_MOST || !slot.is_backed);
+        surplus.for_each(|(_, slot)| slot.unmap());
+    });
+}
+
+/// In a forked child: of all threads only this one is left. The lock is free.
+pub fn after_fork() {
+    SLOTS.with(|slots| {
+        let here = 0u8;
+        let here = &raw const here as usize;
+        // SAFETY: takes nothing. Its record is libc's, on the stack: the handler of a fork may run
+        // on another.
+        let this = unsafe { libc::pthread_self() } as usize;
+        for slot in slots.iter() {
+            let range = slot.start..slot.end;
+            if range.contains(&here) || range.contains(&this) {
+                // SAFETY: takes nothing.
+                slot.tid.store(unsafe { raw::call!(SYS_gettid) } as c_int, Ordering::Relaxed);
+            } else if matches!(slot.state, State::Taken | State::Released) {
+                slot.state = State::Idle;
+            }
+            // Pages of the pool were replaced by a copy.
+            slot.is_backed &= !settings::get().is_hugetlb();
+        }
+    });
+}
+
+/// What is added at the top of a stack on pool pages (see the module above).
+const TOP: usize = 128 << 10;
+
+/// The bytes between guard and end of a stack of which `size` are superpages.
+fn total(size: usize) -> usize {
+    if settings::get().is_hugetlb() { size + TOP } else { size }
+}
+
+impl Slots {
+    fn iter(&mut self) -> impl Iterator<Item = &mut Slot> {
+        let mut next = self.first;
+        std::iter::from_fn(move || {
+            // SAFETY: null, or a record of this list, which is ours.
+            let slot = unsafe { next.as_mut() }?;
+            next = slot.next;
+            Some(slot)
+        })
+    }
+
+    /// Finds stacks whose threads have ended. Of thousands that live only some are asked about at a
+    /// time, so that making a thread does not cost a system call for each of the others.
+    fn reap(&mut self) {
+        const ASKED: usize = 64;
+        let ours = raw::pid();
+        let mut asked = 0;
+        let mut slot = self.cursor;
+        let mut wrapped = false;
+        while asked < ASKED {
+            // SAFETY: null, or a record of this list, which is ours.
+            let Some(here) = (unsafe { slot.as_mut() }) else {
+                if wrapped {
+                    break;
+                }
+                wrapped = true;
+                slot = self.first;
+                continue;
+            };
+            if here.state == State::Released {
+                asked += 1;
+                if here.is_over(ours) {
+                    here.state = State::Idle;
+                }
+            }
+            slot = here.next;
+        }
+        self.cursor = slot;
+    }
+
+    /// A record without memory.
+    fn empty(&mut self) -> Option<&mut Slot> {
+        let used = self.iter().find(|slot| slot.state == State::Empty).map(|it| it as *mut Slot);
+        if let Some(slot) = used {
+            // SAFETY: a record of this list, which is ours.
+            return unsafe { slot.as_mut() };
+        }
+        if self.left == 0 {
+            let bytes = raw::base_page();
+            // SAFETY: fresh memory.
+            let fresh =
+                unsafe { raw::mmap(0, bytes, raw::READ_WRITE, raw::PRIVATE_ANONYMOUS, -1, 0) };
+            self.fresh = fresh.ok()? as *mut Slot;
+            self.left = bytes / size_of::<Slot>();
+        }
+        let (start, end, guard) = (0, 0, 0);
+        let (state, tid, work) = (State::Empty, AtomicI32::new(0), None);
+        let is_backed = false;
+        // SAFETY: one of `left` records that nobody uses.
+        unsafe {
+            let slot = self.fresh;
+            slot.write(Slot {
+                state,
+                start,
+                end,
+                guard,
+                guard_asked: 0,
+                is_backed,
+                tid,
+                work,
+                next: self.first,
+            });
+            self.fresh = slot.add(1);
+            self.left -= 1;
+            self.first = slot;
+            slot.as_mut()
+        }
+    }
+}
+
+impl Slot {
+    /// Whether the kernel knows its thread no more.
+    fn is_over(&self, ours: c_int) -> bool {
+        let tid = self.tid.load(Ordering::Acquire);
+        // SAFETY: asks whether there is such a thread.
+        let asked = || unsafe { raw::call!(SYS_tgkill, ours, tid, 0) == -1 };
+        tid != 0 && raw::keeping_errno(|| asked() && raw::errno() == libc::ESRCH)
+    }
+
+    fn map(&mut self, size: usize, guard: usize) -> bool {
+        let page = source::superpage();
+        let guard = guard.max(1).next_multiple_of(page);
+        let total = total(size);
+        let Ok(low) = source::reserve(guard + total, page) else { return false };
+        let start = low + guard;
+        // SAFETY: address space of our own.
+        let mapped = unsafe {
+            match source::place(Kind::Stack, start, size, raw::READ_WRITE) {
+                Err(_) => false,
+                Ok(backing) => {
+                    let wanted = settings::get().is_hugetlb();
+                    self.is_backed = !wanted || backing == Backing::Hugetlb;
+                    let range = Range { start, end: start + size, page, shared: false };
+                    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
+                    let (top, rest) = (start + size, total - size);
+                    (backing != Backing::Hugetlb || table::add(range))
+                        && (rest == 0
+                            || raw::mmap(top, rest, raw::READ_WRITE, flags, -1, 0).is_ok())
+                }
+            }
+        };
+        (self.start, self.end, self.guard) = (start, start + total, guard);
+        if !mapped {
+            self.unmap();
+        }
+        mapped
+    }
+
+    fn unmap(&mut self) {
+        // SAFETY: nobody is on it.
+        let _ = unsafe { raw::munmap(self.start - self.guard, self.guard + self.end - self.start) };
+        table::remove(self.start, self.end);
+        ledger::count(Kind::Stack, Column::Returned, self.end - self.start);
+        self.state = State::Empty;
+    }
+}
