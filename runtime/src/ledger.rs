@@ -70,8 +70,12 @@ pub fn after_fork() {
     add(::ledger::forks(), 1);
 }
 
-/// Appends this process's report as one line of JSON to the file SUPERPAGE_REPORT names.
+/// Says at the end what SUPERPAGE_REPORT asks for: a line if this process did not get all, or its
+/// report as one line of JSON appended to a file.
 pub fn report() {
+    if settings::get().says_shortage {
+        say_shortage();
+    }
     let Some(path) = settings::get().report else { return };
     let mut text = Text { bytes: [0; 4096], used: 0 };
     text.push(b"{\"schema\":\"superpage.report/1\",\"pid\":");
@@ -99,6 +103,23 @@ pub fn report() {
     if raw::keeping_errno(|| append(path, &text.bytes[..text.used])).is_none() {
         message::line(&[b"the report could not be written to ", path.to_bytes()]);
     }
+}
+
+fn say_shortage() {
+    let own = |word: usize| OWN[word].load(Ordering::Relaxed);
+    let missing = |column| Kind::ALL.iter().map(move |kind| own(::ledger::sum(*kind, column)));
+    let bytes: u64 = missing(Column::FellBack).chain(missing(Column::Refused)).sum();
+    if bytes == 0 {
+        return;
+    }
+    let why = Reason::ALL.into_iter().max_by_key(|why| own(::ledger::reason(*why)));
+    let why = why.filter(|why| own(::ledger::reason(*why)) > 0);
+    let kib = message::Decimal::new(bytes >> 10);
+    message::line(&[
+        kib.bytes(),
+        b" KiB that were to be on superpages are not: ",
+        why.map_or("no reason is known", Reason::words).as_bytes(),
+    ]);
 }
 
 fn append(path: &CStr, line: &[u8]) -> Option<()> {

@@ -78,6 +78,9 @@ pub struct Settings {
     pub children: Children,
     /// SUPERPAGE_REPORT: where a report is appended when the process ends.
     pub report: Option<&'static CStr>,
+    /// SUPERPAGE_REPORT=shortage: whether a line is printed at the end of a process that did not get
+    /// all. `superpage run` says it for the whole run; this is for who became the program.
+    pub says_shortage: bool,
     /// Whether even the first bytes of the heap are to be on superpages.
     pub whole_heap: bool,
     /// Whether freed memory of the heap goes back at once instead of after a while.
@@ -100,6 +103,7 @@ impl Settings {
         fallback: Fallback::Base,
         children: Children::Base,
         report: None,
+        says_shortage: false,
         whole_heap: false,
         shrinks_at_once: false,
         ledger: None,
@@ -181,6 +185,10 @@ fn understand() -> Settings {
             }
             b"SUPERPAGE_LEDGER" => {
                 let _: () = settings.ledger = Some(value);
+                Some(())
+            }
+            b"SUPERPAGE_REPORT" if bytes == b"shortage" => {
+                settings.says_shortage = true;
                 Some(())
             }
             b"SUPERPAGE_REPORT" => bytes.strip_prefix(b"json:").map(|path| {

@@ -13,7 +13,8 @@ pub struct Voice {
 }
 
 const ERRORS: u8 = 1;
-const WARNINGS: u8 = 2;
+/// The level at which warnings are said, and the one that holds if none is asked for.
+pub const WARNINGS: u8 = 2;
 const INFORMATION: u8 = 3;
 /// What HUGETLB_DEBUG stands for.
 const EVERYTHING: u8 = 4;

@@ -16,7 +16,7 @@ use units::PageSize;
 
 use super::options::{Library, Preload, Request, Wish};
 use super::program::Target;
-use crate::legacy::voice::HIGHEST;
+use crate::legacy::voice::{HIGHEST, WARNINGS};
 
 /// The outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct Surroundings {
     pub library: Result<PathBuf, String>,
     /// LD_LIBRARY_PATH as it is now.
     pub ld_library_path: Option<String>,
+    /// SUPERPAGE_REPORT asks for a report already.
+    pub has_report: bool,
     /// How much the libraries may say.
     pub verbosity: u8,
 }
@@ -217,6 +219,10 @@ impl Decision {
                     request.preload != Preload::No || change.variable != "LD_PRELOAD"
                 });
                 changes.for_each(|change| self.set(change.variable, change.value));
+                // This process becomes the program, so nobody is left to report for it.
+                if around.verbosity >= WARNINGS && !around.has_report {
+                    self.set("SUPERPAGE_REPORT", "shortage");
+                }
             }
         }
     }
@@ -278,6 +284,7 @@ mod tests {
             },
             library: Ok(PathBuf::from("/lib/libsuperpage.so")),
             ld_library_path: None,
+            has_report: false,
             verbosity: 2,
         }
     }
@@ -292,7 +299,7 @@ mod tests {
     fn ours(memory: &str) -> String {
         format!(
             "SUPERPAGE_PAGES=hugetlb:2097152 SUPERPAGE_MEMORY={memory} SUPERPAGE_FALLBACK=base \
-             SUPERPAGE_CHILDREN=base LD_PRELOAD=/lib/libsuperpage.so"
+             SUPERPAGE_CHILDREN=base LD_PRELOAD=/lib/libsuperpage.so SUPERPAGE_REPORT=shortage"
         )
     }
 
@@ -311,7 +318,7 @@ mod tests {
                 "--thp x",
                 "HUGETLB_MORECORE=thp ",
                 "SUPERPAGE_PAGES=thp SUPERPAGE_MEMORY=heap SUPERPAGE_CHILDREN=base \
-                 LD_PRELOAD=/lib/libsuperpage.so"
+                 LD_PRELOAD=/lib/libsuperpage.so SUPERPAGE_REPORT=shortage"
                     .to_string(),
             ),
         ] {
@@ -380,7 +387,9 @@ mod tests {
         around.ld_library_path = Some("/old".to_string());
         let all = lines("--library-path /nowhere --heap x", &around);
         assert!(all.contains("LD_LIBRARY_PATH=/nowhere/lib:/nowhere/lib64:/old "), "{all}");
-        assert!(all.ends_with("LD_PRELOAD=/lib/libsuperpage.so:/x.so"), "{all}");
+        assert!(all.contains("LD_PRELOAD=/lib/libsuperpage.so:/x.so "), "{all}");
+        around.has_report = true;
+        assert!(!lines("--heap x", &around).contains("SUPERPAGE_REPORT"));
         around.ld_library_path = Some(String::new());
         assert!(lines("--library-path /n x", &around).contains("LD_LIBRARY_PATH=/n/lib:/n/lib64"));
     }
