@@ -77,7 +77,14 @@ extern "C" fn prepare() {
 /// Other threads of the parent go on while the child copies. What they write then must not reach
 /// the copy, and must not need a page: without one the kernel would take the child's.
 fn hold_up_other_threads() {
-    let Some(hold) = raw::keeping_errno(Hold::new) else {
+    // Without privilege a system call that writes meanwhile would fail with EFAULT. Where the pool
+    // has as many pages again nobody need be held up: the kernel gives the writers pages of their
+    // own, and the child keeps what it was born with.
+    let everybody = raw::keeping_errno(Hold::of_everybody);
+    if everybody.is_none() && raw::keeping_errno(has_as_many_pages_again) {
+        return;
+    }
+    let Some(hold) = everybody.or_else(|| raw::keeping_errno(Hold::of_the_program)) else {
         message::line(&[
             b"no descriptor to hold up other threads with: a forked child may be killed",
         ]);
@@ -95,6 +102,19 @@ fn hold_up_other_threads() {
         }
     });
     HOLD.store(hold.into_number(), Ordering::Relaxed);
+}
+
+fn has_as_many_pages_again() -> bool {
+    let mut bytes = 0;
+    let read = maps::each(|vma| {
+        // SAFETY: the lock is held for the fork.
+        let is_entered = || unsafe { table::holds_private(vma.start, vma.end) };
+        if is_to_be_copied(vma, is_entered) {
+            bytes += vma.end - vma.start;
+        }
+    });
+    // Gigantic pages are copied by the parent, from what it has by then.
+    read.is_some() && source::superpage() < GIGANTIC && source::has_to_spare(bytes)
 }
 
 /// The descriptor that holds up other threads; -1 if none does.

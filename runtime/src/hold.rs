@@ -77,21 +77,44 @@ const UFFD_API: u64 = 0xaa;
 const UFFD_FEATURE_WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
 const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
 const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
-/// Without privilege only faults from user space are held up; a system call that writes there
-/// meanwhile fails with EFAULT.
+/// Only faults from user space are held up.
 const UFFD_USER_MODE_ONLY: c_int = 1;
+/// `_IO(0xAA, 0x00)`
+const USERFAULTFD_IOC_NEW: u64 = 0xaa00;
 
 impl Hold {
     /// A descriptor; nothing is held up yet.
     pub fn new() -> Option<Self> {
-        [0, UFFD_USER_MODE_ONLY].into_iter().find_map(|mode| {
+        Self::of_everybody().or_else(Self::of_the_program)
+    }
+
+    /// One that also holds up system calls. It needs a privilege (`CAP_SYS_PTRACE`), access to
+    /// /dev/userfaultfd (Linux 6.1), or vm.unprivileged_userfaultfd.
+    pub fn of_everybody() -> Option<Self> {
+        let by_call = Self::of_call(0);
+        by_call.or_else(|| {
+            let device = raw::open(c"/dev/userfaultfd", libc::O_RDWR | libc::O_CLOEXEC, 0)?;
             // SAFETY: flags only; the descriptor is ours.
-            let fd = unsafe { raw::call!(SYS_userfaultfd, libc::O_CLOEXEC | mode) };
-            let hold = (fd >= 0).then_some(Self(fd as c_int))?;
-            let mut api =
-                Api { api: UFFD_API, features: UFFD_FEATURE_WP_HUGETLBFS_SHMEM, ioctls: 0 };
-            hold.call(UFFDIO_API, &mut api).then_some(hold)
+            let fd = unsafe { raw::call!(SYS_ioctl, device, USERFAULTFD_IOC_NEW, libc::O_CLOEXEC) };
+            raw::close(device);
+            Self::ready(fd)
         })
+    }
+
+    /// One for whoever has no privilege: a system call that writes meanwhile fails with EFAULT.
+    pub fn of_the_program() -> Option<Self> {
+        Self::of_call(UFFD_USER_MODE_ONLY)
+    }
+
+    fn of_call(mode: c_int) -> Option<Self> {
+        // SAFETY: flags only; the descriptor is ours.
+        Self::ready(unsafe { raw::call!(SYS_userfaultfd, libc::O_CLOEXEC | mode) })
+    }
+
+    fn ready(fd: libc::c_long) -> Option<Self> {
+        let hold = (fd >= 0).then_some(Self(fd as c_int))?;
+        let mut api = Api { api: UFFD_API, features: UFFD_FEATURE_WP_HUGETLBFS_SHMEM, ioctls: 0 };
+        hold.call(UFFDIO_API, &mut api).then_some(hold)
     }
 
     /// From now on whoever writes to the range waits. It must be of whole hugetlb pages.

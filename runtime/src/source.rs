@@ -199,6 +199,18 @@ fn map_checked(flags: c_int, fd: c_int, length: usize, protection: c_int) -> Res
     Ok(start)
 }
 
+/// Whether the pool could serve so much more at this moment: tried, and given back.
+pub fn has_to_spare(length: usize) -> bool {
+    let flags = raw::PRIVATE_ANONYMOUS | hugetlb_flags(superpage());
+    // SAFETY: fresh address space, and what was mapped is unmapped untouched.
+    !faults_may_fail()
+        && unsafe {
+            raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0)
+                .and_then(|start| raw::munmap(start, length))
+                .is_ok()
+        }
+}
+
 /// What an error of a hugetlb mapping means.
 pub fn reason_of(errno: Errno) -> Reason {
     match errno {

@@ -53,6 +53,16 @@ fn a_child_that_shares_superpages_sees_the_parents_contents() {
 }
 
 #[test]
+fn without_privilege_a_fork_disturbs_no_system_call() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(128);
+    assert!(succeeds(child("child_reads_while_forking", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
 fn an_exhausted_pool_falls_back_at_every_point() {
     let pool = Pool::lock();
     testkit::require!(pool.is_some(), "{NEEDS}");
@@ -318,6 +328,45 @@ fn child_forks() {
         busy.join().expect("no panic");
     });
     heap.clear();
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_reads_while_forking() {
+    const NOBODY: u32 = 65534;
+    let length = 64 * MIB;
+    let start = map(length) as usize;
+    fill(start as *mut u8, length, 1);
+    // SAFETY: numbers only; this process has no use for its privileges any more.
+    assert_eq!(unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) }, 0);
+    let stop = Stop(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            // SAFETY: a path and flags.
+            let zeroes = unsafe { libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY) };
+            let mut page = 0;
+            while !stop.is_asked() {
+                let at = start + page * 2 * MIB + MIB;
+                // SAFETY: the second half of each superpage is this thread's.
+                let got = unsafe { libc::read(zeroes, at as *mut c_void, 4096) };
+                assert_eq!(got, 4096, "{}", std::io::Error::last_os_error());
+                page = (page + 1) % (length / (2 * MIB));
+            }
+        });
+        stop.after(|| {
+            for round in 0..10 {
+                let first_halves = |page| holds_part(start, page * 2 * MIB, MIB);
+                let status = in_child(|| (0..length / (2 * MIB)).all(first_halves));
+                assert_eq!(status, 0, "round {round}");
+            }
+        });
+        reader.join().expect("no system call failed");
+    });
+}
+
+/// Whether `length` bytes from `offset` hold the pattern that `fill(start, .., 1)` left.
+fn holds_part(start: usize, offset: usize, length: usize) -> bool {
+    holds(start as *const u8, offset, offset + length, 1)
 }
 
 #[test]
