@@ -136,6 +136,17 @@ impl Pool {
         std::fs::write(OVERCOMMIT, pages.to_string()).expect("root");
     }
 
+    /// A helper that outlives its program (Python's resource tracker) ends a moment later.
+    fn is_empty_soon() -> bool {
+        (0..100).any(|_| {
+            let empty = Self::pages() == 0;
+            if !empty {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            empty
+        })
+    }
+
     fn pages() -> u64 {
         let text = std::fs::read_to_string(PAGES).expect("a pool");
         text.trim().parse().expect("a number")
@@ -172,7 +183,7 @@ fn compare(program: &Program, look: impl Fn(Way, &Ended)) {
     for (way, pages) in [(Way::Enough, 2048), (Way::Scarce, 5)] {
         pool.allow(pages);
         same(way);
-        assert_eq!(Pool::pages(), 0, "{way:?}: superpages were left behind");
+        assert!(Pool::is_empty_soon(), "{way:?}: {} superpages were left behind", Pool::pages());
     }
 }
 
