@@ -26,14 +26,14 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use crate::hold::{self, Hold};
-use crate::ledger::{self, Reason};
-use crate::mapping::{chips, pieces, table};
+use crate::ledger::{self, Column, Kind, Reason};
+use crate::mapping::{chips, demote, pieces, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children, Fallback};
-use crate::{heap, message, raw, source, stack};
+use crate::{heap, libc_state, message, raw, source, stack};
 
 /// Registers the handlers. Ours are the first: the child's run before anybody else's.
 pub fn provide() {
@@ -45,14 +45,31 @@ pub fn provide() {
 static PARENT_END: AtomicI32 = AtomicI32::new(-1);
 static CHILD_END: AtomicI32 = AtomicI32::new(-1);
 
+/// Whether the process had one thread when it prepared: then no lock is held but perhaps by code that a
+/// signal interrupted and that goes on in both processes, and none is taken.
+static ALONE: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn prepare() {
-    stack::lock();
-    heap::lock();
-    chips::lock();
-    source::lock();
-    table::lock();
-    pieces::lock();
+    let alone = hold::has_one_thread();
+    ALONE.store(alone, Ordering::Relaxed);
+    let may_copy = settings::get().children != Children::Same && source::has_private_hugetlb();
+    if !alone {
+        if may_copy {
+            libc_state::leave_the_pool();
+        }
+        stack::lock();
+        demote::lock();
+        heap::lock();
+        chips::lock();
+        source::lock();
+        table::lock();
+        pieces::lock();
+    }
     if settings::get().children == Children::Same || !source::has_private_hugetlb() {
+        return;
+    }
+    if !maps::can_be_read() {
+        unguarded(b"/proc cannot be read");
         return;
     }
     let mut ends = [-1i32; 2];
@@ -61,18 +78,30 @@ extern "C" fn prepare() {
     let made = raw::keeping_errno(|| unsafe {
         raw::call!(SYS_socketpair, libc::AF_UNIX, kind, 0, ends.as_mut_ptr())
     });
-    if made == 0 {
-        PARENT_END.store(ends[0], Ordering::Relaxed);
-        CHILD_END.store(ends[1], Ordering::Relaxed);
-        if !hold::has_one_thread() {
-            hold_up_other_threads();
-        }
-    } else {
-        message::line(&[
-            b"no descriptor for a pipe: a forked child shares superpages and may be killed",
-        ]);
+    if made != 0 {
+        unguarded(b"there is no descriptor for a socket");
+        return;
+    }
+    PARENT_END.store(ends[0], Ordering::Relaxed);
+    CHILD_END.store(ends[1], Ordering::Relaxed);
+    // A handler in the child could write to what is already copied.
+    SIGNALS.store(raw::set_signals(u64::MAX), Ordering::Relaxed);
+    if !alone {
+        hold_up_other_threads();
     }
 }
+
+/// The child cannot be given copies: it is told, and counted.
+fn unguarded(why: &[u8]) {
+    ledger::because(Reason::Unprotected);
+    message::line(&[
+        why,
+        b": a forked child shares superpages, and is killed if the pool is short",
+    ]);
+}
+
+/// The signals that were blocked before.
+static SIGNALS: AtomicU64 = AtomicU64::new(0);
 
 /// Other threads of the parent go on while the child copies. What they write then must not reach
 /// the copy, and must not need a page: without one the kernel would take the child's.
@@ -98,7 +127,9 @@ fn hold_up_other_threads() {
         // SAFETY: the lock is held for the fork.
         let is_entered = || unsafe { table::holds_private(vma.start, vma.end) };
         if is_to_be_copied(vma, is_entered) && !is_needed {
-            raw::keeping_errno(|| hold.protect(vma.start, vma.end - vma.start));
+            if !raw::keeping_errno(|| hold.protect(vma.start, vma.end - vma.start)) {
+                ledger::because(Reason::Unprotected);
+            }
         }
     });
     HOLD.store(hold.into_number(), Ordering::Relaxed);
@@ -127,17 +158,21 @@ fn let_go() {
     }
 }
 
-/// `is_entered`: whether the table has it, for what lies in files of a mount.
+/// `is_entered`: whether the table has it, for what lies in files of a mount. Code is not written.
 fn is_to_be_copied(vma: &Vma, is_entered: impl FnOnce() -> bool) -> bool {
-    vma.is_private() && vma.flags[1] == b'w' && (vma.is_anonymous_hugetlb() || is_entered())
+    vma.is_private() && vma.flags[2] != b'x' && (vma.is_anonymous_hugetlb() || is_entered())
 }
 
 fn unlock() {
+    if ALONE.load(Ordering::Relaxed) {
+        return;
+    }
     pieces::unlock();
     table::unlock();
     source::unlock();
     chips::unlock();
     heap::unlock();
+    demote::unlock();
     stack::unlock();
 }
 
@@ -159,6 +194,10 @@ extern "C" fn in_parent() {
     }
     let_go();
     unlock();
+    libc_state::let_go();
+    if socket >= 0 {
+        raw::set_signals(SIGNALS.load(Ordering::Relaxed));
+    }
 }
 
 /// Fills what the child asks for until it is done or dead.
@@ -222,6 +261,7 @@ extern "C" fn in_child() {
         tell(socket, &done);
         close(&CHILD_END);
         source::forget_private_hugetlb();
+        raw::set_signals(SIGNALS.load(Ordering::Relaxed));
     }
 }
 
@@ -249,11 +289,21 @@ extern "C" fn copy_everything() {
 
 fn replace(vma: &Vma, ours: c_int) {
     let page = table::first(vma.start, vma.end).map_or_else(source::superpage, |row| row.page);
+    let in_heap = heap::arena::may_hold(vma.start);
+    let is_ours = in_heap || table::first(vma.start, vma.end).is_some();
     let step = page.max(STEP);
     let mut from = vma.start;
     while from < vma.end {
         let length = step.min(vma.end - from);
-        copy(from, length, page, vma.protection(), ours);
+        let copied = copy(from, length, page, vma.protection(), ours);
+        if !copied && is_ours {
+            die(b"a forked child's superpages could not be replaced");
+        }
+        // A mapping that the program made with pages of its own choosing stays what it is.
+        if copied {
+            let kind = if in_heap { Kind::Heap } else { Kind::Mmap };
+            ledger::count(kind, Column::FellBack, length);
+        }
         from += length;
     }
     table::remove(vma.start, vma.end);
@@ -265,7 +315,8 @@ const STEP: usize = 32 << 20;
 /// From this size on the parent copies.
 const GIGANTIC: usize = 1 << 30;
 
-fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int) {
+/// Whether the copy took the place of `[start, start + length)`.
+fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int) -> bool {
     let flags = raw::PRIVATE_ANONYMOUS;
     // SAFETY: fresh memory.
     let Ok(fresh) = (unsafe { raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0) }) else {
@@ -274,6 +325,10 @@ fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int
     if settings::get().fallback == Fallback::Thp {
         // SAFETY: as above. Advice may be refused.
         let _ = unsafe { raw::madvise(fresh, length, libc::MADV_HUGEPAGE) };
+    }
+    if protection & libc::PROT_READ == 0 {
+        // SAFETY: nobody else runs; what takes its place gets its protection.
+        let _ = unsafe { raw::mprotect(start, length, protection | libc::PROT_READ) };
     }
     if page < GIGANTIC {
         copy_present(start, length, page, fresh);
@@ -284,11 +339,14 @@ fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int
         raw::mprotect(fresh, length, protection).and_then(|()| raw::move_to(fresh, length, start))
     };
     if moved.is_err() {
-        die(b"a forked child's superpages could not be replaced");
+        // SAFETY: ours, and used by nobody.
+        let _ = unsafe { raw::munmap(fresh, length) };
+        return false;
     }
     if page >= GIGANTIC {
         ask_parent(&Request { pid: ours, start, length });
     }
+    true
 }
 
 /// Copies the superpages that exist; the others are zero on both sides.

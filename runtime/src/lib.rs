@@ -12,6 +12,7 @@
 //! | `stack` | stacks of a fixed size: the main thread's and those of threads |
 //! | `fork` | what becomes of all that in a child |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
+//! | `libc_state` | what libc writes in the midst of a fork |
 //! | `environment` | what programs that this one executes learn of all this |
 //! | `ledger` | what was asked for and got |
 //! | `api` | the functions for programs that ask themselves: `superpage.h`, libhugetlbfs' names |
@@ -31,6 +32,7 @@ mod glibc;
 mod heap;
 mod hold;
 mod ledger;
+mod libc_state;
 mod limits;
 mod lock;
 mod mapping;

@@ -7,6 +7,8 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::raw;
+
 /// A value behind a lock.
 pub struct Lock<T> {
     taken: AtomicBool,
@@ -23,11 +25,16 @@ impl<T> Lock<T> {
     }
 
     /// Runs `work` with the value. Not reentrant: `work` must not come back here.
+    ///
+    /// Signals wait meanwhile: a handler that maps memory or forks would wait for this thread, which
+    /// waits for the handler.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let before = raw::set_signals(u64::MAX);
         self.take();
         // SAFETY: `taken` is ours until `release`.
         let result = work(unsafe { &mut *self.value.get() });
         self.release();
+        raw::set_signals(before);
         result
     }
 
@@ -44,7 +51,7 @@ impl<T> Lock<T> {
     pub fn take(&self) {
         while self.taken.swap(true, Ordering::Acquire) {
             while self.taken.load(Ordering::Relaxed) {
-                crate::raw::pause();
+                raw::pause();
             }
         }
     }

@@ -43,10 +43,20 @@ impl Vma<'_> {
     }
 }
 
+const PATH: &CStr = c"/proc/self/maps";
+
+/// Whether [`each`] can do its work.
+pub fn can_be_read() -> bool {
+    let file = raw::keeping_errno(|| raw::open(PATH, libc::O_RDONLY | libc::O_CLOEXEC, 0));
+    file.is_some_and(|fd| {
+        raw::keeping_errno(|| raw::close(fd));
+        true
+    })
+}
+
 /// Calls `tell` with each mapping, in ascending order; `None` if they could not be read. The list
 /// is read in pieces, so `tell` must not rely on what it changes being shown.
 pub fn each(mut tell: impl FnMut(&Vma)) -> Option<()> {
-    const PATH: &CStr = c"/proc/self/maps";
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     raw::keeping_errno(|| {
         let fd = raw::open(PATH, flags, 0)?;

@@ -205,3 +205,16 @@ pub fn errno_address() -> usize {
     // SAFETY: asks for an address.
     unsafe { libc::__errno_location() as usize }
 }
+
+/// Blocks exactly these signals in this thread; what was blocked before.
+pub fn set_signals(blocked: u64) -> u64 {
+    let mut before = 0u64;
+    keeping_errno(|| {
+        // SAFETY: two sets of the kernel's size.
+        unsafe {
+            let (new, old) = (&raw const blocked, &raw mut before);
+            call!(SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, size_of::<u64>())
+        };
+    });
+    before
+}

@@ -178,11 +178,17 @@ fn map_checked(flags: c_int, fd: c_int, length: usize, protection: c_int) -> Res
     if sharing == libc::MAP_PRIVATE && !hold::is_possible() {
         return Err(Reason::Unprotected);
     }
-    if sharing == libc::MAP_PRIVATE && !has_private_hugetlb() {
-        FIRST.with(|()| HAS_PRIVATE.store(true, Ordering::Relaxed));
-    }
     // SAFETY: fresh memory.
-    let start = unsafe { raw::mmap(0, length, protection, flags, fd, 0) }.map_err(reason_of)?;
+    let map = || unsafe { raw::mmap(0, length, protection, flags, fd, 0) };
+    let start = if sharing == libc::MAP_PRIVATE {
+        FORKED_BETWEEN.with(|()| {
+            HAS_PRIVATE.store(true, Ordering::Relaxed);
+            map()
+        })
+    } else {
+        map()
+    };
+    let start = start.map_err(reason_of)?;
     if faults_may_fail() {
         // SAFETY: fresh memory of ours. The advice needs it writable.
         let populated = unsafe {
@@ -224,17 +230,17 @@ pub fn reason_of(errno: Errno) -> Reason {
 /// Whether this process ever mapped private hugetlb pages that are still its own.
 static HAS_PRIVATE: AtomicBool = AtomicBool::new(false);
 
-/// Held across a fork, so that nobody makes the first such mapping in the middle of one.
-static FIRST: Lock<()> = Lock::new(());
+/// Held across a fork, so that nobody makes such a mapping in the middle of one.
+static FORKED_BETWEEN: Lock<()> = Lock::new(());
 
 /// For `fork`.
 pub fn lock() {
-    FIRST.take();
+    FORKED_BETWEEN.take();
 }
 
 /// For `fork`.
 pub fn unlock() {
-    FIRST.release();
+    FORKED_BETWEEN.release();
 }
 
 /// Whether there may be private hugetlb memory.

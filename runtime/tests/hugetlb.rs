@@ -140,6 +140,46 @@ fn small_mappings_share_superpages_and_are_used_again() {
 }
 
 #[test]
+fn calls_that_fail_or_come_twice_change_nothing_else() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(64);
+    assert!(succeeds(child("child_calls_oddly", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn discarded_pages_can_be_touched_again_when_the_pool_is_gone() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(4);
+    assert!(succeeds(child("child_discards", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn threads_may_split_the_same_superpage_and_map_what_others_unmap() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(64);
+    assert!(succeeds(child("child_splits_together", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn a_fork_amid_threads_finds_libcs_files_off_an_empty_pool() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(24);
+    assert!(succeeds(child("child_forks_with_files", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
 fn many_short_lives_leak_nothing() {
     let pool = Pool::lock();
     testkit::require!(pool.is_some(), "{NEEDS}");
@@ -497,6 +537,167 @@ fn child_maps_small() {
     chips.iter().skip(1).step_by(2).for_each(|chip| unmap(*chip, MIB));
     let left = read("nr_hugepages");
     assert!(left <= 12, "what is empty goes back: {left} of {pages} pages");
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_calls_oddly() {
+    let start = map(4 * MIB);
+    fill(start, 4 * MIB, 1);
+    let (at, rw) = (start.cast::<c_void>(), libc::PROT_READ | libc::PROT_WRITE);
+    let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: mappings of this test's own, at and below `start`.
+    unsafe {
+        // A mapping that fails (no such descriptor) leaves what was there.
+        let failed = libc::mmap(at, 2 * MIB, rw, libc::MAP_PRIVATE | libc::MAP_FIXED, 9999, 0);
+        assert_eq!(failed, libc::MAP_FAILED);
+        assert!(holds(start, 0, 4 * MIB, 1));
+        // Emptying what may not be written.
+        assert_eq!(libc::mprotect(at, 4 * MIB, libc::PROT_READ), 0);
+        assert_eq!(libc::madvise(at.add(MIB), 8192, libc::MADV_DONTNEED), 0);
+        assert!(is_zero(start.add(MIB), 8192) && holds(start, 0, MIB, 1));
+        // Enlarging what may not even be read.
+        assert_eq!(libc::mprotect(at, 4 * MIB, libc::PROT_NONE), 0);
+        let grown = libc::mremap(at, 4 * MIB, 6 * MIB, libc::MREMAP_MAYMOVE);
+        assert_ne!(grown, libc::MAP_FAILED);
+        assert!(!can_write(grown.cast()));
+        assert_eq!(libc::munmap(grown, 6 * MIB), 0);
+        // Below 4 GiB, where that is asked for.
+        let low = libc::mmap(std::ptr::null_mut(), 4 * MIB, rw, anonymous | libc::MAP_32BIT, -1, 0);
+        assert!(low == libc::MAP_FAILED || (low as usize) < 1 << 32);
+        // Small mappings: unmapped twice, in halves, and mapped over.
+        let chips: Vec<*mut u8> = (0..24).map(|_| map(MIB)).collect();
+        chips.iter().enumerate().for_each(|(at, chip)| fill(*chip, MIB, at as u64));
+        let unmap = |chip: *mut u8, length| assert_eq!(libc::munmap(chip.cast(), length), 0);
+        unmap(chips[10], MIB);
+        unmap(chips[10], MIB);
+        unmap(chips[12], MIB / 2);
+        unmap(chips[12], MIB);
+        let (a, b) = (map(MIB), map(MIB / 2));
+        assert!(a != b && (a.add(MIB) <= b || b.add(MIB / 2) <= a), "{a:?} {b:?}");
+        unmap(chips[14], MIB);
+        let over = libc::mmap(chips[14].cast(), MIB, rw, anonymous | libc::MAP_FIXED, -1, 0);
+        fill(over.cast(), MIB, 77);
+        let others: Vec<*mut u8> = (0..4).map(|_| map(MIB)).collect();
+        others.iter().for_each(|other| fill(*other, MIB, 78));
+        assert!(holds(over.cast(), 0, MIB, 77));
+        for at in (9..24).filter(|at| ![10, 12, 14].contains(at)) {
+            assert!(holds(chips[at], 0, MIB, at as u64), "chip {at}");
+        }
+        // As small as an object may be, aligned as in glibc.
+        for _ in 0..100 {
+            assert_eq!(std::hint::black_box(libc::malloc(5)) as usize % 16, 0);
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_discards() {
+    let start = map(8 * MIB);
+    fill(start, 8 * MIB, 1);
+    // SAFETY: a mapping of this test's own.
+    assert_eq!(unsafe { libc::madvise(start.cast(), 8 * MIB, libc::MADV_DONTNEED) }, 0);
+    // Whatever the pool has left goes to somebody else.
+    let status = in_child(|| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        for _ in 0..8 {
+            // SAFETY: fresh memory, if any.
+            let page = unsafe { libc::mmap(std::ptr::null_mut(), 2 * MIB, prot, flags, -1, 0) };
+            if page != libc::MAP_FAILED {
+                fill(page.cast(), 2 * MIB, 1);
+            }
+        }
+        true
+    });
+    assert_eq!(status, 0);
+    assert!(is_zero(start, 8 * MIB));
+    fill(start, 8 * MIB, 2);
+    assert!(holds(start, 0, 8 * MIB, 2));
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_splits_together() {
+    for _ in 0..30 {
+        let start = map(4 * MIB) as usize;
+        fill(start as *mut u8, 4 * MIB, 5);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for page in 0..2 {
+                        let hole = start + page * 2 * MIB + (thread + 1) * 256 * 1024;
+                        // SAFETY: each thread's own hole.
+                        assert_eq!(unsafe { libc::munmap(hole as *mut c_void, 4096) }, 0);
+                    }
+                    // What one thread unmaps another may get.
+                    for _ in 0..20 {
+                        let own = map(2 * MIB);
+                        fill(own, 2 * MIB, 9);
+                        let part = own.wrapping_add(MIB).cast::<c_void>();
+                        // SAFETY: this thread's own.
+                        unsafe {
+                            assert_eq!(libc::madvise(part, 4096, libc::MADV_DONTNEED), 0);
+                            assert!(is_zero(part.cast(), 4096));
+                            assert_eq!(libc::munmap(own.cast(), 2 * MIB), 0);
+                        }
+                    }
+                });
+            }
+        });
+        let start = start as *mut u8;
+        assert!(holds(start, 0, 256 * 1024, 5) && holds(start, 2 * MIB, 2 * MIB + 4096, 5));
+        // SAFETY: the test's own.
+        assert_eq!(unsafe { libc::munmap(start.cast(), 4 * MIB) }, 0);
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_forks_with_files() {
+    // Past the part of the heap that stays on base pages.
+    let _heap: Vec<Vec<u8>> = (0..600).map(|_| vec![1u8; 20_000]).collect();
+    // SAFETY: C's own functions, used within their contracts; the files stay open.
+    unsafe {
+        let files: Vec<_> =
+            (0..8).map(|_| libc::fopen(c"/dev/null".as_ptr(), c"w".as_ptr())).collect();
+        assert!(files.iter().all(|file| !file.is_null()));
+        // The name services keep a state of their own.
+        assert!(!libc::getpwnam(c"root".as_ptr()).is_null());
+    }
+    let read_only = map(2 * MIB);
+    fill(read_only, 2 * MIB, 6);
+    // SAFETY: the test's own.
+    assert_eq!(unsafe { libc::mprotect(read_only.cast(), 2 * MIB, libc::PROT_READ) }, 0);
+    let stop = Stop(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.is_asked() {
+                drop(vec![3u8; 50_000]);
+            }
+        });
+        stop.after(|| {
+            // Nobody else gets a page from now on.
+            std::fs::write(format!("{DIR}/nr_overcommit_hugepages"), "0").expect("root");
+            for round in 0..10 {
+                let status = in_child(|| {
+                    // SAFETY: a number; then the test's own memory.
+                    unsafe {
+                        libc::alarm(20);
+                        let prot = libc::PROT_READ | libc::PROT_WRITE;
+                        let opened = libc::mprotect(read_only.cast(), 2 * MIB, prot) == 0;
+                        opened && holds(read_only, 0, 2 * MIB, 6) && {
+                            fill(read_only, 2 * MIB, 7);
+                            libc::fopen(c"/dev/null".as_ptr(), c"w".as_ptr()) as usize != 0
+                        }
+                    }
+                });
+                assert_eq!(status, 0, "round {round}");
+            }
+        });
+    });
+    assert!(holds(read_only, 0, 2 * MIB, 6));
 }
 
 #[test]

@@ -17,11 +17,13 @@
 
 use std::ffi::{c_long, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libmimalloc_sys as mi;
 
-use crate::ledger::{self, Column, Kind};
+use crate::ledger::{self, Column, Kind, Reason};
 use crate::lock::Lock;
+use crate::mapping::demote;
 use crate::source::{self, Backing};
 use crate::{message, raw, settings};
 
@@ -86,6 +88,44 @@ unsafe impl Send for Arenas {}
 
 static LOCK: Lock<Arenas> =
     Lock::new(Arenas { newest: ptr::null_mut(), needed: 0, grown_up: false, growing: false });
+
+/// The span of all arenas, for questions that need no lock.
+static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether an address may be the heap's.
+pub fn may_hold(address: usize) -> bool {
+    (LOWEST.load(Ordering::Relaxed)..HIGHEST.load(Ordering::Relaxed)).contains(&address)
+}
+
+/// Turns the superpage of the pool that holds `address`, if there is one, into ordinary memory; for
+/// memory that libc itself writes in the midst of a fork. `false` if that failed.
+pub fn leave_the_pool(address: usize) -> bool {
+    if !may_hold(address) {
+        return true;
+    }
+    LOCK.with(|arenas| {
+        let mut next = arenas.newest;
+        // SAFETY: arenas are never unmapped, and this is under the lock.
+        while let Some(arena) = unsafe { next.as_mut() } {
+            if (arena.start..arena.end).contains(&address) {
+                let at = (address - arena.start) / granule();
+                if arena.states[at] != State::Hugetlb {
+                    return true;
+                }
+                let moved = demote::to_ordinary(arena.start + at * granule(), granule());
+                if moved {
+                    arena.states[at] = State::Ordinary;
+                    ledger::because(Reason::Forked);
+                    ledger::count(Kind::Heap, Column::FellBack, granule());
+                }
+                return moved;
+            }
+            next = arena.next;
+        }
+        true
+    })
+}
 
 /// For `gate`.
 pub fn lock() {
@@ -182,6 +222,8 @@ fn add() -> bool {
         LOCK.with(|arenas| {
             (*arena).next = arenas.newest;
             arenas.newest = arena;
+            LOWEST.fetch_min(start, Ordering::Relaxed);
+            HIGHEST.fetch_max(start + size, Ordering::Relaxed);
         });
         let argument = arena.cast();
         let mut id = ptr::null_mut();

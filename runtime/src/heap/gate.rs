@@ -7,6 +7,7 @@
 //! # Safety
 //! The mutexes are mimalloc's own, locked and unlocked in pairs by one thread.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,6 +25,12 @@ unsafe extern "C" {
 }
 
 fn enter() {
+    let depth = DEPTH.get();
+    DEPTH.set(depth + 1);
+    if depth > 0 {
+        HELD.fetch_add(1, Ordering::Acquire);
+        return;
+    }
     loop {
         let held = HELD.load(Ordering::Relaxed);
         if held & FORKING == 0 {
@@ -39,11 +46,17 @@ fn enter() {
 }
 
 fn leave() {
+    DEPTH.set(DEPTH.get().wrapping_sub(1));
     HELD.fetch_sub(1, Ordering::Release);
 }
 
-/// mimalloc's `pthread_mutex_lock`. A thread that already holds a lock may wait for a second one
-/// while a fork waits for the first, so only the first waits at the gate.
+thread_local! {
+    /// How many of them this thread holds. Without a destructor, so it can be used at any time.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// mimalloc's `pthread_mutex_lock`. A thread that already holds a lock may want a second one while a
+/// fork waits for the first, so only the first waits at the gate.
 ///
 /// # Safety
 /// As the function wrapped.

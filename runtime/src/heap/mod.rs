@@ -25,7 +25,7 @@ use libmimalloc_sys as mi;
 use crate::raw;
 use crate::settings::{self, Pages};
 
-mod arena;
+pub mod arena;
 mod gate;
 mod information;
 mod system;
@@ -65,6 +65,12 @@ fn decide() -> bool {
     ours
 }
 
+/// glibc aligns every object to 16, also those smaller than that, which mimalloc does not.
+#[inline(always)]
+fn aligned_size(size: usize) -> usize {
+    size.max(16)
+}
+
 /// What C programs see of a failure.
 #[inline(always)]
 fn checked(memory: *mut c_void) -> *mut c_void {
@@ -81,7 +87,9 @@ fn checked(memory: *mut c_void) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
     // SAFETY: any size is allowed.
-    unsafe { if is_ours() { checked(mi::mi_malloc(size)) } else { __libc_malloc(size) } }
+    unsafe {
+        if is_ours() { checked(mi::mi_malloc(aligned_size(size))) } else { __libc_malloc(size) }
+    }
 }
 
 /// `void free(void *ptr)`
@@ -102,7 +110,13 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
 pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
     // SAFETY: any sizes are allowed; both check the product.
     unsafe {
-        if is_ours() { checked(mi::mi_calloc(count, size)) } else { __libc_calloc(count, size) }
+        if !is_ours() {
+            return __libc_calloc(count, size);
+        }
+        match count.checked_mul(size) {
+            Some(total) => checked(mi::mi_zalloc(aligned_size(total))),
+            None => checked(std::ptr::null_mut()),
+        }
     }
 }
 
@@ -121,7 +135,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
             mi::mi_free(memory);
             return std::ptr::null_mut();
         }
-        checked(mi::mi_realloc(memory, size))
+        checked(mi::mi_realloc(memory, aligned_size(size)))
     }
 }
 

@@ -134,6 +134,27 @@ pub unsafe extern "C" fn __wrap_madvise(
     answer(unsafe { raw::madvise(address as usize, length, advice) })
 }
 
+/// mimalloc's only call of it names its mappings, which would keep neighbours from being merged, and
+/// leaves an error behind where the kernel knows no names.
+///
+/// # Safety
+/// As `prctl(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_prctl(
+    option: c_int,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+) -> c_int {
+    const PR_SET_VMA: c_int = 0x5356_4d41;
+    if option == PR_SET_VMA {
+        return 0;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { raw::call!(SYS_prctl, option, a, b, c, d) as c_int }
+}
+
 fn answer(result: Result<(), Errno>) -> c_int {
     match result {
         Ok(()) => 0,

@@ -11,7 +11,7 @@
 
 use crate::ledger::{self, Column, Kind};
 use crate::lock::Lock;
-use crate::source::{self, Backing};
+use crate::source;
 use crate::{raw, settings};
 
 use super::parts;
@@ -23,6 +23,7 @@ const UNTOUCHED_AT_FIRST: usize = 4 << 20;
 /// How far ahead of the program the pool may be reserved.
 const LARGEST_EXTENT: usize = 8 << 20;
 const MOST_EXTENTS: usize = 1024;
+const PAUSE: usize = 64;
 const MOST_KEPT: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -33,6 +34,8 @@ struct Stretch {
 
 struct Chips {
     seen: usize,
+    /// Requests to be left to base pages before the pool is asked again.
+    pause: usize,
     /// What is left of the newest extent.
     next: usize,
     end: usize,
@@ -47,6 +50,7 @@ const NOWHERE: Stretch = Stretch { start: 0, end: 0 };
 
 static CHIPS: Lock<Chips> = Lock::new(Chips {
     seen: 0,
+    pause: 0,
     next: 0,
     end: 0,
     grow_by: 0,
@@ -81,6 +85,13 @@ pub fn take(length: usize) -> Option<usize> {
     })
 }
 
+/// Something else is at `[from, to)` now: what was kept there is no more.
+pub fn forget(from: usize, to: usize) {
+    if are_used() {
+        CHIPS.with(|chips| chips.forget_overlap(from, to));
+    }
+}
+
 /// Keeps what the program unmaps, if all of it lies in an extent; `false`: it must be unmapped.
 pub fn keep(start: usize, end: usize) -> bool {
     end - start >= SMALLEST && CHIPS.with(|chips| chips.keep(start, end))
@@ -92,8 +103,29 @@ impl Chips {
         let at = kept.iter().position(|chip| chip.end - chip.start == length)?;
         let chip = self.kept[at];
         self.forget(at);
-        // Fails where the program left it protected: then it is nobody's for good.
-        parts::zero(chip.start, chip.end).then_some(chip.start)
+        let row = table::first(chip.start, chip.end);
+        let is_still_here = row.is_some_and(|it| it.start <= chip.start && chip.end <= it.end);
+        // Clearing fails where the program left it protected: then it is nobody's for good.
+        (is_still_here && parts::zero(chip.start, chip.end)).then_some(chip.start)
+    }
+
+    /// Something else is at `[from, to)` now.
+    fn forget_overlap(&mut self, from: usize, to: usize) {
+        let mut at = 0;
+        while at < self.kept_used {
+            let chip = self.kept[at];
+            if chip.end <= from || chip.start >= to {
+                at += 1;
+                continue;
+            }
+            self.forget(at);
+            for rest in [(chip.start, from), (to, chip.end)] {
+                if rest.1 > rest.0 && rest.1 - rest.0 >= SMALLEST && self.kept_used < MOST_KEPT {
+                    self.kept[self.kept_used] = Stretch { start: rest.0, end: rest.1 };
+                    self.kept_used += 1;
+                }
+            }
+        }
     }
 
     fn forget(&mut self, at: usize) {
@@ -115,24 +147,28 @@ impl Chips {
         if self.extents_used == MOST_EXTENTS {
             return None;
         }
+        if self.pause > 0 {
+            self.pause -= 1;
+            return None;
+        }
         let page = source::superpage();
         let length = (self.grow_by * 2).clamp(page, LARGEST_EXTENT.max(page));
         let start = source::reserve(length, page).ok()?;
+        let range = Range { start, end: start + length, page, shared: false };
         // SAFETY: address space of our own.
-        let placed = unsafe { source::place(Kind::Mmap, start, length, raw::READ_WRITE) };
-        let is_entered = match placed {
-            Ok(Backing::Hugetlb) => {
-                table::add(Range { start, end: start + length, page, shared: false })
-            }
-            // Ordinary memory can be used and unmapped like any other.
-            Ok(_) => true,
-            Err(_) => false,
-        };
-        if !is_entered {
+        let placed =
+            unsafe { source::place_hugetlb(start, length, raw::READ_WRITE, libc::MAP_PRIVATE) };
+        if let Err(why) = placed {
+            // Requests this small go to base pages, whatever else falls back to what.
+            ledger::because(why);
+            self.pause = PAUSE;
+        }
+        if placed.is_err() || !table::add(range) {
             // SAFETY: ours, and nobody has it yet.
             let _ = unsafe { raw::munmap(start, length) };
             return None;
         }
+        ledger::count(Kind::Mmap, Column::Hugetlb, length);
         if self.end > self.next {
             self.keep(self.next, self.end);
         }
@@ -150,8 +186,23 @@ impl Chips {
         if !is_inside || !on_pool || self.kept_used == MOST_KEPT {
             return false;
         }
-        self.kept[self.kept_used] = Stretch { start, end };
+        // Unmapping again what is unmapped is allowed, and says nothing new.
+        let mut union = Stretch { start, end };
+        let mut at = 0;
+        while at < self.kept_used {
+            let other = self.kept[at];
+            if other.start < union.end && union.start < other.end {
+                union.start = union.start.min(other.start);
+                union.end = union.end.max(other.end);
+                self.forget(at);
+                at = 0;
+            } else {
+                at += 1;
+            }
+        }
+        self.kept[self.kept_used] = union;
         self.kept_used += 1;
+        let (start, end) = (union.start, union.end);
         let page = source::superpage();
         for superpage in (start / page..end.div_ceil(page)).map(|index| index * page) {
             self.release_if_empty(superpage, page);
@@ -173,10 +224,9 @@ impl Chips {
             return;
         }
         // SAFETY: all of it was given up.
-        if unsafe { raw::munmap(start, page) }.is_err() {
+        if table::replacing(start, end, || unsafe { raw::munmap(start, page) }).is_err() {
             return;
         }
-        table::remove(start, end);
         ledger::count(Kind::Mmap, Column::Returned, page);
         let mut at = 0;
         while at < self.kept_used {

@@ -13,15 +13,34 @@
 
 use std::ffi::c_int;
 
+use super::chips;
 use super::table::{self, Range};
 use crate::hold::{self, Hold};
 use crate::ledger::{self, Column, Kind, Reason};
+use crate::lock::Lock;
 use crate::settings::{self, Fallback};
 use crate::{maps, raw, stack};
 
 /// Demotes the pages of private ranges that `[from, to)` covers only partly. `false`: there was no
 /// memory or no descriptor for it, and nothing has changed.
 pub fn edges(from: usize, to: usize) -> bool {
+    // One after the other: a second thread finds the page gone from the table, and is done.
+    ONE_AT_A_TIME.with(|()| edges_alone(from, to))
+}
+
+static ONE_AT_A_TIME: Lock<()> = Lock::new(());
+
+/// For `fork`.
+pub fn lock() {
+    ONE_AT_A_TIME.take();
+}
+
+/// For `fork`.
+pub fn unlock() {
+    ONE_AT_A_TIME.release();
+}
+
+fn edges_alone(from: usize, to: usize) -> bool {
     [from, to].into_iter().all(|edge| match table::first(edge, edge + 1) {
         Some(range) if !range.shared && edge > range.start && edge % range.page != 0 => {
             let start = edge - edge % range.page;
@@ -31,10 +50,24 @@ pub fn edges(from: usize, to: usize) -> bool {
     })
 }
 
-/// Demotes one page.
+/// Demotes one page of the table.
 fn page(range: &Range, start: usize) -> bool {
-    let Some(protection) = protection_of(start) else { return false };
     let length = range.page;
+    let replaced = to_ordinary(start, length);
+    if replaced {
+        table::remove(start, start + length);
+        chips::forget(start, start + length);
+        ledger::because(Reason::Split);
+        ledger::count(Kind::Mmap, Column::Returned, length);
+        ledger::count(Kind::Mmap, Column::FellBack, length);
+    }
+    replaced
+}
+
+/// Puts ordinary memory with the same contents and protection in the place of a private hugetlb
+/// page, whoever else writes to it.
+pub fn to_ordinary(start: usize, length: usize) -> bool {
+    let Some(protection) = protection_of(start) else { return false };
     let flags = raw::PRIVATE_ANONYMOUS;
     // SAFETY: fresh memory.
     let Ok(copy) = (unsafe { raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0) }) else {
@@ -45,12 +78,7 @@ fn page(range: &Range, start: usize) -> bool {
         let _ = unsafe { raw::madvise(copy, length, libc::MADV_HUGEPAGE) };
     }
     let replaced = raw::keeping_errno(|| replace(start, length, protection, copy));
-    if replaced {
-        table::remove(start, start + length);
-        ledger::because(Reason::Split);
-        ledger::count(Kind::Mmap, Column::Returned, length);
-        ledger::count(Kind::Mmap, Column::FellBack, length);
-    } else {
+    if !replaced {
         // SAFETY: ours, and used by nobody.
         let _ = unsafe { raw::munmap(copy, length) };
     }
@@ -90,7 +118,8 @@ pub fn is_present(start: usize) -> bool {
     asked != 0 || present & 1 != 0
 }
 
-fn protection_of(address: usize) -> Option<c_int> {
+/// The protection of the mapping at an address.
+pub fn protection_of(address: usize) -> Option<c_int> {
     let mut found = None;
     maps::each(|vma| {
         if (vma.start..vma.end).contains(&address) {

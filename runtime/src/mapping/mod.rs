@@ -20,7 +20,7 @@ use std::ffi::{c_int, c_void};
 use libc::{off64_t, size_t};
 
 pub mod chips;
-mod demote;
+pub mod demote;
 mod parts;
 pub mod pieces;
 mod shared;
@@ -90,9 +90,12 @@ impl Request {
     unsafe fn serve(self) -> Result<usize, Errno> {
         let settings = settings::get();
         let is_fixed = self.flags & libc::MAP_FIXED != 0;
-        if is_fixed && table::may_overlap(self.address, self.address.saturating_add(self.length)) {
-            // SAFETY: the caller gives the range up.
-            unsafe { self.clear_the_way() }?;
+        // The parts of superpages that stay become ordinary memory.
+        if is_fixed
+            && table::may_overlap(self.address, self.end())
+            && !demote::edges(self.address, self.end())
+        {
+            return Err(libc::ENOMEM);
         }
         if settings.pages == Pages::Unasked {
             // SAFETY: the caller's contract.
@@ -118,7 +121,20 @@ impl Request {
     unsafe fn plain(self) -> Result<usize, Errno> {
         let Self { address, length, protection, flags, fd, offset } = self;
         // SAFETY: the caller's contract.
-        unsafe { raw::mmap(address, length, protection, flags, fd, offset) }
+        let map = || unsafe { raw::mmap(address, length, protection, flags, fd, offset) };
+        if flags & libc::MAP_FIXED == 0 {
+            return map();
+        }
+        // What was there is lost if this works, and only then.
+        let start = table::replacing(address, self.end(), map)?;
+        chips::forget(address, self.end());
+        Ok(start)
+    }
+
+    /// Where it ends, if it begins at its address.
+    fn end(&self) -> usize {
+        let base = raw::base_page();
+        self.address.saturating_add(self.length).saturating_add(base - 1) & !(base - 1)
     }
 
     fn is_shared(&self) -> bool {
@@ -179,8 +195,9 @@ impl Request {
     /// A body of superpages and a tail of base pages.
     unsafe fn on_hugetlb(self, settings: &Settings) -> Result<usize, Errno> {
         let superpage = source::superpage();
-        let excluded = libc::MAP_NORESERVE | libc::MAP_LOCKED;
-        let is_ours = self.protection == READ_WRITE && self.flags & excluded == 0;
+        // Whatever else is asked for (below 4 GiB, locked, not reserved) is the kernel's to do.
+        let known = PRIVATE_ANONYMOUS | libc::MAP_FIXED | libc::MAP_POPULATE | libc::MAP_NONBLOCK;
+        let is_ours = self.protection == READ_WRITE && self.flags & !known == 0;
         let is_fixed = self.flags & libc::MAP_FIXED != 0;
         if !is_ours || (self.address != 0 && !is_fixed) || self.length < superpage {
             let is_plain = self.address == 0 && self.flags == PRIVATE_ANONYMOUS;
@@ -245,21 +262,6 @@ impl Request {
                 let _ = raw::madvise(start, length, libc::MADV_POPULATE_WRITE);
             }
         }
-        Ok(())
-    }
-
-    /// Something is to be mapped over superpages: the parts of them that stay become ordinary
-    /// memory, the others leave the table.
-    unsafe fn clear_the_way(&self) -> Result<(), Errno> {
-        let end = self.address.saturating_add(self.length.next_multiple_of(raw::base_page()));
-        if !demote::edges(self.address, end) {
-            return Err(libc::ENOMEM);
-        }
-        // An empty mapping takes their place in one step, so that no other can slip in between.
-        let flags = PRIVATE_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: what the caller's `MAP_FIXED` does anyway.
-        unsafe { raw::mmap(self.address, end - self.address, libc::PROT_NONE, flags, -1, 0) }?;
-        table::remove(self.address, end);
         Ok(())
     }
 }

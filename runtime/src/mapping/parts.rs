@@ -12,7 +12,9 @@ use libc::size_t;
 
 use super::table::{self, Range};
 use super::{Request, chips, demote};
+use crate::ledger::{self, Column, Kind};
 use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
+use crate::source;
 
 /// `int munmap(void *addr, size_t length)`.
 ///
@@ -30,13 +32,10 @@ unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
     {
         return Ok(());
     }
+    let before = table::first(start, end);
     // SAFETY: the caller's contract.
-    let result = unsafe { raw::munmap(start, length) };
-    if !table::may_overlap(start, end) {
-        return result;
-    }
-    match result {
-        Err(libc::EINVAL) if is_cut(start, end) => {
+    match table::replacing(start, end, || unsafe { raw::munmap(start, length) }) {
+        Err(libc::EINVAL) if before.is_some() && is_cut(start, end) => {
             if !demote::edges(start, end) {
                 return Err(libc::ENOMEM);
             }
@@ -45,12 +44,16 @@ unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
             let (from, to) = without_shared_edges(start, end);
             if from < to {
                 // SAFETY: the caller's contract.
-                unsafe { raw::munmap(from, to - from) }?;
+                table::replacing(from, to, || unsafe { raw::munmap(from, to - from) })?;
             }
         }
         other => other?,
     }
-    table::remove(start, end);
+    if let Some(row) = before {
+        chips::forget(start, end);
+        let kind = if row.shared { Kind::Shared } else { Kind::Mmap };
+        ledger::count(kind, Column::Returned, end - start);
+    }
     Ok(())
 }
 
@@ -136,8 +139,10 @@ unsafe fn advise(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
     }
 }
 
-/// Discards contents: whole pages go back to the pool (the reservation stays), parts are made zero,
-/// which is what the program would read there.
+/// Discards contents. Whole pages are replaced by fresh ones, reserved: after the kernel's own way the
+/// reservation does not hold where the pool has surplus pages, and the next touch could be killed.
+/// Where the pool is too short for that, and in parts, the memory is made zero, which is what the
+/// program would read there.
 unsafe fn empty(from: usize, to: usize, range: &Range) -> Result<(), Errno> {
     if range.shared {
         // The object keeps its contents, as it would on base pages.
@@ -145,16 +150,33 @@ unsafe fn empty(from: usize, to: usize, range: &Range) -> Result<(), Errno> {
     }
     let first = from.next_multiple_of(range.page).min(to);
     let last = (to - to % range.page).max(first);
-    if first < last {
-        // SAFETY: the caller's contract.
-        unsafe { raw::madvise(first, last - first, libc::MADV_DONTNEED) }?;
-    }
-    for (from, to) in [(from, first), (last, to)] {
-        if from < to && demote::is_present(from - from % range.page) {
-            zero(from, to);
+    let is_refreshed = first < last && refresh(first, last, range.page);
+    for (from, to) in [(from, first), (first, last), (last, to)] {
+        let is_done = from >= to || is_refreshed && from == first;
+        let mut pages = (from - from % range.page..to).step_by(range.page);
+        if is_done || !pages.any(demote::is_present) || zero(from, to) {
+            continue;
         }
+        // Memory that may not be written is emptied as ordinary memory.
+        let whole = (from - from % range.page, to.next_multiple_of(range.page));
+        let mut edges = (whole.0..whole.1).step_by(range.page);
+        if !edges.all(|page| demote::edges(page + raw::base_page(), page + raw::base_page())) {
+            return Err(libc::ENOMEM);
+        }
+        // SAFETY: the caller's contract.
+        unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) }?;
     }
     Ok(())
+}
+
+/// Puts fresh pages of the pool, reserved, under `[from, to)`; `false` if it has none.
+fn refresh(from: usize, to: usize, page: usize) -> bool {
+    if page != source::superpage() || !(from..to).step_by(page).any(demote::is_present) {
+        return page == source::superpage();
+    }
+    let Some(protection) = demote::protection_of(from) else { return false };
+    // SAFETY: the caller gives the contents up; the range stays in the table as it is.
+    unsafe { source::place_hugetlb(from, to - from, protection, libc::MAP_PRIVATE) }.is_ok()
 }
 
 /// Clears memory through a system call, which fails where it may not be written and a store would
@@ -208,10 +230,16 @@ pub unsafe extern "C" fn mremap(
             if in_the_way && !demote::edges(target, round_up(target, new_size)) {
                 Err(libc::ENOMEM)
             } else {
-                let moved = remap(start, old_size, new_size, flags, target);
-                if in_the_way && moved.is_ok() {
-                    table::remove(target, round_up(target, new_size));
-                }
+                let to = round_up(target, new_size);
+                let moved = if in_the_way {
+                    let moved = table::replacing(target, to, || {
+                        remap(start, old_size, new_size, flags, target)
+                    });
+                    chips::forget(target, to);
+                    moved
+                } else {
+                    remap(start, old_size, new_size, flags, target)
+                };
                 moved
             }
         }
@@ -248,17 +276,19 @@ unsafe fn resize(
     target: usize,
 ) -> Result<usize, Errno> {
     let (end, new_end) = (round_up(start, old_size), round_up(start, new_size));
-    let is_private = table::first(start, end).is_some_and(|range| !range.shared);
-    if new_size == 0 || old_size == 0 || flags & libc::MREMAP_DONTUNMAP != 0 || !is_private {
-        // SAFETY: the caller's contract; the kernel says what is wrong with it.
-        return unsafe { remap(start, old_size, new_size, flags, target) };
-    }
-    if target == 0 && new_end <= end {
+    let shrinks = target == 0 && new_size > 0 && new_end <= end;
+    if shrinks && flags & libc::MREMAP_DONTUNMAP == 0 {
+        // Never by the kernel: it would round the old size up, past what is ours.
         if new_end < end {
             // SAFETY: the caller gives the end up.
             unsafe { unmap(new_end, end - new_end) }?;
         }
         return Ok(start);
+    }
+    let is_private = table::first(start, end).is_some_and(|range| !range.shared);
+    if new_size == 0 || old_size == 0 || flags & libc::MREMAP_DONTUNMAP != 0 || !is_private {
+        // SAFETY: the caller's contract; the kernel says what is wrong with it.
+        return unsafe { remap(start, old_size, new_size, flags, target) };
     }
     if flags & libc::MREMAP_MAYMOVE == 0 {
         return Err(libc::ENOMEM);
@@ -275,9 +305,16 @@ unsafe fn resize(
     // SAFETY: the new range is fresh or given up by the caller, the old one is readable memory of
     // the caller's, which nobody writes while it is being moved.
     unsafe {
+        let protection = demote::protection_of(start).ok_or(libc::ENOMEM)?;
         let fresh = request.serve()?;
         let length = (end - start).min(round_up(fresh, new_size) - fresh);
+        if protection & libc::PROT_READ == 0 {
+            raw::mprotect(start, end - start, protection | libc::PROT_READ)?;
+        }
         copy_present(start, fresh, length);
+        if protection != READ_WRITE {
+            raw::mprotect(fresh, round_up(fresh, new_size) - fresh, protection)?;
+        }
         unmap(start, end - start)?;
         Ok(fresh)
     }

@@ -27,8 +27,8 @@ use crate::source;
 pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
     let superpage = source::superpage();
     let is_anonymous = request.flags & libc::MAP_ANONYMOUS != 0;
-    let excluded = libc::MAP_HUGETLB | libc::MAP_FIXED | libc::MAP_NORESERVE | libc::MAP_LOCKED;
-    let is_ours = request.flags & excluded == 0 && request.length >= superpage;
+    let known = libc::MAP_TYPE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE | libc::MAP_NONBLOCK;
+    let is_ours = request.flags & !known == 0 && request.length >= superpage;
     // SAFETY: the caller's contract.
     unsafe {
         if !is_ours {
@@ -139,7 +139,16 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
     let settings = settings::get();
     let creates = key == libc::IPC_PRIVATE || flags & libc::IPC_CREAT != 0;
     let is_ours = settings.memory.shared && creates && flags & libc::SHM_HUGETLB == 0;
-    if is_ours && settings.is_hugetlb() && size >= source::superpage() {
+    let is_new = || {
+        // A segment that is there has its pages; what is wrong with the request the kernel says.
+        // SAFETY: numbers only.
+        raw::keeping_errno(|| unsafe {
+            key == libc::IPC_PRIVATE
+                || flags & libc::IPC_EXCL != 0
+                || raw::call!(SYS_shmget, key, 0, 0) == -1 && raw::errno() == libc::ENOENT
+        })
+    };
+    if is_ours && settings.is_hugetlb() && size >= source::superpage() && is_new() {
         let page = source::superpage();
         let encoded = source::hugetlb_flags(page) & !libc::MAP_HUGETLB;
         // SAFETY: numbers only.

@@ -70,6 +70,25 @@ pub fn add(range: Range) -> bool {
     entered
 }
 
+/// Runs `work`, which takes away what is at `[from, to)`, and forgets it if that worked. Nobody
+/// enters a range meanwhile: what another thread maps there as soon as it is free is entered after.
+pub fn replacing<T, E>(
+    from: usize,
+    to: usize,
+    work: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    if !may_overlap(from, to) {
+        return work();
+    }
+    TABLE.with(|table| {
+        let result = work();
+        if result.is_ok() {
+            table.cut(from, to);
+        }
+        result
+    })
+}
+
 /// Forgets whatever lies in `[from, to)`; ranges that stick out are cut.
 pub fn remove(from: usize, to: usize) {
     if may_overlap(from, to) {
