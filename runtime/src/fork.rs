@@ -126,10 +126,11 @@ fn hold_up_other_threads() {
         let is_needed = [stack, storage].iter().any(|it| (vma.start..vma.end).contains(it));
         // SAFETY: the lock is held for the fork.
         let is_entered = || unsafe { table::holds_private(vma.start, vma.end) };
-        if is_to_be_copied(vma, is_entered) && !is_needed {
-            if !raw::keeping_errno(|| hold.protect(vma.start, vma.end - vma.start)) {
-                ledger::because(Reason::Unprotected);
-            }
+        if is_to_be_copied(vma, is_entered)
+            && !is_needed
+            && !raw::keeping_errno(|| hold.protect(vma.start, vma.end - vma.start))
+        {
+            ledger::because(Reason::Unprotected);
         }
     });
     HOLD.store(hold.into_number(), Ordering::Relaxed);

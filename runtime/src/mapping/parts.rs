@@ -226,21 +226,16 @@ pub unsafe extern "C" fn mremap(
         if table::may_overlap(start, end) && table::first(start, end).is_some() {
             resize(start, old_size, new_size, flags, target)
         } else {
-            let in_the_way = target != 0 && table::may_overlap(target, round_up(target, new_size));
-            if in_the_way && !demote::edges(target, round_up(target, new_size)) {
-                Err(libc::ENOMEM)
-            } else {
-                let to = round_up(target, new_size);
-                let moved = if in_the_way {
-                    let moved = table::replacing(target, to, || {
-                        remap(start, old_size, new_size, flags, target)
-                    });
-                    chips::forget(target, to);
-                    moved
-                } else {
-                    remap(start, old_size, new_size, flags, target)
-                };
+            let to = round_up(target, new_size);
+            let plain = || remap(start, old_size, new_size, flags, target);
+            if target == 0 || !table::may_overlap(target, to) {
+                plain()
+            } else if demote::edges(target, to) {
+                let moved = table::replacing(target, to, plain);
+                chips::forget(target, to);
                 moved
+            } else {
+                Err(libc::ENOMEM)
             }
         }
     };
