@@ -57,7 +57,8 @@ pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
         ThpRequest::System => Some(ThpControl::System),
         ThpRequest::Disabled => Some(ThpControl::Disabled),
     };
-    let stack = plan.stack.map(|size| size.bytes());
+    // Its lowest superpage begins at a multiple of its size, so up to one more is needed.
+    let stack = plan.stack.map(|size| size.bytes().saturating_add(SUPERPAGE_SLACK));
     let setup = ChildSetup { thp, die_with_parent: how.die_with_parent, stack };
     sys::spawn::prepare(&mut command, setup);
     let child = command.spawn().map_err(|source| LaunchError::Start {
@@ -67,6 +68,9 @@ pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
     })?;
     Ok(Pid(child.id() as i32))
 }
+
+/// Two of the usual size.
+const SUPERPAGE_SLACK: u64 = 4 << 20;
 
 fn remedy(error: &std::io::Error) -> &'static str {
     match error.raw_os_error() {
