@@ -332,7 +332,8 @@ fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int
         let _ = unsafe { raw::mprotect(start, length, protection | libc::PROT_READ) };
     }
     if page < GIGANTIC {
-        copy_present(start, length, page, fresh);
+        // SAFETY: nobody else runs; the one was made readable, the other is ours.
+        unsafe { demote::copy_present(start, fresh, length, page) };
     }
     // SAFETY: `[start, start + length)` is the mapping being replaced, whose contents are now in
     // `fresh` or come from the parent; nothing runs meanwhile, and this code is on its own stack.
@@ -348,25 +349,6 @@ fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int
         ask_parent(&Request { pid: ours, start, length });
     }
     true
-}
-
-/// Copies the superpages that exist; the others are zero on both sides.
-fn copy_present(start: usize, length: usize, page: usize, to: usize) {
-    let base = raw::base_page();
-    let mut at = 0;
-    while at < length {
-        let mut present = 0u8;
-        // SAFETY: one base page is asked about, one byte is written. Then a page that exists is
-        // read and one of the same size that is ours is written.
-        unsafe {
-            let asked = raw::call!(SYS_mincore, start + at, base, &raw mut present);
-            if asked != 0 || present & 1 != 0 {
-                let (from, to) = ((start + at) as *const u8, (to + at) as *mut u8);
-                std::ptr::copy_nonoverlapping(from, to, page);
-            }
-        }
-        at += page;
-    }
 }
 
 fn ask_parent(request: &Request) {

@@ -12,6 +12,7 @@
 //! | `stack` | stacks of a fixed size: the main thread's and those of threads |
 //! | `fork` | what becomes of all that in a child |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
+//! | `pagemap` | what lies under pages, asked of the kernel |
 //! | `libc_state` | what libc writes in the midst of a fork |
 //! | `environment` | what programs that this one executes learn of all this |
 //! | `ledger` | what was asked for and got |
@@ -38,6 +39,7 @@ mod lock;
 mod mapping;
 mod maps;
 mod message;
+mod pagemap;
 mod raw;
 mod segments;
 mod settings;

@@ -5,7 +5,7 @@
 //! no allocation, so that they may be used inside any allocator. What a call does to memory is
 //! the caller's to answer for, as the `unsafe` on them says.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_void};
 
 /// An error number of the kernel.
 pub type Errno = c_int;
@@ -217,4 +217,23 @@ pub fn set_signals(blocked: u64) -> u64 {
         };
     });
     before
+}
+
+/// What a C function returns: 0, or -1 with errno set.
+pub fn answer(result: Result<(), Errno>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => fails_with(errno),
+    }
+}
+
+/// What `mmap(2)` and `mremap(2)` return: the address, or MAP_FAILED with errno set.
+pub fn answer_address(result: Result<usize, Errno>) -> *mut c_void {
+    match result {
+        Ok(start) => start as *mut c_void,
+        Err(errno) => {
+            set_errno(errno);
+            libc::MAP_FAILED
+        }
+    }
 }

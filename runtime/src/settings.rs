@@ -268,7 +268,7 @@ fn legacy_heap(text: &[u8]) -> Option<Pages> {
 }
 
 /// `HUGETLB_RESTRICT_EXE=a:b`: whether the list has the name this program was called by.
-fn names_this_program(list: &[u8]) -> bool {
+pub fn names_this_program(list: &[u8]) -> bool {
     // SAFETY: argv\[0\] is a C string or null.
     let name = unsafe {
         let arguments = initial_arguments();

@@ -2,20 +2,14 @@
 //!
 //! Kernel ring: needs THP in mode `madvise` or `always`.
 
+mod common;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::Command;
 
-const MIB: usize = 1 << 20;
-
-/// Where cargo puts the library: beside the test, or one directory up.
-fn library() -> PathBuf {
-    let exe = std::env::current_exe().expect("our own path");
-    let deps = exe.parent().expect("a directory");
-    let places = [deps.join("libsuperpage.so"), deps.join("../libsuperpage.so")];
-    places.into_iter().find(|path| path.is_file()).expect("libsuperpage.so is built with its tests")
-}
+use common::{MIB, library, succeeds};
 
 /// One of the ignored tests below in a new process under the library.
 fn child(test: &str) -> Command {
@@ -24,14 +18,6 @@ fn child(test: &str) -> Command {
     command.env("LD_PRELOAD", library()).env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
     command.env("SUPERPAGE_PAGES", "thp");
     command
-}
-
-fn succeeds(mut command: Command) -> bool {
-    let output = command.output().expect("it starts");
-    if !output.status.success() {
-        eprintln!("{}", String::from_utf8_lossy(&output.stdout));
-    }
-    output.status.success()
 }
 
 fn has_thp() -> bool {

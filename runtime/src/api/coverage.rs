@@ -4,40 +4,8 @@ use std::ffi::c_int;
 
 use super::files::File;
 use super::text;
+use crate::pagemap::{self, PAGE_IS_HUGE, PAGE_IS_PRESENT, Region};
 use crate::raw::{self, Errno};
-
-/// `_IOWR('f', 16, struct pm_scan_arg)`, Linux 6.7 (`include/uapi/linux/fs.h`); in no crate yet.
-const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
-/// Mapped by an entry above the lowest level: THP or hugetlb.
-const PAGE_IS_HUGE: u64 = 1 << 6;
-const PAGE_IS_PRESENT: u64 = 1 << 3;
-
-/// `struct pm_scan_arg`.
-#[repr(C)]
-#[derive(Default)]
-struct Scan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// `struct page_region`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Stretch {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
 
 /// The kernel holds the address space's lock for one call: 64 MiB of base pages take about 0.3 ms.
 const STRIDE: u64 = 64 << 20;
@@ -69,30 +37,19 @@ fn scan(start: u64, end: u64) -> Result<u64, Errno> {
 
 fn scan_with(fd: c_int, start: u64, end: u64) -> Result<u64, Errno> {
     let page = raw::base_page() as u64;
-    let mut stretches = [Stretch::default(); 128];
+    let mut regions = [Region::default(); 128];
     let mut from = start & !(page - 1);
     let mut bytes = 0;
     while from < end {
+        let to = end.next_multiple_of(page).min(from + STRIDE);
         let wanted = PAGE_IS_HUGE | PAGE_IS_PRESENT;
-        let mut scan = Scan {
-            size: size_of::<Scan>() as u64,
-            start: from,
-            end: end.next_multiple_of(page).min(from + STRIDE),
-            vec: stretches.as_mut_ptr() as u64,
-            vec_len: stretches.len() as u64,
-            category_mask: wanted,
-            return_mask: wanted,
-            ..Scan::default()
-        };
-        // SAFETY: a live argument of the size it states, and a live array of the length it states.
-        let found = unsafe { libc::ioctl(fd, PAGEMAP_SCAN, &raw mut scan) };
-        let Ok(found) = usize::try_from(found) else { return Err(raw::errno()) };
-        let found = stretches.get(..found).unwrap_or_default();
-        bytes += found.iter().map(|one| overlap(one.start, one.end, start, end)).sum::<u64>();
-        if scan.walk_end <= from {
+        let (found, walked_to) = pagemap::scan(fd, from, to, wanted, &mut regions)?;
+        bytes +=
+            regions[..found].iter().map(|one| overlap(one.start, one.end, start, end)).sum::<u64>();
+        if walked_to <= from {
             break;
         }
-        from = scan.walk_end;
+        from = walked_to;
     }
     Ok(bytes)
 }

@@ -12,11 +12,9 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::files::File;
 use super::report::{Level, report};
 use super::text::{Shown, Text};
 use super::{kernel, text};
-use crate::raw;
 
 const DEFAULT_VERBOSE: c_int = 2;
 const DEBUG_VERBOSE: c_int = 4;
@@ -91,7 +89,7 @@ impl Settings {
             match name {
                 // As atoi: what is no number is zero, which shows nothing.
                 b"HUGETLB_VERBOSE" => self.verbose = text::number(value).map_or(0, as_level),
-                b"HUGETLB_RESTRICT_EXE" => applies = names_this_program(value),
+                b"HUGETLB_RESTRICT_EXE" => applies = crate::settings::names_this_program(value),
                 b"HUGETLB_SHM" => self.shm = is_yes(value),
                 b"HUGETLB_NO_RESERVE" => self.no_reserve = is_yes(value),
                 b"HUGETLB_DEFAULT_PAGE_SIZE" => self.page_size.push(value),
@@ -129,25 +127,6 @@ fn as_level((value, _): (u64, &[u8])) -> c_int {
 
 fn is_yes(value: &[u8]) -> bool {
     value.eq_ignore_ascii_case(b"yes")
-}
-
-/// `HUGETLB_RESTRICT_EXE=a:b`: whether the list has the name this program was called by.
-fn names_this_program(list: &[u8]) -> bool {
-    let name = raw::keeping_errno(|| {
-        let mut name = Text::<4096>::new();
-        let mut file = File::open(c"/proc/self/cmdline")?;
-        while let Some(byte) = file.byte() {
-            match byte {
-                0 => break,
-                b'/' => name.clear(),
-                byte => name.push(&[byte]),
-            }
-        }
-        Some(name)
-    });
-    name.is_some_and(|name| {
-        list.split(|byte| *byte == b':').any(|entry| !entry.is_empty() && entry == name.bytes())
-    })
 }
 
 /// For messages.

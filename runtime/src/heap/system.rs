@@ -40,13 +40,7 @@ pub unsafe extern "C" fn __wrap_mmap(
             raw::mmap(address as usize, length, protection, flags, fd, offset)
         }
     };
-    match result {
-        Ok(start) => start as *mut c_void,
-        Err(errno) => {
-            raw::set_errno(errno);
-            libc::MAP_FAILED
-        }
-    }
+    raw::answer_address(result)
 }
 
 /// Above mimalloc's own tables (its page map takes 2.25 MiB), below what it makes mappings for.
@@ -98,7 +92,7 @@ pub unsafe extern "C" fn __wrap_munmap(address: *mut c_void, length: size_t) -> 
         ledger::count(Kind::Heap, Column::Returned, length);
     }
     // SAFETY: the caller's contract.
-    answer(unsafe { raw::munmap(address as usize, length) })
+    raw::answer(unsafe { raw::munmap(address as usize, length) })
 }
 
 /// # Safety
@@ -113,7 +107,7 @@ pub unsafe extern "C" fn __wrap_mprotect(
     let is_large = protection == raw::READ_WRITE && length >= SMALLEST_OBJECT;
     // SAFETY: the caller's contract. mimalloc makes memory writable that it had reserved before;
     // it protects no large memory that is in use.
-    answer(unsafe {
+    raw::answer(unsafe {
         if is_large { fill(start, length) } else { raw::mprotect(start, length, protection) }
     })
 }
@@ -131,7 +125,7 @@ pub unsafe extern "C" fn __wrap_madvise(
         return 0;
     }
     // SAFETY: the caller's contract.
-    answer(unsafe { raw::madvise(address as usize, length, advice) })
+    raw::answer(unsafe { raw::madvise(address as usize, length, advice) })
 }
 
 /// mimalloc's only call of it names its mappings, which would keep neighbours from being merged, and
@@ -153,14 +147,4 @@ pub unsafe extern "C" fn __wrap_prctl(
     }
     // SAFETY: the caller's contract.
     unsafe { raw::call!(SYS_prctl, option, a, b, c, d) as c_int }
-}
-
-fn answer(result: Result<(), Errno>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(errno) => {
-            raw::set_errno(errno);
-            -1
-        }
-    }
 }

@@ -118,6 +118,22 @@ pub fn is_present(start: usize) -> bool {
     asked != 0 || present & 1 != 0
 }
 
+/// Copies the pages (of size `page`) that exist; the others are zero on both sides, and stay so.
+///
+/// # Safety
+/// Both are memory of at least `length` bytes, the first readable, the second the caller's to write.
+pub unsafe fn copy_present(from: usize, to: usize, length: usize, page: usize) {
+    for at in (0..length).step_by(page) {
+        if is_present(from + at) {
+            // SAFETY: the contract.
+            unsafe {
+                let (from, to) = ((from + at) as *const u8, (to + at) as *mut u8);
+                std::ptr::copy_nonoverlapping(from, to, page);
+            }
+        }
+    }
+}
+
 /// The protection of the mapping at an address.
 pub fn protection_of(address: usize) -> Option<c_int> {
     let mut found = None;

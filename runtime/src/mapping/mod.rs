@@ -60,13 +60,7 @@ pub unsafe extern "C" fn mmap(
 ) -> *mut c_void {
     let request = Request { address: address as usize, length, protection, flags, fd, offset };
     // SAFETY: the caller's contract.
-    match unsafe { request.serve() } {
-        Ok(start) => start as *mut c_void,
-        Err(errno) => {
-            raw::set_errno(errno);
-            libc::MAP_FAILED
-        }
-    }
+    raw::answer_address(unsafe { request.serve() })
 }
 
 /// The same under its large-file name: `off_t` is 64 bits here.

@@ -23,7 +23,7 @@ use crate::source;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, length: size_t) -> c_int {
     // SAFETY: the caller's contract.
-    answer(unsafe { unmap(address as usize, length) })
+    raw::answer(unsafe { unmap(address as usize, length) })
 }
 
 unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
@@ -65,7 +65,7 @@ unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
 pub unsafe extern "C" fn mprotect(address: *mut c_void, length: size_t, to: c_int) -> c_int {
     let (start, end) = (address as usize, round_up(address as usize, length));
     // SAFETY: the caller's contract, also for the second try.
-    answer(unsafe {
+    raw::answer(unsafe {
         match raw::mprotect(start, length, to) {
             Err(libc::EINVAL) if is_cut(start, end) => {
                 if demote::edges(start, end) {
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, length: size_t, to: c_in
 pub unsafe extern "C" fn madvise(address: *mut c_void, length: size_t, advice: c_int) -> c_int {
     let (start, end) = (address as usize, round_up(address as usize, length));
     // SAFETY: the caller's contract.
-    answer(unsafe {
+    raw::answer(unsafe {
         if !table::may_overlap(start, end) || table::first(start, end).is_none() {
             raw::madvise(start, length, advice)
         } else {
@@ -239,13 +239,7 @@ pub unsafe extern "C" fn mremap(
             }
         }
     };
-    match result {
-        Ok(start) => start as *mut c_void,
-        Err(errno) => {
-            raw::set_errno(errno);
-            libc::MAP_FAILED
-        }
-    }
+    raw::answer_address(result)
 }
 
 unsafe fn remap(
@@ -306,37 +300,12 @@ unsafe fn resize(
         if protection & libc::PROT_READ == 0 {
             raw::mprotect(start, end - start, protection | libc::PROT_READ)?;
         }
-        copy_present(start, fresh, length);
+        demote::copy_present(start, fresh, length, raw::base_page());
         if protection != READ_WRITE {
             raw::mprotect(fresh, round_up(fresh, new_size) - fresh, protection)?;
         }
         unmap(start, end - start)?;
         Ok(fresh)
-    }
-}
-
-/// Copies what exists. What does not is zero on both sides, and stays unpopulated.
-unsafe fn copy_present(from: usize, to: usize, length: usize) {
-    let base = raw::base_page();
-    let mut at = 0;
-    while at < length {
-        // SAFETY: both are memory of at least `length` bytes.
-        unsafe {
-            if demote::is_present(from + at) {
-                std::ptr::copy_nonoverlapping((from + at) as *const u8, (to + at) as *mut u8, base);
-            }
-        }
-        at += base;
-    }
-}
-
-fn answer(result: Result<(), Errno>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(errno) => {
-            raw::set_errno(errno);
-            -1
-        }
     }
 }
 

@@ -23,12 +23,12 @@
 //! left alone. libc's may move: what is executed there is the same before and after.
 
 use crate::ledger::{self, Column, Kind, Reason};
+use crate::pagemap;
 use crate::settings::{Fallback, Pages, Settings};
 use crate::source;
 
 mod image;
 pub mod legacy;
-mod pagemap;
 mod relocate;
 
 use image::{Segments, Stretch};

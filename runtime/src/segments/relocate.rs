@@ -7,10 +7,9 @@
 use std::ffi::c_int;
 
 use super::image::Stretch;
-use super::pagemap;
 use crate::ledger::Reason;
 use crate::mapping::table::{self, Range};
-use crate::{api, raw, source};
+use crate::{api, pagemap, raw, source};
 
 /// Pool pages under `[first, last)`: from a mount of hugetlbfs if there is one and `in_mount` asks
 /// for it, as libhugetlbfs had them, whose users look for the mount's path in /proc.

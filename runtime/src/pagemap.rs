@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 
-use crate::raw;
+use crate::raw::{self, Errno};
 
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -68,33 +68,57 @@ struct Scan {
     return_mask: u64,
 }
 
-/// `struct page_region`
+/// `struct page_region`: neighbouring pages that are alike.
 #[repr(C)]
-#[derive(Default)]
-struct Region {
-    start: u64,
-    end: u64,
+#[derive(Clone, Copy, Default)]
+pub struct Region {
+    /// First address.
+    pub start: u64,
+    /// Address after the last.
+    pub end: u64,
     categories: u64,
 }
 
 // linux/fs.h: _IOWR('f', 16, struct pm_scan_arg)
 const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<Scan>() as u64) << 16 | (b'f' as u64) << 8 | 16;
-const PAGE_IS_HUGE: u64 = 1 << 6;
+/// Mapped by an entry above the lowest level: THP or hugetlb.
+pub const PAGE_IS_HUGE: u64 = 1 << 6;
+/// There at all.
+pub const PAGE_IS_PRESENT: u64 = 1 << 3;
 
-/// `PAGEMAP_SCAN` (Linux 6.7): whether every page of the range is mapped by superpages.
-pub fn is_huge(first: usize, last: usize) -> bool {
-    let mut region = Region::default();
+/// `PAGEMAP_SCAN` (Linux 6.7, ENOTTY before) on /proc/self/pagemap: how many regions of
+/// `[start, end)` are all of `categories`, written to `regions`, and up to where was looked.
+pub fn scan(
+    fd: c_int,
+    start: u64,
+    end: u64,
+    categories: u64,
+    regions: &mut [Region],
+) -> Result<(usize, u64), Errno> {
     let mut scan = Scan {
         size: size_of::<Scan>() as u64,
-        start: first as u64,
-        end: last as u64,
-        vec: (&raw mut region) as u64,
-        vec_len: 1,
-        category_mask: PAGE_IS_HUGE,
-        return_mask: PAGE_IS_HUGE,
+        start,
+        end,
+        vec: regions.as_mut_ptr() as u64,
+        vec_len: regions.len() as u64,
+        category_mask: categories,
+        return_mask: categories,
         ..Scan::default()
     };
-    // SAFETY: the structures of the call, which outlive it.
-    let found = ask(|fd| unsafe { raw::call!(SYS_ioctl, fd, PAGEMAP_SCAN, &raw mut scan) == 1 });
-    found && region.start == first as u64 && region.end == last as u64
+    // SAFETY: an argument of the size it states and an array of the length it states, both live.
+    let found = unsafe { raw::call!(SYS_ioctl, fd, PAGEMAP_SCAN, &raw mut scan) };
+    match usize::try_from(found) {
+        Ok(found) => Ok((found.min(regions.len()), scan.walk_end)),
+        Err(_) => Err(raw::errno()),
+    }
+}
+
+/// Whether every page of the range is mapped by superpages.
+pub fn is_huge(first: usize, last: usize) -> bool {
+    let (first, last) = (first as u64, last as u64);
+    let mut region = [Region::default()];
+    let found = ask(|fd| {
+        scan(fd, first, last, PAGE_IS_HUGE, &mut region).is_ok_and(|(found, _)| found == 1)
+    });
+    found && region[0].start == first && region[0].end == last
 }

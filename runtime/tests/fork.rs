@@ -1,0 +1,187 @@
+//! What a forked child, and its parent, find in memory on the pool's pages.
+//!
+//! Privileged ring: the pool's limit is set, so they need root and hold the machine's lock.
+
+mod common;
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::*;
+
+const NEEDS: &str = "needs root and 2 MiB hugetlb pages";
+
+#[test]
+fn a_forked_child_needs_no_page_of_the_pool() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    // Exactly what the parent maps: 24 pages, and 4 for its heap.
+    pool.allow(28);
+    assert!(succeeds(child("child_forks", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn a_child_that_shares_superpages_sees_the_parents_contents() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(128);
+    assert!(succeeds(child("child_forks", Asked { children: "same", ..HUGETLB })));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn without_privilege_a_fork_disturbs_no_system_call() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(128);
+    assert!(succeeds(child("child_reads_while_forking", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn a_fork_amid_threads_finds_libcs_files_off_an_empty_pool() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(24);
+    assert!(succeeds(child("child_forks_with_files", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_forks() {
+    let length = 48 * MIB;
+    let start = map(length);
+    // The last superpages stay untouched.
+    let touched = 40 * MIB;
+    fill(start, touched, 4);
+    let shared = map_as(2 * MIB, libc::MAP_SHARED);
+    let mut heap = vec![5u8; 3 * MIB];
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Another thread keeps the allocator busy while the process forks.
+        let busy = scope.spawn(|| {
+            let mut kept: Vec<Vec<u8>> = Vec::new();
+            let mut round = 0usize;
+            while !stop.load(Ordering::Relaxed) {
+                kept.push(vec![round as u8; 100 + round % 5000]);
+                if kept.len() > 200 {
+                    kept.clear();
+                }
+                round += 1;
+            }
+        });
+        for round in 0..12u64 {
+            let status = in_child(|| {
+                let intact = holds(start, 0, touched, 4 ^ round) && heap.iter().all(|b| *b == 5);
+                let fresh = is_zero(start.wrapping_add(touched), length - touched);
+                fill(start, length, 99);
+                heap.fill(6);
+                let grown: Vec<Vec<u8>> = (0..500).map(|size| vec![7; size * 40]).collect();
+                // SAFETY: shared memory of one word for this.
+                unsafe { shared.cast::<u64>().write_volatile(round + 1) };
+                intact && fresh && holds(start, 0, length, 99) && grown.len() == 500
+            });
+            assert_eq!(status, 0, "round {round}");
+            // SAFETY: as above.
+            assert_eq!(unsafe { shared.cast::<u64>().read_volatile() }, round + 1);
+            assert!(holds(start, 0, touched, 4 ^ round), "the child wrote to the parent");
+            assert!(heap.iter().all(|byte| *byte == 5));
+            fill(start, touched, 4 ^ (round + 1));
+        }
+        stop.store(true, Ordering::Relaxed);
+        busy.join().expect("no panic");
+    });
+    heap.clear();
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_reads_while_forking() {
+    const NOBODY: u32 = 65534;
+    let length = 64 * MIB;
+    let start = map(length) as usize;
+    fill(start as *mut u8, length, 1);
+    // SAFETY: numbers only; this process has no use for its privileges any more.
+    assert_eq!(unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) }, 0);
+    let stop = Stop(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            // SAFETY: a path and flags.
+            let zeroes = unsafe { libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY) };
+            let mut page = 0;
+            while !stop.is_asked() {
+                let at = start + page * 2 * MIB + MIB;
+                // SAFETY: the second half of each superpage is this thread's.
+                let got = unsafe { libc::read(zeroes, at as *mut c_void, 4096) };
+                assert_eq!(got, 4096, "{}", std::io::Error::last_os_error());
+                page = (page + 1) % (length / (2 * MIB));
+            }
+        });
+        stop.after(|| {
+            for round in 0..10 {
+                let first_halves = |page| holds_part(start, page * 2 * MIB, MIB);
+                let status = in_child(|| (0..length / (2 * MIB)).all(first_halves));
+                assert_eq!(status, 0, "round {round}");
+            }
+        });
+        reader.join().expect("no system call failed");
+    });
+}
+
+/// Whether `length` bytes from `offset` hold the pattern that `fill(start, .., 1)` left.
+fn holds_part(start: usize, offset: usize, length: usize) -> bool {
+    holds(start as *const u8, offset, offset + length, 1)
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_forks_with_files() {
+    // Past the part of the heap that stays on base pages.
+    let _heap: Vec<Vec<u8>> = (0..600).map(|_| vec![1u8; 20_000]).collect();
+    // SAFETY: C's own functions, used within their contracts; the files stay open.
+    unsafe {
+        let files: Vec<_> =
+            (0..8).map(|_| libc::fopen(c"/dev/null".as_ptr(), c"w".as_ptr())).collect();
+        assert!(files.iter().all(|file| !file.is_null()));
+        // The name services keep a state of their own.
+        assert!(!libc::getpwnam(c"root".as_ptr()).is_null());
+    }
+    let read_only = map(2 * MIB);
+    fill(read_only, 2 * MIB, 6);
+    // SAFETY: the test's own.
+    assert_eq!(unsafe { libc::mprotect(read_only.cast(), 2 * MIB, libc::PROT_READ) }, 0);
+    let stop = Stop(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.is_asked() {
+                drop(vec![3u8; 50_000]);
+            }
+        });
+        stop.after(|| {
+            // Nobody else gets a page from now on.
+            std::fs::write(format!("{DIR}/nr_overcommit_hugepages"), "0").expect("root");
+            for round in 0..10 {
+                let status = in_child(|| {
+                    // SAFETY: a number; then the test's own memory.
+                    unsafe {
+                        libc::alarm(20);
+                        let prot = libc::PROT_READ | libc::PROT_WRITE;
+                        let opened = libc::mprotect(read_only.cast(), 2 * MIB, prot) == 0;
+                        opened && holds(read_only, 0, 2 * MIB, 6) && {
+                            fill(read_only, 2 * MIB, 7);
+                            libc::fopen(c"/dev/null".as_ptr(), c"w".as_ptr()) as usize != 0
+                        }
+                    }
+                });
+                assert_eq!(status, 0, "round {round}");
+            }
+        });
+    });
+    assert!(holds(read_only, 0, 2 * MIB, 6));
+}
