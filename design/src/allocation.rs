@@ -1,0 +1,99 @@
+//! Event 1: a free physical superpage is acquired.
+
+use units::ByteSize;
+
+/// The rules of physical allocation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Allocation {
+    /// What makes a program get a superpage.
+    pub trigger: Trigger,
+    /// What it gets.
+    pub form: Form,
+    /// The sizes that may be had, ascending. The largest is the superpage of the page table; the others
+    /// are sub-superpages (mTHP, the sizes of Navarro et al.).
+    pub sizes: Vec<ByteSize>,
+    /// Which mappings may have superpages.
+    pub eligible: Eligible,
+    /// What a fault may do to get one.
+    pub effort: Effort,
+    /// What a fault may do in a mapping that was advised (MADV_HUGEPAGE).
+    pub effort_advised: Effort,
+    /// How far a superpage may reach past the end of what is mapped.
+    pub growth: Growth,
+    /// What happens where no superpage can be had.
+    pub shortage: Shortage,
+    /// A read of untouched memory maps a shared superpage of zeros.
+    pub zero_page: bool,
+    /// Reservations are broken, least recently changed first, when base pages run out.
+    pub break_reservations: bool,
+}
+
+/// What makes a program get a physical superpage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trigger {
+    /// Nothing: base pages only.
+    Never,
+    /// The mapping itself: pages of a pool are set aside (hugetlb).
+    Mmap,
+    /// The first fault in a virtual superpage.
+    FirstFault,
+    /// A background scan, later (see [`crate::Scan`]).
+    Scan,
+}
+
+/// What is acquired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A superpage, whole, mapped as one.
+    Superpage,
+    /// A superpage kept together for a virtual superpage, populated page by page.
+    Reservation,
+    /// A page of a pool that was set aside beforehand.
+    Pool,
+}
+
+/// Which mappings may have superpages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eligible {
+    /// Every anonymous mapping.
+    Always,
+    /// Those advised.
+    Advised,
+}
+
+/// What may be done to get a free superpage when none is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// Nothing.
+    None,
+    /// Wake the background daemons, take one only if it is free now.
+    Wake,
+    /// Compact and reclaim at once, asynchronously, without retry; gives up if compaction is deferred.
+    Direct,
+    /// As `Direct`, with a second, synchronous attempt.
+    DirectRetry,
+    /// As Linux 4.3: an asynchronous compaction, reclaim, another; gives up at once if deferred.
+    Direct43,
+}
+
+/// How far a superpage may reach past the end of what is mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Growth {
+    /// Not at all: the whole window must lie in the mapping (Linux).
+    Within,
+    /// Anonymous memory may grow into it (FreeBSD).
+    PastEnd,
+    /// As far as the object is long now, so that the size grows with the heap (Navarro et al.).
+    ObjectSize,
+}
+
+/// What happens where no superpage can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// A smaller size, at last a base page.
+    BasePage,
+    /// The reservation whose last allocation is oldest gives up its free part (Navarro et al.).
+    Preempt,
+    /// The mapping is refused (hugetlb).
+    Refuse,
+}

@@ -1,0 +1,45 @@
+//! A superpage design as a value: when each of the five events in a superpage's life happens, at
+//! what grain, in which place (Zhu, Cox, Rixner 2020).
+//!
+//! Physical **allocation**, physical **preparation**, **mapping**, **unmapping**, physical
+//! **deallocation**: one module each, and one for what surrounds them (`memory`, `fault`). A design
+//! is read from TOML ([`Design::from_toml`]) and decides nothing by itself: `lab` carries it out on
+//! a simulated machine. No I/O, no clock, no kernel.
+#![forbid(unsafe_code)]
+
+mod allocation;
+mod deallocation;
+mod mapping;
+mod preparation;
+mod surroundings;
+mod unmapping;
+
+pub use allocation::{Allocation, Effort, Eligible, Form, Growth, Shortage, Trigger};
+pub use deallocation::{BloatRecovery, Deallocation, Release};
+pub use mapping::{CleanPages, MapWhen, Mapping, Sampling, Scan, ScanOrder};
+pub use preparation::{BackgroundFill, Grain, Prefault, Preparation, Prezero, ZeroStores};
+pub use surroundings::{Fault, Locking, Memory, Reclaim, ResidentCount};
+pub use unmapping::Unmapping;
+
+/// A superpage design.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Design {
+    /// Its name, as on the command line.
+    pub name: String,
+    /// One line for people.
+    pub summary: String,
+    /// A free physical superpage is acquired.
+    pub allocation: Allocation,
+    /// Its initial contents are produced.
+    pub preparation: Preparation,
+    /// A virtual superpage is mapped to it.
+    pub mapping: Mapping,
+    /// The mapping is destroyed.
+    pub unmapping: Unmapping,
+    /// The physical superpage is freed, whole or in part.
+    pub deallocation: Deallocation,
+    /// How the physical memory below is kept: mobility, compaction, reclaim.
+    pub memory: Memory,
+    /// How concurrent faults are serialised.
+    pub fault: Fault,
+}

@@ -1,0 +1,2 @@
+//! Translation hardware and the costs of a machine, simulated.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The laboratory: a superpage design carried out on a simulated machine.
+#![forbid(unsafe_code)]
