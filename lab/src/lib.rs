@@ -1,2 +1,8 @@
 //! The laboratory: a superpage design carried out on a simulated machine.
 #![forbid(unsafe_code)]
+
+mod ledger;
+mod report;
+
+pub use ledger::{Cause, Ledger};
+pub use report::{Cell, Counters, End, Moment, Phase, Report, Requests, SCHEMA};
