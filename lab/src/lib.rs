@@ -3,6 +3,7 @@
 
 mod ledger;
 mod report;
+pub mod reservation;
 
 pub use ledger::{Cause, Ledger};
 pub use report::{Cell, Counters, End, Moment, Phase, Report, Requests, SCHEMA};

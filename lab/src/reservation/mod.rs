@@ -1,0 +1,369 @@
+//! The reservation table: physical superpages that are kept together for a virtual extent and
+//! populated page by page (policies 3.2, 3.5, 3.6).
+//!
+//! The simulated system owns one [`Reservations`] and is its only caller. The table knows no frames'
+//! contents, no page tables and no allocator: it is told what is populated, and answers with what the
+//! caller must hand back to the allocator.
+//!
+//! Life of a reservation: [`create`](Reservations::create)d over a free block, no page populated;
+//! populated and depopulated page by page, which keeps it on the queue of the partly populated, least
+//! recently changed first; off the queue while it is full; gone when its last page leaves, when it is
+//! broken, preempted or removed.
+//!
+//! Times are virtual, in any unit (the system uses cycles), and never go back.
+
+mod breaking;
+mod index;
+mod obtainable;
+mod population;
+mod promotion;
+mod queue;
+mod record;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+pub use breaking::{Broken, Preempted};
+pub use population::{Population, clear_runs};
+pub use promotion::{Pages, Promotion, Refused, SoftFault, Write, direct, promotion, write};
+pub use record::{Flags, Key, ReservationId};
+
+use self::index::Index;
+use self::obtainable::Obtainable;
+use self::queue::Queues;
+use self::record::Record;
+
+/// The largest order of a reservation: the superpage of 512 base pages.
+pub const SUPERPAGE_ORDER: u8 = 9;
+
+/// A physical base page's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frame(pub u32);
+
+/// How a table works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// A reservation moves to its queue's tail at most once in this time (FreeBSD `PARTPOPSLOP` = 1
+    /// tick, `vm_reserv.c`). At least 1.
+    pub tick: u64,
+    /// Queues of partly populated reservations: one per node (FreeBSD), or one (Quicksilver).
+    pub queues: u8,
+    /// The orders of all sizes, ascending, if reservations are preempted by obtainable size (Navarro et
+    /// al.). Empty: they are not, and [`Reservations::preempt`] finds none.
+    pub preemption_sizes: Vec<u8>,
+}
+
+/// What populating did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Populated {
+    /// The first page, or the first run of pages, of the reservation.
+    First,
+    /// So many pages are populated now.
+    Partly(u16),
+    /// All of them are: it may be mapped as a superpage.
+    Full,
+}
+
+/// What depopulating did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depopulated {
+    /// So many pages are populated still. The frames stay reserved.
+    Partly(u16),
+    /// None is: the reservation is gone, and the caller frees the whole block.
+    Empty {
+        /// The block's first frame.
+        base: Frame,
+        /// The block's order.
+        order: u8,
+    },
+}
+
+/// What became of a reservation under a new key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renamed {
+    /// It serves the new extent.
+    Moved,
+    /// The new extent has a reservation: this one is found by its frames only, takes no new pages, and
+    /// wants its pages moved (Quicksilver's NEEDMIGRATE after a shadow object's collapse).
+    Displaced,
+}
+
+/// All reservations of a machine.
+#[derive(Debug)]
+pub struct Reservations {
+    /// The queues' ends, then the reservations; free records are chained.
+    records: Vec<Record>,
+    queues: Queues,
+    by_page: Index,
+    by_frame: Index,
+    obtainable: Option<Obtainable>,
+    tick: u64,
+    /// When the present tick began.
+    tick_began: u64,
+    live: u32,
+    /// Reserved frames that are not populated.
+    clear_frames: u64,
+}
+
+impl Reservations {
+    /// An empty table.
+    pub fn new(config: &Config) -> Self {
+        let mut records = Vec::new();
+        let queues = Queues::new(&mut records, config.queues.max(1));
+        let sizes = &config.preemption_sizes;
+        Self {
+            records,
+            queues,
+            by_page: Index::default(),
+            by_frame: Index::default(),
+            obtainable: (!sizes.is_empty()).then(|| Obtainable::new(sizes)),
+            tick: config.tick.max(1),
+            tick_began: 0,
+            live: 0,
+            clear_frames: 0,
+        }
+    }
+
+    /// Reserves the free block at `base` for `key`, with no page populated yet. Its queue is `queue`.
+    ///
+    /// The caller has taken the block from the allocator, and has checked that the extent holds no
+    /// resident page and [`overlaps`](Self::overlaps) no reservation.
+    pub fn create(&mut self, key: Key, base: Frame, queue: u8, now: u64) -> ReservationId {
+        debug_assert!((1..=SUPERPAGE_ORDER).contains(&key.order) && !self.overlaps(key));
+        let id = self.insert(Record::new(key, base, queue, now));
+        self.by_page.insert(key.page, key.order, id);
+        id
+    }
+
+    /// Enters a record in the slab and the index of frames.
+    fn insert(&mut self, record: Record) -> ReservationId {
+        let (order, base) = (record.order, record.base);
+        self.clear_frames += u64::from(record.capacity() - record.count);
+        self.live += 1;
+        let id = self.queues.take_record(&mut self.records, record);
+        self.by_frame.insert(base, order, id);
+        id
+    }
+
+    /// The reservation whose extent covers `page`.
+    #[inline]
+    pub fn find(&self, page: u32) -> Option<ReservationId> {
+        self.by_page.find(page)
+    }
+
+    /// The reservation whose block holds `frame`.
+    #[inline]
+    pub fn at(&self, frame: Frame) -> Option<ReservationId> {
+        self.by_frame.find(frame.0)
+    }
+
+    /// Whether any reservation's extent has a page in common with `key`'s.
+    pub fn overlaps(&self, key: Key) -> bool {
+        self.by_page.overlaps(key.page, key.order)
+    }
+
+    /// Marks the page in `slot` populated. It was not.
+    #[inline]
+    pub fn populate(&mut self, id: ReservationId, slot: u16, now: u64) -> Populated {
+        let record = &mut self.records[id.at()];
+        debug_assert!(slot < record.capacity() && !population::is_set(&record.population, slot));
+        record.population[usize::from(slot >> 6)] |= 1 << (slot & 63);
+        self.populated(id, 1, now)
+    }
+
+    /// Marks `pages` populated from `start` on, as one change. None of them was.
+    pub fn populate_run(
+        &mut self,
+        id: ReservationId,
+        start: u16,
+        pages: u16,
+        now: u64,
+    ) -> Populated {
+        let record = &mut self.records[id.at()];
+        debug_assert!(start + pages <= record.capacity() && pages > 0);
+        debug_assert_eq!(population::count_in(&record.population, start, pages), 0);
+        population::set_run(&mut record.population, start, pages);
+        self.populated(id, pages, now)
+    }
+
+    fn populated(&mut self, id: ReservationId, pages: u16, now: u64) -> Populated {
+        self.clear_frames -= u64::from(pages);
+        let count = self.records[id.at()].count + pages;
+        self.requeue(id, count, now);
+        if let Some(obtainable) = &mut self.obtainable {
+            obtainable.allocated(id.at(), &self.records[id.at()]);
+        }
+        match count {
+            count if count == self.records[id.at()].capacity() => Populated::Full,
+            count if count == pages => Populated::First,
+            count => Populated::Partly(count),
+        }
+    }
+
+    /// Marks the page in `slot` free. It was populated.
+    #[inline]
+    pub fn depopulate(&mut self, id: ReservationId, slot: u16, now: u64) -> Depopulated {
+        self.depopulate_run(id, slot, 1, now)
+    }
+
+    /// Marks `pages` free from `start` on, as one change. All of them were populated.
+    pub fn depopulate_run(
+        &mut self,
+        id: ReservationId,
+        start: u16,
+        pages: u16,
+        now: u64,
+    ) -> Depopulated {
+        let record = &mut self.records[id.at()];
+        debug_assert!(start + pages <= record.capacity() && pages > 0);
+        debug_assert_eq!(population::count_in(&record.population, start, pages), pages);
+        population::clear_run(&mut record.population, start, pages);
+        self.clear_frames += u64::from(pages);
+        let count = record.count - pages;
+        if count == 0 {
+            record.count = 0;
+            let (base, order) = (Frame(record.base), record.order);
+            self.remove(id);
+            return Depopulated::Empty { base, order };
+        }
+        self.requeue(id, count, now);
+        if let Some(obtainable) = &mut self.obtainable {
+            obtainable.freed(id.at(), &self.records[id.at()]);
+        }
+        Depopulated::Partly(count)
+    }
+
+    /// Puts a reservation that changed to `count` pages where it belongs: off the queue if it is full,
+    /// else at the tail, once a tick (`vm_reserv_populate`, `vm_reserv_depopulate`).
+    ///
+    /// The kernel leaves one that filled up and lost a page within one tick off the queue until its next
+    /// change (recall of `vm_reserv_depopulate`); here it is queued at once.
+    #[inline]
+    fn requeue(&mut self, id: ReservationId, count: u16, now: u64) {
+        debug_assert!(now >= self.tick_began, "virtual time went back");
+        if now - self.tick_began >= self.tick {
+            self.tick_began = now - now % self.tick;
+        }
+        let record = &mut self.records[id.at()];
+        let changed_this_tick = record.changed >= self.tick_began;
+        record.changed = now;
+        record.count = count;
+        let (queued, full) = (record.flags.has(Flags::QUEUED), count == record.capacity());
+        if queued && changed_this_tick && !full {
+            return;
+        }
+        if queued {
+            self.queues.unlink(&mut self.records, id);
+        }
+        if !full {
+            self.queues.push_newest(&mut self.records, id);
+        }
+    }
+
+    /// Forgets a reservation; its frames are the caller's business.
+    pub fn remove(&mut self, id: ReservationId) {
+        let record = &self.records[id.at()];
+        self.clear_frames -= u64::from(record.capacity() - record.count);
+        self.live -= 1;
+        if !record.flags.has(Flags::DISPLACED) {
+            self.by_page.remove(record.page, record.order);
+        }
+        self.by_frame.remove(record.base, record.order);
+        if let Some(obtainable) = &mut self.obtainable {
+            obtainable.forget(id.at(), record);
+        }
+        if record.flags.has(Flags::QUEUED) {
+            self.queues.unlink(&mut self.records, id);
+        }
+        self.queues.free_record(&mut self.records, id);
+    }
+
+    /// Gives a reservation to another extent of the same order (a shadow object's collapse:
+    /// `vm_reserv_rename`).
+    pub fn rename(&mut self, id: ReservationId, page: u32) -> Renamed {
+        let key = Key { page, order: self.key(id).order };
+        let record = &mut self.records[id.at()];
+        if !record.flags.has(Flags::DISPLACED) {
+            self.by_page.remove(record.page, record.order);
+        }
+        record.page = page;
+        if self.by_page.overlaps(key.page, key.order) {
+            record.flags.set(Flags::DISPLACED);
+            record.flags.set(Flags::NEEDS_MIGRATION);
+            return Renamed::Displaced;
+        }
+        record.flags.clear(Flags::DISPLACED);
+        record.flags.set(Flags::TRANSFERRED);
+        self.by_page.insert(key.page, key.order, id);
+        Renamed::Moved
+    }
+
+    /// The virtual extent it serves.
+    #[inline]
+    pub fn key(&self, id: ReservationId) -> Key {
+        let record = &self.records[id.at()];
+        Key { page: record.page, order: record.order }
+    }
+
+    /// Its block's first frame.
+    #[inline]
+    pub fn base(&self, id: ReservationId) -> Frame {
+        Frame(self.records[id.at()].base)
+    }
+
+    /// Which of its pages are populated, a bit each.
+    #[inline]
+    pub fn population(&self, id: ReservationId) -> &Population {
+        &self.records[id.at()].population
+    }
+
+    /// How many of its pages are populated.
+    #[inline]
+    pub fn popcnt(&self, id: ReservationId) -> u16 {
+        self.records[id.at()].count
+    }
+
+    /// Whether the page in `slot` is populated.
+    #[inline]
+    pub fn is_populated(&self, id: ReservationId, slot: u16) -> bool {
+        population::is_set(self.population(id), slot)
+    }
+
+    /// When a page of it was populated or depopulated last.
+    #[inline]
+    pub fn last_change(&self, id: ReservationId) -> u64 {
+        self.records[id.at()].changed
+    }
+
+    /// Its flags.
+    #[inline]
+    pub fn flags(&self, id: ReservationId) -> Flags {
+        self.records[id.at()].flags
+    }
+
+    /// Sets a flag for the daemons: [`Flags::BAD`] or [`Flags::NEEDS_MIGRATION`].
+    pub fn mark(&mut self, id: ReservationId, flag: Flags) {
+        debug_assert!(flag == Flags::BAD || flag == Flags::NEEDS_MIGRATION);
+        self.records[id.at()].flags.set(flag);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        self.live
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Frames that are reserved and not populated. FreeBSD counts them as free memory.
+    pub fn clear_frames(&self) -> u64 {
+        self.clear_frames
+    }
+
+    /// Memory that the table itself uses.
+    pub fn bytes(&self) -> usize {
+        self.records.capacity() * size_of::<Record>() + self.by_page.bytes() + self.by_frame.bytes()
+    }
+}
