@@ -1,0 +1,116 @@
+//! What walks cost: counted walks and the size of the page table, turned into cycles.
+//!
+//! A walk reads page-table entries through the data caches. Which of them hit is not simulated line
+//! by line but follows from how many bytes of each level are in use (Che, Tung and Wang's model of a
+//! cache under independent references, JSAC 2002, for random replacement, where it has a closed
+//! form): see [`Machine::load_cycles`].
+
+use super::Machine;
+use crate::{READS, Size, Tally};
+
+/// The page table's entries in use, by level, in bytes. Entries have 8 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Footprint {
+    /// Leaves of base pages.
+    pub pte_bytes: u64,
+    /// One entry for each region, be it a leaf or not.
+    pub pde_bytes: u64,
+    /// One entry for each 512 regions.
+    pub pdpte_bytes: u64,
+}
+
+/// Bytes of a page-table entry.
+const ENTRY: u64 = 8;
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+
+/// Lines of data that a program brings into the caches for each walk. A look-up that misses the TLB
+/// touches a page that was not in use for a while, so at least one (inferred; not fitted).
+const DATA_LINES_PER_WALK: f64 = 1.0;
+
+/// Cycles of a walk beside its loads (inferred from vMitosis' GUPS on a Xeon Gold 6252: 7 to 20 fit).
+const WALK_CYCLES: f64 = 12.0;
+
+impl Footprint {
+    /// The page table of `base_pages` base pages that lie in `regions` regions, superpages among
+    /// the regions but not among the base pages.
+    pub fn new(base_pages: u64, regions: u64) -> Self {
+        Self {
+            pte_bytes: base_pages * ENTRY,
+            pde_bytes: regions * ENTRY,
+            pdpte_bytes: regions.div_ceil(512) * ENTRY,
+        }
+    }
+}
+
+impl Machine {
+    /// Cycles that `walks` (a difference of two tallies) took, added up: latency, not yet what a
+    /// program waits for, as `dtlb_load_misses.walk_pending` counts it. With overlapping walks it can
+    /// be more than the time that passed, at most [`Machine::walkers`] times.
+    pub fn walk_cycles(&self, walks: &Tally, footprint: Footprint) -> f64 {
+        let levels = [
+            self.load_cycles(footprint.pte_bytes),
+            self.load_cycles(footprint.pde_bytes),
+            self.load_cycles(footprint.pdpte_bytes),
+            self.load_cycles(LINE),
+            self.load_cycles(LINE),
+        ];
+        let near = f64::from(self.caches.first().map_or(self.memory_cycles, |l1| l1.cycles));
+        let mut cycles = 0.0;
+        for size in Size::ALL {
+            let leaf = match size {
+                Size::Base | Size::Cont => 0,
+                Size::Large => 1,
+                Size::Huge => 2,
+            };
+            for reads in 1..READS {
+                let count = walks.walks[size as usize][reads] as f64;
+                if count > 0.0 {
+                    let last = levels.len();
+                    let loads = &levels[leaf.min(last)..(leaf + reads).min(last)];
+                    cycles += count * self.walk(loads);
+                }
+            }
+            cycles += walks.near[size as usize] as f64 * (near - levels[leaf]).min(0.0);
+        }
+        cycles
+    }
+
+    /// Cycles of one walk that makes these loads.
+    fn walk(&self, loads: &[f64]) -> f64 {
+        let own = WALK_CYCLES + loads.iter().sum::<f64>();
+        let Some(nested) = self.nested else { return own };
+        // Each of the guest's entries, and the page itself, has a guest-physical address that the
+        // host's page table translates. The host's upper levels are few and hit its walk caches
+        // (Bhargava et al., ASPLOS 2008), so each costs its leaf alone, as large as the guest's.
+        let host = if nested.host_page == Size::Base { loads[0] } else { loads[0].min(own) / 2.0 };
+        own + host + (loads.len() as f64) * f64::from(self.caches.first().map_or(1, |c| c.cycles))
+    }
+
+    /// Mean cycles of a load from `bytes` bytes of a page-table level, all of them used alike.
+    ///
+    /// A cache of C lines is shared by the N lines of this level and an endless stream of data, r
+    /// lines for each load. A line stays for a time T (in loads) after it was brought in, so data
+    /// occupy r·T lines, and a line of the level is there with probability T / (T + N). All lines
+    /// together are C: r·T + N·T / (T + N) = C, a quadratic equation for T.
+    pub fn load_cycles(&self, bytes: u64) -> f64 {
+        let lines = bytes.div_ceil(LINE).max(1) as f64;
+        let (mut missed, mut cycles) = (1.0, 0.0);
+        for cache in &self.caches {
+            let hits = resident((cache.bytes / LINE) as f64, lines);
+            // A larger cache holds what a smaller one does.
+            let now_missed = (1.0 - hits).min(missed);
+            cycles += (missed - now_missed) * f64::from(cache.cycles);
+            missed = now_missed;
+        }
+        cycles + missed * f64::from(self.memory_cycles)
+    }
+}
+
+/// The part of `lines` lines that is found in a cache of `capacity` lines.
+fn resident(capacity: f64, lines: f64) -> f64 {
+    let r = DATA_LINES_PER_WALK;
+    let b = r * lines + lines - capacity;
+    let time = ((b * b + 4.0 * r * capacity * lines).sqrt() - b) / (2.0 * r);
+    time / (time + lines)
+}
