@@ -8,14 +8,25 @@
 #![forbid(unsafe_code)]
 
 mod allocation;
+mod check;
 mod deallocation;
+mod defaults;
+pub mod designs;
+mod diff;
+mod error;
+mod field;
 mod mapping;
 mod preparation;
+mod read;
+mod schema;
 mod surroundings;
 mod unmapping;
+mod write;
 
 pub use allocation::{Allocation, Effort, Eligible, Form, Growth, Shortage, Trigger};
 pub use deallocation::{BloatRecovery, Deallocation, Release};
+pub use diff::{Difference, diff};
+pub use error::{DesignError, Problem};
 pub use mapping::{CleanPages, MapWhen, Mapping, Sampling, Scan, ScanOrder};
 pub use preparation::{BackgroundFill, Grain, Prefault, Preparation, Prezero, ZeroStores};
 pub use surroundings::{Fault, Locking, Memory, Reclaim, ResidentCount};
@@ -42,4 +53,24 @@ pub struct Design {
     pub memory: Memory,
     /// How concurrent faults are serialised.
     pub fault: Fault,
+}
+
+impl Design {
+    /// Reads a design. `file` is what errors call the text.
+    ///
+    /// Keys that are left out have the value of [`Design::default`]. What is wrong is told all at once, each
+    /// with its line: syntax, unknown keys, types, numbers out of range, rules that exclude each other.
+    pub fn from_toml(file: &str, text: &str) -> Result<Self, DesignError> {
+        read::design(file, text)
+    }
+
+    /// Writes every key, in the order of the five events. [`Design::from_toml`] gives back the same design.
+    pub fn to_toml(&self) -> String {
+        write::toml(self)
+    }
+
+    /// What is wrong with it, for designs made in code: the same rules as for files, without lines.
+    pub fn check(&self) -> Vec<Problem> {
+        check::problems(self)
+    }
 }

@@ -65,6 +65,8 @@ pub struct Prezero {
     pub start_permille: u16,
     /// Stop at this many.
     pub stop_permille: u16,
+    /// The stores it zeroes with (those of faults may differ: HawkEye's do).
+    pub stores: ZeroStores,
 }
 
 /// Which pages a fault maps beside the one that was touched.

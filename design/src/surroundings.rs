@@ -19,6 +19,8 @@ pub struct Memory {
     pub defer_shift: u8,
     /// Superpages of the pool, for [`crate::Form::Pool`]. `None`: as many as the workload maps.
     pub pool_pages: Option<u64>,
+    /// A superpage is always to be had, already zeroed, at no cost: no system, but the upper bound of all.
+    pub ideal: bool,
 }
 
 /// How contiguity is won back when none is free.

@@ -1,0 +1,163 @@
+//! What a key means that a file leaves out: the one place where defaults are.
+//!
+//! They are Linux's fault path as far as it is common to all its versions and modes (one superpage
+//! size, given at the first fault if one is free, whole) and otherwise *off*: no daemon, no effort,
+//! no pool. `reference/policies.md` 3.1 is the source. A sub-table that is absent is a daemon that
+//! does not exist; one that is present but empty has the numbers below.
+
+use std::time::Duration;
+
+use units::ByteSize;
+
+use crate::*;
+
+impl Default for Design {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            summary: String::new(),
+            allocation: Allocation::default(),
+            preparation: Preparation::default(),
+            mapping: Mapping {
+                when: MapWhen::WithPreparation,
+                clean_pages: CleanPages::Uniform,
+                scan: None,
+            },
+            unmapping: Unmapping {
+                partial_free: true,
+                partial_protect: true,
+                clean_write_demotes: false,
+            },
+            // What Linux does since its THP have a deferred split queue (4.5).
+            deallocation: Deallocation { release: Release::UnderPressure, bloat: None },
+            memory: Memory::default(),
+            // Linux since 6.4, and since per-thread counters of resident pages (2.6.34).
+            fault: Fault { locking: Locking::PerVma, resident: ResidentCount::Split },
+        }
+    }
+}
+
+impl Default for Allocation {
+    fn default() -> Self {
+        Self {
+            trigger: Trigger::FirstFault,
+            form: Form::Superpage,
+            sizes: vec![ByteSize::mib(2)],
+            eligible: Eligible::Always,
+            effort: Effort::None,
+            effort_advised: Effort::None,
+            growth: Growth::Within,
+            shortage: Shortage::BasePage,
+            zero_page: false,
+            break_reservations: false,
+        }
+    }
+}
+
+impl Default for Preparation {
+    fn default() -> Self {
+        Self {
+            grain: Grain::Superpage,
+            fill_at: None,
+            stores: ZeroStores::Temporal,
+            // clear_huge_page goes page by page.
+            bulk: ByteSize::kib(4),
+            background: None,
+            prezero: None,
+            prefault: Prefault::None,
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            grouping: true,
+            reclaim: Reclaim::Compaction,
+            background_compaction: false,
+            proactiveness: 0,
+            periodic_compaction: None,
+            defer_shift: 6, // COMPACT_MAX_DEFER_SHIFT
+            pool_pages: None,
+            ideal: false,
+        }
+    }
+}
+
+impl Default for Scan {
+    /// khugepaged's: pages_to_scan 4096, scan_sleep 10 s, alloc_sleep 60 s, max_ptes_none 511.
+    fn default() -> Self {
+        Self {
+            every: Duration::from_secs(10),
+            regions: 8,
+            after_failure: Duration::from_secs(60),
+            least_present: 1,
+            referenced: true,
+            order: ScanOrder::Address,
+            effort: Effort::DirectRetry,
+            cpu_percent: 0,
+            sampling: None,
+        }
+    }
+}
+
+impl Default for Sampling {
+    /// HawkEye's: at least 5 s between samples, 1 s to count, new samples weigh 4 of 10.
+    fn default() -> Self {
+        Self {
+            every: Duration::from_secs(5),
+            window: Duration::from_secs(1),
+            newest_percent: 40,
+            overhead_every: None,
+        }
+    }
+}
+
+impl Default for BackgroundFill {
+    /// The settings of Quicksilver's async-64 script.
+    fn default() -> Self {
+        Self { at: 64, every: Duration::from_secs(1), budget_pages: 200_000 }
+    }
+}
+
+impl Default for Prezero {
+    /// HawkEye's: ten blocks of order 10, then a second's sleep, without end.
+    fn default() -> Self {
+        Self {
+            order: 10,
+            blocks: 10,
+            every: Duration::from_secs(1),
+            start_permille: 1000,
+            stop_permille: 1000,
+            stores: ZeroStores::NonTemporal,
+        }
+    }
+}
+
+impl Default for BloatRecovery {
+    /// HawkEye's: every 120 s, from less than 15 % free until 30 % are.
+    fn default() -> Self {
+        Self {
+            every: Duration::from_secs(120),
+            below_percent: 15,
+            until_percent: 30,
+            more_zero_than: 0,
+        }
+    }
+}
+
+/// The parameters of `when = "inactive"`: Quicksilver's scripts.
+pub(crate) const INACTIVE: Release = Release::Inactive {
+    after: Duration::from_secs(5),
+    every: Duration::from_secs(1),
+    budget_pages: 262_144,
+};
+
+/// Pages on each side that `kind = "resident"` maps: FreeBSD's.
+pub(crate) const RESIDENT: Prefault = Prefault::Resident(4);
+
+/// The largest order that `kind = "doubling"` reaches: Lameter's best for programs with much memory.
+pub(crate) const DOUBLING: Prefault = Prefault::Doubling(4);
+
+/// The parameters of `[memory.periodic-compaction]`: Ingens', as its authors' successors tuned it.
+pub(crate) const PERIODIC: (u32, Duration) = (20, Duration::from_millis(100));
