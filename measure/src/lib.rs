@@ -20,4 +20,5 @@ pub mod stats;
 pub mod verdict;
 mod warm;
 pub mod watch;
-pub mod words;
+
+pub use drawing::words;

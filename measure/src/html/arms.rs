@@ -1,11 +1,11 @@
 //! Tables of what the arms did: summaries, and the statistics behind each verdict.
 
-use super::markup::{Element, el};
 use super::tables::{count, table};
 use crate::analysis::{Analysis, Summary};
 use crate::document::Document;
 use crate::stats::Interval;
 use crate::words::{self, UNKNOWN, known};
+use drawing::markup::{Element, el};
 
 type Field = (&'static str, fn(&Summary) -> String);
 

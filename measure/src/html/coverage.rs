@@ -3,11 +3,11 @@
 use machine::coverage::Coverage;
 
 use super::chart::{Axis, block, frame, px};
-use super::markup::{Element, el};
 use super::memory::{covered, swatch};
-use super::scale::percent;
 use crate::document::Document;
 use crate::words::{self, known};
+use drawing::markup::{Element, el};
+use drawing::scale::percent;
 
 /// A kind of memory: its class, its name, its bytes. Superpages first and solid, base pages hatched:
 /// they can be told apart without any colour.

@@ -1,12 +1,12 @@
 //! The top of the page: what was compared, what came out, and what spoils it.
 
-use super::markup::{Element, el};
 use super::ratio::{named, quantity_name};
 use crate::analysis::{Analysis, Judgement};
 use crate::document::{Arm, Document};
 use crate::experiment::Stopped;
 use crate::verdict::{Verdict, Words};
 use crate::words;
+use drawing::markup::{Element, el};
 
 /// The header.
 pub fn header(document: &Document, analysis: &Analysis) -> Element {

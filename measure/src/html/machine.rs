@@ -2,9 +2,9 @@
 
 use machine::{Choice, FreeContiguity, Hypervisor, Snapshot, TlbKind};
 
-use super::markup::{Element, el};
 use super::tables::{count, flag, pairs, table};
 use crate::words::{self, UNKNOWN, known};
+use drawing::markup::{Element, el};
 
 /// The section.
 pub fn section(machine: &Snapshot) -> Element {

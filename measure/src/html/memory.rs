@@ -6,11 +6,11 @@ use machine::coverage::Coverage;
 
 use super::chart::{Axis, block, colour, frame, key, line, note_at, px};
 use super::coverage;
-use super::markup::{Element, el};
 use crate::document::Document;
 use crate::sample::{Purpose, Sample};
 use crate::watch::Moment;
 use crate::words;
+use drawing::markup::{Element, el};
 
 /// The run that stands for an arm: the warm-up that was looked at most, else the measured run that
 /// was.

@@ -1,29 +1,27 @@
 //! A comparison as one page: verdicts, every run, ratios, memory, tables. Called by the CLI.
 //!
 //! Pure: the same document gives the same bytes. Self-contained: no script, nothing fetched.
-//! `markup` escapes by construction, `words` and `scale` are total over all numbers; the other files
-//! are one part of the page each, in the order below.
+//! The room `drawing` escapes by construction and is total over all numbers; the files here are one part
+//! of the page each, in the order below.
 
 mod arms;
 mod chart;
 mod coverage;
 mod headline;
 mod machine;
-mod markup;
 mod memory;
 mod order;
 mod plans;
 mod ratio;
 mod runs;
 mod samples;
-mod scale;
 mod swarm;
 mod tables;
 
 use crate::analysis::Analysis;
 use crate::document::Document;
 use crate::words;
-use markup::el;
+use drawing::markup::el;
 use samples::Quantity;
 
 /// The page.

@@ -1,10 +1,10 @@
 //! Every run in run order: drift shows as a slope that all arms share. Blocks are stripes.
 
 use super::chart::{block, colour, frame, line, note_at, px};
-use super::markup::Element;
 use super::samples::{View, figure};
-use super::scale::percent;
 use crate::sample::{Purpose, Sample};
+use drawing::markup::Element;
+use drawing::scale::percent;
 
 /// The panel.
 pub fn panel(view: &View) -> Element {

@@ -2,11 +2,11 @@
 
 use launch::{Kind, Promise, ThpRequest};
 
-use super::markup::{Element, el};
 use super::ratio::named;
 use super::tables::{pairs, table};
 use crate::document::{Arm, Document};
 use crate::words;
+use drawing::markup::{Element, el};
 
 /// The section.
 pub fn section(document: &Document) -> Element {

@@ -1,13 +1,13 @@
 //! How many times better each arm is than the reference, with its interval.
 
 use super::chart::{Axis, block, colour, frame, key, line, mark, note_at, px};
-use super::markup::{Element, el};
-use super::scale::{ends, percent};
 use crate::analysis::{Analysis, Judgement};
 use crate::document::Document;
 use crate::stats::Interval;
 use crate::verdict::Verdict;
 use crate::words;
+use drawing::markup::{Element, el};
+use drawing::scale::{ends, percent};
 
 /// An interval that reaches further than this factor beyond its estimate is cut off.
 const REACH: f64 = 20.0;

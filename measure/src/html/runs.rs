@@ -1,11 +1,11 @@
 //! All runs as a table, the settings they were made with, and how to draw this page again.
 
-use super::markup::{Element, el};
 use super::tables::{count, pairs, table};
 use crate::document::Document;
 use crate::sample::{Purpose, Sample};
 use crate::stats::Better;
 use crate::words::{self, known};
+use drawing::markup::{Element, el};
 
 /// Settings, seed, judging.
 pub fn settings(document: &Document) -> Element {

@@ -1,9 +1,7 @@
 //! Every run as a dot: one row per arm, and again in run order.
 
 use super::chart::{Axis, colour, frame, key, line, mark, px};
-use super::markup::{Element, el};
 use super::order;
-use super::scale::{ends, percent};
 use super::swarm::swarm;
 use crate::analysis::Analysis;
 use crate::document::Document;
@@ -11,6 +9,8 @@ use crate::sample::{Purpose, Sample};
 use crate::stats::describe;
 use crate::verdict::Verdict;
 use crate::words;
+use drawing::markup::{Element, el};
+use drawing::scale::{ends, percent};
 
 /// One quantity of the runs.
 pub struct Quantity<'a> {

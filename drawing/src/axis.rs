@@ -1,0 +1,146 @@
+//! What all charts share: axes with units, lines, blocks, notes. A chart has no `viewBox`: places along it
+//! are percentages and everything else is pixels, so that text keeps its size at every width.
+
+use std::fmt::Display;
+
+use crate::markup::{Element, el};
+use crate::scale::{Scale, Shape, percent};
+use crate::words;
+
+/// An axis with its unit: values are divided by `per` before they meet the scale.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    scale: Scale,
+    per: f64,
+    unit: String,
+}
+
+impl Axis {
+    /// For times. `None` without a finite value.
+    pub fn seconds(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
+        let high = values.clone().filter(|value| value.is_finite()).fold(0.0, f64::max);
+        let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
+        let (per, unit) = *units.iter().find(|(per, _)| high >= *per).unwrap_or(&units[0]);
+        Self::of(values, per, unit)
+    }
+
+    /// For figures of merit.
+    pub fn figures(values: impl Iterator<Item = f64> + Clone, unit: &str) -> Option<Self> {
+        let high = values.clone().filter(|value| value.is_finite()).fold(0.0, f64::max);
+        let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+        let fits = |(per, _): &&(f64, &str)| high >= *per && high < 1e15;
+        let (per, prefix) = *prefixes.iter().find(fits).unwrap_or(&(1.0, ""));
+        Self::of(values, per, format!("{prefix} {unit}").trim())
+    }
+
+    /// For amounts of memory: begins at zero.
+    pub fn bytes(high: u64) -> Self {
+        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let (shift, unit) = *units.iter().find(|(s, _)| high >= 1 << s).unwrap_or(&(0, "B"));
+        let per = (1u64 << shift) as f64;
+        Self { scale: Scale::from_zero(high as f64 / per), per, unit: unit.to_string() }
+    }
+
+    /// For time since the start.
+    pub fn elapsed(high: f64) -> Self {
+        let (per, unit) = if high < 1.0 { (1e-3, "ms") } else { (1.0, "s") };
+        Self { scale: Scale::from_zero(high / per), per, unit: unit.to_string() }
+    }
+
+    /// For ratios: logarithmic.
+    pub fn ratios(low: f64, high: f64) -> Self {
+        Self { scale: Scale::of_ratios(low, high), per: 1.0, unit: String::new() }
+    }
+
+    fn of(values: impl Iterator<Item = f64> + Clone, per: f64, unit: &str) -> Option<Self> {
+        let scale = Scale::of_values(values.map(move |value| value / per))?;
+        Some(Self { scale, per, unit: unit.to_string() })
+    }
+
+    /// Where a value lies, from 0 to 1.
+    pub fn place(&self, value: f64) -> f64 {
+        self.scale.place(value / self.per)
+    }
+
+    /// Where it lies along a horizontal axis.
+    pub fn x(&self, value: f64) -> String {
+        self.scale.percent(value / self.per)
+    }
+
+    /// Whether the axis reaches it.
+    pub fn holds(&self, value: f64) -> bool {
+        self.scale.holds(value / self.per)
+    }
+
+    /// What the axis does, in words: a dot plot need not begin at zero, but must say so.
+    pub fn note(&self) -> String {
+        let how = match self.scale.shape {
+            Shape::Log => "logarithmic",
+            Shape::Linear if self.scale.low == 0.0 => "from zero",
+            Shape::Linear => "not from zero",
+        };
+        if self.unit.is_empty() { how.to_string() } else { format!("{}, {how}", self.unit) }
+    }
+
+    /// The places of round values, from 0 to 1, with labels; the unit stands at the last one.
+    pub fn ticks(&self, wanted: usize) -> Vec<(f64, String)> {
+        let ticks = self.scale.ticks(wanted);
+        let last = ticks.len().saturating_sub(1);
+        let label = |(index, tick): (usize, &f64)| {
+            let digits = words::digits(*tick, 9);
+            let number = match tick.abs() {
+                0.0 => "0".to_string(),
+                v if !(1e-4..1e7).contains(&v) => format!("{tick:e}"),
+                _ => words::trimmed(&digits).to_string(),
+            };
+            let unit =
+                if index == last && self.unit.chars().count() <= 4 { &self.unit } else { "" };
+            (self.scale.place(*tick), format!("{number} {unit}").trim().to_string())
+        };
+        ticks.iter().enumerate().map(label).collect()
+    }
+
+    /// Grid lines with labels under them, for a plot that is `height` high.
+    pub fn across(&self, height: f64, wanted: usize) -> Vec<Element> {
+        let mut lines = Vec::new();
+        for (place, label) in self.ticks(wanted) {
+            let x = percent(place);
+            lines.push(line(&x, 0, &x, height).class("grid"));
+            lines.push(note_at(&x, height + 15.0, &label, "middle"));
+        }
+        lines
+    }
+
+    /// Grid lines with labels to the left of them, for a plot `height` high whose frame has a
+    /// gutter.
+    pub fn up(&self, height: f64) -> Vec<Element> {
+        let mut lines = Vec::new();
+        for (place, label) in self.ticks(4) {
+            let y = (1.0 - place) * height;
+            lines.push(line("0", px(y), "100%", px(y)).class("grid"));
+            lines.push(note_at("-6", y + 4.0, &label, "end"));
+        }
+        lines
+    }
+}
+
+/// Pixels, short.
+pub fn px(value: f64) -> String {
+    words::trimmed(&format!("{value:.1}")).to_string()
+}
+
+/// A straight line.
+pub fn line(x1: impl Display, y1: impl Display, x2: impl Display, y2: impl Display) -> Element {
+    el("line").with("x1", x1).with("y1", y1).with("x2", x2).with("y2", y2)
+}
+
+/// A rectangle.
+pub fn block(x: impl Display, y: impl Display, w: impl Display, h: impl Display) -> Element {
+    el("rect").with("x", x).with("y", y).with("width", w).with("height", h)
+}
+
+/// Small text, as on axes.
+pub fn note_at(x: &str, y: f64, text: &str, anchor: &str) -> Element {
+    let place = el("text").with("x", x).with("y", px(y)).with("text-anchor", anchor);
+    place.class("note").text(text)
+}
