@@ -35,6 +35,7 @@ impl Element {
     }
 
     /// Adds a child.
+    #[expect(clippy::should_implement_trait, reason = "nothing is summed")]
     pub fn add(mut self, child: Element) -> Self {
         child.write(&mut self.content);
         self

@@ -1,6 +1,7 @@
 //! The laboratory: a superpage design carried out on a simulated machine.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 mod ledger;
 mod report;
 pub mod reservation;

@@ -1,0 +1,317 @@
+//! Why one run was faster than another, in words made from the two reports and nothing else.
+//!
+//! The sentences go from the difference in time to the accounts that make it up, then to what caused
+//! them: superpages (how many, how made, when), faults, memory, stalls, daemons, requests. Where two
+//! runs do not differ, that is what is said.
+
+use drawing::words;
+use serde::Serialize;
+
+use super::figures::{Made, figures, speedup};
+use super::phrases::{self, count, cycles};
+use super::timeline::{most_superpages, time_until};
+use crate::{Cause, Report};
+
+/// The version of [`Explanation`]'s layout.
+pub const EXPLAIN_SCHEMA: &str = "superpage.lab.explain/1";
+
+/// Runs whose times differ by less are "the same": a run is deterministic, so any difference is
+/// exact, but costs are known to a few per cent at best, and a smaller one means nothing.
+const SAME: f64 = 0.01;
+/// Differences that make up less than this of the whole are not told.
+const SMALL: f64 = 0.03;
+/// How many are told on each side.
+const TOLD: usize = 4;
+
+/// Why one run was faster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// [`EXPLAIN_SCHEMA`].
+    pub schema: &'static str,
+    /// The two runs, as the sentences call them; the faster one first, if one is.
+    pub runs: [String; 2],
+    /// How many times as fast the first is. `None` if their times do not compare.
+    pub speedup: Option<f64>,
+    /// The differences in the program's cycles, the largest first.
+    pub differences: Vec<Difference>,
+    /// The sentences, in order.
+    pub sentences: Vec<String>,
+}
+
+/// The difference in one cause.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// The cause.
+    pub cause: Cause,
+    /// Cycles of the first run.
+    pub first: u64,
+    /// Cycles of the second.
+    pub second: u64,
+    /// What it makes up of the whole difference: negative where it works against it, and more than 1
+    /// where others do. `None` if the sums are equal.
+    pub share: Option<f64>,
+}
+
+/// Explains the difference between two runs.
+pub fn explain(a: &Report, b: &Report) -> Explanation {
+    let swap = speedup(a, b).is_some_and(|speedup| speedup < 1.0)
+        || (phrases::end(&a.end).is_some() && phrases::end(&b.end).is_none());
+    let (fast, slow) = if swap { (b, a) } else { (a, b) };
+    let (name, other) = phrases::names(fast, slow);
+    let differences = differences(fast, slow);
+    let ratio = speedup(fast, slow);
+
+    let mut sentences = caveats(fast, slow);
+    sentences.push(verdict(fast, slow, &name, &other, ratio));
+    if ratio.is_some() {
+        sentences.extend(ledger(fast, slow, &name, &other, &differences, ratio));
+    }
+    let pair = [(&name, fast), (&other, slow)];
+    sentences.extend(pair.map(|(name, report)| superpages(name, report)));
+    sentences.extend(faults(pair));
+    sentences.extend(memory(pair));
+    sentences.extend(stalls(pair));
+    sentences.extend(daemons(pair));
+    sentences.extend(requests(pair));
+    let schema = EXPLAIN_SCHEMA;
+    Explanation { schema, runs: [name, other], speedup: ratio, differences, sentences }
+}
+
+fn differences(fast: &Report, slow: &Report) -> Vec<Difference> {
+    let whole = slow.ledger.total() as f64 - fast.ledger.total() as f64;
+    let difference = |cause: Cause| {
+        let (first, second) = (fast.ledger[cause], slow.ledger[cause]);
+        let share = (whole != 0.0).then(|| (second as f64 - first as f64) / whole);
+        Difference { cause, first, second, share }
+    };
+    let mut all: Vec<Difference> = Cause::ALL.into_iter().map(difference).collect();
+    all.retain(|one| one.first != one.second);
+    all.sort_by_key(|one| std::cmp::Reverse(one.first.abs_diff(one.second)));
+    all
+}
+
+fn caveats(fast: &Report, slow: &Report) -> Vec<String> {
+    let differing = phrases::differing_cells(&fast.cell, &slow.cell);
+    if differing.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "The two runs differ in {} too, so not everything that follows is the design's doing.",
+        differing.join(" and ")
+    )]
+}
+
+fn verdict(fast: &Report, slow: &Report, name: &str, other: &str, ratio: Option<f64>) -> String {
+    let ends = [(name, &fast.end), (other, &slow.end)];
+    let bad: Vec<String> = ends
+        .iter()
+        .filter_map(|(name, end)| phrases::end(end).map(|end| format!("{name} {end}")))
+        .collect();
+    if !bad.is_empty() {
+        return format!("Their times do not compare: {}.", bad.join(", and "));
+    }
+    let times =
+        format!("{} against {}", words::seconds(fast.seconds()), words::seconds(slow.seconds()));
+    match ratio {
+        None => "One of the runs took no time, so their times do not compare.".to_string(),
+        Some(ratio) if ratio < 1.0 + SAME => {
+            format!("Nothing that matters separates {name} and {other}: {times}.")
+        }
+        Some(ratio) => {
+            format!("{name} was {} times as fast as {other}: {times}.", words::ratio(ratio))
+        }
+    }
+}
+
+/// The accounts that make up the difference.
+fn ledger(
+    fast: &Report,
+    slow: &Report,
+    name: &str,
+    other: &str,
+    differences: &[Difference],
+    ratio: Option<f64>,
+) -> Vec<String> {
+    let (own, more) = (fast.ledger.total(), slow.ledger.total());
+    let same_time = ratio.is_some_and(|ratio| ratio < 1.0 + SAME);
+    let apart = own.abs_diff(more) as f64 / own.max(more).max(1) as f64;
+    if differences.is_empty() {
+        return vec!["Cycle for cycle they did the same.".to_string()];
+    }
+    if apart < SAME {
+        // Sums that are alike: their parts may still trade against each other.
+        let large = differences
+            .iter()
+            .filter(|one| one.first.abs_diff(one.second) as f64 > SAME * own.max(1) as f64);
+        let parts: Vec<String> = large.take(TOLD).map(against).collect();
+        let whole = format!("Both used {} cycles of CPU", cycles(own));
+        let rest = match (parts.is_empty(), same_time) {
+            (true, true) => ", spent alike".to_string(),
+            (true, false) => {
+                ", spent alike: what separates their times is waiting, not work".to_string()
+            }
+            (false, _) => format!(", but spent them differently: {}", parts.join("; ")),
+        };
+        return vec![format!("{whole}{rest}.")];
+    }
+    let told = |one: &&Difference| one.share.is_some_and(|share| share.abs() >= SMALL);
+    let part = |one: &Difference| {
+        let share = words::percent(one.share.unwrap_or(0.0).abs());
+        format!(
+            "{} ({share}: {} against {})",
+            phrases::cause(one.cause),
+            cycles(one.first),
+            cycles(one.second)
+        )
+    };
+    let side = |along: bool| -> Vec<String> {
+        let sided = differences.iter().filter(told);
+        let sided = sided.filter(|one| one.share.is_some_and(|share| (share > 0.0) == along));
+        sided.take(TOLD).map(part).collect()
+    };
+    let (less, whose) = if own <= more { ("less", name) } else { ("more", name) };
+    let mut sentences = vec![format!(
+        "{whose} used {} cycles {less} of CPU than {other} ({} against {}); the difference is {}.",
+        cycles(own.abs_diff(more)),
+        cycles(own),
+        cycles(more),
+        side(true).join(", ")
+    )];
+    let back = side(false);
+    if !back.is_empty() {
+        sentences.push(format!("The other way, of the same whole, went {}.", back.join(", ")));
+    }
+    if own > more {
+        sentences.push(format!(
+            "That {name} was not slower for it is because the time was spent beside other work, \
+             not before it."
+        ));
+    }
+    sentences
+}
+
+fn against(one: &Difference) -> String {
+    format!("{} {} against {}", phrases::cause(one.cause), cycles(one.first), cycles(one.second))
+}
+
+/// How many, how, when.
+fn superpages(name: &str, report: &Report) -> String {
+    let made = Made::of(report);
+    let most = most_superpages(report);
+    if made.total() == 0 && most == 0 && report.counters.superpages == 0 {
+        return format!("{name} made no superpages.");
+    }
+    let mut sentence = format!("{name} {}", phrases::made(made));
+    if report.counters.superpages != made.total() {
+        sentence += &format!("; {} at the end", report.counters.superpages);
+    }
+    let seconds = |microseconds: u64| words::seconds(microseconds as f64 / 1e6);
+    if let (Some(half), Some(nine)) = (time_until(report, 0.5), time_until(report, 0.9)) {
+        let of = words::seconds(report.seconds());
+        sentence += &if half == nine {
+            format!("; nine tenths of the most ({most}) were there after {}", seconds(half))
+        } else {
+            format!(
+                "; half of the most ({most}) were there after {}, nine tenths after {}",
+                seconds(half),
+                seconds(nine)
+            )
+        };
+        sentence += &format!(" of {of}");
+    }
+    if let Some(coverage) = figures(report, None).coverage {
+        sentence += &format!(
+            ". Over the whole run they covered {} of its memory",
+            words::percent(coverage)
+        );
+    }
+    sentence + "."
+}
+
+fn faults([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<String> {
+    let (own, more) = (&fast.counters, &slow.counters);
+    if own.faults == more.faults && own.fallbacks == more.fallbacks {
+        return None;
+    }
+    let fallbacks = |name: &str, fallbacks: u64| {
+        (fallbacks > 0)
+            .then(|| format!("; {fallbacks} of {name}'s wanted a superpage and got none"))
+    };
+    let parts = [fallbacks(name, own.fallbacks), fallbacks(other, more.fallbacks)];
+    let parts: String = parts.into_iter().flatten().collect();
+    let faults = format!("Faults: {} against {}", own.faults, more.faults);
+    Some(format!("{faults}{parts}."))
+}
+
+fn memory([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<String> {
+    let bloat = |report: &Report| figures(report, None).bloat;
+    let (own, more) = (bloat(fast)?, bloat(slow)?);
+    if (own - more).abs() < 0.005 {
+        return (own > 1.005).then(|| {
+            format!("Both kept {} pages resident for each one touched.", words::ratio(own))
+        });
+    }
+    let part = |name: &str, bloat: f64, report: &Report| {
+        if bloat < 1.0005 {
+            return format!("{name} kept only pages resident that were touched");
+        }
+        format!(
+            "{name} kept {} pages resident for each one touched ({} for {}, {} of it in use)",
+            words::ratio(bloat),
+            report.counters.resident_pages,
+            report.counters.touched_pages,
+            words::percent(1.0 / bloat)
+        )
+    };
+    Some(format!("{}, {}.", part(name, own, fast), part(other, more, slow)))
+}
+
+fn stalls([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<String> {
+    let waited = |report: &Report| {
+        let causes = [Cause::Compact, Cause::Reclaim, Cause::Lock];
+        causes.map(|cause| report.ledger[cause]).iter().sum::<u64>()
+    };
+    let share = |report: &Report| waited(report) as f64 / report.ledger.total().max(1) as f64;
+    let told: Vec<String> = [(name, fast), (other, slow)]
+        .iter()
+        .filter(|(_, report)| share(report) > 0.001)
+        .map(|(name, report)| {
+            let direct = report.counters.compactions;
+            let compactions = if direct == 0 {
+                String::new()
+            } else {
+                format!(", with {}", count(direct, "direct compaction"))
+            };
+            format!(
+                "{name} stalled for {} of its cycles in compaction, reclaim and locks{compactions}",
+                words::percent(share(report))
+            )
+        })
+        .collect();
+    (!told.is_empty()).then(|| format!("{}.", told.join("; ")))
+}
+
+fn daemons([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<String> {
+    let share = |report: &Report| figures(report, None).daemons.unwrap_or(0.0);
+    let (own, more) = (share(fast), share(slow));
+    ((own - more).abs() > 0.005).then(|| {
+        format!(
+            "Beside the program, {name}'s daemons kept a CPU busy for {} of the time, {other}'s for \
+             {}.",
+            words::percent(own),
+            words::percent(more)
+        )
+    })
+}
+
+fn requests([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<String> {
+    let (own, more) = (fast.requests.as_ref()?, slow.requests.as_ref()?);
+    let time = |microseconds: f64| words::seconds(microseconds / 1e6);
+    Some(format!(
+        "Requests took {} in the mean under {name} and {} under {other}; 99 of 100 at most {} and {}.",
+        time(own.mean),
+        time(more.mean),
+        time(own.p99),
+        time(more.p99)
+    ))
+}

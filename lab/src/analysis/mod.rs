@@ -1,0 +1,16 @@
+//! What reports say: pure functions over facts. Called by the command, the plots and the sweeps.
+//!
+//! `figures` computes one run's ratios, `timeline` reads when superpages came, `account` groups causes,
+//! and `explain` tells in words why one run was faster than another. Nothing here knows how a run is
+//! made; whatever a report does not tell is `None`.
+
+mod account;
+mod explain;
+mod figures;
+mod phrases;
+mod timeline;
+
+pub use account::Account;
+pub use explain::{Difference, EXPLAIN_SCHEMA, Explanation, explain};
+pub use figures::{Figures, Made, figures, speedup};
+pub use timeline::{mean_coverage, most_superpages, time_until};

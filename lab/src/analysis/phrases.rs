@@ -1,0 +1,114 @@
+//! Facts in half sentences, for `explain`.
+
+use drawing::words;
+
+use super::figures::Made;
+use crate::{Cause, Cell, End, Report};
+
+/// What cycles of a cause went into.
+pub(super) const fn cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Work => "the program's own work",
+        Cause::SecondTlb => "hits in the second TLB",
+        Cause::WalkBase => "page walks for base pages",
+        Cause::WalkLarge => "page walks for superpages",
+        Cause::Fault => "fault handling",
+        Cause::Zero => "zeroing",
+        Cause::Copy => "copying",
+        Cause::Compact => "compaction",
+        Cause::Reclaim => "reclaim",
+        Cause::Shootdown => "TLB shootdowns",
+        Cause::Lock => "waiting for locks",
+        Cause::Map => "making and removing mappings",
+        Cause::Scan => "scanning",
+        Cause::Read => "reading files",
+    }
+}
+
+/// `41.00 G cycles`.
+pub(super) fn cycles(count: u64) -> String {
+    words::figure(count as f64)
+}
+
+/// `3 superpages`, `1 superpage`, `no superpages`.
+pub(super) fn count(count: u64, one: &str) -> String {
+    match count {
+        0 => format!("no {one}s"),
+        1 => format!("1 {one}"),
+        _ => format!("{count} {one}s"),
+    }
+}
+
+/// `made 12 superpages, all in place`, `made 15 superpages: 12 in place, 3 by copying`.
+pub(super) fn made(made: Made) -> String {
+    let kinds =
+        [(made.at_fault, "by a fault"), (made.in_place, "in place"), (made.by_copy, "by copying")];
+    let some: Vec<&(u64, &str)> = kinds.iter().filter(|(count, _)| *count > 0).collect();
+    match some.as_slice() {
+        [] => "made none".to_string(),
+        [(made, how)] => {
+            let all = if *made > 1 { "all " } else { "" };
+            format!("made {}, {all}{how}", count(*made, "superpage"))
+        }
+        several => {
+            let parts: Vec<String> =
+                several.iter().map(|(count, how)| format!("{count} {how}")).collect();
+            format!("made {}: {}", count(made.total(), "superpage"), parts.join(", "))
+        }
+    }
+}
+
+/// How a run ended, if not well.
+pub(super) fn end(end: &End) -> Option<String> {
+    match end {
+        End::Done => None,
+        End::OutOfMemory { resident_pages } => Some(format!(
+            "was killed: memory ran out with {} resident",
+            count(*resident_pages, "base page")
+        )),
+        End::Refused { short_by } => Some(format!(
+            "was refused a mapping: its pool lacked {}",
+            count(*short_by, "superpage")
+        )),
+    }
+}
+
+/// What to call two runs so that nobody takes one for the other.
+pub(super) fn names(a: &Report, b: &Report) -> (String, String) {
+    if a.cell.design != b.cell.design {
+        return (a.cell.design.clone(), b.cell.design.clone());
+    }
+    let parts = |cell: &Cell| {
+        [
+            cell.machine.clone(),
+            cell.workload.clone(),
+            cell.fragmentation.clone(),
+            units::ByteSize(cell.memory_bytes).to_string(),
+            format!("seed {}", cell.seed),
+        ]
+    };
+    let differing = |own: &Cell, other: &Cell| {
+        let pairs = parts(own).into_iter().zip(parts(other));
+        let apart: Vec<String> =
+            pairs.filter(|(own, other)| own != other).map(|(own, _)| own).collect();
+        format!("{} ({})", own.design, apart.join(", "))
+    };
+    if a.cell == b.cell {
+        return (format!("{} (first)", a.cell.design), format!("{} (second)", b.cell.design));
+    }
+    (differing(&a.cell, &b.cell), differing(&b.cell, &a.cell))
+}
+
+/// What else than the design differs between two runs.
+pub(super) fn differing_cells(a: &Cell, b: &Cell) -> Vec<&'static str> {
+    [
+        ("machine", a.machine != b.machine),
+        ("workload", a.workload != b.workload),
+        ("fragmentation", a.fragmentation != b.fragmentation),
+        ("memory", a.memory_bytes != b.memory_bytes),
+        ("seed", a.seed != b.seed),
+    ]
+    .into_iter()
+    .filter_map(|(name, differs)| differs.then_some(name))
+    .collect()
+}

@@ -1,0 +1,44 @@
+//! Reports made up for tests.
+#![allow(dead_code)] // each test file uses its part
+
+use superpage_lab::{Cause, Cell, Counters, End, Ledger, Moment, Report, SCHEMA};
+
+/// A finished run of `design` at 1 GHz on one CPU with these cycles and nothing else.
+pub fn report(design: &str, cycles: &[(Cause, u64)]) -> Report {
+    let mut ledger = Ledger::default();
+    for (cause, cycles) in cycles {
+        ledger.charge(*cause, *cycles);
+    }
+    Report {
+        schema: SCHEMA.to_string(),
+        cell: Cell {
+            design: design.to_string(),
+            machine: "e3-1245v6".to_string(),
+            workload: "gups:size=8G".to_string(),
+            fragmentation: "none".to_string(),
+            memory_bytes: 32 << 30,
+            seed: 1,
+        },
+        end: End::Done,
+        mhz: 1000,
+        wall_cycles: ledger.total(),
+        ledger,
+        background: Ledger::default(),
+        counters: Counters::default(),
+        phases: Vec::new(),
+        timeline: Vec::new(),
+        requests: None,
+    }
+}
+
+/// Superpages at times, of 1000 superpages' memory that is resident from the start.
+pub fn timeline(superpages: &[(u64, u64)]) -> Vec<Moment> {
+    let moment = |(microseconds, superpages): &(u64, u64)| Moment {
+        microseconds: *microseconds,
+        superpages: *superpages,
+        resident_pages: 512_000,
+        free_superpages: 5000 - superpages,
+        free_pages: 3_000_000,
+    };
+    superpages.iter().map(moment).collect()
+}
