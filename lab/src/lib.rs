@@ -6,5 +6,8 @@ mod ledger;
 mod report;
 pub mod reservation;
 
+pub mod fragment;
+pub mod workloads;
+
 pub use ledger::{Cause, Ledger};
 pub use report::{Cell, Counters, End, Moment, Phase, Report, Requests, SCHEMA};

@@ -1,0 +1,103 @@
+//! `gups`: the updates of `workload::gups`. An update reads and writes one word: one write here.
+
+use trace::{Access, BLOCK, Block, Event, Process};
+use workload::gups::{Plan, STRIPE, Updates};
+use workload::memory::shares;
+
+use super::{Lane, Sweep};
+use crate::workloads::program::{Program, Step};
+use crate::workloads::space::{Area, Space};
+use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+
+/// The published run: `gups 30 4194304 1024` is 2^30 words and 2^32 updates (policies 4.1).
+const SIZE: u64 = 8 << 30;
+const UPDATES: u64 = 4 << 30;
+/// Of its updates one in 64 is simulated: still 16 for each page of the table.
+const WEIGHT: u32 = 64;
+/// Updates of a thread before the next one's turn: as many as the live kernel draws at once.
+const TURN: usize = 128;
+/// Words in a page.
+const WORDS: u64 = 512;
+
+pub(crate) fn build(
+    setup: &Setup,
+    tables: &Tables,
+) -> Result<(Description, Stream), WorkloadError> {
+    let threads = setup.threads_or(1);
+    let size = setup.size_or(SIZE)?;
+    let weight = setup.weight.unwrap_or(WEIGHT);
+    let operations = setup.operations.unwrap_or(UPDATES);
+    let mut plan = Plan::new(&setup.settings(size, threads)?);
+    plan.updates = (operations / u64::from(weight)).max(plan.threads);
+    let mut space = Space::new(setup.first_region);
+    let table = space.anonymous(plan.words * 8);
+    let fill = shares(plan.words as usize, threads.into(), STRIPE as usize);
+    let lanes =
+        fill.into_iter().map(|words| Lane::new(words.start as u64 * 8..words.end as u64 * 8));
+
+    let mut program = Program::default();
+    program
+        .events([Event::Spawn(Process(setup.first_process)), table.map()])
+        .phase("setup")
+        .events([Event::Pace(setup.pace(tables.gups.setup, threads))])
+        .step(Sweep::write(table, lanes.collect(), 8))
+        .phase("run")
+        .events([Event::Pace(setup.sampled(tables.gups.run, threads, weight))])
+        .step(Random::new(&plan, table))
+        .events([Event::Exit(Process(setup.first_process))]);
+    let description = Description {
+        name: setup.name(),
+        summary: setup.entry().summary,
+        footprint_pages: u64::from(table.pages),
+        superpages: table.regions(),
+        threads,
+        figure: Figure::Rate { unit: "updates/s", operations },
+        phases: vec!["setup", "run"],
+        regions: table.regions() as u32,
+    };
+    Ok((description, program.stream()))
+}
+
+/// The updates of all threads.
+struct Random {
+    threads: Vec<Updates>,
+    table: Area,
+    turn: usize,
+}
+
+impl Random {
+    fn new(plan: &Plan, table: Area) -> Self {
+        let threads = (0..plan.threads).map(|thread| plan.updates(thread)).collect();
+        Self { threads, table, turn: 0 }
+    }
+}
+
+impl Step for Random {
+    fn fill(&mut self, block: &mut Block) -> bool {
+        if block.has_counts() {
+            return true; // a block without counts is faster for everybody
+        }
+        while block.accesses.len() < BLOCK {
+            if self.turn == self.threads.len() {
+                self.turn = 0;
+            }
+            let before = block.accesses.len();
+            let first = self.table.first;
+            let updates = self.threads[self.turn].by_ref().take(TURN);
+            // No page is checked here: the plan's words are the table's (a test compares).
+            let access = |(word, _)| Access(Access::WRITE | (first + (word / WORDS) as u32));
+            block.accesses.extend(updates.map(access));
+            // The threads' shares differ by one update at most, so who is done first ends the round.
+            if block.accesses.len() - before < TURN {
+                let turn = self.turn;
+                self.threads.remove(turn);
+                if self.threads.is_empty() {
+                    return false;
+                }
+                continue;
+            }
+            self.turn += 1;
+        }
+        true
+    }
+}

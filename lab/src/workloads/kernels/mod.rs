@@ -1,0 +1,66 @@
+//! The live kernels as streams: the sequences come from the kernels' own plans in `workload`, so
+//! that what is simulated is what `superpage workload` runs.
+//!
+//! Threads take turns. Between two meetings of a kernel's threads their order is free, and turns are
+//! as good an order as any; they are short, so that all threads advance through memory together.
+
+mod gups;
+mod stream;
+mod sweep;
+mod touch;
+
+use std::num::NonZeroUsize;
+
+use units::ByteSize;
+use workload::{Options, Settings};
+
+use super::catalog::Entry;
+use super::{Setup, WorkloadError};
+
+pub(super) use sweep::{Lane, Sweep};
+
+/// The kernels.
+pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "gups",
+        summary: "random xor updates of a table of words (HPCC RandomAccess); live kernel",
+        options: &["size", "operations", "threads", "weight", "seed"],
+        build: gups::build,
+    },
+    Entry {
+        name: "stream",
+        summary: "copy, scale, add and triad over three arrays (McCalpin's STREAM); live kernel",
+        options: &["size", "iterations", "threads"],
+        build: stream::build,
+    },
+    Entry {
+        name: "touch",
+        summary: "first touch of fresh pages by all threads (the page-fault test of 2005); live kernel",
+        options: &["size", "iterations", "lines", "threads", "seed"],
+        build: touch::build,
+    },
+];
+
+impl Setup {
+    /// The live kernel's settings.
+    fn settings(&self, size: u64, threads: u16) -> Result<Settings, WorkloadError> {
+        let least = u64::from(threads) * LEAST_PER_THREAD;
+        if size < least {
+            let why = format!("{threads} thread(s) need {least} bytes or more");
+            return Err(self.refuse("size", size, &why));
+        }
+        Ok(Settings {
+            size: ByteSize(size),
+            seed: self.seed,
+            threads: NonZeroUsize::new(threads.into()).unwrap_or(NonZeroUsize::MIN),
+            options: Options {
+                operations: self.operations,
+                graph: self.graph,
+                ..Options::default()
+            },
+        })
+    }
+}
+
+/// The live kernels' own lower limit (`workload/src/kind.rs`).
+const LEAST_PER_THREAD: u64 = 64 << 10;

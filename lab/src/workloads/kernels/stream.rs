@@ -1,0 +1,141 @@
+//! `stream`: the passes of `workload::stream`, in segments.
+//!
+//! A segment is a stretch of elements in which no array crosses a page. The live loop alternates
+//! between the arrays within it; here each array's accesses come in one run. At most three pages
+//! alternate, which every TLB holds, so no miss is gained or lost.
+
+use std::ops::Range;
+
+use trace::{Access, Block, Event, Process};
+use workload::memory::shares;
+use workload::stream::Plan;
+
+use super::{Lane, Sweep};
+use crate::workloads::program::{Program, Step};
+use crate::workloads::space::{Area, PAGE, Space};
+use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+
+/// The live kernel's default.
+const SIZE: u64 = 1 << 30;
+/// Elements in a cache line: the grain of the threads' shares, as in the live kernel.
+const LINE: usize = 8;
+/// The arrays that each kernel reads, and the one it writes: copy, scale, add, triad.
+pub(crate) const KERNELS: [(&[u64], u64); 4] = [(&[0], 2), (&[2], 1), (&[0, 1], 2), (&[1, 2], 0)];
+
+pub(crate) fn build(
+    setup: &Setup,
+    tables: &Tables,
+) -> Result<(Description, Stream), WorkloadError> {
+    let threads = setup.threads_or(1);
+    let mut plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
+    plan.iterations = setup.iterations.unwrap_or(plan.iterations);
+    let mut space = Space::new(setup.first_region);
+    let area = space.anonymous(plan.stride() * 2 + plan.elements * 8);
+    let parts = parts(&plan);
+    let array = |number: u64, part: &Range<u64>| {
+        let start = number * plan.stride();
+        start + part.start * 8..start + part.end * 8
+    };
+    let lanes = parts.iter().map(|part| Lane::of((0..3).map(|number| array(number, part))));
+
+    let mut program = Program::default();
+    program
+        .events([Event::Spawn(Process(setup.first_process)), area.map()])
+        .phase("setup")
+        .events([Event::Pace(setup.pace(tables.stream.setup, threads))])
+        .step(Sweep::write(area, lanes.collect(), 8))
+        .phase("run")
+        .events([Event::Pace(setup.pace(tables.stream.run, threads))]);
+    for _ in 0..plan.iterations {
+        for kernel in KERNELS {
+            program.step(Pass {
+                area,
+                stride: plan.stride(),
+                kernel,
+                parts: parts.clone(),
+                turn: 0,
+            });
+        }
+    }
+    program.events([Event::Exit(Process(setup.first_process))]);
+    let description = Description {
+        name: setup.name(),
+        summary: setup.entry().summary,
+        footprint_pages: touched(&plan),
+        superpages: area.regions(),
+        threads,
+        // 2 + 2 + 3 + 3 arrays of 8 bytes, as the reference counts.
+        figure: Figure::Rate {
+            unit: "bytes/s",
+            operations: plan.elements * 80 * u64::from(plan.iterations),
+        },
+        phases: vec!["setup", "run"],
+        regions: area.regions() as u32,
+    };
+    Ok((description, program.stream()))
+}
+
+fn parts(plan: &Plan) -> Vec<Range<u64>> {
+    let parts = shares(plan.elements as usize, plan.threads, LINE).into_iter();
+    parts.map(|part| part.start as u64..part.end as u64).collect()
+}
+
+/// The pages of the arrays, without those of the gaps. Two arrays may share one.
+fn touched(plan: &Plan) -> u64 {
+    let mut after = 0; // the page after the last one counted
+    (0..3)
+        .map(|array| {
+            let start = (array * plan.stride() / PAGE).max(after);
+            after = (array * plan.stride() + plan.elements * 8).div_ceil(PAGE);
+            after - start
+        })
+        .sum()
+}
+
+/// One kernel of a pass; its end is a meeting of the threads.
+struct Pass {
+    area: Area,
+    stride: u64,
+    kernel: (&'static [u64], u64),
+    /// What is left of each thread's elements.
+    parts: Vec<Range<u64>>,
+    turn: usize,
+}
+
+impl Pass {
+    /// The elements up to the next page of any array.
+    fn segment(&self, part: &Range<u64>) -> u64 {
+        let (reads, writes) = self.kernel;
+        let left = |array: &u64| {
+            let byte = array * self.stride + part.start * 8;
+            (PAGE - byte % PAGE) / 8
+        };
+        let nearest = reads.iter().chain([&writes]).map(left).min();
+        nearest.unwrap_or(0).min(part.end - part.start)
+    }
+}
+
+impl Step for Pass {
+    fn fill(&mut self, block: &mut Block) -> bool {
+        while !block.is_full() {
+            if self.turn == self.parts.len() {
+                self.turn = 0;
+                self.parts.retain(|part| !part.is_empty());
+                if self.parts.is_empty() {
+                    return false;
+                }
+            }
+            let part = self.parts[self.turn].clone();
+            let count = self.segment(&part);
+            let at = |array: u64| self.area.page((array * self.stride + part.start * 8) / PAGE);
+            let (reads, writes) = self.kernel;
+            for &array in reads {
+                block.run(Access::read(at(array)), count as u32);
+            }
+            block.run(Access::write(at(writes)), count as u32);
+            self.parts[self.turn].start += count;
+            self.turn += 1;
+        }
+        true
+    }
+}

@@ -1,0 +1,68 @@
+//! `Sweep`: threads that go through bytes in order, each through its own. First touches are such.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use trace::{Access, Block};
+
+use crate::workloads::Emit;
+use crate::workloads::program::Step;
+use crate::workloads::space::{Area, PAGE};
+
+/// What one thread goes through, range after range.
+pub(crate) struct Lane(VecDeque<Range<u64>>);
+
+impl Lane {
+    /// A lane of ranges of bytes.
+    pub fn of(ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
+        Self(ranges.into_iter().filter(|range| !range.is_empty()).collect())
+    }
+
+    /// A lane of one range.
+    pub fn new(range: Range<u64>) -> Self {
+        Self::of(std::iter::once(range))
+    }
+}
+
+/// Lanes that advance together, a page at a time.
+pub(crate) struct Sweep {
+    area: Area,
+    lanes: Vec<Lane>,
+    /// Bytes that one access covers.
+    unit: u64,
+    writes: bool,
+    turn: usize,
+}
+
+impl Sweep {
+    /// Writes every `unit` bytes of every lane.
+    pub fn write(area: Area, lanes: Vec<Lane>, unit: u64) -> Self {
+        Self { area, lanes, unit, writes: true, turn: 0 }
+    }
+}
+
+impl Step for Sweep {
+    fn fill(&mut self, block: &mut Block) -> bool {
+        while !block.is_full() {
+            self.lanes.retain(|lane| !lane.0.is_empty());
+            if self.lanes.is_empty() {
+                return false;
+            }
+            for _ in self.turn..self.lanes.len().max(self.turn) {
+                let lane = &mut self.lanes[self.turn].0;
+                self.turn += 1;
+                let Some(range) = lane.front_mut() else { continue };
+                let end = ((range.start / PAGE + 1) * PAGE).min(range.end);
+                let page = self.area.page(range.start / PAGE);
+                let access = if self.writes { Access::write(page) } else { Access::read(page) };
+                block.run(access, (end - range.start).div_ceil(self.unit) as u32);
+                range.start = end;
+                if range.is_empty() {
+                    lane.pop_front();
+                }
+            }
+            self.turn = 0;
+        }
+        true
+    }
+}

@@ -1,0 +1,214 @@
+//! `Setup`: what to run, read from a specification; `Description`: what it is.
+//!
+//! A specification is a name and options: `gups:size=8G,operations=4G,weight=64`. Counts take the
+//! binary units of sizes, so that a table of 1G words is updated 4G times.
+
+use std::str::FromStr;
+
+use trace::Pace;
+use units::ByteSize;
+use workload::Graph;
+
+use super::catalog::{self, Entry};
+use super::{Cost, Stream, Tables, WorkloadError};
+
+/// What to run. What is `None` takes the workload's own default.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    entry: &'static Entry,
+    /// The memory to work on.
+    pub size: Option<ByteSize>,
+    /// Operations of the run (each workload says which in its [`Figure`]).
+    pub operations: Option<u64>,
+    /// Threads at work.
+    pub threads: Option<u16>,
+    /// Accesses of the program that one of a steady random phase stands for.
+    pub weight: Option<u32>,
+    /// Passes.
+    pub iterations: Option<u32>,
+    /// Cache lines touched in a page.
+    pub lines: Option<u32>,
+    /// Which graph.
+    pub graph: Option<Graph>,
+    /// By how much a heap grows at once.
+    pub step: Option<ByteSize>,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// The first region's number that the stream may use; those before are somebody else's.
+    pub first_region: u32,
+    /// The first process's number.
+    pub first_process: u32,
+    /// The simulated CPU's frequency, for what is known in seconds.
+    pub cpu_mhz: u32,
+}
+
+/// What a workload is, for reports and for whoever must make room for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Description {
+    /// Its name.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// The most base pages it has touched and not freed at once. File pages count.
+    pub footprint_pages: u64,
+    /// The superpages that would back all of it at that time; the N of Frag-L.
+    pub superpages: u64,
+    /// Threads at work.
+    pub threads: u16,
+    /// What is compared.
+    pub figure: Figure,
+    /// Its phases, in order.
+    pub phases: Vec<&'static str>,
+    /// Regions whose numbers the stream uses, from [`Setup::first_region`] on.
+    pub regions: u32,
+}
+
+/// What is compared between designs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Figure {
+    /// Operations per second of the phase `run`.
+    Rate {
+        /// What is counted.
+        unit: &'static str,
+        /// How many the program makes (the stream's samples stand for them all).
+        operations: u64,
+    },
+    /// Seconds of the phase `run`.
+    RunTime,
+    /// Seconds of all phases.
+    Time,
+}
+
+impl Setup {
+    /// The name of the workload.
+    pub fn name(&self) -> &'static str {
+        self.entry.name
+    }
+
+    /// Its entry in the catalogue.
+    pub fn entry(&self) -> &'static Entry {
+        self.entry
+    }
+
+    /// The stream and what it is, with the costs that are built in.
+    pub fn build(&self) -> Result<(Description, Stream), WorkloadError> {
+        self.build_with(Tables::embedded())
+    }
+
+    /// As `build`, with other costs.
+    pub fn build_with(&self, tables: &Tables) -> Result<(Description, Stream), WorkloadError> {
+        (self.entry.build)(self, tables)
+    }
+
+    /// The size or its default.
+    pub(crate) fn size_or(&self, default: u64) -> Result<u64, WorkloadError> {
+        let size = self.size.map_or(default, ByteSize::bytes);
+        let pages = size.div_ceil(super::space::PAGE);
+        // Half the numbers: layouts round areas up to regions, some keep two areas of a size.
+        if pages > super::space::MOST_PAGES / 4 {
+            return Err(WorkloadError::TooLarge { workload: self.name(), pages });
+        }
+        Ok(size)
+    }
+
+    /// The threads or their default.
+    pub(crate) fn threads_or(&self, default: u16) -> u16 {
+        self.threads.unwrap_or(default)
+    }
+
+    /// The pace of accesses with a cost, all of them there.
+    pub(crate) fn pace(&self, cost: Cost, threads: u16) -> Pace {
+        cost.pace(threads)
+    }
+
+    /// The pace of accesses of which each stands for `weight`.
+    pub(crate) fn sampled(&self, cost: Cost, threads: u16, weight: u32) -> Pace {
+        Pace { weight, ..cost.pace(threads) }
+    }
+
+    /// That an option's value is refused.
+    pub(crate) fn refuse(&self, option: &str, value: impl ToString, why: &str) -> WorkloadError {
+        WorkloadError::BadValue {
+            workload: self.name(),
+            option: option.to_string(),
+            value: value.to_string(),
+            why: why.to_string(),
+        }
+    }
+
+    fn set(&mut self, option: &str, value: &str) -> Result<(), WorkloadError> {
+        let entry = self.entry;
+        if !entry.options.contains(&option) {
+            return Err(WorkloadError::NoSuchOption {
+                workload: entry.name,
+                option: option.to_string(),
+                takes: match entry.options {
+                    [] => "none".to_string(),
+                    options => options.join(", "),
+                },
+            });
+        }
+        let refuse = |why: String| WorkloadError::BadValue {
+            workload: entry.name,
+            option: option.to_string(),
+            value: value.to_string(),
+            why,
+        };
+        let size = || value.parse::<ByteSize>().map_err(|error| refuse(error.to_string()));
+        let count = |most: u64| match size()?.bytes() {
+            0 => Err(refuse("must be 1 or more".to_string())),
+            number if number > most => Err(refuse(format!("must be {most} or less"))),
+            number => Ok(number),
+        };
+        match option {
+            "size" => self.size = Some(ByteSize(count(u64::MAX)?)),
+            "step" => self.step = Some(ByteSize(count(u64::MAX)?)),
+            "operations" => self.operations = Some(count(1 << 48)?),
+            "threads" => self.threads = Some(count(4096)? as u16),
+            "weight" => self.weight = Some(count(1 << 20)? as u32),
+            "iterations" => self.iterations = Some(count(1 << 20)? as u32),
+            "lines" => self.lines = Some(count(64)? as u32),
+            "graph" => {
+                self.graph = Some(
+                    value
+                        .parse()
+                        .map_err(|e: workload::graph::UnknownGraph| refuse(e.to_string()))?,
+                );
+            }
+            "seed" => {
+                self.seed = value.parse().map_err(|_| refuse("must be a number".to_string()))?;
+            }
+            _ => unreachable!("the catalogue names no other option"),
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Setup {
+    type Err = WorkloadError;
+
+    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let entry = catalog::find(name)?;
+        let mut setup = Self {
+            entry,
+            size: None,
+            operations: None,
+            threads: None,
+            weight: None,
+            iterations: None,
+            lines: None,
+            graph: None,
+            step: None,
+            seed: 1,
+            first_region: 0,
+            first_process: 1,
+            cpu_mhz: 3700, // E3-1245v6, the probable machine of the published set
+        };
+        for option in options.split(',').filter(|option| !option.is_empty()) {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            setup.set(key.trim(), value.trim())?;
+        }
+        Ok(setup)
+    }
+}

@@ -1,0 +1,79 @@
+//! Every workload: well-formed, as described, the same each time.
+
+use proptest::prelude::*;
+use trace::Block;
+
+use super::check::check;
+use super::{Setup, catalog};
+
+/// Every workload in sizes that a naive reader can follow.
+fn small() -> impl Strategy<Value = Setup> {
+    let names = catalog().map(|entry| entry.name).collect::<Vec<_>>();
+    (prop::sample::select(names), any::<u64>(), 1u32..5, 1u64..24_000, 0u32..100).prop_map(
+        |(name, seed, threads, kib, first_region)| {
+            let mut setup = name.parse::<Setup>().unwrap();
+            let has = |option| setup.entry().options.contains(&option);
+            let size = units::ByteSize::kib(kib.max(u64::from(threads) * 64));
+            let (sized, counted, threaded, repeated) =
+                (has("size"), has("operations"), has("threads"), has("iterations"));
+            setup.size = sized.then_some(size);
+            setup.operations = counted.then_some(20_000);
+            setup.threads = threaded.then_some(threads as u16);
+            setup.iterations = repeated.then_some(2);
+            setup.seed = seed;
+            setup.first_region = first_region;
+            setup
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_stream_is_well_formed_and_as_described(setup in small()) {
+        let (description, mut stream) = setup.build().unwrap();
+        let found = check(&mut *stream);
+        prop_assert_eq!(&found.phases, &description.phases);
+        prop_assert_eq!(found.peak_touched, description.footprint_pages, "{:?}", setup);
+        prop_assert_eq!(found.peak_regions, description.superpages, "{:?}", setup);
+        prop_assert!(found.regions <= setup.first_region + description.regions, "{:?}", setup);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn a_stream_is_the_same_each_time(setup in small()) {
+        let (mut one, mut two) = (setup.build().unwrap().1, setup.build().unwrap().1);
+        let (mut a, mut b) = (Block::default(), Block::default());
+        loop {
+            let more = (one.next(&mut a).unwrap(), two.next(&mut b).unwrap());
+            prop_assert_eq!(more.0, more.1);
+            prop_assert_eq!(&a, &b);
+            if !more.0 {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn specifications_are_read_and_refused() {
+    let setup = "gups:size=8G,operations=4G,weight=64".parse::<Setup>().unwrap();
+    assert_eq!(setup.size.unwrap().bytes(), 8 << 30);
+    assert_eq!((setup.operations, setup.weight), (Some(4 << 30), Some(64)));
+    let (description, _) = setup.build().unwrap();
+    assert_eq!((description.superpages, description.footprint_pages), (4096, 4096 * 512));
+    let error = |text: &str| text.parse::<Setup>().unwrap_err().to_string();
+    assert!(error("gusp").contains("known are gups"), "{}", error("gusp"));
+    assert_eq!(
+        error("gups:lines=3"),
+        "gups: no option `lines`; it takes size, operations, threads, weight, seed"
+    );
+    assert_eq!(error("gups:weight=0"), "gups: weight=0: must be 1 or more");
+    assert!(error("gups:size=big").contains("is not a size"));
+    let large = "gups:size=9T".parse::<Setup>().unwrap().build().err().unwrap().to_string();
+    assert!(large.contains("choose a smaller size"), "{large}");
+}
