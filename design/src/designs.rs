@@ -31,12 +31,23 @@ macro_rules! presets {
     };
 }
 
-/// The bounds first, then the systems by age of their line.
+/// The bounds first, then the systems, each beside those it came from.
 const PRESETS: &[Preset] = presets! {
-    "base" "4k",
+    "base",
+    "ideal",
     "linux-4.3",
-    "freebsd",
+    "linux-6" "linux" "linux-6-madvise",
+    "linux-6-always",
+    "linux-6-defer",
+    "linux-6-mthp" "mthp",
+    "linux-6-underused",
     "ingens",
+    "ingens-star" "ingens*",
+    "hawkeye-pmu" "hawkeye",
+    "hawkeye-g",
+    "hawkeye-star" "hawkeye*",
+    "navarro",
+    "freebsd",
     "quicksilver-sync-1" "sync-1",
     "quicksilver-sync-64" "sync-64" "quicksilver",
     "quicksilver-async-64" "async-64",
