@@ -3,6 +3,7 @@
 
 pub mod analysis;
 mod ledger;
+pub mod memory;
 mod report;
 pub mod reservation;
 

@@ -1,0 +1,91 @@
+//! The simulated machine's physical memory: frames, who uses them, and how contiguity is won back.
+//!
+//! A **pageblock** is 512 frames (Linux' name; Gorman's arena). Buddies merge at once, so the buddy
+//! allocator's state *is* the set of free frames: a pageblock keeps a bitmap of its free frames and
+//! which orders it has free blocks of, and per mobility and order a tree of bits over the
+//! pageblocks finds the lowest. Allocation is address-ordered: the smallest order that suffices, and of
+//! it the lowest address. Linux' lists are last-in-first-out, so there a frame that was just freed is
+//! handed out again first (and is warm in the cache), and the order in which memory was freed decides
+//! which pageblocks get mixed; here low addresses fill up first, which is kinder to compaction's
+//! migration of low pageblocks to high ones only as far as Linux' own defaults are. Everything is
+//! deterministic.
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `shape` | what a machine has: nodes, movable partition, rules |
+//! | `runs` | aligned runs of free frames in a pageblock's bitmap |
+//! | `tree` | sets of pageblocks with a fast minimum |
+//! | `zone` | one zone's buddy allocator |
+//! | `fallback` | what happens when a mobility type has no free block |
+//! | `physical` | [`Memory`]: zones, owners, the calls of the system |
+//! | `residents` | what compaction and reclaim ask of those who use frames |
+//! | `statistics` | what /proc/buddyinfo, the fragmentation indices and the watermarks tell |
+//!
+//! Called by `reservation`, `hugetlb`, `system` and `fragment`.
+
+mod fallback;
+mod owner;
+mod physical;
+mod residents;
+mod runs;
+mod shape;
+mod statistics;
+mod tree;
+mod verify;
+mod zone;
+
+pub use owner::Owner;
+pub use physical::{Allocated, Memory};
+pub use residents::{Eviction, Residents};
+pub use shape::{Claiming, NodeShape, Shape};
+pub use statistics::{BuddyInfo, Level, Watermarks};
+pub use zone::ZoneKind;
+
+#[cfg(test)]
+mod tests;
+
+/// The largest order of a free block: two pageblocks (Linux' `MAX_PAGE_ORDER` on x86-64).
+pub const MAX_ORDER: u8 = 10;
+/// The order of a pageblock, and of a superpage (Linux' `pageblock_order` on x86-64).
+pub const PAGEBLOCK_ORDER: u8 = 9;
+/// Frames in a pageblock.
+pub const PAGEBLOCK: u32 = 1 << PAGEBLOCK_ORDER;
+/// Bytes of a frame. The lab's machines have 4 KB base pages: 512 of them make a superpage of a page table
+/// whose entries are eight bytes.
+pub const FRAME_BYTES: u64 = 4096;
+
+/// A page frame's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frame(pub u32);
+
+impl Frame {
+    /// The first frame of the pageblock it lies in.
+    pub const fn pageblock(self) -> Self {
+        Self(self.0 & !(PAGEBLOCK - 1))
+    }
+    /// Its place in its pageblock, 0 to 511.
+    pub const fn slot(self) -> u32 {
+        self.0 & (PAGEBLOCK - 1)
+    }
+}
+
+/// What can be done about a page's place (Gorman and Healy, ISMM 2008; Linux' migrate types).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mobility {
+    /// It can be migrated: memory of programs, page cache.
+    Movable,
+    /// It cannot be migrated, but given up: caches of the kernel.
+    Reclaimable,
+    /// Neither.
+    Unmovable,
+}
+
+impl Mobility {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Movable, Self::Reclaimable, Self::Unmovable];
+
+    /// Its place in tables by mobility.
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}

@@ -1,0 +1,241 @@
+//! The machine's memory as the system uses it: allocate, free, and who uses what.
+
+use super::owner::{self, Owner};
+use super::zone::{WHOLE, Zone, ZoneKind};
+use super::{Claiming, FRAME_BYTES, Frame, MAX_ORDER, Mobility, PAGEBLOCK_ORDER, Shape};
+
+/// Physical memory.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    pub(crate) zones: Vec<Zone>,
+    /// A word per frame; see [`Owner`]. A free frame's is zero.
+    pub(crate) owners: Vec<u32>,
+    /// By node: the zones that are tried, in order, for movable requests and for others.
+    zonelists: Vec<[Vec<usize>; 2]>,
+    /// Frames of the page cache.
+    cache: u64,
+    grouping: bool,
+    claiming: Claiming,
+    pub(crate) raised_watermarks: bool,
+}
+
+/// What an allocation got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allocated {
+    /// The first of the frames.
+    pub frame: Frame,
+    /// All of them hold zeros already.
+    pub zeroed: bool,
+    /// They came from another mobility's lists.
+    pub stolen: bool,
+}
+
+impl Memory {
+    /// The memory of a machine after its kernel has booted.
+    pub fn new(shape: &Shape) -> Self {
+        let mut zones = Vec::new();
+        let mut first = 0;
+        for (node, memory) in shape.nodes.iter().enumerate() {
+            let all = pairs(memory.bytes.0);
+            let movable = memory.movable_partition.map_or(0, |bytes| pairs(bytes.0).min(all));
+            for (kind, count) in [(ZoneKind::Normal, all - movable), (ZoneKind::Movable, movable)] {
+                if count > 0 {
+                    zones.push(Zone::new(node, kind, first, count));
+                    first += count;
+                }
+            }
+        }
+        let zonelists = (0..shape.nodes.len()).map(|node| zonelists(&zones, node, shape)).collect();
+        let mut memory = Self {
+            zones,
+            owners: vec![0; first << PAGEBLOCK_ORDER],
+            zonelists,
+            cache: 0,
+            grouping: shape.grouping,
+            claiming: shape.claiming,
+            raised_watermarks: shape.raised_watermarks,
+        };
+        memory.boot(shape);
+        memory
+    }
+
+    /// Takes the kernel's own memory, the lowest frames of each node.
+    fn boot(&mut self, shape: &Shape) {
+        let nodes = shape.nodes.len() as u64;
+        let frames = shape.kernel.0.div_ceil(FRAME_BYTES).div_ceil(nodes.max(1));
+        for node in 0..shape.nodes.len() {
+            let Some(zone) = self.zones.iter().position(|zone| zone.node == node) else { continue };
+            let start = self.zones[zone].frame(0, 0);
+            let count = frames.min(self.zones[zone].free);
+            for frame in (start.0..start.0 + count as u32).map(Frame) {
+                self.claim(frame, 0);
+                self.set_owner(frame, Owner::Kernel);
+            }
+        }
+    }
+
+    /// All its frames.
+    pub fn frames(&self) -> u32 {
+        self.owners.len() as u32
+    }
+
+    /// Takes 2^`order` frames, on `node` if it has them, from free memory only: the smallest sufficient
+    /// order of this mobility, the lowest address, else from another mobility's lists, else from the
+    /// next zone and node. With `zeroed`, memory that holds zeros is preferred.
+    #[inline]
+    pub fn allocate(
+        &mut self,
+        order: u8,
+        mobility: Mobility,
+        node: usize,
+        zeroed: bool,
+    ) -> Option<Allocated> {
+        let _ = zeroed;
+        let list = usize::from(mobility != Mobility::Movable);
+        let mobility = self.list_of(mobility);
+        for position in 0..self.zonelists[node][list].len() {
+            let zone = self.zonelists[node][list][position];
+            if let Some(got) = self.allocate_in(zone, order, mobility) {
+                return Some(got);
+            }
+        }
+        None
+    }
+
+    /// The same in one zone.
+    #[inline]
+    fn allocate_in(&mut self, number: usize, order: u8, mobility: Mobility) -> Option<Allocated> {
+        let zone = &mut self.zones[number];
+        if let Some(frame) = zone.take(mobility, order) {
+            return Some(Allocated { frame, zeroed: false, stolen: false });
+        }
+        let owners = &self.owners[zone.first << PAGEBLOCK_ORDER..zone.end().0 as usize];
+        let frame = zone.take_fallback(mobility, order, self.claiming, owners)?;
+        Some(Allocated { frame, zeroed: false, stolen: true })
+    }
+
+    /// The lists that a mobility's requests use: without grouping there is one set.
+    pub(crate) const fn list_of(&self, mobility: Mobility) -> Mobility {
+        if self.grouping { mobility } else { Mobility::Movable }
+    }
+
+    /// Takes these 2^`order` frames, if all of them are free.
+    pub fn claim(&mut self, frame: Frame, order: u8) -> bool {
+        let zone = self.zone_of(frame);
+        let zone = &mut self.zones[zone];
+        zone.claim(zone.block_of(frame), frame.slot(), order)
+    }
+
+    /// Frees 2^`order` frames; they have no owner any more. Any aligned part of what was allocated can be
+    /// freed by itself.
+    #[inline]
+    pub fn free(&mut self, frame: Frame, order: u8) {
+        debug_assert!(order <= MAX_ORDER && frame.0 & ((1 << order) - 1) == 0);
+        let start = frame.0 as usize;
+        if order == 0 {
+            let word = std::mem::take(&mut self.owners[start]);
+            self.cache -= u64::from(owner::is_cache(word));
+        } else {
+            let words = &mut self.owners[start..start + (1 << order)];
+            self.cache -= words.iter().filter(|&&word| owner::is_cache(word)).count() as u64;
+            words.fill(0);
+        }
+        let zone = self.zone_of(frame);
+        let zone = &mut self.zones[zone];
+        let block = zone.block_of(frame);
+        zone.blocks[block].flags &= !WHOLE;
+        zone.give(block, frame.slot(), order);
+    }
+
+    /// Says who uses an allocated frame.
+    #[inline]
+    pub fn set_owner(&mut self, frame: Frame, owner: Owner) {
+        let new = owner.pack();
+        let word = std::mem::replace(&mut self.owners[frame.0 as usize], new);
+        self.cache += u64::from(owner::is_cache(new));
+        self.cache -= u64::from(owner::is_cache(word));
+    }
+
+    /// Says that `count` frames from `frame` on hold consecutive pages from `first` on.
+    pub fn set_pages(&mut self, frame: Frame, count: u32, first: trace::Page) {
+        let start = frame.0 as usize;
+        let words = &mut self.owners[start..start + count as usize];
+        self.cache -= words.iter().filter(|&&word| owner::is_cache(word)).count() as u64;
+        for (word, page) in words.iter_mut().zip(first.0..) {
+            *word = Owner::Page(trace::Page(page)).pack();
+        }
+    }
+
+    /// Who uses a frame.
+    #[inline]
+    pub fn owner(&self, frame: Frame) -> Owner {
+        Owner::unpack(self.owners[frame.0 as usize])
+    }
+
+    /// Whether a frame is free.
+    pub fn is_free(&self, frame: Frame) -> bool {
+        self.zones[self.zone_of(frame)].is_free(frame)
+    }
+
+    /// Says whether the pageblock of `frame` is one superpage of a program: compaction leaves such alone.
+    /// Freeing any part of it takes the mark away.
+    pub fn set_superpage(&mut self, frame: Frame, whole: bool) {
+        let zone = self.zone_of(frame);
+        let zone = &mut self.zones[zone];
+        let block = zone.block_of(frame);
+        let flags = &mut zone.blocks[block].flags;
+        *flags = if whole { *flags | WHOLE } else { *flags & !WHOLE };
+    }
+
+    /// Whether it is marked as one.
+    pub fn is_superpage(&self, frame: Frame) -> bool {
+        let zone = &self.zones[self.zone_of(frame)];
+        zone.blocks[zone.block_of(frame)].flags & WHOLE != 0
+    }
+
+    /// The node of a frame.
+    pub fn node(&self, frame: Frame) -> usize {
+        self.zones[self.zone_of(frame)].node
+    }
+
+    /// The mobility of a frame's pageblock.
+    pub fn mobility(&self, frame: Frame) -> Mobility {
+        let zone = &self.zones[self.zone_of(frame)];
+        zone.blocks[zone.block_of(frame)].mobility
+    }
+
+    /// Frames that the page cache uses.
+    pub const fn cache_frames(&self) -> u64 {
+        self.cache
+    }
+
+    /// The number of the zone that a frame lies in.
+    #[inline]
+    pub(crate) fn zone_of(&self, frame: Frame) -> usize {
+        let mut number = 0;
+        while number + 1 < self.zones.len() && frame >= self.zones[number].end() {
+            number += 1;
+        }
+        number
+    }
+}
+
+/// Pageblocks of so many bytes, whole pairs.
+const fn pairs(bytes: u64) -> usize {
+    (bytes / (FRAME_BYTES << MAX_ORDER)) as usize * 2
+}
+
+/// The zones that a request on `node` tries: its own node's first, then the other nodes' by number, going
+/// round; in a node the movable partition first, if the request may use it (Linux' zonelists).
+fn zonelists(zones: &[Zone], node: usize, shape: &Shape) -> [Vec<usize>; 2] {
+    let count = shape.nodes.len();
+    let nodes = || (0..count).map(move |step| (node + step) % count);
+    let of = |node, kind| zones.iter().position(|zone| zone.node == node && zone.kind == kind);
+    [
+        nodes()
+            .flat_map(|node| [of(node, ZoneKind::Movable), of(node, ZoneKind::Normal)])
+            .flatten()
+            .collect(),
+        nodes().filter_map(|node| of(node, ZoneKind::Normal)).collect(),
+    ]
+}

@@ -1,0 +1,91 @@
+//! The invariants of physical memory, checked from scratch.
+
+use super::zone::{ORDERS, Zone};
+use super::{MAX_ORDER, Memory, PAGEBLOCK_ORDER, owner, runs};
+
+impl Memory {
+    /// Recomputes everything that is kept beside the bitmaps and says what differs first. Free frames have no
+    /// owner; counters conserve. For tests, and for coarse points of debug builds.
+    pub fn verify(&self) -> Result<(), String> {
+        let mut cache = 0;
+        for (number, zone) in self.zones.iter().enumerate() {
+            zone.verify().map_err(|what| format!("zone {number}: {what}"))?;
+            for block in 0..zone.blocks.len() {
+                let map = zone.map(block);
+                for slot in 0..512 {
+                    let frame = zone.frame(block, slot);
+                    let word = self.owners[frame.0 as usize];
+                    cache += u64::from(owner::is_cache(word));
+                    if word != 0 && runs::is_free(&map, slot, 0) {
+                        return Err(format!("{frame:?} is free and owned"));
+                    }
+                }
+            }
+        }
+        if cache != self.cache_frames() {
+            return Err(format!("{cache} frames of cache, counted {}", self.cache_frames()));
+        }
+        Ok(())
+    }
+}
+
+impl Zone {
+    fn verify(&self) -> Result<(), String> {
+        let mut counts = [[0; ORDERS]; 3];
+        let mut free = 0;
+        for (number, block) in self.blocks.iter().enumerate() {
+            let map = self.map(number);
+            let here: u32 = map.iter().map(|word| word.count_ones()).sum();
+            if here != u32::from(block.free) {
+                return Err(format!(
+                    "pageblock {number}: {here} frames free, counted {}",
+                    block.free
+                ));
+            }
+            free += u64::from(here);
+            let mut orders = 0;
+            for order in 0..=MAX_ORDER {
+                let count = self.maximal(number, order);
+                orders |= u16::from(count > 0) << order;
+                counts[block.mobility.index()][order as usize] += count;
+                for (other, trees) in self.index.iter().enumerate() {
+                    let listed = trees[order as usize].contains(number);
+                    let should = count > 0 && other == block.mobility.index();
+                    if listed != should {
+                        return Err(format!("pageblock {number}: order {order} listed {listed}"));
+                    }
+                }
+            }
+            if orders != block.orders {
+                return Err(format!(
+                    "pageblock {number}: orders {:b}, not {orders:b}",
+                    block.orders
+                ));
+            }
+        }
+        if counts != self.counts || free != self.free {
+            return Err(format!(
+                "counts {:?} free {}, not {counts:?} {free}",
+                self.counts, self.free
+            ));
+        }
+        let available = counts.map(|counts| {
+            (0..ORDERS).fold(0u16, |mask, order| mask | u16::from(counts[order] > 0) << order)
+        });
+        if available != self.available {
+            return Err(format!("available {:?}, not {available:?}", self.available));
+        }
+        Ok(())
+    }
+
+    /// Maximal free blocks of an order that begin in a pageblock.
+    fn maximal(&self, block: usize, order: u8) -> u32 {
+        let whole = |block: usize| self.blocks[block].free == 512;
+        match order {
+            MAX_ORDER => u32::from(block.is_multiple_of(2) && whole(block) && whole(block + 1)),
+            PAGEBLOCK_ORDER => u32::from(whole(block) && !whole(block ^ 1)),
+            _ if whole(block) => 0,
+            _ => runs::count(&self.maps[block], order),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! One zone: a contiguous range of pageblocks with its buddy allocator.
+//!
+//! Life of a pageblock: wholly free (its bitmap is stale and never read) -> partly free -> wholly
+//! used (its bitmap is zero) -> and back. `orders` has bit k while the pageblock has a maximal free block of
+//! order k; two wholly free neighbours are one block of order 10, recorded at the even one. Free
+//! blocks are on the lists of their pageblock's mobility always, as in Linux since 6.10; before, pages
+//! could lie on another type's list until they were allocated again.
+//!
+//! Called by `physical`, `fallback`, `statistics` and `verify`.
+
+use super::runs::{self, Map};
+use super::tree::Tree;
+use super::{Frame, MAX_ORDER, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER};
+
+/// Orders, 0 to the largest.
+pub(crate) const ORDERS: usize = MAX_ORDER as usize + 1;
+
+/// What a zone may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZoneKind {
+    /// Everything.
+    Normal,
+    /// Movable pages only.
+    Movable,
+}
+
+/// A pageblock's record; its bitmap is in the zone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pageblock {
+    /// Free frames, 0 to 512.
+    pub(crate) free: u16,
+    /// Bit k: it has a maximal free block of order k.
+    pub(crate) orders: u16,
+    /// The lists that its free blocks are on.
+    pub(crate) mobility: Mobility,
+    /// See the constants.
+    pub(crate) flags: u8,
+}
+
+/// It is allocated as one superpage and mapped as one.
+pub(crate) const WHOLE: u8 = 1;
+/// Compaction found nothing to do here lately (Linux' PB_migrate_skip).
+#[allow(dead_code)] // for compaction
+pub(crate) const SKIP: u8 = 2;
+
+/// A zone.
+#[derive(Debug, Clone)]
+pub(crate) struct Zone {
+    pub(crate) node: usize,
+    pub(crate) kind: ZoneKind,
+    /// The number of its first pageblock, even.
+    pub(crate) first: usize,
+    pub(crate) blocks: Vec<Pageblock>,
+    pub(crate) maps: Vec<Map>,
+    /// The pageblocks with a maximal free block, by mobility and order.
+    pub(crate) index: [[Tree; ORDERS]; 3],
+    /// How many such blocks there are.
+    pub(crate) counts: [[u32; ORDERS]; 3],
+    /// The orders of which a mobility has any.
+    pub(crate) available: [u16; 3],
+    /// Free frames.
+    pub(crate) free: u64,
+}
+
+impl Zone {
+    /// A zone of `pageblocks` (even), all free and movable, as Linux' zones begin.
+    pub(crate) fn new(node: usize, kind: ZoneKind, first: usize, pageblocks: usize) -> Self {
+        let free = Pageblock { free: 512, orders: 0, mobility: Mobility::Movable, flags: 0 };
+        let mut zone = Self {
+            node,
+            kind,
+            first,
+            blocks: vec![free; pageblocks],
+            maps: vec![[0; 8]; pageblocks],
+            index: std::array::from_fn(|_| std::array::from_fn(|_| Tree::new(pageblocks))),
+            counts: [[0; ORDERS]; 3],
+            available: [0; 3],
+            free: pageblocks as u64 * u64::from(PAGEBLOCK),
+        };
+        for block in (0..pageblocks).step_by(2) {
+            zone.enlist(block, MAX_ORDER);
+        }
+        zone
+    }
+
+    /// The pageblock that `frame` lies in, as this zone counts them.
+    #[inline]
+    pub(crate) const fn block_of(&self, frame: Frame) -> usize {
+        (frame.0 >> PAGEBLOCK_ORDER) as usize - self.first
+    }
+
+    /// The frame at `slot` of one of its pageblocks.
+    #[inline]
+    pub(crate) const fn frame(&self, block: usize, slot: u32) -> Frame {
+        Frame(((block + self.first) as u32) << PAGEBLOCK_ORDER | slot)
+    }
+
+    /// The frame after its last.
+    pub(crate) fn end(&self) -> Frame {
+        self.frame(self.blocks.len(), 0)
+    }
+
+    /// Takes the lowest block of the smallest sufficient order from the lists of one mobility.
+    #[inline]
+    pub(crate) fn take(&mut self, mobility: Mobility, order: u8) -> Option<Frame> {
+        let available = self.available[mobility.index()] >> order;
+        if available == 0 {
+            return None;
+        }
+        let from = order + available.trailing_zeros() as u8;
+        Some(self.take_from(mobility, from, order))
+    }
+
+    /// Takes 2^order frames from the lowest free block of order `from` of a mobility that has one.
+    #[inline]
+    pub(crate) fn take_from(&mut self, mobility: Mobility, from: u8, order: u8) -> Frame {
+        let block = self.index[mobility.index()][from as usize].first();
+        let block = block.expect("the orders available are those of the index");
+        let slot = if from < PAGEBLOCK_ORDER { runs::first(&self.maps[block], from) } else { 0 };
+        self.carve(block, slot, from, order);
+        self.frame(block, slot)
+    }
+
+    /// Takes these 2^order frames if all are free.
+    pub(crate) fn claim(&mut self, block: usize, slot: u32, order: u8) -> bool {
+        let Some(within) = self.order_around(block, slot) else { return false };
+        if within < order {
+            return false;
+        }
+        self.carve(block, slot, within, order);
+        true
+    }
+
+    /// The order of the maximal free block that a frame lies in.
+    pub(crate) fn order_around(&self, block: usize, slot: u32) -> Option<u8> {
+        if self.blocks[block].free == 512 {
+            return Some(9 + u8::from(self.blocks[block ^ 1].free == 512));
+        }
+        let map = &self.maps[block];
+        (0..PAGEBLOCK_ORDER).rev().find(|&order| runs::is_free(map, slot >> order << order, order))
+    }
+
+    /// Whether a frame is free.
+    #[inline]
+    pub(crate) fn is_free(&self, frame: Frame) -> bool {
+        let block = self.block_of(frame);
+        match self.blocks[block].free {
+            0 => false,
+            512 => true,
+            _ => runs::is_free(&self.maps[block], frame.slot(), 0),
+        }
+    }
+
+    /// The bitmap of a pageblock's free frames, also where it is not kept.
+    pub(crate) fn map(&self, block: usize) -> Map {
+        if self.blocks[block].free == 512 { [u64::MAX; 8] } else { self.maps[block] }
+    }
+
+    /// Takes 2^order frames at `slot` out of the maximal free block of order `from` around them.
+    #[inline]
+    fn carve(&mut self, block: usize, slot: u32, from: u8, order: u8) {
+        self.free -= 1 << order;
+        if from < PAGEBLOCK_ORDER {
+            runs::clear(&mut self.maps[block], slot, order);
+            self.blocks[block].free -= 1 << order;
+            for rest in order..from {
+                self.enlist(block, rest);
+            }
+            self.delist(block, from);
+        } else {
+            self.carve_whole(block, slot, from, order);
+        }
+    }
+
+    /// The same, from a wholly free pageblock or two.
+    fn carve_whole(&mut self, block: usize, slot: u32, from: u8, order: u8) {
+        if from == MAX_ORDER {
+            self.delist(block & !1, MAX_ORDER);
+            if order == MAX_ORDER {
+                self.use_up(block ^ 1);
+            } else {
+                self.enlist(block ^ 1, PAGEBLOCK_ORDER);
+            }
+        } else {
+            self.delist(block, PAGEBLOCK_ORDER);
+        }
+        self.use_up(block);
+        if order < PAGEBLOCK_ORDER {
+            self.maps[block] = [u64::MAX; 8];
+            runs::clear(&mut self.maps[block], slot, order);
+            self.blocks[block].free = 512 - (1 << order);
+            for rest in order..PAGEBLOCK_ORDER {
+                self.enlist(block, rest);
+            }
+        }
+    }
+
+    /// A wholly free pageblock becomes wholly used.
+    fn use_up(&mut self, block: usize) {
+        self.blocks[block].free = 0;
+        self.maps[block] = [0; 8];
+    }
+
+    /// Frees 2^order frames and merges them with their buddies.
+    #[inline]
+    pub(crate) fn give(&mut self, block: usize, slot: u32, order: u8) {
+        self.free += 1 << order;
+        if order >= PAGEBLOCK_ORDER {
+            for block in block..block + (1 << (order - PAGEBLOCK_ORDER)) {
+                assert!(self.blocks[block].free == 0, "a block is freed that is not wholly in use");
+                self.become_free(block);
+            }
+            return;
+        }
+        let record = &mut self.blocks[block];
+        assert!(record.free as u32 + (1 << order) <= PAGEBLOCK, "frames are freed twice");
+        record.free += 1 << order;
+        let map = &mut self.maps[block];
+        assert!(runs::is_used(map, slot, order), "frames are freed twice");
+        runs::set(map, slot, order);
+        let (mut slot, mut merged) = (slot, order);
+        while merged < PAGEBLOCK_ORDER && runs::is_free(map, slot ^ 1 << merged, merged) {
+            slot &= !(1 << merged);
+            merged += 1;
+        }
+        for buddy in order..merged {
+            self.delist(block, buddy);
+        }
+        if merged == PAGEBLOCK_ORDER {
+            self.become_free(block);
+        } else {
+            self.enlist(block, merged);
+        }
+    }
+
+    /// A pageblock is wholly free from now on, on no list yet. If its neighbour is, they merge, and the neighbour
+    /// takes its mobility (`__free_one_page` since 6.10).
+    fn become_free(&mut self, block: usize) {
+        self.blocks[block].free = 512;
+        let neighbour = block ^ 1;
+        if self.blocks[neighbour].free != 512 {
+            return self.enlist(block, PAGEBLOCK_ORDER);
+        }
+        self.delist(neighbour, PAGEBLOCK_ORDER);
+        self.blocks[neighbour].mobility = self.blocks[block].mobility;
+        self.enlist(block & !1, MAX_ORDER);
+    }
+
+    /// A pageblock has one more maximal free block of an order.
+    #[inline]
+    fn enlist(&mut self, block: usize, order: u8) {
+        let record = &mut self.blocks[block];
+        let mobility = record.mobility.index();
+        self.counts[mobility][order as usize] += 1;
+        self.available[mobility] |= 1 << order;
+        if record.orders & 1 << order == 0 {
+            record.orders |= 1 << order;
+            self.index[mobility][order as usize].insert(block);
+        }
+    }
+
+    /// A pageblock has one fewer; its bitmap says already whether that was the last.
+    #[inline]
+    fn delist(&mut self, block: usize, order: u8) {
+        let record = &mut self.blocks[block];
+        let mobility = record.mobility.index();
+        let count = &mut self.counts[mobility][order as usize];
+        *count -= 1;
+        if *count == 0 {
+            self.available[mobility] &= !(1 << order);
+        } else if order < PAGEBLOCK_ORDER && runs::has(&self.maps[block], order) {
+            return;
+        }
+        record.orders &= !(1 << order);
+        self.index[mobility][order as usize].remove(block);
+    }
+
+    /// Moves a pageblock with all its free blocks to another mobility; both, where two are one free block.
+    pub(crate) fn set_mobility(&mut self, block: usize, mobility: Mobility) {
+        if self.blocks[block].free == 512 && self.blocks[block ^ 1].free == 512 {
+            self.change(block ^ 1, mobility);
+        }
+        self.change(block, mobility);
+    }
+
+    fn change(&mut self, block: usize, mobility: Mobility) {
+        let Pageblock { orders, mobility: before, .. } = self.blocks[block];
+        let (old, new) = (before.index(), mobility.index());
+        for order in (0..=MAX_ORDER).filter(|order| orders >> order & 1 != 0) {
+            let count =
+                if order < PAGEBLOCK_ORDER { runs::count(&self.maps[block], order) } else { 1 };
+            let at = order as usize;
+            self.counts[old][at] -= count;
+            self.counts[new][at] += count;
+            if self.counts[old][at] == 0 {
+                self.available[old] &= !(1 << order);
+            }
+            self.available[new] |= 1 << order;
+            self.index[old][at].remove(block);
+            self.index[new][at].insert(block);
+        }
+        self.blocks[block].mobility = mobility;
+    }
+}
