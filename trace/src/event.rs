@@ -112,3 +112,26 @@ pub enum Event {
     /// The request ends.
     RequestEnd,
 }
+
+impl Event {
+    /// The pages that it names, if it names some.
+    pub fn pages(&self) -> Option<Pages> {
+        match *self {
+            Self::Map { pages, .. }
+            | Self::Grow { pages }
+            | Self::Unmap(pages)
+            | Self::Advise(pages, _)
+            | Self::Protect(pages, _) => Some(pages),
+            _ => None,
+        }
+    }
+
+    /// The process that it names, if it names one.
+    pub fn process(&self) -> Option<Process> {
+        match *self {
+            Self::Spawn(process) | Self::Run(process) | Self::Exit(process) => Some(process),
+            Self::Fork { child, .. } => Some(child),
+            _ => None,
+        }
+    }
+}

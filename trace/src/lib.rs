@@ -6,9 +6,17 @@
 //! tables plain arrays; a region's true address travels in [`Event::Map`].
 #![forbid(unsafe_code)]
 
+mod error;
 mod event;
+mod file;
+mod filter;
 
+pub use error::{Place, TraceError};
 pub use event::{Advice, Backing, Event, Pace, Pages, Process};
+pub use file::{
+    CHUNK, ChunkInfo, Header, Info, Mappings, Placement, Reader, RegionRun, Totals, VERSION, Writer,
+};
+pub use filter::{Filter, MruSets};
 
 use std::fmt;
 

@@ -1,0 +1,358 @@
+//! A chunk: up to 2^20 records and the events between them, decodable by itself. Called by the writer and
+//! the reader.
+//!
+//! Life of a [`Chunk`] in the reader: `load` unpacks the columns of one chunk (its memory is kept for
+//! the next), then `emit` turns them into blocks until it says that nothing is left.
+
+use std::io;
+
+use super::bytes::Bytes;
+use super::column::{HEAD, Head, Packer, Unpacker};
+use super::{CHUNK, events, pages};
+use crate::{Access, BLOCK, Block, Event, Page, Region};
+
+const MAGIC: &[u8; 4] = b"SPTC";
+/// Bytes before the columns' heads: magic, records, coding, number of columns, two of nothing.
+const FIXED: usize = 12;
+/// Codings 1 and 2: indexed by so many bytes. 16 + n: n planes.
+const PLANES: u8 = 16;
+/// A count that is in the list of large counts.
+const ESCAPE: u8 = 255;
+
+/// Turns records into a chunk's bytes.
+pub struct Encoder {
+    packer: Packer,
+    indexer: pages::Indexer,
+    indices: Vec<u16>,
+    column: Vec<u8>,
+    heads: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl Encoder {
+    /// A fresh one.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            packer: Packer::new()?,
+            indexer: pages::Indexer::new(),
+            indices: Vec::new(),
+            column: Vec::new(),
+            heads: Vec::new(),
+            body: Vec::new(),
+        })
+    }
+
+    /// The compressor, for the footer.
+    pub fn packer(&mut self) -> &mut Packer {
+        &mut self.packer
+    }
+
+    /// Replaces the contents of `out` by the chunk.
+    pub fn encode(
+        &mut self,
+        accesses: &[Access],
+        counts: &[u32],
+        events: &[u8],
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        self.heads.clear();
+        self.body.clear();
+        let coding = self.pages(accesses)?;
+        self.counts(counts)?;
+        self.packer.put(events, &mut self.heads, &mut self.body)?;
+        out.clear();
+        out.extend(MAGIC);
+        out.extend((accesses.len() as u32).to_le_bytes());
+        out.extend([coding, (self.heads.len() / HEAD) as u8, 0, 0]);
+        out.extend_from_slice(&self.heads);
+        out.extend_from_slice(&self.body);
+        Ok(())
+    }
+
+    fn pages(&mut self, accesses: &[Access]) -> io::Result<u8> {
+        if self.indexer.index(accesses, &mut self.indices).is_some() {
+            let different = &self.indexer.different;
+            self.column.clear();
+            self.column.extend(different.iter().flat_map(|access| access.0.to_le_bytes()));
+            let width = if different.len() <= 256 { 1 } else { 2 };
+            self.put()?;
+            self.column.clear();
+            match width {
+                1 => self.column.extend(self.indices.iter().map(|&index| index as u8)),
+                _ => self.column.extend(self.indices.iter().flat_map(|index| index.to_le_bytes())),
+            }
+            self.put()?;
+            return Ok(width);
+        }
+        let planes = pages::planes_of(accesses);
+        for number in 0..planes {
+            pages::plane(accesses, number, &mut self.column);
+            self.put()?;
+        }
+        pages::writes(accesses, &mut self.column);
+        self.put()?;
+        Ok(PLANES + planes as u8)
+    }
+
+    /// The counts less one as bytes, and those that do not fit. Nothing where all are one.
+    fn counts(&mut self, counts: &[u32]) -> io::Result<()> {
+        self.column.clear();
+        if counts.iter().any(|&count| count != 1) {
+            let byte = |&count: &u32| u8::try_from(count - 1).unwrap_or(ESCAPE);
+            self.column.extend(counts.iter().map(byte));
+        }
+        self.put()?;
+        self.column.clear();
+        let large = counts.iter().filter(|&&count| count > u32::from(ESCAPE));
+        self.column.extend(large.flat_map(|count| count.to_le_bytes()));
+        self.put()
+    }
+
+    fn put(&mut self) -> io::Result<()> {
+        self.packer.put(&self.column, &mut self.heads, &mut self.body)
+    }
+}
+
+/// A chunk being read.
+#[derive(Default)]
+pub struct Chunk {
+    records: usize,
+    coding: u8,
+    /// The different accesses, moved to where the reader places the stream.
+    different: Vec<Access>,
+    /// Indices, or planes (as many as the coding says).
+    planes: [Vec<u8>; 4],
+    writes: Vec<u8>,
+    counts: Vec<u8>,
+    large: Vec<u8>,
+    events: Vec<u8>,
+    /// What was emitted: records, large counts (bytes), events (bytes), and the event that comes next.
+    at: usize,
+    large_at: usize,
+    events_at: usize,
+    next_event: Option<Event>,
+    /// The record before which the last event that was read stands.
+    position: usize,
+}
+
+/// What of a file a chunk relies on, and where its pages go.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame {
+    /// The stream's regions.
+    pub regions: u32,
+    /// What is added to a page's number.
+    pub shift: u32,
+}
+
+impl Chunk {
+    /// Unpacks the chunk that `bytes` are, which has `records` records.
+    pub fn load(
+        &mut self,
+        bytes: &[u8],
+        records: u32,
+        frame: Frame,
+        unpacker: &mut Unpacker,
+    ) -> Result<(), &'static str> {
+        (self.at, self.large_at, self.events_at, self.position) = (0, 0, 0, 0);
+        self.next_event = None;
+        self.records = 0;
+        self.unpack(bytes, records as usize, frame, unpacker)?;
+        self.peek().ok_or(EVENTS)
+    }
+
+    fn unpack(
+        &mut self,
+        bytes: &[u8],
+        records: usize,
+        frame: Frame,
+        unpacker: &mut Unpacker,
+    ) -> Result<(), &'static str> {
+        let mut bytes = Bytes(bytes);
+        let fixed = bytes.take(FIXED).ok_or("a chunk's head is missing")?;
+        let mut fixed = Bytes(fixed);
+        let known = fixed.take(4) == Some(MAGIC) && fixed.u32() == Some(records as u32);
+        if !known || records > CHUNK {
+            return Err("a chunk begins wrongly");
+        }
+        self.coding = fixed.u8().unwrap_or(0);
+        let planes = match self.coding {
+            1 | 2 => 1,
+            17..=20 => usize::from(self.coding - PLANES),
+            _ => return Err("a chunk is coded in no known way"),
+        };
+        let columns = planes + 4;
+        if fixed.u8() != Some(columns as u8) {
+            return Err("a chunk has a wrong number of columns");
+        }
+        let heads = bytes.take(columns * HEAD).ok_or("a chunk's columns are missing")?;
+        let mut heads = Bytes(heads);
+        let mut take = |out: &mut Vec<u8>, fits: &dyn Fn(usize) -> bool| {
+            let head = Head::read(&mut heads).filter(|head| fits(head.length));
+            head.and_then(|head| unpacker.take(head, &mut bytes, out))
+                .ok_or("a chunk's column cannot be unpacked")
+        };
+        if self.coding < PLANES {
+            let width = usize::from(self.coding);
+            take(&mut self.writes, &|length| {
+                length % 4 == 0 && length <= 4 * pages::MOST.min(records)
+            })?;
+            take(&mut self.planes[0], &|length| length == records * width)?;
+        } else {
+            for plane in &mut self.planes[..planes] {
+                take(plane, &|length| length == records)?;
+            }
+            take(&mut self.writes, &|length| length == records.div_ceil(8))?;
+        }
+        take(&mut self.counts, &|length| length == 0 || length == records)?;
+        take(&mut self.large, &|length| length % 4 == 0 && length <= 4 * records)?;
+        take(&mut self.events, &|length| length <= events::MOST)?;
+        if !bytes.0.is_empty() {
+            return Err("a chunk is longer than its columns");
+        }
+        if self.coding < PLANES {
+            self.different(frame).ok_or("a chunk's index of pages makes no sense")?;
+        }
+        self.records = records;
+        Ok(())
+    }
+
+    /// The list of different accesses, and whether every index lies in it.
+    fn different(&mut self, frame: Frame) -> Option<()> {
+        self.different.clear();
+        for bytes in self.writes.chunks_exact(4) {
+            let access = Access(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+            if access.page().region().0 >= frame.regions {
+                return None;
+            }
+            self.different.push(Access(access.0 + frame.shift));
+        }
+        let indices = &self.planes[0];
+        let highest = match self.coding {
+            1 => indices.iter().max().map(|&index| u16::from(index)),
+            _ => pairs(indices).max(),
+        };
+        highest.is_none_or(|highest| usize::from(highest) < self.different.len()).then_some(())
+    }
+
+    /// Reads the next event.
+    fn peek(&mut self) -> Option<()> {
+        let mut bytes = Bytes(&self.events[self.events_at..]);
+        if bytes.0.is_empty() {
+            return Some(());
+        }
+        let (distance, event) = events::take(&mut bytes)?;
+        self.events_at = self.events.len() - bytes.0.len();
+        self.position += distance as usize;
+        self.next_event = Some(event);
+        (self.position <= self.records).then_some(())
+    }
+
+    /// Replaces the contents of `block` by the chunk's next piece; `false` if nothing is left.
+    pub fn emit(&mut self, block: &mut Block, frame: Frame) -> Result<bool, &'static str> {
+        block.clear();
+        let begin = self.at;
+        let mut end = self.records.min(begin + BLOCK);
+        while self.next_event.is_some() && self.position <= end {
+            if block.events.len() == BLOCK {
+                end = self.position;
+                break;
+            }
+            let position = (self.position - begin) as u32;
+            block.events.extend(self.next_event.take().map(|event| (position, event)));
+            self.peek().ok_or(EVENTS)?;
+        }
+        self.accesses(begin, end, frame, &mut block.accesses)?;
+        self.counts(begin, end, &mut block.counts)?;
+        self.at = end;
+        Ok(begin < end || !block.events.is_empty())
+    }
+
+    fn accesses(
+        &self,
+        begin: usize,
+        end: usize,
+        frame: Frame,
+        out: &mut Vec<Access>,
+    ) -> Result<(), &'static str> {
+        let different = &self.different[..];
+        match self.coding {
+            1 => out
+                .extend(self.planes[0][begin..end].iter().map(|&one| different[usize::from(one)])),
+            2 => out.extend(
+                pairs(&self.planes[0][2 * begin..2 * end]).map(|one| different[usize::from(one)]),
+            ),
+            _ => {
+                out.extend(self.planes[0][begin..end].iter().map(|&byte| Access(byte.into())));
+                for number in 1..usize::from(self.coding - PLANES) {
+                    let plane = &self.planes[number][begin..end];
+                    let shift = 8 * number;
+                    out.iter_mut().zip(plane).for_each(|(access, &byte)| {
+                        access.0 |= u32::from(byte) << shift;
+                    });
+                }
+                // A page number of 2^31 and more would be taken for a write.
+                let highest = out.iter().map(|access| access.0).max().unwrap_or(0);
+                if highest >= frame.regions << 9 && end > begin {
+                    return Err("a page lies beyond the regions that the footer tells of");
+                }
+                for (access, record) in out.iter_mut().zip(begin..) {
+                    let writes = u32::from(self.writes[record / 8] >> (record % 8) & 1);
+                    access.0 = (access.0 + frame.shift) | writes << 31;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn counts(&mut self, begin: usize, end: usize, out: &mut Vec<u32>) -> Result<(), &'static str> {
+        if self.counts.is_empty() {
+            return Ok(());
+        }
+        let bytes = &self.counts[begin..end];
+        out.extend(bytes.iter().map(|&byte| u32::from(byte) + 1));
+        if self.large.is_empty() && !bytes.contains(&ESCAPE) {
+            return Ok(());
+        }
+        let mut large = Bytes(&self.large[self.large_at..]);
+        for (count, _) in out.iter_mut().zip(bytes).filter(|(_, byte)| **byte == ESCAPE) {
+            *count = large
+                .u32()
+                .filter(|&count| count > u32::from(ESCAPE))
+                .ok_or("a chunk's large counts make no sense")?;
+        }
+        self.large_at = self.large.len() - large.0.len();
+        Ok(())
+    }
+}
+
+const EVENTS: &str = "a chunk's events make no sense";
+
+fn pairs(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
+    bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
+}
+
+/// The page or region numbers of an event, moved to where the reader places the stream.
+pub fn place(event: &mut Event, region: Region, process: u32, object: u32) {
+    use crate::{Backing, Process};
+    let shift = region.first().0;
+    match event {
+        Event::Map { pages, backing, .. } => {
+            pages.first = Page(pages.first.0 + shift);
+            match backing {
+                Backing::Shared(number) | Backing::File { file: number, .. } => {
+                    *number = number.wrapping_add(object);
+                }
+                Backing::Anonymous | Backing::Heap => {}
+            }
+        }
+        Event::Grow { pages }
+        | Event::Unmap(pages)
+        | Event::Advise(pages, _)
+        | Event::Protect(pages, _) => pages.first = Page(pages.first.0 + shift),
+        Event::Spawn(number) | Event::Run(number) | Event::Exit(number) => {
+            *number = Process(number.0 + process);
+        }
+        Event::Fork { child, .. } => *child = Process(child.0 + process),
+        _ => {}
+    }
+}

@@ -1,0 +1,32 @@
+//! The `.spt` file: recorded streams. `FORMAT.md` beside this crate describes every byte.
+//!
+//! `Writer` and `Reader` are what others use; the parts below know nothing of files but bytes.
+
+mod bytes;
+mod chunk;
+mod column;
+mod events;
+mod foot;
+mod head;
+mod output;
+mod pages;
+mod reader;
+mod regions;
+mod writer;
+
+pub use foot::{ChunkInfo, RegionRun, Totals};
+pub use head::{Header, Mappings};
+pub use reader::{Info, Placement, Reader};
+pub use writer::Writer;
+
+use output::Output;
+
+/// The version of the format.
+pub const VERSION: u16 = 1;
+
+/// Records in a chunk at most: 2^20, so that a chunk's columns (3 to 4 MB) fit in a cache and a file
+/// of any length can be cut for parallel readers.
+pub const CHUNK: usize = 1 << 20;
+
+/// Pages that can be numbered: [`crate::Access`] keeps one bit for "writes".
+pub const PAGES: u32 = 1 << 31;

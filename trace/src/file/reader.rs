@@ -1,0 +1,326 @@
+//! Reading a trace back as a stream.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::chunk::{self, Chunk, Frame};
+use super::column::Unpacker;
+use super::foot::{ChunkInfo, Footer, LONGEST, RegionRun, TRAILER, Totals, Trailer};
+use super::{Header, PAGES, head};
+use crate::{Block, Event, Process, Region, Source, TraceError};
+
+/// What a trace's head and foot say.
+#[derive(Debug, Clone)]
+pub struct Info {
+    /// What it is of.
+    pub header: Header,
+    /// What it holds.
+    pub totals: Totals,
+    /// Its chunks, in order.
+    pub chunks: Vec<ChunkInfo>,
+    /// The file's bytes.
+    pub length: u64,
+}
+
+/// Where a stream's numbers begin, so that several share a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// The stream's region 0.
+    pub region: Region,
+    /// The stream's process 0.
+    pub process: Process,
+    /// The stream's shared object 0 and file 0.
+    pub object: u32,
+}
+
+impl Default for Placement {
+    fn default() -> Self {
+        Self { region: Region(0), process: Process(0), object: 0 }
+    }
+}
+
+/// Reads one trace. Life: [`Reader::open`] looks at head and foot; [`Source::next`] gives the stream's
+/// blocks, chunk by chunk; [`Reader::seek`] goes to a chunk. One reader per thread.
+pub struct Reader<R = File> {
+    path: PathBuf,
+    input: R,
+    info: Info,
+    footer: Footer,
+    placement: Placement,
+    /// The next chunk to be loaded, and the one that is.
+    next: usize,
+    loaded: Option<usize>,
+    chunk: Chunk,
+    bytes: Vec<u8>,
+    unpacker: Unpacker,
+}
+
+impl Reader<File> {
+    /// Opens the trace at `path`.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let io =
+            |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };
+        // Looked at first: opening a pipe would wait for its writer.
+        let metadata = std::fs::metadata(path).map_err(io)?;
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() { "a directory" } else { "a pipe or a device" };
+            return Err(TraceError::NotAFile { path: path.to_path_buf(), what });
+        }
+        Self::new(File::open(path).map_err(io)?, path)
+    }
+}
+
+impl<R: Read + Seek> Reader<R> {
+    /// Reads the trace in `input`, which errors call `path`.
+    pub fn new(mut input: R, path: &Path) -> Result<Self, TraceError> {
+        let at =
+            |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };
+        let length = input.seek(SeekFrom::End(0)).map_err(at)?;
+        let (header, begin) = Self::header(&mut input, path, length)?;
+        let footer = Self::footer(&mut input, path, begin, length)?;
+        let unpacker = Unpacker::new().map_err(at)?;
+        let (totals, chunks) = (footer.totals, footer.chunks.clone());
+        Ok(Self {
+            path: path.to_path_buf(),
+            input,
+            info: Info { header, totals, chunks, length },
+            footer,
+            placement: Placement::default(),
+            next: 0,
+            loaded: None,
+            chunk: Chunk::default(),
+            bytes: Vec::new(),
+            unpacker,
+        })
+    }
+
+    fn header(input: &mut R, path: &Path, length: u64) -> Result<(Header, u64), TraceError> {
+        let path = path.to_path_buf();
+        let mut all = Vec::new();
+        let longest = (head::LONGEST as u64).min(length);
+        let read = input.seek(SeekFrom::Start(0));
+        let read = read.and_then(|_| input.take(longest).read_to_end(&mut all));
+        if let Err(source) = read {
+            return Err(TraceError::Io { path, doing: "cannot be read", source });
+        }
+        if all.is_empty() {
+            return Err(TraceError::NotATrace { path, what: "an empty file" });
+        }
+        let begins = all.len().min(head::MAGIC.len());
+        if all[..begins] != head::MAGIC[..begins] {
+            return Err(TraceError::NotATrace { path, what: "other bytes" });
+        }
+        let truncated = |path, what| TraceError::Truncated { path, offset: length, what };
+        let Some(fixed) = all.get(head::MAGIC.len()..head::FIXED) else {
+            return Err(truncated(path, "it ends in its header"));
+        };
+        let found = u16::from_le_bytes([fixed[0], fixed[1]]);
+        if found != super::VERSION {
+            return Err(TraceError::Version { path, found });
+        }
+        let body = usize::from(u16::from_le_bytes([fixed[2], fixed[3]]));
+        let end = head::FIXED + body + 8;
+        match all.get(..end) {
+            None if end > head::LONGEST => {
+                let what = "the header is too long".to_string();
+                Err(TraceError::Corrupt { path, chunk: None, offset: 10, what })
+            }
+            None => Err(truncated(path, "it ends in its header")),
+            Some(bytes) => match Header::decode(bytes) {
+                Ok(header) => Ok((header, end as u64)),
+                Err(what) => {
+                    let what = what.to_string();
+                    Err(TraceError::Corrupt { path, chunk: None, offset: 0, what })
+                }
+            },
+        }
+    }
+
+    fn footer(input: &mut R, path: &Path, begin: u64, length: u64) -> Result<Footer, TraceError> {
+        let path = path.to_path_buf();
+        let cut = "the end that tells of its chunks is missing (was the writer stopped?)";
+        let Some(end) = length.checked_sub(TRAILER as u64).filter(|&end| end >= begin) else {
+            return Err(TraceError::Truncated { path, offset: length, what: cut });
+        };
+        let io = |path, source| TraceError::Io { path, doing: "cannot be read", source };
+        let mut trailer = [0; TRAILER];
+        let read = input.seek(SeekFrom::Start(end));
+        if let Err(source) = read.and_then(|_| input.read_exact(&mut trailer)) {
+            return Err(io(path, source));
+        }
+        let Some(trailer) = Trailer::decode(&trailer) else {
+            return Err(TraceError::Truncated { path, offset: length, what: cut });
+        };
+        let corrupt = |path, offset, what: &str| TraceError::Corrupt {
+            path,
+            chunk: None,
+            offset,
+            what: what.to_string(),
+        };
+        let inside = trailer.offset >= begin
+            && trailer.length <= LONGEST
+            && trailer.offset.checked_add(trailer.length) == Some(end);
+        if !inside {
+            return Err(corrupt(path, end, "the end does not say where the footer is"));
+        }
+        let mut bytes = Vec::new();
+        let read = input.seek(SeekFrom::Start(trailer.offset));
+        if let Err(source) = read.and_then(|_| input.take(trailer.length).read_to_end(&mut bytes)) {
+            return Err(io(path, source));
+        }
+        trailer.footer(&bytes, begin).map_err(|what| corrupt(path, trailer.offset, what))
+    }
+
+    /// Moves the stream's numbers, so that several share a machine. Before the first block.
+    pub fn place(mut self, placement: Placement) -> Result<Self, TraceError> {
+        let Totals { regions, processes, .. } = self.info.totals;
+        let regions = placement.region.0.checked_add(regions);
+        let processes = placement.process.0.checked_add(processes);
+        if regions.is_none_or(|regions| regions > PAGES >> 9) || processes.is_none() {
+            let what = format!(
+                "its {} regions do not fit behind {} others: a machine has {} (8 TiB of 4 KiB pages)",
+                self.info.totals.regions,
+                placement.region.0,
+                PAGES >> 9
+            );
+            return Err(TraceError::TooLarge { path: self.path, what });
+        }
+        self.placement = placement;
+        Ok(self)
+    }
+
+    /// What the trace is of, and holds.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// The file's name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// An error unless the machine's base page is the one that the trace was recorded with.
+    pub fn expect_geometry(&self, base_page: u64) -> Result<(), TraceError> {
+        let trace = self.info.header.base_page;
+        if u64::from(trace) == base_page {
+            return Ok(());
+        }
+        Err(TraceError::Geometry { path: self.path.clone(), trace, machine: base_page })
+    }
+
+    /// Where the stream's regions are in the address spaces of its processes, in the order in which they
+    /// were mapped. Numbers are the stream's own, not moved.
+    pub fn regions(&mut self) -> Result<Vec<RegionRun>, TraceError> {
+        let end = self.info.chunks.last().map(|last| last.offset + u64::from(last.length));
+        self.footer.runs(&mut self.unpacker).ok_or_else(|| TraceError::Corrupt {
+            path: self.path.clone(),
+            chunk: None,
+            offset: end.unwrap_or(0),
+            what: "the footer's list of regions makes no sense".to_string(),
+        })
+    }
+
+    /// The next block is the first of chunk `number` (or the end of the stream, if there is none). Its
+    /// `ChunkInfo` says which process runs there; mappings made before it are in the chunks before.
+    pub fn seek(&mut self, number: usize) {
+        self.next = number;
+        self.loaded = None;
+    }
+
+    fn frame(&self) -> Frame {
+        Frame { regions: self.info.totals.regions, shift: self.placement.region.first().0 }
+    }
+
+    /// Reads, checks and unpacks chunk `number`.
+    fn load(&mut self, number: usize) -> Result<(), TraceError> {
+        let ChunkInfo { offset, length, records, checksum, .. } = self.info.chunks[number];
+        self.bytes.clear();
+        let read = self.input.seek(SeekFrom::Start(offset));
+        let input = &mut self.input;
+        // Not reserved beforehand: the length is the footer's word only.
+        let read = read.and_then(|_| input.take(length.into()).read_to_end(&mut self.bytes));
+        let read = read.and_then(|read| {
+            let short = read < length as usize;
+            if short { Err(io::Error::from(ErrorKind::UnexpectedEof)) } else { Ok(()) }
+        });
+        read.map_err(|source| TraceError::Io {
+            path: self.path.clone(),
+            doing: "cannot be read",
+            source,
+        })?;
+        if xxh3_64(&self.bytes) != checksum {
+            return Err(self.corrupt(number, "its checksum is wrong"));
+        }
+        let frame = self.frame();
+        let loaded = self.chunk.load(&self.bytes, records, frame, &mut self.unpacker);
+        loaded.map_err(|what| self.corrupt(number, what))
+    }
+
+    fn corrupt(&self, number: usize, what: &str) -> TraceError {
+        TraceError::Corrupt {
+            path: self.path.clone(),
+            chunk: Some(number),
+            offset: self.info.chunks[number].offset,
+            what: what.to_string(),
+        }
+    }
+
+    /// Moves a block's events, and looks whether they lie in the stream.
+    fn place_events(&self, block: &mut Block) -> Result<(), &'static str> {
+        let Totals { regions, processes, .. } = self.info.totals;
+        let end = u64::from(regions) << 9;
+        for (_, event) in &mut block.events {
+            let pages = event.pages();
+            if pages.is_some_and(|p| u64::from(p.first.0) + u64::from(p.count) > end) {
+                return Err("an event names pages beyond the regions that the footer tells of");
+            }
+            if matches!(event, Event::Fork { offset, .. } if u64::from(*offset) >= end) {
+                return Err("a child's pages lie beyond the regions that the footer tells of");
+            }
+            if event.process().is_some_and(|process| process.0 >= processes) {
+                return Err("an event names a process that the footer does not tell of");
+            }
+            let Placement { region, process, object } = self.placement;
+            chunk::place(event, region, process.0, object);
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read + Seek> Source for Reader<R> {
+    type Error = TraceError;
+
+    fn next(&mut self, block: &mut Block) -> Result<bool, TraceError> {
+        loop {
+            let number = match self.loaded {
+                Some(number) => number,
+                None if self.next >= self.info.chunks.len() => {
+                    block.clear();
+                    return Ok(false);
+                }
+                None => {
+                    let number = self.next;
+                    self.load(number)?;
+                    self.next += 1;
+                    self.loaded = Some(number);
+                    number
+                }
+            };
+            let frame = self.frame();
+            let emitted = self.chunk.emit(block, frame);
+            let emitted = emitted.and_then(|some| self.place_events(block).map(|()| some));
+            match emitted {
+                Ok(true) => return Ok(true),
+                Ok(false) => self.loaded = None,
+                Err(what) => {
+                    block.clear();
+                    self.loaded = None;
+                    return Err(self.corrupt(number, what));
+                }
+            }
+        }
+    }
+}

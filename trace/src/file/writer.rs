@@ -1,0 +1,191 @@
+//! Recording: blocks in, a file out.
+
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::chunk::Encoder;
+use super::foot::{self, ChunkInfo, Totals};
+use super::regions::Regions;
+use super::{CHUNK, Header, Output, events};
+use crate::filter::Recorder;
+use crate::{Block, Event, Process, TraceError};
+
+/// Bytes of events after which a chunk is full: the longest event is some 1 KiB.
+const EVENTS: usize = events::MOST - (8 << 10);
+
+/// Writes one trace. Life: [`Writer::create`], [`Writer::push`] for every block of the stream,
+/// [`Writer::finish`]. Dropped before that, it leaves nothing.
+pub struct Writer {
+    output: Output,
+    encoder: Encoder,
+    /// The records of the chunk being filled.
+    recorder: Recorder,
+    /// Its events as bytes; how many; the record of the last.
+    events: Vec<u8>,
+    event_count: u32,
+    last_event: usize,
+    /// The process that ran when it began.
+    process: Process,
+    regions: Regions,
+    chunks: Vec<ChunkInfo>,
+    totals: Totals,
+    encoded: Vec<u8>,
+}
+
+impl Writer {
+    /// Begins a trace at `path`. A file that is there is replaced when the trace is finished, or
+    /// without `replace` refused.
+    pub fn create(path: &Path, header: &Header, replace: bool) -> Result<Self, TraceError> {
+        let mut output = Output::create(path, replace)?;
+        if let Err(what) = header.check() {
+            return Err(TraceError::Stream {
+                path: output.path,
+                record: 0,
+                what: what.to_string(),
+            });
+        }
+        output.write(&header.encode())?;
+        let encoder = Encoder::new().map_err(|source| TraceError::Io {
+            path: path.to_path_buf(),
+            doing: "zstd cannot be started",
+            source,
+        })?;
+        Ok(Self {
+            output,
+            encoder,
+            recorder: Recorder::new(header.filter),
+            events: Vec::new(),
+            event_count: 0,
+            last_event: 0,
+            process: Process(0),
+            regions: Regions::new(),
+            chunks: Vec::new(),
+            totals: Totals { processes: 1, ..Totals::default() },
+            encoded: Vec::new(),
+        })
+    }
+
+    /// Adds a piece of the stream.
+    pub fn push(&mut self, block: &Block) -> Result<(), TraceError> {
+        if !block.counts.is_empty() && block.counts.len() != block.accesses.len() {
+            return self.wrong("a block has not as many counts as accesses");
+        }
+        let mut at = 0;
+        for (position, event) in &block.events {
+            let position = *position as usize;
+            if position < at || position > block.accesses.len() {
+                return self.wrong("a block's events are not in order");
+            }
+            self.records(block, at, position)?;
+            at = position;
+            self.event(event)?;
+        }
+        self.records(block, at, block.accesses.len())
+    }
+
+    /// What was written so far (records that are not yet in a chunk count too).
+    pub fn totals(&self) -> Totals {
+        let records = self.totals.records + self.recorder.accesses.len() as u64;
+        Totals { records, ..self.totals }
+    }
+
+    /// Ends the trace: only now is there a file of its name.
+    pub fn finish(mut self) -> Result<Totals, TraceError> {
+        self.flush()?;
+        let offset = self.output.written;
+        let runs = &self.regions.runs;
+        let foot = foot::encode(&self.chunks, &self.totals, runs, offset, self.encoder.packer());
+        let foot = foot.map_err(|source| self.packing(source))?;
+        self.output.write(&foot)?;
+        self.output.finish()?;
+        Ok(self.totals)
+    }
+
+    fn records(&mut self, block: &Block, begin: usize, end: usize) -> Result<(), TraceError> {
+        for at in begin..end {
+            let access = block.accesses[at];
+            let count = if block.counts.is_empty() { 1 } else { block.counts[at] };
+            if count == 0 {
+                return self.wrong("a record stands for no access");
+            }
+            if self.recorder.accesses.len() == CHUNK {
+                self.flush()?;
+            }
+            let region = access.page().region();
+            self.totals.regions = self.totals.regions.max(region.0 + 1);
+            self.totals.accesses += u64::from(count);
+            self.totals.writes += if access.writes() { u64::from(count) } else { 0 };
+            self.recorder.add(access, count, || self.regions.address(region));
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), TraceError> {
+        if let Err(what) = events::check(event) {
+            return self.wrong(&what);
+        }
+        if self.events.len() > EVENTS {
+            self.flush()?;
+        }
+        let position = self.recorder.accesses.len();
+        events::put(&mut self.events, (position - self.last_event) as u32, event);
+        self.last_event = position;
+        self.event_count += 1;
+        self.recorder.fence();
+        self.regions.see(event);
+        self.totals.events += 1;
+        let mut regions = self.regions.count();
+        if let Some(pages) = event.pages() {
+            regions = regions.max(((pages.first.0 + (pages.count - 1)) >> 9) + 1);
+        }
+        self.totals.regions = self.totals.regions.max(regions);
+        if let Some(process) = event.process() {
+            let Some(above) = process.0.checked_add(1) else {
+                return self.wrong("a process has the highest number there is");
+            };
+            self.totals.processes = self.totals.processes.max(above);
+        }
+        Ok(())
+    }
+
+    /// Writes the chunk, if there is something in it.
+    fn flush(&mut self) -> Result<(), TraceError> {
+        let Recorder { accesses, counts, .. } = &self.recorder;
+        if accesses.is_empty() && self.events.is_empty() {
+            return Ok(());
+        }
+        let done = self.encoder.encode(accesses, counts, &self.events, &mut self.encoded);
+        let chunk = ChunkInfo {
+            offset: self.output.written,
+            length: self.encoded.len() as u32,
+            records: accesses.len() as u32,
+            events: self.event_count,
+            accesses: counts.iter().map(|&count| u64::from(count)).sum(),
+            process: self.process,
+            checksum: xxh3_64(&self.encoded),
+            before: self.totals.records,
+        };
+        done.map_err(|source| self.packing(source))?;
+        self.output.write(&self.encoded)?;
+        self.totals.records += u64::from(chunk.records);
+        self.chunks.push(chunk);
+        self.recorder.clear();
+        self.events.clear();
+        (self.event_count, self.last_event) = (0, 0);
+        self.process = self.regions.running();
+        Ok(())
+    }
+
+    fn wrong<T>(&self, what: &str) -> Result<T, TraceError> {
+        Err(TraceError::Stream {
+            path: self.output.path.clone(),
+            record: self.totals().records,
+            what: what.to_string(),
+        })
+    }
+
+    fn packing(&self, source: std::io::Error) -> TraceError {
+        TraceError::Io { path: self.output.path.clone(), doing: "cannot be compressed", source }
+    }
+}
