@@ -13,14 +13,14 @@
 //! Times are virtual, in any unit (the system uses cycles), and never go back.
 
 mod breaking;
+mod change;
+mod facts;
 mod index;
 mod obtainable;
 mod population;
 mod promotion;
 mod queue;
 mod record;
-#[cfg(test)]
-mod tests;
 mod verify;
 
 pub use breaking::{Broken, Preempted};
@@ -162,104 +162,6 @@ impl Reservations {
         self.by_page.overlaps(key.page, key.order)
     }
 
-    /// Marks the page in `slot` populated. It was not.
-    #[inline]
-    pub fn populate(&mut self, id: ReservationId, slot: u16, now: u64) -> Populated {
-        let record = &mut self.records[id.at()];
-        debug_assert!(slot < record.capacity() && !population::is_set(&record.population, slot));
-        record.population[usize::from(slot >> 6)] |= 1 << (slot & 63);
-        self.populated(id, 1, now)
-    }
-
-    /// Marks `pages` populated from `start` on, as one change. None of them was.
-    pub fn populate_run(
-        &mut self,
-        id: ReservationId,
-        start: u16,
-        pages: u16,
-        now: u64,
-    ) -> Populated {
-        let record = &mut self.records[id.at()];
-        debug_assert!(start + pages <= record.capacity() && pages > 0);
-        debug_assert_eq!(population::count_in(&record.population, start, pages), 0);
-        population::set_run(&mut record.population, start, pages);
-        self.populated(id, pages, now)
-    }
-
-    fn populated(&mut self, id: ReservationId, pages: u16, now: u64) -> Populated {
-        self.clear_frames -= u64::from(pages);
-        let count = self.records[id.at()].count + pages;
-        self.requeue(id, count, now);
-        if let Some(obtainable) = &mut self.obtainable {
-            obtainable.allocated(id.at(), &self.records[id.at()]);
-        }
-        match count {
-            count if count == self.records[id.at()].capacity() => Populated::Full,
-            count if count == pages => Populated::First,
-            count => Populated::Partly(count),
-        }
-    }
-
-    /// Marks the page in `slot` free. It was populated.
-    #[inline]
-    pub fn depopulate(&mut self, id: ReservationId, slot: u16, now: u64) -> Depopulated {
-        self.depopulate_run(id, slot, 1, now)
-    }
-
-    /// Marks `pages` free from `start` on, as one change. All of them were populated.
-    pub fn depopulate_run(
-        &mut self,
-        id: ReservationId,
-        start: u16,
-        pages: u16,
-        now: u64,
-    ) -> Depopulated {
-        let record = &mut self.records[id.at()];
-        debug_assert!(start + pages <= record.capacity() && pages > 0);
-        debug_assert_eq!(population::count_in(&record.population, start, pages), pages);
-        population::clear_run(&mut record.population, start, pages);
-        self.clear_frames += u64::from(pages);
-        let count = record.count - pages;
-        if count == 0 {
-            record.count = 0;
-            let (base, order) = (Frame(record.base), record.order);
-            self.remove(id);
-            return Depopulated::Empty { base, order };
-        }
-        self.requeue(id, count, now);
-        if let Some(obtainable) = &mut self.obtainable {
-            obtainable.freed(id.at(), &self.records[id.at()]);
-        }
-        Depopulated::Partly(count)
-    }
-
-    /// Puts a reservation that changed to `count` pages where it belongs: off the queue if it is full,
-    /// else at the tail, once a tick (`vm_reserv_populate`, `vm_reserv_depopulate`).
-    ///
-    /// The kernel leaves one that filled up and lost a page within one tick off the queue until its next
-    /// change (recall of `vm_reserv_depopulate`); here it is queued at once.
-    #[inline]
-    fn requeue(&mut self, id: ReservationId, count: u16, now: u64) {
-        debug_assert!(now >= self.tick_began, "virtual time went back");
-        if now - self.tick_began >= self.tick {
-            self.tick_began = now - now % self.tick;
-        }
-        let record = &mut self.records[id.at()];
-        let changed_this_tick = record.changed >= self.tick_began;
-        record.changed = now;
-        record.count = count;
-        let (queued, full) = (record.flags.has(Flags::QUEUED), count == record.capacity());
-        if queued && changed_this_tick && !full {
-            return;
-        }
-        if queued {
-            self.queues.unlink(&mut self.records, id);
-        }
-        if !full {
-            self.queues.push_newest(&mut self.records, id);
-        }
-    }
-
     /// Forgets a reservation; its frames are the caller's business.
     pub fn remove(&mut self, id: ReservationId) {
         let record = &self.records[id.at()];
@@ -296,74 +198,5 @@ impl Reservations {
         record.flags.set(Flags::TRANSFERRED);
         self.by_page.insert(key.page, key.order, id);
         Renamed::Moved
-    }
-
-    /// The virtual extent it serves.
-    #[inline]
-    pub fn key(&self, id: ReservationId) -> Key {
-        let record = &self.records[id.at()];
-        Key { page: record.page, order: record.order }
-    }
-
-    /// Its block's first frame.
-    #[inline]
-    pub fn base(&self, id: ReservationId) -> Frame {
-        Frame(self.records[id.at()].base)
-    }
-
-    /// Which of its pages are populated, a bit each.
-    #[inline]
-    pub fn population(&self, id: ReservationId) -> &Population {
-        &self.records[id.at()].population
-    }
-
-    /// How many of its pages are populated.
-    #[inline]
-    pub fn popcnt(&self, id: ReservationId) -> u16 {
-        self.records[id.at()].count
-    }
-
-    /// Whether the page in `slot` is populated.
-    #[inline]
-    pub fn is_populated(&self, id: ReservationId, slot: u16) -> bool {
-        population::is_set(self.population(id), slot)
-    }
-
-    /// When a page of it was populated or depopulated last.
-    #[inline]
-    pub fn last_change(&self, id: ReservationId) -> u64 {
-        self.records[id.at()].changed
-    }
-
-    /// Its flags.
-    #[inline]
-    pub fn flags(&self, id: ReservationId) -> Flags {
-        self.records[id.at()].flags
-    }
-
-    /// Sets a flag for the daemons: [`Flags::BAD`] or [`Flags::NEEDS_MIGRATION`].
-    pub fn mark(&mut self, id: ReservationId, flag: Flags) {
-        debug_assert!(flag == Flags::BAD || flag == Flags::NEEDS_MIGRATION);
-        self.records[id.at()].flags.set(flag);
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> u32 {
-        self.live
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.live == 0
-    }
-
-    /// Frames that are reserved and not populated. FreeBSD counts them as free memory.
-    pub fn clear_frames(&self) -> u64 {
-        self.clear_frames
-    }
-
-    /// Memory that the table itself uses.
-    pub fn bytes(&self) -> usize {
-        self.records.capacity() * size_of::<Record>() + self.by_page.bytes() + self.by_frame.bytes()
     }
 }
