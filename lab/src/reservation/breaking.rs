@@ -1,7 +1,9 @@
 //! Taking reservations apart: by age, for a contiguous run, by obtainable size.
 
+use crate::memory::Frame;
+
 use super::record::Record;
-use super::{Flags, Frame, Key, Population, ReservationId, Reservations, clear_runs};
+use super::{Flags, Key, Population, ReservationId, Reservations, clear_runs};
 
 /// A reservation that is no more. Its populated pages are ordinary pages now; its clear runs go back to
 /// the allocator.

@@ -1,6 +1,8 @@
 //! Populating and depopulating: what happens at each fault and each free.
 
-use super::{Depopulated, Flags, Frame, Populated, ReservationId, Reservations, population};
+use crate::memory::Frame;
+
+use super::{Depopulated, Flags, Populated, ReservationId, Reservations, population};
 
 impl Reservations {
     /// Marks the page in `slot` populated. It was not.

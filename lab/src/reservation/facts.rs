@@ -1,7 +1,9 @@
 //! What can be asked of the table and of a reservation.
 
+use crate::memory::Frame;
+
 use super::record::Record;
-use super::{Flags, Frame, Key, Population, ReservationId, Reservations, population};
+use super::{Flags, Key, Population, ReservationId, Reservations, population};
 
 impl Reservations {
     /// The virtual extent it serves.

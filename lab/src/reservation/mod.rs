@@ -18,15 +18,16 @@ mod facts;
 mod index;
 mod obtainable;
 mod population;
-mod promotion;
+pub mod promotion;
 mod queue;
 mod record;
 mod verify;
 
 pub use breaking::{Broken, Preempted};
 pub use population::{Population, clear_runs};
-pub use promotion::{Pages, Promotion, Refused, SoftFault, Write, direct, promotion, write};
 pub use record::{Flags, Key, ReservationId};
+
+use crate::memory::Frame;
 
 use self::index::Index;
 use self::obtainable::Obtainable;
@@ -35,10 +36,6 @@ use self::record::Record;
 
 /// The largest order of a reservation: the superpage of 512 base pages.
 pub const SUPERPAGE_ORDER: u8 = 9;
-
-/// A physical base page's number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Frame(pub u32);
 
 /// How a table works.
 #[derive(Debug, Clone, PartialEq, Eq)]

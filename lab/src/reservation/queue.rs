@@ -1,8 +1,10 @@
 //! The queues of partly populated reservations, least recently changed at the head, and the slab's
 //! free records. Links are places in the slab; each queue is a ring through a record of its own.
 
+use crate::memory::Frame;
+
 use super::record::Record;
-use super::{Flags, Frame, Key, ReservationId, Reservations};
+use super::{Flags, Key, ReservationId, Reservations};
 
 /// The queues' ends are the first records of the slab, so that no link is ever empty.
 #[derive(Debug)]

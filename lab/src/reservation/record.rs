@@ -2,7 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use super::{Frame, Population};
+use crate::memory::Frame;
+
+use super::Population;
 
 /// The virtual extent that a reservation serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,8 @@
 //! The table's invariants, checked from scratch.
 
-use super::{Flags, Frame, Reservations};
+use crate::memory::Frame;
+
+use super::{Flags, Reservations};
 
 impl Reservations {
     /// What is wrong with the table, if anything: counts, queue membership and order, both indexes, the

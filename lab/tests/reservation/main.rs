@@ -6,7 +6,8 @@ mod mechanisms;
 mod promotion;
 mod twin;
 
-use lab::reservation::{Config, Flags, Frame, Key, Reservations};
+use lab::memory::Frame;
+use lab::reservation::{Config, Flags, Key, Reservations};
 use proptest::prelude::*;
 
 use twin::Twin;

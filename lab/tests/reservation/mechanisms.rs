@@ -1,8 +1,7 @@
 //! Mechanisms of the systems that reserve, step by step.
 
-use lab::reservation::{
-    Config, Depopulated, Flags, Frame, Key, Populated, ReservationId, Reservations,
-};
+use lab::memory::Frame;
+use lab::reservation::{Config, Depopulated, Flags, Key, Populated, ReservationId, Reservations};
 
 fn table(tick: u64, preemption_sizes: Vec<u8>) -> Reservations {
     Reservations::new(&Config { tick, queues: 1, preemption_sizes })

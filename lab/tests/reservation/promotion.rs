@@ -1,7 +1,9 @@
 //! FreeBSD's promotion truth table, exhaustively.
 
 use design::CleanPages;
-use lab::reservation::{Pages, Promotion, Refused, SoftFault, Write, direct, promotion, write};
+use lab::reservation::promotion::{
+    Pages, Promotion, Refused, SoftFault, Write, direct, promotion, write,
+};
 
 const CLEAN: [u64; 8] = [0; 8];
 const DIRTY: [u64; 8] = [!0; 8];

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use lab::memory::Frame;
 use lab::reservation::{
-    Broken, Config, Depopulated, Flags, Frame, Key, Populated, Renamed, ReservationId,
+    Broken, Config, Depopulated, Flags, Key, Populated, Renamed, ReservationId,
 };
 
 #[derive(Debug, Clone)]
