@@ -59,8 +59,14 @@ impl Plan {
 
     /// Key `number`, ascending with the number.
     #[inline]
-    fn key(&self, number: u64) -> u64 {
+    pub fn key(&self, number: u64) -> u64 {
         number << GAP_BITS | mix(self.seed ^ number) & ((1 << GAP_BITS) - 1)
+    }
+
+    /// The key of the same gap that is not in the tree.
+    #[inline]
+    pub fn absent_key(&self, number: u64) -> u64 {
+        self.key(number) ^ 1
     }
 }
 
@@ -126,7 +132,7 @@ impl Index for Tree {
     }
     #[inline]
     fn absent(&self, number: u64) -> u64 {
-        self.plan.key(number) ^ 1 // same gap, other key
+        self.plan.absent_key(number)
     }
     #[inline]
     fn get(&self, key: u64) -> Option<u64> {

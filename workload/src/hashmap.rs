@@ -38,6 +38,20 @@ impl Plan {
     pub(crate) fn footprint(&self) -> u64 {
         self.slots * size_of::<Slot>() as u64
     }
+
+    /// The key of a number; those below [`Self::keys`] are in the table. Two bijections of a number
+    /// that is not 0 (mix, and a product with an odd factor): different numbers have different keys,
+    /// and none is EMPTY.
+    #[inline]
+    pub fn key(&self, number: u64) -> u64 {
+        mix(number + 1).wrapping_mul(mix(self.seed) | 1)
+    }
+
+    /// The slot where the search for a key begins.
+    #[inline]
+    pub fn home(&self, key: u64) -> u64 {
+        below(key.wrapping_mul(GOLDEN), self.slots)
+    }
 }
 
 pub(crate) fn run(settings: &Settings) -> Result<Run, WorkloadError> {
@@ -72,7 +86,7 @@ impl Table {
     /// `visit(slot)` for each slot it reads, the last included.
     #[inline]
     pub fn probe(&self, key: u64, mut visit: impl FnMut(usize)) -> usize {
-        let mut place = below(key.wrapping_mul(GOLDEN), self.plan.slots) as usize;
+        let mut place = self.plan.home(key) as usize;
         loop {
             visit(place);
             let found = self.slots[place][0];
@@ -85,13 +99,6 @@ impl Table {
             }
         }
     }
-
-    /// Two bijections of a number that is not 0 (mix, and a product with an odd factor): different
-    /// numbers have different keys, and none is EMPTY.
-    #[inline]
-    fn key(&self, number: u64) -> u64 {
-        mix(number + 1).wrapping_mul(mix(self.plan.seed) | 1)
-    }
 }
 
 impl Index for Table {
@@ -100,11 +107,11 @@ impl Index for Table {
     }
     #[inline]
     fn present(&self, number: u64) -> u64 {
-        self.key(number)
+        self.plan.key(number)
     }
     #[inline]
     fn absent(&self, number: u64) -> u64 {
-        self.key(self.plan.keys + number)
+        self.plan.key(self.plan.keys + number)
     }
     #[inline]
     fn get(&self, key: u64) -> Option<u64> {

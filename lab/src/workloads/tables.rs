@@ -46,10 +46,18 @@ pub struct Kernel {
 pub struct Tables {
     /// `gups`.
     pub gups: Kernel,
+    /// `chase`.
+    pub chase: Kernel,
     /// `stream`.
     pub stream: Kernel,
     /// `touch`.
     pub touch: Kernel,
+    /// `pagerank`.
+    pub pagerank: Kernel,
+    /// `btree`.
+    pub btree: Kernel,
+    /// `hashmap`.
+    pub hashmap: Kernel,
     /// `growing-heap`, `sparse` and `alloc-free`.
     pub mechanisms: Kernel,
 }

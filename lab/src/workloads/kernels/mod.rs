@@ -4,7 +4,11 @@
 //! Threads take turns. Between two meetings of a kernel's threads their order is free, and turns are
 //! as good an order as any; they are short, so that all threads advance through memory together.
 
+mod btree;
+mod chase;
 mod gups;
+mod hashmap;
+mod pagerank;
 mod stream;
 mod sweep;
 mod touch;
@@ -28,6 +32,12 @@ pub(super) const ENTRIES: &[Entry] = &[
         build: gups::build,
     },
     Entry {
+        name: "chase",
+        summary: "dependent loads along one random cycle through every cache line; live kernel",
+        options: &["size", "operations", "threads", "weight", "seed"],
+        build: chase::build,
+    },
+    Entry {
         name: "stream",
         summary: "copy, scale, add and triad over three arrays (McCalpin's STREAM); live kernel",
         options: &["size", "iterations", "threads"],
@@ -38,6 +48,24 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "first touch of fresh pages by all threads (the page-fault test of 2005); live kernel",
         options: &["size", "iterations", "lines", "threads", "seed"],
         build: touch::build,
+    },
+    Entry {
+        name: "pagerank",
+        summary: "pull PageRank on a generated Kronecker or uniform graph (GAP); live kernel",
+        options: &["size", "iterations", "graph", "threads", "seed"],
+        build: pagerank::build,
+    },
+    Entry {
+        name: "btree",
+        summary: "random lookups, 3 of 4 present, in a static B+-tree; live kernel",
+        options: &["size", "operations", "threads", "weight", "seed"],
+        build: btree::build,
+    },
+    Entry {
+        name: "hashmap",
+        summary: "random lookups, 3 of 4 present, in an open-addressing hash table; live kernel",
+        options: &["size", "operations", "threads", "weight", "seed"],
+        build: hashmap::build,
     },
 ];
 

@@ -39,6 +39,12 @@ impl Sweep {
     pub fn write(area: Area, lanes: Vec<Lane>, unit: u64) -> Self {
         Self { area, lanes, unit, writes: true, turn: 0 }
     }
+
+    /// Writes all of an area by one thread, `per_page` accesses to a page.
+    pub fn all(area: Area, per_page: u64) -> Self {
+        let lane = Lane::new(0..u64::from(area.pages) * PAGE);
+        Self::write(area, vec![lane], PAGE / per_page)
+    }
 }
 
 impl Step for Sweep {

@@ -1,0 +1,117 @@
+//! `chase`: the links and walks of `workload::chase`. The successors are kept here as 32-bit numbers:
+//! a sixteenth of the simulated size.
+
+use std::sync::{Arc, OnceLock};
+
+use trace::{Access, BLOCK, Block, Event, Process};
+use workload::chase::{NODE, Plan, swaps};
+
+use crate::workloads::program::{Program, Step};
+use crate::workloads::space::{Area, PAGE, Space};
+use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+
+use super::Sweep;
+
+/// The live kernel's default.
+const SIZE: u64 = 1 << 30;
+/// Nodes in a page.
+const NODES: u64 = PAGE / NODE;
+
+pub(crate) fn build(
+    setup: &Setup,
+    tables: &Tables,
+) -> Result<(Description, Stream), WorkloadError> {
+    let threads = setup.threads_or(1);
+    let plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
+    let weight = setup.weight.unwrap_or(1);
+    let loads = (plan.loads / u64::from(weight)).max(1);
+    let host = |why: String| WorkloadError::Host { workload: setup.name(), why };
+    let count = u32::try_from(plan.nodes).map_err(|_| host(format!("{} nodes", plan.nodes)))?;
+    let mut next = Vec::new();
+    next.try_reserve_exact(count as usize).map_err(|error| host(error.to_string()))?;
+    let area = Space::new(setup.first_region).anonymous(plan.nodes * NODE);
+
+    let linked = Arc::new(OnceLock::new());
+    let link = Link {
+        area,
+        count,
+        next,
+        swaps: Box::new(swaps(plan.nodes, plan.seed)),
+        linked: linked.clone(),
+    };
+    let here = (0..plan.threads).map(|thread| plan.start(thread) as u32).collect();
+    let mut program = Program::default();
+    program
+        .events([Event::Spawn(Process(setup.first_process)), area.map()])
+        .phase("setup")
+        .events([Event::Pace(setup.pace(tables.chase.setup, 1))])
+        .step(Sweep::all(area, NODES))
+        .step(link)
+        .phase("run")
+        .events([Event::Pace(setup.sampled(tables.chase.run, threads, weight))])
+        .step(Walk { area, linked, here, left: loads })
+        .events([Event::Exit(Process(setup.first_process))]);
+    let description = Description {
+        name: setup.name(),
+        summary: setup.entry().summary,
+        footprint_pages: area.pages.into(),
+        superpages: area.regions(),
+        threads,
+        figure: Figure::Rate { unit: "loads/s", operations: plan.loads * plan.threads },
+        phases: vec!["setup", "run"],
+        regions: area.regions() as u32,
+    };
+    Ok((description, program.stream()))
+}
+
+/// Sattolo's swaps, each of which writes two nodes.
+struct Link {
+    area: Area,
+    count: u32,
+    next: Vec<u32>,
+    swaps: Box<dyn Iterator<Item = (u64, u64)> + Send>,
+    linked: Arc<OnceLock<Vec<u32>>>,
+}
+
+impl Step for Link {
+    fn fill(&mut self, block: &mut Block) -> bool {
+        if block.has_counts() {
+            return true;
+        }
+        if self.next.is_empty() {
+            self.next.extend(0..self.count);
+        }
+        while !block.is_full() {
+            let Some((i, j)) = self.swaps.next() else {
+                let _ = self.linked.set(std::mem::take(&mut self.next));
+                return false;
+            };
+            self.next.swap(i as usize, j as usize);
+            block.one(Access::write(self.area.page(j / NODES)));
+            block.one(Access::write(self.area.page(i / NODES)));
+        }
+        true
+    }
+}
+
+/// Walks of all threads, one load each in turn.
+struct Walk {
+    area: Area,
+    linked: Arc<OnceLock<Vec<u32>>>,
+    here: Vec<u32>,
+    left: u64,
+}
+
+impl Step for Walk {
+    fn fill(&mut self, block: &mut Block) -> bool {
+        let Some(next) = self.linked.get() else { return false };
+        while self.left > 0 && block.accesses.len() < BLOCK {
+            self.left -= 1;
+            for here in &mut self.here {
+                block.one(Access::read(self.area.page(u64::from(*here) / NODES)));
+                *here = next[*here as usize];
+            }
+        }
+        self.left > 0
+    }
+}
