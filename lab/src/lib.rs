@@ -6,9 +6,14 @@ mod ledger;
 pub mod memory;
 mod report;
 pub mod reservation;
+mod run;
+mod system;
+mod touched;
 
 pub mod fragment;
 pub mod workloads;
 
 pub use ledger::{Cause, Ledger};
 pub use report::{Cell, Counters, End, Moment, Phase, Report, Requests, SCHEMA};
+pub use run::{Experiment, LabError, run, run_stream};
+pub use touched::Touched;

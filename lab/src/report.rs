@@ -122,7 +122,7 @@ pub struct Counters {
     pub touched_pages: u64,
     /// Pages resident for it, at the peak.
     pub resident_pages: u64,
-    /// Superpage mappings at the end of the run's last phase.
+    /// Superpage mappings, at the most.
     pub superpages: u64,
 }
 

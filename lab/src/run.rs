@@ -1,0 +1,234 @@
+//! Experiments: a workload on a machine, once for each design, in one pass over its stream.
+
+use hardware::{Machine, Translate, Visitor};
+use trace::{Block, Source};
+use units::ByteSize;
+
+use crate::fragment::Fragmentation;
+use crate::system::{Engine, Stop, System};
+use crate::touched::Touched;
+use crate::workloads::{Setup, WorkloadError};
+use crate::{Cell, End, Report, Requests, SCHEMA};
+use design::Design;
+
+/// What is run, but for the design.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// The machine.
+    pub machine: Machine,
+    /// Its memory.
+    pub memory: ByteSize,
+    /// What spoils the memory beforehand.
+    pub fragmentation: Fragmentation,
+    /// As it was asked for, for the report.
+    pub fragmentation_name: String,
+    /// The workload.
+    pub workload: Setup,
+    /// As it was asked for, for the report.
+    pub workload_name: String,
+    /// The seed.
+    pub seed: u64,
+    /// Whether pages can be swapped out.
+    pub swap: bool,
+    /// Whether touched pages are kept count of: utilisation and bloat. Costs a look at each access.
+    pub utilisation: bool,
+}
+
+/// Why an experiment could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The workload's options do not fit.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The stream could not be read.
+    #[error("{0}")]
+    Source(String),
+    /// The stream does what no program can do.
+    #[error("the stream of {workload} is not a program's: {what}; record or import it anew")]
+    IllFormed {
+        /// Which.
+        workload: String,
+        /// What it does.
+        what: String,
+    },
+}
+
+/// Runs an experiment under each of the designs; the reports come in their order.
+pub fn run(experiment: &Experiment, designs: &[Design]) -> Result<Vec<Report>, LabError> {
+    let (description, _) = experiment.workload.build()?;
+    let (mut lanes, first) = prepare(experiment, designs, description.superpages)?;
+    let mut setup = experiment.workload.clone();
+    (setup.first_region, setup.first_process) = first;
+    setup.seed = experiment.seed;
+    setup.cpu_mhz = experiment.machine.mhz;
+    let (_, mut stream) = setup.build()?;
+    pass(experiment, &mut lanes, stream.as_mut())?;
+    lanes.into_iter().map(|lane| lane.report(experiment)).collect()
+}
+
+/// Runs a stream that comes from elsewhere (a recorded trace). `open` is told the first region and process
+/// whose numbers the stream may use, and `superpages` is what it needs, for the fragmenter.
+pub fn run_stream<S: Source>(
+    experiment: &Experiment,
+    designs: &[Design],
+    superpages: u64,
+    open: impl FnOnce(u32, u32) -> Result<S, LabError>,
+) -> Result<Vec<Report>, LabError> {
+    let (mut lanes, first) = prepare(experiment, designs, superpages)?;
+    let mut stream = open(first.0, first.1)?;
+    pass(experiment, &mut lanes, &mut stream)?;
+    lanes.into_iter().map(|lane| lane.report(experiment)).collect()
+}
+
+/// The machines, one per design, with their memory spoilt; and the first region and process that are left.
+#[expect(clippy::type_complexity, reason = "a pair used twice, here")]
+fn prepare(
+    experiment: &Experiment,
+    designs: &[Design],
+    superpages: u64,
+) -> Result<(Vec<Box<dyn Lane>>, (u32, u32)), LabError> {
+    let mut first = (0, 0);
+    let mut lanes = Vec::new();
+    for design in designs {
+        let machine = &experiment.machine;
+        let system = System::new(machine, design, experiment.memory, experiment.swap);
+        let mut lane = hardware::dispatch(machine, Build { system, machine, design });
+        first = lane.spoil(experiment, superpages)?;
+        lanes.push(lane);
+    }
+    Ok((lanes, first))
+}
+
+fn pass<S: Source + ?Sized>(
+    experiment: &Experiment,
+    lanes: &mut [Box<dyn Lane>],
+    stream: &mut S,
+) -> Result<(), LabError> {
+    let mut touched = experiment.utilisation.then(Touched::default);
+    let mut block = Block::default();
+    while stream.next(&mut block).map_err(|error| LabError::Source(error.to_string()))? {
+        if let Some(touched) = &mut touched {
+            touched.follow(&block);
+        }
+        for lane in lanes.iter_mut() {
+            lane.block(&block, touched.as_ref());
+        }
+    }
+    Ok(())
+}
+
+/// A design's machine, whatever its TLB's type.
+trait Lane {
+    /// Has memory fragmented; returns the first region and process that are left.
+    fn spoil(&mut self, experiment: &Experiment, superpages: u64) -> Result<(u32, u32), LabError>;
+    fn block(&mut self, block: &Block, touched: Option<&Touched>);
+    fn report(self: Box<Self>, experiment: &Experiment) -> Result<Report, LabError>;
+}
+
+struct Build<'a> {
+    system: System,
+    machine: &'a Machine,
+    design: &'a Design,
+}
+
+impl Visitor for Build<'_> {
+    type Output = Box<dyn Lane>;
+    fn visit<T: Translate>(self, tlb: T) -> Self::Output {
+        let engine = Engine::new(tlb, self.system, self.machine.clone());
+        Box::new(Running { engine, name: self.design.name.clone(), stop: None })
+    }
+}
+
+struct Running<T> {
+    engine: Engine<T>,
+    name: String,
+    stop: Option<Stop>,
+}
+
+impl<T: Translate> Lane for Running<T> {
+    fn spoil(&mut self, experiment: &Experiment, superpages: u64) -> Result<(u32, u32), LabError> {
+        let blocks = u64::from(self.engine.system.memory.frames() / 512);
+        let program = experiment.fragmentation.program(superpages, blocks, 0, 0);
+        let mut first = (0, 0);
+        if let Some(mut program) = program {
+            first = (program.regions(), program.processes());
+            let mut block = Block::default();
+            while program.step(&mut self.engine.system, &mut block) {
+                match self.engine.block(&block, None) {
+                    // A fragmenter fills what there is: it goes on with less.
+                    Ok(()) | Err(Stop::OutOfMemory | Stop::Refused { .. }) => {}
+                    Err(Stop::IllFormed(what)) => {
+                        let workload = experiment.fragmentation_name.clone();
+                        return Err(LabError::IllFormed { workload, what });
+                    }
+                }
+            }
+        }
+        self.engine.book();
+        self.engine.system.begin(first.1);
+        Ok(first)
+    }
+
+    fn block(&mut self, block: &Block, touched: Option<&Touched>) {
+        if self.stop.is_none() {
+            self.stop = self.engine.block(block, touched).err();
+        }
+    }
+
+    fn report(mut self: Box<Self>, experiment: &Experiment) -> Result<Report, LabError> {
+        self.engine.book();
+        let system = &mut self.engine.system;
+        system.finish();
+        let end = match self.stop {
+            None => End::Done,
+            Some(Stop::OutOfMemory) => End::OutOfMemory { resident_pages: system.spaces.resident },
+            Some(Stop::Refused { short_by }) => End::Refused { short_by },
+            Some(Stop::IllFormed(what)) => {
+                return Err(LabError::IllFormed {
+                    workload: experiment.workload_name.clone(),
+                    what,
+                });
+            }
+        };
+        let mhz = experiment.machine.mhz;
+        Ok(Report {
+            schema: SCHEMA.to_string(),
+            cell: Cell {
+                design: self.name,
+                machine: experiment.machine.name.clone(),
+                workload: experiment.workload_name.clone(),
+                fragmentation: experiment.fragmentation_name.clone(),
+                memory_bytes: experiment.memory.bytes(),
+                seed: experiment.seed,
+            },
+            end,
+            mhz,
+            wall_cycles: system.clock.now() - system.began,
+            ledger: system.clock.ledger,
+            background: system.clock.background,
+            counters: system.counters.clone(),
+            phases: system.phases.take(),
+            timeline: std::mem::take(&mut system.timeline),
+            requests: requests(std::mem::take(&mut system.latencies), mhz),
+        })
+    }
+}
+
+/// The distribution of latencies, given in cycles.
+fn requests(mut latencies: Vec<u64>, mhz: u32) -> Option<Requests> {
+    latencies.sort_unstable();
+    let count = latencies.len();
+    let longest = *latencies.last()?;
+    let of = |cycles: u64| cycles as f64 / f64::from(mhz);
+    let at = |permille: usize| of(latencies[(count * permille).div_ceil(1000).max(1) - 1]);
+    let sum: u64 = latencies.iter().sum();
+    Some(Requests {
+        count: count as u64,
+        mean: of(sum) / count as f64,
+        p50: at(500),
+        p95: at(950),
+        p99: at(990),
+        p999: at(999),
+        max: of(longest),
+    })
+}

@@ -1,0 +1,198 @@
+//! Physical frames for the program and the daemons: what is tried, in which order, and what it costs.
+
+use design::{Effort, Reclaim, Release};
+use trace::SLOTS;
+
+use super::shim as memory;
+use super::shim::Mode;
+use super::{Stop, System};
+use crate::Cause;
+use crate::memory::{Allocated, Frame, Mobility, Owner};
+
+/// The order of a superpage.
+pub(crate) const LARGE_ORDER: u8 = 9;
+
+/// Who pays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Payer {
+    /// The program, in a fault.
+    Program,
+    /// A daemon.
+    Daemon,
+}
+
+impl System {
+    pub(crate) fn charge(&mut self, payer: Payer, cause: Cause, cycles: u64) {
+        match payer {
+            Payer::Program => self.clock.spend(cause, cycles),
+            Payer::Daemon => self.clock.spend_behind(cause, cycles),
+        }
+    }
+
+    /// A base page. Where none is free, what the design keeps back is given up, then pages are reclaimed.
+    pub(crate) fn base_page(&mut self, payer: Payer) -> Result<Allocated, Stop> {
+        loop {
+            let zeroed = self.rules.prezero;
+            if let Some(got) = self.memory.allocate(0, Mobility::Movable, 0, zeroed) {
+                return Ok(got);
+            }
+            if !self.make_room(payer, 1) {
+                return Err(Stop::OutOfMemory);
+            }
+        }
+    }
+
+    /// Frees at least one frame, if that can be.
+    pub(crate) fn make_room(&mut self, payer: Payer, wanted: u64) -> bool {
+        if self.design.allocation.break_reservations && self.break_oldest() {
+            return true;
+        }
+        if self.shrink_folios(payer) > 0 {
+            return true;
+        }
+        self.reclaim(payer, wanted.max(32)) > 0
+    }
+
+    /// Reclaims pages; returns how many frames became free.
+    pub(crate) fn reclaim(&mut self, payer: Payer, wanted: u64) -> u64 {
+        let report = match self.design.memory.reclaim {
+            Reclaim::Lumpy if wanted >= u64::from(SLOTS) => {
+                memory::lumpy(&mut self.memory, &mut self.spaces, LARGE_ORDER)
+            }
+            _ => memory::reclaim(&mut self.memory, &mut self.spaces, wanted),
+        };
+        let cost = report.scanned * self.costs.scan_page + report.written * self.costs.write_page;
+        self.charge(payer, Cause::Reclaim, cost);
+        self.counters.reclaimed += report.evicted;
+        report.evicted
+    }
+
+    /// A superpage, by what `effort` allows.
+    pub(crate) fn superpage(&mut self, effort: Effort, payer: Payer) -> Option<Allocated> {
+        if let Some(got) = self.free_superpage() {
+            return Some(got);
+        }
+        match effort {
+            Effort::None => None,
+            Effort::Wake => {
+                self.daemons.wake_compaction();
+                None
+            }
+            Effort::Direct => self.direct(payer, Mode::Async, Mode::Async, true),
+            Effort::DirectRetry => self.direct(payer, Mode::Async, Mode::SyncLight, false),
+            Effort::Direct43 => {
+                // Linux 4.3: a fault's compaction is asynchronous, khugepaged's is SYNC_LIGHT, also the second.
+                let mode = if payer == Payer::Program { Mode::Async } else { Mode::SyncLight };
+                self.direct(payer, Mode::Async, mode, true)
+            }
+        }
+    }
+
+    /// A superpage that is free now.
+    pub(crate) fn free_superpage(&mut self) -> Option<Allocated> {
+        let zeroed = self.rules.prezero;
+        self.memory.allocate(LARGE_ORDER, Mobility::Movable, 0, zeroed)
+    }
+
+    /// Compacts, reclaims, compacts again (`__alloc_pages_slowpath` of an order that is costly).
+    fn direct(
+        &mut self,
+        payer: Payer,
+        first: Mode,
+        second: Mode,
+        give_up: bool,
+    ) -> Option<Allocated> {
+        if self.design.memory.reclaim == Reclaim::Compaction {
+            let outcome = self.compact(payer, first);
+            if let Some(got) = self.free_superpage() {
+                return Some(got);
+            }
+            if give_up && matches!(outcome, memory::Outcome::Skipped | memory::Outcome::Deferred) {
+                return None;
+            }
+        }
+        self.reclaim(payer, u64::from(SLOTS));
+        if let Some(got) = self.free_superpage() {
+            return Some(got);
+        }
+        if self.design.memory.reclaim == Reclaim::Compaction {
+            self.compact(payer, second);
+        }
+        self.free_superpage()
+    }
+
+    /// One compaction, paid for.
+    pub(crate) fn compact(&mut self, payer: Payer, mode: Mode) -> memory::Outcome {
+        let request =
+            memory::Request { order: LARGE_ORDER, mobility: Mobility::Movable, mode, whole: false };
+        let report = self.compaction.compact(&mut self.memory, &mut self.spaces, request);
+        match report.outcome {
+            memory::Outcome::Deferred => self.counters.compactions_deferred += 1,
+            _ => self.counters.compactions += 1,
+        }
+        let cost =
+            report.scanned_pages * self.costs.scan_page + report.migrated * self.costs.migrate_page;
+        self.charge(payer, Cause::Compact, cost);
+        self.counters.migrated += report.migrated;
+        report.outcome
+    }
+
+    /// Gives frames back, as the largest aligned blocks that they make.
+    pub(crate) fn free_frames(&mut self, first: Frame, count: u32) {
+        let (mut at, end) = (first.0, first.0 + count);
+        while at < end {
+            let order = at.trailing_zeros().min((end - at).ilog2()).min(LARGE_ORDER.into());
+            self.memory.free(Frame(at), order as u8);
+            at += 1 << order;
+        }
+    }
+
+    /// Breaks the least recently changed reservation: its free part goes back. `false`: there is none.
+    pub(crate) fn break_oldest(&mut self) -> bool {
+        let Some(oldest) = self.spaces.reservations.newer(super::reserve::QUEUE, None) else {
+            return false;
+        };
+        self.break_one(oldest);
+        true
+    }
+
+    /// Breaks a reservation: its free part goes back, its pages are ordinary ones.
+    pub(crate) fn break_one(&mut self, id: crate::reservation::ReservationId) {
+        let broken = self.spaces.reservations.break_reservation(id);
+        self.counters.broken += 1;
+        self.blank.remove(&broken.base.0);
+        let region = broken.key.page >> 9;
+        if broken.key.order == LARGE_ORDER {
+            self.spaces.region(region).flags &= !super::region::RESERVED;
+        }
+        for (frame, pages) in broken.free_runs().collect::<Vec<_>>() {
+            self.free_frames(frame, u32::from(pages));
+        }
+    }
+
+    /// Gives back the frames that split superpages hold for pages that are gone. Returns how many.
+    pub(crate) fn shrink_folios(&mut self, payer: Payer) -> u64 {
+        if self.design.deallocation.release != Release::UnderPressure {
+            return 0;
+        }
+        let folios = std::mem::take(&mut self.spaces.folios);
+        let mut freed = 0;
+        for head in folios.into_keys() {
+            let mut run = None;
+            for frame in head..=head + SLOTS {
+                let held = frame < head + SLOTS && self.memory.owner(Frame(frame)) == Owner::None;
+                match (held, run) {
+                    (true, None) => run = Some(frame),
+                    (false, Some(start)) => {
+                        self.free_frames(Frame(start), frame - start);
+                        freed += u64::from(frame - start);
+                        run = None;
+                    }
+                    _ => {}
+                }
+            }
+            self.charge(payer, Cause::Map, self.costs.split);
+        }
+        freed
+    }
+}

@@ -1,0 +1,98 @@
+//! Virtual time and the books: what the program and the daemons spend, by cause.
+//!
+//! Time is the program's CPU cycles divided by its threads; daemons work beside it, on CPUs of their
+//! own, and cost it nothing but what they do to its memory.
+
+use trace::Pace;
+
+use crate::{Cause, Ledger};
+
+/// Virtual time and the two ledgers.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    /// The program's CPU cycles.
+    pub ledger: Ledger,
+    /// The daemons' CPU cycles.
+    pub background: Ledger,
+    /// How accesses relate to time now.
+    pub pace: Pace,
+    /// CPU cycles of the program in all.
+    spent: u64,
+    /// When `threads` last changed: the time, and what had been spent.
+    mark: (u64, u64),
+    /// What is left over from work in 1/1024 cycles.
+    rest: u64,
+    mhz: u64,
+}
+
+impl Clock {
+    pub(crate) fn new(mhz: u32) -> Self {
+        Self {
+            ledger: Ledger::default(),
+            background: Ledger::default(),
+            pace: Pace { work: 4096, exposed_permille: 1000, weight: 1, threads: 1 },
+            spent: 0,
+            mark: (0, 0),
+            rest: 0,
+            mhz: u64::from(mhz),
+        }
+    }
+
+    /// The virtual time, in cycles.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.mark.0 + (self.spent - self.mark.1) / u64::from(self.pace.threads.max(1))
+    }
+
+    /// The program spends CPU cycles.
+    #[inline]
+    pub(crate) fn spend(&mut self, cause: Cause, cycles: u64) {
+        self.ledger.charge(cause, cycles);
+        self.spent += cycles;
+    }
+
+    /// The program's accesses, without their translation.
+    pub(crate) fn work(&mut self, accesses: u64) {
+        let fine = u128::from(accesses) * u128::from(self.pace.work) + u128::from(self.rest);
+        self.rest = (fine % 1024) as u64;
+        self.spend(Cause::Work, (fine / 1024) as u64);
+    }
+
+    /// A daemon spends CPU cycles.
+    pub(crate) fn spend_behind(&mut self, cause: Cause, cycles: u64) {
+        self.background.charge(cause, cycles);
+    }
+
+    /// The program waits.
+    pub(crate) fn wait(&mut self, cycles: u64) {
+        self.mark = (self.now() + cycles, self.spent);
+    }
+
+    /// Accesses are at another pace from now on.
+    pub(crate) fn set_pace(&mut self, pace: Pace) {
+        self.mark = (self.now(), self.spent);
+        self.pace = pace;
+    }
+
+    /// Forgets what was spent since the ledger was `books`.
+    pub(crate) fn restore(&mut self, books: Ledger) {
+        self.spent -= self.ledger.total() - books.total();
+        self.ledger = books;
+    }
+
+    /// The books begin anew; time goes on.
+    pub(crate) fn begin(&mut self) {
+        self.ledger = Ledger::default();
+        self.background = Ledger::default();
+    }
+
+    pub(crate) fn cycles(&self, time: std::time::Duration) -> u64 {
+        (time.as_nanos() * u128::from(self.mhz) / 1000) as u64
+    }
+    pub(crate) fn microseconds(&self, cycles: u64) -> u64 {
+        cycles / self.mhz
+    }
+    pub(crate) fn of_microseconds(&self, microseconds: u64) -> u64 {
+        microseconds.saturating_mul(self.mhz)
+    }
+}

@@ -1,0 +1,279 @@
+//! The engine: a stream's accesses through the TLB, and what they find there.
+//!
+//! A hit reads the region's one byte and the TLB, nothing else; a walk reads the region's line. No policy
+//! is on that path: what needs attention (a page that is absent, a write that must be looked at) leaves
+//! the loop and comes back to it.
+
+use hardware::{Footprint, Level, Machine, Size, Tally, Translate};
+use trace::{Access, Block};
+
+use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, LARGE, SIZE};
+use super::spaces::{Shoot, Spaces};
+use super::{Stop, System};
+use crate::Cause;
+use crate::touched::Touched;
+
+/// Accesses between two looks at the clock.
+const CHUNK: usize = 1024;
+
+/// A system with the TLB of its machine.
+#[derive(Debug)]
+pub(crate) struct Engine<T> {
+    tlb: T,
+    pub system: System,
+    machine: Machine,
+    /// The tally when the books were last brought up to date.
+    booked: Tally,
+    /// The last access, for the filter: the same page again is a hit.
+    last: u32,
+}
+
+/// Why the loop was left, and at which access.
+enum Attention {
+    /// All is done.
+    None,
+    /// The page is not mapped.
+    Absent(usize),
+    /// The write must be looked at.
+    Check(usize),
+}
+
+const NO_ACCESS: u32 = u32::MAX;
+
+impl<T: Translate> Engine<T> {
+    pub(crate) fn new(tlb: T, system: System, machine: Machine) -> Self {
+        Self { booked: tlb.tally(), tlb, system, machine, last: NO_ACCESS }
+    }
+
+    /// Carries a piece of the stream out.
+    pub(crate) fn block(&mut self, block: &Block, touched: Option<&Touched>) -> Result<(), Stop> {
+        let mut from = 0;
+        for (at, event) in &block.events {
+            self.accesses(block, from, *at as usize, touched)?;
+            from = *at as usize;
+            self.book();
+            self.system.event(event)?;
+            self.shoot();
+            self.last = NO_ACCESS;
+            self.tick(touched);
+        }
+        self.accesses(block, from, block.accesses.len(), touched)
+    }
+
+    fn accesses(
+        &mut self,
+        block: &Block,
+        from: usize,
+        to: usize,
+        touched: Option<&Touched>,
+    ) -> Result<(), Stop> {
+        let mut at = from;
+        while at < to {
+            let end = to.min(at + CHUNK);
+            let counts = block.counts.get(at..end);
+            let made = counts.map_or((end - at) as u64, |counts| {
+                counts.iter().map(|&count| u64::from(count)).sum()
+            });
+            self.chunk(&block.accesses[at..end])?;
+            let made = made * u64::from(self.system.clock.pace.weight);
+            self.system.counters.accesses += made;
+            self.system.clock.work(made);
+            self.book();
+            self.tick(touched);
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn chunk(&mut self, accesses: &[Access]) -> Result<(), Stop> {
+        let mut at = 0;
+        loop {
+            let sample = self.system.rules.sample;
+            let (tlb, spaces, last) = (&mut self.tlb, &mut self.system.spaces, &mut self.last);
+            match T::vectorized(|| pass(tlb, spaces, last, accesses, at, sample)) {
+                Attention::None => return Ok(()),
+                Attention::Absent(found) => {
+                    self.absent(accesses[found])?;
+                    at = found + 1;
+                }
+                Attention::Check(found) => {
+                    self.look_at(accesses[found])?;
+                    at = found + 1;
+                }
+            }
+        }
+    }
+
+    /// The page was walked to and is not mapped: a fault, and the access is made again.
+    fn absent(&mut self, access: Access) -> Result<(), Stop> {
+        let page = access.page();
+        self.system.fault(page, access.writes())?;
+        self.shoot();
+        let kind = self.system.spaces.kinds[page.region().0 as usize] & SIZE;
+        if kind != BASE {
+            // The walk entered a base page; what is mapped now is larger.
+            self.tlb.invalidate(page.0, Size::Base);
+            self.tlb.look_up(page.0, size_of(kind));
+        }
+        self.system.spaces.region(page.region().0).flags |= ACCESSED;
+        self.last = access.0;
+        Ok(())
+    }
+
+    /// An access to a region whose writes must be looked at.
+    fn look_at(&mut self, access: Access) -> Result<(), Stop> {
+        let (page, write) = (access.page(), access.writes());
+        if !self.system.is_fine(page, write) {
+            self.system.fault(page, write)?;
+            self.shoot();
+        }
+        let region = page.region().0;
+        let kind = self.system.spaces.kinds[region as usize];
+        let level = self.tlb.look_up(page.0, size_of(kind & SIZE));
+        let large = kind & SIZE == LARGE;
+        if level == Level::Walk {
+            let mapped =
+                large || self.system.spaces.regions[region as usize].is_present(page.slot());
+            if !mapped {
+                return self.absent(access);
+            }
+            self.system.spaces.region(region).flags |= ACCESSED;
+        }
+        self.last = access.0;
+        Ok(())
+    }
+
+    /// Takes out of the TLB what is not true any more.
+    fn shoot(&mut self) {
+        if self.system.spaces.shoot.is_empty() {
+            return;
+        }
+        self.last = NO_ACCESS;
+        // Beyond so many, emptying it is what a kernel does, and quicker (Linux: 33 pages).
+        let many = self.system.spaces.shoot.len() > 33;
+        if many || self.system.spaces.shoot.contains(&Shoot::All) {
+            self.tlb.flush();
+        } else {
+            for shoot in &self.system.spaces.shoot {
+                match *shoot {
+                    Shoot::Page(page) => {
+                        self.tlb.invalidate(page, Size::Base);
+                        self.tlb.invalidate(page, Size::Cont);
+                    }
+                    Shoot::Region(region) => self.tlb.invalidate_region(region),
+                    Shoot::All => {}
+                }
+            }
+        }
+        self.system.spaces.shoot.clear();
+    }
+
+    fn tick(&mut self, touched: Option<&Touched>) {
+        self.system.tick(touched);
+        self.system.observe(touched);
+        self.shoot();
+    }
+
+    /// Brings the books up to date with what the TLB counted.
+    pub(crate) fn book(&mut self) {
+        let now = self.tlb.tally();
+        let new = now - self.booked;
+        let l2_hits = new.all_l2_hits();
+        let walks = new.all_walks();
+        if l2_hits + walks == 0 {
+            return;
+        }
+        self.booked = now;
+        let system = &mut self.system;
+        let pace = system.clock.pace;
+        let exposed = f64::from(pace.exposed_permille) / 1000.0 * f64::from(pace.weight);
+        let weight = u64::from(pace.weight);
+        system.counters.second_tlb_hits += l2_hits * weight;
+        if l2_hits > 0 {
+            let each = self.machine.l2.first().map_or(0, |l2| l2.cycles);
+            let cycles = (l2_hits as f64 * f64::from(each) * exposed) as u64;
+            system.clock.spend(Cause::SecondTlb, cycles);
+        }
+        if walks == 0 {
+            return;
+        }
+        let large_pages = system.spaces.superpages;
+        let base_pages = system.spaces.resident.saturating_sub(large_pages * 512);
+        let regions = large_pages + base_pages.div_ceil(512);
+        let footprint = Footprint::new(base_pages, regions.max(1));
+        let mut large = new;
+        let mut base = new;
+        for size in Size::ALL {
+            let other =
+                if matches!(size, Size::Base | Size::Cont) { &mut large } else { &mut base };
+            other.walks[size as usize] = [0; hardware::READS];
+            other.near[size as usize] = 0;
+        }
+        system.counters.walks_base += base.all_walks() * weight;
+        system.counters.walks_large += large.all_walks() * weight;
+        for (tally, cause) in [(base, Cause::WalkBase), (large, Cause::WalkLarge)] {
+            if tally.all_walks() > 0 {
+                let cycles = self.machine.walk_cycles(&tally, footprint) * exposed;
+                system.clock.spend(cause, cycles as u64);
+                system.note_walks(cycles as u64);
+            }
+        }
+    }
+}
+
+const fn size_of(kind: u8) -> Size {
+    match kind {
+        CONT => Size::Cont,
+        LARGE => Size::Large,
+        _ => Size::Base,
+    }
+}
+
+/// The loop: everything that is a hit, or a walk to a page that is mapped.
+#[inline(always)]
+fn pass<T: Translate>(
+    tlb: &mut T,
+    spaces: &mut Spaces,
+    last: &mut u32,
+    accesses: &[Access],
+    from: usize,
+    sample: bool,
+) -> Attention {
+    let Spaces { kinds, regions, tables, .. } = spaces;
+    let kinds = &kinds[..];
+    let mut previous = *last;
+    for (ahead, access) in accesses[from..].iter().enumerate() {
+        let at = from + ahead;
+        let access = access.0;
+        // The same page again, read, or written after a write: the first-level TLB has it at its front.
+        if access | (previous & Access::WRITE) == previous {
+            continue;
+        }
+        let page = access & !Access::WRITE;
+        let region = (page >> 9) as usize;
+        let Some(&kind) = kinds.get(region) else {
+            *last = previous;
+            return Attention::Absent(at);
+        };
+        if kind & CHECK != 0 && access & Access::WRITE != 0 {
+            *last = previous;
+            return Attention::Check(at);
+        }
+        if tlb.look_up(page, size_of(kind & SIZE)) == Level::Walk {
+            let found = &mut regions[region];
+            let large = kind & SIZE == LARGE;
+            if !large && !found.is_present(page & 511) {
+                *last = previous;
+                return Attention::Absent(at);
+            }
+            found.flags |= ACCESSED;
+            if sample && !large {
+                let entry = tables.entry(found.place, page & 511);
+                *entry = entry.with(Entry::ACCESSED);
+            }
+        }
+        previous = access;
+    }
+    *last = previous;
+    Attention::None
+}

@@ -1,0 +1,35 @@
+//! The machine as a fragmenter sees it.
+
+use super::System;
+use crate::fragment::{Ground, Mobility};
+use crate::memory::{Frame, Owner, PAGEBLOCK};
+
+impl Ground for System {
+    fn blocks(&self) -> u64 {
+        u64::from(self.memory.frames() / PAGEBLOCK)
+    }
+
+    fn free_superpages(&self) -> u64 {
+        self.memory.free_superpages()
+    }
+
+    fn free_frames(&self) -> u64 {
+        self.memory.free_frames()
+    }
+
+    fn occupy(&mut self, block: u64, from: u16, to: u16, mobility: Mobility) -> u64 {
+        let base = block as u32 * PAGEBLOCK;
+        let owner = match mobility {
+            Mobility::Movable => Owner::Cache(0),
+            Mobility::Reclaimable | Mobility::Unmovable => Owner::Kernel,
+        };
+        let mut taken = 0;
+        for frame in (u32::from(from)..u32::from(to)).map(|slot| Frame(base + slot)) {
+            if self.memory.claim(frame, 0) {
+                self.memory.set_owner(frame, owner);
+                taken += 1;
+            }
+        }
+        taken
+    }
+}

@@ -1,0 +1,238 @@
+//! A simulated machine under one design.
+//!
+//! `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault`,
+//! `reserve`, `large`, `collapse`, `release` and `pool` are the five events of a superpage's life;
+//! `daemons`, `scan` and `upkeep` work behind the program in virtual time. `spaces` holds all that is
+//! virtual, `crate::memory` all that is physical. Only `crate::run` builds one.
+
+mod allocate;
+mod clock;
+mod collapse;
+mod daemons;
+mod engine;
+mod events;
+mod fault;
+mod ground;
+mod large;
+mod phases;
+mod pool;
+mod prices;
+mod region;
+mod release;
+mod reserve;
+mod scan;
+#[allow(dead_code, missing_docs, reason = "until compaction lands")]
+mod shim;
+mod space;
+mod spaces;
+mod upkeep;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use design::{Design, Reclaim};
+use hardware::{Machine, Size};
+use units::ByteSize;
+
+pub(crate) use engine::Engine;
+pub(crate) use phases::Phases;
+
+use crate::memory::{Memory, Shape};
+use crate::reservation::{Config, Reservations};
+use crate::touched::Touched;
+use crate::{Counters, Moment};
+use clock::Clock;
+use daemons::Daemons;
+use fault::Rules;
+use prices::Prices;
+use shim::Compaction;
+use space::Place;
+use spaces::Spaces;
+
+/// Why a program goes no further.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// No frame was left, also after reclaim.
+    OutOfMemory,
+    /// The explicit pool is too small for a mapping.
+    #[allow(dead_code, reason = "until the pool's accounting lands")]
+    Refused {
+        /// Superpages that were missing.
+        short_by: u64,
+    },
+    /// The stream does what no program can do.
+    IllFormed(String),
+}
+
+/// A simulated machine under one design.
+#[derive(Debug)]
+pub(crate) struct System {
+    design: Design,
+    rules: Rules,
+    costs: Prices,
+    pcid: bool,
+    pub memory: Memory,
+    compaction: Compaction,
+    pub spaces: Spaces,
+    pub clock: Clock,
+    pub counters: Counters,
+    daemons: Daemons,
+    /// Daemons work: not while the fragmenter does, as the artifact enables policies after it.
+    awake: bool,
+    /// When the scan that serves candidates has done with the last one.
+    scan_busy: u64,
+    running: u32,
+    /// The mapping of the last fault.
+    last: Option<Place>,
+    /// First pages of the mappings of each shared object.
+    objects: BTreeMap<u32, Vec<u32>>,
+    /// Reserved blocks whose frames were zeroed beforehand, by first frame.
+    blank: BTreeSet<u32>,
+    pool: pool::Pool,
+    /// The page that a sequential program touches next, and the order of the last batch.
+    predicted: u32,
+    batch_order: u8,
+    /// When the request under way began.
+    request: Option<u64>,
+    pub latencies: Vec<u64>,
+    pub phases: Phases,
+    /// When the program began.
+    pub began: u64,
+    pub timeline: Vec<Moment>,
+    /// Time between two moments of the time line, and the next one's.
+    interval: u64,
+    next_moment: u64,
+}
+
+/// Moments of a time line at most; beyond, every second one is dropped and the interval doubled.
+const MOMENTS: usize = 512;
+/// The first interval between moments.
+const FIRST_INTERVAL_MICROSECONDS: u64 = 1000;
+
+impl System {
+    pub(crate) fn new(machine: &Machine, design: &Design, memory: ByteSize, swap: bool) -> Self {
+        let shape = Shape { grouping: design.memory.grouping, ..Shape::simple(memory) };
+        let joins = machine.l1.iter().any(|tlb| tlb.holds[Size::Cont as usize]);
+        let rules = Rules::new(design, machine.base_page.bytes(), joins);
+        let clock = Clock::new(machine.mhz);
+        let interval = clock.of_microseconds(FIRST_INTERVAL_MICROSECONDS);
+        let physical = Memory::new(&shape);
+        Self {
+            costs: Prices::new(machine, design),
+            pcid: machine.pcid,
+            compaction: Compaction::new(&physical, design.memory.defer_shift),
+            spaces: Spaces {
+                kinds: Vec::new(),
+                regions: Vec::new(),
+                tables: region::Tables::default(),
+                processes: BTreeMap::new(),
+                reservations: Reservations::new(&Config {
+                    // A tick of FreeBSD's clock at hz = 1000.
+                    tick: clock.of_microseconds(1000),
+                    queues: 1,
+                    preemption_sizes: if rules.preempt { rules.orders.clone() } else { Vec::new() },
+                }),
+                shares: BTreeMap::new(),
+                folios: BTreeMap::new(),
+                shoot: Vec::new(),
+                now: 0,
+                first_process: 0,
+                resident: 0,
+                superpages: 0,
+                swapped: 0,
+                swap: swap && design.memory.reclaim != Reclaim::None,
+            },
+            memory: physical,
+            clock,
+            counters: Counters::default(),
+            daemons: Daemons::default(),
+            awake: false,
+            scan_busy: 0,
+            running: u32::MAX,
+            last: None,
+            objects: BTreeMap::new(),
+            blank: BTreeSet::new(),
+            pool: pool::Pool::new(design),
+            predicted: u32::MAX,
+            batch_order: 0,
+            request: None,
+            latencies: Vec::new(),
+            phases: Phases::default(),
+            began: 0,
+            timeline: Vec::new(),
+            interval,
+            next_moment: 0,
+            rules,
+            design: design.clone(),
+        }
+    }
+
+    /// From here on it is the program that counts; the daemons begin their work.
+    pub(crate) fn begin(&mut self, first_process: u32) {
+        self.clock.begin();
+        self.counters = Counters::default();
+        self.spaces.first_process = first_process;
+        (self.spaces.resident, self.spaces.superpages) = (0, 0);
+        let now = self.clock.now();
+        self.began = now;
+        self.next_moment = now;
+        self.awake = true;
+        let clock = &self.clock;
+        let candidates = std::mem::take(&mut self.daemons.candidates);
+        self.daemons = Daemons::new(&self.design, now, |time| clock.cycles(time));
+        self.daemons.candidates = candidates;
+    }
+
+    /// Notes the peak, and a moment of the time line when one is due.
+    #[inline]
+    pub(crate) fn observe(&mut self, touched: Option<&Touched>) {
+        self.counters.superpages = self.counters.superpages.max(self.spaces.superpages);
+        if self.spaces.resident > self.counters.resident_pages {
+            self.counters.resident_pages = self.spaces.resident;
+            self.counters.touched_pages = touched.map_or(0, Touched::pages);
+        }
+        if self.awake && self.clock.now() >= self.next_moment {
+            self.note_moment();
+        }
+    }
+
+    fn note_moment(&mut self) {
+        let now = self.clock.now();
+        let free_superpages = self.memory.free_superpages();
+        self.timeline.push(Moment {
+            microseconds: self.clock.microseconds(now - self.began),
+            superpages: self.spaces.superpages,
+            resident_pages: self.spaces.resident,
+            free_superpages,
+            free_pages: self.memory.free_frames() + self.spaces.reservations.clear_frames(),
+        });
+        if self.timeline.len() >= MOMENTS {
+            let mut at = 0;
+            self.timeline.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            self.interval *= 2;
+        }
+        self.next_moment = now + self.interval;
+    }
+
+    /// The program waited for walks: its process is charged, for designs that ask who suffers most.
+    #[inline]
+    pub(crate) fn note_walks(&mut self, cycles: u64) {
+        if self.rules.sample
+            && let Some(process) = self.spaces.processes.get_mut(&self.running)
+        {
+            process.overhead.0 += cycles;
+            process.overhead.1 = self.clock.now();
+        }
+    }
+
+    /// The end: what is still open is closed.
+    pub(crate) fn finish(&mut self) {
+        if self.awake {
+            self.note_moment();
+        }
+        let accesses = self.counters.accesses;
+        self.phases.end(&self.clock, accesses);
+    }
+}

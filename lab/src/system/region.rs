@@ -1,0 +1,204 @@
+//! Page tables: what is mapped in each region, and where its frames are.
+//!
+//! A region is 512 base pages of one process, what one superpage can back. `kinds` (one byte each) is
+//! all that the path of a TLB hit reads. A [`Region`] is read on a walk: its bitmap says which base pages
+//! are mapped. Where frames lie is known to the [`Tables`] (one entry of four bytes per base page), which
+//! exist only for regions that have base pages.
+
+use memory::Frame;
+
+use crate::memory;
+
+/// The byte of a region that the path of a TLB hit reads: a page size in the low bits, and [`CHECK`].
+pub(crate) type Kind = u8;
+
+/// Base pages, or nothing.
+pub(crate) const BASE: Kind = 0;
+/// Runs of 16 base pages, contiguous and aligned, each of which one TLB entry may hold.
+pub(crate) const CONT: Kind = 1;
+/// One superpage.
+pub(crate) const LARGE: Kind = 2;
+/// The page size of a kind.
+pub(crate) const SIZE: Kind = 3;
+/// Writes must be looked at: a page may be written for the first time, or be shared, or be zeros.
+pub(crate) const CHECK: Kind = 4;
+
+/// A region's mapping. 80 bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Region {
+    /// Base pages that are mapped; not kept up under a superpage.
+    pub present: [u64; 8],
+    /// The number of its table; under a superpage its first frame.
+    pub place: u32,
+    /// The process it belongs to; [`NOBODY`] before it is first mapped.
+    pub process: u32,
+    /// Base pages that have a frame, mapped or not.
+    pub resident: u16,
+    /// [`ACCESSED`] and its like.
+    pub flags: u16,
+    /// Recent access coverage, as a daemon saw it: pages of 512, a moving average.
+    pub coverage: u16,
+    /// Mapped base pages that were not written since they were mapped.
+    pub clean: u16,
+}
+
+/// No process.
+pub(crate) const NOBODY: u32 = u32::MAX;
+/// No table.
+pub(crate) const NO_TABLE: u32 = u32::MAX;
+
+/// Walked to since a daemon last looked.
+pub(crate) const ACCESSED: u16 = 1;
+/// The superpage is mapped writable and dirty.
+pub(crate) const DIRTY: u16 = 2;
+/// Frames are shared after a fork: a write copies.
+pub(crate) const COW: u16 = 4;
+/// Its frames lie in a reservation.
+pub(crate) const RESERVED: u16 = 8;
+/// It is on a list of candidates.
+pub(crate) const LISTED: u16 = 16;
+/// From an explicit pool.
+pub(crate) const POOL: u16 = 32;
+/// The shared superpage of zeros.
+pub(crate) const ZEROS: u16 = 64;
+/// Its pages were made read-only by the program.
+pub(crate) const PROTECTED: u16 = 128;
+
+impl Region {
+    pub(crate) const EMPTY: Self = Self {
+        present: [0; 8],
+        place: NO_TABLE,
+        process: NOBODY,
+        resident: 0,
+        flags: 0,
+        coverage: 0,
+        clean: 0,
+    };
+
+    #[inline(always)]
+    pub(crate) fn is_present(&self, slot: u32) -> bool {
+        self.present[(slot / 64) as usize] >> (slot % 64) & 1 != 0
+    }
+    #[inline]
+    pub(crate) fn set_present(&mut self, slot: u32) {
+        self.present[(slot / 64) as usize] |= 1 << (slot % 64);
+    }
+    #[inline]
+    pub(crate) fn clear_present(&mut self, slot: u32) {
+        self.present[(slot / 64) as usize] &= !(1 << (slot % 64));
+    }
+    #[inline]
+    pub(crate) fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// A base page's entry: a frame or a mark, and four flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry(u32);
+
+const FRAME: u32 = (1 << 28) - 1;
+const SWAPPED: u32 = FRAME;
+const ZERO_PAGE: u32 = FRAME - 1;
+
+impl Entry {
+    pub(crate) const EMPTY: Self = Self(0);
+    /// Written since it was mapped.
+    pub(crate) const DIRTY: u32 = 1 << 28;
+    /// Walked to since a daemon last looked (kept only for designs that sample).
+    pub(crate) const ACCESSED: u32 = 1 << 29;
+    /// Shared after a fork: a write copies.
+    pub(crate) const COW: u32 = 1 << 30;
+
+    pub(crate) fn of(frame: Frame) -> Self {
+        Self(frame.0 + 1)
+    }
+    pub(crate) const fn swapped() -> Self {
+        Self(SWAPPED)
+    }
+    pub(crate) const fn zero_page() -> Self {
+        Self(ZERO_PAGE)
+    }
+    pub(crate) fn frame(self) -> Option<Frame> {
+        match self.0 & FRAME {
+            0 | SWAPPED | ZERO_PAGE => None,
+            number => Some(Frame(number - 1)),
+        }
+    }
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 & FRAME == 0
+    }
+    pub(crate) fn is_swapped(self) -> bool {
+        self.0 & FRAME == SWAPPED
+    }
+    pub(crate) fn is_zero_page(self) -> bool {
+        self.0 & FRAME == ZERO_PAGE
+    }
+    #[inline]
+    pub(crate) fn has(self, flag: u32) -> bool {
+        self.0 & flag != 0
+    }
+    #[inline]
+    #[must_use]
+    pub(crate) fn with(self, flag: u32) -> Self {
+        Self(self.0 | flag)
+    }
+    #[inline]
+    #[must_use]
+    pub(crate) fn without(self, flag: u32) -> Self {
+        Self(self.0 & !flag)
+    }
+    /// Marks it written.
+    #[inline]
+    pub(crate) fn set_dirty(&mut self) {
+        self.0 |= Self::DIRTY;
+    }
+    /// The same flags, another frame.
+    #[must_use]
+    pub(crate) fn at(self, frame: Frame) -> Self {
+        Self(self.0 & !FRAME | (frame.0 + 1))
+    }
+}
+
+/// The page tables of base pages, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+}
+
+impl Tables {
+    pub(crate) fn make(&mut self) -> u32 {
+        match self.free.pop() {
+            Some(table) => table,
+            None => {
+                let table = self.entries.len() / 512;
+                self.entries.resize(self.entries.len() + 512, Entry::EMPTY);
+                table as u32
+            }
+        }
+    }
+    pub(crate) fn end(&mut self, table: u32) {
+        self.table_mut(table).fill(Entry::EMPTY);
+        self.free.push(table);
+    }
+    #[inline]
+    pub(crate) fn table(&self, table: u32) -> &[Entry] {
+        &self.entries[table as usize * 512..][..512]
+    }
+    #[inline]
+    pub(crate) fn table_mut(&mut self, table: u32) -> &mut [Entry] {
+        &mut self.entries[table as usize * 512..][..512]
+    }
+    #[inline]
+    pub(crate) fn entry(&mut self, table: u32, slot: u32) -> &mut Entry {
+        &mut self.entries[table as usize * 512 + slot as usize]
+    }
+    /// Bytes of memory it uses.
+    #[allow(dead_code, reason = "asked by the benchmark of memory, to come")]
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>() + self.free.capacity() * 4
+    }
+}
+
+const _: () = assert!(size_of::<Region>() == 80);

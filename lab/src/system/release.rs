@@ -1,0 +1,226 @@
+//! Pages go: unmapped, discarded, or copied because they were shared.
+
+use trace::{Page, Pages, SLOTS};
+
+use super::allocate::{LARGE_ORDER, Payer};
+use super::region::{BASE, COW, Entry, NO_TABLE, POOL, RESERVED, Region, ZEROS};
+use super::spaces::Shoot;
+use super::{Stop, System};
+use crate::Cause;
+use crate::memory::{Frame, Owner};
+
+impl System {
+    /// Takes the frames of `pages` away; the mappings that held them are the caller's matter.
+    pub(crate) fn release(&mut self, pages: Pages) {
+        let (mut at, end) = (pages.first.0, pages.first.0 + pages.count);
+        let mut gone = 0;
+        while at < end {
+            let region = at >> 9;
+            let stop = end.min((region + 1) << 9);
+            gone += self.release_in(region, at & 511, stop - (region << 9));
+            at = stop;
+        }
+        if gone > 0 {
+            self.clock.spend(Cause::Shootdown, self.costs.shootdown);
+        }
+    }
+
+    /// Slots `start..end` of a region. Returns how many mappings went.
+    fn release_in(&mut self, region: u32, start: u32, end: u32) -> u32 {
+        let at = self.spaces.regions[region as usize];
+        if self.spaces.is_large(region) {
+            if end - start == SLOTS {
+                self.release_superpage(region);
+                return 1;
+            }
+            if at.has(POOL) {
+                // The kernel refuses this; the superpage stays until all of it goes.
+                return 0;
+            }
+            self.demote(region, Payer::Program);
+        }
+        if self.spaces.regions[region as usize].place == NO_TABLE {
+            return 0;
+        }
+        let mut gone = 0;
+        let mut run: Option<(u32, u32, u32)> = None;
+        for slot in start..end {
+            let page = Page(region << 9 | slot);
+            let entry = self.spaces.entry(page);
+            if entry.is_empty() {
+                continue;
+            }
+            gone += u32::from(self.spaces.regions[region as usize].is_present(slot));
+            self.spaces.unmap_entry(page);
+            *self.spaces.entry_mut(page) = Entry::EMPTY;
+            self.spaces.swapped -= u64::from(entry.is_swapped());
+            let Some(frame) = entry.frame() else { continue };
+            self.spaces.count_resident(region, -1);
+            if self.drop_share(page, frame) {
+                continue;
+            }
+            run = match run {
+                Some((page, first, count))
+                    if first + count == frame.0 && page + count == page_of(region, slot) =>
+                {
+                    Some((page, first, count + 1))
+                }
+                _ => {
+                    self.free_run(run);
+                    Some((page.0, frame.0, 1))
+                }
+            };
+        }
+        self.free_run(run);
+        self.clock.spend(Cause::Map, self.costs.unmap_page * u64::from(gone));
+        self.spaces.tidy(region);
+        gone
+    }
+
+    /// Frees frames that lie together and belonged to pages that lie together: (page, frame, count).
+    fn free_run(&mut self, run: Option<(u32, u32, u32)>) {
+        let Some((page, first, count)) = run else { return };
+        // A run does not cross a superpage's worth of frames, so that it is of one reservation or folio.
+        let cut = SLOTS - (first & 511);
+        if count > cut {
+            self.free_run(Some((page, first, cut)));
+            return self.free_run(Some((page + cut, first + cut, count - cut)));
+        }
+        let head = first & !511;
+        if self.spaces.folios.contains_key(&head) {
+            return self.free_of_folio(head, first, count);
+        }
+        if !self.spaces.reservations.is_empty() {
+            return self.free_reserved(page, first, count);
+        }
+        self.free_frames(Frame(first), count);
+    }
+
+    /// As `free_run`, where some of the frames may be of reservations (of any size).
+    fn free_reserved(&mut self, page: u32, first: u32, count: u32) {
+        let mut at = 0;
+        while at < count {
+            let frame = Frame(first + at);
+            let length = match self.spaces.reservations.at(frame) {
+                Some(id) => {
+                    let order = self.spaces.reservations.key(id).order;
+                    let within = (1 << order) - (frame.0 - self.spaces.reservations.base(id).0);
+                    let length = within.min(count - at);
+                    self.unreserve(Page(page + at), frame, length as u16);
+                    length
+                }
+                None => {
+                    let rest = (at..count)
+                        .find(|&ahead| self.spaces.reservations.at(Frame(first + ahead)).is_some())
+                        .unwrap_or(count);
+                    self.free_frames(frame, rest - at);
+                    rest - at
+                }
+            };
+            at += length;
+        }
+    }
+
+    /// Frames of a split superpage are held until memory is short, or all of them are unused.
+    fn free_of_folio(&mut self, head: u32, first: u32, count: u32) {
+        for frame in first..first + count {
+            self.memory.set_owner(Frame(frame), Owner::None);
+        }
+        let left = self.spaces.folios.get_mut(&head).expect("looked up by the caller");
+        *left -= count as u16;
+        if *left == 0 {
+            self.spaces.folios.remove(&head);
+            self.memory.free(Frame(head), LARGE_ORDER);
+        }
+    }
+
+    fn release_superpage(&mut self, region: u32) {
+        let at = self.spaces.regions[region as usize];
+        self.clock.spend(Cause::Map, self.costs.unmap_superpage);
+        if at.has(ZEROS) {
+            return self.unmap_zeros(region);
+        }
+        let base = Frame(at.place);
+        self.spaces.count_superpages(region, -1);
+        self.spaces.count_resident(region, -i64::from(SLOTS));
+        self.spaces.shoot.push(Shoot::Region(region));
+        self.spaces.kinds[region as usize] = BASE;
+        *self.spaces.region(region) =
+            Region { process: at.process, flags: at.flags & RESERVED, ..Region::EMPTY };
+        if at.has(COW) && self.drop_share(Page(region << 9), base) {
+            return;
+        }
+        if at.has(POOL) {
+            return self.pool_release(region, base);
+        }
+        if self.spaces.reservations.at(base).is_some() {
+            self.unreserve(Page(region << 9), base, SLOTS as u16);
+        } else {
+            self.memory.free(base, LARGE_ORDER);
+        }
+    }
+
+    /// `page` maps `frame` no more. `true`: others still do, and the frame is theirs.
+    fn drop_share(&mut self, page: Page, frame: Frame) -> bool {
+        if self.spaces.shares.is_empty() {
+            return false;
+        }
+        let Some(further) = self.spaces.shares.get_mut(&frame.0) else { return false };
+        if self.memory.owner(frame) == Owner::Page(page) {
+            let heir = further.remove(0);
+            self.memory.set_owner(frame, Owner::Page(Page(heir)));
+        } else {
+            further.retain(|&other| other != page.0);
+        }
+        if further.is_empty() {
+            self.spaces.shares.remove(&frame.0);
+        }
+        true
+    }
+
+    /// A write to a page that is shared after a fork: it gets a copy, or the frame if nobody else has it.
+    pub(crate) fn copy_on_write(&mut self, page: Page) -> Result<(), Stop> {
+        let region = page.region().0;
+        let entry = self.spaces.entry(page);
+        let frame = entry.frame().expect("only a page with a frame is shared");
+        if self.spaces.shares.contains_key(&frame.0) {
+            let got = self.base_page(Payer::Program)?;
+            self.counters.copied += 1;
+            self.clock.spend(Cause::Copy, self.costs.copy_page);
+            self.drop_share(page, frame);
+            self.memory.set_owner(got.frame, Owner::Page(page));
+            let entry = self.spaces.entry_mut(page);
+            *entry = entry.at(got.frame);
+            self.spaces.shoot.push(Shoot::Page(page.0));
+        }
+        let entry = self.spaces.entry_mut(page);
+        let was_clean = !entry.has(Entry::DIRTY);
+        *entry = entry.with(Entry::DIRTY).without(Entry::COW);
+        let at = self.spaces.region(region);
+        if at.is_present(page.slot()) {
+            at.clean -= u16::from(was_clean);
+        } else {
+            at.set_present(page.slot());
+        }
+        Ok(())
+    }
+
+    /// A write under a superpage that is shared after a fork: the mapping is split, the page copied
+    /// (Linux since 5.8), or all is the writer's if nobody else has it.
+    pub(crate) fn copy_superpage(&mut self, page: Page) -> Result<(), Stop> {
+        let region = page.region().0;
+        let base = self.spaces.regions[region as usize].place;
+        if !self.spaces.shares.contains_key(&base) {
+            let at = self.spaces.region(region);
+            at.flags = at.flags & !COW | super::region::DIRTY;
+            self.spaces.kinds[region as usize] &= !super::region::CHECK;
+            return Ok(());
+        }
+        self.demote(region, Payer::Program);
+        self.copy_on_write(page)
+    }
+}
+
+const fn page_of(region: u32, slot: u32) -> u32 {
+    region << 9 | slot
+}

@@ -1,0 +1,132 @@
+//! Which pages a stream has touched: a fact about the program, the same for every design.
+//!
+//! Kept once for all designs of a pass, beside them. Resident pages beyond these are bloat; those never
+//! touched hold zeros.
+
+use trace::{Access, Advice, Block, Event, Page, Pages, SLOTS};
+
+/// The pages touched and not given back since.
+#[derive(Debug, Default)]
+pub struct Touched {
+    regions: Vec<[u64; 8]>,
+    pages: u64,
+    /// Pages of each process, for its end: (process, pages), in the order of mapping.
+    mapped: Vec<(u32, Pages)>,
+    running: u32,
+}
+
+impl Touched {
+    /// Follows the stream through a block.
+    pub fn follow(&mut self, block: &Block) {
+        let mut from = 0;
+        for (at, event) in &block.events {
+            self.touch(&block.accesses[from..*at as usize]);
+            from = *at as usize;
+            self.event(event);
+        }
+        self.touch(&block.accesses[from..]);
+    }
+
+    /// The touched pages of a region.
+    pub fn region(&self, region: u32) -> [u64; 8] {
+        self.regions.get(region as usize).copied().unwrap_or_default()
+    }
+
+    /// How many pages are touched.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn touch(&mut self, accesses: &[Access]) {
+        let mut last = u32::MAX;
+        for access in accesses {
+            let page = access.page();
+            if page.0 == last {
+                continue;
+            }
+            last = page.0;
+            let at = page.region().0 as usize;
+            if at >= self.regions.len() {
+                self.regions.resize(at + 1, [0; 8]);
+            }
+            let word = &mut self.regions[at][(page.slot() / 64) as usize];
+            let bit = 1 << (page.slot() % 64);
+            self.pages += u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Spawn(process) | Event::Run(process) => self.running = process.0,
+            Event::Map { pages, .. } | Event::Grow { pages } => {
+                self.mapped.push((self.running, *pages));
+            }
+            Event::Unmap(pages) | Event::Advise(pages, Advice::DontNeed | Advice::Free) => {
+                self.forget(*pages);
+            }
+            Event::Fork { child, offset } => {
+                let own: Vec<_> = self
+                    .mapped
+                    .iter()
+                    .filter(|(process, _)| *process == self.running)
+                    .copied()
+                    .collect();
+                for (_, pages) in own {
+                    let first = Page(pages.first.0 + offset);
+                    self.mapped.push((child.0, Pages { first, count: pages.count }));
+                }
+            }
+            Event::Exit(process) => {
+                let mapped = std::mem::take(&mut self.mapped);
+                for (owner, pages) in mapped {
+                    if owner == process.0 {
+                        self.forget(pages);
+                    } else {
+                        self.mapped.push((owner, pages));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, pages: Pages) {
+        let (mut at, end) = (pages.first.0, pages.first.0 + pages.count);
+        while at < end && ((at / SLOTS) as usize) < self.regions.len() {
+            let region = &mut self.regions[(at / SLOTS) as usize];
+            let stop = end.min((at / 64 + 1) * 64);
+            let mask = (!0 >> (64 - (stop - at))) << (at % 64);
+            let word = &mut region[(at % SLOTS / 64) as usize];
+            self.pages -= u64::from((*word & mask).count_ones());
+            *word &= !mask;
+            at = stop;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::{Backing, Process};
+
+    #[test]
+    fn counts_what_is_touched_and_not_given_back() {
+        let pages = |first, count| Pages { first: Page(first), count };
+        let mut block = Block::default();
+        block.event(Event::Spawn(Process(1)));
+        block.event(Event::Map { pages: pages(0, 2000), address: 0, backing: Backing::Anonymous });
+        block.accesses.extend((0..1500).map(|page| Access::write(Page(page))));
+        block.event(Event::Unmap(pages(60, 10)));
+        block.event(Event::Advise(pages(511, 600), Advice::DontNeed));
+        block.accesses.push(Access::read(Page(61)));
+        let mut touched = Touched::default();
+        touched.follow(&block);
+        assert_eq!(touched.pages(), 1500 - 10 - 600 + 1);
+        assert_eq!(touched.region(0)[0], !0 >> 4 | 1 << 61);
+        let mut block = Block::default();
+        block.event(Event::Exit(Process(1)));
+        touched.follow(&block);
+        assert_eq!(touched.pages(), 0);
+    }
+}
