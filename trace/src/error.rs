@@ -131,6 +131,12 @@ pub enum TraceError {
         /// What is wrong.
         what: String,
     },
+    /// Who watched over it stopped it.
+    #[error("{}: stopped", path.display())]
+    Stopped {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file in a foreign format cannot be understood.
     #[error("{}: {place}: {what}; {remedy}", path.display())]
     Import {

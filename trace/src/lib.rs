@@ -6,11 +6,14 @@
 //! tables plain arrays; a region's true address travels in [`Event::Map`].
 #![forbid(unsafe_code)]
 
+mod check;
 mod error;
 mod event;
 mod file;
 mod filter;
+pub mod import;
 
+pub use check::Checker;
 pub use error::{Place, TraceError};
 pub use event::{Advice, Backing, Event, Pace, Pages, Process};
 pub use file::{

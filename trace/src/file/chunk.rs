@@ -16,6 +16,9 @@ const MAGIC: &[u8; 4] = b"SPTC";
 const FIXED: usize = 12;
 /// Codings 1 and 2: indexed by so many bytes. 16 + n: n planes.
 const PLANES: u8 = 16;
+/// Different records of an indexed chunk, by the bytes of an index.
+const NARROW: usize = 1 << 8;
+const WIDE: usize = pages::MOST;
 /// A count that is in the list of large counts.
 const ESCAPE: u8 = 255;
 
@@ -57,8 +60,7 @@ impl Encoder {
     ) -> io::Result<()> {
         self.heads.clear();
         self.body.clear();
-        let coding = self.pages(accesses)?;
-        self.counts(counts)?;
+        let coding = self.records(accesses, counts)?;
         self.packer.put(events, &mut self.heads, &mut self.body)?;
         out.clear();
         out.extend(MAGIC);
@@ -69,20 +71,9 @@ impl Encoder {
         Ok(())
     }
 
-    fn pages(&mut self, accesses: &[Access]) -> io::Result<u8> {
-        if self.indexer.index(accesses, &mut self.indices).is_some() {
-            let different = &self.indexer.different;
-            self.column.clear();
-            self.column.extend(different.iter().flat_map(|access| access.0.to_le_bytes()));
-            let width = if different.len() <= 256 { 1 } else { 2 };
-            self.put()?;
-            self.column.clear();
-            match width {
-                1 => self.column.extend(self.indices.iter().map(|&index| index as u8)),
-                _ => self.column.extend(self.indices.iter().flat_map(|index| index.to_le_bytes())),
-            }
-            self.put()?;
-            return Ok(width);
+    fn records(&mut self, accesses: &[Access], counts: &[u32]) -> io::Result<u8> {
+        if self.indexer.index(accesses, counts, &mut self.indices).is_some() {
+            return self.indexed();
         }
         let planes = pages::planes_of(accesses);
         for number in 0..planes {
@@ -91,7 +82,29 @@ impl Encoder {
         }
         pages::writes(accesses, &mut self.column);
         self.put()?;
+        self.counts(counts)?;
         Ok(PLANES + planes as u8)
+    }
+
+    /// The different accesses, their counts (nothing where all are one), the indices.
+    fn indexed(&mut self) -> io::Result<u8> {
+        let different = &self.indexer.different;
+        let width = if different.len() <= 256 { 1 } else { 2 };
+        let counted = different.iter().any(|(_, count)| *count != 1);
+        self.column.clear();
+        self.column.extend(different.iter().flat_map(|(access, _)| access.0.to_le_bytes()));
+        self.packer.put(&self.column, &mut self.heads, &mut self.body)?;
+        self.column.clear();
+        let counts = different.iter().filter(|_| counted);
+        self.column.extend(counts.flat_map(|(_, count)| count.to_le_bytes()));
+        self.put()?;
+        self.column.clear();
+        match width {
+            1 => self.column.extend(self.indices.iter().map(|&index| index as u8)),
+            _ => self.column.extend(self.indices.iter().flat_map(|index| index.to_le_bytes())),
+        }
+        self.put()?;
+        Ok(width)
     }
 
     /// The counts less one as bytes, and those that do not fit. Nothing where all are one.
@@ -118,12 +131,17 @@ impl Encoder {
 pub struct Chunk {
     records: usize,
     coding: u8,
-    /// The different accesses, moved to where the reader places the stream.
+    /// Indexed: the different accesses, moved to where the reader places the stream, and their counts
+    /// (none where all are one).
     different: Vec<Access>,
+    different_counts: Vec<u32>,
     /// Indices, or planes (as many as the coding says).
     planes: [Vec<u8>; 4],
+    /// Planes: a bit per record. Indexed: the different accesses as bytes.
     writes: Vec<u8>,
+    /// Planes: the counts less one. Indexed: the different counts as bytes.
     counts: Vec<u8>,
+    /// Planes: the counts that do not fit.
     large: Vec<u8>,
     events: Vec<u8>,
     /// What was emitted: records, large counts (bytes), events (bytes), and the event that comes next.
@@ -180,7 +198,7 @@ impl Chunk {
             17..=20 => usize::from(self.coding - PLANES),
             _ => return Err("a chunk is coded in no known way"),
         };
-        let columns = planes + 4;
+        let columns = if self.coding < PLANES { 4 } else { planes + 4 };
         if fixed.u8() != Some(columns as u8) {
             return Err("a chunk has a wrong number of columns");
         }
@@ -192,19 +210,20 @@ impl Chunk {
                 .ok_or("a chunk's column cannot be unpacked")
         };
         if self.coding < PLANES {
+            let most = 4 * pages::MOST.min(records);
+            take(&mut self.writes, &|length| length % 4 == 0 && length <= most)?;
+            let different = self.writes.len();
+            take(&mut self.counts, &|length| length == 0 || length == different)?;
             let width = usize::from(self.coding);
-            take(&mut self.writes, &|length| {
-                length % 4 == 0 && length <= 4 * pages::MOST.min(records)
-            })?;
             take(&mut self.planes[0], &|length| length == records * width)?;
         } else {
             for plane in &mut self.planes[..planes] {
                 take(plane, &|length| length == records)?;
             }
             take(&mut self.writes, &|length| length == records.div_ceil(8))?;
+            take(&mut self.counts, &|length| length == 0 || length == records)?;
+            take(&mut self.large, &|length| length % 4 == 0 && length <= 4 * records)?;
         }
-        take(&mut self.counts, &|length| length == 0 || length == records)?;
-        take(&mut self.large, &|length| length % 4 == 0 && length <= 4 * records)?;
         take(&mut self.events, &|length| length <= events::MOST)?;
         if !bytes.0.is_empty() {
             return Err("a chunk is longer than its columns");
@@ -216,22 +235,33 @@ impl Chunk {
         Ok(())
     }
 
-    /// The list of different accesses, and whether every index lies in it.
+    /// The lists of different records, and whether every index lies in them.
     fn different(&mut self, frame: Frame) -> Option<()> {
         self.different.clear();
-        for bytes in self.writes.chunks_exact(4) {
-            let access = Access(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        for access in words(&self.writes).map(Access) {
             if access.page().region().0 >= frame.regions {
                 return None;
             }
             self.different.push(Access(access.0 + frame.shift));
+        }
+        self.different_counts.clear();
+        self.different_counts.extend(words(&self.counts));
+        if self.different_counts.contains(&0) {
+            return None;
         }
         let indices = &self.planes[0];
         let highest = match self.coding {
             1 => indices.iter().max().map(|&index| u16::from(index)),
             _ => pairs(indices).max(),
         };
-        highest.is_none_or(|highest| usize::from(highest) < self.different.len()).then_some(())
+        let different = self.different.len();
+        let length = if self.coding == 1 { NARROW } else { WIDE };
+        if highest.is_some_and(|highest| usize::from(highest) >= different) || different > length {
+            return None;
+        }
+        self.different.resize(length, Access(0));
+        self.different_counts.resize(length, 1);
+        Some(())
     }
 
     /// Reads the next event.
@@ -274,13 +304,8 @@ impl Chunk {
         frame: Frame,
         out: &mut Vec<Access>,
     ) -> Result<(), &'static str> {
-        let different = &self.different[..];
         match self.coding {
-            1 => out
-                .extend(self.planes[0][begin..end].iter().map(|&one| different[usize::from(one)])),
-            2 => out.extend(
-                pairs(&self.planes[0][2 * begin..2 * end]).map(|one| different[usize::from(one)]),
-            ),
+            1 | 2 => self.look_up(begin, end, &self.different, out),
             _ => {
                 out.extend(self.planes[0][begin..end].iter().map(|&byte| Access(byte.into())));
                 for number in 1..usize::from(self.coding - PLANES) {
@@ -304,8 +329,25 @@ impl Chunk {
         Ok(())
     }
 
+    /// Adds the `table`'s values for some records of an indexed chunk.
+    fn look_up<T: Copy>(&self, begin: usize, end: usize, table: &[T], out: &mut Vec<T>) {
+        let indices = &self.planes[0];
+        // The tables are as long as an index can point (`different`): a look-up needs no check, which
+        // is a third of its time.
+        if let (1, Some(table)) = (self.coding, table.first_chunk::<NARROW>()) {
+            out.extend(indices[begin..end].iter().map(|&index| table[usize::from(index)]));
+        } else if let Some(table) = table.first_chunk::<WIDE>() {
+            let indices = pairs(&indices[2 * begin..2 * end]);
+            out.extend(indices.map(|index| table[usize::from(index)]));
+        }
+    }
+
     fn counts(&mut self, begin: usize, end: usize, out: &mut Vec<u32>) -> Result<(), &'static str> {
         if self.counts.is_empty() {
+            return Ok(());
+        }
+        if self.coding < PLANES {
+            self.look_up(begin, end, &self.different_counts, out);
             return Ok(());
         }
         let bytes = &self.counts[begin..end];
@@ -329,6 +371,10 @@ const EVENTS: &str = "a chunk's events make no sense";
 
 fn pairs(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
     bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
 /// The page or region numbers of an event, moved to where the reader places the stream.

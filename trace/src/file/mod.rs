@@ -19,7 +19,7 @@ pub use head::{Header, Mappings};
 pub use reader::{Info, Placement, Reader};
 pub use writer::Writer;
 
-use output::Output;
+pub(crate) use output::Output;
 
 /// The version of the format.
 pub const VERSION: u16 = 1;

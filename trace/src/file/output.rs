@@ -57,6 +57,12 @@ impl Output {
         Ok(Self { path: path.to_path_buf(), to, replace, written: 0 })
     }
 
+    /// Writes to a file that needs no name; errors call it `path`.
+    pub fn through(file: File, path: &Path) -> Self {
+        let to = To::Through(file);
+        Self { path: path.to_path_buf(), to, replace: true, written: 0 }
+    }
+
     /// Adds bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
         let file: &mut dyn Write = match &mut self.to {

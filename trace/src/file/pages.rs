@@ -1,27 +1,26 @@
-//! How a chunk keeps its accesses. Two ways, by how many different ones there are:
+//! How a chunk keeps its records. Two ways, by how many different ones there are:
 //!
-//! - **Indexed**: at most 65,536 different (page, writes): a list of them in the order of their first
-//!   use, and for each record an index of one or two bytes. Programs are like that, and decoding is one
-//!   load from a small table.
+//! - **Indexed**: at most 65,536 different (page, writes, count): a list of them in the order of their
+//!   first use, and for each record an index of one or two bytes. Programs are like that, and decoding
+//!   is one column to unpack and two loads from small tables.
 //! - **Planes**: the page numbers' lowest bytes, then their second bytes, and so on as long as one is
-//!   not zero, and a bit per record for "writes". Random accesses to much memory are like that: the
-//!   low bytes are noise and are stored raw, the high ones compress.
+//!   not zero; a bit per record for "writes"; the counts. Random accesses to much memory are like that:
+//!   the low bytes are noise and are stored raw, the high ones compress.
 
 use crate::Access;
 
-/// The most different accesses of an indexed chunk.
+/// The most different records of an indexed chunk.
 pub const MOST: usize = 1 << 16;
 
-/// Gives accesses their index: open addressing, linear probing, emptied for each chunk.
+/// Gives records their index: open addressing, linear probing, emptied for each chunk.
 pub struct Indexer {
-    keys: Vec<u32>,
+    /// Access and count of a slot; 0 while it is empty, since no record counts nothing.
+    keys: Vec<u64>,
     indices: Vec<u16>,
-    /// The different accesses in the order of their first use.
-    pub different: Vec<Access>,
+    /// The different records in the order of their first use.
+    pub different: Vec<(Access, u32)>,
 }
 
-/// No access: page 2^31 - 1 written, which [`Indexer`] refuses.
-const EMPTY: u32 = u32::MAX;
 /// Twice [`MOST`]: half full at worst.
 const BITS: u32 = 17;
 
@@ -29,36 +28,33 @@ impl Indexer {
     /// An empty one.
     pub fn new() -> Self {
         let size = 1 << BITS;
-        Self { keys: vec![EMPTY; size], indices: vec![0; size], different: Vec::new() }
+        Self { keys: vec![0; size], indices: vec![0; size], different: Vec::new() }
     }
 
-    /// Writes each access's index to `out`, two bytes each; `None` if there are too many.
-    pub fn index(&mut self, accesses: &[Access], out: &mut Vec<u16>) -> Option<()> {
-        self.keys.fill(EMPTY);
+    /// Replaces the contents of `out` by each record's index; `None` if there are too many.
+    pub fn index(&mut self, accesses: &[Access], counts: &[u32], out: &mut Vec<u16>) -> Option<()> {
+        self.keys.fill(0);
         self.different.clear();
         out.clear();
         out.reserve(accesses.len());
-        for &access in accesses {
-            out.push(self.one(access)?);
+        for (&access, &count) in accesses.iter().zip(counts) {
+            out.push(self.one(access, count)?);
         }
         Some(())
     }
 
-    fn one(&mut self, access: Access) -> Option<u16> {
-        let key = access.0;
-        if key == EMPTY {
-            return None;
-        }
+    fn one(&mut self, access: Access, count: u32) -> Option<u16> {
+        let key = u64::from(count) << 32 | u64::from(access.0);
         // Fibonacci hashing: neighbouring pages do not cluster.
-        let mut at = (key.wrapping_mul(0x9e37_79b9) >> (32 - BITS)) as usize;
+        let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize;
         while self.keys[at] != key {
-            if self.keys[at] == EMPTY {
+            if self.keys[at] == 0 {
                 if self.different.len() == MOST {
                     return None;
                 }
                 self.keys[at] = key;
                 self.indices[at] = self.different.len() as u16;
-                self.different.push(access);
+                self.different.push((access, count));
                 break;
             }
             at = (at + 1) & ((1 << BITS) - 1);

@@ -37,7 +37,11 @@ impl Writer {
     /// Begins a trace at `path`. A file that is there is replaced when the trace is finished, or
     /// without `replace` refused.
     pub fn create(path: &Path, header: &Header, replace: bool) -> Result<Self, TraceError> {
-        let mut output = Output::create(path, replace)?;
+        Self::to(Output::create(path, replace)?, header)
+    }
+
+    /// Begins a trace in an output.
+    pub(crate) fn to(mut output: Output, header: &Header) -> Result<Self, TraceError> {
         if let Err(what) = header.check() {
             return Err(TraceError::Stream {
                 path: output.path,
@@ -47,7 +51,7 @@ impl Writer {
         }
         output.write(&header.encode())?;
         let encoder = Encoder::new().map_err(|source| TraceError::Io {
-            path: path.to_path_buf(),
+            path: output.path.clone(),
             doing: "zstd cannot be started",
             source,
         })?;
