@@ -7,6 +7,7 @@ pub mod memory;
 mod report;
 pub mod reservation;
 mod run;
+pub mod sweep;
 mod system;
 mod touched;
 
@@ -14,6 +15,6 @@ pub mod fragment;
 pub mod workloads;
 
 pub use ledger::{Cause, Ledger};
-pub use report::{Cell, Counters, End, Moment, Phase, Report, Requests, SCHEMA};
+pub use report::{Cell, Counters, ENGINE, End, Moment, Phase, Report, Requests, SCHEMA};
 pub use run::{Experiment, LabError, run, run_stream};
 pub use touched::Touched;

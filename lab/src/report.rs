@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Ledger;
 
+/// The version of the simulation: goes up whenever any report would come out otherwise, so that sweeps
+/// do not take old results for new ones.
+pub const ENGINE: &str = "1";
+
 /// The version of [`Report`]'s layout.
 pub const SCHEMA: &str = "superpage.lab.run/1";
 

@@ -1,0 +1,111 @@
+//! Sweeps: designs x machines x workloads x fragmentations x memory sizes x seeds, over any number of
+//! threads and computers, with the same bytes at the end. Called by `superpage lab sweep`.
+//!
+//! A [`Plan`] holds the *contents* of everything it names, so a directory with a plan is all that a
+//! shard needs. Each cell has a [`Hash`] of those contents; cells that differ in the design only are a
+//! [`Group`], run as one pass. A [`Store`] is a directory to which whole groups are added and from
+//! which nothing is taken, so a sweep that was stopped goes on where it was. [`merge`] sorts by hash.
+//!
+//! `hash` and `plan` are pure; `store` is the only file that touches files, `run` the only one that
+//! knows threads. A run itself has none.
+
+mod columns;
+mod hash;
+mod merge;
+mod parquet;
+mod plan;
+mod run;
+mod seeds;
+mod store;
+mod wanted;
+
+pub use hash::Hash;
+pub use merge::{MERGE_SCHEMA, Merged, merge};
+pub use plan::{Group, Ingredient, Member, PLAN_SCHEMA, Plan, Shard, ShardError};
+pub use run::{Ended, Progress, Ran, run};
+pub use seeds::{SeedsError, seeds};
+pub use store::{Contents, Damage, Store};
+pub use wanted::{Wanted, WantedError};
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a sweep could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// A file or directory could not be used.
+    #[error("{path}: {source}{remedy}", path = path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+        /// What to do, with a separator before it; or nothing.
+        remedy: &'static str,
+    },
+    /// There is no plan where one should be.
+    #[error("{}: holds no plan; make one with `superpage lab sweep plan -o {} …`", .0.display(), .0.display())]
+    NoPlan(PathBuf),
+    /// The plan cannot be read.
+    #[error("{path}: {why}; write it again with `superpage lab sweep plan --force`", path = path.display())]
+    BadPlan {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The directory has another plan.
+    #[error("{}: holds another plan; choose another directory, or --force to replace the plan and keep the results that both share", .0.display())]
+    OtherPlan(PathBuf),
+    /// Somebody else runs the same shard into the same directory.
+    #[error("{directory}: shard {shard} is being run by another process; wait for it, or run another shard", directory = directory.display())]
+    Locked {
+        /// The directory.
+        directory: PathBuf,
+        /// The shard.
+        shard: Shard,
+    },
+    /// Directories to merge were made from different plans.
+    #[error("{first} and {second}: made from different plans; merge shards of one plan", first = first.display(), second = second.display())]
+    PlansDiffer {
+        /// One.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+    /// One cell, two reports.
+    #[error("cell {cell} has two different reports, one of them in {path}; they were made by different builds: remove one and run again", path = path.display())]
+    Conflict {
+        /// The cell.
+        cell: Hash,
+        /// A file with one of them.
+        path: PathBuf,
+    },
+    /// Not everything is there.
+    #[error(
+        "{missing} of {planned} cells are missing; run the remaining shards, or --partial to merge what there is"
+    )]
+    Incomplete {
+        /// Cells without a report.
+        missing: usize,
+        /// Cells of the plan.
+        planned: usize,
+    },
+    /// The Parquet file could not be made.
+    #[error("Parquet: {0}")]
+    Parquet(#[from] ::parquet::errors::ParquetError),
+    /// No threads.
+    #[error("{0}; use fewer --jobs")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+}
+
+impl SweepError {
+    fn file(path: &Path, source: io::Error) -> Self {
+        let remedy = match source.kind() {
+            io::ErrorKind::NotFound => "; make the directory first",
+            io::ErrorKind::PermissionDenied => "; choose a place you may write",
+            _ => "",
+        };
+        Self::File { path: path.to_path_buf(), source, remedy }
+    }
+}

@@ -1,0 +1,183 @@
+//! A plan: everything a sweep runs, with the contents of what it names. Pure.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use units::ByteSize;
+
+use super::Hash;
+use crate::{ENGINE, SCHEMA};
+
+/// The version of [`Plan`]'s layout.
+pub const PLAN_SCHEMA: &str = "superpage.lab.plan/1";
+
+/// A named part of an experiment. Equal contents under equal names are the same experiment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ingredient {
+    /// Its name in reports.
+    pub name: String,
+    /// What it is: a design's or machine's TOML, a workload's words, for a file its digest.
+    pub content: String,
+}
+
+/// What a sweep runs: the product of these lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`PLAN_SCHEMA`].
+    pub schema: String,
+    /// Designs.
+    pub designs: Vec<Ingredient>,
+    /// Machines.
+    pub machines: Vec<Ingredient>,
+    /// Workloads.
+    pub workloads: Vec<Ingredient>,
+    /// What spoils memory beforehand.
+    pub fragmentations: Vec<Ingredient>,
+    /// Memory sizes.
+    pub memories: Vec<ByteSize>,
+    /// Seeds.
+    pub seeds: Vec<u64>,
+}
+
+/// Cells that differ in the design only: one pass over the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group<'a> {
+    /// The hash of what its cells share.
+    pub key: Hash,
+    /// The machine.
+    pub machine: &'a Ingredient,
+    /// The workload.
+    pub workload: &'a Ingredient,
+    /// The fragmentation.
+    pub fragmentation: &'a Ingredient,
+    /// The machine's memory.
+    pub memory: ByteSize,
+    /// The seed.
+    pub seed: u64,
+    /// Its cells, by hash.
+    pub members: Vec<Member<'a>>,
+}
+
+/// A cell of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// The cell's hash.
+    pub cell: Hash,
+    /// Its design.
+    pub design: &'a Ingredient,
+}
+
+/// Part `index` of `of`; counted from 0, as array indexes of Slurm, Kubernetes and Ray are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    index: u32,
+    of: u32,
+}
+
+/// Why a shard could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no shard; write I/N with I from 0 to N-1: 0/4")]
+pub struct ShardError(String);
+
+/// What a hash leaves out of a design's or machine's TOML: it changes nothing in a run.
+const WORDS_ONLY: [&str; 1] = ["summary"];
+
+impl Plan {
+    /// The sweep's groups, sorted by key; each with all its cells.
+    pub fn groups(&self) -> Vec<Group<'_>> {
+        let designs: Vec<String> = self.designs.iter().map(canonical).collect();
+        let mut groups = Vec::new();
+        for machine in &self.machines {
+            let on = canonical(machine);
+            for (workload, fragmentation, memory, seed) in self.surroundings() {
+                let bytes = memory.bytes().to_string();
+                let drawn = seed.to_string();
+                let shared = [
+                    ENGINE,
+                    SCHEMA,
+                    &machine.name,
+                    &on,
+                    &workload.name,
+                    &workload.content,
+                    &fragmentation.name,
+                    &fragmentation.content,
+                    &bytes,
+                    &drawn,
+                ];
+                let key = Hash::of(shared);
+                let key_words = key.to_string();
+                let mut members: Vec<Member> = (self.designs.iter().zip(&designs))
+                    .map(|(design, content)| {
+                        let cell = Hash::of([key_words.as_str(), &design.name, content]);
+                        Member { cell, design }
+                    })
+                    .collect();
+                members.sort_by_key(|member| member.cell);
+                members.dedup_by_key(|member| member.cell);
+                groups.push(Group { key, machine, workload, fragmentation, memory, seed, members });
+            }
+        }
+        groups.sort_by_key(|group| group.key);
+        groups.dedup_by_key(|group| group.key);
+        groups
+    }
+
+    fn surroundings(&self) -> impl Iterator<Item = (&Ingredient, &Ingredient, ByteSize, u64)> {
+        self.workloads.iter().flat_map(move |workload| {
+            self.fragmentations.iter().flat_map(move |fragmentation| {
+                self.memories.iter().flat_map(move |memory| {
+                    self.seeds.iter().map(move |seed| (workload, fragmentation, *memory, *seed))
+                })
+            })
+        })
+    }
+}
+
+/// TOML without comments, layout and words for people; anything else as it is.
+fn canonical(ingredient: &Ingredient) -> String {
+    let Ok(mut table) = toml::from_str::<toml::Table>(&ingredient.content) else {
+        return ingredient.content.clone();
+    };
+    table.retain(|key, _| !WORDS_ONLY.contains(&key));
+    // Sorted by key: toml's tables are.
+    serde_json::to_string(&table).unwrap_or_else(|_| ingredient.content.clone())
+}
+
+impl Shard {
+    /// The whole.
+    pub const WHOLE: Self = Self { index: 0, of: 1 };
+
+    /// Part `index` of `of`, if there is one.
+    pub fn new(index: u32, of: u32) -> Option<Self> {
+        (index < of).then_some(Self { index, of })
+    }
+
+    /// Its groups. Sorted by hash and dealt out like cards: parts differ by one group at most, and
+    /// neighbours in the plan, which take alike long, are spread.
+    pub fn select<'a>(self, groups: Vec<Group<'a>>) -> Vec<Group<'a>> {
+        let mine = |index: usize| index % self.of as usize == self.index as usize;
+        groups.into_iter().enumerate().filter(|(index, _)| mine(*index)).map(|(_, g)| g).collect()
+    }
+
+    /// A name for files.
+    pub(super) fn file_name(self) -> String {
+        format!("{}-of-{}", self.index, self.of)
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.of)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = ShardError;
+    fn from_str(text: &str) -> Result<Self, ShardError> {
+        let parts = text.split_once('/');
+        let numbers = parts.and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
+        let shard = numbers.and_then(|(index, of)| Self::new(index, of));
+        shard.ok_or_else(|| ShardError(text.to_string()))
+    }
+}

@@ -1,0 +1,234 @@
+//! The directory of a sweep. `plan.json`, `groups/*.jsonl` (one file per pass, one line per cell) and
+//! `locks/` (one file per shard). The only file of the sweeps that touches files.
+//!
+//! A group's file appears whole or not at all: it is written beside and renamed. Nothing in it is
+//! believed all the same: every line carries a hash of what it says, and a file with a line that was cut
+//! or changed counts as not there. Files are named by their group and members, so runs never write over each
+//! other's results, only over the same ones.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Group, Hash, PLAN_SCHEMA, Plan, Shard, SweepError};
+use crate::Report;
+
+/// A sweep's directory.
+#[derive(Debug)]
+pub struct Store {
+    directory: PathBuf,
+}
+
+/// What lies in it.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Reports by cell.
+    pub reports: BTreeMap<Hash, Report>,
+    /// Files with lines that cannot be used.
+    pub damaged: Vec<Damage>,
+}
+
+/// A file with lines that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub path: PathBuf,
+    /// The first such line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// A shard that is ours to write, until this is dropped or the process ends, however it ends.
+#[derive(Debug)]
+pub(super) struct Held {
+    _file: File,
+    pub(super) shard: Shard,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line<R> {
+    cell: Hash,
+    check: Hash,
+    report: R,
+}
+
+impl Store {
+    /// The sweep in `directory`, which need not exist before it is planned.
+    pub fn at(directory: &Path) -> Self {
+        Self { directory: directory.to_path_buf() }
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Writes the plan. The same plan again is no change; another one only with `replace`.
+    pub fn write_plan(&self, plan: &Plan, replace: bool) -> Result<(), SweepError> {
+        match self.plan() {
+            Ok(old) if old == *plan => return Ok(()),
+            Ok(_) | Err(SweepError::BadPlan { .. }) if !replace => {
+                return Err(SweepError::OtherPlan(self.directory.clone()));
+            }
+            Ok(_) | Err(SweepError::BadPlan { .. } | SweepError::NoPlan(_)) => {}
+            Err(error) => return Err(error),
+        }
+        for directory in ["groups", "locks"] {
+            let path = self.directory.join(directory);
+            fs::create_dir_all(&path).map_err(|error| SweepError::file(&path, error))?;
+        }
+        let mut text = serde_json::to_string_pretty(plan).expect("a plan is plain data");
+        text.push('\n');
+        self.write(&self.plan_file(), &text, "plan")
+    }
+
+    /// The plan that lies here.
+    pub fn plan(&self) -> Result<Plan, SweepError> {
+        let path = self.plan_file();
+        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => SweepError::NoPlan(self.directory.clone()),
+            _ => SweepError::file(&path, error),
+        })?;
+        let bad = |why: String| SweepError::BadPlan { path: path.clone(), why };
+        let plan: Plan = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        if plan.schema != PLAN_SCHEMA {
+            return Err(bad(format!("`{}` is not {PLAN_SCHEMA}", plan.schema)));
+        }
+        Ok(plan)
+    }
+
+    /// Everything that lies here and can be used. Of a file with a damaged line nothing is: whoever
+    /// damaged one line may have changed another, and one pass makes all of them again.
+    pub fn read(&self) -> Result<Contents, SweepError> {
+        let mut contents = Contents::default();
+        for path in self.files("jsonl")? {
+            let bytes = fs::read(&path).map_err(|error| SweepError::file(&path, error))?;
+            let lines = match parse_all(&String::from_utf8_lossy(&bytes)) {
+                Ok(lines) => lines,
+                Err((line, why)) => {
+                    contents.damaged.push(Damage { path, line, why });
+                    continue;
+                }
+            };
+            for (cell, report) in lines {
+                if contents.reports.get(&cell).is_some_and(|old| *old != report) {
+                    return Err(SweepError::Conflict { cell, path });
+                }
+                contents.reports.insert(cell, report);
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Takes a shard, and clears away what a killed run of it left half written.
+    pub(super) fn hold(&self, shard: Shard) -> Result<Held, SweepError> {
+        let path = self.directory.join("locks").join(format!("{}.lock", shard.file_name()));
+        let failed = |error| SweepError::file(&path, error);
+        let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(SweepError::Locked { directory: self.directory.clone(), shard });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        for leftover in self.files(&format!("{}.tmp", shard.file_name()))? {
+            let _ = fs::remove_file(leftover);
+        }
+        Ok(Held { _file: file, shard })
+    }
+
+    /// Adds the reports of a group's members, in their order, whole; then removes damaged files of
+    /// the same group, which have nothing any more that is not here.
+    pub(super) fn add(
+        &self,
+        held: &Held,
+        group: &Group,
+        reports: &[Report],
+        damaged: &[Damage],
+    ) -> Result<(), SweepError> {
+        let cells: Vec<String> = group.members.iter().map(|one| one.cell.to_string()).collect();
+        let members = Hash::of(cells.iter().map(String::as_str));
+        let path = self.directory.join("groups").join(format!("{}-{members}.jsonl", group.key));
+        let text: String =
+            group.members.iter().zip(reports).map(|(m, r)| line(m.cell, r)).collect();
+        self.write(&path, &text, &held.shard.file_name())?;
+        let prefix = group.key.to_string();
+        for damage in damaged.iter().filter(|damage| damage.path != path) {
+            let name = damage.path.file_name().and_then(|name| name.to_str());
+            if name.is_some_and(|name| name.starts_with(&prefix)) {
+                let _ = fs::remove_file(&damage.path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes beside and renames, so that nobody ever sees half of it.
+    fn write(&self, path: &Path, text: &str, mark: &str) -> Result<(), SweepError> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{mark}.tmp"));
+        let beside = PathBuf::from(beside);
+        let written = File::create(&beside).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            // The name must not reach the disk before what it names.
+            file.sync_data()?;
+            fs::rename(&beside, path)
+        });
+        written.map_err(|error| {
+            let _ = fs::remove_file(&beside);
+            SweepError::file(path, error)
+        })
+    }
+
+    /// Files of groups whose name ends like this, sorted.
+    fn files(&self, ending: &str) -> Result<Vec<PathBuf>, SweepError> {
+        let directory = self.directory.join("groups");
+        let failed = |error| SweepError::file(&directory, error);
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&directory).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+            if name.ends_with(&format!(".{ending}")) {
+                files.push(path);
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    fn plan_file(&self) -> PathBuf {
+        self.directory.join("plan.json")
+    }
+}
+
+fn line(cell: Hash, report: &Report) -> String {
+    let check = check(cell, report);
+    let line =
+        serde_json::to_string(&Line { cell, check, report }).expect("a report is plain data");
+    line + "\n"
+}
+
+/// The cells and reports of a file, or the first line that is damaged, and how.
+fn parse_all(text: &str) -> Result<Vec<(Hash, Report)>, (usize, String)> {
+    if !text.ends_with('\n') {
+        return Err((text.lines().count().max(1), "was cut".to_string()));
+    }
+    let lines = text.lines().enumerate();
+    lines.map(|(index, line)| parse(line).map_err(|why| (index + 1, why))).collect()
+}
+
+fn parse(line: &str) -> Result<(Hash, Report), String> {
+    let read: Line<Report> = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let Line { cell, check: stated, report } = read;
+    let as_written = check(cell, &report) == stated;
+    if as_written { Ok((cell, report)) } else { Err("was changed".to_string()) }
+}
+
+fn check(cell: Hash, report: &Report) -> Hash {
+    let report = serde_json::to_string(report).expect("a report is plain data");
+    Hash::of([cell.to_string().as_str(), &report])
+}
