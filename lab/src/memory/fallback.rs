@@ -81,9 +81,15 @@ impl Zone {
         }
     }
 
+    /// Whether any type has a block of this order: a request takes what it needs from others
+    /// (`__zone_watermark_ok` counts every type's list).
+    pub(crate) fn has(&self, mobility: Mobility, order: u8) -> bool {
+        let own = self.available[mobility.index()] >> order != 0;
+        own || self.smallest(mobility, order).is_some()
+    }
+
     /// Whether an allocation would find a block, or claim one (`find_suitable_fallback` with
     /// `only_stealable`): compaction's question whether its work is done.
-    #[allow(dead_code)] // for compaction
     pub(crate) fn suits(&self, mobility: Mobility, order: u8) -> bool {
         let own = self.available[mobility.index()] >> order != 0;
         let claims = |found: u8| found >= CLAIM_ORDER || mobility != Mobility::Movable;

@@ -18,11 +18,13 @@
 //! | `zone` | one zone's buddy allocator |
 //! | `fallback` | what happens when a mobility type has no free block |
 //! | `physical` | [`Memory`]: zones, owners, the calls of the system |
+//! | `compaction` | migrating pages so that large blocks become free |
 //! | `residents` | what compaction and reclaim ask of those who use frames |
 //! | `statistics` | what /proc/buddyinfo, the fragmentation indices and the watermarks tell |
 //!
 //! Called by `reservation`, `hugetlb`, `system` and `fragment`.
 
+pub mod compaction;
 mod fallback;
 mod owner;
 mod physical;

@@ -2,7 +2,7 @@
 
 use super::owner::{self, Owner};
 use super::zone::{WHOLE, Zone, ZoneKind};
-use super::{Claiming, FRAME_BYTES, Frame, MAX_ORDER, Mobility, PAGEBLOCK_ORDER, Shape};
+use super::{Claiming, FRAME_BYTES, Frame, MAX_ORDER, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER, Shape};
 
 /// Physical memory.
 #[derive(Debug, Clone)]
@@ -114,6 +114,11 @@ impl Memory {
         Some(Allocated { frame, zeroed: false, stolen: true })
     }
 
+    /// The zones that a request tries, in order.
+    pub(crate) fn zonelist(&self, node: usize, mobility: Mobility) -> &[usize] {
+        &self.zonelists[node][usize::from(mobility != Mobility::Movable)]
+    }
+
     /// The lists that a mobility's requests use: without grouping there is one set.
     pub(crate) const fn list_of(&self, mobility: Mobility) -> Mobility {
         if self.grouping { mobility } else { Mobility::Movable }
@@ -145,6 +150,15 @@ impl Memory {
         let block = zone.block_of(frame);
         zone.blocks[block].flags &= !WHOLE;
         zone.give(block, frame.slot(), order);
+    }
+
+    /// Frees every frame of the pageblock at `block` that is held without an owner.
+    pub fn free_unowned(&mut self, block: Frame) {
+        for frame in (block.0..block.0 + PAGEBLOCK).map(Frame) {
+            if self.owner(frame) == Owner::None && !self.is_free(frame) {
+                self.free(frame, 0);
+            }
+        }
     }
 
     /// Says who uses an allocated frame.

@@ -62,6 +62,17 @@ impl Zone {
     }
 }
 
+impl Watermarks {
+    /// One of them.
+    pub const fn at(self, level: Level) -> u64 {
+        match level {
+            Level::Min => self.min,
+            Level::Low => self.low,
+            Level::High => self.high,
+        }
+    }
+}
+
 impl Contiguity {
     fn add(self, other: Self) -> Self {
         Self {
@@ -166,6 +177,29 @@ impl Memory {
         let min = self.min_free_frames() * frames / all;
         let step = (min / 4).max(frames * 10 / 10_000);
         Watermarks { min, low: min + step, high: min + 2 * step }
+    }
+
+    /// Whether a request could be met in a zone without going below a watermark (`__zone_watermark_ok`): enough
+    /// would stay free, and there is a block, of this mobility or to be taken from another.
+    pub(crate) fn zone_allows(
+        &self,
+        zone: usize,
+        level: Level,
+        order: u8,
+        mobility: Mobility,
+    ) -> bool {
+        let mark = self.zone_watermarks(zone).at(level);
+        let zone = &self.zones[zone];
+        zone.free >= mark + (1 << order) && (order == 0 || zone.has(self.list_of(mobility), order))
+    }
+
+    /// Whether a request could be met in one of its node's zones without going below a watermark. If not, the
+    /// page daemon is to be woken (low), or the request must reclaim by itself (min).
+    pub fn allows(&self, level: Level, order: u8, mobility: Mobility, node: usize) -> bool {
+        let zones = self.zonelist(node, mobility).iter();
+        zones
+            .filter(|&&zone| self.zones[zone].node == node)
+            .any(|&zone| self.zone_allows(zone, level, order, mobility))
     }
 
     /// `min_free_kbytes` in frames: the square root of 16 times the memory in KB, 128 KB to 256 MB

@@ -64,7 +64,6 @@ impl Tree {
     }
 
     /// The numbers from `start` on, ascending.
-    #[allow(dead_code)] // for compaction
     pub(crate) fn from(&self, start: usize) -> impl Iterator<Item = usize> + '_ {
         let mut index = start >> 6;
         let mut word = self.leaves.get(index).map_or(0, |word| word & (u64::MAX << (start & 63)));

@@ -29,6 +29,15 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// In debug builds, verifies memories small enough for it to be quick (up to 256 MB).
+    pub(crate) fn check(&self) {
+        if cfg!(debug_assertions) && self.frames() <= 1 << 16 {
+            assert_eq!(self.verify(), Ok(()));
+        }
+    }
+}
+
 impl Zone {
     fn verify(&self) -> Result<(), String> {
         let mut counts = [[0; ORDERS]; 3];

@@ -40,7 +40,6 @@ pub(crate) struct Pageblock {
 /// It is allocated as one superpage and mapped as one.
 pub(crate) const WHOLE: u8 = 1;
 /// Compaction found nothing to do here lately (Linux' PB_migrate_skip).
-#[allow(dead_code)] // for compaction
 pub(crate) const SKIP: u8 = 2;
 
 /// A zone.

@@ -23,8 +23,9 @@ fn memory(rule: Claiming, free: &[(u32, u8)], movable: u32) -> Memory {
 fn a_pageblock_is_claimed_when_half_of_it_is_alike() {
     use Claiming::{HalfCompatible, HalfFree};
     use Mobility::{Reclaimable, Unmovable};
+    type Case<'a> = (Claiming, Mobility, &'a [(u32, u8)], u32, u8, bool);
     // (rule, requester, free blocks, frames used by movable pages, order, claimed)
-    let table: &[(Claiming, Mobility, &[(u32, u8)], u32, u8, bool)] = &[
+    let table: &[Case<'_>] = &[
         (HalfFree, Unmovable, &[(256, 8)], 0, 0, true),
         (HalfFree, Unmovable, &[(256, 7), (384, 6)], 0, 0, false),
         (HalfFree, Reclaimable, &[(256, 8)], 0, 3, true),

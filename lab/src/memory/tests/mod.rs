@@ -1,4 +1,6 @@
 //! Physical memory against its naive twin, and the rules that the sources state as tables.
 
+mod compaction;
 mod fallback;
 mod twin;
+mod users;
