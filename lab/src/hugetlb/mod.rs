@@ -11,8 +11,9 @@
 //! overcommit) → backing one index of mappings or of an object → free again, or back to memory while
 //! its node has surplus.
 //!
-//! Two departures from the kernel, where its counters and its intent differ, are told at
-//! [`undo`](HugetlbPool::undo) and [`discard`](HugetlbPool::discard).
+//! Three departures from the kernel, where its counters and its intent differ, are told at
+//! [`undo`](HugetlbPool::undo), [`discard`](HugetlbPool::discard) and in
+//! [`resize`](HugetlbPool::resize).
 
 mod fault;
 mod mapping;

@@ -91,8 +91,11 @@ impl Regions {
 
     /// The ranges that have an index of `from..to`, whole.
     fn overlapping(&self, from: u32, to: u32) -> Vec<(u32, u32)> {
+        if from >= to {
+            return Vec::new();
+        }
         let before = self.0.range(..from).next_back().filter(|&(_, &end)| end > from);
-        let inside = (from < to).then(|| self.0.range(from..to)).into_iter().flatten();
+        let inside = self.0.range(from..to);
         before.into_iter().chain(inside).map(|(&start, &end)| (start, end)).collect()
     }
 }

@@ -31,7 +31,10 @@ impl HugetlbPool {
         }
         let needed = pages.max(store.reserved + store.total() - store.free());
         while needed < persistent(store) {
-            let Some(node) = store.next_node(&nodes, |node| !node.free.is_empty()) else { break };
+            // The kernel does not ask for the second, and can leave a node with more surplus than pages.
+            let will_do =
+                |node: &super::store::Node| !node.free.is_empty() && node.persistent() > 0;
+            let Some(node) = store.next_node(&nodes, will_do) else { break };
             let frame = store.nodes[node].free.pop().expect("looked");
             store.nodes[node].total -= 1;
             frames.free(frame, node as u8);
