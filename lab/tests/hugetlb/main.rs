@@ -67,7 +67,7 @@ fn operation() -> impl Strategy<Value = Do> {
     let which = any::<usize>();
     let (small, reserve) = (0..8u32, prop::bool::weighted(0.8));
     prop_oneof![
-        3 => (1..6u32, reserve.clone()).prop_map(|(pages, reserve)| Do::Private { pages, reserve }),
+        3 => (1..6u32, reserve).prop_map(|(pages, reserve)| Do::Private { pages, reserve }),
         3 => (which, small.clone(), 1..6u32, reserve).prop_map(|(object, start, pages, reserve)| {
             Do::Shared { object, start, pages, reserve }
         }),
