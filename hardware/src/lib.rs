@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod dispatch;
+mod fast;
 mod machine;
 mod naive;
 mod near;

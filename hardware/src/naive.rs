@@ -88,17 +88,16 @@ impl Translate for Naive {
     }
 
     fn invalidate(&mut self, page: u32, size: Size) {
-        let number = page >> size.shift();
+        let (own, number) = (self.entry[size as usize], page >> size.shift());
         self.drop_where(|entry, held| {
-            let wide = size.max(entry).shift();
-            (held << entry.shift()) >> wide == (number << size.shift()) >> wide && entry <= size
+            entry == own && held << entry.shift() >> size.shift() == number
         });
     }
 
     fn invalidate_region(&mut self, region: u32) {
         self.drop_where(|entry, held| {
             let wide = Size::Large.max(entry).shift();
-            (held << entry.shift()) >> wide == (region << Size::Large.shift()) >> wide
+            held << entry.shift() >> wide == region << Size::Large.shift() >> wide
         });
     }
 
@@ -173,7 +172,9 @@ impl Store {
             },
         });
         slots[way] = Some(Held { size, number, used: self.clock });
-        point_away(tree, way, ways);
+        if self.tlb.replacement == Replacement::TreePlru {
+            point_away(tree, way, ways);
+        }
         found.is_some()
     }
 }

@@ -292,11 +292,13 @@ impl RawTlb {
         };
         let replacement = match self.replacement {
             RawReplacement::Lru => Replacement::Lru,
-            RawReplacement::TreePlru if array.ways.is_power_of_two() => Replacement::TreePlru,
+            RawReplacement::TreePlru if array.ways.is_power_of_two() && array.ways <= 64 => {
+                Replacement::TreePlru
+            }
             RawReplacement::TreePlru => {
                 let ways = array.ways;
                 let why = format!(
-                    "[[{key}]]: replacement \"tree-plru\" needs a power of two ways, not {ways}"
+                    "[[{key}]]: replacement \"tree-plru\" needs 1, 2, 4 to 64 ways, not {ways}"
                 );
                 return Err((at, why));
             }
