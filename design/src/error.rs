@@ -14,7 +14,7 @@ pub enum DesignError {
         problems: Vec<Problem>,
     },
     /// No preset has this name.
-    #[error("`{name}` is no design{}; known are {}", nearest.as_ref().map_or(String::new(), |near| format!(" (`{near}`?)")), known.join(", "))]
+    #[error("`{name}` is no design{}; known are {}", guess(*nearest), known.join(", "))]
     Unknown {
         /// The name that was asked for.
         name: String,
@@ -53,6 +53,10 @@ impl fmt::Display for Problem {
             key => write!(f, "{key}: {}", self.what),
         }
     }
+}
+
+fn guess(nearest: Option<&str>) -> String {
+    nearest.map_or(String::new(), |near| format!(" (`{near}`?)"))
 }
 
 fn lines(file: &str, problems: &[Problem]) -> String {

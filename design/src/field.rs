@@ -23,7 +23,7 @@ macro_rules! words {
         impl Field for $type {
             fn read(value: &DeValue<'_>) -> Result<Self, String> {
                 const WORDS: &[&str] = &[$($word),+];
-                let Some(word) = value.as_str() else { return Err(wrong(value, &one_of(WORDS))) };
+                let Some(word) = value.as_str() else { return Err(wrong(value, &format!("a text in quotes: {}", one_of(WORDS)))) };
                 $(if word == $word { return Ok($value); })+
                 let near = nearest(word, WORDS.iter().copied());
                 let near = near.map_or(String::new(), |near| format!(" (\"{near}\"?)"));

@@ -1,0 +1,113 @@
+//! What the rules ask of a design, and the keys they name more than once.
+
+use std::time::Duration;
+
+use units::ByteSize;
+
+use crate::*;
+
+pub const TRIGGER: &str = "allocation.trigger";
+pub const FORM: &str = "allocation.form";
+pub const SIZES: &str = "allocation.sizes";
+pub const EFFORT: &str = "allocation.effort";
+pub const ADVISED: &str = "allocation.effort-advised";
+pub const GRAIN: &str = "preparation.grain";
+pub const FILL_AT: &str = "preparation.fill-at";
+pub const BULK: &str = "preparation.bulk";
+pub const BACKGROUND: &str = "preparation.background";
+pub const BACKGROUND_AT: &str = "preparation.background.at";
+pub const WHEN: &str = "mapping.when";
+pub const SCAN: &str = "mapping.scan";
+pub const LEAST: &str = "mapping.scan.least-present";
+pub const ORDER: &str = "mapping.scan.order";
+pub const SAMPLING: &str = "mapping.scan.sampling";
+pub const OVERHEAD: &str = "mapping.scan.sampling.overhead-every";
+pub const RELEASE: &str = "deallocation.when";
+pub const BLOAT: &str = "deallocation.bloat";
+pub const RECLAIM: &str = "memory.reclaim";
+pub const KCOMPACTD: &str = "memory.background-compaction";
+
+pub const A_PERIOD: &str = "must be more than 0s, at most 24h";
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The smallest base page there is: a design does not know its machine's.
+pub const BASE: ByteSize = ByteSize::kib(4);
+
+pub fn bad_period(every: Duration) -> bool {
+    every.is_zero() || every > DAY
+}
+
+pub fn bad_name(d: &Design) -> bool {
+    let letter = |c: char| c.is_ascii_lowercase();
+    let rest = |c: char| letter(c) || c.is_ascii_digit() || c == '.' || c == '-';
+    !d.name.starts_with(letter) || !d.name.chars().all(rest)
+}
+
+pub fn bad_sizes(d: &Design) -> bool {
+    let sizes = &d.allocation.sizes;
+    let good = |size: &ByteSize| {
+        size.0.is_power_of_two() && (BASE.0 * 2..=ByteSize::gib(512).0).contains(&size.0)
+    };
+    sizes.is_empty() || !sizes.iter().all(good) || !sizes.is_sorted_by(|a, b| a < b)
+}
+
+pub fn largest(d: &Design) -> ByteSize {
+    d.allocation.sizes.last().copied().unwrap_or_default()
+}
+
+/// The base pages of the largest size, at most: 512 in 2M.
+pub fn pages(d: &Design) -> u64 {
+    largest(d).0 / BASE.0
+}
+
+pub fn within_superpage(count: u16, d: &Design) -> bool {
+    count > 0 && u64::from(count) <= pages(d)
+}
+
+pub fn trigger(d: &Design, trigger: Trigger) -> bool {
+    d.allocation.trigger == trigger
+}
+
+pub fn form(d: &Design, form: Form) -> bool {
+    d.allocation.form == form
+}
+
+/// A fault maps a whole superpage, so it prepares all of it.
+pub fn whole_at_fault(d: &Design) -> bool {
+    form(d, Form::Pool) || (form(d, Form::Superpage) && trigger(d, Trigger::FirstFault))
+}
+
+pub fn is_direct(effort: Effort) -> bool {
+    matches!(effort, Effort::Direct | Effort::DirectRetry | Effort::Direct43)
+}
+
+pub fn by_access(order: ScanOrder) -> bool {
+    matches!(order, ScanOrder::Coverage | ScanOrder::Overhead)
+}
+
+pub fn fill(d: &Design, is: impl FnOnce(&BackgroundFill) -> bool) -> bool {
+    d.preparation.background.as_ref().is_some_and(is)
+}
+
+pub fn prezero(d: &Design, is: impl FnOnce(&Prezero) -> bool) -> bool {
+    d.preparation.prezero.as_ref().is_some_and(is)
+}
+
+pub fn scan(d: &Design, is: impl FnOnce(&Scan) -> bool) -> bool {
+    d.mapping.scan.as_ref().is_some_and(is)
+}
+
+pub fn sampling(d: &Design, is: impl FnOnce(&Sampling) -> bool) -> bool {
+    scan(d, |scan| scan.sampling.as_ref().is_some_and(is))
+}
+
+pub fn inactive(d: &Design, is: impl FnOnce(Duration, Duration, u32) -> bool) -> bool {
+    match d.deallocation.release {
+        Release::Inactive { after, every, budget_pages } => is(after, every, budget_pages),
+        _ => false,
+    }
+}
+
+pub fn bloat(d: &Design, is: impl FnOnce(&BloatRecovery) -> bool) -> bool {
+    d.deallocation.bloat.as_ref().is_some_and(is)
+}

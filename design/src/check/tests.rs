@@ -1,0 +1,173 @@
+//! Each rule is broken by a file, and told where it is broken.
+
+use super::rules;
+use crate::{Design, DesignError, Problem};
+
+/// The least that goes with each form, as tables that cases add to.
+const FAULT: &str = "name = \"x\"\n";
+const RESERVE: &str = "name = \"x\"\nallocation.form = \"reservation\"\nmapping.when = \"prepared\"\n\
+                       deallocation.when = \"when-empty\"\n";
+const SCANNED: &str = "name = \"x\"\nallocation.trigger = \"scan\"\nmapping.when = \"never\"\n";
+const NEVER: &str = "name = \"x\"\nallocation.trigger = \"never\"\nmapping.when = \"never\"\n\
+                     preparation.grain = \"page\"\n";
+const POOL: &str = "name = \"x\"\nallocation.trigger = \"mmap\"\nallocation.form = \"pool\"\n\
+                    deallocation.when = \"to-pool\"\n";
+
+/// What is good, what is added, and the first key of the rule that it breaks.
+#[rustfmt::skip]
+const CASES: &[(&str, &str, &str)] = &[
+    ("", "name = \"Linux\"", "name"),
+    (FAULT, "summary = \"a\\nb\"", "summary"),
+    (FAULT, "allocation.sizes = []", "allocation.sizes"),
+    (FAULT, "allocation.sizes = [\"2M\", \"64K\"]", "allocation.sizes"),
+    (FAULT, "allocation.sizes = [\"2M\", \"2M\"]", "allocation.sizes"),
+    (FAULT, "allocation.sizes = [\"3M\"]", "allocation.sizes"),
+    (FAULT, "allocation.sizes = [\"4K\"]", "allocation.sizes"),
+    (FAULT, "preparation.bulk = \"2K\"", "preparation.bulk"),
+    (FAULT, "preparation.bulk = \"4M\"", "preparation.bulk"),
+    (FAULT, "preparation.prezero.order = 11", "preparation.prezero.order"),
+    (FAULT, "preparation.prezero.blocks = 0", "preparation.prezero.blocks"),
+    (FAULT, "preparation.prezero.every = \"0s\"", "preparation.prezero.every"),
+    (FAULT, "preparation.prezero.start-permille = 0", "preparation.prezero.start-permille"),
+    (FAULT, "preparation.prezero.stop-permille = 999", "preparation.prezero.stop-permille"),
+    (FAULT, "preparation.prefault = {kind = \"resident\", pages = 0}", "preparation.prefault.pages"),
+    (FAULT, "preparation.prefault = {kind = \"doubling\", order = 10}", "preparation.prefault.order"),
+    (FAULT, "mapping.scan.every = \"0s\"", "mapping.scan.every"),
+    (FAULT, "mapping.scan.regions = 0", "mapping.scan.regions"),
+    (FAULT, "mapping.scan.after-failure = \"25h\"", "mapping.scan.after-failure"),
+    (FAULT, "mapping.scan.least-present = 513", "mapping.scan.least-present"),
+    (FAULT, "mapping.scan.least-present = 0", "mapping.scan.least-present"),
+    (FAULT, "mapping.scan.cpu-percent = 101", "mapping.scan.cpu-percent"),
+    (FAULT, "mapping.scan.sampling.every = \"0s\"", "mapping.scan.sampling.every"),
+    (FAULT, "mapping.scan.sampling.window = \"6s\"", "mapping.scan.sampling.window"),
+    (FAULT, "mapping.scan.sampling.newest-percent = 0", "mapping.scan.sampling.newest-percent"),
+    (FAULT, "mapping.scan.sampling.overhead-every = \"0s\"", "mapping.scan.sampling.overhead-every"),
+    (FAULT, "deallocation.bloat.every = \"0s\"", "deallocation.bloat.every"),
+    (FAULT, "deallocation.bloat.below-percent = 0", "deallocation.bloat.below-percent"),
+    (FAULT, "deallocation.bloat.until-percent = 14", "deallocation.bloat.until-percent"),
+    (FAULT, "deallocation.bloat.more-zero-than = 512", "deallocation.bloat.more-zero-than"),
+    (FAULT, "memory.proactiveness = 101", "memory.proactiveness"),
+    (FAULT, "memory.defer-shift = 17", "memory.defer-shift"),
+    (FAULT, "memory.pool-pages = 9223372036854775807", "memory.pool-pages"),
+    (FAULT, "memory.periodic-compaction.blocks = 0", "memory.periodic-compaction.blocks"),
+    (FAULT, "memory.periodic-compaction.every = \"0s\"", "memory.periodic-compaction.every"),
+    (RESERVE, "preparation.fill-at = 600", "preparation.fill-at"),
+    (RESERVE, "preparation.fill-at = 0", "preparation.fill-at"),
+    (RESERVE, "preparation.grain = \"superpage\"\npreparation.fill-at = 9", "preparation.fill-at"),
+    (RESERVE, "preparation.background.at = 513", "preparation.background.at"),
+    (RESERVE, "preparation.background.every = \"0s\"", "preparation.background.every"),
+    (RESERVE, "preparation.background.budget-pages = 0", "preparation.background.budget-pages"),
+    (RESERVE, "preparation.background = {}", "preparation.background"),
+    (RESERVE, "preparation.fill-at = 64\npreparation.background.at = 64", "preparation.background.at"),
+    (RESERVE, "allocation.trigger = \"mmap\"", "allocation.trigger"),
+    (RESERVE, "allocation.trigger = \"scan\"", "allocation.form"),
+    (RESERVE, "allocation.zero-page = true", "allocation.zero-page"),
+    (RESERVE, "allocation.shortage = \"refuse\"", "allocation.shortage"),
+    (RESERVE, "memory.ideal = true", "memory.ideal"),
+    (FAULT, "allocation.form = \"pool\"", "allocation.form"),
+    (FAULT, "allocation.form = \"reservation\"", "mapping.when"),
+    (FAULT, "allocation.form = \"reservation\"", "deallocation.when"),
+    (FAULT, "allocation.trigger = \"never\"", "mapping.when"),
+    (FAULT, "allocation.trigger = \"never\"", "preparation.grain"),
+    (FAULT, "allocation.trigger = \"scan\"", "mapping.when"),
+    (FAULT, "allocation.growth = \"past-end\"", "allocation.growth"),
+    (FAULT, "allocation.shortage = \"preempt\"", "allocation.shortage"),
+    (FAULT, "allocation.break-reservations = true", "allocation.break-reservations"),
+    (FAULT, "preparation.grain = \"page\"", "preparation.grain"),
+    (FAULT, "preparation.fill-at = 64", "preparation.fill-at"),
+    (FAULT, "preparation.background.at = 64", "preparation.background"),
+    (FAULT, "mapping.when = \"prepared\"", "mapping.when"),
+    (FAULT, "mapping.clean-pages = \"relaxed\"", "mapping.clean-pages"),
+    (FAULT, "unmapping.clean-write = \"demote\"", "unmapping.clean-write"),
+    (FAULT, "deallocation.when = \"inactive\"", "deallocation.when"),
+    (FAULT, "deallocation = {when = \"inactive\", after = \"25h\"}", "deallocation.after"),
+    (FAULT, "deallocation = {when = \"inactive\", every = \"0s\"}", "deallocation.every"),
+    (FAULT, "deallocation = {when = \"inactive\", budget-pages = 0}", "deallocation.budget-pages"),
+    (FAULT, "deallocation.when = \"to-pool\"", "deallocation.when"),
+    (FAULT, "allocation.effort = \"direct\"\nmemory.reclaim = \"none\"", "allocation.effort"),
+    (FAULT, "allocation.effort-advised = \"direct\"\nmemory.reclaim = \"none\"", "allocation.effort-advised"),
+    (FAULT, "mapping.scan.effort = \"direct-4.3\"\nmemory.reclaim = \"none\"", "mapping.scan.effort"),
+    (FAULT, "allocation.effort = \"wake\"", "allocation.effort"),
+    (FAULT, "allocation.effort-advised = \"wake\"", "allocation.effort-advised"),
+    (FAULT, "mapping.scan.effort = \"wake\"", "mapping.scan.effort"),
+    (FAULT, "memory = {background-compaction = true, reclaim = \"lumpy\"}", "memory.background-compaction"),
+    (FAULT, "memory = {periodic-compaction = {}, reclaim = \"none\"}", "memory.periodic-compaction"),
+    (FAULT, "memory.proactiveness = 20", "memory.proactiveness"),
+    (FAULT, "memory.pool-pages = 512", "memory.pool-pages"),
+    (FAULT, "mapping.scan.order = \"coverage\"", "mapping.scan.order"),
+    (FAULT, "mapping.scan = {order = \"overhead\", sampling = {}}", "mapping.scan.order"),
+    (FAULT, "mapping.scan.sampling = {}", "mapping.scan.sampling"),
+    (FAULT, "fault = {locking = \"atomic-entries\", rss = \"locked\"}", "fault.rss"),
+    (SCANNED, "", "allocation.trigger"),
+    (SCANNED, "mapping.scan = {}\nallocation.effort = \"direct\"", "allocation.effort"),
+    (SCANNED, "mapping.scan = {}\nallocation.effort-advised = \"direct\"", "allocation.effort-advised"),
+    (SCANNED, "mapping.scan = {}\nallocation.sizes = [\"64K\", \"2M\"]", "allocation.sizes"),
+    (NEVER, "mapping.scan = {}", "mapping.scan"),
+    (NEVER, "deallocation.bloat = {}", "deallocation.bloat"),
+    (POOL, "deallocation.bloat = {}", "deallocation.bloat"),
+    (POOL, "deallocation.when = \"at-once\"", "deallocation.when"),
+    (POOL, "allocation.sizes = [\"2M\", \"1G\"]", "allocation.sizes"),
+];
+
+/// The good part with a line added; a key that is there already is replaced.
+fn text(good: &str, added: &str) -> String {
+    let key = |line: &str| line.split('=').next().unwrap_or("").trim().to_string();
+    let added_keys: Vec<String> = added.lines().map(key).collect();
+    let kept = good.lines().filter(|line| {
+        let key = key(line);
+        // `deallocation = {...}` stands for all of `deallocation.…`.
+        !added_keys.iter().any(|added| key == *added || key.starts_with(&format!("{added}.")))
+    });
+    kept.chain(added.lines()).map(|line| format!("{line}\n")).collect()
+}
+
+fn problems(text: &str) -> Vec<Problem> {
+    match Design::from_toml("x.toml", text) {
+        Ok(_) => vec![],
+        Err(DesignError::File { problems, .. }) => problems,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_the_cases_start_from_is_good() {
+    for good in [FAULT, RESERVE, NEVER, POOL] {
+        assert_eq!(problems(good), [], "{good}");
+    }
+    assert_eq!(problems(&text(SCANNED, "mapping.scan = {}")), []);
+}
+
+#[test]
+fn every_case_breaks_its_rule_and_every_rule_is_broken() {
+    let mut told = std::collections::BTreeSet::new();
+    for (good, added, key) in CASES {
+        let text = text(good, added);
+        let problems = problems(&text);
+        assert!(problems.iter().any(|problem| problem.key == *key), "{text}{problems:?}");
+        for problem in problems {
+            let line = text.lines().nth(problem.line.expect("files have lines") - 1);
+            assert!(line.is_some(), "{text}{problem:?}");
+            told.insert((problem.key, problem.what));
+        }
+    }
+    for rule in rules() {
+        let hit = told.iter().any(|(key, what)| key == rule.keys[0] && what.ends_with(rule.says));
+        assert!(hit, "no case breaks the rule of {}: {}", rule.keys[0], rule.says);
+    }
+}
+
+#[test]
+fn rules_name_keys_that_exist() {
+    let all: Vec<String> =
+        crate::designs::list().iter().flat_map(|preset| keys(preset.text)).collect();
+    for key in rules().flat_map(|rule| rule.keys) {
+        let known = all.iter().any(|one| one == key || one.starts_with(&format!("{key}.")));
+        let rare = ["memory.pool-pages", "preparation.prefault.order"];
+        assert!(known || rare.contains(key), "{key}");
+    }
+}
+
+fn keys(text: &str) -> Vec<String> {
+    let design = Design::from_toml("preset", text).expect("presets are good");
+    crate::write::pairs(&design).into_iter().map(|(key, _)| key).collect()
+}

@@ -1,0 +1,144 @@
+//! What a user gets to read who made a mistake.
+
+use superpage_design::{Design, DesignError, designs, diff};
+
+fn lines(text: &str) -> Vec<String> {
+    let error = Design::from_toml("my.toml", text).expect_err("bad");
+    error.to_string().lines().map(str::to_string).collect()
+}
+
+#[test]
+fn all_that_is_wrong_is_told_with_its_line() {
+    let text = "\
+name = \"mine\"
+sumary = \"oops\"
+[allocation]
+trigger = \"first-falt\"
+sizes = [\"2M\", 3]
+[preparation]
+fill-at = 600
+grain = 1
+[mapping]
+when = \"prepared\"
+[deallocation]
+when = \"at-once\"
+after = \"5s\"
+[deallocation.bloat]
+every = \"5 s\"
+below-percent = 300
+[memory.\"x y\"]
+";
+    assert_eq!(
+        lines(text),
+        [
+            "my.toml:2: sumary: there is no such key (`summary`?); known here are name, summary, \
+             allocation, preparation, mapping, unmapping, deallocation, memory, fault",
+            "my.toml:4: allocation.trigger: \"first-falt\" (\"first-fault\"?): must be \"never\", \
+             \"mmap\", \"first-fault\" or \"scan\"",
+            "my.toml:5: allocation.sizes: is an integer: must be a size like \"64K\" or \"2M\"",
+            "my.toml:7: preparation.fill-at: 600: fills a reservation: needs form = \"reservation\"",
+            "my.toml:8: preparation.grain: is an integer: must be a text in quotes: \"page\" or \
+             \"superpage\"",
+            "my.toml:13: deallocation.after: goes only with when = \"inactive\"",
+            "my.toml:15: deallocation.bloat.every: \"5 s\" is not a time: a whole number and ns, \
+             us, ms, s, min or h, like \"10s\" or \"500ms\"",
+            "my.toml:16: deallocation.bloat.below-percent: 300 is out of range: must be a whole \
+             number from 0 to 255",
+            "my.toml:17: memory.\"x y\": there is no such key; known here are grouping, reclaim, \
+             background-compaction, proactiveness, defer-shift, pool-pages, ideal, \
+             periodic-compaction",
+        ]
+    );
+}
+
+#[test]
+fn syntax_is_told_first_and_alone() {
+    let lines = lines("name = \"x\"\nsummary = \n[allocation\n");
+    assert!(lines.len() >= 2, "{lines:?}");
+    assert!(lines.iter().all(|line| line.contains("this is not TOML")), "{lines:?}");
+    assert!(lines[0].starts_with("my.toml:2: "), "{lines:?}");
+}
+
+#[test]
+fn tables_and_values_are_told_apart() {
+    assert_eq!(
+        lines("name = \"x\"\nallocation = 3\nmapping.scan = true\n"),
+        [
+            "my.toml:2: allocation: is no table: write [allocation] and its keys below",
+            "my.toml:3: mapping.scan: is no table: write [mapping.scan] and its keys below",
+        ]
+    );
+    let double = lines("name = \"x\"\nname = \"y\"\n");
+    assert!(double[0].starts_with("my.toml:2: this is not TOML: duplicate key"), "{double:?}");
+}
+
+#[test]
+fn a_design_without_a_name_is_none() {
+    assert!(lines("")[0].starts_with("my.toml:1: name: \"\": must be lower-case"));
+}
+
+#[test]
+fn a_short_file_is_enough() {
+    let design = Design::from_toml("x", "name = \"plain\"").unwrap();
+    assert_eq!(design, Design { name: "plain".into(), ..Design::default() });
+}
+
+#[test]
+fn names_and_aliases() {
+    assert_eq!(designs::find("sync-64").unwrap().name, "quicksilver-sync-64");
+    assert_eq!(designs::find("linux").unwrap().name, "linux-6");
+    let mut names: Vec<&str> = Vec::new();
+    for preset in designs::list() {
+        names.push(preset.name);
+        names.extend(preset.aliases);
+    }
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count, "every name means one design");
+    match designs::find("quiksilver-sync-1") {
+        Err(DesignError::Unknown { nearest, known, .. }) => {
+            assert_eq!(nearest, Some("quicksilver-sync-1"));
+            assert_eq!(known.len(), designs::list().len());
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_differs_between_two_presets() {
+    let difference = |a: &str, b: &str| {
+        let found = diff(&designs::find(a).unwrap(), &designs::find(b).unwrap());
+        let shown = |value: Option<String>| value.unwrap_or("-".into());
+        let line =
+            |d: superpage_design::Difference| format!("{} {} {}", d.key, shown(d.a), shown(d.b));
+        found.into_iter().map(line).collect::<Vec<_>>()
+    };
+    assert_eq!(difference("sync-1", "sync-64"), ["preparation.fill-at 1 64"]);
+    assert_eq!(
+        difference("sync-64", "async-64"),
+        [
+            "preparation.fill-at 64 -",
+            "preparation.bulk \"2M\" \"4K\"",
+            "preparation.background.at - 64",
+            "preparation.background.every - \"1s\"",
+            "preparation.background.budget-pages - 200000",
+        ]
+    );
+    assert_eq!(
+        difference("ingens", "ingens-star"),
+        [
+            "mapping.scan.least-present 460 1",
+            "memory.periodic-compaction.blocks - 20",
+            "memory.periodic-compaction.every - \"100ms\"",
+        ]
+    );
+    assert_eq!(
+        difference("hawkeye-pmu", "hawkeye-star"),
+        [
+            "mapping.scan.every \"10s\" \"1ms\"",
+            "mapping.scan.cpu-percent 0 50",
+            "mapping.scan.sampling.overhead-every \"10s\" \"1s\"",
+        ]
+    );
+}
