@@ -22,6 +22,7 @@ mod tests;
 
 pub use catalog::{Entry, catalog};
 pub use error::WorkloadError;
+pub use models::{AreaTable, Build, Gcc, Kind, Model, Order, Redis, Visit};
 pub use program::Stream;
 pub use setup::{Description, Figure, Setup};
 pub use tables::{Cost, Kernel, Tables};

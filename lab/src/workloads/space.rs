@@ -36,6 +36,11 @@ impl Space {
         Area { first: first.0, pages: pages as u32, address, backing }
     }
 
+    /// The first region that was not handed out.
+    pub fn next_region(&self) -> u32 {
+        self.next
+    }
+
     /// An area of anonymous memory.
     pub fn anonymous(&mut self, bytes: u64) -> Area {
         self.area(bytes, Backing::Anonymous)

@@ -1,12 +1,14 @@
 //! `Tables`: what the programs cost per access. Everything that may be fitted stands here, one value
 //! per workload, never per design; the embedded file says where each comes from.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 use trace::Pace;
 
 use super::WorkloadError;
+use super::models::{Build, Gcc, Model, Redis};
 
 /// What accesses of a phase cost.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -58,6 +60,14 @@ pub struct Tables {
     pub btree: Kernel,
     /// `hashmap`.
     pub hashmap: Kernel,
+    /// The models that are areas and a mix of visits, by name.
+    pub models: BTreeMap<String, Model>,
+    /// `gcc`.
+    pub gcc: Gcc,
+    /// `redis-cold` and `redis-warm`.
+    pub redis: Redis,
+    /// `build`.
+    pub build: Build,
     /// `growing-heap`, `sparse` and `alloc-free`.
     pub mechanisms: Kernel,
 }

@@ -13,13 +13,16 @@ fn small() -> impl Strategy<Value = Setup> {
         |(name, seed, threads, kib, first_region)| {
             let mut setup = name.parse::<Setup>().unwrap();
             let has = |option| setup.entry().options.contains(&option);
+            let (sized, counted, threaded, repeated, weighted) =
+                (has("size"), has("operations"), has("threads"), has("iterations"), has("weight"));
             let size = units::ByteSize::kib(kib.max(u64::from(threads) * 64));
-            let (sized, counted, threaded, repeated) =
-                (has("size"), has("operations"), has("threads"), has("iterations"));
+            // A process of a build is an operation.
+            let operations = if name == "build" { 25 } else { 20_000 };
             setup.size = sized.then_some(size);
-            setup.operations = counted.then_some(20_000);
+            setup.operations = counted.then_some(operations);
             setup.threads = threaded.then_some(threads as u16);
             setup.iterations = repeated.then_some(2);
+            setup.weight = weighted.then_some(threads);
             setup.seed = seed;
             setup.first_region = first_region;
             setup
@@ -35,8 +38,12 @@ proptest! {
         let (description, mut stream) = setup.build().unwrap();
         let found = check(&mut *stream);
         prop_assert_eq!(&found.phases, &description.phases);
-        prop_assert_eq!(found.peak_touched, description.footprint_pages, "{:?}", setup);
-        prop_assert_eq!(found.peak_regions, description.superpages, "{:?}", setup);
+        // Redis counts one place and the second of two dictionaries roughly (`Store::reach`).
+        let slack = if setup.name().starts_with("redis") { (40, 3) } else { (0, 0) };
+        let near = |a: u64, b: u64, slack| a.abs_diff(b) <= slack;
+        let (pages, regions) = (description.footprint_pages, description.superpages);
+        prop_assert!(near(found.peak_touched, pages, slack.0), "{found:?} {description:?}");
+        prop_assert!(near(found.peak_regions, regions, slack.1), "{found:?} {description:?}");
         prop_assert!(found.regions <= setup.first_region + description.regions, "{:?}", setup);
     }
 }

@@ -1,6 +1,10 @@
-//! `hashmap`: the insertions and lookups of `workload::hashmap`. Which key lies in which slot is kept
-//! here as 32-bit numbers: a quarter of the simulated size.
+//! `hashmap`: the insertions and lookups of `workload::hashmap`.
+//!
+//! Of the table only what decides how far a search goes is kept: a bit per slot (is it full), and for
+//! each key how far from its home it lies. That is a 24th of the simulated size, and most of what is
+//! read stays in this machine's cache.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use trace::{Access, Block, Event, Process};
@@ -24,10 +28,13 @@ pub(crate) fn build(
     let threads = setup.threads_or(1);
     let plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
     let (weight, operations, queries) = lookups(setup, plan.keys, threads);
-    let host = |why: String| WorkloadError::Host { workload: setup.name(), why };
-    u32::try_from(plan.keys).map_err(|_| host(format!("{} keys", plan.keys)))?;
-    let mut holds = Vec::new();
-    holds.try_reserve_exact(plan.slots as usize).map_err(|error| host(error.to_string()))?;
+    let host = |error: std::collections::TryReserveError| WorkloadError::Host {
+        workload: setup.name(),
+        why: error.to_string(),
+    };
+    let mut found = Found::default();
+    found.full.try_reserve_exact(plan.slots as usize / 64 + 1).map_err(host)?;
+    found.away.try_reserve_exact(plan.keys as usize).map_err(host)?;
     let area = Space::new(setup.first_region).anonymous(plan.slots * SLOT);
 
     let built = Arc::new(OnceLock::new());
@@ -36,7 +43,7 @@ pub(crate) fn build(
         .events([Event::Spawn(Process(setup.first_process)), area.map()])
         .phase("setup")
         .events([Event::Pace(setup.pace(tables.hashmap.setup, 1))])
-        .step(Insert { table: Slots { plan, area }, number: 0, holds, built: built.clone() })
+        .step(Insert { table: Slots { plan, area }, number: 0, found, built: built.clone() })
         .phase("run")
         .events([Event::Pace(setup.sampled(tables.hashmap.run, threads, weight))])
         .step(Lookups { table: Slots { plan, area }, built, queries, turn: 0 })
@@ -61,26 +68,52 @@ struct Slots {
 }
 
 impl Slots {
-    /// Reads the slots from a key's home on until `stop`; yields the slot where that was.
+    /// Reads `count` slots from a key's home on; yields the last one.
     #[inline]
-    fn probe(&self, key: u64, block: &mut Block, stop: impl Fn(usize) -> bool) -> usize {
-        let mut place = self.plan.home(key) as usize;
-        let (mut page, mut count) = (place as u64 / SLOTS, 0);
+    fn probe(&self, home: u64, count: u64, block: &mut Block) -> u64 {
+        let mut place = home;
+        let mut left = count;
         loop {
-            let here = place as u64 / SLOTS;
-            if here != page {
-                block.run(Access::read(self.area.page(page)), count);
-                (page, count) = (here, 0);
+            let end = ((place / SLOTS + 1) * SLOTS).min(self.plan.slots);
+            let here = left.min(end - place);
+            block.run(Access::read(self.area.page(place / SLOTS)), here as u32);
+            left -= here;
+            if left == 0 {
+                return place + here - 1;
             }
+            place = if end == self.plan.slots { 0 } else { end };
+        }
+    }
+}
+
+/// How far searches go.
+#[derive(Default)]
+struct Found {
+    /// A bit per slot: whether it is full.
+    full: Vec<u64>,
+    /// How far each key lies from its home; 255: so far or farther, see `far`.
+    away: Vec<u8>,
+    /// The distances that need more than a byte.
+    far: BTreeMap<u32, u32>,
+}
+
+impl Found {
+    /// How many slots a search from `home` reads until it finds one empty.
+    #[inline]
+    fn to_empty(&self, home: u64, slots: u64) -> u64 {
+        let mut place = home;
+        let mut count = 1;
+        while self.full[(place / 64) as usize] >> (place % 64) & 1 == 1 {
+            place = if place + 1 == slots { 0 } else { place + 1 };
             count += 1;
-            if stop(place) {
-                block.run(Access::read(self.area.page(page)), count);
-                return place;
-            }
-            place += 1;
-            if place as u64 == self.plan.slots {
-                place = 0;
-            }
+        }
+        count
+    }
+
+    fn distance(&self, number: u64) -> u64 {
+        match self.away[number as usize] {
+            u8::MAX => self.far[&(number as u32)].into(),
+            near => near.into(),
         }
     }
 }
@@ -88,46 +121,54 @@ impl Slots {
 struct Insert {
     table: Slots,
     number: u64,
-    /// Number of the key in each slot, plus 1; 0: empty.
-    holds: Vec<u32>,
-    built: Arc<OnceLock<Vec<u32>>>,
+    found: Found,
+    built: Arc<OnceLock<Found>>,
 }
 
 impl Step for Insert {
     fn fill(&mut self, block: &mut Block) -> bool {
-        self.holds.resize(self.table.plan.slots as usize, 0);
-        while self.number < self.table.plan.keys {
+        let Plan { slots, keys, .. } = self.table.plan;
+        self.found.full.resize(slots as usize / 64 + 1, 0);
+        while self.number < keys {
             if block.is_full() {
                 return true;
             }
-            let key = self.table.plan.key(self.number);
-            let place = self.table.probe(key, block, |place| self.holds[place] == 0);
-            block.run(Access::write(self.table.area.page(place as u64 / SLOTS)), 2);
+            let home = self.table.plan.home(self.table.plan.key(self.number));
+            let count = self.found.to_empty(home, slots);
+            let place = self.table.probe(home, count, block);
+            block.run(Access::write(self.table.area.page(place / SLOTS)), 2);
+            self.found.full[(place / 64) as usize] |= 1 << (place % 64);
+            self.found.away.push((count - 1).min(u8::MAX.into()) as u8);
+            if count > u8::MAX.into() {
+                self.found.far.insert(self.number as u32, (count - 1) as u32);
+            }
             self.number += 1;
-            self.holds[place] = self.number as u32;
         }
-        let _ = self.built.set(std::mem::take(&mut self.holds));
+        let _ = self.built.set(std::mem::take(&mut self.found));
         false
     }
 }
 
 struct Lookups {
     table: Slots,
-    built: Arc<OnceLock<Vec<u32>>>,
+    built: Arc<OnceLock<Found>>,
     queries: Queries,
     turn: usize,
 }
 
 impl Step for Lookups {
     fn fill(&mut self, block: &mut Block) -> bool {
-        let Some(holds) = self.built.get() else { return false };
+        let Some(found) = self.built.get() else { return false };
+        let plan = self.table.plan;
         while !block.is_full() {
             let Some(query) = next(&mut self.queries, &mut self.turn) else { return false };
-            let (key, holder) = match query.present {
-                true => (self.table.plan.key(query.number), query.number as u32 + 1),
-                false => (self.table.plan.key(self.table.plan.keys + query.number), 0),
-            };
-            self.table.probe(key, block, |place| holds[place] == 0 || holds[place] == holder);
+            if query.present {
+                let home = plan.home(plan.key(query.number));
+                self.table.probe(home, found.distance(query.number) + 1, block);
+            } else {
+                let home = plan.home(plan.key(plan.keys + query.number));
+                self.table.probe(home, found.to_empty(home, plan.slots), block);
+            }
         }
         true
     }
@@ -154,7 +195,7 @@ mod tests {
             let area = Space::new(0).anonymous(slots * SLOT);
             let built = Arc::new(OnceLock::new());
             let table = Slots { plan, area };
-            let mut insert = Insert { table, number: 0, holds: Vec::new(), built: built.clone() };
+            let mut insert = Insert { table, number: 0, found: Found::default(), built: built.clone() };
             let mut block = Block::default();
             prop_assert!(!insert.fill(&mut block));
             let writes = block.accesses.iter().filter(|access| access.writes()).count() as u64;

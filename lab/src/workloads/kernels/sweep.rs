@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use trace::{Access, Block};
+use trace::{Access, BLOCK, Block};
 
 use crate::workloads::Emit;
 use crate::workloads::program::Step;
@@ -31,13 +31,17 @@ pub(crate) struct Sweep {
     /// Bytes that one access covers.
     unit: u64,
     writes: bool,
-    turn: usize,
 }
 
 impl Sweep {
+    /// Writes, or reads, every `unit` bytes of every lane.
+    pub fn new(area: Area, lanes: Vec<Lane>, unit: u64, writes: bool) -> Self {
+        Self { area, lanes, unit, writes }
+    }
+
     /// Writes every `unit` bytes of every lane.
     pub fn write(area: Area, lanes: Vec<Lane>, unit: u64) -> Self {
-        Self { area, lanes, unit, writes: true, turn: 0 }
+        Self::new(area, lanes, unit, true)
     }
 
     /// Writes all of an area by one thread, `per_page` accesses to a page.
@@ -51,23 +55,26 @@ impl Step for Sweep {
     fn fill(&mut self, block: &mut Block) -> bool {
         while !block.is_full() {
             self.lanes.retain(|lane| !lane.0.is_empty());
-            if self.lanes.is_empty() {
-                return false;
-            }
-            for _ in self.turn..self.lanes.len().max(self.turn) {
-                let lane = &mut self.lanes[self.turn].0;
-                self.turn += 1;
-                let Some(range) = lane.front_mut() else { continue };
-                let end = ((range.start / PAGE + 1) * PAGE).min(range.end);
-                let page = self.area.page(range.start / PAGE);
-                let access = if self.writes { Access::write(page) } else { Access::read(page) };
-                block.run(access, (end - range.start).div_ceil(self.unit) as u32);
-                range.start = end;
-                if range.is_empty() {
-                    lane.pop_front();
+            // One thread alone need not wait for its turn.
+            let pages = match self.lanes.len() {
+                0 => return false,
+                1 => BLOCK.saturating_sub(block.accesses.len()).max(1),
+                _ => 1,
+            };
+            for lane in &mut self.lanes {
+                let Some(range) = lane.0.front_mut() else { continue };
+                for _ in 0..pages {
+                    let end = ((range.start / PAGE + 1) * PAGE).min(range.end);
+                    let page = self.area.page(range.start / PAGE);
+                    let access = if self.writes { Access::write(page) } else { Access::read(page) };
+                    block.run(access, (end - range.start).div_ceil(self.unit) as u32);
+                    range.start = end;
+                    if range.is_empty() {
+                        lane.0.pop_front();
+                        break;
+                    }
                 }
             }
-            self.turn = 0;
         }
         true
     }

@@ -3,12 +3,10 @@
 use trace::{Access, BLOCK, Backing, Block, Event, Process, SLOTS};
 use workload::rng::{SplitMix64, below};
 
+use super::mix::Growing;
 use crate::workloads::program::Program;
 use crate::workloads::space::{PAGE, Space};
 use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
-
-/// Words in a page: writes of a page that is filled.
-const WORDS: u32 = 512;
 
 /// A heap that grows as glibc's does: M_TOP_PAD is 128 KiB, so that no step holds a superpage and a
 /// design that only looks at first touch never finds one (policies 3.1, fault path, item 1).
@@ -29,22 +27,11 @@ pub(crate) fn growing_heap(
     let heap = Space::new(setup.first_region).area(steps * u64::from(step) * PAGE, Backing::Heap);
 
     let mut program = Program::default();
-    let mut grown = 0;
     program
         .events([Event::Spawn(Process(setup.first_process))])
         .phase("run")
         .events([Event::Pace(setup.pace(tables.mechanisms.setup, 1))])
-        .step(move |block: &mut Block| {
-            while !block.is_full() && grown < heap.pages {
-                let pages = heap.part(grown, step);
-                block.event(if grown == 0 { heap.map_first(step) } else { Event::Grow { pages } });
-                for page in grown..grown + step {
-                    block.run(Access::write(heap.page(page.into())), WORDS);
-                }
-                grown += step;
-            }
-            grown < heap.pages
-        })
+        .step(Growing::new(heap, step * 4))
         .events([Event::Exit(Process(setup.first_process))]);
     let description = Description {
         name: setup.name(),
@@ -111,6 +98,83 @@ pub(crate) fn sparse(
         figure: Figure::Rate { unit: "reads/s", operations },
         phases: vec!["setup", "run"],
         regions: regions as u32,
+    };
+    Ok((description, program.stream()))
+}
+
+/// Pages in a piece of `alloc-free`.
+const PIECE: u32 = 64;
+
+/// Faults and frees, and nothing else: half of the pieces are there at any time.
+pub(crate) fn alloc_free(
+    setup: &Setup,
+    tables: &Tables,
+) -> Result<(Description, Stream), WorkloadError> {
+    let pieces = (setup.size_or(1 << 30)? / PAGE / u64::from(PIECE)).max(1) as u32;
+    let area = Space::new(setup.first_region).anonymous(u64::from(pieces * PIECE) * PAGE);
+    let operations = setup.operations.unwrap_or(1 << 24);
+    let mut left = operations.div_ceil(PIECE.into());
+    let mut rng = SplitMix64::new(setup.seed);
+    let mut mapped = vec![false; pieces as usize];
+    // The same draws without the stream: what is there at most.
+    let (footprint_pages, superpages) = {
+        let (mut rng, mut mapped) = (rng.clone(), mapped.clone());
+        let (mut there, mut regions, mut left) = (0u64, vec![0u32; area.regions() as usize], left);
+        let (mut most, mut in_use, mut most_regions) = (0, 0u64, 0);
+        while left > 0 {
+            let piece = below(rng.draw(), pieces.into()) as u32;
+            let is = &mut mapped[piece as usize];
+            *is = !*is;
+            let region = &mut regions[(piece * PIECE / SLOTS) as usize];
+            if *is {
+                left -= 1;
+                there += 1;
+                in_use += u64::from(*region == 0);
+                *region += 1;
+            } else {
+                there -= 1;
+                *region -= 1;
+                in_use -= u64::from(*region == 0);
+            }
+            (most, most_regions) = (most.max(there), most_regions.max(in_use));
+        }
+        (most * u64::from(PIECE), most_regions)
+    };
+
+    let mut program = Program::default();
+    program
+        .events([Event::Spawn(Process(setup.first_process))])
+        .phase("run")
+        .events([Event::Pace(setup.pace(tables.mechanisms.run, 1))])
+        .step(move |block: &mut Block| {
+            while !block.is_full() && left > 0 {
+                let piece = below(rng.draw(), pieces.into()) as u32;
+                let pages = area.part(piece * PIECE, PIECE);
+                let is = &mut mapped[piece as usize];
+                *is = !*is;
+                if !*is {
+                    block.event(Event::Unmap(pages));
+                    continue;
+                }
+                left -= 1;
+                let address = area.address + u64::from(piece * PIECE);
+                block.event(Event::Map { pages, address, backing: Backing::Anonymous });
+                for page in 0..PIECE {
+                    block.one(Access::write(area.page((piece * PIECE + page).into())));
+                }
+            }
+            left > 0
+        })
+        .events([Event::Exit(Process(setup.first_process))]);
+    let description = Description {
+        name: setup.name(),
+        summary: setup.entry().summary,
+        footprint_pages,
+        superpages,
+        threads: 1,
+        figure: Figure::Rate { unit: "pages/s", operations },
+        phases: vec!["run"],
+        regions: area.regions() as u32,
     };
     Ok((description, program.stream()))
 }

@@ -1,11 +1,96 @@
 //! Models of programs: the published set, and small programs that show one mechanism each.
 
+mod build;
+mod gcc;
 mod mechanisms;
+mod mix;
+mod redis;
+mod tables;
 
 use super::catalog::Entry;
 
+pub use tables::{AreaTable, Build, Gcc, Kind, Model, Order, Redis, Visit};
+
 /// The models.
 pub(super) const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "xsbench",
+        summary: "XSBench -t 8 -s large -l 34 -p 5000000, unionised grid; model",
+        options: mix::OPTIONS,
+        build: mix::build,
+    },
+    Entry {
+        name: "canneal",
+        summary: "PARSEC canneal 8 15000 2000 2500000.nets 6000: a netlist in small objects on a growing heap; model",
+        options: mix::OPTIONS,
+        build: mix::build,
+    },
+    Entry {
+        name: "blocksvm",
+        summary: "BlockSVM on kddb-raw in 4 blocks, each mapped, trained on and unmapped; model",
+        options: mix::OPTIONS,
+        build: mix::build,
+    },
+    Entry {
+        name: "ann",
+        summary: "annoy, 1M x 100 floats, 300K queries on a mapped file that is only read; model",
+        options: mix::OPTIONS,
+        build: mix::build,
+    },
+    Entry {
+        name: "freqmine",
+        summary: "PARSEC freqmine webdocs_250k 11000: an FP-tree; model",
+        options: mix::OPTIONS,
+        build: mix::build,
+    },
+    Entry {
+        name: "mcf",
+        summary: "605.mcf_s: network simplex, arcs in order and nodes at random; model",
+        options: mix::OPTIONS,
+        build: mix::build,
+    },
+    Entry {
+        name: "deepsjeng",
+        summary: "631.deepsjeng_s: probes of a large transposition table; model",
+        options: mix::OPTIONS,
+        build: mix::build,
+    },
+    Entry {
+        name: "xz",
+        summary: "657.xz_s: large buffers in order, match finders at random; model",
+        options: mix::OPTIONS,
+        build: mix::build,
+    },
+    Entry {
+        name: "graphchi",
+        summary: "GraphChi PageRank of twitter-2010, 3 iterations: edge buffers made anew for each part; model",
+        options: mix::OPTIONS,
+        build: mix::build,
+    },
+    Entry {
+        name: "gcc",
+        summary: "602.gcc_s: a heap that grows in small steps, and garbage that is freed; model",
+        options: &["size", "seed"],
+        build: gcc::build,
+    },
+    Entry {
+        name: "redis-cold",
+        summary: "Redis, sets of 4 KB values into an empty store, with latencies; model",
+        options: &["size", "operations", "seed"],
+        build: redis::cold,
+    },
+    Entry {
+        name: "redis-warm",
+        summary: "Redis, sets and gets of 4 KB values in a full store, with latencies; model",
+        options: &["size", "operations", "seed"],
+        build: redis::warm,
+    },
+    Entry {
+        name: "build",
+        summary: "make -j9 buildkernel: thousands of short processes (operations); model",
+        options: &["operations", "seed"],
+        build: build::build,
+    },
     Entry {
         name: "growing-heap",
         summary: "a heap that grows by brk in steps (128K) and is written at once; mechanism check",
@@ -17,5 +102,11 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "one page in each 2 MiB is touched, then read at random; mechanism check",
         options: &["size", "operations", "weight", "seed"],
         build: mechanisms::sparse,
+    },
+    Entry {
+        name: "alloc-free",
+        summary: "pieces of 64 pages mapped, touched and unmapped at random; for faults per second",
+        options: &["size", "operations", "seed"],
+        build: mechanisms::alloc_free,
     },
 ];
