@@ -66,6 +66,11 @@ pub enum End {
         /// Base pages that were resident.
         resident_pages: u64,
     },
+    /// The program was killed at a fault: a page of the explicit pool was not there.
+    Killed {
+        /// Why.
+        why: String,
+    },
     /// A mapping was refused (an explicit pool is too small), and the program went no further.
     Refused {
         /// Superpages that were missing.

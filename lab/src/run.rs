@@ -156,7 +156,7 @@ impl<T: Translate> Lane for Running<T> {
             while program.step(&mut self.engine.system, &mut block) {
                 match self.engine.block(&block, None) {
                     // A fragmenter fills what there is: it goes on with less.
-                    Ok(()) | Err(Stop::OutOfMemory | Stop::Refused { .. }) => {}
+                    Ok(()) | Err(Stop::OutOfMemory | Stop::Refused { .. } | Stop::Killed(_)) => {}
                     Err(Stop::IllFormed(what)) => {
                         let workload = experiment.fragmentation_name.clone();
                         return Err(LabError::IllFormed { workload, what });
@@ -183,6 +183,7 @@ impl<T: Translate> Lane for Running<T> {
             None => End::Done,
             Some(Stop::OutOfMemory) => End::OutOfMemory { resident_pages: system.spaces.resident },
             Some(Stop::Refused { short_by }) => End::Refused { short_by },
+            Some(Stop::Killed(why)) => End::Killed { why },
             Some(Stop::IllFormed(what)) => {
                 return Err(LabError::IllFormed {
                     workload: experiment.workload_name.clone(),

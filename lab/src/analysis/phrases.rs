@@ -66,6 +66,7 @@ pub(super) fn end(end: &End) -> Option<String> {
             "was killed: memory ran out with {} resident",
             count(*resident_pages, "base page")
         )),
+        End::Killed { why } => Some(format!("was killed at a fault on the explicit pool ({why})")),
         End::Refused { short_by } => Some(format!(
             "was refused a mapping: its pool lacked {}",
             count(*short_by, "superpage")

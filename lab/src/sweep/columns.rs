@@ -52,6 +52,7 @@ fn end(end: &End) -> &'static str {
         End::Done => "done",
         End::OutOfMemory { .. } => "out-of-memory",
         End::Refused { .. } => "refused",
+        End::Killed { .. } => "killed",
     }
 }
 

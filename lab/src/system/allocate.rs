@@ -4,9 +4,9 @@ use design::{Effort, Reclaim, Release};
 use trace::SLOTS;
 
 use super::shim as memory;
-use super::shim::Mode;
 use super::{Stop, System};
 use crate::Cause;
+use crate::memory::compaction::{Mode, Outcome, Request};
 use crate::memory::{Allocated, Frame, Mobility, Owner};
 
 /// The order of a superpage.
@@ -107,7 +107,7 @@ impl System {
             if let Some(got) = self.free_superpage() {
                 return Some(got);
             }
-            if give_up && matches!(outcome, memory::Outcome::Skipped | memory::Outcome::Deferred) {
+            if give_up && matches!(outcome, Outcome::Skipped | Outcome::Deferred) {
                 return None;
             }
         }
@@ -122,19 +122,27 @@ impl System {
     }
 
     /// One compaction, paid for.
-    pub(crate) fn compact(&mut self, payer: Payer, mode: Mode) -> memory::Outcome {
-        let request =
-            memory::Request { order: LARGE_ORDER, mobility: Mobility::Movable, mode, whole: false };
+    pub(crate) fn compact(&mut self, payer: Payer, mode: Mode) -> Outcome {
+        let mut request = match payer {
+            Payer::Program => Request::direct(0, LARGE_ORDER, Mobility::Movable, mode),
+            Payer::Daemon => Request::daemon(0, LARGE_ORDER),
+        };
+        request.mode = mode;
+        self.run_compaction(payer, request)
+    }
+
+    /// A compaction as it is asked for, paid for.
+    pub(crate) fn run_compaction(&mut self, payer: Payer, request: Request) -> Outcome {
         let report = self.compaction.compact(&mut self.memory, &mut self.spaces, request);
-        match report.outcome {
-            memory::Outcome::Deferred => self.counters.compactions_deferred += 1,
+        match report.result {
+            Outcome::Deferred => self.counters.compactions_deferred += 1,
             _ => self.counters.compactions += 1,
         }
-        let cost =
-            report.scanned_pages * self.costs.scan_page + report.migrated * self.costs.migrate_page;
+        let cost = (report.scanned + report.free_scanned) * self.costs.scan_page
+            + report.migrated * self.costs.migrate_page;
         self.charge(payer, Cause::Compact, cost);
         self.counters.migrated += report.migrated;
-        report.outcome
+        report.result
     }
 
     /// Gives frames back, as the largest aligned blocks that they make.

@@ -45,6 +45,8 @@ pub(crate) struct Daemons {
     pub list: Vec<Daemon>,
     /// The earliest `due`.
     pub next: u64,
+    /// When the daemon at work was due: its present.
+    pub now: u64,
     /// Regions whose population crossed the threshold, oldest first.
     pub candidates: VecDeque<u32>,
     /// Where the scan by address is: a process and a page.
@@ -77,7 +79,8 @@ impl Daemons {
         let mut list = Vec::new();
         let mut add = |task, period: std::time::Duration| {
             let period = cycles(period).max(1);
-            list.push(Daemon { task, due: now + period, period });
+            // Where in its period a daemon is when a program begins is chance: the middle is the mean.
+            list.push(Daemon { task, due: now + period / 2, period });
         };
         if let Release::Inactive { every, .. } = design.deallocation.release {
             add(Task::Inactive, every);
@@ -108,6 +111,12 @@ impl Daemons {
         Self { list, next, ..Self::default() }
     }
 
+    /// The daemon that was due first, no later than `now`.
+    fn earliest(&self, now: u64) -> Option<usize> {
+        let due = self.list.iter().enumerate().filter(|(_, daemon)| daemon.due <= now);
+        due.min_by_key(|(at, daemon)| (daemon.due, *at)).map(|(at, _)| at)
+    }
+
     pub(crate) fn wake_compaction(&mut self) {
         self.compaction_wanted = true;
     }
@@ -130,23 +139,23 @@ impl System {
         }
     }
 
+    /// All work that fell due until `now`, in the order of its times.
     #[cold]
     fn work(&mut self, now: u64, woken: bool, touched: Option<&Touched>) {
-        for at in 0..self.daemons.list.len() {
-            let daemon = self.daemons.list[at];
+        if woken && now >= self.scan_busy {
             // Crossing the threshold wakes the scan at once, unless it is at work still.
-            let early = woken && daemon.task == Task::Scan && now >= self.scan_busy;
-            if daemon.due > now && !early {
-                continue;
-            }
             let before = self.clock.background.total();
-            let asked = self.perform(daemon.task, touched);
+            self.daemons.now = now;
+            self.perform(Task::Scan, touched);
+            self.scan_busy = now + self.clock.background.total() - before;
+        }
+        while let Some(at) = self.daemons.earliest(now) {
+            let Daemon { task, due, period } = self.daemons.list[at];
+            let before = self.clock.background.total();
+            self.daemons.now = due;
+            let asked = self.perform(task, touched);
             let busy = self.clock.background.total() - before;
-            let due = now + asked.unwrap_or(daemon.period).max(busy).max(1);
-            if daemon.task == Task::Scan {
-                self.scan_busy = now + busy;
-            }
-            self.daemons.list[at].due = if early { daemon.due.max(now + 1) } else { due };
+            self.daemons.list[at].due = due + asked.unwrap_or(period).max(busy).max(1);
         }
         self.daemons.next =
             self.daemons.list.iter().map(|daemon| daemon.due).min().unwrap_or(u64::MAX);

@@ -108,7 +108,7 @@ impl System {
             self.spaces.region(region).process = running;
         }
         let anonymous = matches!(backing, Backing::Anonymous | Backing::Heap);
-        let pool = if anonymous { self.pool_map(pages)? } else { None };
+        let pool = if anonymous { self.pool_map(pages, backing)? } else { None };
         let mapping = Mapping {
             end,
             backing,
@@ -145,7 +145,7 @@ impl System {
         let mut mapping = mapping;
         mapping.end += pages.count;
         if let Some(pool) = mapping.pool {
-            self.pool_grow(pool, first, mapping.end)?;
+            self.pool_grow(pool, mapping.end)?;
         }
         self.own().mappings.insert(first, mapping);
         Ok(())
@@ -186,6 +186,13 @@ impl System {
             }
             Advice::DontNeed | Advice::Free => {
                 self.release(pages);
+                self.own().cut(pages);
+                for (first, mapping) in self.own().within(pages) {
+                    if let Some(pool) = mapping.pool {
+                        self.pool_discard(pool, first, mapping.end);
+                    }
+                }
+                self.own().join(pages);
                 Ok(())
             }
             Advice::Populate => {
@@ -256,7 +263,7 @@ impl System {
             let (start, end) = (first, mapping.end);
             mapping.end += offset;
             mapping.origin = origin;
-            // A child owns no reservation of the pool: its pages come from what is free (`pool_fault`).
+            mapping.pool = mapping.pool.map(|pool| self.pool_fork(pool, offset >> 9));
             copy.mappings.insert(first + offset, mapping);
             for region in start >> 9..=(end - 1) >> 9 {
                 self.spaces.region(region + (offset >> 9)).process = child.0;
@@ -317,7 +324,7 @@ impl System {
             self.spaces.kinds[region as usize] |= CHECK;
         }
         let at = self.spaces.regions[region as usize];
-        if !at.has(super::region::ZEROS) {
+        if !at.has(super::region::ZEROS | super::region::POOL) {
             self.spaces.shares.entry(at.place).or_default().push(child << 9);
         }
         let process = self.spaces.regions[child as usize].process;

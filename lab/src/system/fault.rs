@@ -4,9 +4,7 @@ use design::{Eligible, Form, Grain, MapWhen, Prefault, Shortage, Trigger};
 use trace::{Backing, Page, SLOTS};
 
 use super::allocate::{LARGE_ORDER, Payer};
-use super::region::{
-    ACCESSED, CHECK, CONT, COW, DIRTY, Entry, LISTED, POOL, RESERVED, SIZE, ZEROS,
-};
+use super::region::{CHECK, CONT, COW, DIRTY, Entry, LISTED, POOL, RESERVED, SIZE, ZEROS};
 use super::space::Place;
 use super::{Stop, System};
 use crate::Cause;
@@ -26,8 +24,10 @@ impl System {
         if entry.frame().is_some() {
             return self.soft_fault(page, write, place);
         }
-        if let Some(pool) = place.1.pool {
-            return self.pool_fault(page, pool);
+        if let Some(pool) = place.1.pool
+            && self.pool_backs(pool, region)
+        {
+            return self.pool_fault(page, pool, write);
         }
         if entry.is_empty() {
             if self.shared_fault(page, write, place) {
@@ -264,6 +264,11 @@ impl System {
         if !write {
             return Ok(());
         }
+        if at.has(POOL)
+            && let Some(pool) = place.1.pool
+        {
+            return self.pool_fault(page, pool, true);
+        }
         if at.has(ZEROS) {
             self.unmap_zeros(region);
             if self.superpage_fault(region, place) {
@@ -326,19 +331,6 @@ impl System {
             self.spaces.kinds[region as usize] &= !CHECK;
         }
         true
-    }
-
-    /// The design's shares of a first touch that the pool serves.
-    fn pool_fault(&mut self, page: Page, mapping: u32) -> Result<(), Stop> {
-        let region = page.region().0;
-        self.pool_page(region, mapping)?;
-        self.clock.spend(Cause::Fault, self.costs.superpage_fault);
-        self.clock.spend(Cause::Zero, self.costs.zero_large);
-        self.counters.zeroed += u64::from(SLOTS);
-        self.counters.superpage_faults += 1;
-        self.counters.made_at_fault += 1;
-        self.spaces.region(region).flags |= POOL | ACCESSED;
-        Ok(())
     }
 }
 

@@ -21,7 +21,7 @@ mod region;
 mod release;
 mod reserve;
 mod scan;
-#[allow(dead_code, missing_docs, reason = "until compaction lands")]
+#[allow(dead_code, missing_docs, reason = "until reclaim lands")]
 mod shim;
 mod space;
 mod spaces;
@@ -36,6 +36,7 @@ use units::ByteSize;
 pub(crate) use engine::Engine;
 pub(crate) use phases::Phases;
 
+use crate::memory::compaction::{Compaction, Settings};
 use crate::memory::{Memory, Shape};
 use crate::reservation::{Config, Reservations};
 use crate::touched::Touched;
@@ -44,7 +45,6 @@ use clock::Clock;
 use daemons::Daemons;
 use fault::Rules;
 use prices::Prices;
-use shim::Compaction;
 use space::Place;
 use spaces::Spaces;
 
@@ -54,11 +54,12 @@ pub(crate) enum Stop {
     /// No frame was left, also after reclaim.
     OutOfMemory,
     /// The explicit pool is too small for a mapping.
-    #[allow(dead_code, reason = "until the pool's accounting lands")]
     Refused {
         /// Superpages that were missing.
         short_by: u64,
     },
+    /// The program was killed: a page that the pool had promised was not there.
+    Killed(String),
     /// The stream does what no program can do.
     IllFormed(String),
 }
@@ -115,11 +116,19 @@ impl System {
         let rules = Rules::new(design, machine.base_page.bytes(), joins);
         let clock = Clock::new(machine.mhz);
         let interval = clock.of_microseconds(FIRST_INTERVAL_MICROSECONDS);
-        let physical = Memory::new(&shape);
+        let mut physical = Memory::new(&shape);
+        let pool = pool::Pool::new(design, &mut physical);
         Self {
             costs: Prices::new(machine, design),
             pcid: machine.pcid,
-            compaction: Compaction::new(&physical, design.memory.defer_shift),
+            compaction: Compaction::new(
+                &physical,
+                Settings {
+                    defer_shift: design.memory.defer_shift,
+                    proactiveness: design.memory.proactiveness,
+                    ..Settings::default()
+                },
+            ),
             spaces: Spaces {
                 kinds: Vec::new(),
                 regions: Vec::new(),
@@ -151,7 +160,7 @@ impl System {
             last: None,
             objects: BTreeMap::new(),
             blank: BTreeSet::new(),
-            pool: pool::Pool::new(design),
+            pool,
             predicted: u32::MAX,
             batch_order: 0,
             request: None,

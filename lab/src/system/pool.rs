@@ -1,49 +1,231 @@
 //! The explicit pool (hugetlb): superpages set aside when memory is mapped, so that faults cannot fail.
+//!
+//! The accounting is `crate::hugetlb`'s. A mapping's whole superpages are the pool's; a heap's are rounded
+//! up, as a heap on the pool grows by whole superpages (libhugetlbfs' morecore), another mapping's
+//! down, and what is left of it stays on base pages.
 
-use design::{Design, Form};
-use trace::{Page, Pages};
+use std::collections::BTreeMap;
 
-use super::allocate::LARGE_ORDER;
+use design::{Design, Form, Shortage};
+use trace::{Backing, Page, Pages, SLOTS};
+
+use super::allocate::{LARGE_ORDER, Payer};
+use super::region::{CHECK, COW, DIRTY, POOL, Region};
+use super::spaces::Shoot;
 use super::{Stop, System};
-use crate::memory::{Frame, Owner};
+use crate::Cause;
+use crate::hugetlb::{Fault, Frames, HugetlbPool, Kind, MappingId, Place, Request};
+use crate::memory::compaction::Mode;
+use crate::memory::{Frame, Memory, Mobility, Owner};
 
 /// The pool of a system.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pool {
-    on: bool,
+    pool: Option<HugetlbPool>,
+    /// The first region and the number of regions of each mapping that the pool backs.
+    windows: BTreeMap<u32, (u32, u32)>,
+}
+
+/// Physical memory as the pool asks for it.
+struct Physical<'a>(&'a mut Memory);
+
+impl Frames for Physical<'_> {
+    fn allocate(&mut self, node: u8) -> Option<Frame> {
+        let got = self.0.allocate(LARGE_ORDER, Mobility::Movable, node.into(), false)?;
+        self.0.set_owner(got.frame, Owner::Pinned);
+        self.0.set_superpage(got.frame, true);
+        Some(got.frame)
+    }
+    fn free(&mut self, frame: Frame, _: u8) {
+        self.0.free(frame, LARGE_ORDER);
+    }
 }
 
 impl Pool {
-    pub(crate) fn new(design: &Design) -> Self {
-        Self { on: design.allocation.form == Form::Pool }
+    /// The pool of a design, filled from the memory of a machine that has just booted. Without a size it takes
+    /// what mappings need, when they are made (overcommit).
+    pub(crate) fn new(design: &Design, memory: &mut Memory) -> Self {
+        let pool = (design.allocation.form == Form::Pool).then(|| {
+            let size = design.memory.pool_pages;
+            let overcommit = if size.is_none() { u64::from(memory.frames()) } else { 0 };
+            let mut pool = HugetlbPool::new(1, overcommit);
+            pool.resize(size.unwrap_or(0), None, &mut Physical(memory));
+            pool
+        });
+        Self { pool, windows: BTreeMap::new() }
     }
 }
 
 impl System {
-    /// A mapping is made: `Some` if the pool is to back it.
-    pub(crate) fn pool_map(&mut self, pages: Pages) -> Result<Option<u32>, Stop> {
-        let _ = pages;
-        if !self.pool.on {
+    /// A mapping is made: `Some` if the pool backs its superpages.
+    pub(crate) fn pool_map(&mut self, pages: Pages, backing: Backing) -> Result<Option<u32>, Stop> {
+        if self.pool.pool.is_none() {
             return Ok(None);
         }
-        Ok(Some(0))
+        let end = pages.first.0 + pages.count;
+        let first = pages.first.0.div_ceil(SLOTS);
+        let last = if backing == Backing::Heap { end.div_ceil(SLOTS) } else { end / SLOTS };
+        // A heap that begins within a superpage has its first one rounded up to.
+        if last <= first && backing != Backing::Heap {
+            return Ok(None);
+        }
+        let count = last.saturating_sub(first);
+        let Some(id) = self.pool_ask(|pool, frames| {
+            let request =
+                Request { kind: Kind::Private, pages: count, reserve: true, place: Place::ANY };
+            pool.map(request, frames).map(|id| id.0).map_err(|short| short.short_by)
+        })?
+        else {
+            return Ok(None);
+        };
+        self.spaces.cover(Pages { first: Page(first << 9), count: count << 9 });
+        self.pool.windows.insert(id, (first, count));
+        Ok(Some(id))
     }
 
-    pub(crate) fn pool_grow(&mut self, _: u32, _: u32, _: u32) -> Result<(), Stop> {
+    /// Asks the pool, once more after compaction if it is short; then what the design says of shortage.
+    fn pool_ask<R>(
+        &mut self,
+        mut ask: impl FnMut(&mut HugetlbPool, &mut Physical) -> Result<R, u64>,
+    ) -> Result<Option<R>, Stop> {
+        for attempt in 0..2 {
+            let pool = self.pool.pool.as_mut().expect("asked only where there is one");
+            match ask(pool, &mut Physical(&mut self.memory)) {
+                Ok(done) => return Ok(Some(done)),
+                Err(_) if attempt == 0 => {
+                    self.compact(Payer::Program, Mode::Sync);
+                }
+                Err(short_by) if self.design.allocation.shortage == Shortage::Refuse => {
+                    return Err(Stop::Refused { short_by });
+                }
+                Err(_) => {}
+            }
+        }
+        self.counters.fallbacks += 1;
+        Ok(None)
+    }
+
+    /// A heap on the pool ends at page `end` now.
+    pub(crate) fn pool_grow(&mut self, id: u32, end: u32) -> Result<(), Stop> {
+        let (first, count) = self.pool.windows[&id];
+        let wanted = end.div_ceil(SLOTS).saturating_sub(first);
+        if wanted <= count {
+            return Ok(());
+        }
+        let asked = self.pool_ask(|pool, frames| {
+            pool.extend(MappingId(id), wanted - count, Place::ANY, frames)
+                .map_err(|short| short.short_by)
+        })?;
+        if asked.is_some() {
+            self.spaces.cover(Pages { first: Page(first << 9), count: wanted << 9 });
+            self.pool.windows.insert(id, (first, wanted));
+        }
         Ok(())
     }
 
-    pub(crate) fn pool_unmap(&mut self, _: u32, _: u32, _: u32) {}
+    /// Whether the pool backs this region of a mapping.
+    pub(crate) fn pool_backs(&self, id: u32, region: u32) -> bool {
+        let (first, count) = self.pool.windows[&id];
+        (first..first + count).contains(&region)
+    }
+
+    /// The regions of `first..end` (pages) that the pool backs, as indexes of its mapping.
+    fn pool_range(&self, id: u32, first: u32, end: u32) -> (u32, u32) {
+        let (start, count) = self.pool.windows[&id];
+        let from = first.div_ceil(SLOTS).saturating_sub(start).min(count);
+        let to = end.div_ceil(SLOTS).saturating_sub(start).min(count);
+        (from, to.max(from))
+    }
+
+    /// Pages are unmapped: what was used and what was promised goes back.
+    pub(crate) fn pool_unmap(&mut self, id: u32, first: u32, end: u32) {
+        let (from, to) = self.pool_range(id, first, end);
+        let (_, count) = self.pool.windows[&id];
+        let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
+        if from < to {
+            pool.unmap(MappingId(id), from, to, &mut Physical(&mut self.memory));
+        }
+        if (from, to) == (0, count) {
+            self.pool.windows.remove(&id);
+        }
+    }
+
+    /// Pages are discarded; the promise for them is renewed.
+    pub(crate) fn pool_discard(&mut self, id: u32, first: u32, end: u32) {
+        let (from, to) = self.pool_range(id, first, end);
+        let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
+        pool.discard(MappingId(id), from, to, &mut Physical(&mut self.memory));
+    }
+
+    /// A child's copy of a mapping: the pages are shared, the promises are not.
+    pub(crate) fn pool_fork(&mut self, id: u32, offset: u32) -> u32 {
+        let (first, count) = self.pool.windows[&id];
+        let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
+        let child = pool.fork(MappingId(id)).0;
+        self.pool.windows.insert(child, (first + offset, count));
+        child
+    }
 
     /// A fault on a page that the pool backs.
-    pub(crate) fn pool_page(&mut self, region: u32, _: u32) -> Result<(), Stop> {
-        let Some(got) = self.free_superpage() else { return Err(Stop::OutOfMemory) };
-        self.memory.set_owner(got.frame, Owner::Page(Page(region << 9)));
-        self.map_superpage(region, got.frame, true);
+    pub(crate) fn pool_fault(&mut self, page: Page, id: u32, write: bool) -> Result<(), Stop> {
+        let region = page.region().0;
+        let index = region - self.pool.windows[&id].0;
+        let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
+        let frames = &mut Physical(&mut self.memory);
+        let found = pool.fault(MappingId(id), index, write, Place::ANY, frames);
+        self.clock.spend(Cause::Fault, self.costs.superpage_fault);
+        match found {
+            Fault::Fresh { frame, .. } => {
+                self.clock.spend(Cause::Zero, self.costs.zero_large);
+                self.counters.zeroed += u64::from(SLOTS);
+                self.counters.superpage_faults += 1;
+                self.counters.made_at_fault += 1;
+                self.map_pool(region, frame);
+            }
+            Fault::Present(frame) => {
+                if self.spaces.is_large(region) {
+                    let at = self.spaces.region(region);
+                    at.flags = at.flags & !COW | DIRTY;
+                    self.spaces.kinds[region as usize] &= !CHECK;
+                } else {
+                    self.map_pool(region, frame);
+                }
+            }
+            Fault::Copied { to, .. } => {
+                self.clock.spend(Cause::Copy, self.costs.copy_page * u64::from(SLOTS));
+                self.counters.copied += u64::from(SLOTS);
+                self.unmap_pool(region);
+                self.map_pool(region, to);
+            }
+            Fault::Robbed { children, .. } => {
+                for child in children {
+                    let (first, _) = self.pool.windows[&child.0];
+                    self.unmap_pool(first + index);
+                }
+                let at = self.spaces.region(region);
+                at.flags = at.flags & !COW | DIRTY;
+                self.spaces.kinds[region as usize] &= !CHECK;
+            }
+            Fault::Killed(why) => return Err(Stop::Killed(format!("{why:?}"))),
+        }
         Ok(())
     }
 
-    pub(crate) fn pool_release(&mut self, _: u32, base: Frame) {
-        self.memory.free(base, LARGE_ORDER);
+    fn map_pool(&mut self, region: u32, frame: Frame) {
+        self.map_large(region, frame, true);
+        self.spaces.region(region).flags |= POOL;
+    }
+
+    /// Takes a mapping of a pool page away; the page is the pool's matter.
+    pub(crate) fn unmap_pool(&mut self, region: u32) {
+        if !self.spaces.is_large(region) {
+            return;
+        }
+        self.spaces.count_superpages(region, -1);
+        self.spaces.count_resident(region, -i64::from(SLOTS));
+        self.spaces.shoot.push(Shoot::Region(region));
+        self.spaces.kinds[region as usize] = super::region::BASE;
+        let process = self.spaces.regions[region as usize].process;
+        *self.spaces.region(region) = Region { process, ..Region::EMPTY };
     }
 }

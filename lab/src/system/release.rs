@@ -140,6 +140,9 @@ impl System {
         if at.has(ZEROS) {
             return self.unmap_zeros(region);
         }
+        if at.has(POOL) {
+            return self.unmap_pool(region);
+        }
         let base = Frame(at.place);
         self.spaces.count_superpages(region, -1);
         self.spaces.count_resident(region, -i64::from(SLOTS));
@@ -149,9 +152,6 @@ impl System {
             Region { process: at.process, flags: at.flags & RESERVED, ..Region::EMPTY };
         if at.has(COW) && self.drop_share(Page(region << 9), base) {
             return;
-        }
-        if at.has(POOL) {
-            return self.pool_release(region, base);
         }
         if self.spaces.reservations.at(base).is_some() {
             self.unreserve(Page(region << 9), base, SLOTS as u16);

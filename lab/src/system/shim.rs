@@ -1,42 +1,4 @@
-use crate::memory::{Frame, Memory, Mobility, Residents};
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    Async,
-    SyncLight,
-    Sync,
-}
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    Success,
-    Partial,
-    Complete,
-    Skipped,
-    Deferred,
-}
-pub struct Request {
-    pub order: u8,
-    pub mobility: Mobility,
-    pub mode: Mode,
-    pub whole: bool,
-}
-pub struct Report {
-    pub outcome: Outcome,
-    pub migrated: u64,
-    pub scanned_pages: u64,
-}
-#[derive(Debug)]
-pub struct Compaction;
-impl Compaction {
-    pub fn new(_: &Memory, _: u8) -> Self {
-        Self
-    }
-    pub fn compact(&mut self, _: &mut Memory, _: &mut impl Residents, _: Request) -> Report {
-        Report { outcome: Outcome::Skipped, migrated: 0, scanned_pages: 0 }
-    }
-    pub fn score(&self, _: &Memory) -> u32 {
-        0
-    }
-}
+use crate::memory::{Frame, Memory, Residents};
 pub struct Reclaimed {
     pub scanned: u64,
     pub written: u64,

@@ -10,8 +10,8 @@ use super::daemons::Next;
 use super::region::{COW, POOL, RESERVED, ZEROS};
 use super::reserve::QUEUE;
 use super::shim as memory;
-use super::shim::Mode;
 use crate::Cause;
+use crate::memory::compaction::{Mode, Request};
 use crate::reservation::Flags;
 use crate::touched::Touched;
 
@@ -22,7 +22,7 @@ impl System {
         let Release::Inactive { after, budget_pages, .. } = self.design.deallocation.release else {
             return Next::Period;
         };
-        let (now, after) = (self.clock.now(), self.clock.cycles(after));
+        let (now, after) = (self.daemons.now, self.clock.cycles(after));
         let mut moved = 0;
         let mut passed = None;
         while moved < budget_pages {
@@ -108,29 +108,16 @@ impl System {
         if std::mem::take(&mut self.daemons.compaction_wanted) && rules.background_compaction {
             self.compact_one(Mode::SyncLight);
         }
-        let proactiveness = rules.proactiveness;
-        if proactiveness == 0 {
-            return Next::Period;
-        }
         if self.daemons.compaction_rests > 0 {
             self.daemons.compaction_rests -= 1;
             return Next::Period;
         }
-        let low = 100u32.saturating_sub(u32::from(proactiveness)).max(5);
-        let high = (low + 10).min(100);
-        let before = self.compaction.score(&self.memory);
-        if before <= high {
+        if !self.compaction.is_wanted(&self.memory, 0) {
             return Next::Period;
         }
-        let mut score = before;
-        while score > low && self.compact_one(Mode::SyncLight) > 0 {
-            let now = self.compaction.score(&self.memory);
-            if now >= score {
-                break;
-            }
-            score = now;
-        }
-        if score >= before {
+        let before = self.compaction.score(&self.memory, 0);
+        self.run_compaction(Payer::Daemon, Request::proactive(0));
+        if self.compaction.score(&self.memory, 0) >= before {
             // No progress: the next look is 2^6 intervals away (COMPACT_MAX_DEFER_SHIFT).
             self.daemons.compaction_rests = 64;
         }
