@@ -19,6 +19,8 @@
 //! | `fallback` | what happens when a mobility type has no free block |
 //! | `physical` | [`Memory`]: zones, owners, the calls of the system |
 //! | `compaction` | migrating pages so that large blocks become free |
+//! | `zeroed` | free memory that holds zeros already |
+//! | `reclaim` | which pages are given up when memory is short |
 //! | `residents` | what compaction and reclaim ask of those who use frames |
 //! | `statistics` | what /proc/buddyinfo, the fragmentation indices and the watermarks tell |
 //!
@@ -28,16 +30,19 @@ pub mod compaction;
 mod fallback;
 mod owner;
 mod physical;
+mod reclaim;
 mod residents;
 mod runs;
 mod shape;
 mod statistics;
 mod tree;
 mod verify;
+mod zeroed;
 mod zone;
 
 pub use owner::Owner;
 pub use physical::{Allocated, Memory};
+pub use reclaim::{Reclaimed, lumpy, reclaim};
 pub use residents::{Eviction, Residents};
 pub use shape::{Claiming, NodeShape, Shape};
 pub use statistics::{BuddyInfo, Level, Watermarks};

@@ -90,11 +90,16 @@ impl Memory {
         node: usize,
         zeroed: bool,
     ) -> Option<Allocated> {
-        let _ = zeroed;
         let list = usize::from(mobility != Mobility::Movable);
         let mobility = self.list_of(mobility);
         for position in 0..self.zonelists[node][list].len() {
             let zone = self.zonelists[node][list][position];
+            if zeroed && self.zones[zone].zeroed.is_some() {
+                let got = self.allocate_zeroed(zone, order, mobility);
+                if got.is_some() {
+                    return got;
+                }
+            }
             if let Some(got) = self.allocate_in(zone, order, mobility) {
                 return Some(got);
             }
@@ -107,11 +112,13 @@ impl Memory {
     fn allocate_in(&mut self, number: usize, order: u8, mobility: Mobility) -> Option<Allocated> {
         let zone = &mut self.zones[number];
         if let Some(frame) = zone.take(mobility, order) {
-            return Some(Allocated { frame, zeroed: false, stolen: false });
+            let zeroed = zone.consume_zeros(zone.block_of(frame), frame.slot(), order);
+            return Some(Allocated { frame, zeroed, stolen: false });
         }
         let owners = &self.owners[zone.first << PAGEBLOCK_ORDER..zone.end().0 as usize];
         let frame = zone.take_fallback(mobility, order, self.claiming, owners)?;
-        Some(Allocated { frame, zeroed: false, stolen: true })
+        let zeroed = zone.consume_zeros(zone.block_of(frame), frame.slot(), order);
+        Some(Allocated { frame, zeroed, stolen: true })
     }
 
     /// The zones that a request tries, in order.

@@ -10,8 +10,15 @@ impl Memory {
         let mut cache = 0;
         for (number, zone) in self.zones.iter().enumerate() {
             zone.verify().map_err(|what| format!("zone {number}: {what}"))?;
+            let mut zeroed = 0;
             for block in 0..zone.blocks.len() {
                 let map = zone.map(block);
+                if let Some(zeros) = &zone.zeroed {
+                    zeroed += zeros.map(block).iter().map(|word| word.count_ones()).sum::<u32>();
+                    if zeros.map(block).iter().zip(map).any(|(zeros, free)| zeros & !free != 0) {
+                        return Err(format!("pageblock {block}: frames in use are marked zeroed"));
+                    }
+                }
                 for slot in 0..512 {
                     let frame = zone.frame(block, slot);
                     let word = self.owners[frame.0 as usize];
@@ -20,6 +27,10 @@ impl Memory {
                         return Err(format!("{frame:?} is free and owned"));
                     }
                 }
+            }
+            let counted = zone.zeroed.as_ref().map_or(0, |zeros| zeros.frames());
+            if u64::from(zeroed) != counted {
+                return Err(format!("{zeroed} frames are zeroed, counted {counted}"));
             }
         }
         if cache != self.cache_frames() {

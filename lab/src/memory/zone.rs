@@ -10,6 +10,7 @@
 
 use super::runs::{self, Map};
 use super::tree::Tree;
+use super::zeroed::Zeroed;
 use super::{Frame, MAX_ORDER, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER};
 
 /// Orders, 0 to the largest.
@@ -59,6 +60,10 @@ pub(crate) struct Zone {
     pub(crate) available: [u16; 3],
     /// Free frames.
     pub(crate) free: u64,
+    /// Which of them hold zeros, once any was zeroed.
+    pub(crate) zeroed: Option<Box<Zeroed>>,
+    /// Where reclaim goes on, for the page cache and for anonymous memory: frames from the start.
+    pub(crate) hands: [u32; 2],
 }
 
 impl Zone {
@@ -75,6 +80,8 @@ impl Zone {
             counts: [[0; ORDERS]; 3],
             available: [0; 3],
             free: pageblocks as u64 * u64::from(PAGEBLOCK),
+            zeroed: None,
+            hands: [0; 2],
         };
         for block in (0..pageblocks).step_by(2) {
             zone.enlist(block, MAX_ORDER);
@@ -99,7 +106,8 @@ impl Zone {
         self.frame(self.blocks.len(), 0)
     }
 
-    /// Takes the lowest block of the smallest sufficient order from the lists of one mobility.
+    /// Takes the lowest block of the smallest sufficient order from the lists of one mobility. The caller
+    /// calls `consume_zeros`.
     #[inline]
     pub(crate) fn take(&mut self, mobility: Mobility, order: u8) -> Option<Frame> {
         let available = self.available[mobility.index()] >> order;
@@ -127,6 +135,7 @@ impl Zone {
             return false;
         }
         self.carve(block, slot, within, order);
+        self.consume_zeros(block, slot, order);
         true
     }
 

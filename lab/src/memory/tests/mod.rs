@@ -2,5 +2,8 @@
 
 mod compaction;
 mod fallback;
+mod nodes;
+mod reclaim;
 mod twin;
 mod users;
+mod zeroed;

@@ -1,0 +1,193 @@
+//! Page reclaim: which pages are given up when memory is short.
+//!
+//! Linux keeps an active and an inactive list per kind of page. Here a hand goes round the frames of a zone,
+//! one for the page cache and one for anonymous memory (the clock, Corbato 1968): a page that was
+//! referenced since the hand last passed is spared once; that is what the inactive list's second chance
+//! comes to, in order of frames instead of age. The page cache goes first (Linux prefers it by
+//! swappiness; it is clean here, so it costs no write). Reclaim priorities and the balance of the lists
+//! are not modelled.
+//!
+//! [`lumpy`] is Gorman's Age-Biased reclaim (WIOSCA 2010, section 3.2; Linux 2.6.23 to 3.4): an old page is
+//! taken as a reference, and then its whole aligned block, whatever the age of the pages in it.
+
+use super::owner::{Owner, is_cache, is_movable};
+use super::zone::WHOLE;
+use super::{Eviction, Frame, Memory, PAGEBLOCK, Residents};
+
+/// Reference pages that one call of [`lumpy`] tries (Linux' SWAP_CLUSTER_MAX).
+const REFERENCES: u32 = 32;
+
+/// What reclaim did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Pages looked at.
+    pub scanned: u64,
+    /// Pages evicted: frames that became free.
+    pub evicted: u64,
+    /// Of these, written to swap.
+    pub written: u64,
+}
+
+/// Which pages a hand is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Cache,
+    Anonymous,
+}
+
+impl Kind {
+    const fn is(self, word: u32) -> bool {
+        match self {
+            Self::Cache => is_cache(word),
+            Self::Anonymous => is_movable(word) && !is_cache(word),
+        }
+    }
+}
+
+/// Frees up to `wanted` frames of a node. Each hand goes round at most twice: once past pages that are in
+/// use, once more to take those that were not used in between.
+pub fn reclaim(
+    memory: &mut Memory,
+    residents: &mut impl Residents,
+    node: usize,
+    wanted: u64,
+) -> Reclaimed {
+    let mut report = Reclaimed::default();
+    for kind in [Kind::Cache, Kind::Anonymous] {
+        for zone in 0..memory.zones.len() {
+            if memory.zones[zone].node != node {
+                continue;
+            }
+            let mut left = 2 * memory.zones[zone].blocks.len() as u32 * PAGEBLOCK;
+            while report.evicted < wanted {
+                let Some(frame) = next_old(memory, residents, zone, kind, &mut left, &mut report)
+                else {
+                    break;
+                };
+                evict(memory, residents, frame, &mut report);
+            }
+        }
+    }
+    memory.check();
+    report
+}
+
+/// Frees blocks of `order` around old pages of a node until one is free or 32 references were tried. A block
+/// is gone through upwards until something in it stays: what was evicted before is free all the same.
+pub fn lumpy(
+    memory: &mut Memory,
+    residents: &mut impl Residents,
+    node: usize,
+    order: u8,
+) -> Reclaimed {
+    let mut report = Reclaimed::default();
+    for kind in [Kind::Cache, Kind::Anonymous] {
+        for zone in 0..memory.zones.len() {
+            if memory.zones[zone].node != node {
+                continue;
+            }
+            let mut left = 2 * memory.zones[zone].blocks.len() as u32 * PAGEBLOCK;
+            for _ in 0..REFERENCES {
+                if memory.zones[zone].contiguity(order).suitable > 0 {
+                    return report;
+                }
+                let Some(frame) = next_old(memory, residents, zone, kind, &mut left, &mut report)
+                else {
+                    break;
+                };
+                evict_block(memory, residents, frame, order, &mut report);
+            }
+        }
+    }
+    memory.check();
+    report
+}
+
+/// The next page of a kind that was not referenced lately, from the hand on. `left` counts the frames
+/// that the hand may still pass.
+fn next_old(
+    memory: &mut Memory,
+    residents: &mut impl Residents,
+    number: usize,
+    kind: Kind,
+    left: &mut u32,
+    report: &mut Reclaimed,
+) -> Option<Frame> {
+    if kind == Kind::Cache && memory.cache_frames() == 0 {
+        return None;
+    }
+    let zone = &memory.zones[number];
+    let (start, end) = (zone.frame(0, 0).0, zone.end().0);
+    let mut at = start + zone.hands[kind as usize];
+    let found = loop {
+        if *left == 0 {
+            break None;
+        }
+        *left -= 1;
+        let frame = Frame(at);
+        at = if at + 1 == end { start } else { at + 1 };
+        let word = memory.owners[frame.0 as usize];
+        if kind.is(word) {
+            report.scanned += 1;
+            if !residents.referenced(Owner::unpack(word), frame) {
+                break Some(frame);
+            }
+        }
+    };
+    memory.zones[number].hands[kind as usize] = at - start;
+    found
+}
+
+/// Evicts the page in a frame. A superpage that stays is passed over whole.
+fn evict(
+    memory: &mut Memory,
+    residents: &mut impl Residents,
+    frame: Frame,
+    report: &mut Reclaimed,
+) -> bool {
+    match residents.evicted(memory.owner(frame), frame) {
+        Eviction::Refused => {
+            pass_superpage(memory, frame);
+            return false;
+        }
+        Eviction::Swapped => report.written += 1,
+        Eviction::Freed => {}
+    }
+    report.evicted += 1;
+    memory.free(frame, 0);
+    true
+}
+
+/// Moves the hand for anonymous memory past a superpage that it is in.
+fn pass_superpage(memory: &mut Memory, frame: Frame) {
+    let zone = memory.zone_of(frame);
+    let zone = &mut memory.zones[zone];
+    let block = zone.block_of(frame);
+    if zone.blocks[block].flags & WHOLE != 0 {
+        let next = (block as u32 + 1) % zone.blocks.len() as u32;
+        zone.hands[Kind::Anonymous as usize] = next * PAGEBLOCK;
+    }
+}
+
+/// Evicts the aligned block around a page, the page itself first.
+fn evict_block(
+    memory: &mut Memory,
+    residents: &mut impl Residents,
+    page: Frame,
+    order: u8,
+    report: &mut Reclaimed,
+) {
+    if !evict(memory, residents, page, report) {
+        return;
+    }
+    let start = page.0 >> order << order;
+    for frame in (start..start + (1 << order)).map(Frame) {
+        if memory.is_free(frame) {
+            continue;
+        }
+        report.scanned += 1;
+        if !memory.owner(frame).movable() || !evict(memory, residents, frame, report) {
+            return;
+        }
+    }
+}
