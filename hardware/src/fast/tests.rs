@@ -140,19 +140,24 @@ fn machine() -> impl Strategy<Value = Machine> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    // All built-in machines in each case.
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn built_in_machines_agree(steps in proptest::collection::vec(step(), 1..1500)) {
+    fn built_in_machines_agree(steps in proptest::collection::vec(step(), 1..800)) {
         for name in names() {
             hosts(&preset(name).unwrap(), &steps);
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn made_up_machines_agree(
         machine in machine(),
-        steps in proptest::collection::vec(step(), 1..1500),
+        steps in proptest::collection::vec(step(), 1..1000),
     ) {
         let taken = hosts(&machine, &steps);
         prop_assert!(taken > 0 || machine.l2[0].array.ways > 16);

@@ -22,7 +22,25 @@ macro_rules! presets {
 }
 
 /// Names and texts, by name.
-const PRESETS: &[(&str, &str)] = presets!["cascade-lake", "e3-1245v6"];
+const PRESETS: &[(&str, &str)] = presets![
+    "cascade-lake",
+    "e3-1245v6",
+    "e5-2640v4",
+    "golden-cove",
+    "haswell",
+    "ice-lake",
+    "itanium2-16k",
+    "neoverse-n1",
+    "neoverse-v1",
+    "neoverse-v2",
+    "ppc970",
+    "r7-2700x",
+    "skylake",
+    "zen1",
+    "zen2",
+    "zen3",
+    "zen4"
+];
 
 /// The names of the machines that are built in.
 pub fn names() -> impl Iterator<Item = &'static str> {

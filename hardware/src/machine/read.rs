@@ -6,9 +6,7 @@ use serde::de::{self, Deserializer};
 use toml::Spanned;
 use units::{ByteSize, PageSize};
 
-use super::{
-    Array, Cache, Costs, Index, Machine, Nanoseconds, Nested, Replacement, Tlb, WalkCaches,
-};
+use super::{Array, Cache, Costs, Index, Machine, Nested, Replacement, Tlb, WalkCaches};
 use crate::{READS, SIZES, Size};
 
 /// Why a machine's file cannot be used.
@@ -138,12 +136,14 @@ fn caches(raw: Vec<Spanned<RawCache>>) -> Result<Vec<Cache>, Fault> {
 fn costs(raw: Spanned<Costs>) -> Result<Costs, Fault> {
     let at = raw.span().start;
     let costs = raw.into_inner();
-    let zero = costs.zero.temporal.into_iter().chain(costs.zero.non_temporal);
-    let all: Vec<Nanoseconds> = costs.all().into_iter().map(|(_, cost)| cost).chain(zero).collect();
-    if all.iter().all(|cost| (0.0..=1e9).contains(cost)) {
-        return Ok(costs);
+    let stores =
+        [("zero.temporal", costs.zero.temporal), ("zero.non-temporal", costs.zero.non_temporal)];
+    let zero = stores.into_iter().flat_map(|(key, times)| times.map(|time| (key, time)));
+    let wrong = costs.all().into_iter().chain(zero).find(|(_, cost)| !(0.0..=1e9).contains(cost));
+    match wrong {
+        None => Ok(costs),
+        Some((key, cost)) => Err((at, format!("[costs]: `{key} = {cost}`: must be from 0 to 1e9"))),
     }
-    Err((at, "[costs]: every cost is a number of nanoseconds from 0 to 1e9".into()))
 }
 
 #[derive(Deserialize)]
