@@ -179,11 +179,15 @@ pub fn say(line: &str) {
 
 /// Writes to stdout. A reader that went away (`| head`) is success, as for every filter.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_some(text).map(|_| ())
+}
+
+/// The same, for what has more to print: whether somebody still reads.
+pub fn print_some(text: &str) -> Result<bool, Failure> {
     use std::io::Write;
     match anstream::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::usage(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::usage(format!("standard output: {error}"))),
+        Ok(()) => Ok(true),
     }
 }

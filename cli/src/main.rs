@@ -12,6 +12,7 @@ mod pool;
 mod restore;
 mod run;
 mod signals;
+mod trace;
 mod workload;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ enum Command {
     Compare(Box<compare::Args>),
     Workload(workload::Args),
     Pool(pool::Args),
+    Trace(trace::Args),
     Restore(restore::Args),
     Completions(docs::CompletionsArgs),
     Man(docs::ManArgs),
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(*args),
         Command::Workload(args) => workload::run(args),
         Command::Pool(args) => pool::run(args),
+        Command::Trace(args) => trace::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Completions(args) => docs::completions(args),
         Command::Man(args) => docs::man(args),

@@ -130,7 +130,7 @@ fn journalled<T>(change: impl FnOnce(&mut Journal) -> Result<T, PoolError>) -> R
 }
 
 /// Prints a document whose first key is its schema.
-fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> {
+pub fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> {
     #[derive(serde::Serialize)]
     struct Document<'a> {
         schema: &'a str,

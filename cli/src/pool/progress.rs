@@ -33,18 +33,30 @@ impl Watcher {
 
     /// What `machine::pool` calls after every step.
     pub fn step(&mut self, progress: &Progress) -> ControlFlow<()> {
+        self.tick(|| {
+            let Progress { request, now, compacting } = progress;
+            let doing = if *compacting { ", compacting memory" } else { "" };
+            let what = words::pool(request.size, request.node);
+            format!("{what}: {now} of {}{doing}", request.target)
+        })
+    }
+
+    /// The same for any other work: tells how far it is, if that is due.
+    pub fn tick(&mut self, line: impl FnOnce() -> String) -> ControlFlow<()> {
         let due = match self.last_line {
             None => self.began.elapsed() > SILENT,
             Some(last) => last.elapsed() > EVERY,
         };
         if due && !self.quiet {
             self.last_line = Some(Instant::now());
-            let Progress { request, now, compacting } = progress;
-            let doing = if *compacting { ", compacting memory" } else { "" };
-            let what = words::pool(request.size, request.node);
-            exit::say(&format!("{what}: {now} of {}{doing}", request.target));
+            exit::say(&line());
         }
         if self.signal() == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// Where it stands that a signal came: for a part that waits by itself.
+    pub fn asked(&self) -> Asked {
+        Arc::clone(&self.asked)
     }
 
     fn signal(&self) -> i32 {

@@ -18,6 +18,8 @@ const MAGIC: &[u8; 8] = b"SPTEND\r\n";
 const FOOTER: &[u8; 4] = b"SPTF";
 /// Bytes of a chunk in the footer.
 const ENTRY: usize = 44;
+/// More bytes than any chunk has: four planes, counts (a byte and four), events are 10 MiB and a bit.
+const LONGEST_CHUNK: u32 = 16 << 20;
 /// Runs of regions that are believed: as many as there can be regions.
 const MOST_RUNS: usize = 1 << 22;
 
@@ -201,7 +203,8 @@ impl Footer {
     fn check(&self, begin: u64, end: u64) -> Option<()> {
         let (mut at, mut sum) = (begin, Totals::default());
         for chunk in &self.chunks {
-            if chunk.offset != at || chunk.records as usize > super::CHUNK {
+            let too_much = chunk.records as usize > super::CHUNK || chunk.length > LONGEST_CHUNK;
+            if chunk.offset != at || too_much {
                 return None;
             }
             at = at.checked_add(chunk.length.into())?;

@@ -48,6 +48,7 @@ pub struct Reader<R = File> {
     path: PathBuf,
     input: R,
     info: Info,
+    /// What of it is not in `info`: the regions' addresses.
     footer: Footer,
     placement: Placement,
     /// The next chunk to be loaded, and the one that is.
@@ -80,9 +81,9 @@ impl<R: Read + Seek> Reader<R> {
             |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };
         let length = input.seek(SeekFrom::End(0)).map_err(at)?;
         let (header, begin) = Self::header(&mut input, path, length)?;
-        let footer = Self::footer(&mut input, path, begin, length)?;
+        let mut footer = Self::footer(&mut input, path, begin, length)?;
         let unpacker = Unpacker::new().map_err(at)?;
-        let (totals, chunks) = (footer.totals, footer.chunks.clone());
+        let (totals, chunks) = (footer.totals, std::mem::take(&mut footer.chunks));
         Ok(Self {
             path: path.to_path_buf(),
             input,

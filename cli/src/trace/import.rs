@@ -1,0 +1,184 @@
+//! `superpage trace import`: other tools' traces.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde_json::json;
+use trace::import::{Format, Import, Input, Progress};
+use trace::{Filter, MruSets};
+use units::ByteSize;
+
+use super::stdin::Stdin;
+use crate::exit::{self, Done, Failure};
+use crate::pool::progress::Watcher;
+
+/// Turn another tool's trace into a .spt file.
+///
+/// Inputs packed with gzip, xz or zstd are unpacked. Such traces know no mappings: they are inferred from
+/// the touched pages, and the trace says so. For lackey:
+/// valgrind --tool=lackey --trace-mem=yes --log-fd=9 ./app 9>&1 >/dev/null | superpage trace import
+/// --from lackey - app.spt
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What the input is.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    from: From,
+
+    /// The input; - for standard input.
+    input: PathBuf,
+
+    /// The trace to write.
+    output: PathBuf,
+
+    /// Replace a file that is there.
+    #[arg(long)]
+    force: bool,
+
+    /// What to leave out: none, same-page, or set-mru[:BASE,SUPER], which is exact for LRU arrays whose
+    /// sets are multiples of BASE (base pages) and SUPER (superpages) [set-mru: 16,8].
+    #[arg(long, value_name = "LEVEL", default_value = "same-page", value_parser = filter)]
+    filter: Filter,
+
+    /// Untouched memory that ends a mapping.
+    #[arg(long, value_name = "SIZE", default_value = "4M")]
+    gap: ByteSize,
+
+    /// The base page of the machine.
+    #[arg(long, value_name = "SIZE", default_value = "4K")]
+    base_page: ByteSize,
+
+    /// champsim, lackey: instruction fetches too, as reads.
+    #[arg(long)]
+    instructions: bool,
+
+    /// raw: the bit of an address that says it is written, 0 to 63.
+    #[arg(long, value_name = "BIT", value_parser = clap::value_parser!(u8).range(0..64))]
+    write_bit: Option<u8>,
+
+    /// What the trace is of [default: the input's name].
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// No progress on standard error.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// What the input is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum From {
+    /// Records of 64 bytes, one per instruction.
+    Champsim,
+    /// The text of valgrind --tool=lackey --trace-mem=yes.
+    Lackey,
+    /// 64-bit little-endian addresses.
+    Raw,
+    /// An address per line, 0x… or decimal; before it perhaps R or W.
+    Text,
+}
+
+impl From {
+    fn format(self) -> Format {
+        match self {
+            Self::Champsim => Format::ChampSim,
+            Self::Lackey => Format::Lackey,
+            Self::Raw => Format::Raw,
+            Self::Text => Format::Text,
+        }
+    }
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let format = args.from.format();
+    if args.instructions && !matches!(format, Format::ChampSim | Format::Lackey) {
+        let what = "--instructions: only champsim and lackey tell of instructions";
+        return Err(Failure::usage(what));
+    }
+    if args.write_bit.is_some() && format != Format::Raw {
+        return Err(Failure::usage("--write-bit: only raw addresses have such a bit"));
+    }
+    let stdin = args.input.as_os_str() == "-";
+    let name = args.input.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.filter(|_| !stdin).unwrap_or_else(|| "standard input".to_string());
+    let base_page = u32::try_from(args.base_page.0).unwrap_or(u32::MAX);
+    let import = Import {
+        filter: args.filter,
+        gap: args.gap.0,
+        base_page,
+        instructions: args.instructions,
+        write_bit: args.write_bit,
+        replace: args.force,
+        scratch: scratch(&args.output),
+        ..Import::new(format, args.name.as_ref().unwrap_or(&name))
+    };
+    let mut watcher = Watcher::new(args.quiet)?;
+    let asked = watcher.asked();
+    let input = if stdin {
+        Input::new(Box::new(Stdin::new(asked)), Path::new("standard input"), format)
+    } else {
+        Input::open(&args.input, format)
+    };
+    let mut watch = |progress: Progress| {
+        let doing = if progress.writing { "written" } else { "read" };
+        watcher.tick(|| format!("{name}: {} accesses {doing}", progress.accesses))
+    };
+    let made = input
+        .and_then(|input| trace::import::import(&import, input, &args.output, &mut watch))
+        .map_err(Failure::from);
+    let made = match (watcher.end(Done::Fine), made) {
+        // Stopped half-way: neither a trace nor a failure.
+        (done @ Done::Signal(_), Err(_)) => return Ok(done),
+        (_, made) => made?,
+    };
+    let totals = made.totals;
+    if args.json {
+        let body = json!({
+            "output": args.output.to_string_lossy(), "records": totals.records,
+            "accesses": totals.accesses, "writes": totals.writes,
+            "mappings": made.mappings, "touched_regions": made.touched,
+        });
+        super::print_json("superpage.trace-import/1", body)?;
+    } else {
+        exit::print(&format!(
+            "{}: {} accesses in {} records; {} mappings inferred from {} touched regions\n",
+            args.output.display(),
+            totals.accesses,
+            totals.records,
+            made.mappings,
+            made.touched
+        ))?;
+    }
+    Ok(watcher.end(Done::Fine))
+}
+
+/// Beside the output, where there must be room anyway; if that is a device, where all put such files.
+fn scratch(output: &Path) -> PathBuf {
+    let device = output.metadata().is_ok_and(|metadata| !metadata.is_file());
+    match output.parent() {
+        _ if device => std::env::temp_dir(),
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn filter(text: &str) -> Result<Filter, String> {
+    let wrong = || format!("`{text}` is no filter: none, same-page, set-mru or set-mru:16,8");
+    let sets = match text {
+        "none" => return Ok(Filter::None),
+        "same-page" => return Ok(Filter::SamePage),
+        "set-mru" => return Ok(Filter::SetMru(MruSets::INTEL)),
+        _ => {
+            text.strip_prefix("set-mru:").and_then(|sets| sets.split_once(',')).ok_or_else(wrong)?
+        }
+    };
+    let number = |text| u32::from_str(text).map_err(|_| wrong());
+    let sets = MruSets { base: number(sets.0)?, superpage: number(sets.1)? };
+    if !sets.is_valid() {
+        return Err(format!("`{text}`: sets are powers of two up to 4096"));
+    }
+    Ok(Filter::SetMru(sets))
+}

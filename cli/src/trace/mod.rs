@@ -1,0 +1,54 @@
+//! `superpage trace`: recorded streams of accesses, as subcommands over the crate `trace`.
+
+mod cat;
+mod import;
+mod info;
+mod stdin;
+mod verify;
+mod words;
+
+use trace::TraceError;
+
+use crate::exit::{Done, Failure};
+
+/// Look at, make and check recorded traces (.spt).
+///
+/// A trace is a program's page accesses and what it told the kernel about its memory; the laboratory
+/// runs it under any design on any machine.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 `verify` found the trace unsound; 2 usage, or a file that cannot be used.";
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Info(info::Args),
+    Import(import::Args),
+    Verify(verify::Args),
+    Cat(cat::Args),
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    match args.command {
+        Command::Info(args) => info::run(args),
+        Command::Import(args) => import::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Cat(args) => cat::run(args),
+    }
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Self {
+        Self::usage(error)
+    }
+}
+
+/// Prints a document whose first key is its schema.
+fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> {
+    crate::pool::print_json(schema, body)
+}

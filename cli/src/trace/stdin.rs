@@ -1,0 +1,64 @@
+//! Standard input that ^C ends: a read that waits for a terminal or a pipe does not hear of signals.
+
+use std::io::{self, Read};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use crate::signals::Asked;
+
+/// Bytes that a thread reads ahead.
+const PIECE: usize = 256 << 10;
+/// How soon a signal is heeded.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Standard input.
+pub struct Stdin {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    piece: Vec<u8>,
+    at: usize,
+    asked: Asked,
+}
+
+impl Stdin {
+    /// Reads until `asked` says that a signal came.
+    pub fn new(asked: Asked) -> Self {
+        let (to, pieces) = sync_channel(4);
+        // It ends with the process: nobody can end a read that waits.
+        std::thread::spawn(move || {
+            loop {
+                let mut piece = vec![0; PIECE];
+                let read = io::stdin().read(&mut piece).map(|read| {
+                    piece.truncate(read);
+                    piece
+                });
+                let last = read.as_ref().map_or(true, Vec::is_empty);
+                if to.send(read).is_err() || last {
+                    return;
+                }
+            }
+        });
+        Self { pieces, piece: Vec::new(), at: 0, asked }
+    }
+}
+
+impl Read for Stdin {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.piece.len() {
+            if self.asked.load(Ordering::SeqCst) != 0 {
+                return Err(io::Error::other("stopped"));
+            }
+            match self.pieces.recv_timeout(LOOK) {
+                Ok(piece) => (self.piece, self.at) = (piece?, 0),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+            }
+            if self.piece.is_empty() {
+                return Ok(0);
+            }
+        }
+        let read = (&self.piece[self.at..]).read(buffer)?;
+        self.at += read;
+        Ok(read)
+    }
+}
