@@ -78,7 +78,11 @@ impl Checker {
                 }
                 self.map(*pages)?;
             }
-            Event::Unmap(pages) => each(*pages, |page| self.set(page, false)),
+            Event::Unmap(pages) => words(*pages, |region, word, bits| {
+                if let Some(mapped) = self.mapped.get_mut(region) {
+                    mapped[word] &= !bits;
+                }
+            }),
             Event::Fork { child, offset } => self.fork(child.0, offset >> 9)?,
             Event::Exit(Process(process)) => {
                 self.alive(*process)?;
@@ -112,14 +116,15 @@ impl Checker {
         for region in pages.first.0 >> 9..=last >> 9 {
             self.own(Region(region), running)?;
         }
-        let mut taken = None;
-        each(pages, |page| {
-            if self.is_mapped(page) {
-                taken = Some(page);
+        let mut twice = None;
+        words(pages, |region, word, bits| {
+            let mapped = &mut self.mapped[region][word];
+            if *mapped & bits != 0 {
+                twice.get_or_insert(region);
             }
-            self.set(page, true);
+            *mapped |= bits;
         });
-        taken.map_or(Ok(()), |page: Page| Err(format!("page {} is mapped twice", page.0)))
+        twice.map_or(Ok(()), |region| Err(format!("pages of region {region} are mapped twice")))
     }
 
     fn fork(&mut self, child: u32, by: u32) -> Result<(), String> {
@@ -166,18 +171,90 @@ impl Checker {
         let region = self.mapped.get(page.region().0 as usize);
         region.is_some_and(|bits| bits[(slot / 64) as usize] >> (slot % 64) & 1 == 1)
     }
+}
 
-    fn set(&mut self, page: Page, mapped: bool) {
-        let slot = page.slot();
-        if let Some(bits) = self.mapped.get_mut(page.region().0 as usize) {
-            let word = &mut bits[(slot / 64) as usize];
-            let bit = 1 << (slot % 64);
-            *word = if mapped { *word | bit } else { *word & !bit };
-        }
+/// Calls `what` for every 64 pages that a span has some of: region, word in it, bits.
+fn words(pages: Pages, mut what: impl FnMut(usize, usize, u64)) {
+    // Without overflow: a valid event's pages end at 2^31 at most.
+    let (mut page, end) = (pages.first.0, pages.first.0 + pages.count);
+    while page < end {
+        let next = end.min((page | 63) + 1);
+        let bits = u64::MAX >> (64 - (next - page)) << (page % 64);
+        let slot = Page(page).slot();
+        what(Page(page).region().0 as usize, (slot / 64) as usize, bits);
+        page = next;
     }
 }
 
-fn each(pages: Pages, mut what: impl FnMut(Page)) {
-    // Without overflow: a valid event's pages end at 2^31 at most.
-    (pages.first.0..pages.first.0 + pages.count).for_each(|page| what(Page(page)));
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Backing;
+
+    fn one(event: Event) -> Block {
+        Block { events: vec![(0, event)], ..Block::default() }
+    }
+
+    fn map(first: u32, count: u32) -> Block {
+        let pages = Pages { first: Page(first), count };
+        one(Event::Map { pages, address: first.into(), backing: Backing::Heap })
+    }
+
+    proptest! {
+        #[test]
+        fn exactly_the_mapped_pages_can_be_accessed(first in 0u32..2000, count in 1u32..2000, page in 0u32..4500) {
+            let mut checker = Checker::new();
+            checker.block(&one(Event::Spawn(Process(0)))).unwrap();
+            checker.block(&map(first, count)).unwrap();
+            let access = Block { accesses: vec![crate::Access::read(Page(page))], ..Block::default() };
+            let inside = (first..first + count).contains(&page);
+            prop_assert_eq!(checker.block(&access).is_ok(), inside);
+            prop_assert_eq!(checker.block(&map(page, 1)).is_err(), inside);
+        }
+    }
+
+    #[test]
+    fn processes_and_mappings_that_make_no_sense() {
+        let process = Process(0);
+        let spawned = one(Event::Spawn(process));
+        let grow = |first| one(Event::Grow { pages: Pages { first: Page(first), count: 3 } });
+        let access =
+            |page| Block { accesses: vec![crate::Access::read(Page(page))], ..Block::default() };
+        let fork = one(Event::Fork { child: Process(1), offset: 1024 });
+        let run = |process| one(Event::Run(Process(process)));
+        let good = [
+            vec![spawned.clone(), map(0, 10), grow(10), access(12)],
+            vec![spawned.clone(), map(0, 10), fork.clone(), run(1), access(1024 + 9)],
+            vec![
+                spawned.clone(),
+                map(0, 10),
+                one(Event::Exit(process)),
+                spawned.clone(),
+                map(3, 4),
+            ],
+        ];
+        for blocks in good {
+            let mut checker = Checker::new();
+            blocks.iter().for_each(|block| checker.block(block).unwrap());
+        }
+        let bad = [
+            (vec![access(1)], "before a process"),
+            (vec![map(0, 1)], "before a process"),
+            (vec![spawned.clone(), spawned.clone()], "lives already"),
+            (vec![spawned.clone(), run(1)], "is not there"),
+            (vec![spawned.clone(), grow(10)], "where none ends"),
+            (vec![spawned.clone(), map(0, 10), fork.clone(), access(1024)], "has not mapped it"),
+            (vec![spawned.clone(), map(0, 10), map(9, 1)], "mapped twice"),
+            (vec![spawned, map(0, 10), fork, run(1), map(20, 1)], "belongs to process 0"),
+        ];
+        for (blocks, part) in bad {
+            let mut checker = Checker::new();
+            let (last, first) = blocks.split_last().unwrap();
+            first.iter().for_each(|block| checker.block(block).unwrap());
+            let (_, what) = checker.block(last).unwrap_err();
+            assert!(what.contains(part), "{what}");
+        }
+    }
 }

@@ -56,7 +56,7 @@ fn text(info: &Info, runs: &[RegionRun]) -> String {
     line(
         "holds",
         format!(
-            "{} accesses in {} records, {} events; {} processes, {} regions ({})",
+            "{} accesses in {} records; events: {}, processes: {}, regions: {} ({})",
             totals.accesses,
             totals.records,
             totals.events,
@@ -70,7 +70,7 @@ fn text(info: &Info, runs: &[RegionRun]) -> String {
     line(
         "file",
         format!(
-            "{file} in {} chunks, {each:.3} bytes per access, format {VERSION}",
+            "{file}, {each:.3} bytes per access, chunks: {}, format {VERSION}",
             info.chunks.len()
         ),
     );
