@@ -1,8 +1,8 @@
 //! What each system is known to do, exactly: one mechanism a test.
 
-mod common;
+mod script;
 
-use common::{grow_heap, report};
+use script::{grow_heap, report};
 use trace::{Advice, Backing, Event};
 use units::ByteSize;
 
@@ -54,7 +54,6 @@ fn ingens_promotes_at_460_pages_and_not_before() {
 
 /// HawkEye zeroes 10 blocks of 4 MiB each second: 10,240 pages.
 #[test]
-#[ignore = "until zeroed memory lands"]
 fn hawkeye_zeroes_forty_megabytes_a_second() {
     for seconds in [3, 10] {
         let report = report("hawkeye-pmu", MEMORY, |script| {

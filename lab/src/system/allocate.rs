@@ -3,11 +3,10 @@
 use design::{Effort, Reclaim, Release};
 use trace::SLOTS;
 
-use super::shim as memory;
 use super::{Stop, System};
 use crate::Cause;
 use crate::memory::compaction::{Mode, Outcome, Request};
-use crate::memory::{Allocated, Frame, Mobility, Owner};
+use crate::memory::{self, Allocated, Frame, Mobility, Owner};
 
 /// The order of a superpage.
 pub(crate) const LARGE_ORDER: u8 = 9;
@@ -55,11 +54,15 @@ impl System {
 
     /// Reclaims pages; returns how many frames became free.
     pub(crate) fn reclaim(&mut self, payer: Payer, wanted: u64) -> u64 {
+        if !self.spaces.swap && self.memory.cache_frames() == 0 {
+            // Anonymous pages are not even looked at without swap.
+            return 0;
+        }
         let report = match self.design.memory.reclaim {
             Reclaim::Lumpy if wanted >= u64::from(SLOTS) => {
-                memory::lumpy(&mut self.memory, &mut self.spaces, LARGE_ORDER)
+                memory::lumpy(&mut self.memory, &mut self.spaces, 0, LARGE_ORDER)
             }
-            _ => memory::reclaim(&mut self.memory, &mut self.spaces, wanted),
+            _ => memory::reclaim(&mut self.memory, &mut self.spaces, 0, wanted),
         };
         let cost = report.scanned * self.costs.scan_page + report.written * self.costs.write_page;
         self.charge(payer, Cause::Reclaim, cost);

@@ -154,6 +154,7 @@ impl System {
     fn unmap(&mut self, pages: Pages) -> Result<(), Stop> {
         self.clock.spend(Cause::Map, self.costs.system_call);
         self.last = None;
+        let pages = self.pool_trim(pages);
         self.own().cut(pages);
         let gone = self.own().within(pages);
         for &(first, mapping) in &gone {
@@ -185,6 +186,7 @@ impl System {
                 Ok(())
             }
             Advice::DontNeed | Advice::Free => {
+                let pages = self.pool_trim(pages);
                 self.release(pages);
                 self.own().cut(pages);
                 for (first, mapping) in self.own().within(pages) {

@@ -21,8 +21,6 @@ mod region;
 mod release;
 mod reserve;
 mod scan;
-#[allow(dead_code, missing_docs, reason = "until reclaim lands")]
-mod shim;
 mod space;
 mod spaces;
 mod upkeep;

@@ -22,8 +22,8 @@ use crate::memory::{Frame, Memory, Mobility, Owner};
 #[derive(Debug)]
 pub(crate) struct Pool {
     pool: Option<HugetlbPool>,
-    /// The first region and the number of regions of each mapping that the pool backs.
-    windows: BTreeMap<u32, (u32, u32)>,
+    /// What the pool backs of each mapping: the first region, how many there were, how many are left.
+    windows: BTreeMap<u32, (u32, u32, u32)>,
 }
 
 /// Physical memory as the pool asks for it.
@@ -54,6 +54,11 @@ impl Pool {
         });
         Self { pool, windows: BTreeMap::new() }
     }
+
+    /// What the pool backs of a mapping; nothing, when all of that is unmapped.
+    fn window(&self, id: u32) -> (u32, u32, u32) {
+        self.windows.get(&id).copied().unwrap_or_default()
+    }
 }
 
 impl System {
@@ -79,7 +84,7 @@ impl System {
             return Ok(None);
         };
         self.spaces.cover(Pages { first: Page(first << 9), count: count << 9 });
-        self.pool.windows.insert(id, (first, count));
+        self.pool.windows.insert(id, (first, count, count));
         Ok(Some(id))
     }
 
@@ -107,7 +112,7 @@ impl System {
 
     /// A heap on the pool ends at page `end` now.
     pub(crate) fn pool_grow(&mut self, id: u32, end: u32) -> Result<(), Stop> {
-        let (first, count) = self.pool.windows[&id];
+        let (first, count, left) = self.pool.window(id);
         let wanted = end.div_ceil(SLOTS).saturating_sub(first);
         if wanted <= count {
             return Ok(());
@@ -118,58 +123,84 @@ impl System {
         })?;
         if asked.is_some() {
             self.spaces.cover(Pages { first: Page(first << 9), count: wanted << 9 });
-            self.pool.windows.insert(id, (first, wanted));
+            self.pool.windows.insert(id, (first, wanted, left + wanted - count));
         }
         Ok(())
     }
 
     /// Whether the pool backs this region of a mapping.
     pub(crate) fn pool_backs(&self, id: u32, region: u32) -> bool {
-        let (first, count) = self.pool.windows[&id];
+        let (first, count, _) = self.pool.window(id);
         (first..first + count).contains(&region)
     }
 
     /// The regions of `first..end` (pages) that the pool backs, as indexes of its mapping.
     fn pool_range(&self, id: u32, first: u32, end: u32) -> (u32, u32) {
-        let (start, count) = self.pool.windows[&id];
+        let (start, count, _) = self.pool.window(id);
         let from = first.div_ceil(SLOTS).saturating_sub(start).min(count);
         let to = end.div_ceil(SLOTS).saturating_sub(start).min(count);
         (from, to.max(from))
     }
 
+    /// The part of `pages` that may be unmapped or discarded: an edge within a superpage of the pool moves
+    /// inwards to that superpage's end (the kernel refuses such a call; then nothing goes of that page).
+    pub(crate) fn pool_trim(&self, pages: Pages) -> Pages {
+        let Some(process) = self.spaces.processes.get(&self.running) else { return pages };
+        let in_pool_page = |at: u32| {
+            !at.is_multiple_of(SLOTS)
+                && process.find(Page(at)).is_some_and(|(first, mapping)| {
+                    first < at && mapping.pool.is_some_and(|id| self.pool_backs(id, at / SLOTS))
+                })
+        };
+        let (mut first, mut end) = (pages.first.0, pages.first.0 + pages.count);
+        if in_pool_page(first) {
+            first = first.next_multiple_of(SLOTS);
+        }
+        if in_pool_page(end) {
+            end = end / SLOTS * SLOTS;
+        }
+        Pages { first: Page(first), count: end.saturating_sub(first) }
+    }
+
     /// Pages are unmapped: what was used and what was promised goes back.
     pub(crate) fn pool_unmap(&mut self, id: u32, first: u32, end: u32) {
         let (from, to) = self.pool_range(id, first, end);
-        let (_, count) = self.pool.windows[&id];
-        let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
-        if from < to {
-            pool.unmap(MappingId(id), from, to, &mut Physical(&mut self.memory));
+        if from == to {
+            return;
         }
-        if (from, to) == (0, count) {
-            self.pool.windows.remove(&id);
+        let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
+        pool.unmap(MappingId(id), from, to, &mut Physical(&mut self.memory));
+        if let Some((_, _, left)) = self.pool.windows.get_mut(&id) {
+            *left -= to - from;
+            if *left == 0 {
+                self.pool.windows.remove(&id);
+            }
         }
     }
 
     /// Pages are discarded; the promise for them is renewed.
     pub(crate) fn pool_discard(&mut self, id: u32, first: u32, end: u32) {
         let (from, to) = self.pool_range(id, first, end);
+        if from == to {
+            return;
+        }
         let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
         pool.discard(MappingId(id), from, to, &mut Physical(&mut self.memory));
     }
 
     /// A child's copy of a mapping: the pages are shared, the promises are not.
     pub(crate) fn pool_fork(&mut self, id: u32, offset: u32) -> u32 {
-        let (first, count) = self.pool.windows[&id];
+        let (first, count, left) = self.pool.window(id);
         let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
         let child = pool.fork(MappingId(id)).0;
-        self.pool.windows.insert(child, (first + offset, count));
+        self.pool.windows.insert(child, (first + offset, count, left));
         child
     }
 
     /// A fault on a page that the pool backs.
     pub(crate) fn pool_fault(&mut self, page: Page, id: u32, write: bool) -> Result<(), Stop> {
         let region = page.region().0;
-        let index = region - self.pool.windows[&id].0;
+        let index = region - self.pool.window(id).0;
         let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
         let frames = &mut Physical(&mut self.memory);
         let found = pool.fault(MappingId(id), index, write, Place::ANY, frames);
@@ -199,7 +230,7 @@ impl System {
             }
             Fault::Robbed { children, .. } => {
                 for child in children {
-                    let (first, _) = self.pool.windows[&child.0];
+                    let (first, ..) = self.pool.window(child.0);
                     self.unmap_pool(first + index);
                 }
                 let at = self.spaces.region(region);

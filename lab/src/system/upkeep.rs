@@ -9,7 +9,6 @@ use super::allocate::Payer;
 use super::daemons::Next;
 use super::region::{COW, POOL, RESERVED, ZEROS};
 use super::reserve::QUEUE;
-use super::shim as memory;
 use crate::Cause;
 use crate::memory::compaction::{Mode, Request};
 use crate::reservation::Flags;
@@ -74,18 +73,18 @@ impl System {
     pub(crate) fn prezero(&mut self) -> Next {
         let Some(prezero) = self.design.preparation.prezero else { return Next::Period };
         let free = self.memory.free_frames().max(1);
-        let permille = memory::zeroed_frames(&self.memory) * 1000 / free;
+        let permille = self.memory.zeroed_frames() * 1000 / free;
         if permille < u64::from(prezero.start_permille) {
             self.daemons.zeroing = true;
         }
         for _ in 0..prezero.blocks {
-            let permille = memory::zeroed_frames(&self.memory) * 1000 / free;
+            let permille = self.memory.zeroed_frames() * 1000 / free;
             if !self.daemons.zeroing || permille >= u64::from(prezero.stop_permille) {
                 self.daemons.zeroing = false;
                 break;
             }
-            let Some(block) = memory::take_unzeroed(&mut self.memory, prezero.order) else { break };
-            memory::put_zeroed(&mut self.memory, block, prezero.order);
+            let Some(block) = self.memory.take_unzeroed(prezero.order) else { break };
+            self.memory.put_zeroed(block, prezero.order);
             let pages = 1u64 << prezero.order;
             self.counters.prezeroed += pages;
             let cost = self.costs.zero_large * pages / u64::from(SLOTS);
