@@ -191,3 +191,16 @@ pub fn print_some(text: &str) -> Result<bool, Failure> {
         Ok(()) => Ok(true),
     }
 }
+
+/// Prints a document whose first key is its schema.
+pub fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> {
+    #[derive(serde::Serialize)]
+    struct Document<'a> {
+        schema: &'a str,
+        #[serde(flatten)]
+        body: serde_json::Value,
+    }
+    let text = serde_json::to_string_pretty(&Document { schema, body });
+    let text = text.map_err(|error| Failure::usage(format!("JSON: {error}")))?;
+    print(&format!("{text}\n"))
+}

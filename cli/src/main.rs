@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+mod design;
 mod docs;
 mod exit;
 mod facts;
@@ -35,6 +36,7 @@ enum Command {
     Compare(Box<compare::Args>),
     Workload(workload::Args),
     Pool(pool::Args),
+    Design(design::Args),
     Trace(trace::Args),
     Restore(restore::Args),
     Completions(docs::CompletionsArgs),
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(*args),
         Command::Workload(args) => workload::run(args),
         Command::Pool(args) => pool::run(args),
+        Command::Design(args) => design::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Completions(args) => docs::completions(args),

@@ -1,16 +1,16 @@
 //! What two designs do differently, key by key.
 
-use crate::{Design, write};
+use crate::{Design, Value, write};
 
 /// A key whose value differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The key, with its tables before it: `preparation.fill-at`.
     pub key: String,
-    /// Its value in the first design, as TOML; none if it is off there.
-    pub a: Option<String>,
+    /// Its value in the first design; none if it is off there.
+    pub a: Option<Value>,
     /// Its value in the second.
-    pub b: Option<String>,
+    pub b: Option<Value>,
 }
 
 /// The keys that differ, in the order of the five events. Names and summaries are not compared.
@@ -35,6 +35,6 @@ pub fn diff(a: &Design, b: &Design) -> Vec<Difference> {
     differences
 }
 
-fn only_b((key, value): &(String, String)) -> Difference {
+fn only_b((key, value): &(String, Value)) -> Difference {
     Difference { key: key.clone(), a: None, b: Some(value.clone()) }
 }

@@ -7,14 +7,15 @@ use units::ByteSize;
 
 use crate::defaults::{DOUBLING, INACTIVE, RESIDENT};
 use crate::error::nearest;
+use crate::value::{TIMES, quoted};
 use crate::*;
 
 /// The type of a key's value.
 pub(crate) trait Field: Sized {
     /// The value, or what would be allowed.
     fn read(value: &DeValue<'_>) -> Result<Self, String>;
-    /// As TOML. `read` gives back the same value.
-    fn write(&self) -> String;
+    /// The value, which `read` reads back.
+    fn write(&self) -> Value;
 }
 
 /// Enums are words. Payloads are keys of their own: a word alone brings the default payload.
@@ -29,8 +30,9 @@ macro_rules! words {
                 let near = near.map_or(String::new(), |near| format!(" (\"{near}\"?)"));
                 Err(format!("{}{near}: must be {}", quoted(word), one_of(WORDS)))
             }
-            fn write(&self) -> String {
-                match self { $($pattern => quoted($word)),+ }
+            fn write(&self) -> Value {
+                let word = match self { $($pattern => $word),+ };
+                Value::Text(word.to_string())
             }
         }
     )+};
@@ -145,10 +147,10 @@ impl Field for SplitOn {
         }
         Ok(on)
     }
-    fn write(&self) -> String {
+    fn write(&self) -> Value {
         let on = [self.free, self.protect];
-        let words = SPLIT_ON.iter().zip(on).filter(|(_, on)| *on).map(|(word, _)| quoted(word));
-        format!("[{}]", words.collect::<Vec<_>>().join(", "))
+        let words = SPLIT_ON.iter().zip(on).filter(|(_, on)| *on);
+        Value::List(words.map(|(word, _)| Value::Text(word.to_string())).collect())
     }
 }
 
@@ -176,8 +178,8 @@ macro_rules! numbers {
                 read.filter(|read| *read <= most)
                     .ok_or_else(|| format!("{number} is out of range: must be {allowed}"))
             }
-            fn write(&self) -> String {
-                self.to_string()
+            fn write(&self) -> Value {
+                Value::Number((*self).into())
             }
         }
     )+};
@@ -190,8 +192,8 @@ impl Field for bool {
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
         value.as_bool().ok_or_else(|| wrong(value, "true or false"))
     }
-    fn write(&self) -> String {
-        self.to_string()
+    fn write(&self) -> Value {
+        Value::Flag(*self)
     }
 }
 
@@ -199,8 +201,8 @@ impl Field for String {
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
         value.as_str().map(str::to_string).ok_or_else(|| wrong(value, "a text in quotes"))
     }
-    fn write(&self) -> String {
-        quoted(self)
+    fn write(&self) -> Value {
+        Value::Text(self.clone())
     }
 }
 
@@ -211,12 +213,8 @@ impl Field for ByteSize {
         let text = value.as_str().ok_or_else(|| wrong(value, SIZE))?;
         text.parse().map_err(|error: units::ParseSizeError| error.to_string())
     }
-    fn write(&self) -> String {
-        let units = [(30, "G"), (20, "M"), (10, "K")];
-        let whole = |shift: u32| self.0 != 0 && self.0.is_multiple_of(1 << shift);
-        let unit = units.iter().find(|(shift, _)| whole(*shift));
-        let (shift, unit) = unit.unwrap_or(&(0, ""));
-        format!("\"{}{unit}\"", self.0 >> shift)
+    fn write(&self) -> Value {
+        Value::Size(*self)
     }
 }
 
@@ -225,21 +223,10 @@ impl Field for Vec<ByteSize> {
         let list = value.as_array().ok_or_else(|| wrong(value, "a list of sizes: [\"2M\"]"))?;
         list.iter().map(|each| ByteSize::read(each.get_ref())).collect()
     }
-    fn write(&self) -> String {
-        let each: Vec<String> = self.iter().map(Field::write).collect();
-        format!("[{}]", each.join(", "))
+    fn write(&self) -> Value {
+        Value::List(self.iter().map(Field::write).collect())
     }
 }
-
-/// From the coarsest: a time is written in the first that divides it.
-const TIMES: [(&str, u64); 6] = [
-    ("h", 3_600_000_000_000),
-    ("min", 60_000_000_000),
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-    ("us", 1000),
-    ("ns", 1),
-];
 
 impl Field for Duration {
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
@@ -258,12 +245,8 @@ impl Field for Duration {
         let long = || format!("{} is too long: at most 584 years", quoted(text));
         nanos.map(Duration::from_nanos).ok_or_else(long)
     }
-    fn write(&self) -> String {
-        let nanos = self.as_nanos();
-        // Minutes and hours are read for people's sake; papers and kernels count in seconds.
-        let fits = |unit: &&(&str, u64)| nanos.is_multiple_of(u128::from(unit.1));
-        let (name, unit) = TIMES[2..].iter().find(fits).unwrap_or(&("ns", 1));
-        format!("\"{}{name}\"", nanos / u128::from(*unit))
+    fn write(&self) -> Value {
+        Value::Time(*self)
     }
 }
 
@@ -281,17 +264,4 @@ fn one_of(words: &[&str]) -> String {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
         _ => quoted.concat(),
     }
-}
-
-/// A TOML basic string.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted += &format!("\\u{:04X}", c as u32),
-            c => quoted.push(c),
-        }
-    }
-    quoted + "\""
 }

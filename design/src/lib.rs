@@ -21,6 +21,7 @@ mod read;
 mod schema;
 mod surroundings;
 mod unmapping;
+mod value;
 mod write;
 
 pub use allocation::{Allocation, Effort, Eligible, Form, Growth, Shortage, Trigger};
@@ -31,6 +32,7 @@ pub use mapping::{CleanPages, MapWhen, Mapping, Sampling, Scan, ScanOrder};
 pub use preparation::{BackgroundFill, Grain, Prefault, Preparation, Prezero, ZeroStores};
 pub use surroundings::{Fault, Locking, Memory, Reclaim, ResidentCount};
 pub use unmapping::Unmapping;
+pub use value::Value;
 
 /// A superpage design.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,6 +69,11 @@ impl Design {
     /// Writes every key, in the order of the five events. [`Design::from_toml`] gives back the same design.
     pub fn to_toml(&self) -> String {
         write::toml(self)
+    }
+
+    /// Every key that it has, with its tables before it (`mapping.scan.every`), in the same order.
+    pub fn keys(&self) -> Vec<(String, Value)> {
+        write::pairs(self)
     }
 
     /// What is wrong with it, for designs made in code: the same rules as for files, without lines.

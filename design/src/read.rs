@@ -7,8 +7,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::nearest;
-use crate::field::{Field, quoted};
+use crate::field::Field;
 use crate::schema::{self, Keys};
+use crate::value::quoted;
 use crate::{Design, DesignError, Problem, check};
 
 pub(crate) fn design(file: &str, text: &str) -> Result<Design, DesignError> {

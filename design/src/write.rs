@@ -1,12 +1,12 @@
 //! Design to TOML: a walk over [`crate::schema`] that lists every key with its value.
 
-use crate::Design;
 use crate::field::Field;
 use crate::schema::{self, Keys};
+use crate::{Design, Value};
 
-/// Every key that the design has, with its tables before it, and its value as TOML; in the
+/// Every key that the design has, with its tables before it, and its value; in the
 /// schema's order.
-pub(crate) fn pairs(design: &Design) -> Vec<(String, String)> {
+pub(crate) fn pairs(design: &Design) -> Vec<(String, Value)> {
     let mut writer = Writer { path: String::new(), pairs: vec![] };
     schema::design(&mut writer, &mut design.clone());
     writer.pairs
@@ -28,7 +28,7 @@ pub(crate) fn toml(design: &Design) -> String {
 
 struct Writer {
     path: String,
-    pairs: Vec<(String, String)>,
+    pairs: Vec<(String, Value)>,
 }
 
 impl Keys for Writer {

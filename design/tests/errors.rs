@@ -109,7 +109,8 @@ fn names_and_aliases() {
 fn what_differs_between_two_presets() {
     let difference = |a: &str, b: &str| {
         let found = diff(&designs::find(a).unwrap(), &designs::find(b).unwrap());
-        let shown = |value: Option<String>| value.unwrap_or("-".into());
+        let shown =
+            |value: Option<superpage_design::Value>| value.map_or("-".into(), |v| v.to_string());
         let line =
             |d: superpage_design::Difference| format!("{} {} {}", d.key, shown(d.a), shown(d.b));
         found.into_iter().map(line).collect::<Vec<_>>()

@@ -19,7 +19,7 @@ use machine::journal::{Journal, Restoration};
 use machine::pool::{PoolError, PoolName, Status};
 use machine::{ReadError, Root};
 
-use crate::exit::{self, Done, Failure};
+use crate::exit::{self, Done, Failure, print_json};
 use crate::loan;
 
 /// Manage the machine's pools of superpages (hugetlb).
@@ -127,19 +127,6 @@ fn journalled<T>(change: impl FnOnce(&mut Journal) -> Result<T, PoolError>) -> R
     let done = change(&mut journal)?;
     journal.keep().map_err(PoolError::from)?;
     Ok(done)
-}
-
-/// Prints a document whose first key is its schema.
-pub fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> {
-    #[derive(serde::Serialize)]
-    struct Document<'a> {
-        schema: &'a str,
-        #[serde(flatten)]
-        body: serde_json::Value,
-    }
-    let text = serde_json::to_string_pretty(&Document { schema, body });
-    let text = text.map_err(|error| Failure::usage(format!("JSON: {error}")))?;
-    exit::print(&format!("{text}\n"))
 }
 
 fn journal_dir() -> impl AsRef<Path> {

@@ -50,5 +50,5 @@ impl From<TraceError> for Failure {
 
 /// Prints a document whose first key is its schema.
 fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> {
-    crate::pool::print_json(schema, body)
+    crate::exit::print_json(schema, body)
 }

@@ -1,0 +1,57 @@
+//! `superpage design check`: whether files are designs.
+
+use design::{Design, DesignError};
+use serde_json::json;
+
+use crate::exit::{self, Done, Failure};
+
+/// Check design files.
+///
+/// Tells everything that is wrong, with line, key and what is allowed; exits 2 if anything is.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The files.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<String>,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let mut documents = Vec::new();
+    let mut wrong = Vec::new();
+    let mut bad = 0;
+    for file in &args.files {
+        let (name, problems) = match super::read(file).map(|text| Design::from_toml(file, &text)) {
+            Ok(Ok(design)) => (Some(design.name), vec![]),
+            Ok(Err(DesignError::File { problems, .. })) => {
+                wrong.extend(problems.iter().map(|problem| problem.in_file(file)));
+                let each =
+                    |p: &design::Problem| json!({ "line": p.line, "key": p.key, "what": p.what });
+                (None, problems.iter().map(each).collect())
+            }
+            Ok(Err(other)) => return Err(other.into()),
+            Err(unread) => {
+                wrong.push(unread.to_string());
+                (None, vec![json!({ "line": null, "key": "", "what": unread.to_string() })])
+            }
+        };
+        bad += usize::from(name.is_none());
+        if let Some(name) = name.as_ref().filter(|_| !args.json) {
+            exit::print(&format!("{file}: ok: {name}\n"))?;
+        }
+        documents.push(json!({ "file": file, "name": name, "problems": problems }));
+    }
+    if args.json {
+        exit::print_json("superpage.design-check/1", json!({ "files": documents }))?;
+        if bad > 0 {
+            return Err(Failure::usage(format!("not designs: {bad} of {}", args.files.len())));
+        }
+    }
+    // The last line is the command's own end.
+    let Some(last) = wrong.pop() else { return Ok(Done::Fine) };
+    wrong.iter().for_each(|line| exit::say(line));
+    Err(Failure::usage(last))
+}

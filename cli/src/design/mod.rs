@@ -1,0 +1,125 @@
+//! `superpage design`: superpage designs as files, over `design`.
+
+mod check;
+mod diff;
+mod list;
+mod show;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use design::{Design, DesignError, Value, designs};
+use serde_json::{Value as Json, json};
+
+use crate::exit::{Done, Failure};
+
+/// List, show, check and compare superpage designs.
+///
+/// Without a subcommand, lists them. A design says when each of the five events of a superpage's
+/// life happens: allocation, preparation, mapping, unmapping, deallocation. It is a TOML file; to
+/// make one of your own, start from one that exists: `superpage design show freebsd > mine.toml`.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(flatten)]
+    list: list::ListArgs,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    List(list::ListArgs),
+    Show(show::Args),
+    Check(check::Args),
+    Diff(diff::Args),
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    match args.command {
+        None => list::run(args.list),
+        Some(Command::List(args)) => list::run(args),
+        Some(Command::Show(args)) => show::run(args),
+        Some(Command::Check(args)) => check::run(args),
+        Some(Command::Diff(args)) => diff::run(args),
+    }
+}
+
+/// A design as it was named on the command line.
+pub struct Named {
+    /// The preset's name, or the file.
+    pub label: String,
+    /// Where it was read from: none for a preset.
+    pub file: Option<String>,
+    /// The file with its comments.
+    pub text: String,
+    /// What it says.
+    pub design: Design,
+}
+
+/// Finds a design by its name or alias, or reads the file. What has a slash or ends in `.toml` is a
+/// file, and so is what exists as one and is no preset.
+pub fn load(word: &str) -> Result<Named, Failure> {
+    let looks_like_file = word.contains('/') || word.ends_with(".toml");
+    let preset = designs::preset(word);
+    let preset = match preset {
+        Ok(preset) if !looks_like_file => preset,
+        Err(error) if !looks_like_file && !Path::new(word).is_file() => {
+            return Err(Failure::usage(format!("{error}; or give a file")));
+        }
+        _ => {
+            let text = read(word)?;
+            let design = Design::from_toml(word, &text)?;
+            let file = Some(word.to_string());
+            return Ok(Named { label: word.to_string(), file, text, design });
+        }
+    };
+    let (label, text) = (preset.name.to_string(), preset.text.to_string());
+    Ok(Named { label, file: None, text, design: preset.design()? })
+}
+
+/// More than any design; whoever names a disk or /dev/zero gets an answer.
+const LARGEST: u64 = 1 << 20;
+
+fn read(file: &str) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let read = File::open(file).and_then(|open| open.take(LARGEST + 1).read_to_end(&mut bytes));
+    read.map_err(|error| Failure::usage(format!("{file}: {error}; give a design file")))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(Failure::usage(format!("{file}: more than 1 MiB; give a design file")));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::usage(format!("{file}: not text (UTF-8); give a design file")))
+}
+
+impl From<DesignError> for Failure {
+    /// One line: the first mistake, and where to see the rest.
+    fn from(error: DesignError) -> Self {
+        match &error {
+            DesignError::File { file, problems } if problems.len() > 1 => Self::usage(format!(
+                "{}; and {} more: superpage design check {file}",
+                problems[0].in_file(file),
+                problems.len() - 1
+            )),
+            _ => Self::usage(error),
+        }
+    }
+}
+
+/// A value in base units, and which those are.
+fn value(value: &Value) -> (Json, Option<&'static str>) {
+    match value {
+        Value::Text(text) => (json!(text), None),
+        Value::Number(number) => (json!(number), None),
+        Value::Flag(flag) => (json!(flag), None),
+        Value::Size(size) => (json!(size), Some("bytes")),
+        // A check bounds every time by a day: the nanoseconds fit.
+        Value::Time(time) => (json!(time.as_nanos() as u64), Some("ns")),
+        Value::List(values) => {
+            let (values, units): (Vec<_>, Vec<_>) = values.iter().map(self::value).unzip();
+            (json!(values), units.first().copied().flatten())
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The value of a key, with its unit: what is printed as TOML, and what documents are made of.
+
+use std::fmt;
+use std::time::Duration;
+
+use units::ByteSize;
+
+/// The value of one key of a design.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A word or a text.
+    Text(String),
+    /// A number without a unit, or with the one that its key names.
+    Number(u64),
+    /// True or false.
+    Flag(bool),
+    /// A size.
+    Size(ByteSize),
+    /// A time.
+    Time(Duration),
+    /// Several.
+    List(Vec<Value>),
+}
+
+/// From the coarsest: a time is written in the first that divides it.
+pub(crate) const TIMES: [(&str, u64); 6] = [
+    ("h", 3_600_000_000_000),
+    ("min", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1000),
+    ("ns", 1),
+];
+
+impl fmt::Display for Value {
+    /// As TOML.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(&quoted(text)),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Size(size) => {
+                let units = [(30, "G"), (20, "M"), (10, "K")];
+                let whole = |shift: u32| size.0 != 0 && size.0.is_multiple_of(1 << shift);
+                let unit = units.iter().find(|(shift, _)| whole(*shift));
+                let (shift, unit) = unit.unwrap_or(&(0, ""));
+                write!(f, "\"{}{unit}\"", size.0 >> shift)
+            }
+            Self::Time(time) => {
+                let nanos = time.as_nanos();
+                // Minutes and hours are read for people's sake; papers and kernels count in seconds.
+                let fits = |unit: &&(&str, u64)| nanos.is_multiple_of(u128::from(unit.1));
+                let (name, unit) = TIMES[2..].iter().find(fits).unwrap_or(&("ns", 1));
+                write!(f, "\"{}{name}\"", nanos / u128::from(*unit))
+            }
+            Self::List(values) => {
+                let each: Vec<String> = values.iter().map(ToString::to_string).collect();
+                write!(f, "[{}]", each.join(", "))
+            }
+        }
+    }
+}
+
+/// A TOML basic string.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted += &format!("\\u{:04X}", c as u32),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}
