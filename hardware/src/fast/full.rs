@@ -9,7 +9,7 @@ use crate::{Replacement, SIZES, Tlb};
 /// Ends a bucket's chain.
 const NONE: u8 = u8::MAX;
 
-/// Up to `N` entries, fewer than 255; `B` buckets, a power of two, many more so that most hold one
+/// Up to `N` entries, a power of two below 255; `B` buckets, likewise, many more so that most hold one
 /// entry or none.
 #[derive(Debug, Clone)]
 pub(crate) struct Full<const N: usize, const B: usize> {
@@ -29,7 +29,8 @@ pub(crate) struct Full<const N: usize, const B: usize> {
 impl<const N: usize, const B: usize> Full<N, B> {
     /// An empty array of `ways` entries, if there is room.
     pub(super) fn with_ways(ways: usize) -> Option<Self> {
-        if ways == 0 || ways > N || N > usize::from(NONE) || !B.is_power_of_two() {
+        const { assert!(N.is_power_of_two() && N < NONE as usize && B.is_power_of_two()) };
+        if ways == 0 || ways > N {
             return None;
         }
         let mut full = Self {
@@ -48,12 +49,19 @@ impl<const N: usize, const B: usize> Full<N, B> {
 
     /// Whether nothing was entered since it was emptied.
     pub(super) fn is_empty(&self) -> bool {
-        self.tags[usize::from(self.head)] == EMPTY
+        self.tags[Self::at(self.head)] == EMPTY
     }
 
+    /// An entry as an index; it is below `N`, a power of two, and the mask says so to the compiler.
+    #[inline(always)]
+    fn at(entry: u8) -> usize {
+        usize::from(entry) & (N - 1)
+    }
+
+    /// Fibonacci hashing: by the top bits, in which neighbours are spread evenly.
     #[inline(always)]
     fn hash(tag: u32) -> usize {
-        (tag.wrapping_mul(0x9e37_79b9) >> 16) as usize & (B - 1)
+        (tag.wrapping_mul(0x9e37_79b9) >> (u32::BITS - B.trailing_zeros())) as usize & (B - 1)
     }
 
     /// Whether `tag` is there; it is the most recently used afterwards in any case.
@@ -62,7 +70,7 @@ impl<const N: usize, const B: usize> Full<N, B> {
         let bucket = Self::hash(tag);
         let mut entry = self.bucket[bucket];
         while entry != NONE {
-            if self.tags[usize::from(entry)] == tag {
+            if self.tags[Self::at(entry)] == tag {
                 if entry != self.head {
                     self.unlink(entry);
                     self.link_before(entry, self.head);
@@ -70,13 +78,13 @@ impl<const N: usize, const B: usize> Full<N, B> {
                 }
                 return true;
             }
-            entry = self.chain[usize::from(entry)];
+            entry = self.chain[Self::at(entry)];
         }
         // The least recently used makes room; one step back in the circle makes it the head.
-        let entry = self.prev[usize::from(self.head)];
+        let entry = self.prev[Self::at(self.head)];
         self.head = entry;
         self.leave_bucket(entry);
-        let e = usize::from(entry);
+        let e = Self::at(entry);
         self.tags[e] = tag;
         self.home[e] = bucket as u16;
         self.chain[e] = self.bucket[bucket];
@@ -86,24 +94,24 @@ impl<const N: usize, const B: usize> Full<N, B> {
 
     #[inline(always)]
     fn unlink(&mut self, entry: u8) {
-        let (next, prev) = (self.next[usize::from(entry)], self.prev[usize::from(entry)]);
-        self.next[usize::from(prev)] = next;
-        self.prev[usize::from(next)] = prev;
+        let (next, prev) = (self.next[Self::at(entry)], self.prev[Self::at(entry)]);
+        self.next[Self::at(prev)] = next;
+        self.prev[Self::at(next)] = prev;
     }
 
     #[inline(always)]
     fn link_before(&mut self, entry: u8, next: u8) {
-        let prev = self.prev[usize::from(next)];
-        self.next[usize::from(prev)] = entry;
-        self.prev[usize::from(entry)] = prev;
-        self.next[usize::from(entry)] = next;
-        self.prev[usize::from(next)] = entry;
+        let prev = self.prev[Self::at(next)];
+        self.next[Self::at(prev)] = entry;
+        self.prev[Self::at(entry)] = prev;
+        self.next[Self::at(entry)] = next;
+        self.prev[Self::at(next)] = entry;
     }
 
     #[inline(always)]
     fn leave_bucket(&mut self, entry: u8) {
-        let home = usize::from(self.home[usize::from(entry)]) & (B - 1);
-        let after = self.chain[usize::from(entry)];
+        let home = usize::from(self.home[Self::at(entry)]) & (B - 1);
+        let after = self.chain[Self::at(entry)];
         let mut other = self.bucket[home];
         if other == entry {
             self.bucket[home] = after;
@@ -111,9 +119,9 @@ impl<const N: usize, const B: usize> Full<N, B> {
         }
         // A free entry is in no bucket, and the search ends without it.
         while other != NONE {
-            let following = self.chain[usize::from(other)];
+            let following = self.chain[Self::at(other)];
             if following == entry {
-                self.chain[usize::from(other)] = after;
+                self.chain[Self::at(other)] = after;
                 return;
             }
             other = following;
@@ -139,16 +147,16 @@ impl<const N: usize, const B: usize> Arrays for Full<N, B> {
 
     fn drop_matching(&mut self, pairs: &[(u32, u32)]) {
         for entry in 0..self.ways {
-            let tag = self.tags[usize::from(entry)];
+            let tag = self.tags[Self::at(entry)];
             if tag == EMPTY || pairs.iter().all(|(bits, value)| tag & bits != *value) {
                 continue;
             }
             self.leave_bucket(entry);
-            self.tags[usize::from(entry)] = EMPTY;
-            self.chain[usize::from(entry)] = NONE;
+            self.tags[Self::at(entry)] = EMPTY;
+            self.chain[Self::at(entry)] = NONE;
             // It is the next to be taken: it goes before the head, or the head moves past it.
             if entry == self.head {
-                self.head = self.next[usize::from(entry)];
+                self.head = self.next[Self::at(entry)];
             } else {
                 self.unlink(entry);
                 self.link_before(entry, self.head);
@@ -162,7 +170,7 @@ impl<const N: usize, const B: usize> Arrays for Full<N, B> {
         self.chain.fill(NONE);
         self.bucket.fill(NONE);
         for entry in 0..self.ways {
-            let e = usize::from(entry);
+            let e = Self::at(entry);
             self.next[e] = if entry + 1 == self.ways { 0 } else { entry + 1 };
             self.prev[e] = if entry == 0 { self.ways - 1 } else { entry - 1 };
         }

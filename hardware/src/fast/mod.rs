@@ -66,8 +66,8 @@ pub(crate) struct Fast<V, A, B> {
     l2: B,
     pde: Sets<8, 64>,
     pde_at: Placement,
-    pdpte: Full<32, 128>,
-    pml4e: Full<32, 128>,
+    pdpte: Full<32, 512>,
+    pml4e: Full<32, 512>,
     /// The region whose entry the PDE cache used last, and likewise one of 2^18 regions: those need
     /// not be looked up. `EMPTY`: none.
     last_pde: u32,

@@ -28,7 +28,9 @@ const LINE: u64 = 64;
 /// touches a page that was not in use for a while, so at least one (inferred; not fitted).
 const DATA_LINES_PER_WALK: f64 = 1.0;
 
-/// Cycles of a walk beside its loads (inferred from vMitosis' GUPS on a Xeon Gold 6252: 7 to 20 fit).
+/// Cycles of a walk beside its loads. The one fitted number: with 12, GUPS over 64 GiB on the preset
+/// `cascade-lake` has the ratio of walk cycles, base pages to superpages, of vMitosis' logs (5.3;
+/// that their table has 64 GiB is inferred; `tests/walks.rs`). 7 to 20 stay within a fifth of it.
 const WALK_CYCLES: f64 = 12.0;
 
 impl Footprint {
@@ -68,7 +70,7 @@ impl Machine {
                 if count > 0.0 {
                     let last = levels.len();
                     let loads = &levels[leaf.min(last)..(leaf + reads).min(last)];
-                    cycles += count * self.walk(loads);
+                    cycles += count * self.walk(loads, footprint);
                 }
             }
             cycles += walks.near[size as usize] as f64 * (near - levels[leaf]).min(0.0);
@@ -77,14 +79,20 @@ impl Machine {
     }
 
     /// Cycles of one walk that makes these loads.
-    fn walk(&self, loads: &[f64]) -> f64 {
+    fn walk(&self, loads: &[f64], footprint: Footprint) -> f64 {
         let own = WALK_CYCLES + loads.iter().sum::<f64>();
         let Some(nested) = self.nested else { return own };
-        // Each of the guest's entries, and the page itself, has a guest-physical address that the
-        // host's page table translates. The host's upper levels are few and hit its walk caches
-        // (Bhargava et al., ASPLOS 2008), so each costs its leaf alone, as large as the guest's.
-        let host = if nested.host_page == Size::Base { loads[0] } else { loads[0].min(own) / 2.0 };
-        own + host + (loads.len() as f64) * f64::from(self.caches.first().map_or(1, |c| c.cycles))
+        // The page, and each of the guest's entries, has a guest-physical address that the host's page
+        // table translates. The host's upper levels are few and hit its walk caches (Bhargava et al.,
+        // ASPLOS 2008), so a translation costs the load of a leaf: among those of all memory for the
+        // page, among those of the page table, a 512th of it, for an entry.
+        let leaves = match nested.host_page {
+            Size::Base | Size::Cont => footprint.pde_bytes.saturating_mul(512),
+            Size::Large => footprint.pde_bytes,
+            Size::Huge => footprint.pdpte_bytes,
+        };
+        let (page, entry) = (self.load_cycles(leaves), self.load_cycles(leaves / 512));
+        own + page + loads.len() as f64 * entry
     }
 
     /// Mean cycles of a load from `bytes` bytes of a page-table level, all of them used alike.
