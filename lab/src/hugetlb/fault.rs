@@ -27,7 +27,7 @@ pub enum Fault {
     },
     /// A write by the reservation's owner to a shared page, and the pool is short: the owner keeps the
     /// page, these children lose it (`unmap_ref_private`). A child that misses a page of such a
-    /// mapping is killed.
+    /// mapping, up to its next holes, is killed.
     Robbed {
         /// The page.
         frame: Frame,
@@ -92,7 +92,7 @@ impl HugetlbPool {
                     }
                     return Fault::Present(page.frame);
                 }
-                if private.robbed {
+                if private.robbed.contains(index) {
                     return Fault::Killed(Why::Robbed);
                 }
                 let reserved = private.used.as_ref().is_some_and(|used| !used.contains(index));
@@ -136,7 +136,10 @@ impl HugetlbPool {
             let Backing::Private(private) = &mut other.kind else { continue };
             let Some(slot) = private.pages.get_mut(index as usize) else { continue };
             if id != mapping && *slot == number {
-                (*slot, private.robbed) = (0, true);
+                *slot = 0;
+                let mut areas = other.live.within(0, other.length);
+                let (from, to) = areas.find(|area| area.1 > index).expect("it is mapped");
+                private.robbed.add(private.robbed.chg(from, to));
                 self.pages.get(number).users -= 1;
                 children.push(id);
             }

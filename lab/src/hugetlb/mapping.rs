@@ -53,8 +53,9 @@ pub(super) struct Private {
     pub used: Option<Regions>,
     /// The page behind each index, 0: none.
     pub pages: Vec<u32>,
-    /// A page was taken from it for the owner (HPAGE_RESV_UNMAPPED).
-    pub robbed: bool,
+    /// The parts, between holes, of which a page was taken for the owner (HPAGE_RESV_UNMAPPED: a flag of
+    /// each of the areas into which holes split a mapping).
+    pub robbed: Regions,
 }
 
 /// A shared object.
@@ -87,7 +88,11 @@ impl HugetlbPool {
                     self.store.reserve(pages.into(), place, frames)?;
                 }
                 let used = reserve.then(Regions::default);
-                Backing::Private(Private { used, pages: vec![0; pages as usize], robbed: false })
+                Backing::Private(Private {
+                    used,
+                    pages: vec![0; pages as usize],
+                    robbed: Regions::default(),
+                })
             }
             Kind::Shared { object, start } => {
                 let shared = self.objects.get_mut(&object).expect("an object that was made");
@@ -152,7 +157,7 @@ impl HugetlbPool {
                 Backing::Private(Private {
                     used: None,
                     pages: private.pages.clone(),
-                    robbed: false,
+                    robbed: Regions::default(),
                 })
             }
             &Backing::Shared { object, start } => {

@@ -73,20 +73,23 @@ impl HugetlbPool {
     /// (`remove_inode_hugepages`, `hugetlb_unreserve_pages`).
     pub fn truncate(&mut self, object: ObjectId, length: u32, frames: &mut impl Frames) {
         self.punch(object, length, u32::MAX, frames);
-        self.objects.get_mut(&object).expect("an object that was made").length = length;
+        let object = self.objects.get_mut(&object).expect("an object that was made");
+        object.length = length;
+        let promised = object.reserved.del(length, u32::MAX);
+        self.store.unreserve(promised.into(), frames);
     }
 
-    /// Frees `from..to` of an object (FALLOC_FL_PUNCH_HOLE). A later fault there has no promise.
+    /// Frees the pages in `from..to` of an object (FALLOC_FL_PUNCH_HOLE). A later fault there has no
+    /// promise; where there was no page, a promise stays.
     pub fn punch(&mut self, object: ObjectId, from: u32, to: u32, frames: &mut impl Frames) {
         let object = self.objects.get_mut(&object).expect("an object that was made");
         let gone: Vec<u32> = object.pages.range(from..to).map(|(&index, _)| index).collect();
-        let removed = object.reserved.del(from, to);
-        for index in &gone {
-            let number = object.pages.remove(index).expect("listed");
+        for index in gone {
+            let number = object.pages.remove(&index).expect("listed");
             let page = self.pages.drop_user(number).expect("an object is a page's only user");
+            object.reserved.del(index, index + 1);
             self.store.give(page, false, frames);
         }
-        self.store.unreserve(u64::from(removed) - gone.len() as u64, frames);
     }
 
     /// Takes away an object's name and descriptors: it goes when it is mapped no more.

@@ -13,7 +13,8 @@ pub struct OneMapping {
     pub used: Option<BTreeSet<u32>>,
     /// The pages by index, each with a name of its own.
     pub pages: BTreeMap<u32, u32>,
-    pub robbed: bool,
+    /// The indexes where a missing page kills.
+    pub robbed: BTreeSet<u32>,
     pub length: u32,
 }
 
@@ -182,7 +183,7 @@ impl Naive {
         self.names += 1;
         let new = self.names;
         let Some(&name) = mapping.pages.get(&index) else {
-            if mapping.robbed {
+            if mapping.robbed.contains(&index) {
                 return Said::Killed(Why::Robbed);
             }
             if !self.can_take(promised) {
@@ -216,7 +217,9 @@ impl Naive {
         for other in &others {
             let other = self.mappings.get_mut(other).unwrap();
             other.pages.remove(&index);
-            other.robbed = true;
+            let below = (0..=index).rev().take_while(|index| other.mapped.contains(index));
+            let above = (index..).take_while(|index| other.mapped.contains(index));
+            other.robbed.extend(below.chain(above));
         }
         Said::Robbed(others)
     }
@@ -241,7 +244,7 @@ impl Naive {
 
     pub fn fork(&mut self, id: MappingId, child: u32) {
         let parent = self.mappings[&id].clone();
-        let copy = OneMapping { used: None, robbed: false, ..parent };
+        let copy = OneMapping { used: None, robbed: BTreeSet::new(), ..parent };
         self.mappings.insert(MappingId(child), copy);
     }
 
@@ -280,17 +283,20 @@ impl Naive {
     }
 
     pub fn punch(&mut self, id: ObjectId, from: u32, to: u32) {
-        let before = self.reserved();
         let object = self.objects.get_mut(&id).unwrap();
-        let pages = object.pages.range(from..to).count() as u64;
-        object.pages.retain(|index| !(from..to).contains(index));
-        object.entries.retain(|index| !(from..to).contains(index));
-        self.settle(pages, before - self.reserved());
+        let pages: Vec<u32> = object.pages.range(from..to).copied().collect();
+        object.pages.retain(|index| !pages.contains(index));
+        object.entries.retain(|index| !pages.contains(index));
+        self.settle(pages.len() as u64, 0);
     }
 
     pub fn truncate(&mut self, id: ObjectId, length: u32) {
         self.punch(id, length, u32::MAX);
-        self.objects.get_mut(&id).unwrap().length = length;
+        let before = self.reserved();
+        let object = self.objects.get_mut(&id).unwrap();
+        object.entries.retain(|&index| index < length);
+        object.length = length;
+        self.settle(0, before - self.reserved());
     }
 
     pub fn evict(&mut self, id: ObjectId) {
