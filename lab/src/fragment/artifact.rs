@@ -72,7 +72,6 @@ pub struct Artifact {
     first_region: u32,
     first_process: u32,
     state: State,
-    level_zero: bool,
 }
 
 /// Where the programs are.
@@ -120,7 +119,6 @@ impl Artifact {
             first_region,
             first_process,
             state: State::CompactFill(0),
-            level_zero: level == 0,
         }
     }
 
@@ -178,11 +176,6 @@ impl Fragmenter for Artifact {
         let scale = self.scale;
         self.state = match self.state {
             State::Done => return false,
-            State::CompactFill(0) if self.level_zero => {
-                // `fragment_level` does nothing at level 0; the two before it are part of making a
-                // level and are not run either on a machine just booted.
-                return false;
-            }
             State::CompactFill(done) => {
                 if done == 0 {
                     block.event(Event::Spawn(Process(self.first_process)));

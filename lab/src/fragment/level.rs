@@ -1,43 +1,119 @@
 //! `Fragmentation`: which fragmenter, read from a specification.
 
+use std::fmt;
 use std::str::FromStr;
 
-use super::{Artifact, Fragmenter, Scale};
+use super::{Artifact, Fragmenter, FreeBlocks, Holes, Machine, Pinned, Scale};
 
 /// How the memory is fragmented.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fragmentation {
     /// Not at all: a machine just booted.
     None,
-    /// The artifact's: `percent` of the superpages that the workload needs are not free.
+    /// Frag-L of Quicksilver's artifact: `L` percent of the superpages that the workload needs are not
+    /// free.
     Level(u8),
+    /// This many percent of the machine's superpage-sized blocks hold a frame that cannot be moved.
+    Pinned(u8),
+    /// Ingens' `frag_normal`.
+    IngensNormal,
+    /// Ingens' `frag_severe`.
+    IngensSevere,
+    /// As a real machine's free lists are.
+    Machine(Box<FreeBlocks>),
+}
+
+/// What every fragmenter is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Superpages that the workload needs.
+    pub needed: u64,
+    /// Superpage-sized blocks of the machine.
+    pub blocks: u64,
+    /// The first region it may number.
+    pub first_region: u32,
+    /// The first process.
+    pub first_process: u32,
+    /// The seed of what is random.
+    pub seed: u64,
 }
 
 /// Why a fragmentation could not be read.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FragmentError {
     /// No such fragmentation.
-    #[error("`{0}` is no fragmentation; known are none and frag-L with L from 0 to 100")]
+    #[error(
+        "`{0}` is no fragmentation; known are none, frag-L and pinned-L with L from 0 to 100, \
+         ingens-normal, ingens-severe"
+    )]
     Unknown(String),
+    /// A line of a file of /proc is not as the kernel writes it.
+    #[error("{file}, line {line}: {why}: `{text}`; expected the file as Linux writes it")]
+    Line {
+        /// Which file.
+        file: &'static str,
+        /// Which line, from 1 on.
+        line: usize,
+        /// The line.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A file of /proc says nothing about free memory.
+    #[error("{file}: no line about a zone; expected the file as Linux writes it")]
+    Empty {
+        /// Which file.
+        file: &'static str,
+    },
 }
 
 impl FromStr for Fragmentation {
     type Err = FragmentError;
 
     fn from_str(text: &str) -> Result<Self, FragmentError> {
-        let unknown = || FragmentError::Unknown(text.to_string());
-        if text == "none" {
-            return Ok(Self::None);
+        let percent = |prefix: &str| {
+            let level = text.strip_prefix(prefix)?;
+            let digits = !level.is_empty() && level.bytes().all(|byte| byte.is_ascii_digit());
+            level.parse::<u8>().ok().filter(|&level| digits && level <= 100)
+        };
+        match text {
+            "none" => Ok(Self::None),
+            "ingens-normal" => Ok(Self::IngensNormal),
+            "ingens-severe" => Ok(Self::IngensSevere),
+            _ => (percent("frag-").map(Self::Level))
+                .or_else(|| percent("pinned-").map(Self::Pinned))
+                .ok_or_else(|| FragmentError::Unknown(text.to_string())),
         }
-        let level = text.strip_prefix("frag-").ok_or_else(unknown)?;
-        let level = level.parse::<u8>().ok().filter(|&level| level <= 100);
-        level.map(Self::Level).ok_or_else(unknown)
+    }
+}
+
+impl fmt::Display for Fragmentation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Level(level) => write!(f, "frag-{level}"),
+            Self::Pinned(percent) => write!(f, "pinned-{percent}"),
+            Self::IngensNormal => f.write_str("ingens-normal"),
+            Self::IngensSevere => f.write_str("ingens-severe"),
+            Self::Machine(_) => f.write_str("as this machine"),
+        }
     }
 }
 
 impl Fragmentation {
-    /// The program. `needed` are the superpages that the workload needs, `blocks` those of the
-    /// machine; the program's regions and processes are numbered from the ones given.
+    /// As a real machine is: the texts of its /proc/buddyinfo and, if it could be read (that takes
+    /// root), /proc/pagetypeinfo, and how many frames it has, if that is known.
+    pub fn of_machine(
+        buddyinfo: &str,
+        pagetypeinfo: Option<&str>,
+        frames: Option<u64>,
+    ) -> Result<Self, FragmentError> {
+        let free = FreeBlocks::parse(buddyinfo, pagetypeinfo, frames)?;
+        Ok(Self::Machine(Box::new(free)))
+    }
+
+    /// The program, with seed 1, if there is anything to do. `needed` are the superpages that the
+    /// workload needs, `blocks` those of the machine.
     pub fn program(
         &self,
         needed: u64,
@@ -45,12 +121,25 @@ impl Fragmentation {
         first_region: u32,
         first_process: u32,
     ) -> Option<Box<dyn Fragmenter>> {
-        match *self {
+        self.program_at(Place { needed, blocks, first_region, first_process, seed: 1 })
+    }
+
+    /// The program, if there is anything to do.
+    pub fn program_at(&self, place: Place) -> Option<Box<dyn Fragmenter>> {
+        match self {
             Self::None => None,
+            // The scripts run `frag_compact` and `frag_background` before `fragment_level 0` too,
+            // but the slides call this level a fresh boot, so nothing is run.
+            Self::Level(0) | Self::Pinned(0) => None,
             Self::Level(level) => {
-                let scale = Scale::of(blocks);
-                Some(Box::new(Artifact::new(scale, level, needed, first_region, first_process)))
+                let scale = Scale::of(place.blocks);
+                let Place { needed, first_region, first_process, .. } = place;
+                Some(Box::new(Artifact::new(scale, *level, needed, first_region, first_process)))
             }
+            Self::Pinned(percent) => Some(Box::new(Pinned::new(*percent, place.seed))),
+            Self::IngensNormal => Some(Box::new(Holes::normal(place))),
+            Self::IngensSevere => Some(Box::new(Holes::severe(place))),
+            Self::Machine(free) => Some(Box::new(Machine::new(free, place.seed))),
         }
     }
 }

@@ -6,23 +6,25 @@
 //! (frames that the kernel itself holds) it asks of the ground.
 
 mod artifact;
+mod free_blocks;
+mod holes;
 mod level;
+mod machine;
+mod pinned;
+
+#[cfg(test)]
+mod tests;
 
 pub use artifact::{Artifact, Scale};
-pub use level::{FragmentError, Fragmentation};
+pub use free_blocks::{FreeBlocks, ORDERS};
+pub use holes::Holes;
+pub use level::{FragmentError, Fragmentation, Place};
+pub use machine::Machine;
+pub use pinned::Pinned;
+
+pub use crate::memory::Mobility;
 
 use trace::Block;
-
-/// Who holds a frame, as far as moving it is concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mobility {
-    /// Can be migrated: a page of a process or of the page cache.
-    Movable,
-    /// Can be given up, but not migrated: a cache of the kernel.
-    Reclaimable,
-    /// Neither.
-    Unmovable,
-}
 
 /// The physical memory under a fragmenter.
 pub trait Ground {

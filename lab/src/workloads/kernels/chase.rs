@@ -115,3 +115,52 @@ impl Step for Walk {
         self.left > 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use workload::rng::{SplitMix64, below};
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        /// Links by Sattolo's shuffle as the live kernel does and walks them.
+        #[test]
+        fn walks_are_those_of_the_live_kernel(count in 2u64..5000, seed: u64, threads in 1u64..4) {
+            let plan = Plan { nodes: count, loads: count + 7, threads, seed };
+            let area = Space::new(0).anonymous(count * NODE);
+            let mut nodes = (0..count).collect::<Vec<_>>();
+            let mut rng = SplitMix64::new(seed);
+            let (mut naive, mut made, mut block) = (Vec::new(), Vec::new(), Block::default());
+            for i in (1..count).rev() {
+                let j = below(rng.draw(), i);
+                nodes.swap(i as usize, j as usize);
+                naive.extend([j, i].map(|node| Access::write(area.page(node * NODE / PAGE))));
+            }
+            let mut here = (0..threads).map(|thread| plan.start(thread)).collect::<Vec<_>>();
+            for _ in 0..plan.loads {
+                for here in &mut here {
+                    naive.push(Access::read(area.page(*here * NODE / PAGE)));
+                    *here = nodes[*here as usize];
+                }
+            }
+            let linked = Arc::new(OnceLock::new());
+            let swaps = Box::new(swaps(count, seed));
+            let here = (0..threads).map(|thread| plan.start(thread) as u32).collect();
+            let mut steps: [Box<dyn Step>; 2] = [
+                Box::new(Link { area, count: count as u32, next: Vec::new(), swaps, linked: linked.clone() }),
+                Box::new(Walk { area, linked, here, left: plan.loads }),
+            ];
+            for step in &mut steps {
+                loop {
+                    block.clear();
+                    let more = step.fill(&mut block);
+                    made.extend_from_slice(&block.accesses);
+                    if !more { break }
+                }
+            }
+            prop_assert_eq!(made, naive);
+        }
+    }
+}

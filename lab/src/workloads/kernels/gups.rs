@@ -101,3 +101,41 @@ impl Step for Random {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        /// The live loop, thread by thread in turns of what it draws ahead.
+        #[test]
+        fn updates_are_those_of_the_live_kernel(
+            stripes in 8u64..4000, updates in 8u64..60_000, threads in 1u64..6, seed: u64,
+        ) {
+            let plan = Plan { words: stripes * STRIPE, updates, threads, seed };
+            let table = Space::new(3).anonymous(plan.words * 8);
+            let own = (0..threads).map(|thread| plan.updates(thread).collect::<Vec<_>>());
+            let own = own.collect::<Vec<_>>();
+            let turns = own.iter().map(|updates| updates.len().div_ceil(TURN)).max().unwrap();
+            let mut naive = Vec::new();
+            for turn in 0..turns {
+                for updates in &own {
+                    let drawn = updates.iter().skip(turn * TURN).take(TURN);
+                    naive.extend(drawn.map(|(word, _)| Access::write(table.page(word * 8 / 4096))));
+                }
+            }
+            let mut random = Random::new(&plan, table);
+            let (mut made, mut block) = (Vec::new(), Block::default());
+            loop {
+                block.clear();
+                let more = random.fill(&mut block);
+                made.extend_from_slice(&block.accesses);
+                if !more { break }
+            }
+            prop_assert_eq!(made, naive);
+        }
+    }
+}

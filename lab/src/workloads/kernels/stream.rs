@@ -139,3 +139,44 @@ impl Step for Pass {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        /// The live loops element by element: where none of a kernel's arrays comes to a new page, the
+        /// accesses are sorted by array, in the order in which the loop names them.
+        #[test]
+        fn passes_are_those_of_the_live_loops(
+            elements in 1u64..6000, offset in 0u64..3000, kernel in 0usize..4,
+        ) {
+            let plan = Plan { elements, iterations: 2, offset: offset * 8, threads: 1 };
+            let area = Space::new(0).anonymous(plan.stride() * 2 + elements * 8);
+            let (reads, writes) = KERNELS[kernel];
+            let mut naive: Vec<(Access, u32)> = Vec::new();
+            let mut before = Vec::new();
+            for element in 0..elements {
+                let page = |array: u64| area.page((array * plan.stride() + element * 8) / PAGE);
+                let mut now = reads.iter().map(|&array| Access::read(page(array))).collect::<Vec<_>>();
+                now.push(Access::write(page(writes)));
+                if now == before {
+                    let last = naive.len() - now.len();
+                    naive[last..].iter_mut().for_each(|(_, count)| *count += 1);
+                } else {
+                    naive.extend(now.iter().map(|&access| (access, 1)));
+                    before = now;
+                }
+            }
+            let parts = parts(&plan);
+            let mut pass = Pass { area, stride: plan.stride(), kernel: KERNELS[kernel], parts, turn: 0 };
+            let mut block = Block::default();
+            prop_assert!(!pass.fill(&mut block));
+            let made = block.accesses.iter().copied().zip(block.counts.iter().copied());
+            prop_assert_eq!(made.collect::<Vec<_>>(), naive);
+        }
+    }
+}
