@@ -43,16 +43,31 @@ fn full(map: &Map) -> u64 {
 }
 
 /// Whether it has a maximal run of this order, 0 to 8.
-#[inline]
 pub(crate) fn has(map: &Map, order: u8) -> bool {
-    // All words, without a way out in between: where the run is cannot be foreseen, and a wrong guess costs
-    // more than eight words.
-    match order {
-        0 => map.iter().fold(0, |runs, &word| runs | maximal(word, 0)) != 0,
-        1 => map.iter().fold(0, |runs, &word| runs | maximal(word, 1)) != 0,
-        2..6 => map.iter().fold(0, |runs, &word| runs | maximal(word, order)) != 0,
-        _ => maximal(full(map), order - 6) != 0,
+    count(map, order) > 0
+}
+
+/// The order of the maximal run around `slot`, whose own aligned run of 2^order is free; 9 where all is.
+#[inline]
+pub(crate) fn order_of(map: &Map, slot: u32, order: u8) -> u8 {
+    let mut found = order;
+    if order < 6 {
+        // Each larger run contains the smaller: as many orders are free as runs around the slot. No branch, since
+        // what a random frame merges with cannot be foreseen.
+        let word = map[(slot >> 6) as usize];
+        found = (1..=6)
+            .map(|order: u8| {
+                let start = slot & 63 & !((1 << order) - 1);
+                let mask = u64::MAX >> (64 - (1 << order));
+                u8::from(word >> start & mask == mask)
+            })
+            .sum();
+        found = found.max(order);
     }
+    while (6..9).contains(&found) && is_free(map, (slot >> found << found) ^ 1 << found, found) {
+        found += 1;
+    }
+    found
 }
 
 /// Where its lowest maximal run of this order (0 to 8) begins. There must be one.
@@ -154,6 +169,13 @@ mod tests {
                 if free { set(&mut map, slot, order) } else { clear(&mut map, slot, order) }
                 prop_assert_eq!(is_free(&map, slot, order), free);
                 prop_assert_eq!(is_used(&map, slot, order), !free);
+                if free {
+                    let largest = (order..10).rev().find(|&order| {
+                        let start = slot >> order << order;
+                        (start..start + (1 << order)).all(|slot| is_free(&map, slot, 0))
+                    });
+                    prop_assert_eq!(Some(order_of(&map, slot, order)), largest);
+                }
             }
             for order in 0..9 {
                 let starts = starts(&map, order);

@@ -66,6 +66,10 @@ impl Zone {
             let mut orders = 0;
             for order in 0..=MAX_ORDER {
                 let count = self.maximal(number, order);
+                let listed = self.lists[number].get(order as usize);
+                if listed.is_some_and(|&listed| u32::from(listed) != count) {
+                    return Err(format!("pageblock {number}: order {order} counted {listed:?}"));
+                }
                 orders |= u16::from(count > 0) << order;
                 counts[block.mobility.index()][order as usize] += count;
                 for (other, trees) in self.index.iter().enumerate() {

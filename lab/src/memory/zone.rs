@@ -52,6 +52,8 @@ pub(crate) struct Zone {
     pub(crate) first: usize,
     pub(crate) blocks: Vec<Pageblock>,
     pub(crate) maps: Vec<Map>,
+    /// How many maximal free blocks of order 0 to 8 a partly free pageblock has; zero for others.
+    pub(crate) lists: Vec<[u16; 9]>,
     /// The pageblocks with a maximal free block, by mobility and order.
     pub(crate) index: [[Tree; ORDERS]; 3],
     /// How many such blocks there are.
@@ -76,6 +78,7 @@ impl Zone {
             first,
             blocks: vec![free; pageblocks],
             maps: vec![[0; 8]; pageblocks],
+            lists: vec![[0; 9]; pageblocks],
             index: std::array::from_fn(|_| std::array::from_fn(|_| Tree::new(pageblocks))),
             counts: [[0; ORDERS]; 3],
             available: [0; 3],
@@ -145,7 +148,7 @@ impl Zone {
             return Some(9 + u8::from(self.blocks[block ^ 1].free == 512));
         }
         let map = &self.maps[block];
-        (0..PAGEBLOCK_ORDER).rev().find(|&order| runs::is_free(map, slot >> order << order, order))
+        runs::is_free(map, slot, 0).then(|| runs::order_of(map, slot, 0))
     }
 
     /// Whether a frame is free.
@@ -226,11 +229,7 @@ impl Zone {
         let map = &mut self.maps[block];
         assert!(runs::is_used(map, slot, order), "frames are freed twice");
         runs::set(map, slot, order);
-        let (mut slot, mut merged) = (slot, order);
-        while merged < PAGEBLOCK_ORDER && runs::is_free(map, slot ^ 1 << merged, merged) {
-            slot &= !(1 << merged);
-            merged += 1;
-        }
+        let merged = runs::order_of(map, slot, order);
         for buddy in order..merged {
             self.delist(block, buddy);
         }
@@ -260,24 +259,34 @@ impl Zone {
         let record = &mut self.blocks[block];
         let mobility = record.mobility.index();
         self.counts[mobility][order as usize] += 1;
-        self.available[mobility] |= 1 << order;
-        if record.orders & 1 << order == 0 {
-            record.orders |= 1 << order;
-            self.index[mobility][order as usize].insert(block);
+        if order < PAGEBLOCK_ORDER {
+            let count = &mut self.lists[block][order as usize];
+            *count += 1;
+            if *count > 1 {
+                return;
+            }
         }
+        record.orders |= 1 << order;
+        self.available[mobility] |= 1 << order;
+        self.index[mobility][order as usize].insert(block);
     }
 
-    /// A pageblock has one fewer; its bitmap says already whether that was the last.
+    /// A pageblock has one fewer.
     #[inline]
     fn delist(&mut self, block: usize, order: u8) {
         let record = &mut self.blocks[block];
         let mobility = record.mobility.index();
-        let count = &mut self.counts[mobility][order as usize];
-        *count -= 1;
-        if *count == 0 {
+        let all = &mut self.counts[mobility][order as usize];
+        *all -= 1;
+        if order < PAGEBLOCK_ORDER {
+            let count = &mut self.lists[block][order as usize];
+            *count -= 1;
+            if *count > 0 {
+                return;
+            }
+        }
+        if *all == 0 {
             self.available[mobility] &= !(1 << order);
-        } else if order < PAGEBLOCK_ORDER && runs::has(&self.maps[block], order) {
-            return;
         }
         record.orders &= !(1 << order);
         self.index[mobility][order as usize].remove(block);
@@ -295,9 +304,8 @@ impl Zone {
         let Pageblock { orders, mobility: before, .. } = self.blocks[block];
         let (old, new) = (before.index(), mobility.index());
         for order in (0..=MAX_ORDER).filter(|order| orders >> order & 1 != 0) {
-            let count =
-                if order < PAGEBLOCK_ORDER { runs::count(&self.maps[block], order) } else { 1 };
             let at = order as usize;
+            let count = self.lists[block].get(at).map_or(1, |&count| u32::from(count));
             self.counts[old][at] -= count;
             self.counts[new][at] += count;
             if self.counts[old][at] == 0 {
