@@ -10,10 +10,12 @@ fn main() {
         true => catalog().map(|entry| entry.name.to_string()).collect(),
         false => specs,
     };
-    println!("{:<40} {:>12} {:>14}", "stream", "M records/s", "M accesses/s");
+    println!("{:<40} {:>10} {:>12} {:>14}", "stream", "superpages", "M records/s", "M accesses/s");
     for spec in specs {
         match measure(&spec) {
-            Ok((records, accesses)) => println!("{spec:<40} {records:>12.0} {accesses:>14.0}"),
+            Ok((superpages, records, accesses)) => {
+                println!("{spec:<40} {superpages:>10} {records:>12.0} {accesses:>14.0}");
+            }
             Err(error) => println!("{spec:<40} {error}"),
         }
     }
@@ -25,7 +27,7 @@ fn on_cpu() -> u64 {
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or_default()
 }
 
-fn measure(spec: &str) -> Result<(f64, f64), Box<dyn std::error::Error>> {
+fn measure(spec: &str) -> Result<(u64, f64, f64), Box<dyn std::error::Error>> {
     let (description, mut stream) = spec.parse::<Setup>()?.build()?;
     let mut block = Block::default();
     let last = description.phases.last().copied().unwrap_or_default();
@@ -41,5 +43,6 @@ fn measure(spec: &str) -> Result<(f64, f64), Box<dyn std::error::Error>> {
         blocks += 1;
     }
     let nanoseconds = passed() as f64;
-    Ok((records as f64 * 1e3 / nanoseconds, accesses as f64 * 1e3 / nanoseconds))
+    let rate = |count: u64| count as f64 * 1e3 / nanoseconds;
+    Ok((description.superpages, rate(records), rate(accesses)))
 }
