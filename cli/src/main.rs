@@ -6,6 +6,8 @@ mod design;
 mod docs;
 mod exit;
 mod facts;
+mod files;
+mod lab;
 mod ledger_file;
 mod legacy;
 mod loan;
@@ -38,6 +40,7 @@ enum Command {
     Pool(pool::Args),
     Design(design::Args),
     Trace(trace::Args),
+    Lab(lab::Args),
     Restore(restore::Args),
     Completions(docs::CompletionsArgs),
     Man(docs::ManArgs),
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),
         Command::Trace(args) => trace::run(args),
+        Command::Lab(args) => lab::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Completions(args) => docs::completions(args),
         Command::Man(args) => docs::man(args),

@@ -64,10 +64,7 @@ fn lines(file: &str, problems: &[Problem]) -> String {
 }
 
 /// The candidate that is spelt most like `word`, if a third of its letters or fewer differ.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |candidate: &&str| distance(word, candidate);
     let best = candidates.into_iter().min_by_key(near)?;
     (distance(word, best) <= best.len().div_ceil(3)).then_some(best)

@@ -27,7 +27,7 @@ mod write;
 pub use allocation::{Allocation, Effort, Eligible, Form, Growth, Shortage, Trigger};
 pub use deallocation::{BloatRecovery, Deallocation, Release};
 pub use diff::{Difference, diff};
-pub use error::{DesignError, Problem};
+pub use error::{DesignError, Problem, nearest};
 pub use mapping::{CleanPages, MapWhen, Mapping, Sampling, Scan, ScanOrder};
 pub use preparation::{BackgroundFill, Grain, Prefault, Preparation, Prezero, ZeroStores};
 pub use surroundings::{Fault, Locking, Memory, Reclaim, ResidentCount};

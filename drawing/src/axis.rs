@@ -41,6 +41,13 @@ impl Axis {
         Self { scale: Scale::from_zero(high as f64 / per), per, unit: unit.to_string() }
     }
 
+    /// For amounts of anything: begins at zero.
+    pub fn amounts(high: f64) -> Self {
+        let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+        let (per, prefix) = *prefixes.iter().find(|(per, _)| high >= *per).unwrap_or(&(1.0, ""));
+        Self { scale: Scale::from_zero(high / per), per, unit: prefix.to_string() }
+    }
+
     /// For time since the start.
     pub fn elapsed(high: f64) -> Self {
         let (per, unit) = if high < 1.0 { (1e-3, "ms") } else { (1.0, "s") };

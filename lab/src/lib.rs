@@ -5,11 +5,13 @@ pub mod analysis;
 pub mod hugetlb;
 mod ledger;
 pub mod memory;
+pub mod plot;
 mod report;
 pub mod reservation;
 mod run;
 pub mod sweep;
 mod system;
+pub mod tables;
 mod touched;
 
 pub mod fragment;

@@ -5,6 +5,8 @@ mod outputs;
 mod progress;
 mod table;
 
+pub use arms::seconds;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,6 @@
 //! Where a comparison goes: table, JSON, CSV, HTML; and what makes it exit with 1.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use measure::analysis::Analysis;
@@ -10,6 +9,7 @@ use measure::verdict::Verdict;
 
 use super::table;
 use crate::exit::{self, Failure};
+use crate::files;
 
 /// The flags.
 #[derive(Debug, clap::Args)]
@@ -76,12 +76,7 @@ impl Outputs {
     /// Fails now rather than after minutes of runs, if a file cannot be written.
     pub fn check(&self) -> Result<(), Failure> {
         for path in [&self.output, &self.html].into_iter().flatten() {
-            let existed = path.exists();
-            let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-            opened.map_err(|error| unwritable(path, &error))?;
-            if !existed {
-                let _ = fs::remove_file(path);
-            }
+            files::check_writable(path)?;
         }
         Ok(())
     }
@@ -90,7 +85,7 @@ impl Outputs {
     pub fn write(&self, document: &Document, analysis: &Analysis) -> Result<(), Failure> {
         // All of them, and then the first error: minutes of runs are not thrown away for one file.
         let html = match &self.html {
-            Some(path) => write_file(path, &measure::html::page(document, analysis)),
+            Some(path) => files::write(path, measure::html::page(document, analysis)),
             None => Ok(()),
         };
         let format = if self.json { Format::Json } else { self.format };
@@ -101,7 +96,7 @@ impl Outputs {
         };
         match &self.output {
             // A file gets no colours.
-            Some(path) => write_file(path, &anstream::adapter::strip_str(&text).to_string()),
+            Some(path) => files::write(path, anstream::adapter::strip_str(&text).to_string()),
             None => exit::print(&text),
         }
         .and(html)
@@ -121,28 +116,4 @@ pub fn read(path: &Path) -> Result<Document, Failure> {
     }
     let text = fs::read_to_string(path).map_err(read)?;
     Document::parse(&text, &shown.to_string()).map_err(Failure::usage)
-}
-
-/// Writes beside the file and renames, so that a reader never sees half of it.
-fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    // Not a plain file (/dev/stderr, or a link that is to stay one): written through.
-    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return fs::write(path, text).map_err(|error| unwritable(path, &error));
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", sys::param::own_pid()));
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&beside);
-        unwritable(path, &error)
-    })
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    let remedy = match error.kind() {
-        ErrorKind::NotFound => "; make the directory first",
-        ErrorKind::PermissionDenied => "; choose a place you may write",
-        _ => "",
-    };
-    Failure::usage(format!("{}: {error}{remedy}", path.display()))
 }

@@ -13,4 +13,5 @@ mod timeline;
 pub use account::Account;
 pub use explain::{Difference, EXPLAIN_SCHEMA, Explanation, explain};
 pub use figures::{Figures, Made, figures, speedup};
+pub use phrases::end;
 pub use timeline::{mean_coverage, most_superpages, time_until};

@@ -25,9 +25,9 @@ pub(super) const fn cause(cause: Cause) -> &'static str {
     }
 }
 
-/// `41.00 G cycles`.
+/// `41.00 G`, `770`.
 pub(super) fn cycles(count: u64) -> String {
-    words::figure(count as f64)
+    if count < 1000 { count.to_string() } else { words::figure(count as f64) }
 }
 
 /// `3 superpages`, `1 superpage`, `no superpages`.
@@ -58,8 +58,8 @@ pub(super) fn made(made: Made) -> String {
     }
 }
 
-/// How a run ended, if not well.
-pub(super) fn end(end: &End) -> Option<String> {
+/// How a run ended, if not well: `was killed: memory ran out with 1 base page resident`.
+pub fn end(end: &End) -> Option<String> {
     match end {
         End::Done => None,
         End::OutOfMemory { resident_pages } => Some(format!(

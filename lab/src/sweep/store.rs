@@ -77,10 +77,7 @@ impl Store {
             Ok(_) | Err(SweepError::BadPlan { .. } | SweepError::NoPlan(_)) => {}
             Err(error) => return Err(error),
         }
-        for directory in ["groups", "locks"] {
-            let path = self.directory.join(directory);
-            fs::create_dir_all(&path).map_err(|error| SweepError::file(&path, error))?;
-        }
+        self.make_directories()?;
         let mut text = serde_json::to_string_pretty(plan).expect("a plan is plain data");
         text.push('\n');
         self.write(&self.plan_file(), &text, "plan")
@@ -124,8 +121,18 @@ impl Store {
         Ok(contents)
     }
 
+    /// A directory may hold a copied plan only.
+    fn make_directories(&self) -> Result<(), SweepError> {
+        for directory in ["groups", "locks"] {
+            let path = self.directory.join(directory);
+            fs::create_dir_all(&path).map_err(|error| SweepError::file(&path, error))?;
+        }
+        Ok(())
+    }
+
     /// Takes a shard, and clears away what a killed run of it left half written.
     pub(super) fn hold(&self, shard: Shard) -> Result<Held, SweepError> {
+        self.make_directories()?;
         let path = self.directory.join("locks").join(format!("{}.lock", shard.file_name()));
         let failed = |error| SweepError::file(&path, error);
         let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
@@ -189,7 +196,11 @@ impl Store {
         let directory = self.directory.join("groups");
         let failed = |error| SweepError::file(&directory, error);
         let mut files = Vec::new();
-        for entry in fs::read_dir(&directory).map_err(failed)? {
+        let entries = match fs::read_dir(&directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(files),
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
             if name.ends_with(&format!(".{ending}")) {

@@ -1,0 +1,121 @@
+//! `superpage lab compare`: several designs on one stream, side by side.
+
+use std::path::{Path, PathBuf};
+
+use lab::Report;
+use lab::analysis::{Figures, explain, figures};
+use serde::{Deserialize, Serialize};
+
+use super::outputs::{Outputs, json};
+use super::progress::Progress;
+use super::simulate::Parts;
+use super::what::{self, Surroundings};
+use super::words;
+use crate::exit::{Done, Failure};
+
+/// The version of the document.
+pub const SCHEMA: &str = "superpage.lab.compare/1";
+
+/// Run a workload under several designs, in one pass, and compare them.
+///
+/// The first design is what the others are relative to.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A design: a name (see `superpage design list`) or a file; repeatable.
+    #[arg(long = "design", short, value_name = "DESIGN", required_unless_present = "from")]
+    designs: Vec<String>,
+
+    /// Say in words why the fastest was faster than the first.
+    #[arg(long)]
+    explain: bool,
+
+    /// Redraw a comparison from a file that --json wrote; nothing is run.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "Surroundings"])]
+    from: Option<PathBuf>,
+
+    #[command(flatten)]
+    surroundings: Option<Surroundings>,
+
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+/// Several reports, and what was computed from them.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    schema: &'a str,
+    reports: &'a [Report],
+    figures: Vec<Figures>,
+}
+
+/// What is read back: figures are computed again.
+#[derive(Deserialize)]
+struct Facts {
+    reports: Vec<Report>,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    args.outputs.check()?;
+    let reports = match (&args.from, &args.surroundings) {
+        (Some(path), _) => read(path)?,
+        (None, Some(surroundings)) => {
+            let designs = what::several(&args.designs, "design", what::design)?;
+            let parts = Parts::read(surroundings)?;
+            let doing = format!("{} under {} designs", parts.workload.name, designs.len());
+            let designs: Vec<_> = designs.iter().collect();
+            Progress::new(0, args.outputs.quiet).during(&doing, || parts.run(&designs))?
+        }
+        (None, None) => return Err(Failure::usage("nothing to run; name a --workload")),
+    };
+    let base = reports.first();
+    let figures = reports.iter().map(|report| figures(report, base)).collect();
+    let document = Document { schema: SCHEMA, reports: &reports, figures };
+    let mut text = if args.outputs.json { json(&document)? } else { words::compare(&reports) };
+    if args.explain && !args.outputs.json {
+        for sentence in words::telling_pair(&reports)
+            .map(|(a, b)| explain(a, b).sentences)
+            .unwrap_or_else(|| vec!["There are no two runs to explain.".to_string()])
+        {
+            text += &format!("\n{sentence}");
+        }
+        text.push('\n');
+    }
+    args.outputs.write(&text, &reports)?;
+    Ok(Done::Fine)
+}
+
+/// Reports from a file that `run --json` or `compare --json` wrote.
+pub fn read(path: &Path) -> Result<Vec<Report>, Failure> {
+    let shown = path.display();
+    let text = what::text(path)?;
+    let bad = |error: serde_json::Error| {
+        Failure::usage(format!(
+            "{shown}: {error}; give a file that `lab run --json` or `lab compare --json` wrote"
+        ))
+    };
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
+    }
+    let head: Head = serde_json::from_str(&text).map_err(bad)?;
+    match head.schema.as_str() {
+        lab::SCHEMA => Ok(vec![serde_json::from_str(&text).map_err(bad)?]),
+        SCHEMA => {
+            let facts: Facts = serde_json::from_str(&text).map_err(bad)?;
+            let strange = |report: &&Report| report.schema != lab::SCHEMA;
+            match facts.reports.iter().find(strange) {
+                Some(report) => Err(foreign(path, &report.schema)),
+                None => Ok(facts.reports),
+            }
+        }
+        schema => Err(foreign(path, schema)),
+    }
+}
+
+fn foreign(path: &Path, schema: &str) -> Failure {
+    Failure::usage(format!(
+        "{}: `{schema}` is neither {} nor {SCHEMA}, which this superpage reads",
+        path.display(),
+        lab::SCHEMA
+    ))
+}

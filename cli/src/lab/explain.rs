@@ -1,0 +1,76 @@
+//! `superpage lab explain`: why one design was faster than another, in words.
+
+use std::path::Path;
+
+use lab::Report;
+use lab::analysis::explain;
+
+use super::compare;
+use super::outputs::{Outputs, json};
+use super::progress::Progress;
+use super::simulate::Parts;
+use super::what::{self, Surroundings};
+use crate::exit::{Done, Failure};
+
+/// Tell in words why one design was faster than another.
+///
+/// Two designs and a --workload are run; two results (FILE.json, as `lab run --json` wrote them) are
+/// read.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A design, or a result.
+    a: String,
+
+    /// Another.
+    b: String,
+
+    #[command(flatten)]
+    surroundings: Option<Surroundings>,
+
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    args.outputs.check()?;
+    let is_result = |word: &String| word.ends_with(".json");
+    let reports = match (is_result(&args.a), is_result(&args.b)) {
+        (true, true) if args.surroundings.is_some() => {
+            return Err(Failure::usage("results were run already; leave --workload away"));
+        }
+        (true, true) => vec![one(&args.a)?, one(&args.b)?],
+        (false, false) => simulate(&args)?,
+        _ => return Err(Failure::usage("give two designs, or two results, not one of each")),
+    };
+    let explanation = explain(&reports[0], &reports[1]);
+    let text = match args.outputs.json {
+        true => json(&explanation)?,
+        false => explanation.sentences.join("\n") + "\n",
+    };
+    args.outputs.write(&text, &reports)?;
+    Ok(Done::Fine)
+}
+
+fn simulate(args: &Args) -> Result<Vec<Report>, Failure> {
+    let words = [args.a.clone(), args.b.clone()];
+    let designs = what::several(&words, "design", what::design)?;
+    let Some(surroundings) = &args.surroundings else {
+        return Err(Failure::usage("two designs are explained on a workload; name a --workload"));
+    };
+    let parts = Parts::read(surroundings)?;
+    let doing =
+        format!("{} under {} and {}", parts.workload.name, designs[0].name, designs[1].name);
+    let designs: Vec<_> = designs.iter().collect();
+    Progress::new(0, args.outputs.quiet).during(&doing, || parts.run(&designs))
+}
+
+/// The one report of a file.
+fn one(word: &str) -> Result<Report, Failure> {
+    let mut reports = compare::read(Path::new(word))?;
+    match reports.len() {
+        1 => Ok(reports.remove(0)),
+        count => Err(Failure::usage(format!(
+            "{word}: holds {count} runs; explain them with `lab compare --from {word} --explain`"
+        ))),
+    }
+}

@@ -1,0 +1,77 @@
+//! Where results go: standard output or a file, a table or JSON, and a picture.
+
+use std::path::PathBuf;
+
+use lab::Report;
+
+use crate::exit::{self, Failure};
+use crate::files;
+
+/// The flags.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub struct Outputs {
+    /// Print JSON: everything, the time line included.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write it to a file instead of standard output.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Draw the time line and the ledger into a file: .svg, or a page: .html.
+    #[arg(long, value_name = "FILE", value_parser = picture)]
+    pub plot: Option<PathBuf>,
+
+    /// Write over files that exist.
+    #[arg(long)]
+    pub force: bool,
+
+    /// No progress on standard error.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+fn picture(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg" | "html") => Ok(path),
+        _ => Err("a picture ends in .svg, a page in .html".to_string()),
+    }
+}
+
+impl Outputs {
+    /// Fails now rather than after the run, if a file cannot be written or exists.
+    pub fn check(&self) -> Result<(), Failure> {
+        for path in [&self.output, &self.plot].into_iter().flatten() {
+            files::check_new(path, self.force)?;
+        }
+        if self.output.is_some() && self.output == self.plot {
+            return Err(Failure::usage("--output and --plot name the same file"));
+        }
+        Ok(())
+    }
+
+    /// Writes everything asked for.
+    pub fn write(&self, text: &str, reports: &[Report]) -> Result<(), Failure> {
+        let drawn = match &self.plot {
+            None => Ok(()),
+            Some(path) if path.extension().is_some_and(|found| found == "html") => {
+                files::write(path, lab::plot::page(reports))
+            }
+            Some(path) => files::write(path, lab::plot::svg(reports)),
+        };
+        match &self.output {
+            // A file gets no colours.
+            Some(path) => files::write(path, anstream::adapter::strip_str(text).to_string()),
+            None => exit::print(text),
+        }
+        .and(drawn)
+    }
+}
+
+/// A document as JSON text.
+pub fn json(document: &impl serde::Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(document);
+    Ok(text.map_err(|error| Failure::usage(format!("JSON: {error}")))? + "\n")
+}

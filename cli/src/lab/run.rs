@@ -1,0 +1,34 @@
+//! `superpage lab run`: one design.
+
+use super::outputs::{Outputs, json};
+use super::progress::Progress;
+use super::simulate::Parts;
+use super::what::{self, Surroundings};
+use super::words;
+use crate::exit::{Done, Failure};
+
+/// Run a workload under one design and say where its time went.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The design: a name (see `superpage design list`) or a file.
+    #[arg(long, short, value_name = "DESIGN")]
+    design: String,
+
+    #[command(flatten)]
+    surroundings: Surroundings,
+
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let design = what::design(&args.design)?;
+    let parts = Parts::read(&args.surroundings)?;
+    args.outputs.check()?;
+    let doing = format!("{} under {}", parts.workload.name, design.name);
+    let progress = Progress::new(0, args.outputs.quiet);
+    let reports = progress.during(&doing, || parts.run(&[&design]))?;
+    let text = if args.outputs.json { json(&reports[0])? } else { words::run(&reports[0]) };
+    args.outputs.write(&text, &reports)?;
+    Ok(Done::Fine)
+}

@@ -1,0 +1,62 @@
+//! `superpage lab sweep merge`: one result of many shards.
+
+use std::path::PathBuf;
+
+use lab::sweep::Store;
+
+use super::complain;
+use crate::exit::{self, Done, Failure};
+use crate::files;
+
+/// Merge a sweep into one Parquet file (a row per cell) and one JSON file (with time lines).
+///
+/// Directories must hold shards of one plan. Rows are sorted by the cells' hashes: the bytes are the
+/// same however the sweep was split and run.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Directories of the sweep.
+    #[arg(value_name = "DIR", required = true)]
+    directories: Vec<PathBuf>,
+
+    /// Where to: NAME.parquet and NAME.json are written.
+    #[arg(long, short, value_name = "NAME")]
+    output: PathBuf,
+
+    /// Merge what there is, though some cells are missing.
+    #[arg(long)]
+    partial: bool,
+
+    /// Write over files that exist.
+    #[arg(long)]
+    force: bool,
+
+    /// Tell what would be written, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let named = |extension: &str| {
+        let mut name = args.output.as_os_str().to_owned();
+        name.push(extension);
+        PathBuf::from(name)
+    };
+    let (parquet, json) = (named(".parquet"), named(".json"));
+    if !args.dry_run {
+        files::check_new(&parquet, args.force)?;
+        files::check_new(&json, args.force)?;
+    }
+    let stores: Vec<Store> = args.directories.iter().map(|path| Store::at(path)).collect();
+    let merged = lab::sweep::merge(&stores, args.partial)?;
+    complain(&merged.damaged, "left out");
+    let rows = format!("{} of {} cells", merged.rows, merged.planned);
+    let names = format!("{} and {}", parquet.display(), json.display());
+    if args.dry_run {
+        exit::print(&format!("would write {rows} to {names}\n"))?;
+        return Ok(Done::Fine);
+    }
+    files::write(&parquet, &merged.parquet)?;
+    files::write(&json, &merged.json)?;
+    exit::print(&format!("{rows} written to {names}\n"))?;
+    Ok(Done::Fine)
+}

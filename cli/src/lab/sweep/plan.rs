@@ -1,0 +1,131 @@
+//! `superpage lab sweep plan`: from names to a directory that needs nothing else.
+
+use std::path::PathBuf;
+
+use lab::sweep::{PLAN_SCHEMA, Plan, Store, Wanted, seeds};
+use units::ByteSize;
+
+use crate::exit::{self, Done, Failure};
+use crate::lab::what;
+
+/// Write the plan of a sweep into a directory.
+///
+/// What is wanted comes from flags, from a TOML file with the same words as lists (designs, machines,
+/// workloads, fragmentations, memory, seeds), or from both. The plan holds the contents of all designs
+/// and machines, so that a shard needs the directory only. Planning more into a directory that has
+/// results keeps them (--force).
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A TOML file with lists.
+    #[arg(value_name = "PLAN.toml")]
+    file: Option<PathBuf>,
+
+    /// The directory; made if it does not exist.
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+
+    /// A design; repeatable.
+    #[arg(long = "design", short, value_name = "DESIGN")]
+    designs: Vec<String>,
+
+    /// A machine; repeatable [default: e3-1245v6].
+    #[arg(long = "machine", short, value_name = "MACHINE")]
+    machines: Vec<String>,
+
+    /// A workload; repeatable.
+    #[arg(long = "workload", short, value_name = "WORKLOAD")]
+    workloads: Vec<String>,
+
+    /// A fragmentation; repeatable [default: none].
+    #[arg(long = "fragmentation", short, value_name = "HOW")]
+    fragmentations: Vec<String>,
+
+    /// A memory size; repeatable [default: 32G].
+    #[arg(long = "memory", value_name = "SIZE")]
+    memories: Vec<ByteSize>,
+
+    /// Seeds: 1-10,20 [default: 1].
+    #[arg(long, value_name = "LIST", value_parser = seed_list)]
+    seeds: Option<Seeds>,
+
+    /// Replace the plan that lies there; results that both plans have are kept.
+    #[arg(long)]
+    force: bool,
+
+    /// Tell what would be planned, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// A list as one value: clap would take a `Vec` for a repeatable flag.
+#[derive(Debug, Clone)]
+struct Seeds(Vec<u64>);
+
+fn seed_list(text: &str) -> Result<Seeds, lab::sweep::SeedsError> {
+    seeds(text).map(Seeds)
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let plan = resolve(&wanted(&args)?)?;
+    let groups = plan.groups();
+    let cells: usize = groups.iter().map(|group| group.members.len()).sum();
+    let directory = args.output.display();
+    let what = format!("{cells} cells in {} passes", groups.len());
+    if args.dry_run {
+        exit::print(&format!("{directory}: would plan {what}\n"))?;
+        return Ok(Done::Fine);
+    }
+    Store::at(&args.output).write_plan(&plan, args.force)?;
+    exit::print(&format!("{directory}: {what}; next: superpage lab sweep run {directory}\n"))?;
+    Ok(Done::Fine)
+}
+
+/// The file's lists, then the flags', then defaults.
+fn wanted(args: &Args) -> Result<Wanted, Failure> {
+    let mut wanted = match &args.file {
+        None => Wanted::default(),
+        Some(path) => Wanted::from_toml(&path.display().to_string(), &what::text(path)?)
+            .map_err(Failure::usage)?,
+    };
+    wanted.designs.extend(args.designs.iter().cloned());
+    wanted.machines.extend(args.machines.iter().cloned());
+    wanted.workloads.extend(args.workloads.iter().cloned());
+    wanted.fragmentations.extend(args.fragmentations.iter().cloned());
+    wanted.memories.extend(&args.memories);
+    wanted.seeds.extend(args.seeds.iter().flat_map(|seeds| &seeds.0));
+    for (list, flag) in [(&wanted.designs, "--design"), (&wanted.workloads, "--workload")] {
+        if list.is_empty() {
+            return Err(Failure::usage(format!("nothing to sweep over; give at least one {flag}")));
+        }
+    }
+    let or = |list: &mut Vec<String>, default: &str| {
+        if list.is_empty() {
+            list.push(default.to_string());
+        }
+    };
+    or(&mut wanted.machines, what::MACHINE);
+    or(&mut wanted.fragmentations, what::FRAGMENTATION);
+    if wanted.memories.is_empty() {
+        wanted.memories.push(what::MEMORY);
+    }
+    if wanted.seeds.is_empty() {
+        wanted.seeds.push(what::SEED);
+    }
+    Ok(wanted)
+}
+
+fn resolve(wanted: &Wanted) -> Result<Plan, Failure> {
+    Ok(Plan {
+        schema: PLAN_SCHEMA.to_string(),
+        designs: what::several(&wanted.designs, "design", what::design)?,
+        machines: what::several(&wanted.machines, "machine", what::machine)?,
+        workloads: what::several(&wanted.workloads, "workload", what::workload)?,
+        fragmentations: what::several(
+            &wanted.fragmentations,
+            "fragmentation",
+            what::fragmentation,
+        )?,
+        memories: wanted.memories.clone(),
+        seeds: wanted.seeds.clone(),
+    })
+}

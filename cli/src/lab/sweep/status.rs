@@ -1,0 +1,85 @@
+//! `superpage lab sweep status`: what is there.
+
+use std::collections::BTreeSet;
+
+use lab::sweep::{Hash, Shard, Store};
+use serde_json::json;
+
+use super::{Directory, complain};
+use crate::exit::{self, Done, Failure};
+use crate::lab::outputs;
+use crate::pool::show::table;
+
+/// Tell how much of a sweep is done. Exit code 1: not all of it.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    directory: Directory,
+
+    /// Tell it for each of so many shards.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    shards: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One shard: its number, cells, those that are there, and passes with some missing.
+struct Line {
+    shard: Shard,
+    cells: usize,
+    done: usize,
+    passes_left: usize,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let store = Store::at(&args.directory.directory);
+    let plan = store.plan()?;
+    let contents = store.read()?;
+    let present: BTreeSet<Hash> = contents.reports.keys().copied().collect();
+    let lines: Vec<Line> = (0..args.shards)
+        .filter_map(|index| Shard::new(index, args.shards))
+        .map(|shard| {
+            let groups = shard.select(plan.groups());
+            let cells = || groups.iter().flat_map(|group| &group.members);
+            let whole = |group: &&lab::sweep::Group| {
+                group.members.iter().all(|one| present.contains(&one.cell))
+            };
+            Line {
+                shard,
+                cells: cells().count(),
+                done: cells().filter(|one| present.contains(&one.cell)).count(),
+                passes_left: groups.len() - groups.iter().filter(whole).count(),
+            }
+        })
+        .collect();
+    let text = if args.json {
+        let shards: Vec<_> = lines
+            .iter()
+            .map(|line| {
+                json!({ "shard": line.shard.to_string(), "cells": line.cells, "done": line.done,
+                        "passes_left": line.passes_left })
+            })
+            .collect();
+        let damaged: Vec<_> = contents.damaged.iter().map(|one| &one.path).collect();
+        outputs::json(&json!({ "schema": "superpage.lab.sweep-status/1", "shards": shards,
+                               "damaged": damaged }))?
+    } else {
+        complain(&contents.damaged, "will be run again");
+        let row = |line: &Line| {
+            [line.cells, line.done, line.cells - line.done, line.passes_left]
+                .map(|count| count.to_string())
+                .into_iter()
+                .fold(vec![line.shard.to_string()], |mut row, count| {
+                    row.push(count);
+                    row
+                })
+        };
+        let header = ["shard", "cells", "done", "left", "passes left"];
+        table(&header, lines.iter().map(row).collect(), &[0])
+    };
+    exit::print(&text)?;
+    let all = lines.iter().all(|line| line.done == line.cells);
+    Ok(if all { Done::Fine } else { Done::Negative })
+}

@@ -1,0 +1,303 @@
+//! `superpage lab` as a command: what it prints, its files, its exit codes, and bad input.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{run, stderr, stdout, superpage};
+use serde_json::Value;
+
+/// An experiment of some milliseconds.
+const SMALL: [&str; 4] = ["--workload", "gups:size=8M,operations=1K", "--memory", "256M"];
+
+fn lab(arguments: &[&str]) -> std::process::Output {
+    run(&[&["lab"], arguments].concat())
+}
+
+fn fine(arguments: &[&str]) -> String {
+    let output = lab(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&fine(arguments)).expect("JSON")
+}
+
+fn with<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [arguments, &SMALL].concat()
+}
+
+fn path(directory: &tempfile::TempDir, name: &str) -> String {
+    directory.path().join(name).display().to_string()
+}
+
+#[test]
+fn a_run_is_a_table_or_a_document_and_the_same_each_time() {
+    let text = fine(&with(&["run", "-d", "sync-64"]));
+    assert!(
+        text.starts_with("quicksilver-sync-64: gups:size=8M,operations=1K on e3-1245v6, 256 MiB")
+    );
+    assert!(text.contains("superpages") && text.contains("walk-base"), "{text}");
+    let first = json(&with(&["run", "-d", "sync-64", "--json"]));
+    assert_eq!(first["schema"], "superpage.lab.run/1");
+    assert_eq!(first["cell"]["design"], "quicksilver-sync-64");
+    assert_eq!(first, json(&with(&["run", "-d", "sync-64", "--json"])));
+}
+
+#[test]
+fn a_comparison_redraws_from_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "c.json");
+    let designs = ["compare", "-d", "base", "-d", "linux-4.3", "-d", "ingens"];
+    let text = fine(&with(&designs));
+    assert!(text.contains("vs base") && text.contains("linux-4.3"), "{text}");
+    assert_eq!(fine(&with(&[&designs[..], &["--json", "-o", &file]].concat())), "");
+    assert_eq!(fine(&["compare", "--from", &file]), text);
+    let again = json(&["compare", "--from", &file, "--json"]);
+    assert_eq!(again["schema"], "superpage.lab.compare/1");
+    assert_eq!(again["figures"].as_array().unwrap().len(), 3);
+    assert_eq!(again, serde_json::from_str::<Value>(&fs::read_to_string(&file).unwrap()).unwrap());
+}
+
+#[test]
+fn a_design_in_one_pass_with_others_reports_as_alone() {
+    let alone = json(&with(&["run", "-d", "linux-4.3", "--json"]));
+    let others =
+        json(&with(&["compare", "-d", "base", "-d", "linux-4.3", "-d", "freebsd", "--json"]));
+    assert_eq!(others["reports"][1], alone);
+}
+
+#[test]
+fn explains_designs_and_results_alike() {
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b) = (path(&directory, "a.json"), path(&directory, "b.json"));
+    let words = fine(&with(&["explain", "base", "linux-4.3"]));
+    assert!(words.contains("times as fast as base"), "{words}");
+    fine(&with(&["run", "-d", "base", "--json", "-o", &a]));
+    fine(&with(&["run", "-d", "linux-4.3", "--json", "-o", &b]));
+    assert_eq!(fine(&["explain", &a, &b]), words);
+    let document = json(&["explain", &a, &b, "--json"]);
+    assert_eq!(document["schema"], "superpage.lab.explain/1");
+    assert!(document["speedup"].as_f64().unwrap() > 1.0);
+    let compared = fine(&with(&["compare", "-d", "base", "-d", "linux-4.3", "--explain"]));
+    assert!(compared.contains(words.trim_end()), "{compared}");
+}
+
+#[test]
+fn a_machine_that_is_too_small_is_an_outcome() {
+    let text = fine(&["run", "-d", "base", "-w", "gups:size=64M", "--memory", "32M"]);
+    assert!(text.contains("memory ran out"), "{text}");
+    let report = json(&["run", "-d", "base", "-w", "gups:size=64M", "--memory", "32M", "--json"]);
+    assert_eq!(report["end"]["how"], "out-of-memory");
+}
+
+#[test]
+fn pictures_are_well_formed_and_nothing_is_written_over() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["p.svg", "p.html"] {
+        let file = path(&directory, name);
+        fine(&with(&["compare", "-d", "base", "-d", "linux-4.3", "--plot", &file]));
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("</svg>") && text.contains("linux-4.3"), "{name}");
+        let again = lab(&with(&["run", "-d", "base", "--plot", &file]));
+        assert_eq!(again.status.code(), Some(2));
+        assert!(stderr(&again).contains("--force"), "{}", stderr(&again));
+        fine(&with(&["run", "-d", "base", "--plot", &file, "--force"]));
+        assert!(!fs::read_to_string(&file).unwrap().contains("linux-4.3"));
+    }
+}
+
+#[test]
+fn lists_say_what_there_is() {
+    assert!(fine(&["machines"]).contains("e3-1245v6"));
+    assert!(fine(&["machines", "e3-1245v6"]).contains("mhz"));
+    assert!(fine(&["workloads"]).contains("gups"));
+    for (arguments, schema) in [
+        (["machines", "--json"], "superpage.lab.machines/1"),
+        (["workloads", "--json"], "superpage.lab.workloads/1"),
+        (["table", "--json"], "superpage.lab.tables/1"),
+    ] {
+        assert_eq!(json(&arguments)["schema"], schema);
+    }
+}
+
+/// A plan of 2 machines x 2 workloads x 2 seeds x 3 designs.
+fn plan(directory: &Path) -> String {
+    let file = directory.join("plan.toml");
+    let text = "designs = [\"base\", \"linux-4.3\", \"sync-64\"]\nmachines = [\"e3-1245v6\", \"cascade-lake\"]\n\
+                workloads = [\"gups:size=8M,operations=1K\", \"touch:size=4M\"]\nmemory = \"256M\"\nseeds = \"1-2\"\n";
+    fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+fn merged(directories: &[&str], place: &tempfile::TempDir, name: &str) -> (Vec<u8>, Vec<u8>) {
+    let name = path(place, name);
+    fine(&[&["sweep", "merge"], directories, &["-o", &name]].concat());
+    (fs::read(format!("{name}.parquet")).unwrap(), fs::read(format!("{name}.json")).unwrap())
+}
+
+#[test]
+fn a_sweep_ends_in_the_same_bytes_however_it_is_run() {
+    let place = tempfile::tempdir().unwrap();
+    let plan = plan(place.path());
+    let [one, all, split, other] = ["one", "all", "split", "other"].map(|name| path(&place, name));
+    for directory in [&one, &all, &split, &other] {
+        let said = fine(&["sweep", "plan", &plan, "-o", directory]);
+        assert!(said.contains("24 cells in 8 passes"), "{said}");
+    }
+    fine(&["sweep", "run", &one, "--jobs", "1"]);
+    fine(&["sweep", "run", &all, "--jobs", "8"]);
+    fine(&["sweep", "run", &split, "--shard", "0/3", "--jobs", "2"]);
+    fine(&["sweep", "run", &other, "--shard", "2/3"]);
+    let status = lab(&["sweep", "status", &split, "--shards", "3"]);
+    assert_eq!(status.status.code(), Some(1));
+    assert!(stdout(&status).contains("0/3"), "{}", stdout(&status));
+    fine(&["sweep", "run", &other, "--shard", "1/3"]);
+    let expected = merged(&[&one], &place, "a");
+    assert_eq!(merged(&[&all], &place, "b"), expected);
+    assert_eq!(merged(&[&split, &other], &place, "c"), expected);
+    let document: Value = serde_json::from_slice(&expected.1).unwrap();
+    assert_eq!(document["schema"], "superpage.lab.sweep/1");
+    assert_eq!(document["cells"].as_array().unwrap().len(), 24);
+
+    // A file that was cut is told, run again, and gone from the result.
+    let files = fs::read_dir(Path::new(&one).join("groups")).unwrap();
+    let file = files.map(|file| file.unwrap().path()).next().unwrap();
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    let again = lab(&["sweep", "run", &one]);
+    assert_eq!(again.status.code(), Some(0));
+    assert!(stderr(&again).contains("run again"), "{}", stderr(&again));
+    assert!(stdout(&again).contains("3 cells run, 21 there before"), "{}", stdout(&again));
+    assert_eq!(merged(&[&one], &place, "d"), expected);
+}
+
+#[test]
+fn a_sweep_that_was_killed_goes_on_and_leaves_nothing_half_done() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = path(&place, "s");
+    let seeds = "1-40";
+    let workload = "gups:size=64M,operations=256K";
+    let plan = ["sweep", "plan", "-o", &directory, "-d", "base", "-d", "linux-4.3", "-w", workload];
+    fine(&[&plan[..], &["--memory", "512M", "--seeds", seeds]].concat());
+    let mut child = superpage(&["lab", "sweep", "run", &directory, "--jobs", "2"]).spawn().unwrap();
+    let groups = Path::new(&directory).join("groups");
+    let some = || fs::read_dir(&groups).map_or(0, |files| files.count());
+    while some() < 3 && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    let _ = child.kill();
+    child.wait().unwrap();
+    let status = lab(&["sweep", "status", &directory, "--json"]);
+    let document: Value = serde_json::from_str(&stdout(&status)).unwrap();
+    assert_eq!(document["damaged"].as_array().unwrap().len(), 0);
+    let rest = fine(&["sweep", "run", &directory]);
+    assert!(rest.contains("there before\n"), "{rest}");
+    let leftovers = fs::read_dir(&groups).unwrap().filter(|file| {
+        file.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "tmp")
+    });
+    assert_eq!(leftovers.count(), 0);
+    let first = merged(&[&directory], &place, "a");
+    let fresh = path(&place, "t");
+    let plan = ["sweep", "plan", "-o", &fresh, "-d", "base", "-d", "linux-4.3", "-w", workload];
+    fine(&[&plan[..], &["--memory", "512M", "--seeds", seeds]].concat());
+    fine(&["sweep", "run", &fresh, "--jobs", "1"]);
+    assert_eq!(merged(&[&fresh], &place, "b"), first);
+}
+
+#[test]
+fn dry_runs_write_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = path(&place, "s");
+    let plan = ["sweep", "plan", "-o", &directory, "-d", "base", "-w", "touch:size=4M"];
+    assert!(fine(&[&plan[..], &["--dry-run"]].concat()).contains("would plan 1 cells in 1 passes"));
+    assert!(!Path::new(&directory).exists());
+    fine(&plan);
+    assert!(fine(&["sweep", "run", &directory, "--dry-run"]).contains("1 of them to run"));
+    let merge = ["sweep", "merge", &directory, "-o", &path(&place, "m"), "--partial", "--dry-run"];
+    assert!(fine(&merge).contains("would write 0 of 1 cells"));
+    assert!(!place.path().join("m.json").exists());
+}
+
+/// Arguments, the exit code, and what the one line says.
+const CASES: &[(&[&str], &[&str])] = &[
+    (&["run"], &["--design"]),
+    (&["run", "-d", "base"], &["--workload"]),
+    (&["run", "-d", "lunix-4.3", "-w", "gups"], &["lunix-4.3", "`linux-4.3`"]),
+    (&["run", "-d", "/no/such.toml", "-w", "gups"], &["/no/such.toml"]),
+    (&["run", "-d", "/dev/null/x", "-w", "gups"], &["/dev/null/x"]),
+    (&["run", "-d", "/etc", "-w", "gups"], &["/etc"]),
+    (&["run", "-d", "/etc/passwd", "-w", "gups"], &["/etc/passwd:1"]),
+    (&["run", "-d", "base", "-w", "gubs"], &["`gubs`", "did you mean `gups`"]),
+    (&["run", "-d", "base", "-w", "gups:sizes=1G"], &["no option `sizes`", "size"]),
+    (&["run", "-d", "base", "-w", "gups:size=lots"], &["`lots`"]),
+    (&["run", "-d", "base", "-w", "/no/such.spt"], &["/no/such.spt"]),
+    (&["run", "-d", "base", "-w", "gups", "-m", "cascade-lak"], &["did you mean `cascade-lake`"]),
+    (&["run", "-d", "base", "-w", "gups", "-m", "/etc/passwd"], &["/etc/passwd"]),
+    (&["run", "-d", "base", "-w", "gups", "-f", "frag-101"], &["`frag-101`", "none"]),
+    (&["run", "-d", "base", "-w", "gups", "--memory", "huge"], &["--memory", "`huge`"]),
+    (&["run", "-d", "base", "-w", "gups", "--plot", "x.png"], &["--plot", ".svg"]),
+    (
+        &["run", "-d", "base", "-w", "gups", "-o", "/no/such/dir/x"],
+        &["/no/such/dir/x", "directory"],
+    ),
+    (&["run", "-d", "base", "-w", "gups", "-o", "/etc/passwd"], &["/etc/passwd", "--force"]),
+    (&["compare", "-w", "gups"], &["--design"]),
+    (&["compare", "-d", "base", "-d", "base", "-w", "gups"], &["`base` is given twice"]),
+    (&["compare", "--from", "/no/such.json"], &["/no/such.json"]),
+    (&["compare", "--from", "/etc/passwd"], &["/etc/passwd", "lab compare --json"]),
+    (&["compare", "--from", "x.json", "-d", "base"], &["--from"]),
+    (&["explain", "base"], &["<B>"]),
+    (&["explain", "base", "linux-4.3"], &["--workload"]),
+    (&["explain", "base", "x.json", "-w", "gups"], &["not one of each"]),
+    (&["explain", "/no/a.json", "/no/b.json"], &["/no/a.json"]),
+    (&["machines", "zen9"], &["zen9"]),
+    (&["table", "quicksilver-frag1000"], &["quicksilver-frag1000"]),
+    (&["sweep", "plan", "-o", "/no/such/dir"], &["--design"]),
+    (&["sweep", "plan", "-o", "x", "-d", "base"], &["--workload"]),
+    (&["sweep", "plan", "-o", "x", "/no/plan.toml"], &["/no/plan.toml"]),
+    (&["sweep", "plan", "-o", "x", "/etc/passwd"], &["/etc/passwd:1"]),
+    (&["sweep", "plan", "-o", "/etc/passwd/x", "-d", "base", "-w", "gups"], &["/etc/passwd/x"]),
+    (
+        &["sweep", "plan", "-o", "x", "-d", "base", "-w", "gups", "--seeds", "9-1"],
+        &["`9-1`", "1-10"],
+    ),
+    (&["sweep", "run", "/no/such"], &["/no/such", "sweep plan"]),
+    (&["sweep", "run", "/tmp", "--shard", "2/2"], &["`2/2`", "0 to N-1"]),
+    (&["sweep", "status", "/no/such"], &["/no/such", "sweep plan"]),
+    (&["sweep", "merge", "/no/such", "-o", "/tmp/superpage-lab-none"], &["/no/such"]),
+    (&["sweep", "merge", "-o", "x"], &["<DIR>"]),
+];
+
+#[test]
+fn bad_input_is_one_line_that_says_what_would_be_right() {
+    for (arguments, parts) in CASES {
+        let output = lab(arguments);
+        let line = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {line}");
+        assert_eq!(line.trim_end().lines().count(), 1, "{arguments:?}: {line}");
+        assert!(line.starts_with("superpage: ") && stdout(&output).is_empty(), "{arguments:?}");
+        for part in *parts {
+            assert!(line.contains(part), "{arguments:?} lacks {part}: {line}");
+        }
+    }
+}
+
+#[test]
+fn foreign_and_damaged_results_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "x.json");
+    for (text, part) in [
+        (r#"{"schema":"superpage.lab.run/9"}"#, "superpage.lab.run/9"),
+        (r#"{"schema":"superpage.lab.compare/1","reports":[{}]}"#, "missing field"),
+        (r#"{"schema":"superpage.lab.compare/1","reports":[]}"#, ""),
+        ("{", "EOF"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let output = lab(&["explain", &file, &file]);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(stderr(&output).contains(part), "{text}: {}", stderr(&output));
+    }
+}

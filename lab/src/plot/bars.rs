@@ -1,0 +1,94 @@
+//! The ledgers: a bar per design, stacked by cause, and a thin one below it for the daemons.
+
+use drawing::axis::{Axis, block, note_at, px};
+use drawing::markup::{Element, el};
+use drawing::words;
+
+use super::legend::{self, Sign};
+use super::place::{MARGIN, WIDTH, clipped, width};
+use super::text;
+use crate::{Cause, Ledger, Report};
+
+/// Room for the designs' names, and for the sums behind the bars.
+const NAMES: f64 = 170.0;
+const SUMS: f64 = 70.0;
+const BAR: f64 = 22.0;
+const THIN: f64 = 5.0;
+const ROW: f64 = 40.0;
+/// A part narrower than this is no part that an eye can see.
+const VISIBLE: f64 = 0.3;
+
+/// Draws the bars from `y` on; returns them and their height. Nothing without cycles.
+pub(super) fn draw(reports: &[Report], y: f64) -> (Vec<Element>, f64) {
+    let most = |of: fn(&Report) -> &Ledger| reports.iter().map(|one| of(one).total()).max();
+    let most = most(|one| &one.ledger).max(most(|one| &one.background)).unwrap_or(0);
+    if most == 0 {
+        return (Vec::new(), 0.0);
+    }
+    let title = "CPU cycles by cause (the program; thin: the daemons beside it)";
+    let mut drawn = vec![text(MARGIN, y + 20.0, "heading", title)];
+    let shown = |cause: &Cause| {
+        let part = |ledger: &Ledger| ledger[*cause] as f64 > most as f64 * 0.0005;
+        reports.iter().any(|report| part(&report.ledger) || part(&report.background))
+    };
+    let items: Vec<(Sign, String)> = Cause::ALL
+        .into_iter()
+        .filter(shown)
+        .map(|cause| (Sign::Block(class(cause)), cause.name().to_string()))
+        .collect();
+    let (legend, legend_height) = legend::draw(&items, y + 30.0);
+    drawn.extend(legend);
+    let top = y + 30.0 + legend_height + 10.0;
+    let height = reports.len() as f64 * ROW;
+    let axis = Axis::amounts(most as f64);
+    let room = WIDTH - 2.0 * MARGIN - NAMES - SUMS;
+    let mut plot = el("svg")
+        .with("x", MARGIN + NAMES)
+        .with("y", top)
+        .with("width", room)
+        .with("height", height)
+        .with("overflow", "visible")
+        .all(axis.across(height, 8));
+    for (index, report) in reports.iter().enumerate() {
+        let y = index as f64 * ROW + 6.0;
+        plot = plot.all(stack(&report.ledger, &axis, room, y, BAR));
+        plot = plot.all(stack(&report.background, &axis, room, y + BAR + 1.0, THIN));
+        let end = axis.place(report.ledger.total() as f64) * room;
+        let sum = words::figure(report.ledger.total() as f64);
+        plot = plot.add(note_at(&px(end + 6.0), y + BAR / 2.0 + 4.0, &sum, "start"));
+        let name = clipped(&report.cell.design, NAMES - 12.0, 12.0);
+        let x = MARGIN + NAMES - 10.0;
+        let label = el("text").with("x", x).with("y", top + y + BAR / 2.0 + 4.0);
+        drawn.push(label.with("text-anchor", "end").class("label").text(name));
+    }
+    drawn.push(plot);
+    (drawn, top - y + height + 36.0)
+}
+
+fn stack(ledger: &Ledger, axis: &Axis, room: f64, y: f64, height: f64) -> Vec<Element> {
+    let mut drawn = Vec::new();
+    let (mut sum, total) = (0, ledger.total());
+    for cause in Cause::ALL {
+        let cycles = ledger[cause];
+        let from = axis.place(sum as f64) * room;
+        sum += cycles;
+        let wide = axis.place(sum as f64) * room - from;
+        if wide < VISIBLE {
+            continue;
+        }
+        let share = words::percent(cycles as f64 / total as f64);
+        let about = format!("{}: {}, {share}", cause.name(), words::figure(cycles as f64));
+        let part = block(px(from), px(y), px(wide), px(height)).class(class(cause));
+        drawn.push(part.add(el("title").text(about)));
+        if height == BAR && width(&share, 11.0) + 8.0 < wide {
+            let (x, y) = (from + wide / 2.0, y + height / 2.0 + 4.0);
+            let inside = el("text").with("x", px(x)).with("y", px(y));
+            drawn.push(inside.with("text-anchor", "middle").class("inside").text(share));
+        }
+    }
+    drawn
+}
+
+fn class(cause: Cause) -> String {
+    format!("k-{}", cause.name())
+}

@@ -1,0 +1,37 @@
+//! What the colours and dashes mean.
+
+use drawing::axis::{block, line};
+use drawing::markup::{Element, el};
+
+use super::place::{MARGIN, WIDTH, clipped, flow, width};
+
+/// How an item is shown.
+pub(super) enum Sign {
+    /// A line of this class.
+    Line(String),
+    /// A block of this class.
+    Block(String),
+}
+
+const SIZE: f64 = 12.0;
+const ROW: f64 = 20.0;
+const SIGN: f64 = 26.0;
+const GAP: f64 = 20.0;
+
+/// Draws items in rows from `y` on; returns them and their height.
+pub(super) fn draw(items: &[(Sign, String)], y: f64) -> (Vec<Element>, f64) {
+    let room = WIDTH - 2.0 * MARGIN;
+    let names: Vec<String> = items.iter().map(|(_, name)| clipped(name, 260.0, SIZE)).collect();
+    let widths: Vec<f64> = names.iter().map(|name| SIGN + width(name, SIZE) + GAP).collect();
+    let (places, rows) = flow(&widths, room);
+    let mut drawn = Vec::new();
+    for (((sign, _), name), (x, row)) in items.iter().zip(&names).zip(places) {
+        let (x, y) = (MARGIN + x, y + row as f64 * ROW + ROW / 2.0);
+        drawn.push(match sign {
+            Sign::Line(class) => line(x, y, x + SIGN - 6.0, y).class(class),
+            Sign::Block(class) => block(x + 4.0, y - 6.0, 12, 12).class(class),
+        });
+        drawn.push(el("text").with("x", x + SIGN).with("y", y + 4.0).class("label").text(name));
+    }
+    (drawn, rows as f64 * ROW)
+}

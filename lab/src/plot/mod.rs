@@ -1,0 +1,113 @@
+//! Reports as pictures: superpages, resident memory and free contiguity over time, and where the cycles
+//! went. Called by the command. Pure: the same reports give the same bytes.
+//!
+//! [`svg`] is one self-contained picture, [`page`] the same with words around it; nothing is fetched,
+//! no script. `place` measures text by its letters, as nothing here can ask a font.
+
+mod bars;
+mod legend;
+mod lines;
+mod place;
+
+use drawing::markup::{Element, el};
+use units::ByteSize;
+
+use crate::Report;
+use crate::analysis::{end, explain};
+use place::{MARGIN, WIDTH, clipped};
+
+const STYLE: &str = include_str!("style.css");
+
+/// One picture of all reports: what was run, the time line, the ledgers.
+pub fn svg(reports: &[Report]) -> String {
+    let (picture, _) = picture(reports);
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", picture.finish())
+}
+
+/// A page with the picture, and why the first run was faster or slower than each of the others.
+pub fn page(reports: &[Report]) -> String {
+    let (picture, title) = picture(reports);
+    let viewport = el("meta").with("name", "viewport");
+    let head = el("head")
+        .add(el("meta").with("charset", "utf-8"))
+        .add(viewport.with("content", "width=device-width, initial-scale=1"))
+        .add(el("title").text(format!("superpage lab: {title}")))
+        .add(el("style").sheet(STYLE));
+    let mut body = el("body").add(el("figure").add(picture));
+    if let Some((base, others)) = reports.split_first() {
+        for other in others {
+            let why = explain(base, other);
+            let names = why.runs.join(" and ");
+            let section = el("section").add(el("h2").text(names));
+            body = body.add(section.all(why.sentences.iter().map(|one| el("p").text(one))));
+        }
+    }
+    format!("<!DOCTYPE html>\n{}", el("html").with("lang", "en").add(head).add(body).finish())
+}
+
+/// The picture, and its title.
+fn picture(reports: &[Report]) -> (Element, String) {
+    let title = title(reports);
+    let mut parts = vec![text(MARGIN, 28.0, "title", &clipped(&title, WIDTH - 2.0 * MARGIN, 16.0))];
+    let mut y = 44.0;
+    for line in ends(reports) {
+        parts.push(text(MARGIN, y + 4.0, "end", &clipped(&line, WIDTH - 2.0 * MARGIN, 12.0)));
+        y += 18.0;
+    }
+    for part in [lines::draw, bars::draw] {
+        let (drawn, height) = part(reports, y);
+        parts.extend(drawn);
+        y += height;
+    }
+    let picture = el("svg")
+        .with("xmlns", "http://www.w3.org/2000/svg")
+        .with("viewBox", format!("0 0 {WIDTH} {y}"))
+        .with("width", WIDTH)
+        .with("height", y)
+        .with("role", "img")
+        .add(el("title").text(&title))
+        .add(el("style").sheet(STYLE))
+        .add(drawing::axis::block(0, 0, "100%", "100%").class("ground"))
+        .all(parts);
+    (picture, title)
+}
+
+/// What was run; what differs between the reports is left out.
+fn title(reports: &[Report]) -> String {
+    let Some(first) = reports.first() else { return "no runs".to_string() };
+    let cells = || reports.iter().map(|report| &report.cell);
+    let cell = &first.cell;
+    let mut words = Vec::new();
+    if cells().all(|other| other.workload == cell.workload) {
+        words.push(cell.workload.clone());
+    }
+    if cells().all(|other| other.machine == cell.machine) {
+        words.push(format!("on {}", cell.machine));
+    }
+    if cells().all(|other| other.memory_bytes == cell.memory_bytes) {
+        words.push(format!("with {}", ByteSize(cell.memory_bytes)));
+    }
+    if cells().all(|other| other.fragmentation == cell.fragmentation) {
+        words.push(format!("· fragmentation {}", cell.fragmentation));
+    }
+    if cells().all(|other| other.seed == cell.seed) {
+        words.push(format!("· seed {}", cell.seed));
+    }
+    if reports.len() == 1 {
+        format!("{}: {}", cell.design, words.join(" "))
+    } else {
+        words.join(" ")
+    }
+}
+
+/// Runs that did not come to their end, a line each, so that nobody takes their times for results.
+fn ends(reports: &[Report]) -> Vec<String> {
+    let line =
+        |report: &Report| end(&report.end).map(|end| format!("{} {end}", report.cell.design));
+    reports.iter().filter_map(line).collect()
+}
+
+/// Text from a place on.
+fn text(x: f64, y: f64, class: &str, words: &str) -> Element {
+    el("text").with("x", x).with("y", y).class(class).text(words)
+}

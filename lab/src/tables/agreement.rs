@@ -1,0 +1,187 @@
+//! How well a table was reproduced. Pure.
+
+use serde::Serialize;
+
+use super::{Role, Table};
+
+/// Published figures that differ by no more than this are taken as equal: papers do not separate them.
+const APART: f64 = 1.05;
+
+/// How well a table was reproduced.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Agreement {
+    /// Pairs of cells in one row that the paper separates by more than 5 %, and that were simulated.
+    pub pairs: usize,
+    /// Those whose order the simulation has the other way, or not at all.
+    pub wrong: Vec<Pair>,
+    /// Each column's geometric mean over the rows that have both figures.
+    pub means: Vec<GeometricMean>,
+    /// The mean factor by which a cell is off, less one: over all cells but bases.
+    pub typical_error: Option<f64>,
+    /// The same over held-out cells only.
+    pub held_out_error: Option<f64>,
+}
+
+/// Two cells of a row in the wrong order.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Pair {
+    /// The row.
+    pub row: String,
+    /// The column that the paper has higher.
+    pub higher: String,
+    /// The column that it has lower.
+    pub lower: String,
+    /// The published ratio of the two: above 1.
+    pub published: f64,
+    /// The simulated one: 1 or below.
+    pub simulated: f64,
+}
+
+/// A column's geometric means.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GeometricMean {
+    /// The column.
+    pub column: String,
+    /// Of the published figures.
+    pub published: f64,
+    /// Of the simulated ones.
+    pub simulated: f64,
+    /// How far the latter is off.
+    pub error: f64,
+}
+
+impl Table {
+    /// How well it was reproduced.
+    pub fn agreement(&self) -> Agreement {
+        let (pairs, wrong) = self.pairs();
+        Agreement {
+            pairs,
+            wrong,
+            means: self.means(),
+            typical_error: self.typical_error(|role| role != Role::Base),
+            held_out_error: self.typical_error(|role| role == Role::HeldOut),
+        }
+    }
+
+    fn pairs(&self) -> (usize, Vec<Pair>) {
+        let (mut pairs, mut wrong) = (0, Vec::new());
+        for row in &self.rows {
+            for (high, higher) in row.cells.iter().enumerate() {
+                for (low, lower) in row.cells.iter().enumerate() {
+                    let ratio = |a: Option<f64>, b: Option<f64>| Some(a? / b.filter(|b| *b > 0.0)?);
+                    let published = ratio(higher.published, lower.published);
+                    let Some(published) = published.filter(|ratio| *ratio > APART) else {
+                        continue;
+                    };
+                    let Some(simulated) = ratio(higher.simulated, lower.simulated) else {
+                        continue;
+                    };
+                    pairs += 1;
+                    if simulated <= 1.0 {
+                        wrong.push(Pair {
+                            row: row.name.clone(),
+                            higher: self.columns[high].clone(),
+                            lower: self.columns[low].clone(),
+                            published,
+                            simulated,
+                        });
+                    }
+                }
+            }
+        }
+        (pairs, wrong)
+    }
+
+    fn means(&self) -> Vec<GeometricMean> {
+        let column = |(index, name): (usize, &String)| {
+            let both = self.rows.iter().filter_map(|row| {
+                let cell = row.cells.get(index).filter(|cell| cell.role != Role::Base)?;
+                positive(cell.published).zip(positive(cell.simulated))
+            });
+            let (published, simulated): (Vec<f64>, Vec<f64>) = both.unzip();
+            let (published, simulated) = (geometric(&published)?, geometric(&simulated)?);
+            let error = simulated / published - 1.0;
+            Some(GeometricMean { column: name.clone(), published, simulated, error })
+        };
+        self.columns.iter().enumerate().filter_map(column).collect()
+    }
+
+    /// The geometric mean of max(simulated/published, published/simulated), less one.
+    fn typical_error(&self, counts: impl Fn(Role) -> bool) -> Option<f64> {
+        let cells = self.rows.iter().flat_map(|row| &row.cells).filter(|cell| counts(cell.role));
+        let factors: Vec<f64> = cells
+            .filter_map(|cell| Some(positive(cell.simulated)? / positive(cell.published)?))
+            .map(|factor| factor.max(1.0 / factor))
+            .collect();
+        geometric(&factors).map(|mean| mean - 1.0)
+    }
+}
+
+fn positive(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| *value > 0.0)
+}
+
+/// The geometric mean; `None` of nothing.
+fn geometric(values: &[f64]) -> Option<f64> {
+    let sum: f64 = values.iter().map(|value| value.ln()).sum();
+    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Better, Cell, Row};
+    use super::*;
+
+    fn table(rows: &[&[(f64, f64)]]) -> Table {
+        let cell = |(index, (published, simulated)): (usize, &(f64, f64))| Cell {
+            published: (*published > 0.0).then_some(*published),
+            simulated: (*simulated > 0.0).then_some(*simulated),
+            role: [Role::Base, Role::Fitted, Role::HeldOut][index.min(2)],
+        };
+        let row = |(index, cells): (usize, &&[(f64, f64)])| Row {
+            name: format!("w{index}"),
+            cells: cells.iter().enumerate().map(cell).collect(),
+        };
+        Table {
+            name: "t".to_string(),
+            source: "a paper".to_string(),
+            figure: "speed-up".to_string(),
+            better: Better::Higher,
+            columns: ["base", "a", "b"].map(String::from).to_vec(),
+            rows: rows.iter().enumerate().map(row).collect(),
+        }
+    }
+
+    #[test]
+    fn pairs_that_a_paper_separates_must_be_in_its_order() {
+        // base-a and base-b are apart in both rows; a-b is within 5 % in the first.
+        let table = table(&[
+            &[(1.0, 1.0), (1.50, 1.4), (1.52, 1.3)],
+            &[(1.0, 1.0), (1.20, 0.9), (1.40, 1.4)],
+        ]);
+        let agreement = table.agreement();
+        assert_eq!((agreement.pairs, agreement.wrong.len()), (5, 1));
+        let wrong = &agreement.wrong[0];
+        assert_eq!((&*wrong.row, &*wrong.higher, &*wrong.lower), ("w1", "a", "base"));
+        assert!((wrong.published - 1.2).abs() < 1e-12 && (wrong.simulated - 0.9).abs() < 1e-12);
+    }
+
+    #[test]
+    fn errors_are_geometric_means_without_bases() {
+        let table =
+            table(&[&[(1.0, 1.0), (2.0, 2.2), (1.0, 0.8)], &[(1.0, 1.0), (2.0, 1.8), (0.0, 3.0)]]);
+        let agreement = table.agreement();
+        let mean = &agreement.means[0];
+        assert_eq!((agreement.means.len(), &*mean.column), (2, "a"));
+        assert!((mean.simulated - (2.2f64 * 1.8).sqrt()).abs() < 1e-12);
+        assert!((agreement.held_out_error.unwrap() - 0.25).abs() < 1e-12);
+        let three = (1.1f64 * (2.0 / 1.8) * 1.25).cbrt() - 1.0;
+        assert!((agreement.typical_error.unwrap() - three).abs() < 1e-12);
+    }
+
+    #[test]
+    fn nothing_known_is_nothing_said() {
+        let agreement = table(&[]).agreement();
+        assert_eq!((agreement.pairs, agreement.typical_error, agreement.means.len()), (0, None, 0));
+    }
+}

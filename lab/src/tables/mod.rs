@@ -1,0 +1,119 @@
+//! Published tables, rerun: what a paper printed beside what the laboratory gets. Called by
+//! `superpage lab table`.
+//!
+//! A [`Table`] is a grid of [`Cell`]s; [`Table::agreement`] is the summary that decides whether a paper
+//! was reproduced: the order of every pair that it separates, and how far the figures are off.
+
+mod agreement;
+
+pub use agreement::{Agreement, GeometricMean, Pair};
+
+use serde::Serialize;
+
+use crate::LabError;
+
+/// The version of a table's layout.
+pub const TABLE_SCHEMA: &str = "superpage.lab.table/1";
+
+/// A table that can be rerun.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Where it was published.
+    pub source: &'static str,
+    /// What it shows.
+    pub summary: &'static str,
+    /// Runs it.
+    pub(crate) run: Rerun,
+}
+
+/// Runs a table; told each time what is run next, so that somebody can show it.
+pub(crate) type Rerun = fn(&mut dyn FnMut(&str)) -> Result<Table, LabError>;
+
+/// A published table and its rerun.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Table {
+    /// Its name.
+    pub name: String,
+    /// Where it was published.
+    pub source: String,
+    /// What the figures are: `speed-up over base pages`.
+    pub figure: String,
+    /// Which way they are better.
+    pub better: Better,
+    /// The columns, mostly designs.
+    pub columns: Vec<String>,
+    /// The rows, mostly workloads.
+    pub rows: Vec<Row>,
+}
+
+/// Which way a figure is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// One per column.
+    pub cells: Vec<Cell>,
+}
+
+/// One figure.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Cell {
+    /// As published. `None` where the paper has none.
+    pub published: Option<f64>,
+    /// As simulated. `None` where the run did not come to its end.
+    pub simulated: Option<f64>,
+    /// Whether the published figure was used to set a parameter of the model.
+    pub role: Role,
+}
+
+/// What a cell is evidence of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// A parameter was fitted to it: that it agrees proves nothing.
+    Fitted,
+    /// Nothing was fitted to it.
+    HeldOut,
+    /// The cell is 1 by definition: what others are relative to.
+    Base,
+}
+
+impl Cell {
+    /// How far the simulation is off: simulated / published - 1.
+    pub fn error(&self) -> Option<f64> {
+        let published = self.published.filter(|published| *published != 0.0)?;
+        Some(self.simulated? / published - 1.0)
+    }
+}
+
+/// Every table, in order.
+const TABLES: &[Entry] = &[];
+
+/// Every table, in order.
+pub fn list() -> &'static [Entry] {
+    TABLES
+}
+
+/// The table of this name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    TABLES.iter().find(|entry| entry.name == name)
+}
+
+impl Entry {
+    /// Runs the table; `step` is told what is run next.
+    pub fn run(&self, step: &mut dyn FnMut(&str)) -> Result<Table, LabError> {
+        (self.run)(step)
+    }
+}
