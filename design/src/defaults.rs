@@ -78,6 +78,9 @@ impl Default for Memory {
             proactiveness: 0,
             periodic_compaction: None,
             defer_shift: 6, // COMPACT_MAX_DEFER_SHIFT
+            // What is known of it was fitted, for Linux 4.3 only.
+            contended_permille: 0,
+            contended_pages: 0,
             pool_pages: None,
             ideal: false,
         }
@@ -95,6 +98,7 @@ impl Default for Scan {
             referenced: true,
             order: ScanOrder::Address,
             effort: Effort::DirectRetry,
+            exclusive: true, // collapse_huge_page holds mmap_sem for writing (code)
             cpu_percent: 0,
             sampling: None,
         }

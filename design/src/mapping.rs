@@ -52,6 +52,8 @@ pub struct Scan {
     pub order: ScanOrder,
     /// What may be done to get a free superpage.
     pub effort: Effort,
+    /// A collapse keeps the address space's faults out while it copies (Linux: mmap_sem for writing).
+    pub exclusive: bool,
     /// The share of one CPU that it may use, per cent (0: no limit).
     pub cpu_percent: u8,
     /// How accesses are sampled, where the order needs it.

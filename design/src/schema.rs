@@ -101,6 +101,7 @@ fn mapping<K: Keys>(keys: &mut K, mapping: &mut Mapping) {
         keys.key("referenced", &mut scan.referenced);
         keys.key("order", &mut scan.order);
         keys.key("effort", &mut scan.effort);
+        keys.key("exclusive", &mut scan.exclusive);
         keys.key("cpu-percent", &mut scan.cpu_percent);
         let fresh = Sampling::default();
         keys.optional_table("sampling", &mut scan.sampling, fresh, |keys, sampling| {
@@ -146,6 +147,8 @@ fn memory<K: Keys>(keys: &mut K, memory: &mut Memory) {
     keys.key("background-compaction", &mut memory.background_compaction);
     keys.key("proactiveness", &mut memory.proactiveness);
     keys.key("defer-shift", &mut memory.defer_shift);
+    keys.key("contended-permille", &mut memory.contended_permille);
+    keys.key("contended-pages", &mut memory.contended_pages);
     keys.option("pool-pages", &mut memory.pool_pages);
     keys.key("ideal", &mut memory.ideal);
     let periodic = &mut memory.periodic_compaction;

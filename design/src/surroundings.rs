@@ -17,6 +17,11 @@ pub struct Memory {
     pub periodic_compaction: Option<(u32, Duration)>,
     /// The largest shift of compaction's deferral: after failures 2^shift attempts are skipped.
     pub defer_shift: u8,
+    /// How many of 1000 compactions give up because a lock or the CPU was wanted elsewhere (Linux'
+    /// COMPACT_CONTENDED).
+    pub contended_permille: u16,
+    /// Pages that such a compaction has moved in vain.
+    pub contended_pages: u32,
     /// Superpages of the pool, for [`crate::Form::Pool`]. `None`: as many as the workload maps.
     pub pool_pages: Option<u64>,
     /// A superpage is always to be had, already zeroed, at no cost: no system, but the upper bound of all.

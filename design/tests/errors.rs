@@ -45,7 +45,7 @@ below-percent = 300
             "my.toml:16: deallocation.bloat.below-percent: 300 is out of range: must be a whole \
              number from 0 to 255",
             "my.toml:17: memory.\"x y\": there is no such key; known here are grouping, reclaim, \
-             background-compaction, proactiveness, defer-shift, pool-pages, ideal, \
+             background-compaction, proactiveness, defer-shift, contended-permille, contended-pages, pool-pages, ideal, \
              periodic-compaction",
         ]
     );

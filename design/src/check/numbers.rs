@@ -109,6 +109,12 @@ pub(super) const RULES: &[Rule] = &[
     rule(&["memory.defer-shift"], "must be 0 to 16 (2^16 attempts skipped)", |d| {
         d.memory.defer_shift > 16
     }),
+    rule(&["memory.contended-permille"], "must be 0 to 1000", |d| {
+        d.memory.contended_permille > 1000
+    }),
+    rule(&["memory.contended-pages"], "must be at most 2^20", |d| {
+        d.memory.contended_pages > 1 << 20
+    }),
     rule(&["memory.pool-pages"], "must be at most 2^40", |d| {
         d.memory.pool_pages.is_some_and(|pages| pages > 1 << 40)
     }),

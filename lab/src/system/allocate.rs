@@ -94,7 +94,23 @@ impl System {
     /// A superpage that is free now.
     pub(crate) fn free_superpage(&mut self) -> Option<Allocated> {
         let zeroed = self.rules.prezero;
-        self.memory.allocate(LARGE_ORDER, Mobility::Movable, 0, zeroed)
+        let got = self.memory.allocate(LARGE_ORDER, Mobility::Movable, 0, zeroed);
+        if got.is_some() || !self.design.memory.ideal {
+            return got
+                .map(|got| Allocated { zeroed: got.zeroed || self.design.memory.ideal, ..got });
+        }
+        self.conjure()
+    }
+
+    /// The ideal: pages that are in the way are moved at no cost.
+    fn conjure(&mut self) -> Option<Allocated> {
+        let request = Request {
+            whole: true,
+            ..Request::direct(0, LARGE_ORDER, Mobility::Movable, Mode::Sync)
+        };
+        self.compaction.compact(&mut self.memory, &mut self.spaces, request);
+        let got = self.memory.allocate(LARGE_ORDER, Mobility::Movable, 0, false)?;
+        Some(Allocated { zeroed: true, ..got })
     }
 
     /// Compacts, reclaims, compacts again (`__alloc_pages_slowpath` of an order that is costly).
@@ -110,7 +126,9 @@ impl System {
             if let Some(got) = self.free_superpage() {
                 return Some(got);
             }
-            if give_up && matches!(outcome, Outcome::Skipped | Outcome::Deferred) {
+            if give_up
+                && matches!(outcome, Outcome::Skipped | Outcome::Deferred | Outcome::Contended)
+            {
                 return None;
             }
         }
@@ -131,7 +149,21 @@ impl System {
             Payer::Daemon => Request::daemon(0, LARGE_ORDER),
         };
         request.mode = mode;
+        if self.is_contended() {
+            let pages = u64::from(self.design.memory.contended_pages);
+            self.counters.compactions += 1;
+            self.counters.migrated += pages;
+            self.charge(payer, Cause::Compact, pages * self.costs.migrate_page);
+            return Outcome::Contended;
+        }
         self.run_compaction(payer, request)
+    }
+
+    /// Whether the next compaction meets somebody else's lock: as often as the design says, spread evenly.
+    fn is_contended(&mut self) -> bool {
+        let each = u64::from(self.design.memory.contended_permille);
+        self.attempts += 1;
+        self.attempts * each / 1000 != (self.attempts - 1) * each / 1000
     }
 
     /// A compaction as it is asked for, paid for.

@@ -52,6 +52,13 @@ impl System {
             self.charge(payer, Cause::Zero, self.costs.zero_page * holes);
             self.counters.zeroed += holes;
         }
+        if payer == Payer::Daemon && self.design.mapping.scan.as_ref().is_some_and(|s| s.exclusive)
+        {
+            let cost = self.costs.copy_page * present
+                + self.costs.collapse
+                + if got.zeroed { 0 } else { self.costs.zero_page * (u64::from(SLOTS) - present) };
+            self.locked = (self.spaces.regions[region as usize].process, self.clock.now() + cost);
+        }
         self.clock.spend(Cause::Shootdown, self.costs.shootdown);
         self.counters.copied += present;
         self.counters.made_by_copy += 1;

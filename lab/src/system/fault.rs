@@ -15,6 +15,9 @@ impl System {
     pub(crate) fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
         self.counters.faults += 1;
         self.clock.spend(Cause::Fault, self.costs.fault);
+        if self.locked.0 == self.running {
+            self.wait_for_lock();
+        }
         let place = self.place_of(page)?;
         let region = page.region().0;
         if self.spaces.is_large(region) {
@@ -44,6 +47,17 @@ impl System {
             return self.reserved_fault(page, write, place);
         }
         self.base_fault(page, write, place)
+    }
+
+    /// A daemon has this address space to itself: the fault waits until it has done.
+    #[cold]
+    fn wait_for_lock(&mut self) {
+        let now = self.clock.now();
+        if self.locked.1 > now {
+            let threads = u64::from(self.clock.pace.threads.max(1));
+            self.clock.spend(Cause::Lock, (self.locked.1 - now) * threads);
+        }
+        self.locked.0 = u32::MAX;
     }
 
     /// Whether a mapping may have superpages, by the design and what the program advised.

@@ -79,6 +79,10 @@ pub(crate) struct System {
     awake: bool,
     /// When the scan that serves candidates has done with the last one.
     scan_busy: u64,
+    /// Compactions asked for so far.
+    attempts: u64,
+    /// Until when a daemon keeps the faults of a process out: (process, time).
+    locked: (u32, u64),
     running: u32,
     /// The mapping of the last fault.
     last: Option<Place>,
@@ -154,6 +158,8 @@ impl System {
             daemons: Daemons::default(),
             awake: false,
             scan_busy: 0,
+            attempts: 0,
+            locked: (u32::MAX, 0),
             running: u32::MAX,
             last: None,
             objects: BTreeMap::new(),

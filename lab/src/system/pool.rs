@@ -64,7 +64,8 @@ impl Pool {
 impl System {
     /// A mapping is made: `Some` if the pool backs its superpages.
     pub(crate) fn pool_map(&mut self, pages: Pages, backing: Backing) -> Result<Option<u32>, Stop> {
-        if self.pool.pool.is_none() {
+        // What spoils memory beforehand is no user of the pool.
+        if self.pool.pool.is_none() || !self.awake {
             return Ok(None);
         }
         let end = pages.first.0 + pages.count;
