@@ -32,6 +32,7 @@ impl Zone {
         rule: Claiming,
         owners: &[u32],
     ) -> Option<Frame> {
+        self.settle();
         let (found, other) = self.largest(mobility, order)?;
         let may_claim = found >= CLAIM_ORDER || mobility != Mobility::Movable;
         if may_claim {
@@ -58,9 +59,8 @@ impl Zone {
     }
 
     fn first_other(&self, mobility: Mobility, order: u8) -> Option<(u8, Mobility)> {
-        let other = others(mobility)
-            .into_iter()
-            .find(|other| self.available[other.index()] >> order & 1 != 0)?;
+        let other =
+            others(mobility).into_iter().find(|other| self.orders(*other) >> order & 1 != 0)?;
         Some((order, other))
     }
 
@@ -84,14 +84,14 @@ impl Zone {
     /// Whether any type has a block of this order: a request takes what it needs from others
     /// (`__zone_watermark_ok` counts every type's list).
     pub(crate) fn has(&self, mobility: Mobility, order: u8) -> bool {
-        let own = self.available[mobility.index()] >> order != 0;
+        let own = self.orders(mobility) >> order != 0;
         own || self.smallest(mobility, order).is_some()
     }
 
     /// Whether an allocation would find a block, or claim one (`find_suitable_fallback` with
     /// `only_stealable`): compaction's question whether its work is done.
     pub(crate) fn suits(&self, mobility: Mobility, order: u8) -> bool {
-        let own = self.available[mobility.index()] >> order != 0;
+        let own = self.orders(mobility) >> order != 0;
         let claims = |found: u8| found >= CLAIM_ORDER || mobility != Mobility::Movable;
         own || (order..=MAX_ORDER)
             .any(|order| claims(order) && self.first_other(mobility, order).is_some())

@@ -50,9 +50,10 @@ pub(crate) struct Contiguity {
 impl Zone {
     /// What is free here, seen by a request of `order`.
     pub(crate) fn contiguity(&self, order: u8) -> Contiguity {
+        let counts = self.counts();
         let mut sum = Contiguity { free: self.free, ..Contiguity::default() };
         for at in 0..ORDERS as u8 {
-            let count: u64 = self.counts.iter().map(|counts| u64::from(counts[at as usize])).sum();
+            let count: u64 = counts.iter().map(|counts| u64::from(counts[at as usize])).sum();
             sum.blocks += count;
             if at >= order {
                 sum.suitable += count << (at - order);
@@ -116,7 +117,7 @@ impl Memory {
 
     /// Free blocks of exactly this order: those that are part of no larger one.
     pub fn free_blocks(&self, order: u8) -> u64 {
-        let counts = self.zones.iter().flat_map(|zone| zone.counts.iter());
+        let counts = self.zones.iter().flat_map(Zone::counts);
         counts.map(|counts| u64::from(counts[order as usize])).sum()
     }
 
@@ -144,7 +145,8 @@ impl Memory {
 
     /// The free blocks of each zone.
     pub fn buddyinfo(&self) -> Vec<BuddyInfo> {
-        let row = |zone: &Zone| BuddyInfo { node: zone.node, kind: zone.kind, blocks: zone.counts };
+        let row =
+            |zone: &Zone| BuddyInfo { node: zone.node, kind: zone.kind, blocks: zone.counts() };
         self.zones.iter().map(row).collect()
     }
 

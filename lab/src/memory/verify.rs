@@ -71,10 +71,11 @@ impl Zone {
                     return Err(format!("pageblock {number}: order {order} counted {listed:?}"));
                 }
                 orders |= u16::from(count > 0) << order;
-                counts[block.mobility.index()][order as usize] += count;
+                let current = self.current[block.mobility.index()] == number;
+                counts[block.mobility.index()][order as usize] += if current { 0 } else { count };
                 for (other, trees) in self.index.iter().enumerate() {
                     let listed = trees[order as usize].contains(number);
-                    let should = count > 0 && other == block.mobility.index();
+                    let should = count > 0 && !current && other == block.mobility.index();
                     if listed != should {
                         return Err(format!("pageblock {number}: order {order} listed {listed}"));
                     }

@@ -105,7 +105,7 @@ impl Zone {
     /// Whether an ordinary allocation would be served without breaking a wholly free pageblock.
     fn breaks_none(&self, mobility: Mobility, order: u8) -> bool {
         let small = (1 << PAGEBLOCK_ORDER) - 1;
-        (self.available[mobility.index()] & small) >> order != 0
+        (self.orders(mobility) & small) >> order != 0
     }
 
     /// The lowest free block of 2^order frames of movable pageblocks that does not hold zeros only.

@@ -43,6 +43,9 @@ pub(crate) const WHOLE: u8 = 1;
 /// Compaction found nothing to do here lately (Linux' PB_migrate_skip).
 pub(crate) const SKIP: u8 = 2;
 
+/// No pageblock.
+const NONE: usize = usize::MAX;
+
 /// A zone.
 #[derive(Debug, Clone)]
 pub(crate) struct Zone {
@@ -54,7 +57,11 @@ pub(crate) struct Zone {
     pub(crate) maps: Vec<Map>,
     /// How many maximal free blocks of order 0 to 8 a partly free pageblock has; zero for others.
     pub(crate) lists: Vec<[u16; 9]>,
-    /// The pageblocks with a maximal free block, by mobility and order.
+    /// By mobility: the pageblock that was broken last, which serves the next small allocations if its blocks
+    /// are the right ones. It is not in `index`, `counts` and `available`, whose upkeep would cost more than
+    /// the allocations. Which frames are handed out does not depend on it.
+    pub(crate) current: [usize; 3],
+    /// The other pageblocks with a maximal free block, by mobility and order.
     pub(crate) index: [[Tree; ORDERS]; 3],
     /// How many such blocks there are.
     pub(crate) counts: [[u32; ORDERS]; 3],
@@ -79,6 +86,7 @@ impl Zone {
             blocks: vec![free; pageblocks],
             maps: vec![[0; 8]; pageblocks],
             lists: vec![[0; 9]; pageblocks],
+            current: [NONE; 3],
             index: std::array::from_fn(|_| std::array::from_fn(|_| Tree::new(pageblocks))),
             counts: [[0; ORDERS]; 3],
             available: [0; 3],
@@ -113,12 +121,53 @@ impl Zone {
     /// calls `consume_zeros`.
     #[inline]
     pub(crate) fn take(&mut self, mobility: Mobility, order: u8) -> Option<Frame> {
-        let available = self.available[mobility.index()] >> order;
-        if available == 0 {
-            return None;
+        let current = self.current[mobility.index()];
+        let rest = (self.available[mobility.index()] >> order).trailing_zeros();
+        if current != NONE {
+            let own = (self.blocks[current].orders >> order).trailing_zeros();
+            let lower = || {
+                let index = &self.index[mobility.index()][order as usize + own as usize];
+                index.first().is_none_or(|first| current < first)
+            };
+            if own < rest || own == rest && own < 16 && lower() {
+                let slot = runs::first(&self.maps[current], order + own as u8);
+                self.carve(current, slot, order + own as u8, order);
+                return Some(self.frame(current, slot));
+            }
         }
-        let from = order + available.trailing_zeros() as u8;
-        Some(self.take_from(mobility, from, order))
+        (rest < 16).then(|| self.take_from(mobility, order + rest as u8, order))
+    }
+
+    /// The orders of which a mobility has free blocks.
+    pub(crate) fn orders(&self, mobility: Mobility) -> u16 {
+        let current = self.current[mobility.index()];
+        let own = self.blocks.get(current).map_or(0, |block| block.orders);
+        self.available[mobility.index()] | own
+    }
+
+    /// How many free blocks there are, by mobility and order.
+    pub(crate) fn counts(&self) -> [[u32; ORDERS]; 3] {
+        let mut counts = self.counts;
+        for (counts, &current) in counts.iter_mut().zip(&self.current) {
+            let own = self.lists.get(current).into_iter().flatten();
+            counts.iter_mut().zip(own).for_each(|(count, &own)| *count += u32::from(own));
+        }
+        counts
+    }
+
+    /// Puts the current pageblocks on the lists again.
+    pub(crate) fn settle(&mut self) {
+        Mobility::ALL.into_iter().for_each(|mobility| self.settle_one(mobility.index()));
+    }
+
+    fn settle_one(&mut self, mobility: usize) {
+        let block = std::mem::replace(&mut self.current[mobility], NONE);
+        let Some(lists) = self.lists.get(block) else { return };
+        for (order, &count) in lists.iter().enumerate().filter(|(_, count)| **count > 0) {
+            self.counts[mobility][order] += u32::from(count);
+            self.available[mobility] |= 1 << order;
+            self.index[mobility][order].insert(block);
+        }
     }
 
     /// Takes 2^order frames from the lowest free block of order `from` of a mobility that has one.
@@ -197,6 +246,9 @@ impl Zone {
         }
         self.use_up(block);
         if order < PAGEBLOCK_ORDER {
+            let mobility = self.blocks[block].mobility.index();
+            self.settle_one(mobility);
+            self.current[mobility] = block;
             self.maps[block] = [u64::MAX; 8];
             runs::clear(&mut self.maps[block], slot, order);
             self.blocks[block].free = 512 - (1 << order);
@@ -243,7 +295,12 @@ impl Zone {
     /// A pageblock is wholly free from now on, on no list yet. If its neighbour is, they merge, and the neighbour
     /// takes its mobility (`__free_one_page` since 6.10).
     fn become_free(&mut self, block: usize) {
-        self.blocks[block].free = 512;
+        let record = &mut self.blocks[block];
+        record.free = 512;
+        let current = &mut self.current[record.mobility.index()];
+        if *current == block {
+            *current = NONE;
+        }
         let neighbour = block ^ 1;
         if self.blocks[neighbour].free != 512 {
             return self.enlist(block, PAGEBLOCK_ORDER);
@@ -258,17 +315,20 @@ impl Zone {
     fn enlist(&mut self, block: usize, order: u8) {
         let record = &mut self.blocks[block];
         let mobility = record.mobility.index();
-        self.counts[mobility][order as usize] += 1;
-        if order < PAGEBLOCK_ORDER {
+        let is_first = order >= PAGEBLOCK_ORDER || {
             let count = &mut self.lists[block][order as usize];
             *count += 1;
-            if *count > 1 {
-                return;
-            }
-        }
+            *count == 1
+        };
         record.orders |= 1 << order;
-        self.available[mobility] |= 1 << order;
-        self.index[mobility][order as usize].insert(block);
+        if block == self.current[mobility] {
+            return;
+        }
+        self.counts[mobility][order as usize] += 1;
+        if is_first {
+            self.available[mobility] |= 1 << order;
+            self.index[mobility][order as usize].insert(block);
+        }
     }
 
     /// A pageblock has one fewer.
@@ -276,20 +336,21 @@ impl Zone {
     fn delist(&mut self, block: usize, order: u8) {
         let record = &mut self.blocks[block];
         let mobility = record.mobility.index();
-        let all = &mut self.counts[mobility][order as usize];
-        *all -= 1;
-        if order < PAGEBLOCK_ORDER {
+        let was_last = order >= PAGEBLOCK_ORDER || {
             let count = &mut self.lists[block][order as usize];
             *count -= 1;
-            if *count > 0 {
-                return;
-            }
+            *count == 0
+        };
+        record.orders &= !(u16::from(was_last) << order);
+        if block == self.current[mobility] {
+            return;
         }
-        if *all == 0 {
-            self.available[mobility] &= !(1 << order);
+        let all = &mut self.counts[mobility][order as usize];
+        *all -= 1;
+        if was_last {
+            self.available[mobility] &= !(u16::from(*all == 0) << order);
+            self.index[mobility][order as usize].remove(block);
         }
-        record.orders &= !(1 << order);
-        self.index[mobility][order as usize].remove(block);
     }
 
     /// Moves a pageblock with all its free blocks to another mobility; both, where two are one free block.
@@ -301,6 +362,7 @@ impl Zone {
     }
 
     fn change(&mut self, block: usize, mobility: Mobility) {
+        self.settle();
         let Pageblock { orders, mobility: before, .. } = self.blocks[block];
         let (old, new) = (before.index(), mobility.index());
         for order in (0..=MAX_ORDER).filter(|order| orders >> order & 1 != 0) {

@@ -162,6 +162,7 @@ impl<'a> Run<'a> {
             return None;
         }
         let zone = &mut self.memory.zones[self.zone];
+        zone.settle();
         let here = (self.migrate / PAGEBLOCK) as usize;
         let distance = (self.free.0 - here) >> if here == 0 { 1 } else { 3 };
         let end = here + distance;
