@@ -154,6 +154,7 @@ fn evict(
         Eviction::Freed => {}
     }
     report.evicted += 1;
+    memory.set_owner(frame, Owner::None);
     memory.free(frame, 0);
     true
 }

@@ -4,7 +4,7 @@
 use super::isolate::Isolated;
 use super::{COSTLY_ORDER, Caller, Memo, Mode, Outcome, Report, Request, Settings};
 use crate::memory::zone::SKIP;
-use crate::memory::{Frame, Memory, Mobility, PAGEBLOCK, Residents};
+use crate::memory::{Frame, Memory, Mobility, Owner, PAGEBLOCK, Residents};
 
 /// Pages taken per batch (Linux' COMPACT_CLUSTER_MAX).
 pub(super) const BATCH: usize = 32;
@@ -126,6 +126,7 @@ impl<'a> Run<'a> {
             let owner = self.memory.owner(from);
             if residents.moved(owner, from, to) {
                 self.memory.set_owner(to, owner);
+                self.memory.set_owner(from, Owner::None);
                 self.memory.free(from, 0);
                 self.report.migrated += 1;
             } else {

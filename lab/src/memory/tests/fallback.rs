@@ -14,6 +14,7 @@ fn memory(rule: Claiming, free: &[(u32, u8)], movable: u32) -> Memory {
         memory.set_owner(frame, owner);
     }
     for &(frame, order) in free {
+        (frame..frame + (1 << order)).for_each(|frame| memory.set_owner(Frame(frame), Owner::None));
         memory.free(Frame(frame), order);
     }
     memory
