@@ -90,7 +90,13 @@ impl<T: Translate> Engine<T> {
         loop {
             let sample = self.system.rules.sample;
             let (tlb, spaces, last) = (&mut self.tlb, &mut self.system.spaces, &mut self.last);
-            match T::vectorized(|| pass(tlb, spaces, last, accesses, at, sample)) {
+            // Without the attribute it would be compiled for narrow vectors, by itself, and each of the
+            // TLB's vector instructions would be a call.
+            let attention = T::vectorized(
+                #[inline(always)]
+                || pass(tlb, spaces, last, accesses, at, sample),
+            );
+            match attention {
                 Attention::None => return Ok(()),
                 Attention::Absent(found) => {
                     self.absent(accesses[found])?;
