@@ -10,6 +10,8 @@ use trace::{Access, Advice, Block, Event, Page, Pages, SLOTS};
 pub struct Touched {
     regions: Vec<[u64; 8]>,
     pages: u64,
+    /// The most that were touched within the block that was followed last.
+    most: u64,
     /// Pages of each process, for its end: (process, pages), in the order of mapping.
     mapped: Vec<(u32, Pages)>,
     running: u32,
@@ -18,6 +20,7 @@ pub struct Touched {
 impl Touched {
     /// Follows the stream through a block.
     pub fn follow(&mut self, block: &Block) {
+        self.most = self.pages;
         let mut from = 0;
         for (at, event) in &block.events {
             self.touch(&block.accesses[from..*at as usize]);
@@ -37,6 +40,12 @@ impl Touched {
         self.pages
     }
 
+    /// The most that were touched at any time within the block that was followed last. Whoever carries
+    /// that block out now is somewhere in it: a program that ends in it has none touched at its end.
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
     fn touch(&mut self, accesses: &[Access]) {
         let mut last = u32::MAX;
         for access in accesses {
@@ -54,6 +63,7 @@ impl Touched {
             self.pages += u64::from(*word & bit == 0);
             *word |= bit;
         }
+        self.most = self.most.max(self.pages);
     }
 
     fn event(&mut self, event: &Event) {
@@ -123,10 +133,11 @@ mod tests {
         let mut touched = Touched::default();
         touched.follow(&block);
         assert_eq!(touched.pages(), 1500 - 10 - 600 + 1);
+        assert_eq!(touched.most(), 1500);
         assert_eq!(touched.region(0)[0], !0 >> 4 | 1 << 61);
         let mut block = Block::default();
         block.event(Event::Exit(Process(1)));
         touched.follow(&block);
-        assert_eq!(touched.pages(), 0);
+        assert_eq!((touched.pages(), touched.most()), (0, 1500 - 10 - 600 + 1));
     }
 }

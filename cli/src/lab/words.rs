@@ -27,7 +27,7 @@ pub fn run(report: &Report) -> String {
         (
             "superpages",
             format!(
-                "{} at the end; made: {} at a fault, {} in place, {} by copying; {} demoted",
+                "{} at most; made: {} at a fault, {} in place, {} by copying; {} demoted",
                 figures.superpages, made.at_fault, made.in_place, made.by_copy, counters.demoted
             ),
         ),

@@ -202,9 +202,6 @@ fn superpages(name: &str, report: &Report) -> String {
         return format!("{name} made no superpages.");
     }
     let mut sentence = format!("{name} {}", phrases::made(made));
-    if report.counters.superpages != made.total() {
-        sentence += &format!("; {} at the end", report.counters.superpages);
-    }
     let seconds = |microseconds: u64| words::seconds(microseconds as f64 / 1e6);
     if let (Some(half), Some(nine)) = (time_until(report, 0.5), time_until(report, 0.9)) {
         let of = words::seconds(report.seconds());

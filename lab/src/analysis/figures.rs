@@ -23,7 +23,7 @@ pub struct Figures {
     pub faults: Option<f64>,
     /// The same, upkeep.
     pub upkeep: Option<f64>,
-    /// Superpage mappings at the end.
+    /// Superpage mappings, at their most.
     pub superpages: u64,
     /// Those made in the run, by kind.
     pub made: Made,

@@ -80,22 +80,27 @@ pub struct Shard {
 #[error("`{0}` is no shard; write I/N with I from 0 to N-1: 0/4")]
 pub struct ShardError(String);
 
+/// What the models of workloads are made of: a change there is another workload.
+const TABLES: &str = include_str!("../../data/workloads.toml");
+
 /// What a hash leaves out of a design's or machine's TOML: it changes nothing in a run.
 const WORDS_ONLY: [&str; 1] = ["summary"];
 
 impl Plan {
     /// The sweep's groups, sorted by key; each with all its cells.
     pub fn groups(&self) -> Vec<Group<'_>> {
-        let designs: Vec<String> = self.designs.iter().map(canonical).collect();
+        let designs: Vec<String> = self.designs.iter().map(|one| canonical(&one.content)).collect();
+        let tables = canonical(TABLES);
         let mut groups = Vec::new();
         for machine in &self.machines {
-            let on = canonical(machine);
+            let on = canonical(&machine.content);
             for (workload, fragmentation, memory, seed) in self.surroundings() {
                 let bytes = memory.bytes().to_string();
                 let drawn = seed.to_string();
                 let shared = [
                     ENGINE,
                     SCHEMA,
+                    &tables,
                     &machine.name,
                     &on,
                     &workload.name,
@@ -135,13 +140,13 @@ impl Plan {
 }
 
 /// TOML without comments, layout and words for people; anything else as it is.
-fn canonical(ingredient: &Ingredient) -> String {
-    let Ok(mut table) = toml::from_str::<toml::Table>(&ingredient.content) else {
-        return ingredient.content.clone();
+fn canonical(content: &str) -> String {
+    let Ok(mut table) = toml::from_str::<toml::Table>(content) else {
+        return content.to_string();
     };
     table.retain(|key, _| !WORDS_ONLY.contains(&key));
     // Sorted by key: toml's tables are.
-    serde_json::to_string(&table).unwrap_or_else(|_| ingredient.content.clone())
+    serde_json::to_string(&table).unwrap_or_else(|_| content.to_string())
 }
 
 impl Shard {

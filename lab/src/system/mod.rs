@@ -201,7 +201,9 @@ impl System {
         self.counters.superpages = self.counters.superpages.max(self.spaces.superpages);
         if self.spaces.resident > self.counters.resident_pages {
             self.counters.resident_pages = self.spaces.resident;
-            self.counters.touched_pages = touched.map_or(0, Touched::pages);
+            // A block is followed before it is carried out: it may have touched more by its end.
+            let touched = touched.map_or(0, Touched::most);
+            self.counters.touched_pages = touched.min(self.spaces.resident);
         }
         if self.awake && self.clock.now() >= self.next_moment {
             self.note_moment();
