@@ -15,6 +15,10 @@ impl System {
     pub(crate) fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
         self.counters.faults += 1;
         self.clock.spend(Cause::Fault, self.costs.fault);
+        let threads = self.clock.pace.threads;
+        if threads > 1 {
+            self.clock.spend(Cause::Lock, self.costs.beside * u64::from(threads - 1));
+        }
         if self.locked.0 == self.running {
             self.wait_for_lock();
         }
@@ -189,9 +193,14 @@ impl System {
     #[inline]
     pub(crate) fn populated(&mut self, region: u32) {
         let at = self.spaces.region(region);
-        if at.resident >= self.rules.crossing && !at.has(LISTED | RESERVED) {
-            at.flags |= LISTED;
-            self.daemons.candidates.push_back(region);
+        if at.resident == self.rules.crossing && !at.has(LISTED | RESERVED) {
+            // Looked at once: a heap that has not grown over the whole window yet is left to the scan.
+            let inside =
+                self.last.is_some_and(|(first, mapping)| mapping.holds_window(first, region << 9));
+            if inside {
+                self.spaces.region(region).flags |= LISTED;
+                self.daemons.candidates.push_back(region);
+            }
         }
     }
 

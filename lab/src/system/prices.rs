@@ -26,6 +26,9 @@ pub(crate) struct Prices {
     /// Preparing one page of a reservation beside its zeroing.
     pub fill_page: u64,
     pub shootdown: u64,
+    /// What each further thread that faults at the same time adds to a fault: the address space's lock and
+    /// counters come from its cache.
+    pub beside: u64,
     pub unmap_page: u64,
     pub unmap_superpage: u64,
     pub scan_page: u64,
@@ -36,6 +39,10 @@ pub(crate) struct Prices {
     /// Zeroing runs of 1 to 512 pages in one call each.
     zero_runs: Vec<u64>,
 }
+
+/// Cache lines that a fault writes and others' faults write too: the lock of the address space, taken and
+/// released, and its counters (inferred; the issue of fault scaling has the model of it).
+const LINES_PER_FAULT: f64 = 2.0;
 
 /// A base page to or from a disk or SSD: the reference SSD of the ATC'20 machine is not known; an NVMe
 /// drive of its time takes about 80 us (inferred).
@@ -72,10 +79,11 @@ impl Prices {
             migrate_page: cycles(costs.migrate_page),
             collapse: cycles(costs.collapse),
             promote: cycles(costs.promote),
-            split: cycles(costs.collapse),
+            split: cycles(costs.promote),
             reserve: cycles(costs.lock + costs.table_page),
             fill_page: cycles(costs.lock),
             shootdown: cycles(costs.shootdown),
+            beside: cycles(LINES_PER_FAULT * costs.line_transfer),
             unmap_page: cycles(costs.unmap_page),
             unmap_superpage: cycles(costs.unmap_superpage),
             scan_page: cycles(costs.scan_page),
