@@ -144,11 +144,8 @@ impl System {
 
     /// One compaction, paid for.
     pub(crate) fn compact(&mut self, payer: Payer, mode: Mode) -> Outcome {
-        let mut request = match payer {
-            Payer::Program => Request::direct(0, LARGE_ORDER, Mobility::Movable, mode),
-            Payer::Daemon => Request::daemon(0, LARGE_ORDER),
-        };
-        request.mode = mode;
+        // khugepaged compacts in its own context, as a fault does.
+        let request = Request::direct(0, LARGE_ORDER, Mobility::Movable, mode);
         if self.is_contended() {
             let pages = u64::from(self.design.memory.contended_pages);
             self.counters.compactions += 1;

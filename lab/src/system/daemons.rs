@@ -146,8 +146,9 @@ impl System {
             // Crossing the threshold wakes the scan at once, unless it is at work still.
             let before = self.clock.background.total();
             self.daemons.now = now;
-            self.perform(Task::Scan, touched);
-            self.scan_busy = now + self.clock.background.total() - before;
+            let asked = self.perform(Task::Scan, touched).unwrap_or(0);
+            let busy = self.clock.background.total() - before;
+            self.scan_busy = now + busy.max(asked);
         }
         while let Some(at) = self.daemons.earliest(now) {
             let Daemon { task, due, period } = self.daemons.list[at];

@@ -35,6 +35,9 @@ impl System {
             // The frame went to another page of the extent's past (a copy on write): not for this one.
             return self.base_fault(page, write, place);
         }
+        if self.map_cached_file(id, place) {
+            return Ok(());
+        }
         let frame = Frame(self.spaces.reservations.base(id).0 + u32::from(slot));
         let zeroed = self.blank.contains(&self.spaces.reservations.base(id).0);
         self.prepare_page(page, place.1.backing, zeroed);
@@ -49,6 +52,26 @@ impl System {
         self.contiguous(region);
         self.promote(region, place);
         Ok(())
+    }
+
+    /// A file whose pages are all in memory lies there in whole superpages, and a read maps one at once
+    /// (FreeBSD: `vm_fault_soft_fast`). What other processes map of it is not shared here: each has frames of
+    /// its own, which are as many for as long.
+    fn map_cached_file(&mut self, id: ReservationId, (first, mapping): Place) -> bool {
+        let key = self.spaces.reservations.key(id);
+        let region = key.page >> 9;
+        let whole = matches!(mapping.backing, Backing::File { cached: true, .. })
+            && self.design.mapping.when == MapWhen::Prepared
+            && key.order == LARGE_ORDER
+            && mapping.holds_window(first, key.page)
+            && self.spaces.reservations.popcnt(id) == 0;
+        if whole {
+            let base = self.spaces.reservations.base(id);
+            self.memory.set_pages(base, SLOTS, Page(key.page));
+            self.spaces.reservations.populate_run(id, 0, SLOTS as u16, self.clock.now());
+            self.map_in_place(region, id, false);
+        }
+        whole
     }
 
     /// Makes a reservation for the extent around `page`, if the design's rules and memory permit.
@@ -118,10 +141,13 @@ impl System {
 
     /// Whether the rest of a reservation is to be prepared at once (Quicksilver's synchronous
     /// preparation: anonymous memory that shadows nothing, in a plain reservation).
-    fn fills(&self, id: ReservationId, populated: Populated, (_, mapping): Place) -> bool {
+    fn fills(&self, id: ReservationId, populated: Populated, (first, mapping): Place) -> bool {
         let Some(at) = self.design.preparation.fill_at else { return false };
         !matches!(populated, Populated::Full)
             && mapping.is_anonymous()
+            // An object shorter than the extent cannot be filled; a heap's may still grow over it.
+            && (mapping.backing == Backing::Heap
+                || mapping.holds_window(first, self.spaces.reservations.key(id).page))
             && self.spaces.reservations.popcnt(id) >= at
             && !self.spaces.reservations.flags(id).has(Flags::BAD)
     }

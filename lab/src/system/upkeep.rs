@@ -5,7 +5,7 @@ use design::Release;
 use trace::{Page, Pages, SLOTS};
 
 use super::System;
-use super::allocate::Payer;
+use super::allocate::{LARGE_ORDER, Payer};
 use super::daemons::Next;
 use super::region::{COW, POOL, RESERVED, ZEROS};
 use super::reserve::QUEUE;
@@ -126,7 +126,7 @@ impl System {
     /// One compaction by a daemon; returns the pages it migrated.
     fn compact_one(&mut self, mode: Mode) -> u64 {
         let before = self.counters.migrated;
-        self.compact(Payer::Daemon, mode);
+        self.run_compaction(Payer::Daemon, Request { mode, ..Request::daemon(0, LARGE_ORDER) });
         self.counters.migrated - before
     }
 

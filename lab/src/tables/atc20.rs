@@ -128,7 +128,7 @@ const FRAG0: [Line; 5] = [
 ];
 
 const FRAG100: [Line; 5] = [
-    Line { published: &[1.0, 1.02, 0.97, 0.96, 2.35, 2.29], fitted: &[1], ..FRAG0[0] },
+    Line { published: &[1.0, 1.02, 0.97, 0.96, 2.35, 2.29], fitted: &[3], ..FRAG0[0] },
     Line { published: &[1.0, 1.13, 1.11, 1.1, 2.18, 2.11], fitted: &[], ..GRAPHCHI },
     Line { published: &[1.0, 1.0, 1.01, 1.05, 1.12, 1.12], fitted: &[], ..FRAG0[2] },
     Line { published: &[1.0, 1.0, 1.0, 1.0, 1.05, 1.05], fitted: &[], ..FRAG0[3] },
@@ -147,6 +147,9 @@ const REDIS_P95: [[f64; 7]; 3] = [
     [5.6, 9.9, 6.1, 5.8, 6.5, 4.5, 4.6],
 ];
 const REDIS: &str = "redis-cold";
+/// What a build does in the kernel beside memory: programs started, files (policies 2.4 derives it from the
+/// slide's three times and counts; a machine that knows only memory cannot).
+const OTHER_KERNEL_SECONDS: f64 = 36.9;
 /// Bytes of value in each operation, and operations of the cold run (`lab/data/workloads.toml`).
 const REDIS_BYTES: f64 = 4096.0 * 7.6e6;
 
@@ -283,14 +286,14 @@ fn build(step: &mut dyn FnMut(&str)) -> Result<Table, LabError> {
         .iter()
         .map(|&cause| report.ledger[cause])
         .sum();
-        (all - user) as f64 / (f64::from(report.mhz) * 1e6)
+        (all - user) as f64 / (f64::from(report.mhz) * 1e6) + OTHER_KERNEL_SECONDS
     };
     let rows = vec![
         row("superpages", [200_500.0, 99_600.0, 36_900.0], &[0, 1, 2], &made),
         row("page faults", [5.3e6, 10.3e6, 30.2e6], &[0, 1, 2], &|report| {
             report.counters.faults as f64
         }),
-        row("time in the kernel, s of CPU", [89.4, 78.5, 98.0], &[], &kernel),
+        row("time in the kernel, s of CPU", [89.4, 78.5, 98.0], &[2], &kernel),
         row("time, s", [197.7, 196.9, 203.7], &[0], &Report::seconds),
     ];
     let figure = "counts and seconds";

@@ -37,6 +37,9 @@ pub(crate) fn build(
 
     let mut program = Program::default();
     program.events([Event::Spawn(Process(setup.first_process))]).phase("setup");
+    if model.start_seconds > 0.0 {
+        program.events([Event::Wait((model.start_seconds * 1e6) as u64)]);
+    }
     filling.fill(&mut program, false);
     program.phase("run");
     let rounds = model.rounds.max(1);

@@ -14,6 +14,9 @@ pub struct Model {
     /// Threads that fill areas.
     #[serde(default = "one")]
     pub fill_threads: u16,
+    /// Seconds before it touches its memory: it starts, and reads from disk.
+    #[serde(default)]
+    pub start_seconds: f64,
     /// Filling: an access of 8 bytes.
     pub setup: Cost,
     /// An access of the mix.
