@@ -5,7 +5,7 @@
 //! the loop and comes back to it.
 
 use hardware::{Footprint, Level, Machine, Size, Tally, Translate};
-use trace::{Access, Block};
+use trace::{Access, Block, Page};
 
 use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, LARGE, SIZE};
 use super::spaces::{Shoot, Spaces};
@@ -113,7 +113,7 @@ impl<T: Translate> Engine<T> {
     /// The page was walked to and is not mapped: a fault, and the access is made again.
     fn absent(&mut self, access: Access) -> Result<(), Stop> {
         let page = access.page();
-        self.system.fault(page, access.writes())?;
+        self.fault(page, access.writes())?;
         self.shoot();
         let kind = self.system.spaces.kinds[page.region().0 as usize] & SIZE;
         if kind != BASE {
@@ -126,11 +126,19 @@ impl<T: Translate> Engine<T> {
         Ok(())
     }
 
+    /// A fault. What spoils memory fills all there is: where nothing is left it goes on without.
+    fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
+        match self.system.fault(page, write) {
+            Err(Stop::OutOfMemory) if !self.system.is_awake() => Ok(()),
+            done => done,
+        }
+    }
+
     /// An access to a region whose writes must be looked at.
     fn look_at(&mut self, access: Access) -> Result<(), Stop> {
         let (page, write) = (access.page(), access.writes());
         if !self.system.is_fine(page, write) {
-            self.system.fault(page, write)?;
+            self.fault(page, write)?;
             self.shoot();
         }
         let region = page.region().0;
