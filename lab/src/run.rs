@@ -178,6 +178,9 @@ impl<T: Translate> Lane for Running<T> {
     fn report(mut self: Box<Self>, experiment: &Experiment) -> Result<Report, LabError> {
         self.engine.book();
         let system = &mut self.engine.system;
+        if !matches!(self.stop, Some(Stop::IllFormed(_))) {
+            system.check();
+        }
         system.finish();
         let end = match self.stop {
             None => End::Done,

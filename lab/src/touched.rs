@@ -3,6 +3,7 @@
 //! Kept once for all designs of a pass, beside them. Resident pages beyond these are bloat; those never
 //! touched hold zeros.
 
+use crate::system::MOST_REGIONS;
 use trace::{Access, Advice, Block, Event, Page, Pages, SLOTS};
 
 /// The pages touched and not given back since.
@@ -15,6 +16,8 @@ pub struct Touched {
     /// Pages of each process, for its end: (process, pages), in the order of mapping.
     mapped: Vec<(u32, Pages)>,
     running: u32,
+    /// The region after the last that was mapped.
+    end: usize,
 }
 
 impl Touched {
@@ -56,6 +59,10 @@ impl Touched {
             last = page.0;
             let at = page.region().0 as usize;
             if at >= self.regions.len() {
+                if at >= self.end {
+                    // Not mapped: every design's machine will say so.
+                    continue;
+                }
                 self.regions.resize(at + 1, [0; 8]);
             }
             let word = &mut self.regions[at][(page.slot() / 64) as usize];
@@ -69,9 +76,7 @@ impl Touched {
     fn event(&mut self, event: &Event) {
         match event {
             Event::Spawn(process) | Event::Run(process) => self.running = process.0,
-            Event::Map { pages, .. } | Event::Grow { pages } => {
-                self.mapped.push((self.running, *pages));
-            }
+            Event::Map { pages, .. } | Event::Grow { pages } => self.map(self.running, *pages),
             Event::Unmap(pages) | Event::Advise(pages, Advice::DontNeed | Advice::Free) => {
                 self.forget(*pages);
             }
@@ -83,8 +88,8 @@ impl Touched {
                     .copied()
                     .collect();
                 for (_, pages) in own {
-                    let first = Page(pages.first.0 + offset);
-                    self.mapped.push((child.0, Pages { first, count: pages.count }));
+                    let first = Page(pages.first.0.saturating_add(*offset));
+                    self.map(child.0, Pages { first, count: pages.count });
                 }
             }
             Event::Exit(process) => {
@@ -101,8 +106,17 @@ impl Touched {
         }
     }
 
+    /// A process's pages. Those that no machine would map (the stream is not a program's) are not followed.
+    fn map(&mut self, process: u32, pages: Pages) {
+        let end = u64::from(pages.first.0) + u64::from(pages.count);
+        if end <= u64::from(MOST_REGIONS) * u64::from(SLOTS) {
+            self.mapped.push((process, pages));
+            self.end = self.end.max((end as u32).div_ceil(SLOTS) as usize);
+        }
+    }
+
     fn forget(&mut self, pages: Pages) {
-        let (mut at, end) = (pages.first.0, pages.first.0 + pages.count);
+        let (mut at, end) = (pages.first.0, pages.first.0.saturating_add(pages.count));
         while at < end && ((at / SLOTS) as usize) < self.regions.len() {
             let region = &mut self.regions[(at / SLOTS) as usize];
             let stop = end.min((at / 64 + 1) * 64);

@@ -2,10 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use crate::memory::Frame;
+
 use super::HugetlbPool;
 use super::mapping::Backing;
 
 impl HugetlbPool {
+    /// All pages of the pool: the free ones, then those in use.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> + '_ {
+        let free = self.store.nodes.iter().flat_map(|node| node.free.iter().copied());
+        let used = self.pages.all.iter().filter(|page| page.users > 0).map(|page| page.frame);
+        free.chain(used)
+    }
+
     /// What is wrong with the pool, if anything. Slow; for tests and for debug builds at coarse points.
     pub fn verify(&self) -> Result<(), String> {
         let mut users: BTreeMap<u32, u32> = BTreeMap::new();

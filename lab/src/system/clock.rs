@@ -58,6 +58,12 @@ impl Clock {
         self.spend(Cause::Work, (fine / 1024) as u64);
     }
 
+    /// How long so many accesses take, without their translation, if one thread makes them.
+    pub(crate) fn microseconds_of_work(&self, accesses: u64) -> u64 {
+        let cycles = u128::from(accesses) * u128::from(self.pace.work.max(1)) / 1024;
+        u64::try_from(cycles).unwrap_or(u64::MAX) / self.mhz
+    }
+
     /// A daemon spends CPU cycles.
     pub(crate) fn spend_behind(&mut self, cause: Cause, cycles: u64) {
         self.background.charge(cause, cycles);

@@ -7,6 +7,7 @@
 use hardware::{Footprint, Level, Machine, Size, Tally, Translate};
 use trace::{Access, Block, Page};
 
+use super::formed::MOST_MICROSECONDS;
 use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, LARGE, SIZE};
 use super::spaces::{Shoot, Spaces};
 use super::{Stop, System};
@@ -75,7 +76,10 @@ impl<T: Translate> Engine<T> {
                 counts.iter().map(|&count| u64::from(count)).sum()
             });
             self.chunk(&block.accesses[at..end])?;
-            let made = made * u64::from(self.system.clock.pace.weight);
+            let made = made.saturating_mul(u64::from(self.system.clock.pace.weight));
+            if self.system.clock.microseconds_of_work(made) > MOST_MICROSECONDS {
+                return Err(Stop::IllFormed(format!("{made} accesses at once")));
+            }
             self.system.counters.accesses += made;
             self.system.clock.work(made);
             self.book();

@@ -4,7 +4,8 @@ use trace::{Advice, Backing, Event, Page, Pages, Process, SLOTS};
 
 use super::allocate::Payer;
 use super::collapse::{Collapsed, Fitness};
-use super::region::{CHECK, COW, Entry, NO_TABLE};
+use super::formed::ill_formed;
+use super::region::{CHECK, COW, DIRTY, Entry, NO_TABLE, POOL, ZEROS};
 use super::space::{Mapping, Place};
 use super::spaces::Shoot;
 use super::{Stop, System};
@@ -13,6 +14,7 @@ use crate::Cause;
 impl System {
     /// Carries out one event of the stream.
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), Stop> {
+        self.well_formed(event)?;
         match event {
             Event::Spawn(process) => {
                 self.spaces.processes.insert(process.0, super::space::Process::default());
@@ -52,9 +54,6 @@ impl System {
     }
 
     fn run(&mut self, process: Process) -> Result<(), Stop> {
-        if !self.spaces.processes.contains_key(&process.0) {
-            return Err(self.ill_formed(format!("process {} was never begun", process.0)));
-        }
         if self.running != process.0 {
             self.running = process.0;
             self.last = None;
@@ -63,10 +62,6 @@ impl System {
             }
         }
         Ok(())
-    }
-
-    fn ill_formed(&self, what: String) -> Stop {
-        Stop::IllFormed(what)
     }
 
     fn own(&mut self) -> &mut super::space::Process {
@@ -97,28 +92,22 @@ impl System {
 
     fn map(&mut self, pages: Pages, backing: Backing) -> Result<(), Stop> {
         self.clock.spend(Cause::Map, self.costs.system_call);
-        if pages.count == 0 || u64::from(pages.first.0) + u64::from(pages.count) >= 1 << 31 {
-            return Err(self.ill_formed(format!("a mapping of {} pages", pages.count)));
-        }
-        self.spaces.cover(pages);
         self.last = None;
-        let running = self.running;
-        let end = pages.first.0 + pages.count;
-        for region in pages.first.0 >> 9..=(end - 1) >> 9 {
-            self.spaces.region(region).process = running;
+        let origin = if matches!(backing, Backing::Shared(_)) { pages.first.0 } else { 0 };
+        for part in self.pool_leftover(pages) {
+            self.map_part(part, backing, origin)?;
         }
+        Ok(())
+    }
+
+    fn map_part(&mut self, pages: Pages, backing: Backing, origin: u32) -> Result<(), Stop> {
+        self.take_regions(pages, self.running)?;
+        let end = pages.first.0 + pages.count;
         let anonymous = matches!(backing, Backing::Anonymous | Backing::Heap);
         let pool = if anonymous { self.pool_map(pages, backing)? } else { None };
-        let mapping = Mapping {
-            end,
-            backing,
-            advised: None,
-            writable: true,
-            pool,
-            origin: if anonymous { 0 } else { pages.first.0 },
-        };
+        let mapping = Mapping { end, backing, advised: None, writable: true, pool, origin };
         if let Backing::Shared(object) = backing {
-            self.objects.entry(object).or_default().push(pages.first.0);
+            self.objects.entry(object).or_default().push(origin);
         }
         self.own().mappings.insert(pages.first.0, mapping);
         if pool.is_none() {
@@ -129,21 +118,27 @@ impl System {
 
     fn grow(&mut self, pages: Pages) -> Result<(), Stop> {
         self.clock.spend(Cause::Map, self.costs.system_call);
-        self.spaces.cover(pages);
         self.last = None;
-        let running = self.running;
         let before = Page(pages.first.0.wrapping_sub(1));
-        let found = self.own().find(before).filter(|(_, mapping)| mapping.end == pages.first.0);
-        let Some((first, mapping)) = found else {
-            return Err(
-                self.ill_formed(format!("a heap grows at page {}, where none ends", pages.first.0))
-            );
+        // Of a page of the pool nothing is unmapped until all is.
+        let ends = |mapping: &Mapping| mapping.end == pages.first.0 || mapping.pool.is_some();
+        let found = self.own().find(before).filter(|(_, mapping)| ends(mapping));
+        let Some((mut first, mut mapping)) = found else {
+            return ill_formed(format!("a heap grows at page {}, where none ends", pages.first.0));
         };
-        for region in pages.first.0 >> 9..=(pages.first.0 + pages.count - 1) >> 9 {
-            self.spaces.region(region).process = running;
+        while let Some(&next) = self.own().mappings.get(&mapping.end)
+            && mapping.pool.is_some()
+            && next.pool == mapping.pool
+        {
+            (first, mapping) = (mapping.end, next);
         }
-        let mut mapping = mapping;
-        mapping.end += pages.count;
+        let end = pages.first.0 + pages.count;
+        if end <= mapping.end {
+            return Ok(());
+        }
+        let new = Pages { first: Page(mapping.end), count: end - mapping.end };
+        self.take_regions(new, self.running)?;
+        mapping.end = end;
         if let Some(pool) = mapping.pool {
             self.pool_grow(pool, mapping.end)?;
         }
@@ -155,21 +150,73 @@ impl System {
         self.clock.spend(Cause::Map, self.costs.system_call);
         self.last = None;
         let pages = self.pool_trim(pages);
+        self.remove(pages);
+        Ok(())
+    }
+
+    /// Takes mappings away, and all that was in them.
+    fn remove(&mut self, pages: Pages) {
         self.own().cut(pages);
         let gone = self.own().within(pages);
+        self.release_mapped(&gone);
         for &(first, mapping) in &gone {
-            self.release(Pages { first: Page(first), count: mapping.end - first });
             if let Some(pool) = mapping.pool {
                 self.pool_unmap(pool, first, mapping.end);
             }
+            self.own().mappings.remove(&first);
+        }
+        for &(first, mapping) in &gone {
             if let Backing::Shared(object) = mapping.backing
+                && !self
+                    .own()
+                    .mappings
+                    .values()
+                    .any(|other| other.backing == mapping.backing && other.origin == mapping.origin)
                 && let Some(places) = self.objects.get_mut(&object)
             {
                 places.retain(|&place| place != mapping.origin);
             }
-            self.own().mappings.remove(&first);
+            self.empty_regions(first, mapping.end);
         }
-        Ok(())
+    }
+
+    /// What is left in regions of `first..end` that are mapped no more goes: pages that were prepared past a
+    /// mapping's end, and reservations for pages that others still have after a fork.
+    fn empty_regions(&mut self, first: u32, end: u32) {
+        let last = (end - 1) >> 9;
+        for region in first >> 9..=last {
+            let edge = region == first >> 9 || region == last;
+            if !edge && self.spaces.reservations.is_empty() {
+                continue;
+            }
+            let window = Pages { first: Page(region << 9), count: SLOTS };
+            if self.own().meets(window) {
+                continue;
+            }
+            if self.spaces.regions[region as usize].resident > 0 {
+                self.release(window);
+            }
+            self.break_in(region);
+        }
+    }
+
+    /// Takes the frames of these mappings, those side by side at once: advice may have cut one within a superpage.
+    fn release_mapped(&mut self, places: &[Place]) {
+        let mut run: Option<(u32, u32)> = None;
+        for &(first, mapping) in places {
+            run = match run {
+                Some((start, end)) if end == first => Some((start, mapping.end)),
+                _ => {
+                    if let Some((start, end)) = run {
+                        self.release(Pages { first: Page(start), count: end - start });
+                    }
+                    Some((first, mapping.end))
+                }
+            };
+        }
+        if let Some((start, end)) = run {
+            self.release(Pages { first: Page(start), count: end - start });
+        }
     }
 
     fn advise(&mut self, pages: Pages, advice: Advice) -> Result<(), Stop> {
@@ -187,9 +234,10 @@ impl System {
             }
             Advice::DontNeed | Advice::Free => {
                 let pages = self.pool_trim(pages);
-                self.release(pages);
                 self.own().cut(pages);
-                for (first, mapping) in self.own().within(pages) {
+                let places = self.own().within(pages);
+                self.release_mapped(&places);
+                for (first, mapping) in places {
                     if let Some(pool) = mapping.pool {
                         self.pool_discard(pool, first, mapping.end);
                     }
@@ -199,10 +247,15 @@ impl System {
             }
             Advice::Populate => {
                 for page in (pages.first.0..pages.first.0 + pages.count).map(Page) {
+                    if self.place_of(page).is_err() {
+                        // Up to a hole, and then ENOMEM.
+                        break;
+                    }
                     let region = page.region().0;
                     let mapped = self.spaces.is_large(region)
                         || self.spaces.regions[region as usize].is_present(page.slot());
-                    if !mapped {
+                    let checked = self.spaces.kinds[region as usize] & CHECK != 0;
+                    if !mapped || checked && !self.is_fine(page, true) {
                         self.fault(page, true)?;
                     }
                 }
@@ -213,7 +266,10 @@ impl System {
                 let effort = design::Effort::DirectRetry;
                 let (first, end) =
                     (pages.first.0.div_ceil(SLOTS), (pages.first.0 + pages.count) >> 9);
-                for region in first..end {
+                for region in first..end.min(self.spaces.regions.len() as u32) {
+                    if self.spaces.regions[region as usize].process != self.running {
+                        continue;
+                    }
                     let done = self.collapse(region, fitness, effort, Payer::Program);
                     if done == Collapsed::NoMemory {
                         break;
@@ -238,7 +294,10 @@ impl System {
         if self.design.unmapping.partial_protect {
             for edge in [pages.first.0, pages.first.0 + pages.count] {
                 let region = edge >> 9;
-                if edge % SLOTS != 0 && self.spaces.is_large(region) {
+                let at = self.spaces.regions.get(region as usize);
+                // The kernel refuses to protect a part of a page of the pool.
+                let ours = at.is_some_and(|at| at.process == self.running && !at.has(POOL));
+                if edge % SLOTS != 0 && ours && self.spaces.is_large(region) {
                     self.demote(region, Payer::Program);
                 }
             }
@@ -250,29 +309,37 @@ impl System {
     fn fork(&mut self, child: Process, offset: u32) -> Result<(), Stop> {
         self.clock.spend(Cause::Map, self.costs.system_call);
         self.last = None;
-        if !offset.is_multiple_of(SLOTS) {
-            return Err(self.ill_formed(format!("a fork moves pages by {offset}, no whole region")));
-        }
         let mappings: Vec<Place> =
             self.own().mappings.iter().map(|(&first, &mapping)| (first, mapping)).collect();
-        let mut copy = super::space::Process::default();
+        for &(first, mapping) in &mappings {
+            let Some(moved) = first.checked_add(offset) else {
+                return ill_formed(format!("a fork moves page {first} by {offset}"));
+            };
+            self.take_regions(Pages { first: Page(moved), count: mapping.end - first }, child.0)?;
+        }
+        self.spaces.processes.insert(child.0, super::space::Process::default());
+        let mut copy = std::collections::BTreeMap::new();
+        // Parts of one mapping are parts of one mapping in the child.
+        let mut pools = std::collections::BTreeMap::new();
         for &(first, mut mapping) in &mappings {
-            self.spaces.cover(Pages { first: Page(first + offset), count: mapping.end - first });
-            let origin = if mapping.origin == 0 { 0 } else { mapping.origin + offset };
+            let mut origin = 0;
             if let Backing::Shared(object) = mapping.backing {
-                self.objects.entry(object).or_default().push(origin);
+                origin = mapping.origin + offset;
+                let places = self.objects.entry(object).or_default();
+                if !places.contains(&origin) {
+                    places.push(origin);
+                }
             }
             let (start, end) = (first, mapping.end);
             mapping.end += offset;
             mapping.origin = origin;
-            mapping.pool = mapping.pool.map(|pool| self.pool_fork(pool, offset >> 9));
-            copy.mappings.insert(first + offset, mapping);
-            for region in start >> 9..=(end - 1) >> 9 {
-                self.spaces.region(region + (offset >> 9)).process = child.0;
-            }
+            mapping.pool = mapping.pool.map(|pool| {
+                *pools.entry(pool).or_insert_with(|| self.pool_fork(pool, offset >> 9))
+            });
+            copy.insert(first + offset, mapping);
             self.share(start, end, offset, mapping);
         }
-        self.spaces.processes.insert(child.0, copy);
+        self.spaces.processes.entry(child.0).or_default().mappings = copy;
         self.spaces.shoot.push(Shoot::All);
         Ok(())
     }
@@ -284,11 +351,17 @@ impl System {
         while at < end {
             let region = at >> 9;
             let stop = end.min((region + 1) << 9);
-            if self.spaces.is_large(region) && !(at.is_multiple_of(SLOTS) && stop - at == SLOTS) {
+            let pool = self.spaces.regions[region as usize].has(POOL);
+            let whole = at.is_multiple_of(SLOTS) && stop - at == SLOTS;
+            // What an object's mappings share has base pages in each.
+            if self.spaces.is_large(region) && !pool && !(whole && private) {
                 self.demote(region, Payer::Program);
             }
             if self.spaces.is_large(region) {
-                self.share_large(region, offset >> 9, private);
+                // A page of the pool may lie in several parts of a mapping, and reach past the last.
+                if !self.spaces.is_large(region + (offset >> 9)) {
+                    self.share_large(region, offset >> 9);
+                }
             } else if self.spaces.regions[region as usize].place != NO_TABLE {
                 for page in at..stop {
                     self.share_page(Page(page), offset, private);
@@ -300,9 +373,13 @@ impl System {
 
     fn share_page(&mut self, page: Page, offset: u32, private: bool) {
         let entry = self.spaces.entry(page);
+        let twin = Page(page.0 + offset);
+        if entry.is_swapped() && private {
+            *self.spaces.entry_mut(twin) = entry;
+            self.spaces.swapped += 1;
+        }
         let Some(frame) = entry.frame() else { return };
         let region = page.region().0;
-        let twin = Page(page.0 + offset);
         let shared = if private { entry.with(Entry::COW) } else { entry };
         *self.spaces.entry_mut(page) = shared;
         self.spaces.shares.entry(frame.0).or_default().push(twin.0);
@@ -319,21 +396,19 @@ impl System {
         self.clock.spend(Cause::Map, self.costs.map_page);
     }
 
-    fn share_large(&mut self, region: u32, offset: u32, private: bool) {
+    fn share_large(&mut self, region: u32, offset: u32) {
         let child = region + offset;
-        if private {
-            self.spaces.region(region).flags |= COW;
-            self.spaces.kinds[region as usize] |= CHECK;
-        }
+        self.spaces.region(region).flags |= COW;
+        self.spaces.kinds[region as usize] |= CHECK;
         let at = self.spaces.regions[region as usize];
-        if !at.has(super::region::ZEROS | super::region::POOL) {
+        if !at.has(ZEROS | POOL) {
             self.spaces.shares.entry(at.place).or_default().push(child << 9);
         }
         let process = self.spaces.regions[child as usize].process;
         *self.spaces.region(child) = super::region::Region {
             process,
             resident: 0,
-            flags: at.flags & !super::region::RESERVED,
+            flags: at.flags & (DIRTY | COW | POOL | ZEROS),
             ..at
         };
         self.spaces.kinds[child as usize] = self.spaces.kinds[region as usize];
@@ -346,7 +421,11 @@ impl System {
         let before = self.running;
         self.run(process)?;
         for (first, mapping) in self.own().mappings.clone() {
-            self.unmap(Pages { first: Page(first), count: mapping.end - first })?;
+            self.clock.spend(Cause::Map, self.costs.system_call);
+            self.last = None;
+            if self.own().mappings.contains_key(&first) {
+                self.remove(Pages { first: Page(first), count: mapping.end - first });
+            }
         }
         self.spaces.processes.remove(&process.0);
         self.daemons.forget(process.0);
@@ -363,9 +442,17 @@ impl System {
         let at = page.0 - mapping.origin;
         let places = self.objects.get(&object).cloned().unwrap_or_default();
         for origin in places {
-            let other = Page(origin + at);
-            if other == page || self.spaces.is_large(other.region().0) {
+            let other = Page(origin.saturating_add(at));
+            let of_object =
+                |(_, found): Place| found.backing == mapping.backing && found.origin == origin;
+            let region = self.spaces.regions.get(other.region().0 as usize);
+            let owner = region.and_then(|region| self.spaces.processes.get(&region.process));
+            if other == page || !owner.and_then(|own| own.find(other)).is_some_and(of_object) {
                 continue;
+            }
+            if self.spaces.is_large(other.region().0) {
+                // What two mappings of an object share has base pages in both.
+                self.demote(other.region().0, Payer::Program);
             }
             if let Some(frame) = self.spaces.entry(other).frame() {
                 self.spaces.shares.entry(frame.0).or_default().push(page.0);

@@ -183,9 +183,6 @@ impl System {
         }
         self.spaces.map_entry(page, entry);
         self.spaces.count_resident(region, 1);
-        if self.spaces.kinds[region as usize] & SIZE == CONT {
-            self.spaces.kinds[region as usize] &= !SIZE;
-        }
         self.populated(region);
     }
 
@@ -224,7 +221,7 @@ impl System {
                 self.counters.fallbacks += 1;
                 continue;
             };
-            let was_empty = self.spaces.regions[region as usize].resident == 0;
+            let was_empty = self.spaces.regions[region as usize].present == [0; 8];
             let was_cont = self.spaces.kinds[region as usize] & SIZE == CONT;
             for ahead in 0..1 << order {
                 self.install(Page(start + ahead), Frame(got.frame.0 + ahead), write);
@@ -288,7 +285,7 @@ impl System {
             return Ok(());
         }
         if at.has(POOL)
-            && let Some(pool) = place.1.pool
+            && let Some(pool) = self.pool_of(region, place)
         {
             return self.pool_fault(page, pool, true);
         }

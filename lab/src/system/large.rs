@@ -49,7 +49,8 @@ impl System {
             return self.unmap_zeros(region);
         }
         let base = at.place;
-        let singly_owned = at.has(RESERVED);
+        let singly_owned = self.memory.owner(Frame(base + 1)) != Owner::None;
+        let reserved = self.spaces.reservations.at(Frame(base)).is_some();
         let mut group = vec![region];
         if at.has(COW) {
             group = self.mappers(Frame(base));
@@ -70,8 +71,8 @@ impl System {
                 }
             }
         }
-        if !singly_owned && self.rules.keep_folios {
-            self.spaces.folios.insert(base, SLOTS as u16 * group.len() as u16);
+        if !reserved && self.rules.keep_folios {
+            self.spaces.folios.insert(base, SLOTS as u16);
         }
     }
 
@@ -93,7 +94,7 @@ impl System {
         let at = self.spaces.region(region);
         let base = std::mem::replace(&mut at.place, table);
         let (dirty, cow) = (at.has(DIRTY), at.has(COW));
-        at.flags &= RESERVED;
+        at.flags &= if cow { RESERVED | COW } else { RESERVED };
         at.present = [!0; 8];
         at.clean = if dirty { 0 } else { SLOTS as u16 };
         let mut flags = Entry::EMPTY;

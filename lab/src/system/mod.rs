@@ -12,6 +12,7 @@ mod daemons;
 mod engine;
 mod events;
 mod fault;
+mod formed;
 mod ground;
 mod large;
 mod phases;
@@ -24,6 +25,10 @@ mod scan;
 mod space;
 mod spaces;
 mod upkeep;
+mod verify;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +37,7 @@ use hardware::{Machine, Size};
 use units::ByteSize;
 
 pub(crate) use engine::Engine;
+pub(crate) use formed::MOST_REGIONS;
 pub(crate) use phases::Phases;
 
 use crate::memory::compaction::{Compaction, Settings};

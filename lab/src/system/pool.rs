@@ -4,13 +4,13 @@
 //! up, as a heap on the pool grows by whole superpages (libhugetlbfs' morecore), another mapping's
 //! down, and what is left of it stays on base pages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use design::{Design, Form, Shortage};
 use trace::{Backing, Page, Pages, SLOTS};
 
 use super::allocate::{LARGE_ORDER, Payer};
-use super::region::{CHECK, COW, DIRTY, POOL, Region};
+use super::region::{CHECK, COW, DIRTY, NO_TABLE, POOL, Region};
 use super::spaces::Shoot;
 use super::{Stop, System};
 use crate::Cause;
@@ -53,6 +53,26 @@ impl Pool {
             pool
         });
         Self { pool, windows: BTreeMap::new() }
+    }
+
+    /// The first frames of all its pages, or what is wrong with it.
+    pub(crate) fn verify(&self) -> Result<BTreeSet<u32>, String> {
+        let Some(pool) = &self.pool else { return Ok(BTreeSet::new()) };
+        pool.verify()?;
+        let mut all = BTreeSet::new();
+        for frame in pool.frames() {
+            if !all.insert(frame.0) {
+                return Err(format!("{frame:?} is in the pool twice"));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The page behind a region of a mapping.
+    pub(crate) fn page(&self, id: u32, region: u32) -> Option<Frame> {
+        let (first, count, _) = self.window(id);
+        let pool = self.pool.as_ref().filter(|_| (first..first + count).contains(&region))?;
+        pool.page(MappingId(id), region - first)
     }
 
     /// What the pool backs of a mapping; nothing, when all of that is unmapped.
@@ -147,12 +167,13 @@ impl System {
     /// inwards to that superpage's end (the kernel refuses such a call; then nothing goes of that page).
     pub(crate) fn pool_trim(&self, pages: Pages) -> Pages {
         let Some(process) = self.spaces.processes.get(&self.running) else { return pages };
-        let in_pool_page = |at: u32| {
-            !at.is_multiple_of(SLOTS)
-                && process.find(Page(at)).is_some_and(|(first, mapping)| {
-                    first < at && mapping.pool.is_some_and(|id| self.pool_backs(id, at / SLOTS))
-                })
+        // Advice may have cut the mapping there: the page is one all the same.
+        let pool = |page: u32| {
+            let found = process.find(Page(page)).and_then(|(_, mapping)| mapping.pool);
+            found.filter(|&id| self.pool_backs(id, page / SLOTS))
         };
+        let in_pool_page =
+            |at: u32| !at.is_multiple_of(SLOTS) && pool(at).is_some() && pool(at) == pool(at - 1);
         let (mut first, mut end) = (pages.first.0, pages.first.0 + pages.count);
         if in_pool_page(first) {
             first = first.next_multiple_of(SLOTS);
@@ -171,6 +192,7 @@ impl System {
         }
         let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
         pool.unmap(MappingId(id), from, to, &mut Physical(&mut self.memory));
+        self.unmap_window(id, from, to);
         if let Some((_, _, left)) = self.pool.windows.get_mut(&id) {
             *left -= to - from;
             if *left == 0 {
@@ -187,6 +209,56 @@ impl System {
         }
         let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
         pool.discard(MappingId(id), from, to, &mut Physical(&mut self.memory));
+        self.unmap_window(id, from, to);
+    }
+
+    /// Takes away what is mapped still of pages that the pool has back: a heap's last page reaches past the
+    /// heap's end, and parts of one mapping may meet within a page.
+    fn unmap_window(&mut self, id: u32, from: u32, to: u32) {
+        let (first, ..) = self.pool.window(id);
+        for region in first + from..first + to {
+            if self.spaces.regions[region as usize].has(POOL) {
+                self.unmap_pool(region);
+            }
+        }
+    }
+
+    /// The parts of `pages` that can be mapped anew: where a program unmaps a part of a page of the pool and
+    /// maps it again, the old page is there still.
+    pub(crate) fn pool_leftover(&mut self, pages: Pages) -> Vec<Pages> {
+        let end = pages.first.0 + pages.count;
+        let own = self.spaces.processes.get(&self.running);
+        let mut parts = Vec::new();
+        let mut at = pages.first.0;
+        let kept: Vec<(u32, u32)> = own
+            .filter(|_| self.pool.pool.is_some())
+            .into_iter()
+            .flat_map(|own| own.mappings.range(..end))
+            .filter(|(_, mapping)| mapping.pool.is_some() && mapping.end > at)
+            .map(|(&first, mapping)| (first, mapping.end))
+            .collect();
+        for (first, past) in kept {
+            if first > at {
+                parts.push(Pages { first: Page(at), count: first - at });
+            }
+            at = past;
+        }
+        if at < end {
+            parts.push(Pages { first: Page(at), count: end - at });
+        }
+        parts
+    }
+
+    /// The mapping in the pool that has a page in this region, if `place` is not of it but only beside it.
+    pub(crate) fn pool_of(&self, region: u32, place: super::space::Place) -> Option<u32> {
+        if let Some(id) = place.1.pool.filter(|&id| self.pool_backs(id, region)) {
+            return Some(id);
+        }
+        let own = self.spaces.processes.get(&self.spaces.regions[region as usize].process)?;
+        let found = own.mappings.range(..(region + 1) << 9).rev().map(|(_, at)| at);
+        found
+            .take_while(|at| at.end > region << 9)
+            .find_map(|at| at.pool.filter(|&id| self.pool_backs(id, region)))
     }
 
     /// A child's copy of a mapping: the pages are shared, the promises are not.
@@ -244,6 +316,10 @@ impl System {
     }
 
     fn map_pool(&mut self, region: u32, frame: Frame) {
+        if self.spaces.regions[region as usize].place != NO_TABLE && !self.spaces.is_large(region) {
+            // A mapping beside a heap has base pages here.
+            self.release(Pages { first: Page(region << 9), count: SLOTS });
+        }
         self.map_large(region, frame, true);
         self.spaces.region(region).flags |= POOL;
     }

@@ -91,13 +91,13 @@ impl System {
             return self.free_of_folio(head, first, count);
         }
         if !self.spaces.reservations.is_empty() {
-            return self.free_reserved(page, first, count);
+            return self.free_reserved(first, count);
         }
         self.free_frames(Frame(first), count);
     }
 
     /// As `free_run`, where some of the frames may be of reservations (of any size).
-    fn free_reserved(&mut self, page: u32, first: u32, count: u32) {
+    fn free_reserved(&mut self, first: u32, count: u32) {
         let mut at = 0;
         while at < count {
             let frame = Frame(first + at);
@@ -106,7 +106,7 @@ impl System {
                     let order = self.spaces.reservations.key(id).order;
                     let within = (1 << order) - (frame.0 - self.spaces.reservations.base(id).0);
                     let length = within.min(count - at);
-                    self.unreserve(Page(page + at), frame, length as u16);
+                    self.unreserve(frame, length as u16);
                     length
                 }
                 None => {
@@ -151,10 +151,16 @@ impl System {
         *self.spaces.region(region) =
             Region { process: at.process, flags: at.flags & RESERVED, ..Region::EMPTY };
         if at.has(COW) && self.drop_share(Page(region << 9), base) {
+            if self.memory.owner(Frame(base.0 + 1)) != Owner::None
+                && let Owner::Page(heir) = self.memory.owner(base)
+            {
+                // Pages that came singly have owners singly.
+                self.memory.set_pages(base, SLOTS, heir);
+            }
             return;
         }
         if self.spaces.reservations.at(base).is_some() {
-            self.unreserve(Page(region << 9), base, SLOTS as u16);
+            self.unreserve(base, SLOTS as u16);
         } else {
             self.memory.free(base, LARGE_ORDER);
         }
@@ -191,6 +197,7 @@ impl System {
             self.memory.set_owner(got.frame, Owner::Page(page));
             let entry = self.spaces.entry_mut(page);
             *entry = entry.at(got.frame);
+            self.spaces.scatter(region);
             self.spaces.shoot.push(Shoot::Page(page.0));
         }
         let entry = self.spaces.entry_mut(page);

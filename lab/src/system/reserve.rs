@@ -64,6 +64,7 @@ impl System {
             && self.design.mapping.when == MapWhen::Prepared
             && key.order == LARGE_ORDER
             && mapping.holds_window(first, key.page)
+            && self.spaces.regions[region as usize].place == super::region::NO_TABLE
             && self.spaces.reservations.popcnt(id) == 0;
         if whole {
             let base = self.spaces.reservations.base(id);
@@ -72,6 +73,16 @@ impl System {
             self.map_in_place(region, id, false);
         }
         whole
+    }
+
+    /// Breaks all reservations of a region.
+    pub(crate) fn break_in(&mut self, region: u32) {
+        let Some(&smallest) = self.rules.orders.first() else { return };
+        for page in (region << 9..(region + 1) << 9).step_by(1 << smallest) {
+            if let Some(id) = self.spaces.reservations.find(page) {
+                self.break_one(id);
+            }
+        }
     }
 
     /// Makes a reservation for the extent around `page`, if the design's rules and memory permit.
@@ -113,6 +124,9 @@ impl System {
             self.clock.spend(Cause::Map, self.costs.reserve);
             if zeroed {
                 self.blank.insert(base.0);
+            } else {
+                // Of a reservation that began there and was preempted.
+                self.blank.remove(&base.0);
             }
             if order == LARGE_ORDER {
                 self.spaces.region(region).flags |= RESERVED;
@@ -156,8 +170,9 @@ impl System {
     pub(crate) fn fill(&mut self, id: ReservationId, payer: Payer, most: u32) -> u32 {
         let key = self.spaces.reservations.key(id);
         let base = self.spaces.reservations.base(id).0;
-        let population = *self.spaces.reservations.population(id);
         let region = key.page >> 9;
+        let mut population = *self.spaces.reservations.population(id);
+        self.exclude_unfit(key, &mut population);
         let zeroed = self.blank.contains(&base);
         let mut filled = 0;
         let runs: Vec<_> = crate::reservation::clear_runs(&population, 1 << key.order).collect();
@@ -189,6 +204,26 @@ impl System {
             self.counters.superpage_faults += 1;
         }
         filled
+    }
+
+    /// Marks as populated what cannot be: pages that have something already (swapped out, or copied elsewhere
+    /// on a write), and pages of mappings whose memory is not the program's own.
+    fn exclude_unfit(&self, key: Key, population: &mut Population) {
+        let own = self.spaces.processes.get(&self.spaces.regions[(key.page >> 9) as usize].process);
+        let mut exclude = |slot: u32| population[(slot / 64) as usize] |= 1 << (slot % 64);
+        for slot in 0..1 << key.order {
+            if !self.spaces.entry(Page(key.page + slot)).is_empty() {
+                exclude(slot);
+            }
+        }
+        let end = key.page + (1 << key.order);
+        let before = own.into_iter().flat_map(|own| own.mappings.range(..end).rev());
+        for (&first, mapping) in before.take_while(|(_, mapping)| mapping.end > key.page) {
+            if !mapping.is_anonymous() {
+                let (from, to) = (first.max(key.page), mapping.end.min(end));
+                (from - key.page..to - key.page).for_each(&mut exclude);
+            }
+        }
     }
 
     /// A superpage mapping for a full reservation, made at once although pages were never mapped singly.
@@ -274,7 +309,12 @@ impl System {
                     .zip(self.spaces.tables.table(table))
                     .all(|(slot, entry)| entry.frame() == Some(Frame(base + slot)))
         };
-        (whole && in_place()).then_some(id)
+        // What others map too, page by page, cannot be theirs and a superpage.
+        let shared = || {
+            let shares = &self.spaces.shares;
+            !shares.is_empty() && shares.range(base..base + SLOTS).next().is_some()
+        };
+        (whole && in_place() && !shared()).then_some(id)
     }
 
     fn dirty_map(&self, region: u32) -> Population {
@@ -294,16 +334,22 @@ impl System {
         self.spaces.region(region).flags |= RESERVED;
     }
 
-    /// Whether runs of 16 aligned pages may each share a TLB entry: all are whole or empty, and lie in
-    /// reservations (or larger blocks), hence together.
+    /// Whether runs of 16 aligned pages may each share a TLB entry: all are whole or empty, and lie together
+    /// (as they do in a reservation, if no page was copied elsewhere).
     fn contiguous(&mut self, region: u32) {
         let at = &self.spaces.regions[region as usize];
-        if !self.rules.contiguous_entries || !at.resident.is_multiple_of(16) {
+        if !self.rules.contiguous_entries
+            || !at.resident.is_multiple_of(16)
+            || self.spaces.is_large(region)
+        {
             return;
         }
         let lanes =
             at.present.iter().flat_map(|word| (0..4).map(move |lane| (word >> (16 * lane)) as u16));
-        let whole = at.resident > 0 && lanes.clone().all(|lane| lane == 0 || lane == !0);
+        let whole = at.resident > 0
+            && at.place != super::region::NO_TABLE
+            && lanes.clone().all(|lane| lane == 0 || lane == !0)
+            && lanes.enumerate().all(|(run, lane)| lane == 0 || self.lies_together(region, run));
         let kind = &mut self.spaces.kinds[region as usize];
         let new = if whole { *kind & CHECK | CONT } else { *kind & CHECK };
         if *kind & SIZE != new & SIZE {
@@ -312,8 +358,18 @@ impl System {
         }
     }
 
+    /// Whether a run of 16 pages of a region with a table has 16 aligned frames.
+    fn lies_together(&self, region: u32, run: usize) -> bool {
+        let table = self.spaces.tables.table(self.spaces.regions[region as usize].place);
+        let mut frames = table[16 * run..][..16].iter().map(|entry| entry.frame());
+        let first = frames.next().flatten().filter(|frame| frame.0 % 16 == 0);
+        first.is_some_and(|first| {
+            (first.0 + 1..).zip(frames).all(|(next, frame)| frame == Some(Frame(next)))
+        })
+    }
+
     /// A frame of a reservation is free again. `false`: it was in none.
-    pub(crate) fn unreserve(&mut self, page: Page, frame: Frame, count: u16) -> bool {
+    pub(crate) fn unreserve(&mut self, frame: Frame, count: u16) -> bool {
         let Some(id) = self.spaces.reservations.at(frame) else { return false };
         let key = self.spaces.reservations.key(id);
         let slot = (frame.0 - self.spaces.reservations.base(id).0) as u16;
@@ -326,7 +382,8 @@ impl System {
         {
             self.blank.remove(&base.0);
             if key.order == LARGE_ORDER {
-                self.spaces.region(page.region().0).flags &= !RESERVED;
+                // Its own region's: the last page may have been a child's.
+                self.spaces.region(key.page >> 9).flags &= !RESERVED;
             }
             self.memory.free(base, order);
         }
@@ -363,12 +420,14 @@ impl System {
             self.spaces.region(region).flags &= !RESERVED;
         }
         for (&slot, frame) in slots.iter().zip(frames) {
-            let page = Page(key.page + slot);
+            // After a fork and the parent's end the page may be the child's.
+            let Owner::Page(page) = self.memory.owner(Frame(base.0 + slot)) else { continue };
             self.memory.set_owner(Frame(base.0 + slot), Owner::None);
             self.memory.set_owner(frame, Owner::Page(page));
             let entry = self.spaces.entry_mut(page);
             *entry = entry.at(frame);
-            if self.spaces.regions[region as usize].is_present(page.slot()) {
+            self.spaces.scatter(page.region().0);
+            if self.spaces.regions[page.region().0 as usize].is_present(page.slot()) {
                 self.spaces.shoot.push(Shoot::Page(page.0));
             }
         }

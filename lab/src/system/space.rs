@@ -55,6 +55,12 @@ impl Process {
         }
     }
 
+    /// Whether any of these pages is mapped.
+    pub(crate) fn meets(&self, pages: Pages) -> bool {
+        let before = self.mappings.range(..pages.first.0 + pages.count).next_back();
+        before.is_some_and(|(_, mapping)| mapping.end > pages.first.0)
+    }
+
     /// The mappings that lie within `pages`, after a cut.
     pub(crate) fn within(&self, pages: Pages) -> Vec<Place> {
         let range = pages.first.0..pages.first.0 + pages.count;

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use trace::{Page, Pages, SLOTS};
 
 use super::region::{
-    ACCESSED, BASE, CHECK, Entry, Kind, LARGE, NO_TABLE, NOBODY, RESERVED, Region, SIZE, Tables,
+    ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, NO_TABLE, NOBODY, RESERVED, Region, SIZE,
+    Tables,
 };
 use super::space::Process;
 use crate::memory::{Eviction, Frame, Owner, Residents};
@@ -121,11 +122,21 @@ impl Spaces {
     /// Takes a page's mapping away; its frame stays.
     pub(crate) fn unmap_entry(&mut self, page: Page) {
         let clean = !self.entry(page).has(Entry::DIRTY);
+        self.scatter(page.region().0);
         let region = &mut self.regions[page.region().0 as usize];
         if region.is_present(page.slot()) {
             region.clear_present(page.slot());
             region.clean -= u16::from(clean);
             self.shoot.push(Shoot::Page(page.0));
+        }
+    }
+
+    /// A region's pages do not lie in runs of 16 any more, or a run is not mapped whole.
+    #[inline]
+    pub(crate) fn scatter(&mut self, region: u32) {
+        if self.kinds[region as usize] & SIZE == CONT {
+            self.kinds[region as usize] &= !SIZE;
+            self.shoot.push(Shoot::Region(region));
         }
     }
 
@@ -136,6 +147,10 @@ impl Spaces {
         let region = &mut self.regions[at];
         debug_assert!(!region.is_present(page.slot()));
         region.set_present(page.slot());
+        if self.kinds[at] & SIZE == CONT {
+            // What the TLB has of whole runs stays true.
+            self.kinds[at] &= !SIZE;
+        }
         if !entry.has(Entry::DIRTY) || entry.has(Entry::COW) {
             region.clean += u16::from(!entry.has(Entry::DIRTY));
             self.kinds[at] |= CHECK;
@@ -177,6 +192,7 @@ impl Residents for Spaces {
         for mapper in self.mappers(page.0, from) {
             let entry = self.entry_mut(Page(mapper));
             *entry = entry.at(to);
+            self.scatter(mapper >> 9);
             self.shoot.push(Shoot::Page(mapper));
         }
         if let Some(further) = self.shares.remove(&from.0) {
@@ -212,14 +228,8 @@ impl Spaces {
     /// together, or a reservation. Those move and go as their design says, not page by page.
     fn is_held(&self, page: Page, frame: Frame) -> bool {
         let region = page.region().0;
-        let in_reservation = || {
-            self.regions[region as usize].has(RESERVED)
-                && self.reservations.find(page.0).is_some_and(|id| {
-                    let base = self.reservations.base(id).0;
-                    let order = self.reservations.key(id).order;
-                    (base..base + (1 << order)).contains(&frame.0)
-                })
-        };
+        let in_reservation =
+            || !self.reservations.is_empty() && self.reservations.at(frame).is_some();
         self.is_large(region)
             || self.folios.contains_key(&(frame.0 & !(SLOTS - 1)))
             || in_reservation()

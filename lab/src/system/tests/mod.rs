@@ -1,0 +1,178 @@
+//! Random programs under every preset: after each event all invariants hold, and at the end everything is free.
+
+mod hostile;
+mod naive;
+mod program;
+
+use hardware::{Machine, Naive};
+use proptest::prelude::*;
+use trace::{Access, Block, Event, Process};
+use units::ByteSize;
+
+use super::{Engine, Stop, System};
+use crate::fragment::Fragmentation;
+use program::{Op, Program, ops};
+
+/// A program's machine, and how far it came.
+struct Run {
+    engine: Engine<Naive>,
+    /// The first region and process that are the program's.
+    first: (u32, u32),
+    swap: bool,
+    /// What happened, for the reader of a failure.
+    log: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Ground {
+    machine: &'static str,
+    memory: ByteSize,
+    fragmentation: &'static str,
+    swap: bool,
+}
+
+fn machine(name: &str) -> Machine {
+    hardware::preset(name).expect("a preset")
+}
+
+impl Run {
+    fn new(design: &design::Design, ground: &Ground) -> Self {
+        let machine = machine(ground.machine);
+        let system = System::new(&machine, design, ground.memory, ground.swap);
+        let mut engine = Engine::new(Naive::new(&machine), system, machine);
+        let fragmentation: Fragmentation = ground.fragmentation.parse().expect("a fragmentation");
+        let blocks = u64::from(engine.system.memory.frames() / 512);
+        let mut first = (0, 0);
+        if let Some(mut program) = fragmentation.program(8, blocks, 0, 0) {
+            first = (program.regions(), program.processes());
+            let mut block = Block::default();
+            while program.step(&mut engine.system, &mut block) {
+                if let Err(Stop::IllFormed(what)) = engine.block(&block, None) {
+                    panic!("the fragmenter: {what}");
+                }
+            }
+        }
+        assert_eq!(engine.system.verify(), Ok(()), "{} after {ground:?}", design.name);
+        engine.system.begin(first.1);
+        Self { engine, first, swap: ground.swap, log: Vec::new() }
+    }
+
+    /// One event and the accesses after it, and what must hold then.
+    fn step(&mut self, event: Option<Event>, accesses: &[Access]) -> Result<(), Stop> {
+        let mut block = Block::default();
+        if let Some(event) = event {
+            block.event(event);
+        }
+        block.accesses.extend_from_slice(accesses);
+        let ends = accesses.first().zip(accesses.last());
+        self.log.push(format!("{:?} {} {ends:?}", block.events.first(), accesses.len()));
+        let done = self.engine.block(&block, None);
+        let system = &self.engine.system;
+        if let Err(what) = system.verify() {
+            panic!("{what}\nafter {:#?}", self.log);
+        }
+        // Without swap, what was touched stays until it is given back.
+        if done.is_ok() && !self.swap {
+            for access in accesses {
+                let page = access.page();
+                let region = page.region().0;
+                let mapped = system.spaces.is_large(region)
+                    || system.spaces.regions[region as usize].is_present(page.slot());
+                assert!(mapped, "{access:?} found no page\nafter {:#?}", self.log);
+            }
+        }
+        done
+    }
+
+    /// All processes end, and all their memory is free again.
+    fn end(&mut self) {
+        let processes: Vec<u32> = self.engine.system.spaces.processes.keys().copied().collect();
+        for process in processes {
+            self.step(Some(Event::Exit(Process(process))), &[]).expect("nothing to run out of");
+        }
+        let system = &self.engine.system;
+        assert_eq!(system.spaces.resident, 0);
+        assert_eq!(system.spaces.superpages, 0);
+        assert_eq!(system.spaces.swapped, 0);
+        assert!(system.spaces.shares.is_empty() && system.spaces.folios.is_empty());
+        assert!(system.spaces.reservations.is_empty(), "reservations without pages");
+        let used = u64::from(system.memory.frames()) - system.memory.free_frames();
+        assert_eq!(used, system.frames_beyond_processes(), "frames were lost");
+    }
+}
+
+fn run_program(design: &design::Design, ground: &Ground, ops: &[Op]) {
+    let mut run = Run::new(design, ground);
+    let mut program = Program::new(run.first.0, run.first.1);
+    for op in ops {
+        let Some((event, accesses)) = program.next(op) else { continue };
+        match run.step(event, &accesses) {
+            Ok(()) => {}
+            Err(Stop::IllFormed(what)) => panic!("a program's stream: {what}"),
+            Err(_) => break,
+        }
+    }
+    run.end();
+}
+
+fn grounds() -> impl Strategy<Value = Ground> {
+    let machines = prop::sample::select(vec!["e3-1245v6", "neoverse-n1"]);
+    let sizes = prop::sample::select(vec![64, 64, 64, 128]);
+    let fragmentations = prop::sample::select(vec!["none", "none", "frag-50", "pinned-50"]);
+    (machines, sizes, fragmentations, any::<bool>()).prop_map(
+        |(machine, size, fragmentation, swap)| Ground {
+            machine,
+            memory: ByteSize::mib(size),
+            fragmentation,
+            swap,
+        },
+    )
+}
+
+macro_rules! under {
+    ($($test:ident $name:literal,)+) => {
+        /// The presets that random programs run under.
+        const UNDER: &[&str] = &[$($name),+];
+        proptest! {
+            #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+            $(#[test]
+            fn $test(ground in grounds(), ops in ops(60)) {
+                run_program(&design::designs::find($name).expect("a preset"), &ground, &ops);
+            })+
+        }
+    };
+}
+
+under! {
+    base "base",
+    ideal "ideal",
+    linux_4_3 "linux-4.3",
+    linux_6 "linux-6",
+    linux_6_always "linux-6-always",
+    linux_6_defer "linux-6-defer",
+    linux_6_mthp "linux-6-mthp",
+    linux_6_underused "linux-6-underused",
+    ingens "ingens",
+    ingens_star "ingens-star",
+    hawkeye_pmu "hawkeye-pmu",
+    hawkeye_g "hawkeye-g",
+    hawkeye_star "hawkeye-star",
+    navarro "navarro",
+    freebsd "freebsd",
+    quicksilver_sync_1 "quicksilver-sync-1",
+    quicksilver_sync_64 "quicksilver-sync-64",
+    quicksilver_async_64 "quicksilver-async-64",
+    quicksilver_async_256 "quicksilver-async-256",
+    hugetlb "hugetlb",
+}
+
+#[test]
+fn every_preset_is_tried() {
+    let all: Vec<&str> = design::designs::list().iter().map(|preset| preset.name).collect();
+    assert_eq!(all, UNDER);
+}
+
+/// A few hundred programs take as long as the rest of the room's tests; more on request.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(12)
+}

@@ -1,0 +1,108 @@
+//! What is resident under `base`, against sets: a page written has a frame, a page of the program's own that was
+//! only read maps zeros, and nothing else is there.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use trace::{Advice, Backing, Page};
+
+#[derive(Default)]
+struct Model {
+    running: u32,
+    /// Pages of each process: whether they have a frame.
+    pages: BTreeMap<u32, BTreeMap<u32, bool>>,
+    mapped: BTreeMap<u32, BTreeMap<u32, Backing>>,
+}
+
+impl Model {
+    fn follow(&mut self, event: Option<&Event>, accesses: &[Access], zero_page: bool) {
+        if let Some(event) = event {
+            self.event(event);
+        }
+        let backings = self.mapped.get(&self.running);
+        for access in accesses {
+            let page = access.page().0;
+            let backing = backings.and_then(|own| own.get(&page)).expect("well-formed");
+            let own = matches!(backing, Backing::Anonymous | Backing::Heap);
+            let framed = access.writes() || !own || !zero_page;
+            *self.pages.entry(self.running).or_default().entry(page).or_default() |= framed;
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Spawn(process) | Event::Run(process) => self.running = process.0,
+            Event::Map { pages, backing, .. } => {
+                let own = self.mapped.entry(self.running).or_default();
+                own.extend((pages.first.0..).take(pages.count as usize).map(|at| (at, *backing)));
+            }
+            Event::Grow { pages } => {
+                let own = self.mapped.entry(self.running).or_default();
+                let new = (pages.first.0..).take(pages.count as usize);
+                own.extend(new.map(|at| (at, Backing::Heap)));
+            }
+            Event::Unmap(pages) | Event::Advise(pages, Advice::DontNeed | Advice::Free) => {
+                let gone = pages.first.0..pages.first.0 + pages.count;
+                self.pages.entry(self.running).or_default().retain(|page, _| !gone.contains(page));
+                if matches!(event, Event::Unmap(_)) {
+                    let own = self.mapped.entry(self.running).or_default();
+                    own.retain(|page, _| !gone.contains(page));
+                }
+            }
+            Event::Advise(pages, Advice::Populate) => {
+                let own = self.pages.entry(self.running).or_default();
+                for page in pages.first.0..pages.first.0 + pages.count {
+                    // What is mapped stays, zeros too: see the note at the system's populate.
+                    own.insert(page, true);
+                }
+            }
+            Event::Fork { child, offset } => {
+                let pages = self.pages.get(&self.running).cloned().unwrap_or_default();
+                let framed = pages.into_iter().filter(|(_, framed)| *framed);
+                self.pages.insert(child.0, framed.map(|(at, it)| (at + offset, it)).collect());
+                let mapped = self.mapped.get(&self.running).cloned().unwrap_or_default();
+                let mapped = mapped.into_iter().map(|(at, it)| (at + offset, it)).collect();
+                self.mapped.insert(child.0, mapped);
+            }
+            Event::Exit(process) => {
+                self.pages.remove(&process.0);
+                self.mapped.remove(&process.0);
+            }
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2 * cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn base_has_the_pages_that_were_touched(ops in ops(80)) {
+        let design = design::designs::find("base").expect("a preset");
+        let memory = ByteSize::mib(256);
+        let ground = Ground { machine: "e3-1245v6", memory, fragmentation: "none", swap: false };
+        let mut run = Run::new(&design, &ground);
+        let mut program = Program::new(0, 0);
+        let mut model = Model::default();
+        for op in &ops {
+            let Some((event, accesses)) = program.next(op) else { continue };
+            if matches!(event, Some(Event::Advise(_, Advice::Collapse))) {
+                continue;
+            }
+            if run.step(event.clone(), &accesses).is_err() {
+                break;
+            }
+            model.follow(event.as_ref(), &accesses, design.allocation.zero_page);
+            let spaces = &run.engine.system.spaces;
+            let mut expected = 0;
+            for (&page, &framed) in model.pages.values().flatten() {
+                let page = Page(page);
+                let entry = spaces.entry(page);
+                prop_assert!(spaces.regions[page.region().0 as usize].is_present(page.slot()));
+                prop_assert_eq!(entry.frame().is_some(), framed, "{:?}", page);
+                expected += u64::from(framed);
+            }
+            prop_assert_eq!(spaces.resident, expected);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The invariants of a simulated system, counted by definition.
+//!
+//! Page tables and frames' owners are two views of one fact; everything else (resident, clean and superpage
+//! counts, shares, folios, reservations) is kept beside them for speed. All of it is recomputed from the page
+//! tables here. For tests, and once at the end of a run in debug builds; nobody else calls it.
+
+use std::collections::BTreeSet;
+
+use trace::{Backing, Page, SLOTS};
+
+use super::System;
+use super::region::{
+    BASE, CHECK, CONT, COW, DIRTY, Entry, LARGE, NO_TABLE, POOL, RESERVED, Region, SIZE, ZEROS,
+};
+use crate::memory::{Frame, Owner};
+
+/// The largest memory whose run is verified at its end, in frames (1 GiB): beyond, it takes seconds.
+const MOST_FRAMES: u32 = 1 << 18;
+
+/// Which pages use which frame: (frame, page), sorted.
+type Users = Vec<(u32, u32)>;
+
+impl System {
+    /// In debug builds, verifies machines small enough for it to be quick.
+    pub(crate) fn check(&self) {
+        if cfg!(debug_assertions) && self.memory.frames() <= MOST_FRAMES {
+            assert_eq!(self.verify(), Ok(()));
+        }
+    }
+
+    /// Says what is wrong first, if anything is.
+    pub(crate) fn verify(&self) -> Result<(), String> {
+        self.memory.verify()?;
+        self.spaces.reservations.verify()?;
+        let pooled = self.pool.verify()?;
+        self.verify_mappings()?;
+        let users = self.verify_regions()?;
+        self.verify_frames(&users, &pooled)
+    }
+
+    /// Mappings are neither empty nor overlapping, lie in regions of their process, and shared objects know
+    /// where they are mapped.
+    fn verify_mappings(&self) -> Result<(), String> {
+        for (number, process) in &self.spaces.processes {
+            let mut end = 0;
+            for (&first, mapping) in &process.mappings {
+                let name = format!("mapping {first}..{} of process {number}", mapping.end);
+                if first < end || mapping.end <= first {
+                    return Err(format!("{name} is empty or overlaps another"));
+                }
+                end = mapping.end;
+                for region in first >> 9..=(end - 1) >> 9 {
+                    let owner = self.spaces.regions.get(region as usize).map(|at| at.process);
+                    if owner != Some(*number) {
+                        return Err(format!("{name}: region {region} is of {owner:?}"));
+                    }
+                }
+                let origin = mapping.origin;
+                let known = |places: &Vec<u32>| places.contains(&origin);
+                if let Backing::Shared(object) = mapping.backing
+                    && !self.objects.get(&object).is_some_and(known)
+                {
+                    return Err(format!("{name}: object {object} does not know it"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Page tables and what is counted of them.
+    fn verify_regions(&self) -> Result<Users, String> {
+        let mut users = Vec::new();
+        let (mut resident, mut superpages, mut swapped) = (0, 0, 0);
+        let mut by_process = std::collections::BTreeMap::<u32, u64>::new();
+        for (region, at) in (0..).zip(&self.spaces.regions) {
+            let kind = self.spaces.kinds[region as usize];
+            let found = match kind & SIZE {
+                LARGE => self.verify_large(region, at, &mut users),
+                _ => self.verify_table(region, at, &mut users, &mut swapped),
+            };
+            found.map_err(|what| format!("region {region} of process {}: {what}", at.process))?;
+            if at.process >= self.spaces.first_process {
+                resident += u64::from(at.resident);
+            }
+            if kind & SIZE == LARGE {
+                superpages += u64::from(self.spaces.is_ours(at.process));
+                *by_process.entry(at.process).or_default() += 1;
+            }
+        }
+        let kept = (self.spaces.resident, self.spaces.superpages, self.spaces.swapped);
+        if kept != (resident, superpages, swapped) {
+            return Err(format!(
+                "{resident} resident, {superpages} superpages, {swapped} swapped; kept {kept:?}"
+            ));
+        }
+        for (number, process) in &self.spaces.processes {
+            let counted = by_process.remove(number).unwrap_or(0);
+            if process.superpages != counted {
+                let kept = process.superpages;
+                return Err(format!("process {number} has {counted} superpages, kept {kept}"));
+            }
+        }
+        if let Some((number, _)) = by_process.into_iter().next() {
+            return Err(format!("process {number} is gone and has a superpage mapped"));
+        }
+        users.sort_unstable();
+        Ok(users)
+    }
+
+    fn verify_large(&self, region: u32, at: &Region, users: &mut Users) -> Result<(), String> {
+        if at.resident != SLOTS as u16 || at.present != [0; 8] || at.clean != 0 {
+            return Err(format!("a superpage with the counts of base pages: {at:?}"));
+        }
+        let checked = self.spaces.kinds[region as usize] & CHECK != 0;
+        if (at.has(COW | ZEROS) || !at.has(DIRTY)) && !checked {
+            return Err("the superpage's writes must be looked at, and are not".to_string());
+        }
+        let process = self.spaces.processes.get(&at.process);
+        // A heap's last superpage of the pool reaches past the heap's end, and a part of one cannot be advised apart.
+        let place = process.and_then(|process| process.find(Page(region << 9)));
+        if !at.has(POOL)
+            && !place.is_some_and(|(first, mapping)| mapping.holds_window(first, region << 9))
+            && !self.is_mapped_throughout(region)
+        {
+            return Err("a superpage reaches beyond its mapping".to_string());
+        }
+        if at.has(ZEROS) {
+            return Ok(());
+        }
+        if !self.memory.is_superpage(Frame(at.place)) {
+            return Err(format!("frame {} does not know that it is a superpage's", at.place));
+        }
+        if at.has(POOL) {
+            let id = place.and_then(|(_, mapping)| mapping.pool);
+            let page = id.and_then(|id| self.pool.page(id, region));
+            if page != Some(Frame(at.place)) {
+                return Err(format!("maps frame {}, the pool says {page:?}", at.place));
+            }
+            return Ok(());
+        }
+        users.extend((0..SLOTS).map(|slot| (at.place + slot, region << 9 | slot)));
+        Ok(())
+    }
+
+    /// Whether every page of a region is in some mapping of its process: advice cuts mappings under a superpage.
+    fn is_mapped_throughout(&self, region: u32) -> bool {
+        let process = self.spaces.processes.get(&self.spaces.regions[region as usize].process);
+        let mapped = |page| process.is_some_and(|process| process.find(Page(page)).is_some());
+        (region << 9..(region + 1) << 9).all(mapped)
+    }
+
+    fn verify_table(
+        &self,
+        region: u32,
+        at: &Region,
+        users: &mut Users,
+        swapped: &mut u64,
+    ) -> Result<(), String> {
+        let kind = self.spaces.kinds[region as usize];
+        if at.place == NO_TABLE {
+            let empty = at.resident == 0 && at.present == [0; 8] && at.clean == 0;
+            return if empty && kind & SIZE == BASE && !at.has(POOL | ZEROS) {
+                Ok(())
+            } else {
+                Err(format!("no table, and not empty: {at:?}, kind {kind}"))
+            };
+        }
+        let process = self.spaces.processes.get(&at.process);
+        let (mut resident, mut clean, mut attention) = (0, 0, false);
+        for (slot, &entry) in (0..).zip(self.spaces.tables.table(at.place)) {
+            let page = Page(region << 9 | slot);
+            let present = at.is_present(slot);
+            *swapped += u64::from(entry.is_swapped());
+            if present {
+                clean += u16::from(!entry.has(Entry::DIRTY));
+                attention |= !entry.has(Entry::DIRTY) || entry.has(Entry::COW);
+                if entry.is_empty() || entry.is_swapped() {
+                    return Err(format!("page {slot} is mapped to {entry:?}"));
+                }
+            } else if entry.is_zero_page() {
+                return Err(format!("page {slot}: zeros that are not mapped"));
+            }
+            if entry.is_empty() {
+                continue;
+            }
+            let mapped = process.is_some_and(|process| process.find(page).is_some());
+            if let Some(frame) = entry.frame() {
+                resident += 1;
+                users.push((frame.0, page.0));
+                // A reservation that was filled past a mapping's end waits for it to grow.
+                let reserved = self.spaces.reservations.at(frame).is_some();
+                if !mapped && (present || !reserved) && !self.awaits_growth(page) {
+                    return Err(format!("page {slot} has {frame:?} and is in no mapping"));
+                }
+            } else if !mapped {
+                return Err(format!("page {slot} is {entry:?} and in no mapping"));
+            }
+        }
+        if (at.resident, at.clean) != (resident, clean) {
+            return Err(format!(
+                "{resident} resident and {clean} clean, kept {} and {}",
+                at.resident, at.clean
+            ));
+        }
+        if attention && kind & CHECK == 0 {
+            return Err("writes must be looked at, and are not".to_string());
+        }
+        if kind & SIZE == CONT {
+            self.verify_runs(at)?;
+        }
+        Ok(())
+    }
+
+    /// A page that was prepared past a mapping's end, and stayed when its reservation was broken.
+    fn awaits_growth(&self, page: Page) -> bool {
+        let process = self.spaces.regions[page.region().0 as usize].process;
+        let from = page.region().first();
+        let process = self.spaces.processes.get(&process);
+        process.is_some_and(|process| {
+            process.mappings.range(..page.0).next_back().is_some_and(|(_, at)| at.end > from.0)
+        })
+    }
+
+    /// Runs of 16 that may share a TLB entry lie together and are mapped whole.
+    fn verify_runs(&self, at: &Region) -> Result<(), String> {
+        let table = self.spaces.tables.table(at.place);
+        for run in (0..SLOTS).step_by(16) {
+            let slots = run..run + 16;
+            let mapped = slots.clone().filter(|&slot| at.is_present(slot)).count();
+            let first = table[run as usize].frame();
+            let together = slots.clone().all(|slot| {
+                let frame = table[slot as usize].frame().map(|frame| frame.0);
+                frame.is_some_and(|frame| {
+                    Some(Frame(frame - (slot - run))) == first && (frame - (slot - run)) % 16 == 0
+                })
+            });
+            if mapped != 0 && (mapped != 16 || !together) {
+                return Err(format!("the run of 16 from page {run} on is not one"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every frame is free, or in exactly one use that its owner's word, the shares, the folios and the
+    /// reservations agree on.
+    fn verify_frames(&self, users: &Users, pooled: &BTreeSet<u32>) -> Result<(), String> {
+        let mut from = 0;
+        let mut folio = 0;
+        for frame in 0..self.memory.frames() {
+            let head = frame & !(SLOTS - 1);
+            if frame == head {
+                folio = 0;
+            }
+            let to = from + users[from..].iter().take_while(|user| user.0 == frame).count();
+            let pages = &users[from..to];
+            from = to;
+            folio += u16::from(!pages.is_empty());
+            let found = if pages.is_empty() {
+                self.verify_unused(Frame(frame), pooled.contains(&head))
+            } else {
+                self.verify_used(Frame(frame), pages)
+            };
+            found.map_err(|what| {
+                let state = (
+                    self.memory.owner(Frame(frame)),
+                    self.memory.is_free(Frame(frame)),
+                    self.spaces.reservations.at(Frame(frame)).is_some(),
+                );
+                format!("frame {frame} (owner, free, reserved: {state:?}): {what}")
+            })?;
+            if frame == head + SLOTS - 1
+                && let Some(&kept) = self.spaces.folios.get(&head)
+                && kept != folio
+            {
+                return Err(format!("{folio} frames of folio {head} are used, kept {kept}"));
+            }
+        }
+        let used = |frame: &u32| users.binary_search_by_key(frame, |user| user.0).is_ok();
+        if let Some(frame) = self.spaces.shares.keys().find(|frame| !used(frame)) {
+            return Err(format!("frame {frame} is shared and in nobody's table"));
+        }
+        let reserved = |base: &&u32| {
+            let id = self.spaces.reservations.at(Frame(**base));
+            id.is_some_and(|id| self.spaces.reservations.base(id).0 == **base)
+        };
+        match self.blank.iter().find(|base| !reserved(base)) {
+            Some(base) => Err(format!("frame {base} is noted as zeroed and begins no reservation")),
+            None => Ok(()),
+        }
+    }
+
+    fn verify_unused(&self, frame: Frame, pooled: bool) -> Result<(), String> {
+        let reserved = match self.spaces.reservations.at(frame) {
+            Some(id) => {
+                let slot = (frame.0 - self.spaces.reservations.base(id).0) as u16;
+                if self.spaces.reservations.is_populated(id, slot) {
+                    return Err("a populated part of a reservation, and nobody's".to_string());
+                }
+                let key = self.spaces.reservations.key(id);
+                let flagged = self.spaces.regions[(key.page >> 9) as usize].has(RESERVED);
+                if u32::from(key.order) == SLOTS.ilog2() && !flagged {
+                    return Err("its region does not know that it is reserved".to_string());
+                }
+                true
+            }
+            None => false,
+        };
+        let held = self.spaces.folios.contains_key(&(frame.0 & !(SLOTS - 1)));
+        let free = self.memory.is_free(frame);
+        let ways = [free, pooled, reserved, held].iter().filter(|&&way| way).count();
+        match self.memory.owner(frame) {
+            Owner::Page(page) => Err(format!("{page:?} does not map it")),
+            Owner::Kernel | Owner::Cache(_) if ways == 0 => Ok(()),
+            Owner::Pinned if pooled && ways == 1 => Ok(()),
+            Owner::None if ways == 1 => Ok(()),
+            _ if ways == 0 => Err("it is lost: neither free nor used".to_string()),
+            _ => Err(format!(
+                "more than one use: free {free}, pool {pooled}, reserved {reserved}, folio {held}"
+            )),
+        }
+    }
+
+    fn verify_used(&self, frame: Frame, pages: &[(u32, u32)]) -> Result<(), String> {
+        let owner = match self.memory.owner(frame) {
+            Owner::Page(page) => Some(page.0),
+            Owner::None => None,
+            other => return Err(format!("used by {pages:?}, owned by {other:?}")),
+        };
+        if self.memory.is_free(frame) {
+            return Err(format!("free, and used by {pages:?}"));
+        }
+        let reservation = self.spaces.reservations.at(frame);
+        if let Some(id) = reservation {
+            let slot = (frame.0 - self.spaces.reservations.base(id).0) as u16;
+            if !self.spaces.reservations.is_populated(id, slot) {
+                return Err(format!("used by {pages:?}, and its reservation does not know"));
+            }
+        }
+        let large = pages.iter().filter(|user| self.spaces.is_large(user.1 >> 9)).count();
+        if large != 0 && large != pages.len() {
+            return Err(format!("mapped by superpages and base pages: {pages:?}"));
+        }
+        let head = frame.0 & (SLOTS - 1) == 0;
+        // Of a superpage that came whole only the first frame has an owner.
+        let may_be_nobodys = large > 0 && !head && reservation.is_none();
+        match owner {
+            None if may_be_nobodys => {}
+            Some(page) if pages.iter().any(|user| user.1 == page) => {}
+            _ => return Err(format!("used by {pages:?}, and owned by none of them")),
+        }
+        let further = self.spaces.shares.get(&frame.0).map_or(&[][..], |pages| &pages[..]);
+        let mut known: Vec<u32> = further.iter().copied().chain(owner).collect();
+        known.sort_unstable();
+        let alike = known.iter().eq(pages.iter().map(|user| &user.1));
+        if alike || (large > 0 && !head && further.is_empty()) {
+            return Ok(());
+        }
+        Err(format!("used by {pages:?}, shared by {further:?}"))
+    }
+
+    /// Frames that are in use with all processes gone: the kernel's, the page cache's and the pool's.
+    #[cfg(test)]
+    pub(crate) fn frames_beyond_processes(&self) -> u64 {
+        let fixed = |&frame: &u32| {
+            matches!(self.memory.owner(Frame(frame)), Owner::Kernel | Owner::Cache(_))
+        };
+        let fixed = (0..self.memory.frames()).filter(fixed).count() as u64;
+        let pool = self.pool.verify().map_or(0, |pooled| pooled.len() as u64);
+        fixed + pool * u64::from(SLOTS)
+    }
+}
