@@ -1,0 +1,35 @@
+//! Published tables, rerun, with the tolerances that are claimed for them. Those that take long are rerun
+//! by the command (`superpage lab table NAME`).
+
+use superpage_lab::tables;
+
+fn agreement(name: &str) -> tables::Agreement {
+    let table = tables::find(name).expect("a table").run(&mut |_| {}).expect("it runs");
+    table.agreement()
+}
+
+#[test]
+fn every_table_has_its_own_name() {
+    let mut names: Vec<&str> = tables::list().iter().map(|entry| entry.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), tables::list().len());
+    assert!(names.len() >= 9);
+}
+
+/// All of its cells are inputs: they arrive.
+#[test]
+fn zeroing_costs_what_was_published() {
+    let agreement = agreement("quicksilver-zeroing");
+    assert!(agreement.wrong.is_empty(), "{:?}", agreement.wrong);
+    assert!(agreement.typical_error.expect("cells") < 1e-9);
+}
+
+/// Redis at Frag-0: of 17 pairs one is known to be the other way round (Linux over Sync-1).
+#[test]
+fn redis_on_fresh_memory_agrees() {
+    let agreement = agreement("quicksilver-redis-frag0");
+    assert_eq!(agreement.pairs, 17);
+    assert!(agreement.wrong.len() <= 1, "{:?}", agreement.wrong);
+    assert!(agreement.typical_error.expect("cells") < 0.10);
+}
