@@ -123,7 +123,7 @@ fn quicksilver_empties_16384_reservations_of_16_pages_in_one_pass() {
     let regions = 17_000;
     // The pages are touched within the first half second, and are inactive from 5 s on: the pass at 5.5 s is the
     // first that finds them so.
-    let report = report("quicksilver-sync-64", ByteSize::gib(34), |script| {
+    let report = report("quicksilver-sync-64", ByteSize::gib(38), |script| {
         script.map(0, regions * 512, Backing::Anonymous);
         for region in 0..regions {
             script.write(region * 512 + 496..region * 512 + 512);
@@ -145,7 +145,8 @@ fn a_growing_heap_gets_superpages_only_where_memory_is_reserved() {
         ("freebsd", 64),
         ("quicksilver-sync-1", 64),
         ("quicksilver-sync-64", 64),
-        ("ingens", 64),
+        // At its 460th page the heap does not hold the whole window yet; khugepaged comes later.
+        ("ingens", 0),
         ("hawkeye-pmu", 0),
     ] {
         let report = report(design, MEMORY, |script| {
@@ -169,5 +170,20 @@ fn a_partly_freed_superpage_is_split_or_kept() {
         assert_eq!(report.counters.demoted, 1, "{design}");
         let first = report.counters.faults - faults_again;
         assert!(first == 1 || first == 512, "{design}: {first}");
+    }
+}
+
+/// The ideal is what no design beats, also where memory is spoilt or heaps grow in small steps.
+#[test]
+fn nothing_beats_the_ideal() {
+    let heap = |script: &mut script::Script| {
+        grow_heap(script, 0, 64 * 512);
+        script.read((0..64 * 512).step_by(7));
+    };
+    let ideal = report("ideal", MEMORY, heap);
+    assert_eq!(ideal.counters.superpages, 64);
+    for design in design::designs::list() {
+        let other = report(&design.name, MEMORY, heap);
+        assert!(ideal.wall_cycles <= other.wall_cycles, "{}", design.name);
     }
 }

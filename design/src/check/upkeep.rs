@@ -91,8 +91,8 @@ pub(super) const RULES: &[Rule] = &[
     }),
     rule(
         &["memory.ideal", TRIGGER],
-        "is about superpages at faults: needs trigger = \"first-fault\" and form = \"superpage\"",
-        |d| d.memory.ideal && !(trigger(d, Trigger::FirstFault) && form(d, Form::Superpage)),
+        "is about superpages at faults: needs trigger = \"first-fault\"",
+        |d| d.memory.ideal && !trigger(d, Trigger::FirstFault),
     ),
     // Locks.
     rule(

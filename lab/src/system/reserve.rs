@@ -139,7 +139,7 @@ impl System {
     fn block(&mut self, order: u8) -> Option<(Frame, bool)> {
         let zeroed = self.rules.prezero;
         let got = self.memory.allocate(order, crate::memory::Mobility::Movable, 0, zeroed)?;
-        Some((got.frame, got.zeroed))
+        Some((got.frame, got.zeroed || self.design.memory.ideal))
     }
 
     /// Whether a page of the extent has a frame already.
