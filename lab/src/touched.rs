@@ -10,6 +10,9 @@ use trace::{Access, Advice, Block, Event, Page, Pages, SLOTS};
 #[derive(Debug, Default)]
 pub struct Touched {
     regions: Vec<[u64; 8]>,
+    /// A bit for each region of which all pages are touched: most accesses need look no further, and these
+    /// bits stay in the cache.
+    full: Vec<u64>,
     pages: u64,
     /// The most that were touched within the block that was followed last.
     most: u64,
@@ -58,17 +61,25 @@ impl Touched {
             }
             last = page.0;
             let at = page.region().0 as usize;
+            if self.full.get(at / 64).is_some_and(|full| full >> (at % 64) & 1 != 0) {
+                continue;
+            }
             if at >= self.regions.len() {
                 if at >= self.end {
                     // Not mapped: every design's machine will say so.
                     continue;
                 }
                 self.regions.resize(at + 1, [0; 8]);
+                self.full.resize(at / 64 + 1, 0);
             }
-            let word = &mut self.regions[at][(page.slot() / 64) as usize];
+            let region = &mut self.regions[at];
+            let word = &mut region[(page.slot() / 64) as usize];
             let bit = 1 << (page.slot() % 64);
             self.pages += u64::from(*word & bit == 0);
             *word |= bit;
+            if *word == !0 && *region == [!0; 8] {
+                self.full[at / 64] |= 1 << (at % 64);
+            }
         }
         self.most = self.most.max(self.pages);
     }
@@ -118,7 +129,9 @@ impl Touched {
     fn forget(&mut self, pages: Pages) {
         let (mut at, end) = (pages.first.0, pages.first.0.saturating_add(pages.count));
         while at < end && ((at / SLOTS) as usize) < self.regions.len() {
-            let region = &mut self.regions[(at / SLOTS) as usize];
+            let number = (at / SLOTS) as usize;
+            self.full[number / 64] &= !(1 << (number % 64));
+            let region = &mut self.regions[number];
             let stop = end.min((at / 64 + 1) * 64);
             let mask = (!0 >> (64 - (stop - at))) << (at % 64);
             let word = &mut region[(at % SLOTS / 64) as usize];

@@ -108,6 +108,19 @@ impl<const N: usize, const B: usize> Full<N, B> {
         self.prev[Self::at(next)] = entry;
     }
 
+    fn drop_entry(&mut self, entry: u8) {
+        self.leave_bucket(entry);
+        self.tags[Self::at(entry)] = EMPTY;
+        self.chain[Self::at(entry)] = NONE;
+        // It is the next to be taken: it goes before the head, or the head moves past it.
+        if entry == self.head {
+            self.head = self.next[Self::at(entry)];
+        } else {
+            self.unlink(entry);
+            self.link_before(entry, self.head);
+        }
+    }
+
     #[inline(always)]
     fn leave_bucket(&mut self, entry: u8) {
         let home = usize::from(self.home[Self::at(entry)]) & (B - 1);
@@ -145,21 +158,21 @@ impl<const N: usize, const B: usize> Arrays for Full<N, B> {
         self.touch_tag(tag)
     }
 
+    fn drop_tag(&mut self, _: &Placement, _: u32, tag: u32) {
+        let mut entry = self.bucket[Self::hash(tag)];
+        while entry != NONE {
+            if self.tags[Self::at(entry)] == tag {
+                return self.drop_entry(entry);
+            }
+            entry = self.chain[Self::at(entry)];
+        }
+    }
+
     fn drop_matching(&mut self, pairs: &[(u32, u32)]) {
         for entry in 0..self.ways {
             let tag = self.tags[Self::at(entry)];
-            if tag == EMPTY || pairs.iter().all(|(bits, value)| tag & bits != *value) {
-                continue;
-            }
-            self.leave_bucket(entry);
-            self.tags[Self::at(entry)] = EMPTY;
-            self.chain[Self::at(entry)] = NONE;
-            // It is the next to be taken: it goes before the head, or the head moves past it.
-            if entry == self.head {
-                self.head = self.next[Self::at(entry)];
-            } else {
-                self.unlink(entry);
-                self.link_before(entry, self.head);
+            if tag != EMPTY && pairs.iter().any(|(bits, value)| tag & bits == *value) {
+                self.drop_entry(entry);
             }
         }
     }

@@ -31,6 +31,9 @@ use crate::{Array, Level, Machine, SIZES, Size, Tally, Tlb, Translate};
 /// A tag that no page has.
 const EMPTY: u32 = u32::MAX;
 
+/// So many pieces of a page are dropped one by one; to find more, all sets are looked through.
+const FEW: u32 = 16;
+
 /// The arrays of one level.
 pub(crate) trait Arrays: Sized + 'static {
     /// Empty arrays, and where each size's entries are; `None`: not with this code. `level` may lack
@@ -38,6 +41,8 @@ pub(crate) trait Arrays: Sized + 'static {
     fn new(level: &[Tlb]) -> Option<(Self, [Placement; SIZES])>;
     /// Whether `tag` is in its set; it is the most recently used there afterwards in any case.
     fn touch<V: Vectors>(&mut self, vectors: V, at: &Placement, number: u32, tag: u32) -> bool;
+    /// Drops `tag` from its set.
+    fn drop_tag(&mut self, at: &Placement, number: u32, tag: u32);
     /// Drops the tags that agree with the second of a pair in the bits of the first.
     fn drop_matching(&mut self, pairs: &[(u32, u32)]);
     /// Drops all.
@@ -189,11 +194,19 @@ impl<V: Vectors, A: Arrays, B: Arrays> Translate for Fast<V, A, B> {
     }
 
     fn invalidate(&mut self, page: u32, size: Size) {
-        let entry = self.kinds[size as usize].entry;
+        let kind = self.kinds[size as usize];
+        let entry = kind.entry;
+        let number = page >> size.shift() << size.shift() >> entry.shift();
+        let pieces = 1 << (size.shift() - entry.shift());
+        if pieces <= FEW {
+            for number in number..number + pieces {
+                self.l1.drop_tag(&kind.first, number, tag(number, entry));
+                self.l2.drop_tag(&kind.second, number, tag(number, entry));
+            }
+            return self.forget_walks();
+        }
         // All of a tag's bits, but for those that number the pieces that the page is kept in.
-        let pieces = (1 << (size.shift() - entry.shift())) - 1;
-        let tag = tag(page >> size.shift() << size.shift() >> entry.shift(), entry);
-        self.drop_matching(&[(!pieces, tag)]);
+        self.drop_matching(&[(!(pieces - 1), tag(number, entry))]);
     }
 
     fn invalidate_region(&mut self, region: u32) {

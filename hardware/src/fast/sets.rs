@@ -71,6 +71,16 @@ impl<const N: usize, const R: usize> Arrays for Sets<N, R> {
         vectors.touch(&mut row.0, tag, at.ways)
     }
 
+    #[inline]
+    fn drop_tag(&mut self, at: &Placement, number: u32, tag: u32) {
+        let set = (number ^ number >> at.fold) & at.mask;
+        let lanes = &mut self.rows[(at.first + set) as usize & (R - 1)].0;
+        let any = lanes.iter().fold(false, |any, lane| any | (*lane == tag));
+        if any {
+            keep(&mut lanes[..at.ways.trailing_ones() as usize], |lane| lane != tag);
+        }
+    }
+
     fn drop_matching(&mut self, pairs: &[(u32, u32)]) {
         let rows = self.rows.iter_mut();
         for (row, &ways) in rows.zip(&self.used) {

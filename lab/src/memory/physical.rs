@@ -148,7 +148,12 @@ impl Memory {
         let start = frame.0 as usize;
         let words = &mut self.owners[start..start + (1 << order)];
         debug_assert!(!words.iter().any(|&word| owner::is_cache(word)), "{frame:?} is cache");
-        words.fill(0);
+        // A single word by itself: a call to fill it would take longer than the rest.
+        if let [word] = words {
+            *word = 0;
+        } else {
+            words.fill(0);
+        }
         let zone = self.zone_of(frame);
         let zone = &mut self.zones[zone];
         let block = zone.block_of(frame);

@@ -5,10 +5,10 @@
 //! the loop and comes back to it.
 
 use hardware::{Footprint, Level, Machine, Size, Tally, Translate};
-use trace::{Access, Block, Page};
+use trace::{Access, Block, Page, SLOTS};
 
 use super::formed::MOST_MICROSECONDS;
-use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, LARGE, SIZE};
+use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, LARGE, QUIET, SIZE};
 use super::spaces::{Shoot, Spaces};
 use super::{Stop, System};
 use crate::Cause;
@@ -27,6 +27,10 @@ pub(crate) struct Engine<T> {
     booked: Tally,
     /// The last access, for the filter: the same page again is a hit.
     last: u32,
+    /// Pages of a superpage that one entry of the TLB translates: in those, the filter takes any page.
+    same: u32,
+    /// An entry may hold joined base pages.
+    joins: bool,
 }
 
 /// Why the loop was left, and at which access.
@@ -40,10 +44,14 @@ enum Attention {
 }
 
 const NO_ACCESS: u32 = u32::MAX;
+/// Accesses that a fault looks ahead.
+const GLANCE: usize = 32;
 
 impl<T: Translate> Engine<T> {
     pub(crate) fn new(tlb: T, system: System, machine: Machine) -> Self {
-        Self { booked: tlb.tally(), tlb, system, machine, last: NO_ACCESS }
+        let same = machine.entry_size(Size::Large).pages().min(SLOTS);
+        let joins = machine.entry_size(Size::Cont) == Size::Cont;
+        Self { booked: tlb.tally(), tlb, system, machine, last: NO_ACCESS, same, joins }
     }
 
     /// Carries a piece of the stream out.
@@ -52,7 +60,6 @@ impl<T: Translate> Engine<T> {
         for (at, event) in &block.events {
             self.accesses(block, from, *at as usize, touched)?;
             from = *at as usize;
-            self.book();
             self.system.event(event)?;
             self.shoot();
             self.last = NO_ACCESS;
@@ -92,13 +99,13 @@ impl<T: Translate> Engine<T> {
     fn chunk(&mut self, accesses: &[Access]) -> Result<(), Stop> {
         let mut at = 0;
         loop {
-            let sample = self.system.rules.sample;
-            let (tlb, spaces, last) = (&mut self.tlb, &mut self.system.spaces, &mut self.last);
+            let (tlb, system, last, same) =
+                (&mut self.tlb, &mut self.system, &mut self.last, self.same);
             // Without the attribute it would be compiled for narrow vectors, by itself, and each of the
             // TLB's vector instructions would be a call.
             let attention = T::vectorized(
                 #[inline(always)]
-                || pass(tlb, spaces, last, accesses, at, sample),
+                || through(tlb, system, last, accesses, at, same),
             );
             match attention {
                 Attention::None => return Ok(()),
@@ -175,8 +182,11 @@ impl<T: Translate> Engine<T> {
             for shoot in &self.system.spaces.shoot {
                 match *shoot {
                     Shoot::Page(page) => {
-                        self.tlb.invalidate(page, Size::Base);
+                        // Where no entry holds joined pages, this drops the base page too.
                         self.tlb.invalidate(page, Size::Cont);
+                        if self.joins {
+                            self.tlb.invalidate(page, Size::Base);
+                        }
                     }
                     Shoot::Region(region) => self.tlb.invalidate_region(region),
                     Shoot::All => {}
@@ -241,9 +251,39 @@ impl<T: Translate> Engine<T> {
 
 const fn size_of(kind: u8) -> Size {
     match kind {
+        BASE => Size::Base,
         CONT => Size::Cont,
         LARGE => Size::Large,
-        _ => Size::Base,
+        // No region has it; named so that the numbers are those of `Size` and there is nothing to do.
+        _ => Size::Huge,
+    }
+}
+
+/// The loop and the commonest faults in it.
+#[inline(always)]
+fn through<T: Translate>(
+    tlb: &mut T,
+    system: &mut System,
+    last: &mut u32,
+    accesses: &[Access],
+    mut from: usize,
+    same: u32,
+) -> Attention {
+    let sample = system.rules.sample;
+    let mut glanced = from;
+    loop {
+        let attention = pass(tlb, &mut system.spaces, last, accesses, from, sample, same);
+        let Attention::Absent(found) = attention else { return attention };
+        let access = accesses[found];
+        if found >= glanced {
+            glanced = (found + GLANCE).min(accesses.len());
+            system.spaces.glance(access, &accesses[found + 1..glanced]);
+        }
+        if !system.plain_fault(access.page(), access.writes()) {
+            return attention;
+        }
+        *last = access.0;
+        from = found + 1;
     }
 }
 
@@ -256,9 +296,10 @@ fn pass<T: Translate>(
     accesses: &[Access],
     from: usize,
     sample: bool,
+    same: u32,
 ) -> Attention {
     let Spaces { kinds, regions, tables, .. } = spaces;
-    let kinds = &kinds[..];
+    let kinds = &mut kinds[..];
     let mut previous = *last;
     for (ahead, access) in accesses[from..].iter().enumerate() {
         let at = from + ahead;
@@ -269,16 +310,22 @@ fn pass<T: Translate>(
         }
         let page = access & !Access::WRITE;
         let region = (page >> 9) as usize;
-        let Some(&kind) = kinds.get(region) else {
+        let Some(kind_of) = kinds.get_mut(region) else {
             *last = previous;
             return Attention::Absent(at);
         };
+        let kind = *kind_of;
         if kind & CHECK != 0 && access & Access::WRITE != 0 {
             *last = previous;
             return Attention::Check(at);
         }
-        if tlb.look_up(page, size_of(kind & SIZE)) == Level::Walk {
-            let found = &mut regions[region];
+        // The same superpage again is a hit too.
+        if kind & SIZE == LARGE && (page ^ previous & !Access::WRITE) < same {
+            previous = access;
+            continue;
+        }
+        if tlb.look_up(page, size_of(kind & SIZE)) == Level::Walk && kind & QUIET == 0 {
+            let found = regions.extend(region);
             let large = kind & SIZE == LARGE;
             if !large && !found.is_present(page & 511) {
                 *last = previous;
@@ -288,6 +335,8 @@ fn pass<T: Translate>(
             if sample && !large {
                 let entry = tables.entry(found.place, page & 511);
                 *entry = entry.with(Entry::ACCESSED);
+            } else if large || found.present == [!0; 8] {
+                *kind_of |= QUIET;
             }
         }
         previous = access;

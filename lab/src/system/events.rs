@@ -234,6 +234,15 @@ impl System {
             }
             Advice::DontNeed | Advice::Free => {
                 let pages = self.pool_trim(pages);
+                let inside = self.own().strictly_within(pages);
+                if let Some((_, mapping)) = inside.filter(|(_, mapping)| mapping.pool.is_none()) {
+                    let end = pages.first.0 + pages.count;
+                    self.release_mapped(&[(
+                        pages.first.0,
+                        super::space::Mapping { end, ..mapping },
+                    )]);
+                    return Ok(());
+                }
                 self.own().cut(pages);
                 let places = self.own().within(pages);
                 self.release_mapped(&places);

@@ -13,15 +13,7 @@ use crate::memory::{Frame, Mobility, Owner};
 impl System {
     /// The program touched a page that is not mapped, or not for this.
     pub(crate) fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
-        self.counters.faults += 1;
-        self.clock.spend(Cause::Fault, self.costs.fault);
-        let threads = self.clock.pace.threads;
-        if threads > 1 {
-            self.clock.spend(Cause::Lock, self.costs.beside * u64::from(threads - 1));
-        }
-        if self.locked.0 == self.running {
-            self.wait_for_lock();
-        }
+        self.trap();
         let place = self.place_of(page)?;
         let region = page.region().0;
         if self.spaces.is_large(region) {
@@ -62,6 +54,20 @@ impl System {
             self.clock.spend(Cause::Lock, (self.locked.1 - now) * threads);
         }
         self.locked.0 = u32::MAX;
+    }
+
+    /// What every fault costs.
+    #[inline]
+    pub(crate) fn trap(&mut self) {
+        self.counters.faults += 1;
+        self.clock.spend(Cause::Fault, self.costs.fault);
+        let threads = self.clock.pace.threads;
+        if threads > 1 {
+            self.clock.spend(Cause::Lock, self.costs.beside * u64::from(threads - 1));
+        }
+        if self.locked.0 == self.running {
+            self.wait_for_lock();
+        }
     }
 
     /// Whether a mapping may have superpages, by the design and what the program advised.
@@ -359,6 +365,8 @@ impl System {
 pub(crate) struct Rules {
     /// A first fault asks for a whole superpage.
     pub superpage_at_fault: bool,
+    /// A fault that gets no superpage gets one base page, and nothing else is considered.
+    pub one_page: bool,
     /// Reads leave pages clean, and that matters.
     pub track_clean: bool,
     /// Free memory may be zeroed already.
@@ -396,6 +404,9 @@ impl Rules {
                 && design.preparation.grain == Grain::Superpage
                 && design.mapping.when == MapWhen::WithPreparation
                 && orders.contains(&LARGE_ORDER),
+            one_page: allocation.form != Form::Reservation
+                && (!superpage_form || orders.iter().all(|&order| order >= LARGE_ORDER))
+                && !matches!(design.preparation.prefault, Prefault::Doubling(_)),
             track_clean: design.mapping.when == MapWhen::Prepared,
             prezero: design.preparation.prezero.is_some(),
             smaller: if superpage_form {

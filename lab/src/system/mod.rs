@@ -1,6 +1,6 @@
 //! A simulated machine under one design.
 //!
-//! `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault`,
+//! `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault` (and `plain`),
 //! `reserve`, `large`, `collapse`, `release` and `pool` are the five events of a superpage's life;
 //! `daemons`, `scan` and `upkeep` work behind the program in virtual time. `spaces` holds all that is
 //! virtual, `crate::memory` all that is physical. Only `crate::run` builds one.
@@ -16,6 +16,7 @@ mod formed;
 mod ground;
 mod large;
 mod phases;
+mod plain;
 mod pool;
 mod prices;
 mod region;
@@ -143,7 +144,7 @@ impl System {
             ),
             spaces: Spaces {
                 kinds: Vec::new(),
-                regions: Vec::new(),
+                regions: region::Regions::default(),
                 tables: region::Tables::default(),
                 processes: BTreeMap::new(),
                 reservations: Reservations::new(&Config {

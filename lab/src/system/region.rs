@@ -18,10 +18,13 @@ pub(crate) const BASE: Kind = 0;
 pub(crate) const CONT: Kind = 1;
 /// One superpage.
 pub(crate) const LARGE: Kind = 2;
-/// The page size of a kind.
+/// The page size of a kind. The numbers are those of `hardware::Size`.
 pub(crate) const SIZE: Kind = 3;
 /// Writes must be looked at: a page may be written for the first time, or be shared, or be zeros.
 pub(crate) const CHECK: Kind = 4;
+/// A walk has nothing to look at and nothing to note: all pages are mapped, and the region was walked to. Only
+/// the engine sets it; [`Regions::edit`] takes it away.
+pub(crate) const QUIET: Kind = 8;
 
 /// A region's mapping. 80 bytes.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +93,45 @@ impl Region {
     #[inline]
     pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
+    }
+}
+
+/// All regions. Whoever may change one takes [`QUIET`] away, hence no `IndexMut`.
+#[derive(Debug, Default)]
+pub(crate) struct Regions(Vec<Region>);
+
+impl Regions {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+    pub(crate) fn get(&self, region: usize) -> Option<&Region> {
+        self.0.get(region)
+    }
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Region> {
+        self.0.iter()
+    }
+    /// Makes room.
+    pub(crate) fn grow(&mut self, regions: usize) {
+        self.0.resize(regions, Region::EMPTY);
+    }
+    /// A region, to change it.
+    #[inline(always)]
+    pub(crate) fn edit(&mut self, kinds: &mut [Kind], region: usize) -> &mut Region {
+        kinds[region] &= !QUIET;
+        &mut self.0[region]
+    }
+    /// A region, to change what a walk does not look at, or to map more of it.
+    #[inline(always)]
+    pub(crate) fn extend(&mut self, region: usize) -> &mut Region {
+        &mut self.0[region]
+    }
+}
+
+impl std::ops::Index<usize> for Regions {
+    type Output = Region;
+    #[inline(always)]
+    fn index(&self, region: usize) -> &Region {
+        &self.0[region]
     }
 }
 
@@ -181,6 +223,11 @@ impl Tables {
     pub(crate) fn end(&mut self, table: u32) {
         self.table_mut(table).fill(Entry::EMPTY);
         self.free.push(table);
+    }
+    /// What an entry looks like, if there is one.
+    #[inline(always)]
+    pub(crate) fn glance(&self, table: u32, slot: u32) -> u32 {
+        self.entries.get(table as usize * 512 + slot as usize).map_or(0, |entry| entry.0)
     }
     #[inline]
     pub(crate) fn table(&self, table: u32) -> &[Entry] {

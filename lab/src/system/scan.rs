@@ -152,7 +152,7 @@ impl System {
 
     fn candidates_by_process(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (region, at) in (0..).zip(&self.spaces.regions) {
+        for (region, at) in (0..).zip(self.spaces.regions.iter()) {
             if at.coverage > 0 && at.place != NO_TABLE && !self.spaces.is_large(region) {
                 found.entry(at.process).or_default().push(region);
             }
@@ -222,7 +222,7 @@ impl System {
             }
             let entries = self.spaces.tables.table(table);
             let accessed = entries.iter().filter(|entry| entry.has(Entry::ACCESSED)).count() as u32;
-            let at = &mut self.spaces.regions[region];
+            let at = self.spaces.regions.extend(region);
             at.coverage =
                 ((u32::from(at.coverage) * (100 - newest) + accessed * newest) / 100) as u16;
             self.clock.spend_behind(Cause::Scan, self.costs.scan_page * u64::from(SLOTS));

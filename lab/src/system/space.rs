@@ -43,6 +43,13 @@ impl Process {
         (page.0 < mapping.end).then_some((first, mapping))
     }
 
+    /// The mapping that holds `pages` and more on both sides.
+    pub(crate) fn strictly_within(&self, pages: Pages) -> Option<Place> {
+        let end = pages.first.0 + pages.count;
+        self.find(pages.first)
+            .filter(|(first, mapping)| *first < pages.first.0 && end < mapping.end)
+    }
+
     /// Splits mappings so that none crosses the ends of `pages`.
     pub(crate) fn cut(&mut self, pages: Pages) {
         for at in [pages.first.0, pages.first.0 + pages.count] {

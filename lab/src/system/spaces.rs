@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use trace::{Page, Pages, SLOTS};
+use trace::{Access, Page, Pages, SLOTS};
 
 use super::region::{
-    ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, NO_TABLE, NOBODY, RESERVED, Region, SIZE,
-    Tables,
+    ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, NO_TABLE, NOBODY, RESERVED, Region, Regions,
+    SIZE, Tables,
 };
 use super::space::Process;
 use crate::memory::{Eviction, Frame, Owner, Residents};
@@ -30,7 +30,7 @@ pub(crate) enum Shoot {
 #[derive(Debug)]
 pub(crate) struct Spaces {
     pub kinds: Vec<Kind>,
-    pub regions: Vec<Region>,
+    pub regions: Regions,
     pub tables: Tables,
     pub processes: BTreeMap<u32, Process>,
     pub reservations: Reservations,
@@ -59,14 +59,31 @@ impl Spaces {
     pub(crate) fn cover(&mut self, pages: Pages) {
         let regions = ((pages.first.0 + pages.count).div_ceil(SLOTS) + 1) as usize;
         if regions > self.regions.len() {
-            self.regions.resize(regions, Region::EMPTY);
+            self.regions.grow(regions);
             self.kinds.resize(regions, BASE);
         }
     }
 
     #[inline]
     pub(crate) fn region(&mut self, region: u32) -> &mut Region {
-        &mut self.regions[region as usize]
+        self.regions.edit(&mut self.kinds, region as usize)
+    }
+
+    /// Reads the entries of pages that are accessed soon after `access`, which faulted. Where they are far
+    /// apart, each is a miss of the host's caches, and here these are waited for all at once.
+    pub(crate) fn glance(&self, access: Access, ahead: &[Access]) {
+        const NEAR: u32 = 64;
+        if ahead.first().is_none_or(|next| next.page().0.abs_diff(access.page().0) < NEAR) {
+            return;
+        }
+        let mut seen = 0;
+        for page in ahead.iter().map(|access| access.page()) {
+            let region = page.region().0 as usize;
+            if self.kinds.get(region).is_some_and(|kind| kind & SIZE != LARGE) {
+                seen ^= self.tables.glance(self.regions[region].place, page.slot());
+            }
+        }
+        std::hint::black_box(seen);
     }
 
     #[inline]
@@ -86,7 +103,7 @@ impl Spaces {
     /// The entry of a base page, in a table that is made if need be.
     #[inline]
     pub(crate) fn entry_mut(&mut self, page: Page) -> &mut Entry {
-        let region = &mut self.regions[page.region().0 as usize];
+        let region = self.regions.extend(page.region().0 as usize);
         if region.place == NO_TABLE {
             region.place = self.tables.make();
         }
@@ -101,7 +118,7 @@ impl Spaces {
     /// `pages` more base pages (fewer, if negative) are resident in a region.
     #[inline]
     pub(crate) fn count_resident(&mut self, region: u32, pages: i64) {
-        let at = &mut self.regions[region as usize];
+        let at = self.regions.extend(region as usize);
         at.resident = (i64::from(at.resident) + pages) as u16;
         if at.process >= self.first_process {
             self.resident = self.resident.wrapping_add_signed(pages);
@@ -123,7 +140,7 @@ impl Spaces {
     pub(crate) fn unmap_entry(&mut self, page: Page) {
         let clean = !self.entry(page).has(Entry::DIRTY);
         self.scatter(page.region().0);
-        let region = &mut self.regions[page.region().0 as usize];
+        let region = self.regions.edit(&mut self.kinds, page.region().0 as usize);
         if region.is_present(page.slot()) {
             region.clear_present(page.slot());
             region.clean -= u16::from(clean);
@@ -144,7 +161,7 @@ impl Spaces {
     #[inline]
     pub(crate) fn map_entry(&mut self, page: Page, entry: Entry) {
         let at = page.region().0 as usize;
-        let region = &mut self.regions[at];
+        let region = self.regions.extend(at);
         debug_assert!(!region.is_present(page.slot()));
         region.set_present(page.slot());
         if self.kinds[at] & SIZE == CONT {
@@ -160,7 +177,7 @@ impl Spaces {
 
     /// Gives a region's table back if nothing is in it.
     pub(crate) fn tidy(&mut self, region: u32) {
-        let at = &mut self.regions[region as usize];
+        let at = self.regions.edit(&mut self.kinds, region as usize);
         if self.kinds[region as usize] & SIZE != LARGE
             && at.place != NO_TABLE
             && at.resident == 0
@@ -204,7 +221,7 @@ impl Residents for Spaces {
     fn referenced(&mut self, owner: Owner, _: Frame) -> bool {
         let Owner::Page(page) = owner else { return false };
         // Kept per region: it was walked to since this was last asked of one of its pages.
-        let region = &mut self.regions[page.region().0 as usize];
+        let region = self.regions.edit(&mut self.kinds, page.region().0 as usize);
         let referenced = region.has(ACCESSED);
         region.flags &= !ACCESSED;
         referenced

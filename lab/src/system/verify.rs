@@ -72,7 +72,7 @@ impl System {
         let mut users = Vec::new();
         let (mut resident, mut superpages, mut swapped) = (0, 0, 0);
         let mut by_process = std::collections::BTreeMap::<u32, u64>::new();
-        for (region, at) in (0..).zip(&self.spaces.regions) {
+        for (region, at) in (0..).zip(self.spaces.regions.iter()) {
             let kind = self.spaces.kinds[region as usize];
             let found = match kind & SIZE {
                 LARGE => self.verify_large(region, at, &mut users),
