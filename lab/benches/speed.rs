@@ -23,6 +23,13 @@ const MACHINE: &str = "cascade-lake";
 const PASSES: usize = 3;
 
 fn main() {
+    let all: Vec<String> = std::env::args().collect();
+    if let [_, grow_flag, regions, each, utilisation] = all.as_slice()
+        && grow_flag == "--grow"
+    {
+        let number = |word: &String| word.parse().expect("a number");
+        return grow(number(regions), number(each), utilisation == "true");
+    }
     let words: Vec<String> =
         std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     let sections: [(&str, fn()); 6] = [
@@ -210,7 +217,8 @@ fn accesses() {
             (uniform.powi(3) * 65536.0) as u32
         })
         .collect();
-    let page = |i: u32| if i % 2 == 0 { (1 << 20) + i / 1024 } else { vertices[i as usize] };
+    let page =
+        |i: u32| if i.is_multiple_of(2) { (1 << 20) + i / 1024 } else { vertices[i as usize] };
     let stride = |per_page: u32| (0..ACCESSES).map(move |i| read(i / per_page & 0xf_ffff));
     let runs = |name, count: u32| {
         let mut runs = part(name, PASSES, (0..1 << 20).map(read));
@@ -272,7 +280,7 @@ fn faults() {
 fn generated() {
     let design = design::designs::find("base").expect("a built-in design");
     let seconds = |operations: &str| {
-        let workload = format!("gups:size=64G,operations={operations}");
+        let workload = format!("gups:size=64G,operations={operations},weight=1");
         let start = now();
         let reports = run(&experiment("80G", &workload, true), std::slice::from_ref(&design));
         let accesses = reports.expect("a workload that runs")[0].counters.accesses;
@@ -292,7 +300,7 @@ const SIX: [&str; 6] =
 /// Six designs in one pass over the stream against a pass each.
 fn designs() {
     let designs = SIX.map(|name| design::designs::find(name).expect("a built-in design"));
-    let experiment = experiment("16G", "gups:size=8G,operations=16M", true);
+    let experiment = experiment("16G", "gups:size=8G,operations=16M,weight=1", true);
     let clock = |run: &dyn Fn() -> Vec<Report>| {
         let start = now();
         let reports = run();
@@ -306,38 +314,40 @@ fn designs() {
     println!("{:52}{together:10.2}{apart:10.2} s: in one pass, in six", "six designs");
 }
 
-/// Bytes of the simulation: what the process holds more at the end of a program than before it.
+/// Bytes of the simulation: what a process holds more at the end of a program than before it. Each is a process
+/// of its own, which finds no memory of others.
 fn memory() {
-    let measure = |name: &str, regions: u32, each: u32| {
-        let touched = (0..regions).flat_map(|region| (0..each).map(move |slot| region << 9 | slot));
-        let mut parts = vec![start(regions << 9), part("", 1, touched.map(write))];
-        let design = design::designs::find("base").expect("a built-in design");
+    for (regions, each) in [(1u32 << 14, 0u32), (1 << 14, 1), (1 << 14, 512)] {
         for utilisation in [false, true] {
-            let experiment = experiment("40G", "gups", utilisation);
-            let before = resident();
-            let mut stream = Stream {
-                parts: &mut parts,
-                part: 0,
-                round: 0,
-                block: 0,
-                lent: false,
-                begun: Vec::new(),
-            };
-            let mut end = Resident { stream: &mut stream, bytes: 0 };
-            run_stream(&experiment, std::slice::from_ref(&design), 0, |_, _| Ok(&mut end))
-                .expect("a program's stream");
-            let bytes = end.bytes.saturating_sub(before) as f64;
+            let words = [regions.to_string(), each.to_string(), utilisation.to_string()];
+            let program = std::env::current_exe().expect("this program");
+            let child = std::process::Command::new(program).arg("--grow").args(words).output();
+            let text =
+                String::from_utf8(child.expect("a second process").stdout).unwrap_or_default();
+            let bytes: f64 = text.trim().parse().expect("a number of bytes");
             println!(
-                "{name:52}{:10.1} B per region of 2 MB, {:.2} per touched page{}",
+                "{:52}{:10.1} B per region of 2 MB, {:.2} per touched page{}",
+                format!("memory: {regions} regions, {each} pages of each touched"),
                 bytes / f64::from(regions),
                 bytes / f64::from(regions * each.max(1)),
                 if utilisation { ", touched pages counted" } else { "" }
             );
         }
-    };
-    measure("memory: 16384 regions, none touched", 1 << 14, 0);
-    measure("memory: one page of each touched", 1 << 14, 1);
-    measure("memory: all pages touched", 1 << 14, 512);
+    }
+}
+
+/// In the second process: prints by how much it grows.
+fn grow(regions: u32, each: u32, utilisation: bool) {
+    let touched = (0..regions).flat_map(|region| (0..each).map(move |slot| region << 9 | slot));
+    let mut parts = vec![start(regions << 9), part("", 1, touched.map(write))];
+    let design = design::designs::find("base").expect("a built-in design");
+    let experiment = experiment("40G", "gups", utilisation);
+    let mut stream =
+        Stream { parts: &mut parts, part: 0, round: 0, block: 0, lent: false, begun: Vec::new() };
+    let before = resident();
+    let mut end = Resident { stream: &mut stream, bytes: 0 };
+    run_stream(&experiment, &[design], 0, |_, _| Ok(&mut end)).expect("a program's stream");
+    println!("{}", end.bytes.saturating_sub(before));
 }
 
 /// A stream that notes how large the process is at its end.
@@ -370,7 +380,7 @@ fn sweep() {
         schema: PLAN_SCHEMA.to_string(),
         designs: SIX.map(ingredient).to_vec(),
         machines: vec![ingredient(MACHINE)],
-        workloads: ["gups:size=4G,operations=4M", "gups:size=2G,operations=8M"]
+        workloads: ["gups:size=4G,operations=8M,weight=1", "gups:size=2G,operations=8M,weight=1"]
             .map(ingredient)
             .to_vec(),
         fragmentations: ["none", "frag-50"].map(ingredient).to_vec(),
