@@ -137,6 +137,9 @@ impl System {
             return Ok(());
         }
         let new = Pages { first: Page(mapping.end), count: end - mapping.end };
+        if mapping.pool.is_some_and(|id| self.pool_ended(id)) {
+            return self.map_part(new, mapping.backing, 0);
+        }
         self.take_regions(new, self.running)?;
         mapping.end = end;
         if let Some(pool) = mapping.pool {

@@ -24,6 +24,8 @@ pub(crate) struct Pool {
     pool: Option<HugetlbPool>,
     /// What the pool backs of each mapping: the first region, how many there were, how many are left.
     windows: BTreeMap<u32, (u32, u32, u32)>,
+    /// Those of which the end was unmapped: they do not grow again.
+    ended: BTreeSet<u32>,
 }
 
 /// Physical memory as the pool asks for it.
@@ -52,7 +54,7 @@ impl Pool {
             pool.resize(size.unwrap_or(0), None, &mut Physical(memory));
             pool
         });
-        Self { pool, windows: BTreeMap::new() }
+        Self { pool, windows: BTreeMap::new(), ended: BTreeSet::new() }
     }
 
     /// The first frames of all its pages, or what is wrong with it.
@@ -131,6 +133,11 @@ impl System {
         Ok(None)
     }
 
+    /// Whether a heap's end was unmapped: what it grows by is mapped anew.
+    pub(crate) fn pool_ended(&self, id: u32) -> bool {
+        self.pool.ended.contains(&id)
+    }
+
     /// A heap on the pool ends at page `end` now.
     pub(crate) fn pool_grow(&mut self, id: u32, end: u32) -> Result<(), Stop> {
         let (first, count, left) = self.pool.window(id);
@@ -193,10 +200,15 @@ impl System {
         let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
         pool.unmap(MappingId(id), from, to, &mut Physical(&mut self.memory));
         self.unmap_window(id, from, to);
-        if let Some((_, _, left)) = self.pool.windows.get_mut(&id) {
+        if let Some((_, count, left)) = self.pool.windows.get_mut(&id) {
             *left -= to - from;
+            if to == *count {
+                *count = from;
+                self.pool.ended.insert(id);
+            }
             if *left == 0 {
                 self.pool.windows.remove(&id);
+                self.pool.ended.remove(&id);
             }
         }
     }
@@ -267,6 +279,9 @@ impl System {
         let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
         let child = pool.fork(MappingId(id)).0;
         self.pool.windows.insert(child, (first + offset, count, left));
+        if self.pool.ended.contains(&id) {
+            self.pool.ended.insert(child);
+        }
         child
     }
 

@@ -207,7 +207,7 @@ impl System {
     }
 
     /// Marks as populated what cannot be: pages that have something already (swapped out, or copied elsewhere
-    /// on a write), and pages of mappings whose memory is not the program's own.
+    /// on a write), and pages of mappings whose memory is not the program's own, or of none.
     fn exclude_unfit(&self, key: Key, population: &mut Population) {
         let own = self.spaces.processes.get(&self.spaces.regions[(key.page >> 9) as usize].process);
         let mut exclude = |slot: u32| population[(slot / 64) as usize] |= 1 << (slot % 64);
@@ -218,12 +218,16 @@ impl System {
         }
         let end = key.page + (1 << key.order);
         let before = own.into_iter().flat_map(|own| own.mappings.range(..end).rev());
+        // What lies before the first mapping is a hole; what lies behind one may be grown into.
+        let mut hole = key.page..end;
         for (&first, mapping) in before.take_while(|(_, mapping)| mapping.end > key.page) {
+            hole.end = first.max(key.page);
             if !mapping.is_anonymous() {
                 let (from, to) = (first.max(key.page), mapping.end.min(end));
                 (from - key.page..to - key.page).for_each(&mut exclude);
             }
         }
+        hole.map(|page| page - key.page).for_each(&mut exclude);
     }
 
     /// A superpage mapping for a full reservation, made at once although pages were never mapped singly.

@@ -19,6 +19,7 @@ struct Run {
     /// The first region and process that are the program's.
     first: (u32, u32),
     swap: bool,
+    touched: crate::Touched,
     /// What happened, for the reader of a failure.
     log: Vec<String>,
 }
@@ -54,7 +55,13 @@ impl Run {
         }
         assert_eq!(engine.system.verify(), Ok(()), "{} after {ground:?}", design.name);
         engine.system.begin(first.1);
-        Self { engine, first, swap: ground.swap, log: Vec::new() }
+        Self {
+            engine,
+            first,
+            swap: ground.swap,
+            touched: crate::Touched::default(),
+            log: Vec::new(),
+        }
     }
 
     /// One event and the accesses after it, and what must hold then.
@@ -66,10 +73,11 @@ impl Run {
         block.accesses.extend_from_slice(accesses);
         let ends = accesses.first().zip(accesses.last());
         self.log.push(format!("{:?} {} {ends:?}", block.events.first(), accesses.len()));
-        let done = self.engine.block(&block, None);
+        self.touched.follow(&block);
+        let done = self.engine.block(&block, Some(&self.touched));
         let system = &self.engine.system;
         if let Err(what) = system.verify() {
-            panic!("{what}\nafter {:#?}", self.log);
+            panic!("{what}");
         }
         // Without swap, what was touched stays until it is given back.
         if done.is_ok() && !self.swap {
@@ -78,7 +86,7 @@ impl Run {
                 let region = page.region().0;
                 let mapped = system.spaces.is_large(region)
                     || system.spaces.regions[region as usize].is_present(page.slot());
-                assert!(mapped, "{access:?} found no page\nafter {:#?}", self.log);
+                assert!(mapped, "{access:?} found no page");
             }
         }
         done
@@ -101,6 +109,15 @@ impl Run {
     }
 }
 
+impl Drop for Run {
+    /// A failure tells what led to it.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("after {:#?}", self.log);
+        }
+    }
+}
+
 fn run_program(design: &design::Design, ground: &Ground, ops: &[Op]) {
     let mut run = Run::new(design, ground);
     let mut program = Program::new(run.first.0, run.first.1);
@@ -117,7 +134,7 @@ fn run_program(design: &design::Design, ground: &Ground, ops: &[Op]) {
 
 fn grounds() -> impl Strategy<Value = Ground> {
     let machines = prop::sample::select(vec!["e3-1245v6", "neoverse-n1"]);
-    let sizes = prop::sample::select(vec![64, 64, 64, 128]);
+    let sizes = prop::sample::select(vec![16, 32, 64, 128]);
     let fragmentations = prop::sample::select(vec!["none", "none", "frag-50", "pinned-50"]);
     (machines, sizes, fragmentations, any::<bool>()).prop_map(
         |(machine, size, fragmentation, swap)| Ground {
@@ -136,7 +153,7 @@ macro_rules! under {
         proptest! {
             #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
             $(#[test]
-            fn $test(ground in grounds(), ops in ops(60)) {
+            fn $test(ground in grounds(), ops in ops(120)) {
                 run_program(&design::designs::find($name).expect("a preset"), &ground, &ops);
             })+
         }
@@ -172,7 +189,7 @@ fn every_preset_is_tried() {
     assert_eq!(all, UNDER);
 }
 
-/// A few hundred programs take as long as the rest of the room's tests; more on request.
+/// Programs under each preset: a few seconds in all; more on request.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(12)
 }

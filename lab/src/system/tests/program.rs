@@ -18,7 +18,7 @@ const OBJECTS: u32 = 2;
 pub(super) type Op = (u8, u32, u32, u32);
 
 pub(super) fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
-    prop::collection::vec((0..100u8, any::<u32>(), any::<u32>(), any::<u32>()), 1..most)
+    prop::collection::vec((0..100u8, any::<u32>(), any::<u32>(), any::<u32>()), most / 4..most)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -198,7 +198,7 @@ impl Program {
         let (first, area) = self.pick(running, a)?;
         let step = [1, 1, 1, 3, 16, 511][b as usize % 6];
         let from = if b & 0x100 == 0 { 0 } else { c % (area.end - first) };
-        let most = [1, 30, 520, 1300][(b >> 10) as usize % 4];
+        let most = [1, 30, 520, 1300, 5000][(b >> 10) as usize % 5];
         let file = matches!(area.backing, Backing::File { .. });
         let write = b & 0x200 == 0 && !file;
         let pages = (first + from..area.end).step_by(step).take(most).map(Page);
