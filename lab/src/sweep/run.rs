@@ -65,6 +65,8 @@ pub fn run(
 
     let stop = AtomicBool::new(false);
     let shared = Mutex::new((step, 0, Vec::new()));
+    // No more threads than passes: one without a pass only takes memory.
+    let jobs = jobs.min(missing.len().max(1));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build()?;
     let damaged = &ran.damaged;
     let one = |group: &Group| -> Result<(), SweepError> {
