@@ -219,7 +219,7 @@ fn accesses() {
         .collect();
     let page =
         |i: u32| if i.is_multiple_of(2) { (1 << 20) + i / 1024 } else { vertices[i as usize] };
-    let stride = |per_page: u32| (0..ACCESSES).map(move |i| read(i / per_page & 0xf_ffff));
+    let stride = |per_page: u32| (0..ACCESSES).map(move |i| read((i / per_page) & 0xf_ffff));
     let runs = |name, count: u32| {
         let mut runs = part(name, PASSES, (0..1 << 20).map(read));
         runs.accesses *= u64::from(count);
