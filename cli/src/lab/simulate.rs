@@ -23,6 +23,11 @@ pub struct Parts {
     pub seed: u64,
 }
 
+/// The least memory: a pageblock for each kind of page, and room to work.
+const LEAST: ByteSize = ByteSize::mib(16);
+/// The most: 2^27 frames of 4 KiB.
+const MOST: ByteSize = ByteSize::gib(512);
+
 impl Parts {
     /// From flags.
     pub fn read(asked: &Surroundings) -> Result<Self, Failure> {
@@ -51,18 +56,39 @@ impl Parts {
         }
     }
 
+    /// What the simulated operating system cannot be: too small to boot, larger than frames have numbers
+    /// for, or with other pages than 4 KiB (such a machine's TLB is simulated, its kernel is not).
+    fn fits(&self, machine: &Machine) -> Result<(), Failure> {
+        if !(LEAST..=MOST).contains(&self.memory) {
+            let asked = self.memory;
+            return Err(Failure::usage(format!(
+                "--memory {asked}: a simulated machine has {LEAST} to {MOST}"
+            )));
+        }
+        if machine.base_page.bytes() != 4096 {
+            return Err(Failure::usage(format!(
+                "{} has base pages of {}; designs are simulated on machines with 4 KiB \
+                 (superpage lab machines)",
+                machine.name, machine.base_page
+            )));
+        }
+        Ok(())
+    }
+
     /// Runs it under these designs; the reports come in their order.
     pub fn run(&self, designs: &[&Ingredient]) -> Result<Vec<Report>, Failure> {
         let read = |one: &&Ingredient| Design::from_toml(&one.name, &one.content);
         let designs: Vec<Design> =
             designs.iter().map(read).collect::<Result<_, _>>().map_err(Failure::usage)?;
         let machine = Machine::from_toml(&self.machine.content, &self.machine.name);
+        let machine = machine.map_err(Failure::usage)?;
+        self.fits(&machine)?;
         let trace = what::is_trace(&self.workload.name);
         // A trace needs no set-up; the experiment has one all the same.
         let setup = if trace { "touch" } else { self.workload.name.as_str() };
         let workload: Setup = setup.parse().map_err(Failure::usage)?;
         let experiment = Experiment {
-            machine: machine.map_err(Failure::usage)?,
+            machine,
             memory: self.memory,
             fragmentation: what::fragmentation_of(&self.fragmentation)?,
             fragmentation_name: self.fragmentation.name.clone(),

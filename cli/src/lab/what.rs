@@ -2,6 +2,7 @@
 //! file of `lab` that reads designs, machines, traces and this machine's free lists.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use design::Design;
@@ -201,7 +202,13 @@ pub fn text(path: &Path) -> Result<String, Failure> {
     if metadata.is_file() && metadata.len() > MOST {
         return Err(Failure::usage(format!("{shown}: too large to be read")));
     }
-    fs::read_to_string(path).map_err(failed)
+    let mut text = String::new();
+    let mut file = fs::File::open(path).map_err(failed)?.take(MOST + 1);
+    file.read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > MOST {
+        return Err(Failure::usage(format!("{shown}: too large to be read")));
+    }
+    Ok(text)
 }
 
 /// That a name is not known, with the one that is spelt most like it.

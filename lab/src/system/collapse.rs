@@ -60,8 +60,12 @@ impl System {
             self.locked = (self.spaces.regions[region as usize].process, self.clock.now() + cost);
         }
         self.clock.spend(Cause::Shootdown, self.costs.shootdown);
-        self.counters.copied += present;
-        self.counters.made_by_copy += 1;
+        // A daemon serves other processes too: what it makes for them is not the program's.
+        let process = self.spaces.regions[region as usize].process;
+        if self.spaces.is_ours(process) {
+            self.counters.copied += present;
+            self.counters.made_by_copy += 1;
+        }
         // The old pages go, silently: the program pays nothing for that.
         let books = self.clock.ledger;
         self.release(Pages { first, count: SLOTS });
