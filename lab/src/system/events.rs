@@ -137,8 +137,12 @@ impl System {
             return Ok(());
         }
         let new = Pages { first: Page(mapping.end), count: end - mapping.end };
-        if mapping.pool.is_some_and(|id| self.pool_ended(id)) {
-            return self.map_part(new, mapping.backing, 0);
+        let parts = self.pool_leftover(new);
+        if parts != [new] || mapping.pool.is_some_and(|id| self.pool_ended(id, mapping.end)) {
+            for part in parts {
+                self.map_part(part, mapping.backing, 0)?;
+            }
+            return Ok(());
         }
         self.take_regions(new, self.running)?;
         mapping.end = end;
@@ -345,7 +349,7 @@ impl System {
             let (start, end) = (first, mapping.end);
             mapping.end += offset;
             mapping.origin = origin;
-            mapping.pool = mapping.pool.map(|pool| {
+            mapping.pool = mapping.pool.and_then(|pool| {
                 *pools.entry(pool).or_insert_with(|| self.pool_fork(pool, offset >> 9))
             });
             copy.insert(first + offset, mapping);

@@ -133,9 +133,11 @@ impl System {
         Ok(None)
     }
 
-    /// Whether a heap's end was unmapped: what it grows by is mapped anew.
-    pub(crate) fn pool_ended(&self, id: u32) -> bool {
-        self.pool.ended.contains(&id)
+    /// Whether pages of the pool behind a heap's end (now at page `end`) were unmapped: what it grows by is
+    /// mapped anew.
+    pub(crate) fn pool_ended(&self, id: u32, end: u32) -> bool {
+        let (first, count, _) = self.pool.window(id);
+        self.pool.ended.contains(&id) || end.div_ceil(SLOTS) < first + count
     }
 
     /// A heap on the pool ends at page `end` now.
@@ -208,7 +210,6 @@ impl System {
             }
             if *left == 0 {
                 self.pool.windows.remove(&id);
-                self.pool.ended.remove(&id);
             }
         }
     }
@@ -274,7 +275,11 @@ impl System {
     }
 
     /// A child's copy of a mapping: the pages are shared, the promises are not.
-    pub(crate) fn pool_fork(&mut self, id: u32, offset: u32) -> u32 {
+    pub(crate) fn pool_fork(&mut self, id: u32, offset: u32) -> Option<u32> {
+        if !self.pool.windows.contains_key(&id) {
+            // All that the pool backed of it is unmapped.
+            return None;
+        }
         let (first, count, left) = self.pool.window(id);
         let pool = self.pool.pool.as_mut().expect("a mapping of the pool");
         let child = pool.fork(MappingId(id)).0;
@@ -282,7 +287,7 @@ impl System {
         if self.pool.ended.contains(&id) {
             self.pool.ended.insert(child);
         }
-        child
+        Some(child)
     }
 
     /// A fault on a page that the pool backs.

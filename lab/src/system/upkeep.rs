@@ -60,7 +60,9 @@ impl System {
             let whole = place.is_some_and(|(first, mapping)| {
                 mapping.is_anonymous() && mapping.holds_window(first, region << 9)
             });
-            if whole && !self.spaces.regions[region as usize].has(COW) {
+            // After a fork a child's pages may keep a reservation whose region got a superpage since.
+            let large = self.spaces.is_large(region);
+            if whole && !large && !self.spaces.regions[region as usize].has(COW) {
                 left -= self.fill(this, Payer::Daemon, left);
             } else {
                 self.spaces.reservations.mark(this, Flags::BAD);

@@ -79,7 +79,7 @@ fn block() -> impl Strategy<Value = Block> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20 * cases(), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 20 * cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_stream_is_refused_or_carried_out(blocks in prop::collection::vec(block(), 1..12)) {

@@ -151,7 +151,7 @@ macro_rules! under {
         /// The presets that random programs run under.
         const UNDER: &[&str] = &[$($name),+];
         proptest! {
-            #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+            #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
             $(#[test]
             fn $test(ground in grounds(), ops in ops(120)) {
                 run_program(&design::designs::find($name).expect("a preset"), &ground, &ops);

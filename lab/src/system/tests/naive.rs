@@ -74,7 +74,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2 * cases(), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2 * cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn base_has_the_pages_that_were_touched(ops in ops(80)) {
