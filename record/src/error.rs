@@ -1,0 +1,116 @@
+//! Why a program cannot be recorded, each in one line: what, on what, remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+use trace::TraceError;
+
+/// A recording that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Programs of other architectures than x86-64 are not recorded.
+    #[error(
+        "this machine is no x86-64, and the recorder knows no other; record there, and copy the trace"
+    )]
+    ThisMachine,
+    /// QEMU is not installed.
+    #[error("qemu-x86_64 was not found along PATH; install it: apt-get install qemu-user")]
+    NoQemu,
+    /// QEMU is there and cannot be used.
+    #[error("{}: {what}; install Debian's: apt-get install qemu-user", path.display())]
+    BadQemu {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is no C compiler.
+    #[error(
+        "the recorder's plugin for QEMU is built at first use, and no C compiler `cc` was found along \
+         PATH; install one: apt-get install gcc libc6-dev"
+    )]
+    NoCompiler,
+    /// The C compiler failed.
+    #[error(
+        "{} could not build the recorder's plugin for QEMU: {said}; is all of it there? apt-get install \
+         gcc libc6-dev", path.display()
+    )]
+    Compiler {
+        /// The compiler.
+        path: PathBuf,
+        /// Its first line.
+        said: String,
+    },
+    /// The program is none that QEMU's x86-64 runs.
+    #[error("{}: {what}, and only 64-bit x86 programs can be recorded; {remedy}", path.display())]
+    Foreign {
+        /// The program.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+        /// What helps.
+        remedy: &'static str,
+    },
+    /// A file or a process.
+    #[error("{}: {doing}: {source}{remedy}", path.display())]
+    Io {
+        /// What it was done to.
+        path: PathBuf,
+        /// What was attempted.
+        doing: &'static str,
+        /// Its answer.
+        source: io::Error,
+        /// What helps, after a semicolon; or nothing.
+        remedy: &'static str,
+    },
+    /// Nothing was ever heard of the plugin.
+    #[error(
+        "{}: QEMU ended ({status}) before the program began; its own message is above; is the program's \
+         loader installed?", path.display()
+    )]
+    Silent {
+        /// The program.
+        path: PathBuf,
+        /// How QEMU ended.
+        status: String,
+    },
+    /// The plugin said something that cannot be; a newer or older one than this.
+    #[error("the recorder's plugin sent {what}; remove {} and try again", plugin.display())]
+    Garbled {
+        /// What was wrong.
+        what: String,
+        /// The plugin.
+        plugin: PathBuf,
+    },
+    /// The kernel does not let us see page faults.
+    #[error("page faults cannot be recorded: {what}; {remedy}")]
+    NoFaults {
+        /// What was refused, and by whom.
+        what: String,
+        /// What helps.
+        remedy: &'static str,
+    },
+    /// The trace cannot be written.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+impl RecordError {
+    /// Whether this machine, or this user on it, cannot; otherwise the request was wrong.
+    pub fn is_cannot(&self) -> bool {
+        matches!(
+            self,
+            Self::ThisMachine
+                | Self::NoQemu
+                | Self::BadQemu { .. }
+                | Self::NoCompiler
+                | Self::Compiler { .. }
+                | Self::NoFaults { .. }
+        )
+    }
+
+    /// An operation on a file that failed.
+    pub(crate) fn io(path: &std::path::Path, doing: &'static str, source: io::Error) -> Self {
+        Self::Io { path: path.to_path_buf(), doing, source, remedy: "" }
+    }
+}

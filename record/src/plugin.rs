@@ -1,0 +1,148 @@
+//! QEMU, and our plugin for it: found, built at first use, kept in the user's cache. Debian's qemu-user
+//! loads plugins and brings no header for them, so the source here needs none of QEMU's files to build.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::RecordError;
+
+/// The plugin's source; `plugin.c` includes the others.
+const SOURCES: [(&str, &str); 6] = [
+    ("qemu.h", include_str!("../plugin/qemu.h")),
+    ("wire.h", include_str!("../plugin/wire.h")),
+    ("filter.h", include_str!("../plugin/filter.h")),
+    ("exec.h", include_str!("../plugin/exec.h")),
+    ("calls.h", include_str!("../plugin/calls.h")),
+    ("plugin.c", include_str!("../plugin/plugin.c")),
+];
+
+/// How it is built.
+const FLAGS: [&str; 4] = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden"];
+
+/// What records programs: QEMU and the plugin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tools {
+    /// qemu-x86_64.
+    pub qemu: PathBuf,
+    /// Its version, as it says it.
+    pub version: String,
+    /// The plugin.
+    pub plugin: PathBuf,
+}
+
+impl Tools {
+    /// Finds QEMU along `search` (as in PATH) and the plugin below `cache`; a plugin that is not there is built
+    /// with the `cc` along `search`. Half a second the first time.
+    pub fn prepare(search: &str, cache: &Path) -> Result<Self, RecordError> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(RecordError::ThisMachine);
+        }
+        let qemu = find("qemu-x86_64", search).ok_or(RecordError::NoQemu)?;
+        let version = version(&qemu)?;
+        let mut text = version.clone();
+        SOURCES.iter().for_each(|(name, source)| text += &format!("\0{name}\0{source}"));
+        FLAGS.iter().for_each(|flag| text += flag);
+        let name = format!("recorder-{:032x}.so", xxh3_128(text.as_bytes()));
+        let plugin = cache.join(name);
+        if !plugin.is_file() {
+            build(&plugin, cache, search)?;
+        }
+        Ok(Self { qemu, version, plugin })
+    }
+
+    /// The version's number alone: 7.2.22.
+    pub fn number(&self) -> &str {
+        let after = self.version.split("version ").nth(1).unwrap_or(&self.version);
+        after.split_whitespace().next().unwrap_or_default()
+    }
+}
+
+/// The first file of that name along `search` that may be executed.
+fn find(name: &str, search: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let paths = search.split(':').map(|directory| Path::new(directory).join(name));
+    // QEMU starts itself again when the program executes another, from wherever that is.
+    let paths = paths.filter_map(|path| std::path::absolute(path).ok());
+    paths.into_iter().find(|path| {
+        path.metadata()
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    })
+}
+
+fn version(qemu: &Path) -> Result<String, RecordError> {
+    let bad = |what: String| RecordError::BadQemu { path: qemu.to_path_buf(), what };
+    let output = Command::new(qemu).arg("--version").output();
+    let output = output.map_err(|error| bad(error.to_string()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().next().unwrap_or_default().trim().to_string();
+    if line.contains("version ") {
+        Ok(line)
+    } else {
+        Err(bad("it does not tell its version".into()))
+    }
+}
+
+/// Builds it beside its name, so that a recording that starts meanwhile sees all of it or none.
+fn build(plugin: &Path, cache: &Path, search: &str) -> Result<(), RecordError> {
+    let cc = find("cc", search).ok_or(RecordError::NoCompiler)?;
+    let failed = |source| RecordError::Io {
+        path: cache.to_path_buf(),
+        doing: "the recorder's plugin cannot be kept there",
+        source,
+        remedy: "; set XDG_CACHE_HOME to a place you may write",
+    };
+    std::fs::create_dir_all(cache).map_err(failed)?;
+    let room = tempfile::Builder::new().prefix(".recorder").tempdir_in(cache).map_err(failed)?;
+    for (name, source) in SOURCES {
+        std::fs::write(room.path().join(name), source).map_err(failed)?;
+    }
+    let made = room.path().join("made.so");
+    let output = Command::new(&cc)
+        .args(FLAGS)
+        .arg("-o")
+        .arg(&made)
+        .arg(room.path().join("plugin.c"))
+        .output()
+        .map_err(failed)?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let line = text.lines().find(|line| line.contains("error")).or(text.lines().next());
+        let said = line.unwrap_or("it says nothing").trim().to_string();
+        return Err(RecordError::Compiler { path: cc, said });
+    }
+    std::fs::rename(&made, plugin).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said_with_the_command_that_installs_it() {
+        let cache = tempfile::tempdir().unwrap();
+        let error = Tools::prepare("/no/such", cache.path()).unwrap_err();
+        assert!(error.is_cannot() && error.to_string().contains("apt-get install qemu-user"));
+        let error = build(&cache.path().join("x.so"), cache.path(), "/no/such").unwrap_err();
+        assert!(error.is_cannot() && error.to_string().contains("apt-get install gcc"));
+    }
+
+    #[test]
+    fn it_is_built_once_and_a_failed_compiler_leaves_nothing() {
+        testkit::require!(find("cc", "/usr/bin").is_some(), "no C compiler");
+        let cache = tempfile::tempdir().unwrap();
+        let plugin = cache.path().join("deep/recorder.so");
+        build(&plugin, plugin.parent().unwrap(), "/usr/bin").unwrap();
+        assert!(plugin.metadata().unwrap().len() > 1000);
+        let tools = tempfile::tempdir().unwrap();
+        let cc = tools.path().join("cc");
+        std::fs::write(&cc, "#!/bin/sh\necho 'x.c:1: error: no such thing' >&2\nexit 1\n").unwrap();
+        std::fs::set_permissions(&cc, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let again = cache.path().join("again/recorder.so");
+        let error = build(&again, again.parent().unwrap(), tools.path().to_str().unwrap());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("no such thing") && error.contains("apt-get"), "{error}");
+        assert_eq!(std::fs::read_dir(again.parent().unwrap()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,360 @@
+//! One recording: QEMU is started with the plugin, its frames are read until the program ends, and the
+//! trace is finished.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::ops::ControlFlow;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use sys::spawn::ChildSetup;
+use trace::{Filter, Header, Mappings, MruSets, Totals, Writer};
+use units::Pid;
+
+use crate::plugin::Tools;
+use crate::program::Program;
+use crate::stream::{Seen, Stream};
+use crate::{RecordError, wire};
+
+/// How soon is heeded that somebody wants an end, when nothing else happens.
+const LOOK: Duration = Duration::from_millis(50);
+/// What a program gets between being asked to end and being made to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What to record, and how.
+#[derive(Debug, Clone)]
+pub struct Recording {
+    /// The program's file.
+    pub program: PathBuf,
+    /// The name it is called by, and its arguments.
+    pub arguments: Vec<OsString>,
+    /// The trace.
+    pub output: PathBuf,
+    /// Replace a trace that is there.
+    pub replace: bool,
+    /// Which accesses to leave out.
+    pub filter: Filter,
+    /// Instruction fetches too, in a second trace of this name.
+    pub instructions: Option<PathBuf>,
+    /// Record what the program executes as well.
+    pub follow: bool,
+    /// Where it stops.
+    pub limits: Limits,
+    /// The program's streams: ours, or nothing at all.
+    pub quiet: bool,
+    /// The program is killed when we end, however we end.
+    pub die_with_parent: bool,
+}
+
+/// Where a recording begins and stops. At a limit the program is ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits {
+    /// Accesses to leave out at the beginning.
+    pub skip: u64,
+    /// Accesses to record.
+    pub accesses: Option<u64>,
+    /// Time to record for.
+    pub time: Option<Duration>,
+}
+
+impl Recording {
+    /// The usual: every access counts, exact for every TLB, until the program ends.
+    pub fn new(program: &Path, arguments: Vec<OsString>, output: &Path) -> Self {
+        Self {
+            program: program.to_path_buf(),
+            arguments,
+            output: output.to_path_buf(),
+            replace: false,
+            filter: Filter::SamePage,
+            instructions: None,
+            follow: true,
+            limits: Limits::default(),
+            quiet: false,
+            die_with_parent: false,
+        }
+    }
+}
+
+/// Why a recording ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The program did.
+    Program,
+    /// As many accesses as were asked for are recorded.
+    Accesses,
+    /// The time is over.
+    Time,
+    /// Who watched wanted it.
+    Stopped,
+    /// The program maps more memory than the format can number.
+    Crowded,
+}
+
+/// How far a recording is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Accesses so far.
+    pub accesses: u64,
+    /// Records of them.
+    pub records: u64,
+}
+
+/// A recording that was made.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// The trace.
+    pub path: PathBuf,
+    /// What it holds.
+    pub totals: Totals,
+    /// The trace of instruction fetches, and what it holds.
+    pub fetches: Option<(PathBuf, Totals)>,
+    /// What was seen, with what is not in the trace.
+    pub seen: Seen,
+    /// From the program's start to its end, while it was recorded.
+    pub wall: Duration,
+    /// How the program ended.
+    pub status: ExitStatus,
+    /// Why the recording ended.
+    pub ended: Ended,
+}
+
+/// A recording under way: [`Session::start`], then [`Session::finish`]. Dropped before, it leaves no trace.
+pub struct Session {
+    child: Child,
+    began: Instant,
+    socket: UnixDatagram,
+    /// Holds the socket's name; gone with the session.
+    _room: tempfile::TempDir,
+    stream: Stream,
+    recording: Recording,
+    tools: Tools,
+}
+
+impl Session {
+    /// Starts the program.
+    pub fn start(tools: &Tools, recording: &Recording) -> Result<Self, RecordError> {
+        let program = Program::of(&recording.program, recording.arguments.clone())?;
+        let data =
+            Writer::create(&recording.output, &header(tools, recording, false), recording.replace)?;
+        let code = recording
+            .instructions
+            .as_ref()
+            .map(|path| Writer::create(path, &header(tools, recording, true), recording.replace));
+        let most = recording.limits.accesses.unwrap_or(u64::MAX);
+        let stream = Stream::new(data, code.transpose()?, recording.limits.skip, most);
+
+        let room = tempfile::Builder::new().prefix("superpage-record").tempdir();
+        let room = room.map_err(|error| {
+            RecordError::io(&std::env::temp_dir(), "no directory can be made there", error)
+        })?;
+        let path = room.path().join("frames");
+        let socket = UnixDatagram::bind(&path);
+        let socket =
+            socket.map_err(|error| RecordError::io(&path, "no socket can be made", error))?;
+
+        let mut command = Command::new(&tools.qemu);
+        command.arg("-plugin").arg(options(tools, recording, &path));
+        let [name, arguments @ ..] = program.arguments.as_slice() else {
+            let what = std::io::Error::from(ErrorKind::InvalidInput);
+            return Err(RecordError::io(&recording.program, "has no name to be called by", what));
+        };
+        command.arg("-0").arg(name).arg(&program.file).args(arguments);
+        if recording.quiet {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        let die_with_parent = recording.die_with_parent;
+        sys::spawn::prepare(&mut command, ChildSetup { thp: None, die_with_parent, stack: None });
+        let began = Instant::now();
+        let child = command.spawn();
+        let child =
+            child.map_err(|error| RecordError::io(&tools.qemu, "cannot be started", error))?;
+        let pid = Pid(child.id() as i32);
+        let waiter = std::thread::spawn(move || {
+            let _ = sys::wait::until_exit(pid);
+            let ended = Instant::now();
+            // Wakes who waits for frames; the socket may be gone already.
+            let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to(&[], path));
+            ended
+        });
+        let child = Child { pid, waiter: Some(waiter) };
+        let (recording, tools) = (recording.clone(), tools.clone());
+        Ok(Self { child, began, socket, _room: room, stream, recording, tools })
+    }
+
+    /// The program, to pass signals to. It is reaped by [`Session::finish`].
+    pub fn pid(&self) -> Pid {
+        self.child.pid
+    }
+
+    /// Records until the program or the recording ends. `watch` is told how far it is now and then, and may stop
+    /// it: the trace is whole then too.
+    pub fn finish(
+        mut self,
+        watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Recorded, RecordError> {
+        let ended = self.frames(watch);
+        let program_ended = matches!(ended, Ok(Ended::Program));
+        if !program_ended {
+            // Nobody listens to the plugin any more, so it does not wait for us.
+            let (gone, _) = UnixDatagram::pair().map_err(|error| {
+                RecordError::io(&self.tools.qemu, "its socket cannot be closed", error)
+            })?;
+            drop(std::mem::replace(&mut self.socket, gone));
+            self.child.end();
+        }
+        let (status, instant) = self.child.reap();
+        let wall = instant.duration_since(self.began);
+        let ended = ended?;
+        if self.stream.seen().processes == 0 {
+            let (path, status) = (self.recording.program.clone(), status.to_string());
+            return Err(RecordError::Silent { path, status });
+        }
+        let (seen, totals, code) = self.stream.finish()?;
+        let fetches = self.recording.instructions.take().zip(code);
+        let path = self.recording.output.clone();
+        Ok(Recorded { path, totals, fetches, seen, wall, status, ended })
+    }
+
+    fn frames(
+        &mut self,
+        watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Ended, RecordError> {
+        let heard =
+            |error| RecordError::io(Path::new("the recorder's socket"), "cannot be read", error);
+        self.socket.set_read_timeout(Some(LOOK)).map_err(heard)?;
+        let mut frame = vec![0; wire::LONGEST];
+        let mut looked = Instant::now();
+        loop {
+            match self.socket.recv(&mut frame) {
+                // The program has ended: what it still has sent is there already.
+                Ok(0) => break,
+                Ok(length) => self.frame(&frame[..length])?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(heard(error)),
+            }
+            if self.stream.is_full() {
+                return Ok(if self.stream.is_crowded() { Ended::Crowded } else { Ended::Accesses });
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                if self.recording.limits.time.is_some_and(|time| self.began.elapsed() >= time) {
+                    return Ok(Ended::Time);
+                }
+                let Seen { accesses, records, .. } = *self.stream.seen();
+                if watch(Progress { accesses, records }).is_break() {
+                    return Ok(Ended::Stopped);
+                }
+            }
+        }
+        self.socket.set_nonblocking(true).map_err(heard)?;
+        // Not for ever: processes that the program leaves behind go on sending.
+        while let Ok(length) = self.socket.recv(&mut frame)
+            && length > 0
+            && looked.elapsed() < GRACE
+        {
+            self.frame(&frame[..length])?;
+        }
+        Ok(Ended::Program)
+    }
+
+    fn frame(&mut self, bytes: &[u8]) -> Result<(), RecordError> {
+        let plugin = &self.tools.plugin;
+        let garbled = |what| RecordError::Garbled { what, plugin: plugin.clone() };
+        let frame = wire::read(bytes).map_err(garbled)?;
+        self.stream.frame(&frame)
+    }
+}
+
+/// The program's process. Dropped before it is reaped, it is killed.
+struct Child {
+    pid: Pid,
+    /// Says when it ended.
+    waiter: Option<JoinHandle<Instant>>,
+}
+
+impl Child {
+    /// Asks the program to end, and makes it.
+    fn end(&self) {
+        let done = || self.waiter.as_ref().is_none_or(JoinHandle::is_finished);
+        let _ = sys::signal::send(self.pid, SIGTERM);
+        let asked = Instant::now();
+        while !done() && asked.elapsed() < GRACE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !done() {
+            let _ = sys::signal::send(self.pid, SIGKILL);
+        }
+    }
+
+    /// Waits for its end: how, and when.
+    fn reap(&mut self) -> (ExitStatus, Instant) {
+        let ended = self.waiter.take().and_then(|waiter| waiter.join().ok());
+        let status = sys::wait::reap(self.pid).map(|(status, _)| status);
+        let status = status.unwrap_or_else(|_| ExitStatus::from_raw(0));
+        (status, ended.unwrap_or_else(Instant::now))
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.waiter.is_some() {
+            let _ = sys::signal::send(self.pid, SIGKILL);
+            self.reap();
+        }
+    }
+}
+
+// signal(7), x86.
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+/// Records a program: [`Session::start`] and [`Session::finish`].
+pub fn record(
+    tools: &Tools,
+    recording: &Recording,
+    watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Recorded, RecordError> {
+    Session::start(tools, recording)?.finish(watch)
+}
+
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+fn header(tools: &Tools, recording: &Recording, fetches: bool) -> Header {
+    let what = if fetches { " --instructions, the fetches" } else { "" };
+    let words: Vec<_> = recording.arguments.iter().map(|word| word.to_string_lossy()).collect();
+    Header {
+        filter: if fetches { Filter::SamePage } else { recording.filter },
+        mappings: Mappings::Recorded,
+        creator: format!(
+            "superpage {} record{what} (qemu-user {})",
+            env!("CARGO_PKG_VERSION"),
+            tools.number()
+        ),
+        ..Header::new(&words.join(" "))
+    }
+}
+
+/// The plugin and what it is told. QEMU parts them by commas; two commas are one.
+fn options(tools: &Tools, recording: &Recording, socket: &Path) -> OsString {
+    let MruSets { base, superpage } = match recording.filter {
+        Filter::SetMru(sets) => sets,
+        _ => MruSets { base: 0, superpage: 0 },
+    };
+    let escaped = |path: &Path| path.to_string_lossy().replace(',', ",,");
+    let (fetches, follow) =
+        (u8::from(recording.instructions.is_some()), u8::from(recording.follow));
+    let every = u8::from(recording.filter == Filter::None);
+    format!(
+        "{},socket={},base={base},superpage={superpage},every={every},fetches={fetches},follow={follow}",
+        escaped(&tools.plugin),
+        escaped(socket)
+    )
+    .into()
+}

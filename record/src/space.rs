@@ -1,0 +1,494 @@
+//! One process's memory: what is mapped where, and the dense numbers of its pages. Turns what the kernel
+//! was asked into events of a stream, and addresses into pages. Pure; used by `stream`.
+//!
+//! What cannot be touched (PROT_NONE: reserved room of allocators and managed heaps) is not mapped in the
+//! stream before it is made accessible: Linux gives no superpage to a range that holds such memory, so a
+//! simulated one must not either.
+
+use std::collections::BTreeMap;
+
+use trace::{Advice, Event, Page, Pages, Process, Region, SLOTS};
+
+use crate::commons::{Commons, Full};
+use crate::numbers::Numbers;
+
+/// Regions above which a mapping is placed piece by piece, as it is touched: 32 GiB. Nobody touches all of
+/// it, and numbers are dense.
+const LAZY: u64 = 1 << 14;
+/// Regions that are found without a search.
+const NEAR: usize = 1 << 12;
+
+/// What a mapping is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Private anonymous memory.
+    Anonymous,
+    /// The heap.
+    Heap,
+    /// Shared memory: whose, and how many pages from its begin.
+    Shared(u64, u64),
+    /// A file of which nobody sees what is written here.
+    File(u64),
+}
+
+/// What may be done to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub enum Rights {
+    /// Nothing.
+    None,
+    /// It is read (or executed).
+    Read,
+    /// It is written.
+    Write,
+}
+
+/// A mapping from a first page (its key) on.
+#[derive(Debug, Clone, Copy)]
+struct Area {
+    end: u64,
+    kind: Kind,
+    rights: Rights,
+    lazy: bool,
+}
+
+/// A region that has a number.
+#[derive(Debug, Clone)]
+struct Placed {
+    address: u64,
+    number: u32,
+    mapped: [u64; 8],
+}
+
+/// One process's memory.
+pub struct Space {
+    /// The process.
+    pub process: Process,
+    areas: BTreeMap<u64, Area>,
+    placed: Vec<Placed>,
+    /// By address: the place in `placed`.
+    index: BTreeMap<u64, u32>,
+    /// The same for regions used lately, by the low bits of their address.
+    near: Vec<u32>,
+    /// Places in `placed` that stand for nothing.
+    vacant: Vec<u32>,
+    /// Numbers that are this process's until it ends, and those of them that stand for nothing: the format
+    /// lets no other process have them before.
+    owned: Vec<(u32, u32)>,
+    unused: Numbers,
+}
+
+/// No region has it.
+const NOWHERE: u64 = u64::MAX;
+
+impl Space {
+    /// Empty.
+    pub fn new(process: Process) -> Self {
+        let nothing = Placed { address: NOWHERE, number: 0, mapped: [0; 8] };
+        Self {
+            process,
+            areas: BTreeMap::new(),
+            // The first stands for nothing, so that all of `near` points somewhere.
+            placed: vec![nothing],
+            index: BTreeMap::new(),
+            near: vec![0; NEAR],
+            vacant: Vec::new(),
+            owned: Vec::new(),
+            unused: Numbers::none(),
+        }
+    }
+
+    /// The page at `page`, mapped now if it was not.
+    #[inline]
+    pub fn touch(
+        &mut self,
+        page: u64,
+        commons: &mut Commons,
+        out: &mut Vec<Event>,
+    ) -> Result<Page, Full> {
+        let (region, slot) = (page / u64::from(SLOTS), (page % u64::from(SLOTS)) as u32);
+        let near = self.near[region as usize % NEAR] as usize;
+        let placed = &self.placed[near];
+        if placed.address == region && placed.is_mapped(slot) {
+            return Ok(Page::new(Region(placed.number), slot));
+        }
+        self.find(page, commons, out)
+    }
+
+    #[cold]
+    fn find(
+        &mut self,
+        page: u64,
+        commons: &mut Commons,
+        out: &mut Vec<Event>,
+    ) -> Result<Page, Full> {
+        let (region, slot) = (page / u64::from(SLOTS), (page % u64::from(SLOTS)) as u32);
+        let known = self.index.get(&region).copied();
+        if !known.is_some_and(|at| self.placed[at as usize].is_mapped(slot)) {
+            self.appear(page, commons, out)?;
+        }
+        let at = self.index.get(&region).copied().unwrap_or_default();
+        self.near[region as usize % NEAR] = at;
+        Ok(Page::new(Region(self.placed[at as usize].number), slot))
+    }
+
+    /// A page is accessed that is mapped only now: of a huge mapping, or made accessible by a call that is not
+    /// followed.
+    fn appear(
+        &mut self,
+        page: u64,
+        commons: &mut Commons,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Full> {
+        let area = self.areas.range(..=page).next_back();
+        let area = area.map(|(&begin, &area)| (begin, area)).filter(|(_, area)| page < area.end);
+        let region = page / u64::from(SLOTS) * u64::from(SLOTS);
+        match area {
+            Some((begin, area)) if area.lazy => {
+                let window = begin.max(region)..area.end.min(region + u64::from(SLOTS));
+                self.place(window.start, window.end, begin, area.kind, commons, out)
+            }
+            Some((begin, area)) => self.place(page, page + 1, begin, area.kind, commons, out),
+            None => self.map(page, page + 1, Kind::Anonymous, Rights::Write, commons, out),
+        }
+    }
+
+    /// Maps pages, in place of what was there.
+    pub fn map(
+        &mut self,
+        begin: u64,
+        end: u64,
+        kind: Kind,
+        rights: Rights,
+        commons: &mut Commons,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Full> {
+        if begin >= end {
+            return Ok(());
+        }
+        self.unmap(begin, end, out);
+        let lazy = (end - begin) / u64::from(SLOTS) > LAZY;
+        match self.areas.range_mut(..begin).next_back() {
+            // A heap that grows stays one area.
+            Some((_, area))
+                if area.end == begin && (area.kind, kind) == (Kind::Heap, Kind::Heap) =>
+            {
+                area.end = end;
+            }
+            _ => {
+                self.areas.insert(begin, Area { end, kind, rights, lazy });
+            }
+        }
+        if rights == Rights::None || lazy {
+            return Ok(());
+        }
+        self.place(begin, end, begin, kind, commons, out)?;
+        if rights == Rights::Read && !matches!(kind, Kind::File(_)) {
+            self.each_run(begin, end, |pages| out.push(Event::Protect(pages, true)));
+        }
+        Ok(())
+    }
+
+    /// Unmaps pages.
+    pub fn unmap(&mut self, begin: u64, end: u64, out: &mut Vec<Event>) {
+        if begin >= end {
+            return;
+        }
+        self.cut(begin);
+        self.cut(end);
+        let gone: Vec<u64> = self.areas.range(begin..end).map(|(&first, _)| first).collect();
+        for first in gone {
+            self.areas.remove(&first);
+        }
+        self.each_run(begin, end, |pages| out.push(Event::Unmap(pages)));
+        let regions: Vec<(u64, u32)> = self.regions(begin, end).collect();
+        for (region, at) in regions {
+            let placed = &mut self.placed[at as usize];
+            each_bit(region, begin, end, |word, bits| placed.mapped[word] &= !bits);
+            if placed.mapped == [0; 8] {
+                self.unused.give(placed.number, 1);
+                placed.address = NOWHERE;
+                self.index.remove(&region);
+                self.vacant.push(at);
+            }
+        }
+    }
+
+    /// What is mapped at `old` goes to `new`, with its kind and rights; what lies there then is new.
+    pub fn remap(
+        &mut self,
+        old: (u64, u64),
+        new: (u64, u64),
+        stays: bool,
+        commons: &mut Commons,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Full> {
+        let area = self.areas.range(..=old.0).next_back().map(|(&begin, &area)| (begin, area));
+        let area = area.filter(|(_, area)| old.0 < area.end);
+        let kind = area.map_or(Kind::Anonymous, |(begin, area)| area.kind.from(old.0 - begin));
+        let rights = area.map_or(Rights::Write, |(_, area)| area.rights);
+        if new.0 == old.0 {
+            self.unmap(new.1, old.1, out);
+            return self.map(old.1, new.1, kind.from(old.1 - old.0), rights, commons, out);
+        }
+        if !stays {
+            self.unmap(old.0, old.1, out);
+        }
+        self.map(new.0, new.1, kind, rights, commons, out)
+    }
+
+    /// The heap's end moves.
+    pub fn heap(
+        &mut self,
+        old: u64,
+        new: u64,
+        commons: &mut Commons,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Full> {
+        self.unmap(new, old, out);
+        self.map(old, new, Kind::Heap, Rights::Write, commons, out)
+    }
+
+    /// What was mapped at `begin` by one call is unmapped.
+    pub fn detach(&mut self, begin: u64, out: &mut Vec<Event>) {
+        if let Some(end) = self.areas.get(&begin).map(|area| area.end) {
+            self.unmap(begin, end, out);
+        }
+    }
+
+    /// The rights of pages change.
+    pub fn protect(
+        &mut self,
+        begin: u64,
+        end: u64,
+        rights: Rights,
+        commons: &mut Commons,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Full> {
+        if begin >= end {
+            return Ok(());
+        }
+        self.cut(begin);
+        self.cut(end);
+        let areas: Vec<(u64, Area)> =
+            self.areas.range(begin..end).map(|(&first, &area)| (first, area)).collect();
+        for (first, area) in areas {
+            self.areas.insert(first, Area { rights, ..area });
+            let writable = |rights| rights == Rights::Write;
+            if writable(rights) != writable(area.rights) {
+                let read_only = !writable(rights);
+                self.each_run(first, area.end, |pages| out.push(Event::Protect(pages, read_only)));
+            }
+            if rights != Rights::None && !area.lazy {
+                self.place(first, area.end, first, area.kind, commons, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The program tells something about pages.
+    pub fn advise(&mut self, begin: u64, end: u64, advice: Advice, out: &mut Vec<Event>) {
+        self.each_run(begin, end, |pages| out.push(Event::Advise(pages, advice)));
+    }
+
+    /// A child with the same memory; the event tells the stream.
+    pub fn fork(
+        &self,
+        child: Process,
+        commons: &mut Commons,
+        out: &mut Vec<Event>,
+    ) -> Result<Self, Full> {
+        let lowest = self.owned.iter().map(|&(first, _)| first).min().unwrap_or(0);
+        let end = self.owned.iter().map(|&(first, count)| first + count).max().unwrap_or(1);
+        let count = end - lowest;
+        let first = commons.numbers.take_above(end, count).ok_or(Full)?;
+        let by = first - lowest;
+        let mut copy = Self::new(child);
+        copy.areas = self.areas.clone();
+        copy.placed = self.placed.clone();
+        copy.index = self.index.clone();
+        copy.vacant = self.vacant.clone();
+        copy.owned = vec![(first, count)];
+        copy.unused.give(first, count);
+        for placed in copy.placed.iter_mut().filter(|placed| placed.address != NOWHERE) {
+            placed.number += by;
+            copy.unused.take(1, Some(placed.number));
+        }
+        out.push(Event::Fork { child, offset: by * SLOTS });
+        Ok(copy)
+    }
+
+    /// It ends: its numbers are for others.
+    pub fn end(self, commons: &mut Commons) {
+        self.owned.iter().for_each(|&(first, count)| commons.numbers.give(first, count));
+    }
+
+    /// No area reaches over `page`: one that does becomes two.
+    fn cut(&mut self, page: u64) {
+        let Some((&begin, &area)) = self.areas.range(..page).next_back() else { return };
+        if area.end > page {
+            self.areas.insert(begin, Area { end: page, ..area });
+            self.areas.insert(page, Area { kind: area.kind.from(page - begin), ..area });
+        }
+    }
+
+    /// Maps those pages of a part of the area from `of` on that are not.
+    fn place(
+        &mut self,
+        begin: u64,
+        end: u64,
+        of: u64,
+        kind: Kind,
+        commons: &mut Commons,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Full> {
+        self.number(begin, end, commons)?;
+        let mut runs: Vec<(u64, Pages)> = Vec::new();
+        let regions: Vec<(u64, u32)> = self.regions(begin, end).collect();
+        for (region, at) in regions {
+            let placed = &mut self.placed[at as usize];
+            let before = placed.mapped;
+            let (first, stop) = slots(region, begin, end);
+            each_bit(region, begin, end, |word, bits| placed.mapped[word] |= bits);
+            let fresh = |slot: u32| before[(slot / 64) as usize] >> (slot % 64) & 1 == 0;
+            for slot in (first..stop).filter(|&slot| fresh(slot)) {
+                let page = Page::new(Region(placed.number), slot);
+                match runs.last_mut() {
+                    Some((_, pages)) if pages.first.0 + pages.count == page.0 => pages.count += 1,
+                    _ => {
+                        let address = region * u64::from(SLOTS) + u64::from(slot);
+                        runs.push((address, Pages { first: page, count: 1 }));
+                    }
+                }
+            }
+        }
+        for (address, pages) in runs {
+            out.push(if kind == Kind::Heap && self.grows(address, pages.first) {
+                Event::Grow { pages }
+            } else {
+                let backing = commons.backing(kind.from(address - of));
+                Event::Map { pages, address, backing }
+            });
+        }
+        Ok(())
+    }
+
+    /// Gives numbers to the regions of a range that have none: neighbours get neighbouring ones.
+    fn number(&mut self, begin: u64, end: u64, commons: &mut Commons) -> Result<(), Full> {
+        let (mut region, last) = (begin / u64::from(SLOTS), (end - 1) / u64::from(SLOTS));
+        while region <= last {
+            let next = self.index.range(region..=last).next().map_or(last + 1, |(&next, _)| next);
+            if next == region {
+                region += 1;
+                continue;
+            }
+            let count = u32::try_from(next - region).map_err(|_| Full)?;
+            let before = region.checked_sub(1).and_then(|before| self.index.get(&before));
+            let wanted = before.map(|&at| self.placed[at as usize].number + 1);
+            let first = match self.unused.take(count, wanted) {
+                Some(first) => first,
+                None => {
+                    let first = commons.numbers.take(count, wanted).ok_or(Full)?;
+                    self.owned.push((first, count));
+                    first
+                }
+            };
+            for (address, number) in (region..next).zip(first..) {
+                let placed = Placed { address, number, mapped: [0; 8] };
+                let at = match self.vacant.pop() {
+                    Some(at) => {
+                        self.placed[at as usize] = placed;
+                        at
+                    }
+                    None => {
+                        self.placed.push(placed);
+                        self.placed.len() as u32 - 1
+                    }
+                };
+                self.index.insert(address, at);
+            }
+            region = next;
+        }
+        Ok(())
+    }
+
+    /// Whether the heap lies directly before, in memory and in numbers.
+    fn grows(&self, address: u64, first: Page) -> bool {
+        let Some(before) = address.checked_sub(1) else { return false };
+        let area = self.areas.range(..=before).next_back();
+        let heap = area.is_some_and(|(_, area)| area.kind == Kind::Heap && before < area.end);
+        let at = self.index.get(&(before / u64::from(SLOTS)));
+        let slot = (before % u64::from(SLOTS)) as u32;
+        heap && at.is_some_and(|&at| {
+            let placed = &self.placed[at as usize];
+            let page = Page::new(Region(placed.number), slot);
+            placed.is_mapped(slot) && page.0 + 1 == first.0
+        })
+    }
+
+    /// The numbered regions that hold pages of a range: address and place in `placed`.
+    fn regions(&self, begin: u64, end: u64) -> impl Iterator<Item = (u64, u32)> {
+        let last = (end.max(begin + 1) - 1) / u64::from(SLOTS);
+        self.index.range(begin / u64::from(SLOTS)..=last).map(|(&region, &at)| (region, at))
+    }
+
+    /// The pages of a range that are mapped, in runs of neighbouring numbers; holes within a region belong to
+    /// its run.
+    fn each_run(&self, begin: u64, end: u64, mut what: impl FnMut(Pages)) {
+        if begin >= end {
+            return;
+        }
+        let mut run: Option<Pages> = None;
+        for (region, at) in self.regions(begin, end) {
+            let placed = &self.placed[at as usize];
+            let (first, stop) = slots(region, begin, end);
+            let mapped = |slot: &u32| placed.is_mapped(*slot);
+            let Some(first) = (first..stop).find(mapped) else { continue };
+            let last = (first..stop).rev().find(mapped).unwrap_or(first);
+            let page = Page::new(Region(placed.number), first);
+            let count = last - first + 1;
+            match &mut run {
+                Some(pages) if pages.first.0 + pages.count == page.0 => pages.count += count,
+                _ => {
+                    if let Some(done) = run.replace(Pages { first: page, count }) {
+                        what(done);
+                    }
+                }
+            }
+        }
+        run.into_iter().for_each(what);
+    }
+}
+
+impl Placed {
+    #[inline]
+    fn is_mapped(&self, slot: u32) -> bool {
+        self.mapped[(slot / 64) as usize] >> (slot % 64) & 1 == 1
+    }
+}
+
+impl Kind {
+    /// The same, `pages` further on.
+    fn from(self, pages: u64) -> Self {
+        match self {
+            Self::Shared(object, offset) => Self::Shared(object, offset + pages),
+            other => other,
+        }
+    }
+}
+
+/// The slots of `region` that lie in a range of pages: the first, and one more than the last.
+fn slots(region: u64, begin: u64, end: u64) -> (u32, u32) {
+    let first = region * u64::from(SLOTS);
+    let slot = |page: u64| (page.clamp(first, first + u64::from(SLOTS)) - first) as u32;
+    (slot(begin), slot(end))
+}
+
+/// Calls `what` for every 64 slots of `region` of which some lie in a range: which 64, and which of them.
+fn each_bit(region: u64, begin: u64, end: u64, mut what: impl FnMut(usize, u64)) {
+    let (mut slot, stop) = slots(region, begin, end);
+    while slot < stop {
+        let next = stop.min((slot | 63) + 1);
+        what((slot / 64) as usize, u64::MAX >> (64 - (next - slot)) << (slot % 64));
+        slot = next;
+    }
+}

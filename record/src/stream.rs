@@ -1,0 +1,392 @@
+//! From the plugin's frames to a trace: follows processes, their memory and their accesses. Pure but for the
+//! trace that it writes; `session` feeds it.
+
+use std::collections::HashMap;
+
+use trace::{Advice, BLOCK, Block, Event, Process, Totals, Writer};
+
+use crate::RecordError;
+use crate::commons::{Commons, Full};
+use crate::space::{Kind, Rights, Space};
+use crate::wire::{Frame, Mapped, Span, What, Words};
+
+/// Bits of the address of a byte in its page.
+const PAGE: u32 = 12;
+/// Paths of programs that were not recorded which are kept.
+const FOREIGN: usize = 16;
+
+/// What was seen so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Instructions, of all processes, also while accesses were skipped.
+    pub instructions: u64,
+    /// Accesses, with those that were skipped, before the filter.
+    pub accesses: u64,
+    /// Accesses that were skipped at the beginning.
+    pub skipped: u64,
+    /// Records that the plugin sent.
+    pub records: u64,
+    /// Instruction fetches.
+    pub fetches: u64,
+    /// Processes, one for each program that was executed.
+    pub processes: u32,
+    /// Threads that were made.
+    pub threads: u64,
+    /// Programs that were executed and not recorded: the first few.
+    pub foreign: Vec<String>,
+    /// How many in all.
+    pub foreign_count: u64,
+}
+
+/// One file being written.
+struct Sink {
+    writer: Writer,
+    block: Block,
+}
+
+impl Sink {
+    fn new(writer: Writer) -> Self {
+        Self { writer, block: Block::default() }
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        self.writer.push(&self.block)?;
+        self.block.clear();
+        Ok(())
+    }
+}
+
+/// A recording being made.
+pub struct Stream {
+    data: Sink,
+    code: Option<Sink>,
+    commons: Commons,
+    /// By pid.
+    living: HashMap<u32, Space>,
+    /// Children that have not spoken yet, by name.
+    unborn: HashMap<u64, Space>,
+    running: Option<Process>,
+    next: u32,
+    skip: u64,
+    most: u64,
+    seen: Seen,
+    /// Events of the frame being read.
+    events: Vec<Event>,
+    /// No more is recorded: `most` is reached, or there are no more numbers.
+    full: bool,
+    crowded: bool,
+}
+
+impl Stream {
+    /// Writes data accesses to `data` and instruction fetches to `code`. The first `skip` accesses are left
+    /// out; after `most` more the stream is full.
+    pub fn new(data: Writer, code: Option<Writer>, skip: u64, most: u64) -> Self {
+        Self {
+            data: Sink::new(data),
+            code: code.map(Sink::new),
+            commons: Commons::new(),
+            living: HashMap::new(),
+            unborn: HashMap::new(),
+            running: None,
+            next: 0,
+            skip,
+            most,
+            seen: Seen::default(),
+            events: Vec::new(),
+            full: false,
+            crowded: false,
+        }
+    }
+
+    /// What was seen so far.
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// Whether nothing more is taken.
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Whether it is full because no more regions can be numbered.
+    pub fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    /// Takes the next frame.
+    pub fn frame(&mut self, frame: &Frame<'_>) -> Result<(), RecordError> {
+        self.seen.instructions += frame.instructions;
+        if self.full {
+            return Ok(());
+        }
+        match self.take(frame) {
+            Ok(done) => done,
+            Err(Full) => {
+                (self.full, self.crowded) = (true, true);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the trace: what it holds, and what that of the instruction fetches holds.
+    pub fn finish(mut self) -> Result<(Seen, Totals, Option<Totals>), RecordError> {
+        self.data.flush()?;
+        let data = self.data.writer.finish()?;
+        let code = match self.code {
+            Some(mut code) => {
+                code.flush()?;
+                Some(code.writer.finish()?)
+            }
+            None => None,
+        };
+        Ok((self.seen, data, code))
+    }
+
+    fn take(&mut self, frame: &Frame<'_>) -> Result<Result<(), RecordError>, Full> {
+        match frame.what {
+            What::Start => {
+                self.end(frame.pid);
+                let space = Space::new(self.number());
+                self.event(Event::Spawn(space.process));
+                self.running = Some(space.process);
+                self.living.insert(frame.pid, space);
+            }
+            What::Forked(name) => {
+                // A process of that pid ended unseen.
+                self.end(frame.pid);
+                if let Some(space) = self.unborn.remove(&name) {
+                    self.living.insert(frame.pid, space);
+                }
+            }
+            What::ForkFailed(name) => {
+                if let Some(space) = self.unborn.remove(&name) {
+                    self.exit(space);
+                }
+            }
+            What::Exit => self.end(frame.pid),
+            What::Foreign(path) => {
+                self.seen.foreign_count += 1;
+                if self.seen.foreign.len() < FOREIGN {
+                    self.seen.foreign.push(String::from_utf8_lossy(path).into_owned());
+                }
+            }
+            What::Thread => self.seen.threads += 1,
+            What::Accesses(words) => return self.accesses(frame.pid, words),
+            What::Fetches(words) => return self.fetches(frame.pid, words),
+            ref call => return self.call(frame.pid, call),
+        }
+        Ok(self.flush_if_long())
+    }
+
+    /// A system call that changes a process's memory.
+    fn call(&mut self, pid: u32, call: &What<'_>) -> Result<Result<(), RecordError>, Full> {
+        // A process that ended while another thread of it still spoke.
+        let Some(space) = self.living.get_mut(&pid) else { return Ok(Ok(())) };
+        let (commons, out) = (&mut self.commons, &mut self.events);
+        match *call {
+            What::Map(mapped) => {
+                let (kind, rights) = kind_of(&mapped, commons);
+                let (begin, end) = pages(mapped.span);
+                space.map(begin, end, kind, rights, commons, out)?;
+            }
+            What::Unmap(span) => {
+                let (begin, end) = pages(span);
+                space.unmap(begin, end, out);
+            }
+            What::Detach(address) => space.detach(address >> PAGE, out),
+            What::Remap { old, new, stays } => {
+                space.remap(pages(old), pages(new), stays, commons, out)?;
+            }
+            What::Break(old, new) => {
+                let end = |address: u64| address.div_ceil(1 << PAGE);
+                space.heap(end(old), end(new), commons, out)?;
+            }
+            What::Advise(span, advice) => {
+                if let Some(advice) = advice_of(advice) {
+                    let (begin, end) = pages(span);
+                    space.advise(begin, end, advice, out);
+                }
+            }
+            What::Protect(span, protection) => {
+                let (begin, end) = pages(span);
+                space.protect(begin, end, rights_of(protection), commons, out)?;
+            }
+            What::Forking(name) => {
+                let child = Process(self.next);
+                self.next += 1;
+                self.seen.processes += 1;
+                let copy = space.fork(child, commons, out)?;
+                self.unborn.insert(name, copy);
+            }
+            _ => {}
+        }
+        let process = space.process;
+        self.as_process(process);
+        for event in std::mem::take(&mut self.events) {
+            self.event(event);
+        }
+        Ok(self.flush_if_long())
+    }
+
+    fn accesses(&mut self, pid: u32, words: Words<'_>) -> Result<Result<(), RecordError>, Full> {
+        let Some(mut space) = self.living.remove(&pid) else { return Ok(Ok(())) };
+        self.as_process(space.process);
+        let mut done = Ok(());
+        for word in words.iter() {
+            self.seen.records += 1;
+            self.seen.accesses += u64::from(word.count);
+            let mut count = word.count;
+            if self.skip > 0 {
+                let skipped = self.skip.min(count.into()) as u32;
+                self.skip -= u64::from(skipped);
+                self.seen.skipped += u64::from(skipped);
+                count -= skipped;
+            }
+            count = self.most.min(count.into()) as u32;
+            if count == 0 {
+                if self.most == 0 {
+                    self.full = true;
+                    break;
+                }
+                continue;
+            }
+            self.most -= u64::from(count);
+            let page = match space.touch(word.page, &mut self.commons, &mut self.events) {
+                Ok(page) => page,
+                Err(Full) => {
+                    (self.full, self.crowded) = (true, true);
+                    break;
+                }
+            };
+            if !self.events.is_empty() {
+                for event in std::mem::take(&mut self.events) {
+                    self.event(event);
+                }
+            }
+            let access =
+                if word.writes { trace::Access::write(page) } else { trace::Access::read(page) };
+            self.data.block.accesses.push(access);
+            self.data.block.counts.push(count);
+            if self.data.block.accesses.len() >= BLOCK {
+                done = self.data.flush();
+                if done.is_err() {
+                    break;
+                }
+            }
+        }
+        self.full |= self.most == 0;
+        self.living.insert(pid, space);
+        Ok(done)
+    }
+
+    fn fetches(&mut self, pid: u32, words: Words<'_>) -> Result<Result<(), RecordError>, Full> {
+        let Some(mut space) = self.living.remove(&pid) else { return Ok(Ok(())) };
+        self.as_process(space.process);
+        let (skipping, mut done) = (self.skip, Ok(()));
+        // What is skipped is skipped in both.
+        for word in words.iter().take_while(|_| skipping == 0) {
+            self.seen.fetches += u64::from(word.count);
+            let Ok(page) = space.touch(word.page, &mut self.commons, &mut self.events) else {
+                (self.full, self.crowded) = (true, true);
+                break;
+            };
+            for event in std::mem::take(&mut self.events) {
+                self.event(event);
+            }
+            let Some(code) = &mut self.code else { break };
+            code.block.accesses.push(trace::Access::read(page));
+            code.block.counts.push(word.count);
+            if code.block.accesses.len() >= BLOCK {
+                done = code.flush();
+                if done.is_err() {
+                    break;
+                }
+            }
+        }
+        self.living.insert(pid, space);
+        Ok(done)
+    }
+
+    fn number(&mut self) -> Process {
+        let process = Process(self.next);
+        self.next += 1;
+        self.seen.processes += 1;
+        process
+    }
+
+    fn end(&mut self, pid: u32) {
+        if let Some(space) = self.living.remove(&pid) {
+            self.exit(space);
+        }
+    }
+
+    fn exit(&mut self, space: Space) {
+        self.as_process(space.process);
+        self.event(Event::Exit(space.process));
+        self.running = None;
+        space.end(&mut self.commons);
+    }
+
+    fn as_process(&mut self, process: Process) {
+        if self.running != Some(process) {
+            self.running = Some(process);
+            self.event(Event::Run(process));
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        if let Some(code) = &mut self.code {
+            code.block.event(event.clone());
+        }
+        self.data.block.event(event);
+    }
+
+    fn flush_if_long(&mut self) -> Result<(), RecordError> {
+        for sink in std::iter::once(&mut self.data).chain(&mut self.code) {
+            if sink.block.events.len() >= BLOCK {
+                sink.flush()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The pages that bytes lie in: the first, and one more than the last.
+fn pages(span: Span) -> (u64, u64) {
+    (span.begin >> PAGE, (span.begin + span.length).div_ceil(1 << PAGE))
+}
+
+fn rights_of(protection: u64) -> Rights {
+    // PROT_WRITE is 2, PROT_READ 1, PROT_EXEC 4 (asm-generic/mman-common.h).
+    match protection & 7 {
+        0 => Rights::None,
+        bits if bits & 2 != 0 => Rights::Write,
+        _ => Rights::Read,
+    }
+}
+
+fn kind_of(mapped: &Mapped, commons: &mut Commons) -> (Kind, Rights) {
+    let rights = rights_of(mapped.protection);
+    let kind = match (mapped.shared, mapped.file) {
+        // Read only, and of a file: the page cache's, like a private mapping.
+        (true, file) if file != 0 && rights == Rights::Read => Kind::File(file),
+        (true, 0) => Kind::Shared(commons.nameless(), 0),
+        (true, file) => Kind::Shared(file, mapped.offset >> PAGE),
+        (false, 0) => Kind::Anonymous,
+        (false, file) => Kind::File(file),
+    };
+    (kind, rights)
+}
+
+fn advice_of(number: u64) -> Option<Advice> {
+    // asm-generic/mman-common.h.
+    match number {
+        4 => Some(Advice::DontNeed),
+        8 => Some(Advice::Free),
+        14 => Some(Advice::Huge),
+        15 => Some(Advice::NoHuge),
+        23 => Some(Advice::Populate),
+        25 => Some(Advice::Collapse),
+        _ => None,
+    }
+}
