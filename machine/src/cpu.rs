@@ -14,6 +14,12 @@ pub struct Cpu {
     pub model: Option<String>,
     /// `AuthenticAMD`, `GenuineIntel`, or Arm's implementer code such as `0x41`.
     pub vendor: Option<String>,
+    /// `cpu family` of x86: with the number below, which table of events its counters follow.
+    #[serde(default)]
+    pub family: Option<u32>,
+    /// `model` of x86, Arm's `CPU part`.
+    #[serde(default)]
+    pub number: Option<u32>,
     /// Logical CPUs online.
     pub online: Option<u32>,
     /// The speed it was sold with in MHz: cpufreq's base frequency, CPPC's nominal one, or
@@ -76,13 +82,14 @@ pub fn parse(text: &str, path: &Path) -> Result<Cpu, ReadError> {
     let mut cpu = Cpu {
         model: None,
         vendor: None,
+        family: None,
+        number: None,
         online: None,
         nominal_mhz: None,
         reported_mhz: None,
         hypervisor: Hypervisor::Unknown,
         tlb_entries: None,
     };
-    let mut arm_part = None;
     for (line, bad) in text::numbered(text, path) {
         if line.trim().is_empty() {
             continue;
@@ -96,7 +103,12 @@ pub fn parse(text: &str, path: &Path) -> Result<Cpu, ReadError> {
                 cpu.model = Some(value.to_string());
             }
             "vendor_id" | "CPU implementer" => cpu.vendor = Some(value.to_string()),
-            "CPU part" => arm_part = Some(value),
+            "cpu family" => cpu.family = value.parse().ok(),
+            "model" => cpu.number = value.parse().ok(),
+            "CPU part" => {
+                let part = value.strip_prefix("0x").unwrap_or(value);
+                cpu.number = u32::from_str_radix(part, 16).ok();
+            }
             "cpu MHz" if cpu.reported_mhz.is_none() => {
                 let mhz: f64 = value.parse().map_err(|_| bad("a number of MHz"))?;
                 cpu.reported_mhz = Some(mhz.round() as u32);
@@ -112,8 +124,8 @@ pub fn parse(text: &str, path: &Path) -> Result<Cpu, ReadError> {
             _ => {}
         }
     }
-    if let (None, Some(vendor), Some(part)) = (&cpu.model, &cpu.vendor, arm_part) {
-        cpu.model = Some(format!("Arm implementer {vendor} part {part}"));
+    if let (None, Some(vendor), Some(part)) = (&cpu.model, &cpu.vendor, cpu.number) {
+        cpu.model = Some(format!("Arm implementer {vendor} part {part:#x}"));
     }
     Ok(cpu)
 }

@@ -8,10 +8,17 @@
 //! for files and `sys` for counters.
 #![forbid(unsafe_code)]
 
+pub mod events;
 pub mod formula;
 
+mod count;
 mod estimate;
+mod given;
+mod interpret;
 mod interval;
 
+pub use count::{Count, MissCost};
 pub use estimate::{Estimate, Evidence, Gain, Method, Scope};
+pub use given::{Given, KEYS as GIVEN_KEYS};
+pub use interpret::{Context, LEAST_CYCLES, interpret};
 pub use interval::Interval;

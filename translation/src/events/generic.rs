@@ -1,0 +1,50 @@
+//! Names that are in files but in no table: the kernel's own for TLB events, which every processor
+//! has (perf-list(1), "Hardware cache event"), those of single page sizes, and those that are
+//! sampled for their addresses. What the kernel's own count differs: Intel's count walks, AMD's and Arm's count misses of the
+//! first level, whether or not the second had the translation (arch/x86/events/intel/core.c,
+//! arch/x86/events/amd/core.c, drivers/perf/arm_pmuv3.c).
+
+use super::{Meaning, Says, Side};
+
+/// What an event of this normal name says.
+pub(super) fn says(name: &str) -> Option<Says> {
+    use Meaning::{FirstLevelMisses, HitsOfOneSize, Walks, WalksOfOneSize};
+    let (side, meaning) = match name {
+        "dtlb-load-misses" => (Side::Load, FirstLevelMisses),
+        "dtlb-store-misses" => (Side::Store, FirstLevelMisses),
+        // Arm's and AMD's single events, under older names of perf's.
+        "dtlb-misses" | "ls_l1_d_tlb_miss.all" | "l1_dtlb_misses" => (Side::Data, FirstLevelMisses),
+        "itlb-load-misses" | "itlb-misses" => (Side::Fetch, FirstLevelMisses),
+        // Retired instructions, with the data's address (skylakex/cache.json, haswell/cache.json).
+        "mem_inst_retired.stlb_miss_loads" | "mem_uops_retired.stlb_miss_loads" => {
+            (Side::Load, Walks)
+        }
+        "mem_inst_retired.stlb_miss_stores" | "mem_uops_retired.stlb_miss_stores" => {
+            (Side::Store, Walks)
+        }
+        "dtlb_load_misses.miss_causes_a_walk" => (Side::Load, Walks),
+        "dtlb_store_misses.miss_causes_a_walk" => (Side::Store, Walks),
+        "itlb_misses.miss_causes_a_walk" => (Side::Fetch, Walks),
+        "l2_dtlb_misses" => (Side::Data, Walks),
+        "l2_itlb_misses" => (Side::Fetch, Walks),
+        _ => {
+            let size = name.strip_prefix("ls_l1_d_tlb_miss.tlb_reload_");
+            if size.is_some_and(|size| size.ends_with("miss")) {
+                (Side::Data, WalksOfOneSize)
+            } else if size.is_some_and(|size| size.ends_with("hit")) {
+                (Side::Data, HitsOfOneSize)
+            } else {
+                let pages = ["_4k", "_2m_4m", "_1g"];
+                let event = pages.iter().find_map(|pages| name.strip_suffix(pages))?;
+                let side = match event.strip_suffix("_misses.walk_completed")? {
+                    "dtlb_load" => Side::Load,
+                    "dtlb_store" => Side::Store,
+                    "itlb" => Side::Fetch,
+                    _ => return None,
+                };
+                (side, WalksOfOneSize)
+            }
+        }
+    };
+    Some(Says { side, meaning })
+}

@@ -1,0 +1,72 @@
+//! One name for one event, however perf printed it. Called by the readers and by `says`.
+
+/// The event's name in lower case, without its PMU and without modifiers:
+/// `cpu_core/DTLB_LOAD_MISSES.WALK_ACTIVE/u` is `dtlb_load_misses.walk_active`.
+pub fn normal(printed: &str) -> String {
+    let name = printed.trim();
+    // `pmu/name,term=1/modifiers`: the first term is the name, or says it with `name=`.
+    let name = match name.split_once('/') {
+        Some((_, inside)) => {
+            let inside = inside.rsplit_once('/').map_or(inside, |(terms, _)| terms);
+            let named = inside.split(',').find_map(|term| term.strip_prefix("name="));
+            named.unwrap_or_else(|| inside.split(',').next().unwrap_or(inside))
+        }
+        None => name,
+    };
+    // Modifiers are letters after the last colon; a tracepoint's own colon is not followed by
+    // them alone.
+    let name = match name.rsplit_once(':') {
+        Some((head, modifiers)) if is_modifiers(modifiers) => head,
+        _ => name,
+    };
+    name.trim_matches('\'').to_ascii_lowercase()
+}
+
+/// The modifiers perf printed after the name: `u` for user mode only, `k` for the kernel.
+pub fn modifiers(printed: &str) -> &str {
+    let after = printed.trim().rsplit_once(['/', ':']);
+    after.map_or("", |(_, modifiers)| if is_modifiers(modifiers) { modifiers } else { "" })
+}
+
+/// perf-list(1), "EVENT MODIFIERS".
+fn is_modifiers(text: &str) -> bool {
+    text.len() <= 8 && text.chars().all(|c| "ukhIGHpPSDWebR".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_name_for_all_that_perf_prints() {
+        for (printed, name) in [
+            ("cycles", "cycles"),
+            ("cycles:u", "cycles"),
+            ("cycles:ukH", "cycles"),
+            ("cpu/cycles/u", "cycles"),
+            ("cpu_core/cycles/", "cycles"),
+            (
+                "cpu/event=0x8,umask=0x10,name=DTLB_LOAD_MISSES.WALK_PENDING/",
+                "dtlb_load_misses.walk_pending",
+            ),
+            ("DTLB_LOAD_MISSES.WALK_ACTIVE:u", "dtlb_load_misses.walk_active"),
+            ("exceptions:page_fault_user", "exceptions:page_fault_user"),
+            ("dTLB-load-misses:pp", "dtlb-load-misses"),
+            ("", ""),
+            ("/", ""),
+        ] {
+            assert_eq!(normal(printed), name, "{printed}");
+        }
+        assert_eq!(modifiers("cycles:u"), "u");
+        assert_eq!(modifiers("cpu/cycles/uk"), "uk");
+        assert_eq!(modifiers("sched:sched_switch"), "");
+        assert_eq!(modifiers("cycles"), "");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_has_a_name(text in ".{0,60}") {
+            let _ = (normal(&text), modifiers(&text));
+        }
+    }
+}

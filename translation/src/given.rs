@@ -1,0 +1,186 @@
+//! Misses, their cost and the cycles as somebody else measured them: flags, or a file of
+//! `key = value`. LWN "Huge pages" part 5 is the model: samples of a profiler, each standing for
+//! a number of events.
+
+use crate::{Estimate, Evidence, Method, formula};
+
+/// Numbers that were given.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Given {
+    /// TLB misses, or samples of them.
+    pub misses: Option<f64>,
+    /// Misses of loads and stores, where they are known apart.
+    pub dtlb_misses: Option<f64>,
+    /// Misses of instruction fetches, where they are known apart.
+    pub itlb_misses: Option<f64>,
+    /// Misses that one sample stands for; 1 if the numbers are misses.
+    pub miss_period: Option<f64>,
+    /// Cycles that one miss costs.
+    pub cost: Option<f64>,
+    /// The same in nanoseconds, with the clock beside it.
+    pub cost_ns: Option<f64>,
+    /// The clock in MHz that `cost_ns` was measured at.
+    pub mhz: Option<f64>,
+    /// Cycles, or samples of them.
+    pub cycles: Option<f64>,
+    /// Cycles that one sample stands for; 1 if the number is cycles.
+    pub cycle_period: Option<f64>,
+}
+
+/// The keys of a file, and where their numbers go.
+type Place = fn(&mut Given) -> &mut Option<f64>;
+
+/// Every key, as it stands in files.
+pub const KEYS: [(&str, Place); 9] = [
+    ("misses", |given| &mut given.misses),
+    ("dtlb_misses", |given| &mut given.dtlb_misses),
+    ("itlb_misses", |given| &mut given.itlb_misses),
+    ("miss_period", |given| &mut given.miss_period),
+    ("cost", |given| &mut given.cost),
+    ("cost_ns", |given| &mut given.cost_ns),
+    ("mhz", |given| &mut given.mhz),
+    ("cycles", |given| &mut given.cycles),
+    ("cycle_period", |given| &mut given.cycle_period),
+];
+
+impl Given {
+    /// What is given here, and what `other` gives where this does not.
+    pub fn or(mut self, mut other: Self) -> Self {
+        for (_, place) in KEYS {
+            let value = place(&mut self).or(*place(&mut other));
+            *place(&mut self) = value;
+        }
+        self
+    }
+
+    /// Whether nothing is given.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The estimate; unknown with what is missing or wrong.
+    pub fn estimate(&self) -> Estimate {
+        let negative = KEYS.iter().find(|(_, place)| {
+            place(&mut self.clone()).is_some_and(|value| !value.is_finite() || value < 0.0)
+        });
+        if let Some((key, _)) = negative {
+            return Estimate::unknown(format!("{key} must be a number of at least 0"));
+        }
+        let in_ns = self.cost_ns.zip(self.mhz);
+        let cost = self.cost.or_else(|| in_ns.and_then(|(ns, mhz)| formula::ns_to_cycles(ns, mhz)));
+        let (Some(cost), Some(cycles)) = (cost, self.cycles) else {
+            let missing = match cost {
+                Some(_) => "cycles",
+                None if self.cost_ns.is_some() => "mhz, the clock of cost_ns,",
+                None => "cost",
+            };
+            return Estimate::unknown(format!(
+                "{missing} is not given; misses, cost (of one, in cycles) and cycles are needed"
+            ));
+        };
+        let cycles = cycles * self.cycle_period.unwrap_or(1.0);
+        if cycles <= 0.0 {
+            return Estimate::unknown("the cycles given are 0: nothing ran");
+        }
+        let part = |misses: Option<f64>| {
+            let misses = misses? * self.miss_period.unwrap_or(1.0);
+            formula::misses_times_cost(misses, cost, cycles)
+        };
+        let method = Method::GivenMissesTimesCost;
+        let estimate = match (part(self.misses), part(self.dtlb_misses), part(self.itlb_misses)) {
+            (Some(_), Some(_), _) | (Some(_), _, Some(_)) => {
+                return Estimate::unknown(
+                    "misses are given both together and apart; leave out one or the other",
+                );
+            }
+            (Some(share), None, None) => Estimate::of_share(method, share),
+            (None, None, None) => {
+                return Estimate::unknown(
+                    "misses are not given: misses, or dtlb_misses, itlb_misses",
+                );
+            }
+            (None, data, fetch) => Estimate::of_parts(method, data, fetch),
+        };
+        let given = KEYS.into_iter().filter_map(|(key, place)| {
+            Some(Evidence::of(key, (*place(&mut self.clone()))?, "given"))
+        });
+        estimate.with_evidence(given.collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn percent(given: Given) -> String {
+        format!("{:.2}", given.estimate().share.unwrap().mid() * 100.0)
+    }
+
+    /// LWN "Huge pages" part 5, section 2.5: the prediction for STREAM on a PPC970MP.
+    #[test]
+    fn the_worked_example_of_lwn_is_reproduced() {
+        let given = Given {
+            misses: Some(9492.0),
+            miss_period: Some(1000.0),
+            cost: Some(563.0),
+            cycles: Some(599_073.0),
+            cycle_period: Some(50_000.0),
+            ..Given::default()
+        };
+        assert_eq!(percent(given), "17.84");
+        let estimate = given.estimate();
+        assert_eq!(estimate.method, Method::GivenMissesTimesCost);
+        assert_eq!(estimate.evidence.len(), 5);
+        assert_eq!(format!("{:.3}", estimate.gain.unwrap().speedup_at_most.unwrap()), "1.217");
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_said() {
+        let whole =
+            Given { misses: Some(1.0), cost: Some(2.0), cycles: Some(100.0), ..Given::default() };
+        assert_eq!(percent(whole), "2.00");
+        for (given, word) in [
+            (Given { misses: None, ..whole }, "misses are not given"),
+            (Given { cost: None, ..whole }, "cost is not given"),
+            (Given { cost: None, cost_ns: Some(8.8), ..whole }, "mhz"),
+            (Given { cycles: None, ..whole }, "cycles is not given"),
+            (Given { cycles: Some(0.0), ..whole }, "nothing ran"),
+            (Given { cost: Some(-1.0), ..whole }, "cost must be"),
+            (Given { cost: Some(f64::NAN), ..whole }, "cost must be"),
+            (Given { dtlb_misses: Some(1.0), ..whole }, "both together and apart"),
+        ] {
+            let estimate = given.estimate();
+            assert!(estimate.reason().is_some_and(|why| why.contains(word)), "{estimate:?}");
+            assert_eq!(estimate.share, None);
+        }
+    }
+
+    #[test]
+    fn a_cost_in_nanoseconds_needs_the_clock() {
+        let given = Given {
+            misses: Some(1e6),
+            cost_ns: Some(8.8),
+            mhz: Some(2160.0),
+            cycles: Some(1e9),
+            ..Given::default()
+        };
+        assert_eq!(percent(given), "1.90");
+    }
+
+    #[test]
+    fn parts_are_kept_apart() {
+        let given = Given {
+            dtlb_misses: Some(1e6),
+            itlb_misses: Some(2e6),
+            cost: Some(30.0),
+            cycles: Some(1e9),
+            ..Given::default()
+        };
+        let estimate = given.estimate();
+        let mid = |share: Option<crate::Interval>| (share.unwrap().mid() * 1000.0).round();
+        assert_eq!(
+            (mid(estimate.dtlb), mid(estimate.itlb), mid(estimate.share)),
+            (30.0, 60.0, 90.0)
+        );
+    }
+}

@@ -1,0 +1,435 @@
+//! From counts to an estimate: which of the counted events say most, and what they say together.
+//! Pure; called for live counters and for files alike.
+
+use crate::count::{Count, MissCost};
+use crate::events::{self, Meaning, Says, Side, Table};
+use crate::{Estimate, Evidence, Interval, Method, Scope, formula};
+
+/// Cycles under which a count says nothing of a program: starting one (exec, the dynamic loader)
+/// takes about a million (inferred from 0.5 ms of `/bin/true` at 2 to 4 GHz).
+pub const LEAST_CYCLES: f64 = 1e6;
+
+/// What the counts alone do not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Context<'a> {
+    /// The processor's table, if it is known whose counts these are.
+    pub table: Option<&'static Table>,
+    /// What a miss costs there, if that is known.
+    pub cost: Option<&'a MissCost>,
+}
+
+/// The estimate these counts allow; unknown, with the reason, where they allow none.
+pub fn interpret(counts: &[Count], context: Context) -> Estimate {
+    let counted = Counted::sort(counts, context);
+    let estimate = counted.estimate(context);
+    let mut estimate = estimate.with_evidence(counted.evidence());
+    estimate.scope = counted.scope();
+    if let Some(note) = context.table.and_then(|table| table.note) {
+        estimate.notes.push(note.to_string());
+    }
+    estimate.notes.extend(counted.notes());
+    estimate
+}
+
+/// The counts that say something, by what they say.
+struct Counted<'a> {
+    cycles: Vec<&'a Count>,
+    said: Vec<(Says, &'a Count)>,
+}
+
+impl<'a> Counted<'a> {
+    fn sort(counts: &'a [Count], context: Context) -> Self {
+        let (cycles, others): (Vec<&Count>, Vec<&Count>) =
+            counts.iter().partition(|count| count.is_cycles());
+        let says = |count: &'a Count| Some((events::says(&count.name(), context.table)?, count));
+        Self { cycles, said: others.into_iter().filter_map(says).collect() }
+    }
+
+    fn estimate(&self, context: Context) -> Estimate {
+        let longest = self.cycles.iter().filter_map(|count| count.value).fold(0.0, f64::max);
+        if self.cycles.iter().all(|count| count.value.is_none()) {
+            return Estimate::unknown(
+                "cycles were not counted; count them with the misses: perf stat -e cycles,…",
+            );
+        }
+        if longest < LEAST_CYCLES {
+            return Estimate::unknown(format!(
+                "the program ran for {longest:.0} cycles only, of which starting it is the most; \
+                 measure a longer run"
+            ));
+        }
+        if self.said.iter().all(|(_, count)| count.value.is_none()) {
+            return Estimate::unknown(
+                "no event of the TLB was counted; count walk cycles or misses with the cycles",
+            );
+        }
+        self.by_walk_cycles(context).unwrap_or_else(|| self.by_misses(context))
+    }
+
+    /// From cycles of walks, where the processor counts them.
+    fn by_walk_cycles(&self, context: Context) -> Option<Estimate> {
+        // Unknown walkers: four, the most of any table here, so that the lower bound holds.
+        let walkers = context.table.map_or(4, |table| table.walkers);
+        let data = self.busy(&[Side::Load, Side::Store, Side::Data], walkers);
+        let fetch = self.busy(&[Side::Fetch], walkers);
+        let mut estimate = match (data, fetch) {
+            (None, None) => return None,
+            (data, fetch) => Estimate::of_parts(Method::PmuWalkCycles, data, fetch),
+        };
+        let nested = self.rate(Side::Nested, Meaning::Outstanding).filter(|rate| *rate > 0.0);
+        if let (Some(share), Some(rate)) = (estimate.share, nested) {
+            let host = formula::outstanding(rate, 1.0, walkers)?;
+            estimate = Estimate {
+                share: Some(share.and(host)),
+                gain: Some(formula::gain(share.and(host))),
+                ..estimate
+            }
+            .with_note("walks of the host's tables are in the share, for data and code together");
+        }
+        for (side, what) in [(Side::Load, "loads"), (Side::Store, "stores")] {
+            let counted = |side| {
+                [Meaning::Active, Meaning::Outstanding]
+                    .iter()
+                    .any(|meaning| self.rate(side, *meaning).is_some())
+            };
+            if data.is_some() && !counted(side) && !counted(Side::Data) {
+                estimate = estimate.with_note(format!("walks for {what} were not counted"));
+            }
+        }
+        let sums = self.has(Meaning::Outstanding) && !self.has(Meaning::Active);
+        if sums && context.table.is_none() {
+            estimate = estimate.with_note(
+                "the events add up walks that run at once; for want of the processor's name, up \
+                 to four at once were allowed for",
+            );
+        }
+        Some(estimate)
+    }
+
+    /// The time in which a walk for one of these was under way.
+    fn busy(&self, sides: &[Side], walkers: u32) -> Option<Interval> {
+        let rates = |meaning| sides.iter().filter_map(move |side| self.rate(*side, meaning));
+        let active = rates(Meaning::Active).filter_map(|rate| formula::active(rate, 1.0));
+        if let Some(together) = active.reduce(Interval::and) {
+            return Some(together);
+        }
+        let sum = rates(Meaning::Outstanding).reduce(|a, b| a + b);
+        // A core that does not have the event counts zero of it, even while it walks.
+        let walks = rates(Meaning::Walks).sum::<f64>() > 0.0;
+        let sum = sum.filter(|sum| *sum > 0.0 || !walks);
+        if let Some(sum) = sum {
+            return formula::outstanding(sum, 1.0, walkers);
+        }
+        let stalled = rates(Meaning::Stalled).reduce(|a, b| a + b).filter(|rate| *rate > 0.0);
+        formula::active(stalled?, 1.0)
+    }
+
+    /// From misses times what one costs.
+    fn by_misses(&self, context: Context) -> Estimate {
+        let Some(cost) = context.cost else {
+            return Estimate::unknown(
+                "misses were counted, but not what they take, and the cost of one is not known; \
+                 give it with --cost CYCLES, or measure it: superpage tlb --save",
+            );
+        };
+        let data = self.misses(&[Side::Load, Side::Store, Side::Data], cost);
+        let fetch = self.misses(&[Side::Fetch], cost);
+        let share = |part: Option<Misses>| part.and_then(|part| formula::active(part.cost, 1.0));
+        let mut estimate =
+            Estimate::of_parts(Method::PmuMissesTimesCost, share(data), share(fetch));
+        if estimate.share.is_none() {
+            return estimate;
+        }
+        estimate.evidence.push(Evidence::of("cost of a walk, cycles", cost.walk, &cost.source));
+        if let Some(hit) = cost.second_level_hit {
+            let name = "cost of a second-level hit, cycles";
+            estimate.evidence.push(Evidence::of(name, hit, &cost.source));
+        }
+        if [data, fetch].into_iter().flatten().any(|part| part.of_first_level) {
+            estimate = estimate.with_note(
+                "the kernel's generic events count walks on Intel, but misses of the first level \
+                 on AMD and Arm: the cost must be that of what was counted",
+            );
+        }
+        estimate
+    }
+
+    fn misses(&self, sides: &[Side], cost: &MissCost) -> Option<Misses> {
+        let rate = |meaning| {
+            let rates = sides.iter().filter_map(|side| self.rate(*side, meaning));
+            rates.reduce(|a, b| a + b)
+        };
+        let walks = rate(Meaning::Walks).or_else(|| rate(Meaning::WalksOfOneSize));
+        let hits = rate(Meaning::SecondLevelHits).or_else(|| rate(Meaning::HitsOfOneSize));
+        let hits = hits.zip(cost.second_level_hit).map_or(0.0, |(rate, hit)| rate * hit);
+        match walks {
+            Some(walks) => Some(Misses { cost: walks * cost.walk + hits, of_first_level: false }),
+            None => {
+                let misses = rate(Meaning::FirstLevelMisses)?;
+                Some(Misses { cost: misses * cost.walk, of_first_level: true })
+            }
+        }
+    }
+
+    /// Events of this kind per cycle, the cycles being those of the same group where it has them.
+    /// An event that was counted in several groups is taken once: they are estimates of one number.
+    fn rate(&self, side: Side, meaning: Meaning) -> Option<f64> {
+        let of_kind = self.said.iter().filter(|(says, _)| *says == Says { side, meaning });
+        let mut rates: Vec<(String, f64)> = Vec::new();
+        for (_, count) in of_kind {
+            let (Some(value), Some(cycles)) = (count.value, self.cycles_of(count)) else {
+                continue;
+            };
+            let name = count.name();
+            if rates.iter().all(|(seen, _)| *seen != name) {
+                rates.push((name, value / cycles));
+            }
+        }
+        let summed = rates.iter().map(|(_, rate)| rate).copied();
+        // Two names of one thing (walk_completed and miss_causes_a_walk) are not added either.
+        match meaning {
+            Meaning::WalksOfOneSize | Meaning::HitsOfOneSize => summed.reduce(|a, b| a + b),
+            _ => summed.reduce(f64::max),
+        }
+        .filter(|rate| rate.is_finite())
+    }
+
+    fn has(&self, meaning: Meaning) -> bool {
+        self.said.iter().any(|(says, count)| says.meaning == meaning && count.value.is_some())
+    }
+
+    fn cycles_of(&self, count: &Count) -> Option<f64> {
+        let known = || self.cycles.iter().filter(|cycles| cycles.value.is_some());
+        let own = known().find(|cycles| cycles.group == count.group);
+        own.or_else(|| known().next())?.value.filter(|cycles| *cycles > 0.0)
+    }
+
+    fn scope(&self) -> Option<Scope> {
+        let counts =
+            || self.said.iter().map(|(_, count)| *count).chain(self.cycles.iter().copied());
+        match (counts().any(Count::is_user_only), counts().all(Count::is_user_only)) {
+            (true, true) => Some(Scope::User),
+            (false, _) if counts().next().is_some() => Some(Scope::UserAndKernel),
+            _ => None,
+        }
+    }
+
+    fn evidence(&self) -> impl Iterator<Item = Evidence> {
+        let counts = self.cycles.iter().copied().chain(self.said.iter().map(|(_, count)| *count));
+        counts.filter_map(|count| {
+            let (name, source) = (count.event.clone(), count.source.clone());
+            Some(Evidence { name, value: count.value?, counted: count.counted, source })
+        })
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let counts =
+            || self.said.iter().map(|(_, count)| *count).chain(self.cycles.iter().copied());
+        let least = counts().filter(|count| count.value.is_some()).filter_map(|c| c.counted);
+        let least = least.fold(1.0, f64::min);
+        if least < 0.995 {
+            notes.push(format!(
+                "the counters were shared among more events than there are: the least counted ran \
+                 {:.0} % of the time, and the rest is extrapolated",
+                least * 100.0
+            ));
+        }
+        let missing: Vec<&str> =
+            counts().filter(|count| count.value.is_none()).map(|c| c.event.as_str()).collect();
+        if !missing.is_empty() {
+            notes.push(format!("not counted: {}", missing.join(", ")));
+        }
+        notes
+    }
+}
+
+/// What the misses of one part cost per cycle.
+#[derive(Clone, Copy)]
+struct Misses {
+    cost: f64,
+    of_first_level: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn count(event: &str, value: f64) -> Count {
+        let (event, source) = (event.to_string(), "test".to_string());
+        Count { event, value: Some(value), counted: Some(1.0), group: 0, source }
+    }
+
+    fn table(name: &str) -> Option<&'static Table> {
+        events::tables().find(|table| table.name == name)
+    }
+
+    #[test]
+    fn active_walks_are_taken_before_their_sums() {
+        let counts = [
+            count("cycles", 1e9),
+            count("dtlb_load_misses.walk_active", 1e8),
+            count("dtlb_store_misses.walk_active", 5e7),
+            count("itlb_misses.walk_active", 1e7),
+            count("dtlb_load_misses.walk_pending", 1.9e9),
+        ];
+        let estimate = interpret(&counts, Context::default());
+        assert_eq!(estimate.method, Method::PmuWalkCycles);
+        let dtlb = estimate.dtlb.unwrap();
+        assert!((dtlb.low() - 0.1).abs() < 1e-9 && (dtlb.high() - 0.15).abs() < 1e-9, "{dtlb:?}");
+        assert!((estimate.itlb.unwrap().mid() - 0.01).abs() < 1e-9);
+        assert_eq!(estimate.evidence.len(), 5);
+        assert_eq!(estimate.scope, Some(Scope::UserAndKernel));
+    }
+
+    /// vMitosis' GUPS: the sum of outstanding walks is 1.55 times the cycles.
+    #[test]
+    fn sums_of_two_walkers_may_exceed_the_time() {
+        let counts = [
+            count("cycles:u", 1e9),
+            count("dtlb_load_misses.walk_pending:u", 1.5e9),
+            count("dtlb_store_misses.walk_pending:u", 0.05e9),
+        ];
+        let context = Context { table: table("Skylake"), cost: None };
+        let estimate = interpret(&counts, context);
+        let share = estimate.share.unwrap();
+        assert!((share.low() - 0.775).abs() < 1e-9 && share.high() == 1.0, "{share:?}");
+        assert!((share.mid() - 0.949).abs() < 1e-3, "{share:?}");
+        assert_eq!(estimate.scope, Some(Scope::User));
+        assert!(estimate.notes.iter().any(|note| note.contains("instruction fetches")));
+        // Nobody says how many walkers there are: the bound must hold for the most.
+        let unknown = interpret(&counts, Context::default()).share.unwrap();
+        assert!(unknown.low() <= share.low() / 2.0 + 1e-9);
+    }
+
+    #[test]
+    fn broadwells_duration_is_a_sum_and_haswells_is_not() {
+        let counts = [count("cycles", 1e9), count("dtlb_load_misses.walk_duration", 4e8)];
+        let share =
+            |name| interpret(&counts, Context { table: table(name), cost: None }).share.unwrap();
+        assert_eq!(share("Haswell").low(), 0.4);
+        assert_eq!((share("Broadwell").low(), share("Broadwell").high()), (0.2, 0.4));
+    }
+
+    #[test]
+    fn misses_need_a_cost_and_hits_may_have_their_own() {
+        let counts = [
+            count("cycles", 1e9),
+            count("ls_l1_d_tlb_miss.all_l2_miss", 1e6),
+            count("ls_l1_d_tlb_miss.all_l2_hit", 1e7),
+            count("bp_l1_tlb_miss_l2_tlb_miss.all", 1e5),
+        ];
+        let why = interpret(&counts, Context::default());
+        assert!(why.reason().unwrap().contains("--cost"), "{why:?}");
+        assert_eq!(why.share, None);
+        let cost = MissCost { walk: 30.0, second_level_hit: Some(7.0), source: "test".into() };
+        let context = Context { table: table("Zen 3 to 5"), cost: Some(&cost) };
+        let estimate = interpret(&counts, context);
+        assert_eq!(estimate.method, Method::PmuMissesTimesCost);
+        assert!((estimate.dtlb.unwrap().mid() - 0.1).abs() < 1e-9, "{estimate:?}");
+        assert!((estimate.itlb.unwrap().mid() - 0.003).abs() < 1e-9);
+    }
+
+    #[test]
+    fn misses_by_page_size_add_up() {
+        let counts = [
+            count("cycles", 1e9),
+            count("ls_l1_d_tlb_miss.tlb_reload_4k_l2_miss", 1e6),
+            count("ls_l1_d_tlb_miss.tlb_reload_2m_l2_miss", 2e6),
+        ];
+        let cost = MissCost { walk: 10.0, second_level_hit: None, source: "test".into() };
+        let estimate = interpret(&counts, Context { table: None, cost: Some(&cost) });
+        assert!((estimate.share.unwrap().mid() - 0.03).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_event_that_a_core_lacks_is_not_zero_walks() {
+        let counts = [
+            count("cpu_cycles", 1e9),
+            count("dtlb_walk", 1e6),
+            count("itlb_walk", 1e3),
+            count("dtlb_walk_percyc", 0.0),
+            count("itlb_walk_percyc", 0.0),
+        ];
+        let context = Context { table: table("Armv8"), cost: None };
+        assert!(interpret(&counts, context).reason().unwrap().contains("--cost"));
+    }
+
+    #[test]
+    fn each_group_is_divided_by_its_own_cycles() {
+        let in_group = |count: Count, group| Count { group, ..count };
+        let counts = [
+            in_group(count("cycles", 1e9), 0),
+            in_group(count("dtlb_load_misses.walk_active", 1e8), 0),
+            in_group(count("cycles", 2e9), 1),
+            in_group(count("itlb_misses.walk_active", 1e8), 1),
+        ];
+        let estimate = interpret(&counts, Context::default());
+        assert_eq!(estimate.dtlb.unwrap().mid(), 0.1);
+        assert_eq!(estimate.itlb.unwrap().mid(), 0.05);
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_unknown_with_the_reason() {
+        let walk = count("dtlb_load_misses.walk_active", 10.0);
+        let not_counted = |event: &str| Count { value: None, ..count(event, 0.0) };
+        for (counts, word) in [
+            (vec![walk.clone()], "cycles were not counted"),
+            (vec![not_counted("cycles"), walk.clone()], "cycles were not counted"),
+            (vec![count("cycles", 5e5), walk], "500000 cycles only"),
+            (vec![count("cycles", 1e9)], "no event of the TLB"),
+            (vec![count("cycles", 1e9), not_counted("dTLB-load-misses")], "no event of the TLB"),
+            (vec![], "cycles were not counted"),
+        ] {
+            let estimate = interpret(&counts, Context::default());
+            assert!(estimate.reason().is_some_and(|why| why.contains(word)), "{estimate:?}");
+            assert_eq!((estimate.share, estimate.gain), (None, None));
+        }
+    }
+
+    #[test]
+    fn shared_counters_and_missing_ones_are_told() {
+        let mut shared = count("dtlb_load_misses.walk_active", 1e8);
+        shared.counted = Some(0.25);
+        let mut missing = count("itlb_misses.walk_active", 0.0);
+        missing.value = None;
+        let estimate = interpret(&[count("cycles", 1e9), shared, missing], Context::default());
+        let notes = estimate.notes.join("\n");
+        assert!(notes.contains("25 %") && notes.contains("itlb_misses.walk_active"), "{notes}");
+        assert!(estimate.itlb.is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_counts_give_a_sound_estimate(
+            values in prop::collection::vec((0usize..40, any::<f64>(), any::<Option<f64>>(), 0u32..3), 0..12),
+            cost in any::<Option<(f64, f64)>>(),
+        ) {
+            let names: Vec<&str> = events::tables()
+                .flat_map(|table| table.groups.iter().copied().flatten())
+                .map(|event| event.name)
+                .chain(["cycles", "cycles:u", "dTLB-load-misses"])
+                .collect();
+            let counts: Vec<Count> = values
+                .into_iter()
+                .map(|(name, value, counted, group)| Count {
+                    group,
+                    counted,
+                    ..count(names[name % names.len()], value)
+                })
+                .collect();
+            let cost = cost.map(|(walk, hit)| MissCost {
+                walk,
+                second_level_hit: Some(hit),
+                source: String::new(),
+            });
+            for table in [None, table("Skylake"), table("Armv8")] {
+                let estimate = interpret(&counts, Context { table, cost: cost.as_ref() });
+                prop_assert_eq!(estimate.share.is_none(), estimate.reason().is_some());
+                prop_assert_eq!(estimate.share.is_none(), estimate.gain.is_none());
+            }
+        }
+    }
+}
