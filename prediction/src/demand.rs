@@ -1,0 +1,130 @@
+//! `Demand`: a program's accesses, counted by what they ask of the memory hierarchy.
+//!
+//! Filled by [`crate::Watch`], read by [`crate::predict`]. All counts are weighted: a sampled phase of a
+//! stream counts as what it stands for.
+
+use serde::{Deserialize, Serialize};
+
+use crate::OCTAVES;
+
+/// How an access came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// To a page whose neighbour was used shortly before: prefetched, its entry in a line that is near.
+    Sequential,
+    /// To any other.
+    Random,
+}
+
+/// Uses of pages again after a distance.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Cell {
+    /// Reads.
+    pub reads: f64,
+    /// Writes.
+    pub writes: f64,
+}
+
+impl Cell {
+    /// Both.
+    pub fn total(&self) -> f64 {
+        self.reads + self.writes
+    }
+}
+
+/// Pages touched for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Touches {
+    /// Anonymous base pages that a superpage could hold.
+    pub eligible: f64,
+    /// The superpages that could hold them.
+    pub superpages: f64,
+    /// Other pages: parts of a superpage at a mapping's ends, files, shared memory.
+    pub others: f64,
+}
+
+/// A program's accesses, or one phase's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Demand {
+    /// All accesses, filtered ones and those of a page used just before among them.
+    pub accesses: f64,
+    /// Random uses by the octaves of distance in pages and in regions, `pages * OCTAVES + regions`: of
+    /// memory that superpages could back.
+    random: Vec<Cell>,
+    /// Random uses of other memory, by octave of distance in pages.
+    others: Vec<Cell>,
+    /// Sequential uses of memory that superpages could back.
+    pub sequential: Cell,
+    /// First touches.
+    pub touches: Touches,
+}
+
+impl Default for Demand {
+    fn default() -> Self {
+        Self {
+            accesses: 0.0,
+            random: vec![Cell::default(); OCTAVES * OCTAVES],
+            others: vec![Cell::default(); OCTAVES],
+            sequential: Cell::default(),
+            touches: Touches::default(),
+        }
+    }
+}
+
+impl Demand {
+    /// Random uses of memory that superpages could back: octave in pages, in regions, how many.
+    pub fn random(&self) -> impl Iterator<Item = (usize, usize, Cell)> {
+        let cells = self.random.iter().enumerate().filter(|(_, cell)| cell.total() > 0.0);
+        cells.map(|(i, &cell)| (i / OCTAVES, i % OCTAVES, cell))
+    }
+
+    /// Random uses of other memory: octave in pages, how many.
+    pub fn others(&self) -> impl Iterator<Item = (usize, Cell)> {
+        self.others.iter().copied().enumerate().filter(|(_, cell)| cell.total() > 0.0)
+    }
+
+    /// Counts a random use; `regions` is the octave in regions where a superpage could hold the page.
+    pub(crate) fn add_random(
+        &mut self,
+        pages: usize,
+        regions: Option<usize>,
+        writes: bool,
+        count: f64,
+    ) {
+        let cell = match regions {
+            Some(regions) => &mut self.random[pages * OCTAVES + regions],
+            None => &mut self.others[pages],
+        };
+        add(cell, writes, count);
+    }
+
+    /// Counts a sequential use.
+    pub(crate) fn add_sequential(&mut self, writes: bool, count: f64) {
+        add(&mut self.sequential, writes, count);
+    }
+
+    /// Adds another's counts.
+    pub fn merge(&mut self, other: &Self) {
+        fn cells(mine: &mut [Cell], others: &[Cell]) {
+            for (mine, other) in mine.iter_mut().zip(others) {
+                mine.reads += other.reads;
+                mine.writes += other.writes;
+            }
+        }
+        self.accesses += other.accesses;
+        cells(&mut self.random, &other.random);
+        cells(&mut self.others, &other.others);
+        cells(std::slice::from_mut(&mut self.sequential), &[other.sequential]);
+        self.touches.eligible += other.touches.eligible;
+        self.touches.superpages += other.touches.superpages;
+        self.touches.others += other.touches.others;
+    }
+}
+
+fn add(cell: &mut Cell, writes: bool, count: f64) {
+    if writes {
+        cell.writes += count;
+    } else {
+        cell.reads += count;
+    }
+}

@@ -1,0 +1,218 @@
+//! `Prices`: what accesses cost on a machine, measured; and what of it is translation.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{OCTAVES, PriceError};
+
+/// Doublings from a region's base pages to its superpage.
+const REGION: usize = 9;
+
+/// Nanoseconds of a random access, by footprint: at place `i`, uniformly at random over the memory of
+/// `2^(first + i)` base pages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// The binary logarithm of the first footprint, in base pages.
+    pub first: usize,
+    /// Nanoseconds.
+    pub ns: Vec<f64>,
+}
+
+/// One kind of access on both kinds of pages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// On base pages.
+    pub base: Curve,
+    /// On superpages.
+    pub superpage: Curve,
+}
+
+/// What sequential use costs per base page, all its lines read or written, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sequential {
+    /// On base pages.
+    pub base: f64,
+    /// On superpages.
+    pub superpage: f64,
+}
+
+/// What the first touch of anonymous memory costs, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Faults {
+    /// Of a base page.
+    pub base: f64,
+    /// Of a superpage.
+    pub superpage: f64,
+}
+
+/// A machine's prices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prices {
+    /// Loads each of which needs the one before.
+    pub dependent: Pair,
+    /// Loads that do not depend on each other: as many at once as the core can.
+    pub reads: Pair,
+    /// The same, each word read and written.
+    pub writes: Pair,
+    /// Sequential reads.
+    pub sequential_reads: Sequential,
+    /// Sequential writes.
+    pub sequential_writes: Sequential,
+    /// First touches.
+    pub faults: Faults,
+}
+
+/// A pair's prices by octave of reuse distance.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ByDistance {
+    /// The data's part: what the access costs when its translation is at hand.
+    pub data: Vec<f64>,
+    /// What translation adds at this distance, in entries.
+    pub translation: Vec<f64>,
+}
+
+impl Prices {
+    /// Checks that every curve can be used.
+    pub fn check(&self) -> Result<(), PriceError> {
+        for (name, pair) in
+            [("dependent", &self.dependent), ("reads", &self.reads), ("writes", &self.writes)]
+        {
+            pair.check(name)?;
+        }
+        Ok(())
+    }
+}
+
+impl Pair {
+    fn check(&self, curve: &'static str) -> Result<(), PriceError> {
+        let wrong = |what| Err(PriceError::Curve { curve, what });
+        for one in [&self.base, &self.superpage] {
+            if one.ns.len() < 2 || one.first + one.ns.len() > OCTAVES {
+                return wrong("has too few points, or points beyond all memory");
+            }
+            if one.ns.iter().any(|ns| !ns.is_finite() || *ns < 0.0) {
+                return wrong("holds what is no time");
+            }
+        }
+        if (self.base.first, self.base.ns.len()) != (self.superpage.first, self.superpage.ns.len())
+        {
+            return wrong("has other footprints on superpages than on base pages");
+        }
+        Ok(())
+    }
+
+    /// Splits the prices into data and translation.
+    ///
+    /// Translation at a distance of N entries is what base pages cost more than superpages at N pages,
+    /// plus what superpages themselves lose there: translation at N / 512 entries (as many superpages hold
+    /// N pages). The same entry costs a superpage one table less to read, which is not counted.
+    pub(crate) fn by_distance(&self) -> ByDistance {
+        let (base, superpage) = (self.base.by_distance(), self.superpage.by_distance());
+        let mut translation = vec![0.0; OCTAVES];
+        for k in 0..OCTAVES {
+            let own = k.checked_sub(REGION).map_or(0.0, |less| translation[less]);
+            translation[k] = base[k] - superpage[k] + own;
+        }
+        rising(&mut translation);
+        let data = base.iter().zip(&translation).map(|(all, part)| (all - part).max(0.0)).collect();
+        ByDistance { data, translation }
+    }
+}
+
+impl Curve {
+    /// Nanoseconds of a use after a distance in the octave `k`, beyond those at the smallest footprint.
+    ///
+    /// Uniform use of N pages has every distance below N equally often, so the mean over N is
+    /// C(N) = 1/N · sum of c(d) over d < N, and the octave's own price is what doubling added:
+    /// c = (N·C(N) - N/2·C(N/2)) / (N/2).
+    fn by_distance(&self) -> Vec<f64> {
+        let floor = self.ns[0];
+        let mut prices = vec![0.0; OCTAVES];
+        for k in 0..OCTAVES {
+            let at = |k: usize| self.ns[k - self.first] - floor;
+            prices[k] = match k {
+                _ if k <= self.first => 0.0,
+                _ if k < self.first + self.ns.len() => 2.0 * at(k) - at(k - 1),
+                _ => prices[k - 1],
+            };
+        }
+        rising(&mut prices);
+        prices
+    }
+}
+
+/// Makes numbers rise, changing them as little as can be (pool adjacent violators, Ayer et al. 1955):
+/// what is measured is noisy, but a longer distance is never cheaper.
+fn rising(values: &mut [f64]) {
+    let mut pools: Vec<(f64, usize)> = Vec::new();
+    for &value in values.iter() {
+        let mut pool = (value, 1);
+        while let Some(&(sum, count)) = pools.last()
+            && sum / count as f64 > pool.0 / pool.1 as f64
+        {
+            pools.pop();
+            pool = (pool.0 + sum, pool.1 + count);
+        }
+        pools.push(pool);
+    }
+    let means = pools.into_iter().flat_map(|(sum, n)| std::iter::repeat_n(sum / n as f64, n));
+    // Only now, so that noise around nothing stays nothing.
+    for (value, mean) in values.iter_mut().zip(means) {
+        *value = mean.max(0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_becomes_prices_by_distance() {
+        // Nothing up to 2^6 pages, 100 ns for distances in the octave above, 100 further on.
+        let curve = Curve { first: 6, ns: vec![5.0, 55.0, 80.0, 92.5] };
+        let prices = curve.by_distance();
+        assert_eq!(&prices[..7], &[0.0; 7]);
+        assert_eq!(&prices[7..12], &[100.0; 5]);
+    }
+
+    #[test]
+    fn translation_is_what_superpages_save_and_what_they_still_pay() {
+        // Data cost 50 from 2^8 pages on; an entry costs 20 from 2^10 entries on.
+        let step = |from: usize, cost: f64, k: usize| if k > from { cost } else { 0.0 };
+        let mean = |price: &dyn Fn(usize) -> f64, k: usize| -> f64 {
+            // C(2^k) from c: the inverse of by_distance.
+            (7..=k).fold(0.0, |mean, k| (mean + price(k)) / 2.0)
+        };
+        let base = |k: usize| step(8, 50.0, k) + step(10, 20.0, k);
+        let superpage = |k: usize| step(8, 50.0, k) + step(19, 20.0, k);
+        let curve = |price: &dyn Fn(usize) -> f64| Curve {
+            first: 6,
+            ns: (6..24).map(|k| 3.0 + mean(price, k)).collect(),
+        };
+        let split = Pair { base: curve(&base), superpage: curve(&superpage) }.by_distance();
+        for k in 0..30 {
+            assert!((split.translation[k] - step(10, 20.0, k)).abs() < 1e-9, "{k}: {split:?}");
+            assert!((split.data[k] - step(8, 50.0, k)).abs() < 1e-9, "{k}: {split:?}");
+        }
+    }
+
+    #[test]
+    fn noise_is_pooled() {
+        let mut values = [1.0, 3.0, 2.0, 4.0, 0.0];
+        rising(&mut values);
+        assert_eq!(values, [1.0, 2.25, 2.25, 2.25, 2.25]);
+        let mut nothing = [2.0, -3.0, 1.0, -2.0, 0.0];
+        rising(&mut nothing);
+        assert_eq!(nothing, [0.0; 5]);
+    }
+
+    #[test]
+    fn bad_prices_are_named() {
+        let good = Curve { first: 6, ns: vec![1.0, 2.0] };
+        let bad = Curve { first: 6, ns: vec![1.0, f64::NAN] };
+        let short = Curve { first: 6, ns: vec![1.0] };
+        let pair = |base: &Curve| Pair { base: base.clone(), superpage: good.clone() };
+        assert!(pair(&good).check("reads").is_ok());
+        assert!(pair(&bad).check("reads").unwrap_err().to_string().contains("reads"));
+        assert!(pair(&short).check("reads").is_err());
+    }
+}

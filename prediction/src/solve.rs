@@ -1,0 +1,183 @@
+//! `predict`: demand, prices and a run on base pages become what superpages would bring.
+//!
+//! How much of a miss a program waits for depends on whether its accesses need one another, which no trace
+//! of pages tells. But the prices for both extremes are known (a chase of pointers, and independent
+//! accesses), and so is the time the program really took: the mixture that explains that time is taken. The
+//! two extremes are the error bar.
+
+use serde::{Deserialize, Serialize};
+
+use crate::prices::ByDistance;
+use crate::{Demand, Prices, Sequential};
+
+/// A run of the program on base pages.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Native {
+    /// Seconds of one thread in user mode.
+    pub user_seconds: f64,
+    /// Seconds in the kernel, if the part that is predicted includes first touches.
+    pub system_seconds: f64,
+    /// Instructions, if known.
+    pub instructions: Option<f64>,
+    /// The core's clock.
+    pub mhz: f64,
+}
+
+/// A value and what it lies between.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Range {
+    /// The least.
+    pub low: f64,
+    /// The best estimate.
+    pub mid: f64,
+    /// The most.
+    pub high: f64,
+}
+
+/// Where a run's seconds go.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Parts {
+    /// Everything but the following.
+    pub rest: f64,
+    /// Waiting for translations.
+    pub translation: f64,
+    /// First touches of memory that superpages could back.
+    pub faults: f64,
+}
+
+/// What superpages would bring.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The part of the run's time that goes into translation, 0 to 1.
+    pub translating: Range,
+    /// The part of the run's time that superpages would save: translation and first touches.
+    pub saved: Range,
+    /// The run on base pages.
+    pub base: Parts,
+    /// The run on superpages.
+    pub superpage: Parts,
+    /// Where between independent accesses (0) and a chase (1) the program lies.
+    pub dependence: f64,
+    /// Seconds that the memory accesses account for in the two extremes: independent, dependent.
+    pub explained: (f64, f64),
+}
+
+/// Instructions per cycle of what is no memory access that waits (inferred: three-wide and wider cores
+/// reach 2 to 4 on code that hits its caches), and what it lies between.
+const IPC: Range = Range { low: 1.0, mid: 2.5, high: 4.0 };
+
+/// Instructions for each access where they were not counted: one in 2.5 to 3 is a load or a store in
+/// SPEC CPU (recall).
+const INSTRUCTIONS_PER_ACCESS: f64 = 2.5;
+
+/// Seconds of one extreme.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seconds {
+    all: f64,
+    translation: f64,
+    translation_super: f64,
+}
+
+/// Predicts.
+pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction {
+    let chase = prices.dependent.by_distance();
+    let dependent = random(demand, &chase, &chase).plus(sequential(demand, prices));
+    let independent = random(demand, &prices.reads.by_distance(), &prices.writes.by_distance())
+        .plus(sequential(demand, prices));
+    let instructions = native.instructions.unwrap_or(demand.accesses * INSTRUCTIONS_PER_ACCESS);
+    let user = native.user_seconds;
+    let budget = |ipc: f64| (user - instructions / ipc / native.mhz / 1e6).max(0.1 * user);
+
+    // As much of dependence as explains the time that no instruction explains.
+    let between = dependent.all - independent.all;
+    let dependence = match between > 0.0 {
+        true => ((budget(IPC.mid) - independent.all) / between).clamp(0.0, 1.0),
+        false => 0.0,
+    };
+    let mid = mix(independent, dependent, dependence).within(budget(IPC.mid));
+    let ends = [independent.within(budget(IPC.low)), dependent.within(budget(IPC.high)), mid];
+    let faults = faults(demand, prices, native.system_seconds);
+    let total = user + native.system_seconds;
+    let range = |value: &dyn Fn(Seconds) -> f64| {
+        let values = ends.map(value);
+        Range {
+            low: values.into_iter().fold(f64::INFINITY, f64::min),
+            mid: value(mid),
+            high: values.into_iter().fold(f64::NEG_INFINITY, f64::max),
+        }
+    };
+    let part = |seconds: f64| if total > 0.0 { seconds / total } else { 0.0 };
+    let rest = total - mid.translation - faults.0;
+    Prediction {
+        translating: range(&|s| part(s.translation)),
+        saved: range(&|s| part(s.translation - s.translation_super + faults.0 - faults.1)),
+        base: Parts { rest, translation: mid.translation, faults: faults.0 },
+        superpage: Parts { rest, translation: mid.translation_super, faults: faults.1 },
+        dependence,
+        explained: (independent.all, dependent.all),
+    }
+}
+
+impl Seconds {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            all: self.all + other.all,
+            translation: self.translation + other.translation,
+            translation_super: self.translation_super + other.translation_super,
+        }
+    }
+
+    fn scaled(self, by: f64) -> Self {
+        Self {
+            all: self.all * by,
+            translation: self.translation * by,
+            translation_super: self.translation_super * by,
+        }
+    }
+
+    /// No more than `seconds`: what costs more than there was, overlapped with something.
+    fn within(self, seconds: f64) -> Self {
+        if self.all > seconds { self.scaled(seconds / self.all) } else { self }
+    }
+}
+
+fn mix(a: Seconds, b: Seconds, of_b: f64) -> Seconds {
+    a.scaled(1.0 - of_b).plus(b.scaled(of_b))
+}
+
+fn random(demand: &Demand, reads: &ByDistance, writes: &ByDistance) -> Seconds {
+    let mut sum = Seconds::default();
+    let mut add = |pages: usize, regions: usize, count: f64, prices: &ByDistance| {
+        let translation = prices.translation[pages] * count * 1e-9;
+        sum.all += prices.data[pages] * count * 1e-9 + translation;
+        sum.translation += translation;
+        sum.translation_super += (prices.translation[regions] * count * 1e-9).min(translation);
+    };
+    for (pages, regions, cell) in demand.random() {
+        add(pages, regions, cell.reads, reads);
+        add(pages, regions, cell.writes, writes);
+    }
+    for (pages, cell) in demand.others() {
+        add(pages, pages, cell.reads, reads);
+        add(pages, pages, cell.writes, writes);
+    }
+    sum
+}
+
+fn sequential(demand: &Demand, prices: &Prices) -> Seconds {
+    let add = |count: f64, price: &Sequential| {
+        let translation = (price.base - price.superpage).max(0.0) * count * 1e-9;
+        Seconds { all: price.base * count * 1e-9, translation, translation_super: 0.0 }
+    };
+    add(demand.sequential.reads, &prices.sequential_reads)
+        .plus(add(demand.sequential.writes, &prices.sequential_writes))
+}
+
+/// Seconds of first touches on base pages and on superpages. They are in the kernel, so on base pages not
+/// more than was spent there.
+fn faults(demand: &Demand, prices: &Prices, system_seconds: f64) -> (f64, f64) {
+    let base = demand.touches.eligible * prices.faults.base * 1e-9;
+    let superpage = demand.touches.superpages * prices.faults.superpage * 1e-9;
+    let scale = if base > system_seconds { system_seconds / base } else { 1.0 };
+    (base * scale, superpage * scale)
+}

@@ -1,0 +1,280 @@
+//! `Watch`: follows a stream and counts its [`Demand`], phase by phase.
+//!
+//! What it keeps of a page: whether it was touched, and when it was used last. A region counts as one that
+//! a superpage could hold if all 512 of its pages are mapped anonymously (a heap's last region is not,
+//! until the heap has grown past it).
+
+use std::collections::BTreeMap;
+
+use trace::{Advice, Backing, Block, Event, Page, Pages, SLOTS, Source};
+
+use crate::distance::octave;
+use crate::{Demand, Distances};
+
+/// Things tracked at once by each of the two [`Distances`]: trees of a megabyte, which stay in a
+/// second-level cache.
+const TRACKED: usize = 32 << 10;
+
+/// Accesses after which a neighbour's use is no longer "shortly before". Programs interleave a few
+/// sequences with much else; random accesses to a thousand pages and more hit within 64 by chance less
+/// than one time in eight.
+const SHORTLY: u64 = 64;
+
+/// Slots of the table of recent uses, a power of two.
+const RECENT: usize = 1024;
+
+/// Counts a stream's demand.
+pub struct Watch {
+    pages: Distances,
+    regions: Distances,
+    /// A bit for each page: touched.
+    touched: Vec<u64>,
+    /// By region: its pages that are mapped anonymously.
+    anonymous: Vec<u16>,
+    /// Mapped pages of each process.
+    mapped: BTreeMap<u32, Vec<Pages>>,
+    running: u32,
+    weight: f64,
+    /// Recent uses by the low bits of the page number: page, and at which access.
+    recent: Vec<(u32, u64)>,
+    at: u64,
+    last_region: u32,
+    phases: Vec<(String, Demand)>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            pages: Distances::new(TRACKED),
+            regions: Distances::new(TRACKED),
+            touched: Vec::new(),
+            anonymous: Vec::new(),
+            mapped: BTreeMap::new(),
+            running: 0,
+            weight: 1.0,
+            recent: vec![(u32::MAX, 0); RECENT],
+            at: 0,
+            last_region: u32::MAX,
+            phases: Vec::new(),
+        }
+    }
+}
+
+/// The demand of a whole stream, phase by phase; a phase that comes again is added to itself. What comes
+/// before the first phase has an empty name.
+pub fn demand_of<S: Source + ?Sized>(source: &mut S) -> Result<Vec<(String, Demand)>, S::Error> {
+    let (mut watch, mut block) = (Watch::default(), Block::default());
+    while source.next(&mut block)? {
+        watch.follow(&block);
+    }
+    Ok(watch.finish())
+}
+
+impl Watch {
+    /// Follows the stream through a block.
+    pub fn follow(&mut self, block: &Block) {
+        let mut events = block.events.iter().peekable();
+        let mut demand = self.take();
+        for (i, access) in block.accesses.iter().enumerate() {
+            while let Some((_, event)) = events.next_if(|(before, _)| *before as usize <= i) {
+                demand = self.event(event, demand);
+            }
+            let count = block.counts.get(i).copied().unwrap_or(1);
+            self.access(&mut demand, access.page(), access.writes(), count);
+        }
+        for (_, event) in events {
+            demand = self.event(event, demand);
+        }
+        self.give_back(demand);
+    }
+
+    /// What was counted: phases in the order of their first beginning.
+    pub fn finish(self) -> Vec<(String, Demand)> {
+        let mut phases: Vec<(String, Demand)> = Vec::new();
+        for (name, demand) in self.phases {
+            match phases.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, sum)) => sum.merge(&demand),
+                None => phases.push((name, demand)),
+            }
+        }
+        phases.retain(|(_, demand)| demand.accesses > 0.0);
+        phases
+    }
+
+    fn take(&mut self) -> Demand {
+        if self.phases.is_empty() {
+            self.phases.push((String::new(), Demand::default()));
+        }
+        std::mem::take(&mut self.phases.last_mut().expect("one was just pushed").1)
+    }
+
+    fn give_back(&mut self, demand: Demand) {
+        self.phases.last_mut().expect("taken from there").1 = demand;
+    }
+
+    #[inline]
+    fn access(&mut self, demand: &mut Demand, page: Page, writes: bool, count: u32) {
+        demand.accesses += f64::from(count) * self.weight;
+        self.at += 1;
+        let region = page.region().0;
+        let superpage = self.anonymous.get(region as usize).is_some_and(|&n| n == SLOTS as u16);
+        let first = self.touch(page);
+        let sequential = self.came_in_order(page);
+        if first {
+            self.first_touch(demand, page, superpage);
+        }
+        // The region's distance is asked for only where the page's is, but kept up for every use.
+        let region_distance = (region != self.last_region).then(|| self.region(region));
+        self.last_region = region;
+        if !self.pages.is_tracked(page.0) {
+            return;
+        }
+        let stands_for = self.pages.stands_for() as f64 * self.weight;
+        let Some(distance) = self.pages.touch(page.0) else { return };
+        if sequential {
+            if superpage {
+                demand.add_sequential(writes, stands_for);
+            }
+            return;
+        }
+        let regions = superpage.then(|| region_distance.flatten().map_or(0, octave));
+        demand.add_random(octave(distance), regions, writes, stands_for);
+    }
+
+    fn region(&mut self, region: u32) -> Option<u64> {
+        self.regions.is_tracked(region).then(|| self.regions.touch(region)).flatten()
+    }
+
+    fn first_touch(&mut self, demand: &mut Demand, page: Page, superpage: bool) {
+        if !superpage {
+            demand.touches.others += 1.0;
+            return;
+        }
+        demand.touches.eligible += 1.0;
+        let words = page.region().0 as usize * 8;
+        let touched: u32 = self.touched[words..words + 8].iter().map(|w| w.count_ones()).sum();
+        if touched == 1 {
+            demand.touches.superpages += 1.0;
+        }
+    }
+
+    /// Notes that a page is touched; whether that is the first time.
+    fn touch(&mut self, page: Page) -> bool {
+        let word = page.0 as usize / 64;
+        if self.touched.len() <= word {
+            self.touched.resize((word | 7) + 1, 0);
+        }
+        let bit = 1 << (page.0 % 64);
+        let first = self.touched[word] & bit == 0;
+        self.touched[word] |= bit;
+        first
+    }
+
+    /// Notes the use of a page; whether a neighbour was used shortly before.
+    fn came_in_order(&mut self, page: Page) -> bool {
+        let at = self.at;
+        let used = |recent: &[(u32, u64)], page: u32| {
+            let (other, when) = recent[page as usize % RECENT];
+            other == page && at - when <= SHORTLY
+        };
+        let before = used(&self.recent, page.0.wrapping_sub(1))
+            || used(&self.recent, page.0.wrapping_add(1));
+        self.recent[page.0 as usize % RECENT] = (page.0, at);
+        before
+    }
+
+    fn event(&mut self, event: &Event, demand: Demand) -> Demand {
+        match event {
+            Event::Spawn(process) | Event::Run(process) => self.running = process.0,
+            Event::Map { pages, backing, .. } => {
+                if matches!(backing, Backing::Anonymous | Backing::Heap) {
+                    self.map(*pages);
+                }
+            }
+            Event::Grow { pages } => self.map(*pages),
+            Event::Unmap(pages) => self.unmap(*pages),
+            Event::Advise(pages, Advice::DontNeed | Advice::Free) => self.forget(*pages),
+            Event::Fork { child, offset } => self.fork(child.0, *offset),
+            Event::Exit(process) => {
+                for pages in self.mapped.remove(&process.0).unwrap_or_default() {
+                    self.clear(pages);
+                }
+            }
+            Event::Pace(pace) => self.weight = f64::from(pace.weight),
+            Event::Phase(name) => {
+                self.give_back(demand);
+                self.phases.push((name.clone(), Demand::default()));
+                return Demand::default();
+            }
+            _ => {}
+        }
+        demand
+    }
+
+    fn map(&mut self, pages: Pages) {
+        self.mapped.entry(self.running).or_default().push(pages);
+        self.count(pages, u16::wrapping_add);
+    }
+
+    fn unmap(&mut self, pages: Pages) {
+        // Only what was counted: file mappings were not.
+        let (begin, end) = (pages.first.0, pages.first.0 + pages.count);
+        let mut kept = Vec::new();
+        for own in self.mapped.remove(&self.running).unwrap_or_default() {
+            let (first, last) = (own.first.0, own.first.0 + own.count);
+            let (from, to) = (begin.max(first), end.min(last));
+            if from >= to {
+                kept.push(own);
+                continue;
+            }
+            self.clear(range(from, to));
+            kept.extend([range(first, from), range(to, last)].into_iter().filter(|p| p.count > 0));
+        }
+        self.mapped.insert(self.running, kept);
+        self.forget(pages);
+    }
+
+    /// These anonymous pages are no more.
+    fn clear(&mut self, pages: Pages) {
+        self.count(pages, u16::wrapping_sub);
+        self.forget(pages);
+    }
+
+    /// Adds to, or takes from, the counts of the regions in which pages lie.
+    fn count(&mut self, pages: Pages, change: impl Fn(u16, u16) -> u16) {
+        let (mut page, end) = (pages.first.0, pages.first.0 + pages.count);
+        while page < end {
+            let region = (page / SLOTS) as usize;
+            let upto = end.min((page / SLOTS + 1) * SLOTS);
+            if self.anonymous.len() <= region {
+                self.anonymous.resize(region + 1, 0);
+            }
+            self.anonymous[region] = change(self.anonymous[region], (upto - page) as u16);
+            page = upto;
+        }
+    }
+
+    /// The pages' contents are gone: the next touch is a first one.
+    fn forget(&mut self, pages: Pages) {
+        for page in pages.first.0..pages.first.0 + pages.count {
+            if let Some(word) = self.touched.get_mut(page as usize / 64) {
+                *word &= !(1 << (page % 64));
+            }
+            self.pages.forget(page);
+        }
+    }
+
+    fn fork(&mut self, child: u32, offset: u32) {
+        let own = self.mapped.get(&self.running).cloned().unwrap_or_default();
+        for pages in &own {
+            let (begin, end) = (pages.first.0 + offset, pages.first.0 + offset + pages.count);
+            self.count(range(begin, end), u16::wrapping_add);
+        }
+        let moved = own.iter().map(|p| range(p.first.0 + offset, p.first.0 + offset + p.count));
+        self.mapped.insert(child, moved.collect());
+    }
+}
+
+fn range(begin: u32, end: u32) -> Pages {
+    Pages { first: Page(begin), count: end.saturating_sub(begin) }
+}

@@ -1,0 +1,119 @@
+//! Predictions of made-up machines on which the right answer is known.
+
+use superpage_prediction::{
+    Curve, Demand, Faults, Native, Pair, Prices, Sequential, Watch, predict,
+};
+use trace::{Access, Backing, Block, Event, Page, Pages, Process};
+
+/// Data cost nothing; an entry costs `ns` from 2^11 entries on, on both kinds of pages.
+fn pair(ns: f64) -> Pair {
+    let mean = |from: usize, k: usize| {
+        (7..=k).fold(0.0, |mean, k| (mean + if k > from { ns } else { 0.0 }) / 2.0)
+    };
+    let curve =
+        |from: usize| Curve { first: 6, ns: (6..22).map(|k| 1.0 + mean(from, k)).collect() };
+    Pair { base: curve(11), superpage: curve(20) }
+}
+
+fn prices() -> Prices {
+    let none = Sequential { base: 0.0, superpage: 0.0 };
+    Prices {
+        dependent: pair(100.0),
+        reads: pair(20.0),
+        writes: pair(20.0),
+        sequential_reads: none,
+        sequential_writes: none,
+        faults: Faults { base: 1000.0, superpage: 100_000.0 },
+    }
+}
+
+const REGIONS: u32 = 16;
+const USES: u32 = 400_000;
+
+/// Uniformly random reads of 16 regions, after each page was touched.
+fn uniform() -> Demand {
+    let mut block = Block::default();
+    let pages = Pages { first: Page(0), count: REGIONS * 512 };
+    block.event(Event::Spawn(Process(0)));
+    block.event(Event::Map { pages, address: 0, backing: Backing::Anonymous });
+    block.accesses.extend((0..REGIONS * 512).map(|page| Access::write(Page(page))));
+    let mut state = 1u64;
+    for _ in 0..USES {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        block.accesses.push(Access::read(Page((state >> 33) as u32 % (REGIONS * 512))));
+    }
+    let mut watch = Watch::default();
+    watch.follow(&block);
+    watch.finish().remove(0).1
+}
+
+/// Seconds of translation if each use waits `ns` as in [`pair`]: 2^13 pages, of which distances up to
+/// 2^11 cost nothing: three quarters of uses pay.
+fn translating(ns: f64) -> f64 {
+    f64::from(USES) * 0.75 * ns * 1e-9
+}
+
+fn native(user_seconds: f64, system_seconds: f64) -> Native {
+    Native { user_seconds, system_seconds, instructions: Some(0.0), mhz: 1000.0 }
+}
+
+fn close(a: f64, b: f64) {
+    assert!((a / b - 1.0).abs() < 0.03, "{a} is not {b}");
+}
+
+#[test]
+fn a_chase_is_known_by_its_time() {
+    let seconds = translating(100.0);
+    let told = predict(&uniform(), &prices(), &native(seconds, 0.0));
+    close(told.dependence, 1.0);
+    close(told.translating.mid, 1.0);
+    close(told.saved.mid, 1.0);
+}
+
+#[test]
+fn so_are_independent_accesses() {
+    let told = predict(&uniform(), &prices(), &native(translating(20.0), 0.0));
+    assert!(told.dependence < 0.03, "{told:?}");
+    close(told.saved.mid, 1.0);
+}
+
+#[test]
+fn and_what_lies_between() {
+    let told = predict(&uniform(), &prices(), &native(translating(60.0), 0.0));
+    close(told.dependence, 0.5);
+    assert!(
+        told.translating.low <= told.translating.mid
+            && told.translating.mid <= told.translating.high
+    );
+    close(told.translating.low, 20.0 / 60.0);
+}
+
+#[test]
+fn work_that_is_no_access_is_not_translation() {
+    // Twice the chase's time, half of it instructions: 2.5 of them per cycle of a nanosecond.
+    let seconds = translating(100.0);
+    let run = Native { instructions: Some(seconds * 2.5e9), ..native(2.0 * seconds, 0.0) };
+    let told = predict(&uniform(), &prices(), &run);
+    close(told.dependence, 1.0);
+    close(told.translating.mid, 0.5);
+}
+
+#[test]
+fn first_touches_are_saved_too_but_never_more_than_the_kernel_took() {
+    let (touched, regions) = (f64::from(REGIONS) * 512.0, f64::from(REGIONS));
+    let (base, superpage) = (touched * 1e-6, regions * 1e-4);
+    let seconds = translating(20.0);
+    let told = predict(&uniform(), &prices(), &native(seconds, base));
+    close(told.base.faults, base);
+    close(told.superpage.faults, superpage);
+    close(told.saved.mid, (seconds + base - superpage) / (seconds + base));
+    let told = predict(&uniform(), &prices(), &native(seconds, base / 4.0));
+    close(told.base.faults, base / 4.0);
+}
+
+#[test]
+fn nothing_asked_nothing_saved() {
+    let told = predict(&Demand::default(), &prices(), &native(1.0, 0.5));
+    assert_eq!((told.translating.high, told.saved.high), (0.0, 0.0));
+    assert_eq!(told.base.rest, 1.5);
+}

@@ -1,0 +1,150 @@
+//! What a stream asks for, against an obvious count of the same.
+
+use proptest::prelude::*;
+use superpage_prediction::{Demand, OCTAVES, Watch, octave};
+use trace::{Access, Backing, Block, Event, Page, Pages, Process};
+
+const MAPPED: u32 = 3 * 512 + 100;
+
+fn block(accesses: &[Access]) -> Block {
+    let mut block = Block { accesses: accesses.to_vec(), ..Block::default() };
+    let pages = Pages { first: Page(512), count: MAPPED };
+    block.events = vec![
+        (0, Event::Spawn(Process(0))),
+        (0, Event::Map { pages, address: 512, backing: Backing::Anonymous }),
+    ];
+    block
+}
+
+fn demand(blocks: &[Block]) -> Demand {
+    let mut watch = Watch::default();
+    for block in blocks {
+        watch.follow(block);
+    }
+    let mut phases = watch.finish();
+    assert_eq!(phases.len(), 1);
+    phases.remove(0).1
+}
+
+/// Distinct values after the last place of `value`, `None` if it is not there.
+fn distance(history: &[u32], value: u32) -> Option<u64> {
+    let place = history.iter().rposition(|&other| other == value)?;
+    let mut after = history[place + 1..].to_vec();
+    after.sort_unstable();
+    after.dedup();
+    Some(after.len() as u64)
+}
+
+/// The obvious count: whole superpages are the three regions from the first on.
+#[derive(Default, PartialEq, Debug)]
+struct Naive {
+    random: Vec<(usize, usize, f64, f64)>,
+    others: f64,
+    sequential: f64,
+    touches: (f64, f64, f64),
+}
+
+fn naive(accesses: &[Access]) -> Naive {
+    let pages: Vec<u32> = accesses.iter().map(|access| access.page().0).collect();
+    let regions: Vec<u32> = pages.iter().map(|page| page / 512).collect();
+    let mut sum = Naive::default();
+    let mut cells = vec![(0.0, 0.0); OCTAVES * OCTAVES];
+    for (i, access) in accesses.iter().enumerate() {
+        let (page, region) = (pages[i], regions[i]);
+        let eligible = region < 4;
+        let Some(in_pages) = distance(&pages[..i], page) else {
+            match eligible {
+                true => sum.touches.0 += 1.0,
+                false => sum.touches.2 += 1.0,
+            }
+            if eligible && !regions[..i].contains(&region) {
+                sum.touches.1 += 1.0;
+            }
+            continue;
+        };
+        let shortly = i.saturating_sub(64);
+        let neighbour = |other: u32| pages[shortly..i].iter().rposition(|&p| p == other).is_some();
+        if neighbour(page + 1) || neighbour(page - 1) {
+            sum.sequential += f64::from(u8::from(eligible));
+        } else if eligible {
+            let in_regions = distance(&regions[..i], region).unwrap_or(0);
+            let cell = &mut cells[octave(in_pages) * OCTAVES + octave(in_regions)];
+            match access.writes() {
+                true => cell.1 += 1.0,
+                false => cell.0 += 1.0,
+            }
+        } else {
+            sum.others += 1.0;
+        }
+    }
+    let used = cells.iter().enumerate().filter(|(_, cell)| **cell != (0.0, 0.0));
+    sum.random = used.map(|(i, cell)| (i / OCTAVES, i % OCTAVES, cell.0, cell.1)).collect();
+    sum
+}
+
+fn accesses() -> impl Strategy<Value = Vec<Access>> {
+    // Few enough pages that the table of recent uses holds them all (1024), spread over four regions.
+    let page = prop_oneof![512u32..700, 1100u32..1200, 1900u32..1950, 2048u32..2070];
+    let one = (page, any::<bool>()).prop_map(|(page, writes)| match writes {
+        true => Access::write(Page(page)),
+        false => Access::read(Page(page)),
+    });
+    prop::collection::vec(one, 1..1200)
+}
+
+proptest! {
+    #[test]
+    fn equals_an_obvious_count(accesses in accesses()) {
+        let fast = demand(&[block(&accesses)]);
+        let slow = naive(&accesses);
+        let random: Vec<_> =
+            fast.random().map(|(p, r, cell)| (p, r, cell.reads, cell.writes)).collect();
+        prop_assert_eq!(fast.accesses, accesses.len() as f64);
+        prop_assert_eq!(random, slow.random);
+        prop_assert_eq!(fast.others().map(|(_, cell)| cell.total()).sum::<f64>(), slow.others);
+        prop_assert_eq!(fast.sequential.total(), slow.sequential);
+        let touches = fast.touches;
+        prop_assert_eq!((touches.eligible, touches.superpages, touches.others), slow.touches);
+    }
+
+    #[test]
+    fn blocks_change_nothing(accesses in accesses(), cut in 0usize..1200) {
+        let cut = cut.min(accesses.len());
+        let whole = demand(&[block(&accesses)]);
+        let second = Block { accesses: accesses[cut..].to_vec(), ..Block::default() };
+        prop_assert_eq!(demand(&[block(&accesses[..cut]), second]), whole);
+    }
+}
+
+#[test]
+fn what_was_unmapped_is_touched_anew_and_a_hole_takes_the_superpage() {
+    let access = Access::write(Page(600));
+    let mut one = block(&[access, access]);
+    one.events.push((1, Event::Unmap(Pages { first: Page(601), count: 1 })));
+    let demand = demand(&[one]);
+    // The second use is of a region that no superpage can hold any more.
+    assert_eq!(demand.touches.eligible, 1.0);
+    assert_eq!(demand.others().map(|(_, cell)| cell.total()).sum::<f64>(), 1.0);
+
+    let mut two = block(&[access, access]);
+    two.events
+        .push((1, Event::Advise(Pages { first: Page(600), count: 1 }, trace::Advice::DontNeed)));
+    assert_eq!(self::demand(&[two]).touches.eligible, 2.0);
+}
+
+#[test]
+fn phases_and_weights() {
+    let access = Access::read(Page(600));
+    let mut one = block(&[access; 6]);
+    let pace = trace::Pace { work: 0, exposed_permille: 0, weight: 10, threads: 1 };
+    one.events.push((1, Event::Phase("run".into())));
+    one.events.push((1, Event::Pace(pace)));
+    one.events.push((4, Event::Phase("end".into())));
+    one.counts = vec![1, 1, 1, 4, 1, 1];
+    let mut watch = Watch::default();
+    watch.follow(&one);
+    let phases = watch.finish();
+    let counts: Vec<_> =
+        phases.iter().map(|(name, demand)| (name.as_str(), demand.accesses)).collect();
+    assert_eq!(counts, [("", 1.0), ("run", 60.0), ("end", 20.0)]);
+}
