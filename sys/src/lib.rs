@@ -10,6 +10,7 @@
 //! pages can only change bytes its owner may change anyway. Plain kernel calls: pointers passed
 //! are to live locals or slices of the stated length, and the kernel writes only inside them.
 
+pub mod affinity;
 mod error;
 pub mod mem;
 pub mod memfd;

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
@@ -104,19 +105,64 @@ impl Mapping {
         let len = crate::param::page_size().ceil(len as u64) as usize;
         let slack = alignment.bytes() as usize;
         let mut whole = Self::anonymous(len.saturating_add(slack), Backing::Pages)?;
-        let before = alignment.ceil(whole.address()) as usize - whole.start.as_ptr() as usize;
-        // SAFETY: both ends lie inside the mapping just made, and in whole base pages, because the
+        whole.trim(len, alignment);
+        Ok(whole)
+    }
+
+    /// A range of addresses of which only a few pages will be touched, at a multiple of `alignment`: no
+    /// memory is promised for it (`MAP_NORESERVE`, which the kernel heeds unless overcommit is
+    /// forbidden: `ENOMEM`). A touch that finds no memory ends in the OOM killer, so the caller counts.
+    pub fn sparse(len: usize, alignment: PageSize) -> Result<Self, SysError> {
+        let slack = alignment.bytes() as usize;
+        let whole = len.saturating_add(slack);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a null hint asks for a fresh range; nothing existing is replaced.
+        let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), whole, prot, flags) }
+            .map_err(|errno| SysError::new("mmap", format!("{whole} bytes, sparse"), errno))?;
+        let start = NonNull::new(start.cast()).expect("mmap returns no null range");
+        let mut whole = Self { start, len: whole };
+        whole.trim(len, alignment);
+        Ok(whole)
+    }
+
+    /// Gives back what lies before the first multiple of `alignment` and after `len` bytes from there.
+    fn trim(&mut self, len: usize, alignment: PageSize) {
+        let before = alignment.ceil(self.address()) as usize - self.start.as_ptr() as usize;
+        // SAFETY: both ends lie inside the mapping, and in whole base pages, because the
         // alignment is a multiple of one; what stays between them is all that is owned from now on.
         unsafe {
-            let start = whole.start.add(before);
-            for (end, rest) in [(whole.start, before), (start.add(len), whole.len - before - len)] {
+            let start = self.start.add(before);
+            for (end, rest) in [(self.start, before), (start.add(len), self.len - before - len)] {
                 if rest > 0 {
                     let _ = rustix::mm::munmap(end.as_ptr().cast(), rest);
                 }
             }
-            (whole.start, whole.len) = (start, len);
+            (self.start, self.len) = (start, len);
         }
-        Ok(whole)
+    }
+
+    /// `mmap(start + offset, len, ..., MAP_SHARED|MAP_FIXED, fd, from)`: replaces a part of this mapping by
+    /// a part of a file. The same part may be put in several places. `EINVAL`: not in whole pages.
+    pub fn put_file(
+        &mut self,
+        offset: usize,
+        len: usize,
+        file: BorrowedFd<'_>,
+        from: u64,
+    ) -> Result<(), SysError> {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(inside, "{len} bytes at {offset} lie outside {self:?}");
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: what is replaced lies inside this mapping, which is borrowed exclusively, and is
+        // unmapped with it. Where a file's part is mapped twice, bytes that are written at one address
+        // change at the other; they are plain bytes, of which every value is valid.
+        let put = unsafe {
+            let start = self.start.as_ptr().add(offset).cast();
+            rustix::mm::mmap(start, len, prot, flags, file, from)
+        };
+        put.map(|_| ()).map_err(|errno| SysError::new("mmap", format!("a file in {self:?}"), errno))
     }
 
     /// The first address.
@@ -223,6 +269,22 @@ mod tests {
             assert_eq!(mapping.len() as u64, crate::param::page_size().ceil((1 << 20) + 1));
             mapping.bytes_mut().fill(1);
         }
+    }
+
+    #[test]
+    fn a_file_shows_at_several_places_of_a_sparse_range() {
+        let base = crate::param::page_size().bytes() as usize;
+        let file = crate::memfd::create("test", None).unwrap();
+        rustix::fs::ftruncate(&file, base as u64).unwrap();
+        let mut range = Mapping::sparse(1 << 36, PageSize::new(1 << 30).unwrap()).unwrap();
+        assert_eq!((range.address() % (1 << 30), range.len()), (0, 1 << 36));
+        let places = [0, 1 << 30, (1 << 36) - base];
+        for place in places {
+            range.put_file(place, base, std::os::fd::AsFd::as_fd(&file), 0).unwrap();
+        }
+        range.bytes_mut()[5] = 7;
+        assert_eq!(places.map(|place| range.bytes()[place + 5]), [7; 3]);
+        assert_eq!(range.bytes()[base + 5], 0);
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! (preloaded allocator, glibc tunables, THP policy) reaches it; see [`memory`].
 //!
 //! Nothing here prints, reads the environment or allocates memory in a way that can abort on a
-//! large size. Unsafe code is in `memory` (the allocation) and `usage` (two libc calls) only.
+//! large size. Unsafe code is in `memory` (the allocation), `usage` (two libc calls) and `latency` (the chain of
+//! pointers under `superpage tlb`) only.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the kernels index memory with 64-bit numbers; a 64-bit target is needed");
@@ -21,6 +22,7 @@ pub mod csr;
 pub mod graph;
 pub mod gups;
 pub mod hashmap;
+pub mod latency;
 pub mod lookup;
 pub mod memory;
 pub mod pagerank;

@@ -1,0 +1,126 @@
+//! Host backing: whether a guest's superpage is one TLB entry, or many because the host backs it with
+//! base pages.
+//!
+//! As many lines as miss the first level, one in each base page of one superpage. If the superpage is one
+//! entry, they cost what neighbouring lines cost; if it is fractured, what lines of so many base pages cost.
+
+use serde::{Deserialize, Serialize};
+use units::PageSize;
+
+use crate::bench::Bench;
+use crate::probe::ProbeError;
+use crate::statistics::median;
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Superpages have superpage reach.
+    Reaches,
+    /// The TLB holds pieces of them.
+    Fractured,
+    /// Neither is clear, or there is nothing to tell it by.
+    CannotTell,
+}
+
+/// The finding, with what it rests on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Backing {
+    /// The size of the superpages that were looked at.
+    pub page: PageSize,
+    /// What was found.
+    pub verdict: Verdict,
+    /// Superpages looked at.
+    pub looked_at: u64,
+    /// Of these, fractured.
+    pub fractured: u64,
+    /// Of these, whole.
+    pub whole: u64,
+    /// Lines in each.
+    pub lines: u64,
+    /// Cycles per access, one line in each base page of a superpage: the median of all.
+    pub within: f64,
+    /// Cycles per access of as many lines side by side in one superpage.
+    pub together: f64,
+    /// Cycles per access of as many lines in base pages of their own.
+    pub apart: f64,
+}
+
+/// Superpages to look at.
+const SUPERPAGES: u64 = 16;
+
+/// Looks. `entries` are those of the first level for base pages; `apart` chases base pages.
+pub(crate) fn look(
+    bench: &mut Bench,
+    entries: u64,
+    lines: u64,
+    apart: f64,
+) -> Result<Backing, ProbeError> {
+    let shape = bench.shape;
+    let lines = lines.min(shape.parts).min(shape.page_lines());
+    let pages = SUPERPAGES.min(bench.offer.pages);
+    let (mut whole, mut fractured) = (0, 0);
+    let (mut within, mut together) = (Vec::new(), Vec::new());
+    for page in 0..pages {
+        let spread = bench.least(&shape.within(page, lines))?;
+        let packed = bench.least(&shape.together(page, lines))?;
+        within.push(spread);
+        together.push(packed);
+        // Nearest of the two known cases, the middle third being neither.
+        let share = (spread - packed) / (apart - packed);
+        if share < 1.0 / 3.0 {
+            whole += 1;
+        } else if share > 2.0 / 3.0 {
+            fractured += 1;
+        }
+    }
+    let (within, together) = (median(&within), median(&together));
+    // Without a first level to overflow, or if that costs nothing, both cases look alike.
+    let tells = lines > entries && apart - together > 1.0;
+    let verdict = match (whole, fractured) {
+        _ if !tells => Verdict::CannotTell,
+        (whole, 0) if 2 * whole > pages => Verdict::Reaches,
+        (_, fractured) if 2 * fractured > pages => Verdict::Fractured,
+        _ => Verdict::CannotTell,
+    };
+    let looked_at = pages;
+    Ok(Backing {
+        page: bench.offer.page,
+        verdict,
+        looked_at,
+        fractured,
+        whole,
+        lines,
+        within,
+        together,
+        apart,
+    })
+}
+
+/// Lines that tell: twice the first level's entries.
+pub(crate) fn lines(entries: u64) -> u64 {
+    2 * entries
+}
+
+impl Backing {
+    /// The verdict in plain words.
+    pub fn words(&self) -> String {
+        let page = self.page;
+        match self.verdict {
+            Verdict::Reaches => format!(
+                "superpages reach the TLB: a page of {page} takes one entry, so what a program saves by \
+                 superpages here is what it saves on the bare machine"
+            ),
+            Verdict::Fractured => format!(
+                "superpages are fractured: {} of {} pages of {page} take one TLB entry for each base page, \
+                 because the host backs this machine with base pages; superpages then shorten walks and \
+                 spare faults, but the TLB reaches no further",
+                self.fractured, self.looked_at
+            ),
+            Verdict::CannotTell => format!(
+                "cannot tell whether pages of {page} take one TLB entry: of {} looked at, {} do and {} do not",
+                self.looked_at, self.whole, self.fractured
+            ),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The whole calibration, size after size. The order matters: what base pages cost is needed to judge the
+//! others.
+
+use std::time::Instant;
+
+use units::PageSize;
+
+use crate::agree::{Cost, agree};
+use crate::backing::{self, Backing};
+use crate::bench::{Bench, Effort};
+use crate::document::{
+    Calibration, ClockReport, CurvePoint, LevelReport, Processor, SCHEMA, SizeReport,
+};
+use crate::levels::{Plateau, Staircase, staircase};
+use crate::probe::{Probe, ProbeError};
+use crate::{walks, ways};
+
+/// What to do.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How thoroughly.
+    pub effort: Effort,
+    /// Page sizes; empty: all on offer.
+    pub pages: Vec<PageSize>,
+    /// The seed of all orders.
+    pub seed: u64,
+    /// What the processor says of itself, for the document.
+    pub processor: Processor,
+}
+
+/// Calibrates what stands behind `probe`; `progress` is told what is being done.
+pub fn calibrate(
+    probe: &mut dyn Probe,
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Calibration, ProbeError> {
+    let start = Instant::now();
+    let offers = probe.offers();
+    let base_page = offers.first().expect("every machine has base pages").page;
+    if let Some(missing) =
+        options.pages.iter().find(|page| !offers.iter().any(|offer| offer.page == **page))
+    {
+        return Err(ProbeError::NotOffered(*missing));
+    }
+    let mut notes = Vec::new();
+    let mut done: Vec<SizeReport> = Vec::new();
+    let (mut steps, mut backing) = (Vec::new(), None);
+    let mut load_cycles = f64::NAN;
+    for offer in offers {
+        let page = offer.page;
+        // Base pages are what the others are held against, so they are always measured.
+        if page != base_page && !options.pages.is_empty() && !options.pages.contains(&page) {
+            continue;
+        }
+        let base = done.first();
+        let typical = base.and_then(|base| {
+            let second = base.levels.get(1)?.hit.as_ref()?.cycles;
+            Some((second, base.miss.as_ref()?.cycles))
+        });
+        let mut bench = Bench::new(probe, page, options.effort, options.seed)?;
+        let outcome = one_size(&mut bench, typical, progress);
+        let (report, stairs) = match outcome {
+            Ok(found) => found,
+            // Pages of other sizes may fail to come; what was measured stands.
+            Err(error @ ProbeError::NotGot { .. }) if page != base_page => {
+                notes.push(error.to_string());
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        if page == base_page {
+            load_cycles = stairs.curve.first().map_or(f64::NAN, |sample| sample.spread);
+            if let Some(Some(last)) = stairs.entries.last() {
+                progress("page-table walks of base pages");
+                steps = walks::steps(&mut bench, *last)?;
+            }
+        } else if backing.is_none() && page.bytes() / base_page.bytes() == 512 {
+            progress("whether superpages reach the TLB");
+            backing = host_backing(probe, base_page, page, &done[0], options)?;
+        }
+        done.push(report);
+    }
+    let clock = probe.clock();
+    Ok(Calibration {
+        schema: SCHEMA.to_string(),
+        seed: options.seed,
+        seconds: start.elapsed().as_secs_f64(),
+        processor: options.processor.clone(),
+        clock: ClockReport {
+            core_mhz: clock.core_mhz,
+            counter_mhz: clock.counter_mhz,
+            seen_mhz: clock.seen_mhz,
+            retried: clock.retried,
+        },
+        base_page,
+        load_cycles,
+        sizes: done,
+        walk_steps: steps,
+        backing,
+        notes,
+    })
+}
+
+fn one_size(
+    bench: &mut Bench,
+    typical: Option<(f64, f64)>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(SizeReport, Staircase), ProbeError> {
+    let page = bench.offer.page;
+    progress(&format!("the staircase of {page} pages"));
+    let stairs = staircase(bench, typical)?;
+    progress(&format!("what misses of {page} pages cost"));
+    let mut levels = Vec::new();
+    for (index, entries) in stairs.entries.iter().enumerate() {
+        let hit = match index {
+            0 => None,
+            _ => Some(step(bench, &stairs.levels[0], stairs.levels[index].middle)?),
+        };
+        levels.push(LevelReport { entries: *entries, ways: None, hit });
+    }
+    let hit = levels.last().and_then(|level| level.hit.as_ref());
+    let (miss, miss_pages) = miss(bench, &stairs, hit)?;
+    progress(&format!("ways of {page} pages"));
+    ways_of(bench, &mut levels, miss.as_ref())?;
+    let point = |s: &crate::levels::Sample| CurvePoint {
+        pages: s.pages,
+        spread: s.spread,
+        packed: s.packed,
+    };
+    let report = SizeReport {
+        page,
+        means: bench.offer.means.clone(),
+        levels,
+        miss,
+        miss_pages,
+        curve: stairs.curve.iter().map(point).collect(),
+    };
+    Ok((report, stairs))
+}
+
+/// The footprint at which misses are measured, in multiples of the last level's entries. With twice as many
+/// a level that evicts the least recently used answers nothing, one that evicts at random 20 %; with more
+/// the data no longer fit the second data cache of machines that have 256 KiB of it.
+const BEYOND: u64 = 2;
+
+/// What missing all levels costs: at a footprint well beyond the last, held against as many lines in half
+/// as many pages as the last level keeps. So many pages' lines fall into the sets of the data caches by chance
+/// as those of the footprint do, which those of a few pages do not.
+fn miss(
+    bench: &mut Bench,
+    stairs: &Staircase,
+    hit: Option<&Cost>,
+) -> Result<(Option<Cost>, Option<u64>), ProbeError> {
+    let Some(Some(last)) = stairs.entries.last() else { return Ok((None, None)) };
+    let pages = (BEYOND * last).min(bench.offer.pages);
+    if pages <= last + last / 2 || *last < 4 {
+        return Ok((None, None));
+    }
+    let few = last / 2;
+    let saved = match (hit, bench.first) {
+        (Some(hit), Some((entries, _))) if few > entries => {
+            hit.cycles * (1.0 - entries as f64 / few as f64)
+        }
+        _ => 0.0,
+    };
+    let (spread, shared) = (bench.shape.spread(pages), bench.shape.shared(pages, few));
+    let attempts = bench.effort.attempts;
+    let cost = agree(attempts, || Ok(bench.least(&spread)? - bench.least(&shared)? + saved))?;
+    Ok((Some(cost), Some(pages)))
+}
+
+/// What a footprint of `pages` pages costs beyond the first level, until three estimates agree.
+fn step(bench: &mut Bench, first: &Plateau, pages: u64) -> Result<Cost, ProbeError> {
+    let attempts = bench.effort.attempts;
+    agree(attempts, || {
+        let low = bench.best(first.middle)?.excess();
+        Ok(bench.best(pages)?.excess() - low)
+    })
+}
+
+fn ways_of(
+    bench: &mut Bench,
+    levels: &mut [LevelReport],
+    miss: Option<&Cost>,
+) -> Result<(), ProbeError> {
+    let cost = |cost: &Option<Cost>| cost.as_ref().map(|cost| cost.cycles);
+    let miss = miss.map(|miss| miss.cycles);
+    let second = levels.get(1).and_then(|level| cost(&level.hit));
+    let [first, rest @ ..] = levels else { return Ok(()) };
+    let (Some(entries), Some(rise)) = (first.entries, second.or(miss)) else { return Ok(()) };
+    first.ways = ways::of_first(bench, entries, rise)?;
+    if let Some(level) = rest.first_mut()
+        && let (Some(held), Some(hit), Some(miss)) = (level.entries, cost(&level.hit), miss)
+    {
+        let ways = ways::of_second(bench, (entries, first.ways), held, miss - hit)?;
+        // Sets are numbered by bits. Where ways and entries do not make so many, one of them is no more than
+        // an effect of a hash (Zen 4).
+        level.ways = ways.filter(|ways| held % ways == 0 && (held / ways).is_power_of_two());
+    }
+    Ok(())
+}
+
+fn host_backing(
+    probe: &mut dyn Probe,
+    base_page: PageSize,
+    page: PageSize,
+    base: &SizeReport,
+    options: &Options,
+) -> Result<Option<Backing>, ProbeError> {
+    let first = base.levels.first().and_then(|level| level.entries);
+    let Some(entries) = first else { return Ok(None) };
+    let lines = backing::lines(entries).min(page.bytes() / base_page.bytes());
+    let mut small = Bench::new(probe, base_page, options.effort, options.seed)?;
+    let places = small.shape.spread(lines);
+    let apart = small.least(&places)?;
+    let mut large = Bench::new(probe, page, options.effort, options.seed)?;
+    backing::look(&mut large, entries, lines, apart).map(Some)
+}

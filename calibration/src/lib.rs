@@ -1,0 +1,36 @@
+//! What address translation costs on a machine, found by measurement alone: TLB levels, entries, ways,
+//! the cycles of a hit in each and of a walk, the sizes of the page-walk caches, and, in a virtual
+//! machine, whether the guest's superpages reach the TLB.
+//!
+//! A [`Probe`] is all that is seen of the machine: [`Live`] is this one, [`Simulated`] one of known
+//! geometry, which is how the estimators are tested. Called by `cli`; prints nothing.
+#![forbid(unsafe_code)]
+
+mod agree;
+mod backing;
+mod bench;
+mod caches;
+mod calibrate;
+mod document;
+mod levels;
+mod live;
+mod place;
+mod probe;
+mod simulated;
+mod statistics;
+mod walks;
+mod ways;
+
+pub use agree::{Cost, TOLERANCE};
+pub use backing::{Backing, Verdict};
+pub use bench::Effort;
+pub use calibrate::{Options, calibrate};
+pub use document::{
+    Calibration, ClockReport, CurvePoint, LevelReport, Processor, SCHEMA, SizeReport, cycles,
+    nanoseconds,
+};
+pub use live::Live;
+pub use place::Shape;
+pub use probe::{Clock, Offer, Place, Probe, ProbeError};
+pub use simulated::{Simulated, Truth};
+pub use walks::Step;

@@ -1,0 +1,175 @@
+//! `Arena`: an address range for pages of one size, populated as chases ask for them, each page read back.
+//!
+//! Life cycle: made empty; a chase's pages are populated when they are first met and stay; when there are
+//! too many, all are given back and the next chase starts anew.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
+
+use sys::SysError;
+use sys::mem::{Advice, Mapping};
+use sys::pagemap::Pagemap;
+use units::PageSize;
+use workload::rng::mix;
+
+use crate::probe::{Offer, Place, ProbeError};
+
+/// How pages are got.
+#[derive(Debug)]
+pub(super) enum Means {
+    /// Base pages, by the first touch.
+    Base,
+    /// Pages between the base and the superpage, by advice for each page alone before it is touched: an area
+    /// that large and no larger.
+    Advised,
+    /// Superpages of a file that has so many of them, which show again and again over the range. The TLB
+    /// knows pages by their addresses, so a few pages of memory do for thousands of entries.
+    File(OwnedFd, u64),
+}
+
+#[derive(Debug)]
+pub(super) struct Arena {
+    pub offer: Offer,
+    memory: Mapping,
+    means: Means,
+    populated: HashSet<u64>,
+    /// To read back by; `None` where the kernel has no PAGEMAP_SCAN (Linux 6.7).
+    pagemap: Option<Pagemap>,
+}
+
+/// Pages at most, so that the mappings stay below the kernel's default limit (65530 areas,
+/// `vm.max_map_count`) and base pages below 256 MiB.
+const MOST_PAGES: usize = 60_000;
+
+impl Arena {
+    /// An empty one, over as large an address range as there is, up to `span` pages.
+    pub fn new(
+        page: PageSize,
+        span: u64,
+        pages: u64,
+        words: &str,
+        means: Means,
+    ) -> Result<Self, SysError> {
+        let memory = range(page, span, &means)?;
+        let span = memory.len() as u64 / page.bytes();
+        let offer = Offer { page, means: words.to_string(), pages: pages.min(span), span };
+        let pagemap = Pagemap::open(sys::param::own_pid()).ok();
+        Ok(Self { offer, memory, means, populated: HashSet::new(), pagemap })
+    }
+
+    pub fn memory(&mut self) -> &mut [u8] {
+        self.memory.bytes_mut()
+    }
+
+    /// Has the pages of all places there. New ones come in a random order: neighbouring base pages then lie
+    /// apart in memory, as they do after a while on any machine, and processors that keep neighbours in one
+    /// entry (AMD since Zen, Arm's contiguous bit) find none.
+    pub fn populate(&mut self, places: &[Place]) -> Result<(), ProbeError> {
+        let mut new: Vec<u64> = places.iter().map(|place| place.page).collect();
+        new.retain(|page| !self.populated.contains(page));
+        if new.is_empty() {
+            return Ok(());
+        }
+        new.sort_unstable();
+        new.dedup();
+        if self.populated.len() + new.len() > MOST_PAGES.min(2 * self.offer.pages as usize) {
+            self.give_back()?;
+            return self.populate_all(places);
+        }
+        if !matches!(self.means, Means::Advised) {
+            new.sort_unstable_by_key(|page| mix(*page));
+        }
+        for page in new {
+            self.populate_one(page)?;
+            self.populated.insert(page);
+        }
+        Ok(())
+    }
+
+    fn populate_all(&mut self, places: &[Place]) -> Result<(), ProbeError> {
+        let distinct: HashSet<u64> = places.iter().map(|place| place.page).collect();
+        if distinct.len() > MOST_PAGES {
+            let why = format!("{} pages are more than one chase may have", distinct.len());
+            return Err(ProbeError::NotGot { page: self.offer.page, why });
+        }
+        self.populate(places)
+    }
+
+    fn give_back(&mut self) -> Result<(), SysError> {
+        self.populated.clear();
+        match self.means {
+            Means::Base => self.memory.advise(Advice::DontNeed),
+            Means::Advised | Means::File(..) => {
+                self.memory = range(self.offer.page, self.offer.span, &self.means)?;
+                Ok(())
+            }
+        }
+    }
+
+    fn populate_one(&mut self, page: u64) -> Result<(), ProbeError> {
+        let size = self.offer.page;
+        let bytes = size.bytes() as usize;
+        let start = page as usize * bytes;
+        match &self.means {
+            Means::Base => {}
+            Means::Advised => self.memory.advise_range(start..start + bytes, Advice::HugePage)?,
+            Means::File(file, pages) => {
+                let from = page % pages * size.bytes();
+                self.memory.put_file(start, bytes, file.as_fd(), from)?;
+                // Pages of the pool need no advice, and refuse it.
+                let _ = self.memory.advise_range(start..start + bytes, Advice::HugePage);
+            }
+        }
+        self.memory.bytes_mut()[start] = 1;
+        match self.means {
+            Means::Base => self.check(start, bytes, false),
+            Means::File(..) => self.check(start, bytes, true),
+            // No call tells these sizes; `means::offer_advised` tried one and counted.
+            Means::Advised => Ok(()),
+        }
+    }
+
+    /// Reads back whether the page is what it should be.
+    fn check(&mut self, start: usize, bytes: usize, huge: bool) -> Result<(), ProbeError> {
+        let Some(pagemap) = &self.pagemap else { return Ok(()) };
+        let address = self.memory.address() + start as u64;
+        let Ok(found) = machine::coverage::scan(pagemap, address, address + bytes as u64) else {
+            self.pagemap = None;
+            self.offer.means += " (not read back: this kernel has no PAGEMAP_SCAN)";
+            return Ok(());
+        };
+        let whole = found.huge.bytes() == bytes as u64;
+        if whole == huge && found.present.bytes() == bytes as u64 {
+            return Ok(());
+        }
+        let got = if whole { "a superpage" } else { "no superpage" };
+        let why = format!("{got} came at {address:#x}: memory is short or fragmented; try again");
+        Err(ProbeError::NotGot { page: self.offer.page, why })
+    }
+}
+
+/// Addresses are aligned to this at least, so that pages' numbers tell their low bits.
+const ALIGNMENT: u64 = 1 << 30;
+
+/// The address range: as much of what was asked for as there is, halving.
+fn range(page: PageSize, span: u64, means: &Means) -> Result<Mapping, SysError> {
+    let alignment = PageSize::new(page.bytes().max(ALIGNMENT)).expect("a power of two");
+    let mut span = span;
+    loop {
+        let len = usize::try_from(span.saturating_mul(page.bytes())).unwrap_or(usize::MAX);
+        match Mapping::sparse(len, alignment) {
+            Ok(mut memory) => {
+                match means {
+                    // `EINVAL`: a kernel without THP, which has nothing but base pages.
+                    Means::Base | Means::Advised => {
+                        let _ = memory.advise(Advice::NoHugePage);
+                    }
+                    Means::File(..) => {}
+                }
+                return Ok(memory);
+            }
+            Err(error) if span < 1 << 10 => return Err(error),
+            Err(_) => span /= 2,
+        }
+    }
+}

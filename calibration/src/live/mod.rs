@@ -1,0 +1,91 @@
+//! `Live`: this machine behind the calibrator's interface. Memory of every page size is really got and read
+//! back, the thread runs on one CPU, and time is counted in cycles of the core.
+//!
+//! Nothing of the machine's settings is changed, so there is nothing to restore, however it ends.
+
+mod arena;
+mod clock;
+mod means;
+
+use machine::{MemInfo, Root, Thp};
+use units::PageSize;
+use workload::latency::{Chain, whole};
+
+use crate::probe::{Clock, Offer, Place, Probe, ProbeError};
+use arena::Arena;
+use clock::Meter;
+
+/// This machine.
+#[derive(Debug)]
+pub struct Live {
+    arenas: Vec<Arena>,
+    meter: Meter,
+    line: u64,
+    notes: Vec<String>,
+    /// The CPU that all chases run on.
+    pub cpu: usize,
+}
+
+/// Windows of time, of which the fastest counts: others may use the CPU, or the core's other half.
+const WINDOWS: u32 = 5;
+/// The fewest loads in a window: some microseconds, much more than reading the counter takes.
+const LOADS: u64 = 1 << 13;
+/// The part of free memory that may be touched, and the most.
+const SHARE: u64 = 4;
+const MOST_BYTES: u64 = 2 << 30;
+
+impl Live {
+    /// Gets address ranges for every page size that there is, and pins the calling thread to one of its
+    /// CPUs, where it stays.
+    pub fn new(root: &Root) -> Result<Self, ProbeError> {
+        let cpu = *sys::affinity::allowed()?.last().expect("this thread runs somewhere");
+        sys::affinity::pin(cpu)?;
+        let free = MemInfo::read(root).ok().and_then(|memory| memory.available);
+        let budget = free.map_or(MOST_BYTES, |free| free.bytes() / SHARE).min(MOST_BYTES);
+        let mut notes = Vec::new();
+        let arenas = means::arenas(root, budget, &mut notes)?;
+        Ok(Self { arenas, meter: Meter::new(), line: means::line(root), notes, cpu })
+    }
+
+    /// Page sizes that are not offered, and why.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+impl Probe for Live {
+    fn offers(&self) -> Vec<Offer> {
+        self.arenas.iter().map(|arena| arena.offer.clone()).collect()
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+
+    fn chase(&mut self, page: PageSize, places: &[Place], seed: u64) -> Result<f64, ProbeError> {
+        let line = self.line;
+        let arena = self.arenas.iter_mut().find(|arena| arena.offer.page == page);
+        let arena = arena.ok_or(ProbeError::NotOffered(page))?;
+        arena.populate(places)?;
+        let bytes = |place: &Place| (place.page * page.bytes() + place.line * line) as usize;
+        let offsets: Vec<usize> = places.iter().map(bytes).collect();
+        let mut chain = Chain::link(arena.memory(), &offsets, seed)
+            .map_err(|error| ProbeError::NotGot { page, why: error.to_string() })?;
+        let lap = places.len() as u64;
+        let loads = whole(lap.max(LOADS));
+        chain.ticks(2 * lap);
+        Ok(self.meter.cycles(|| {
+            let ticks = (0..WINDOWS).map(|_| chain.ticks(loads)).min();
+            ticks.expect("there are windows") as f64 / loads as f64
+        }))
+    }
+
+    fn clock(&self) -> Clock {
+        self.meter.clock()
+    }
+}
+
+/// The size that one entry of the level above base pages maps, if this kernel knows THP.
+fn pmd_size(root: &Root) -> Option<PageSize> {
+    Thp::pmd_size_of(root).ok()
+}

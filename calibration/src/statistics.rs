@@ -1,0 +1,215 @@
+//! Statistics: a rank test, the best division of a curve into segments, medians. Pure.
+
+/// The chance of an error that a rank test may make. Bisecting makes a dozen tests for a bound.
+const ALPHA: f64 = 0.001;
+
+/// Whether `higher` was drawn from something that tends to be greater than what `lower` was drawn
+/// from: the one-sided test of Mann and Whitney (Annals of Mathematical Statistics 18, 1947) by its
+/// exact distribution; a tie counts half.
+pub fn above(higher: &[f64], lower: &[f64]) -> bool {
+    let wins = |h: &f64| -> f64 {
+        let win = |l: &f64| match h.partial_cmp(l) {
+            Some(std::cmp::Ordering::Greater) => 1.0,
+            Some(std::cmp::Ordering::Equal) => 0.5,
+            _ => 0.0,
+        };
+        lower.iter().map(win).sum()
+    };
+    let u: f64 = higher.iter().map(wins).sum();
+    tail(higher.len(), lower.len(), u.floor() as usize) < ALPHA
+}
+
+/// The chance that the U of `m` against `n` values is `u` at least, all drawn from one distribution.
+fn tail(m: usize, n: usize, u: usize) -> f64 {
+    // Orders of m and n values with this U: the coefficients of the Gaussian binomial.
+    let most = m * n;
+    let mut ways = vec![0.0f64; most + 1];
+    ways[0] = 1.0;
+    for k in 1..=m {
+        for at in (n + k..=most).rev() {
+            ways[at] -= ways[at - n - k];
+        }
+        for at in k..=most {
+            ways[at] += ways[at - k];
+        }
+    }
+    let all: f64 = ways.iter().sum();
+    ways[u.min(most)..].iter().sum::<f64>() / all
+}
+
+/// The median; not a number of nothing.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    match n {
+        0 => f64::NAN,
+        _ if n % 2 == 1 => sorted[n / 2],
+        _ => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+/// A point of a curve.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// Where.
+    pub x: f64,
+    /// What.
+    pub y: f64,
+    /// The standard error of `y`.
+    pub sigma: f64,
+}
+
+/// A stretch of a curve.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Segment {
+    /// Its first point.
+    pub first: usize,
+    /// Its last point.
+    pub last: usize,
+    /// Its height if it is level; `None`: it slopes.
+    pub level: Option<f64>,
+}
+
+impl Segment {
+    /// Its points.
+    pub fn points(&self) -> usize {
+        self.last - self.first + 1
+    }
+}
+
+/// The best division of a curve into level and sloping segments: the one with the least sum of
+/// squares, in standard errors, plus a penalty for each number that describes it, found by dynamic
+/// programming (Jackson et al., IEEE Signal Processing Letters 12, 2005). The penalty is that of
+/// the Bayesian information criterion (Yao, Statistics & Probability Letters 6, 1988), a level
+/// segment having two numbers (height and end), a sloping one three.
+pub fn segments(points: &[Point]) -> Vec<Segment> {
+    let n = points.len();
+    let penalty = (n.max(2) as f64).ln();
+    let mut best = vec![(0.0, 0, None); n + 1];
+    for end in 1..=n {
+        best[end].0 = f64::INFINITY;
+        let mut sums = Sums::default();
+        for start in (0..end).rev() {
+            sums.add(points[start]);
+            let (level, flat) = sums.flat();
+            let before = best[start].0;
+            let mut offer = |cost: f64, level| {
+                if cost < best[end].0 {
+                    best[end] = (cost, start, level);
+                }
+            };
+            offer(before + flat + 2.0 * penalty, Some(level));
+            if end - start > 2 {
+                offer(before + sums.sloping() + 3.0 * penalty, None);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    let mut end = n;
+    while end > 0 {
+        let (_, first, level) = best[end];
+        found.push(Segment { first, last: end - 1, level });
+        end = first;
+    }
+    found.reverse();
+    found
+}
+
+/// Weighted sums over a stretch.
+#[derive(Default)]
+struct Sums {
+    w: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    xy: f64,
+    yy: f64,
+}
+
+impl Sums {
+    fn add(&mut self, Point { x, y, sigma }: Point) {
+        let w = sigma.powi(-2);
+        self.w += w;
+        self.x += w * x;
+        self.y += w * y;
+        self.xx += w * x * x;
+        self.xy += w * x * y;
+        self.yy += w * y * y;
+    }
+
+    /// The best height, and the squares that it leaves.
+    fn flat(&self) -> (f64, f64) {
+        let height = self.y / self.w;
+        (height, (self.yy - height * self.y).max(0.0))
+    }
+
+    /// The squares that the best line leaves.
+    fn sloping(&self) -> f64 {
+        let (sxx, sxy) = (self.xx - self.x * self.x / self.w, self.xy - self.x * self.y / self.w);
+        let syy = self.yy - self.y * self.y / self.w;
+        if sxx > 0.0 { (syy - sxy * sxy / sxx).max(0.0) } else { syy.max(0.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_rank_test_has_its_published_bounds() {
+        // All greater, 5 against 5: 1 of 252; 8 against 8: 1 of 12870.
+        assert!((tail(5, 5, 25) - 1.0 / 252.0).abs() < 1e-12);
+        assert!((tail(8, 8, 64) - 1.0 / 12870.0).abs() < 1e-12);
+        // Critical values of U for 8 and 8, one-sided 0.05 and 0.01 (Mann and Whitney): 15 and 9.
+        assert!(tail(8, 8, 64 - 15) <= 0.05 && tail(8, 8, 64 - 16) > 0.05);
+        assert!(tail(8, 8, 64 - 9) <= 0.01 && tail(8, 8, 64 - 10) > 0.01);
+    }
+
+    #[test]
+    fn equal_values_are_not_above_one_another() {
+        assert!(!above(&[1.0; 8], &[1.0; 8]));
+        assert!(above(&[1.1; 8], &[1.0; 8]));
+        assert!(!above(&[0.9; 8], &[1.0; 8]));
+    }
+
+    #[test]
+    fn a_staircase_is_divided_at_its_steps() {
+        let height = |x: usize| {
+            if x < 20 {
+                0.0
+            } else if x < 45 {
+                7.0
+            } else {
+                x as f64 - 20.0
+            }
+        };
+        let noise = |x: usize| (x * 7919 % 13) as f64 / 13.0 - 0.5;
+        let points: Vec<Point> = (0..60)
+            .map(|x| Point { x: x as f64, y: height(x) + 0.2 * noise(x), sigma: 0.1 })
+            .collect();
+        let found = segments(&points);
+        let ends: Vec<usize> = found.iter().map(|one| one.last).collect();
+        assert_eq!(ends, [19, 44, 59]);
+        assert!(found[1].level.is_some_and(|level| (level - 7.0).abs() < 0.1));
+        assert_eq!(found[2].level, None);
+    }
+
+    proptest! {
+        #[test]
+        fn segments_cover_the_curve(values in prop::collection::vec(-10.0f64..10.0, 1..40)) {
+            let points: Vec<Point> = values
+                .iter()
+                .enumerate()
+                .map(|(x, &y)| Point { x: x as f64, y, sigma: 1.0 })
+                .collect();
+            let found = segments(&points);
+            prop_assert_eq!(found[0].first, 0);
+            prop_assert_eq!(found[found.len() - 1].last, values.len() - 1);
+            for pair in found.windows(2) {
+                prop_assert_eq!(pair[0].last + 1, pair[1].first);
+            }
+        }
+    }
+}

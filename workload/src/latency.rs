@@ -1,0 +1,207 @@
+//! `latency`: the micro-benchmark kernels under `superpage tlb`: loads that each wait for the one before,
+//! over places that the caller chooses, additions that do the same, and the counter they are timed by.
+//!
+//! Unlike the workloads this has no figure of merit of its own: `calibration` places the lines so that
+//! they differ in what it wants to know, and reads the difference.
+//!
+//! # Safety
+//! Three things here are unsafe. Following the chain dereferences addresses that were stored in memory:
+//! [`Chain::link`] stores the address of one checked place at every place, all inside the memory that the
+//! chain borrows exclusively while it lives, so nobody else changes them and every load reads another's
+//! address. The memory may show one physical page at several addresses; then two places could be one, and
+//! the chain would be shorter than it should be, but every word read would still be a stored address. The
+//! loads and stores are volatile, so the compiler assumes nothing of what they read. And two
+//! instructions (`rdtsc` or `cntvct_el0`, `add`) are written in assembler, touching registers only.
+
+use std::marker::PhantomData;
+
+use crate::chase::swaps;
+
+/// One cycle through places of some memory.
+#[derive(Debug)]
+pub struct Chain<'a> {
+    here: *const usize,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+/// A place is no place for a pointer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("place {0} of the memory is not aligned to 8 bytes or lies outside")]
+pub struct BadPlace(pub usize);
+
+impl<'a> Chain<'a> {
+    /// Links the `places` (bytes from the start of `memory`) into one cycle, its order drawn from `seed` by
+    /// Sattolo's shuffle.
+    pub fn link(memory: &'a mut [u8], places: &[usize], seed: u64) -> Result<Self, BadPlace> {
+        let last = memory.len().saturating_sub(size_of::<usize>());
+        let base = memory.as_mut_ptr();
+        let bad = |place: &usize| {
+            *place > last || !(base as usize + place).is_multiple_of(size_of::<usize>())
+        };
+        if let Some(place) = places.iter().find(|place| bad(place)) {
+            return Err(BadPlace(*place));
+        }
+        let first = *places.first().ok_or(BadPlace(0))?;
+        let mut next: Vec<usize> = places.to_vec();
+        for (i, j) in swaps(places.len() as u64, seed) {
+            next.swap(i as usize, j as usize);
+        }
+        for (place, next) in places.iter().zip(next) {
+            // SAFETY: both were checked to lie inside `memory`, aligned; it is borrowed exclusively.
+            unsafe {
+                let target = base.add(next) as usize;
+                base.add(*place).cast::<usize>().write_volatile(target);
+            }
+        }
+        // SAFETY: checked above.
+        let here = unsafe { base.add(first) }.cast();
+        Ok(Self { here, memory: PhantomData })
+    }
+
+    /// Follows the chain for `loads` loads, eight at a time, and returns the ticks that took.
+    pub fn ticks(&mut self, loads: u64) -> u64 {
+        let mut here = self.here;
+        let start = ticks();
+        for _ in 0..loads.div_ceil(8) {
+            // SAFETY: `here` is a linked place, and what it holds is the address of another.
+            unsafe {
+                here = here.read_volatile() as *const usize;
+                here = here.read_volatile() as *const usize;
+                here = here.read_volatile() as *const usize;
+                here = here.read_volatile() as *const usize;
+                here = here.read_volatile() as *const usize;
+                here = here.read_volatile() as *const usize;
+                here = here.read_volatile() as *const usize;
+                here = here.read_volatile() as *const usize;
+            }
+        }
+        // The counter is read when the last load has its value.
+        let here = std::hint::black_box(here);
+        let end = ticks();
+        self.here = here;
+        end.wrapping_sub(start)
+    }
+}
+
+/// Loads that [`Chain::ticks`] makes when asked for `loads`.
+pub const fn whole(loads: u64) -> u64 {
+    loads.div_ceil(8) * 8
+}
+
+/// Additions in one round of [`adds`].
+const ROUND: u64 = 100;
+
+/// Ticks of `rounds` times a hundred additions, each of which waits for the one before: one cycle each on
+/// every processor there is (registers are added, not constants, which some processors fold into the
+/// renaming of registers: Golden Cove). Where the processor is not known, `None`.
+pub fn adds(rounds: u64) -> Option<(u64, u64)> {
+    let mut sum = 0u64;
+    let one = std::hint::black_box(1u64);
+    let start = ticks();
+    for _ in 0..rounds {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: adds one register to another; flags are clobbered by default.
+        unsafe {
+            std::arch::asm!(
+                ".rept 100", "add {sum}, {one}", ".endr",
+                sum = inout(reg) sum, one = in(reg) one, options(nomem, nostack),
+            );
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: adds one register to another.
+        unsafe {
+            std::arch::asm!(
+                ".rept 100", "add {sum}, {sum}, {one}", ".endr",
+                sum = inout(reg) sum, one = in(reg) one, options(nomem, nostack),
+            );
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        {
+            sum = std::hint::black_box(sum + ROUND * one);
+        }
+    }
+    let sum = std::hint::black_box(sum);
+    let end = ticks();
+    let known = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+    (known && sum == rounds * ROUND).then(|| (rounds * ROUND, end.wrapping_sub(start)))
+}
+
+/// The time-stamp counter, after everything before it is done (x86-64: RDTSC between LFENCEs; Arm: the
+/// virtual counter); elsewhere the clock's nanoseconds.
+pub fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_lfence, _rdtsc};
+        // SAFETY: every x86-64 has both instructions; user programs may read the counter unless a
+        // prctl (PR_SET_TSC) forbids it, which is inherited by nobody.
+        unsafe {
+            _mm_lfence();
+            let now = _rdtsc();
+            _mm_lfence();
+            now
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let now: u64;
+        // SAFETY: reads a counter that Linux lets every program read.
+        unsafe { std::arch::asm!("isb", "mrs {}, cntvct_el0", out(reg) now, options(nostack)) };
+        now
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        use std::sync::OnceLock;
+        use std::time::Instant;
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_chain_meets_every_place_once(count in 1usize..500, step in 1usize..20, seed: u64) {
+            let mut words = vec![0u64; count * step];
+            // SAFETY: a slice of u64 is a slice of bytes, eight times as long; borrowed exclusively.
+            let memory = unsafe {
+                std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), 8 * words.len())
+            };
+            let base = memory.as_ptr() as u64;
+            let places: Vec<usize> = (0..count).map(|i| 8 * i * step).collect();
+            let mut chain = Chain::link(memory, &places, seed).unwrap();
+            prop_assert!(chain.ticks(count as u64) > 0);
+            let mut here = 0u64;
+            let mut met = 0;
+            loop {
+                here = words[(here / 8) as usize] - base;
+                met += 1;
+                prop_assert_eq!(here % (8 * step as u64), 0);
+                if here == 0 {
+                    break;
+                }
+            }
+            prop_assert_eq!(met, count);
+        }
+    }
+
+    #[test]
+    fn a_place_outside_is_refused() {
+        let mut memory = vec![0u8; 64];
+        let odd = usize::from((memory.as_ptr() as usize).is_multiple_of(8));
+        for places in [vec![57], vec![usize::MAX], vec![odd], vec![]] {
+            assert!(Chain::link(&mut memory, &places, 1).is_err(), "{places:?}");
+        }
+    }
+
+    #[test]
+    fn additions_are_counted_and_take_time() {
+        let Some((adds, ticks)) = adds(1000) else { return };
+        assert_eq!(adds, 100_000);
+        // Even at 10 GHz against the slowest counter (24 MHz) that is 240 ticks.
+        assert!(ticks > 0);
+    }
+}
