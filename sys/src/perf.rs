@@ -1,8 +1,12 @@
 //! Counters of the kernel and the processor for one process: `perf_event_open(2)`.
 
+mod group;
+
+pub use group::{Group, Modes, Target};
+
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys as raw;
 use raw::bindings as abi;
@@ -33,6 +37,13 @@ pub enum Event {
     Tracepoint(u64),
     /// A processor's own event number.
     Raw(u64),
+    /// An event of the PMU of this type number, as sysfs describes both.
+    Encoded {
+        /// The PMU's `type`.
+        pmu: u32,
+        /// `config`, `config1` and `config2`.
+        config: [u64; 3],
+    },
 }
 
 /// A count, and how long it was really counting: less than enabled means the PMU was shared, and
@@ -61,20 +72,43 @@ impl Counter {
     /// Linux 2.6.31. `ENOENT`/`EOPNOTSUPP`: no PMU or no such event. `EACCES`/`EPERM`: needs
     /// CAP_PERFMON or a lower `kernel.perf_event_paranoid`. `ESRCH`: no such process.
     pub fn open(event: Event, pid: Pid) -> Result<Self, SysError> {
-        let (kind, config) = event.kind_and_config();
+        Self::open_in(event, Target::Thread(pid), Modes::All, None)
+    }
+
+    /// The same for any target, in the group of `leader` or as a leader itself.
+    fn open_in(
+        event: Event,
+        target: Target,
+        modes: Modes,
+        leader: Option<&Self>,
+    ) -> Result<Self, SysError> {
+        let (kind, [config, config1, config2]) = event.kind_and_config();
         let mut attributes = abi::perf_event_attr::default();
         attributes.size = size_of::<abi::perf_event_attr>() as u32;
         attributes.type_ = kind;
         attributes.config = config;
+        attributes.__bindgen_anon_3.config1 = config1;
+        attributes.__bindgen_anon_4.config2 = config2;
         attributes.read_format = u64::from(abi::PERF_FORMAT_TOTAL_TIME_ENABLED)
             | u64::from(abi::PERF_FORMAT_TOTAL_TIME_RUNNING);
         attributes.set_inherit(1);
         attributes.set_exclude_hv(1);
+        attributes.set_exclude_kernel((modes == Modes::User).into());
+        let pid = match target {
+            Target::Thread(pid) => pid.0,
+            Target::Children => {
+                // A group runs when its leader does: the others need not wait for the exec.
+                attributes.set_disabled(leader.is_none().into());
+                attributes.set_enable_on_exec(leader.is_none().into());
+                0
+            }
+        };
+        let group = leader.map_or(-1, |leader| leader.file.as_raw_fd());
         let close_on_exec = abi::PERF_FLAG_FD_CLOEXEC.into();
         // SAFETY: the attributes are a live local of the size they state.
-        let fd = unsafe { raw::perf_event_open(&mut attributes, pid.0, -1, -1, close_on_exec) };
+        let fd = unsafe { raw::perf_event_open(&mut attributes, pid, -1, group, close_on_exec) };
         if fd < 0 {
-            return Err(SysError::last("perf_event_open", format!("{event:?} of {pid:?}")));
+            return Err(SysError::last("perf_event_open", format!("{event:?} of {target:?}")));
         }
         // SAFETY: the kernel just made this descriptor for us, and nobody else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -95,14 +129,15 @@ impl Counter {
 }
 
 impl Event {
-    fn kind_and_config(self) -> (u32, u64) {
+    fn kind_and_config(self) -> (u32, [u64; 3]) {
         let software = |config: u32| (abi::PERF_TYPE_SOFTWARE, u64::from(config));
         let hardware = |config: u32| (abi::PERF_TYPE_HARDWARE, u64::from(config));
         let tlb_miss = |cache: u32, operation: u32| {
             let miss = u64::from(abi::PERF_COUNT_HW_CACHE_RESULT_MISS) << 16;
             (abi::PERF_TYPE_HW_CACHE, u64::from(cache) | u64::from(operation) << 8 | miss)
         };
-        match self {
+        let (kind, config) = match self {
+            Self::Encoded { pmu, config } => return (pmu, config),
             Self::PageFaults => software(abi::PERF_COUNT_SW_PAGE_FAULTS),
             Self::MinorFaults => software(abi::PERF_COUNT_SW_PAGE_FAULTS_MIN),
             Self::TaskClock => software(abi::PERF_COUNT_SW_TASK_CLOCK),
@@ -119,7 +154,8 @@ impl Event {
             }
             Self::Tracepoint(id) => (abi::PERF_TYPE_TRACEPOINT, id),
             Self::Raw(config) => (abi::PERF_TYPE_RAW, config),
-        }
+        };
+        (kind, [config, 0, 0])
     }
 }
 

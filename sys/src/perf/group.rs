@@ -1,0 +1,126 @@
+//! Counters that run together: all of a group are on the PMU or none, so their counts are of the
+//! same intervals of time. Called by `translation`.
+
+use std::os::fd::AsRawFd;
+
+use perf_event_open_sys as raw;
+use raw::bindings as abi;
+use units::Pid;
+
+use super::{Count, Counter, Event};
+use crate::SysError;
+
+/// Whose events are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A thread's (a process's id is its first thread), from now on, and what it makes from now
+    /// on.
+    Thread(Pid),
+    /// Those of what the calling thread starts from now on, from its first exec on; the calling
+    /// thread itself is not counted.
+    Children,
+}
+
+/// In which modes events are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Modes {
+    /// The program's and the kernel's on its behalf; needs `kernel.perf_event_paranoid` of 1 or
+    /// less, or CAP_PERFMON.
+    All,
+    /// The program's own; needs 2 or less.
+    User,
+}
+
+/// Counters that run together. They count until they are stopped or dropped.
+#[derive(Debug)]
+pub struct Group {
+    /// The leader first; never empty.
+    counters: Vec<Counter>,
+}
+
+impl Group {
+    /// Opens `events` as one group; the first leads. Errors as for [`Counter::open`]; `EINVAL`
+    /// also when they do not fit on the PMU together.
+    pub fn open(events: &[Event], target: Target, modes: Modes) -> Result<Self, SysError> {
+        let mut counters: Vec<Counter> = Vec::with_capacity(events.len());
+        for event in events {
+            let counter = Counter::open_in(*event, target, modes, counters.first())?;
+            counters.push(counter);
+        }
+        assert!(!counters.is_empty(), "a group has a leader");
+        Ok(Self { counters })
+    }
+
+    /// Stops all counters at one moment, those of children too (`PERF_EVENT_IOC_DISABLE` with
+    /// `PERF_IOC_FLAG_GROUP`).
+    pub fn stop(&self) -> Result<(), SysError> {
+        let leader = self.counters[0].file.as_raw_fd();
+        // SAFETY: the descriptor is open as long as `self`, and the call takes a number.
+        match unsafe { raw::ioctls::DISABLE(leader, abi::PERF_IOC_FLAG_GROUP) } {
+            0 => Ok(()),
+            _ => Err(SysError::last("ioctl(PERF_EVENT_IOC_DISABLE)", "a group of counters")),
+        }
+    }
+
+    /// The counts in the order of the events. They were counted together, but are read one after
+    /// another: stop the group first if it still runs. (Before Linux 4.13 a group that children
+    /// inherit cannot be read by one call.)
+    pub fn read(&mut self) -> Result<Vec<Count>, SysError> {
+        self.counters.iter_mut().map(Counter::read).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    const SOFTWARE: [Event; 2] = [Event::TaskClock, Event::PageFaults];
+
+    fn open(target: Target) -> Option<Group> {
+        let opened = [Modes::All, Modes::User].map(|modes| Group::open(&SOFTWARE, target, modes));
+        match opened.into_iter().find_map(Result::ok) {
+            Some(group) => Some(group),
+            None => {
+                testkit::skipped!("no counters here");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn children_are_counted_from_their_exec_on_and_we_are_not() {
+        let Some(mut group) = open(Target::Children) else { return };
+        let ours: Vec<u8> = vec![1; 8 << 20];
+        assert_eq!(group.read().unwrap()[1].value, 0, "{}", ours.len());
+        // The child's child is counted too, and what both did stays when they are gone.
+        let status = Command::new("sh").args(["-c", "true; (true); :"]).status().unwrap();
+        assert!(status.success());
+        let counts = group.read().unwrap();
+        assert!(counts[1].value > 20, "{counts:?}");
+        assert!(counts[0].enabled_ns > 0 && counts[0].enabled_ns == counts[1].enabled_ns);
+    }
+
+    #[test]
+    fn a_stopped_group_counts_no_more() {
+        let thread = Pid(rustix::thread::gettid().as_raw_nonzero().get());
+        let Some(mut group) = open(Target::Thread(thread)) else { return };
+        let before = vec![1u8; 8 << 20];
+        group.stop().unwrap();
+        let stopped = group.read().unwrap();
+        let after = vec![before[0]; 8 << 20];
+        assert_eq!(group.read().unwrap(), stopped, "{}", after.len());
+        assert!(stopped[1].value > 0, "{stopped:?}");
+    }
+
+    #[test]
+    fn a_pmu_that_is_not_there_is_an_error() {
+        let event = Event::Encoded { pmu: 0xffff, config: [0; 3] };
+        let error = Group::open(&[event], Target::Children, Modes::User).unwrap_err();
+        assert!(
+            [libc::ENOENT, libc::EACCES, libc::EPERM, libc::EINVAL].contains(&error.errno()),
+            "{error}"
+        );
+    }
+}
