@@ -10,13 +10,17 @@
 
 pub mod events;
 pub mod formula;
+pub mod from;
+pub mod live;
 
+mod attribution;
 mod count;
 mod estimate;
 mod given;
 mod interpret;
 mod interval;
 
+pub use attribution::{Attribution, Share};
 pub use count::{Count, MissCost};
 pub use estimate::{Estimate, Evidence, Gain, Method, Scope};
 pub use given::{Given, KEYS as GIVEN_KEYS};

@@ -1,0 +1,86 @@
+//! Where the fields of a sample are: their order is fixed, their presence is the event's
+//! (`perf_event_open(2)`, PERF_RECORD_SAMPLE). Private to the reader.
+
+use super::header::{Event, Header};
+use super::{u32_at, u64_at};
+
+/// What is read of a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sample {
+    /// Index of its event.
+    pub event: usize,
+    pub pid: i32,
+    pub time: u64,
+    pub ip: Option<u64>,
+    pub address: Option<u64>,
+    pub period: Option<u64>,
+}
+
+/// Bits of `sample_type` (linux/perf_event.h), of the fields that come before all of varying size.
+const IP: u64 = 1;
+const TID: u64 = 1 << 1;
+const TIME: u64 = 1 << 2;
+const ADDR: u64 = 1 << 3;
+const ID: u64 = 1 << 6;
+const CPU: u64 = 1 << 7;
+const PERIOD: u64 = 1 << 8;
+const STREAM_ID: u64 = 1 << 9;
+const IDENTIFIER: u64 = 1 << 16;
+
+/// Reads a sample's record, its header of 8 bytes included. `None` if it is too short.
+pub(super) fn parse(record: &[u8], header: &Header) -> Option<Sample> {
+    let first = header.events.first()?;
+    // The identifier comes first, so that the layout can be known; without one all events have
+    // the same fields.
+    let event = if first.fields & IDENTIFIER != 0 {
+        header.of_id.get(&u64_at(record, 8)?).copied()?
+    } else {
+        let id = fields(record, first)?.id;
+        id.and_then(|id| header.of_id.get(&id).copied()).unwrap_or(0)
+    };
+    let found = fields(record, header.events.get(event)?)?;
+    Some(Sample { event, ..found.sample })
+}
+
+struct Fields {
+    sample: Sample,
+    id: Option<u64>,
+}
+
+fn fields(record: &[u8], event: &Event) -> Option<Fields> {
+    let mut at = 8;
+    let mut next = |bit: u64| -> Option<Option<usize>> {
+        if event.fields & bit == 0 {
+            return Some(None);
+        }
+        at += 8;
+        // The record must reach to the end of the field.
+        (record.len() >= at).then_some(Some(at - 8))
+    };
+    next(IDENTIFIER)?;
+    let (ip, tid, time, address) = (next(IP)?, next(TID)?, next(TIME)?, next(ADDR)?);
+    let id = next(ID)?;
+    next(STREAM_ID)?;
+    next(CPU)?;
+    let period = next(PERIOD)?;
+    let word = |at: Option<usize>| at.and_then(|at| u64_at(record, at));
+    let sample = Sample {
+        event: 0,
+        pid: tid.and_then(|at| u32_at(record, at)).unwrap_or(0) as i32,
+        time: word(time).unwrap_or(0),
+        ip: word(ip),
+        address: word(address).filter(|address| *address != 0),
+        period: word(period).or(event.period),
+    };
+    Some(Fields { sample, id: word(id) })
+}
+
+/// The time of a record that is no sample: its trailer has the fields from its end backwards.
+pub(super) fn time_of_other(record: &[u8], event: &Event) -> u64 {
+    if !event.trailer || event.fields & TIME == 0 {
+        return 0;
+    }
+    let after = [ID, STREAM_ID, CPU, IDENTIFIER].iter().filter(|bit| event.fields & **bit != 0);
+    let from_end = 8 * (after.count() + 1);
+    record.len().checked_sub(from_end).and_then(|at| u64_at(record, at)).unwrap_or(0)
+}

@@ -1,0 +1,55 @@
+//! `misses=9492000 cost=563 cycles=29953650000`: numbers by key, one or several a line, also as
+//! TOML has them. Keys are those of [`crate::GIVEN_KEYS`].
+
+use std::io::BufRead;
+
+use super::lines::Lines;
+use super::{FromError, Reading, number};
+use crate::GIVEN_KEYS;
+
+const EXPECTED: &str = "`key = number` with misses, dtlb_misses, itlb_misses, miss_period, cost, \
+                        cost_ns, mhz, cycles or cycle_period";
+
+pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError> {
+    let mut reading = Reading::default();
+    while let Some(line) = lines.next()? {
+        let text = line.split('#').next().unwrap_or("").trim();
+        // A table's head in TOML says nothing here.
+        if text.is_empty() || text.starts_with('[') {
+            continue;
+        }
+        for (key, value) in pairs(text).ok_or_else(|| lines.bad(text, EXPECTED))? {
+            // Unlike a kernel's file, this one is written by hand: a misspelt key is a mistake.
+            let place = GIVEN_KEYS.iter().find(|(name, _)| *name == key);
+            let (_, place) = place.ok_or_else(|| lines.bad(text, EXPECTED))?;
+            let old = place(&mut reading.given).replace(value);
+            if old.is_some() {
+                return Err(lines.bad(text, "each key once"));
+            }
+        }
+    }
+    Ok(reading)
+}
+
+/// Whether the line is of this format, with keys that are known or not.
+pub(super) fn is_line(line: &str) -> bool {
+    let text = line.split('#').next().unwrap_or("").trim();
+    let key = text.split('=').next().unwrap_or("").trim();
+    let named = !key.is_empty() && key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    named && text.contains('=')
+}
+
+fn pairs(text: &str) -> Option<Vec<(String, f64)>> {
+    // `a = 1` is a pair as well as `a=1`: spaces around the sign do not separate.
+    let mut rest = text;
+    let mut pairs = Vec::new();
+    while !rest.is_empty() {
+        let (key, after) = rest.split_once('=')?;
+        let after = after.trim_start();
+        let end = after.find([' ', '\t', ',', ';']).unwrap_or(after.len());
+        let (value, after) = after.split_at(end);
+        pairs.push((key.trim().to_string(), number::plain(&value.replace('_', ""))?));
+        rest = after.trim_start_matches([' ', '\t', ',', ';']);
+    }
+    Some(pairs)
+}

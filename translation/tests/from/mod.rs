@@ -1,0 +1,3 @@
+//! What the tests of the readers share.
+
+pub mod perf_data;
