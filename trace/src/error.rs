@@ -24,11 +24,21 @@ impl fmt::Display for Place {
     }
 }
 
+/// What to do about an answer of the operating system, after a separator; nothing where that is plain.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; check the name and its directory",
+        io::ErrorKind::PermissionDenied => "; choose one that you may use",
+        io::ErrorKind::StorageFull => "; make room, or choose another place",
+        _ => "",
+    }
+}
+
 /// A trace that cannot be read, written or imported.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The operating system refused.
-    #[error("{}: {doing}: {source}", path.display())]
+    #[error("{}: {doing}: {source}{}", path.display(), remedy(source))]
     Io {
         /// The file.
         path: PathBuf,

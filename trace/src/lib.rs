@@ -133,3 +133,11 @@ pub trait Source {
     /// and the block is empty.
     fn next(&mut self, block: &mut Block) -> Result<bool, Self::Error>;
 }
+
+impl<S: Source + ?Sized> Source for Box<S> {
+    type Error = S::Error;
+
+    fn next(&mut self, block: &mut Block) -> Result<bool, S::Error> {
+        (**self).next(block)
+    }
+}

@@ -22,7 +22,7 @@ pub const OFFSET: u64 = 341 * 64;
 /// The arrays' distance without the offset is a multiple of this; every cache repeats within it.
 pub const COLOUR_PERIOD: u64 = 2 << 20;
 /// Passes over the four kernels, as the reference's NTIMES.
-const ITERATIONS: u32 = 10;
+pub const ITERATIONS: u32 = 10;
 /// The reference's scalar.
 const SCALAR: f64 = 3.0;
 /// The reference's limit for the average relative error of doubles.
