@@ -1,4 +1,4 @@
-//! How figures reach people: numbers in `words`, `markup` that is escaped by construction, `scale` and
+//! How figures reach people: numbers in `words` (`three`: those of a model), `markup` that is escaped by construction, `scale` and
 //! `axis` for charts. `measure` and `lab` draw with it; the command writes tables in its words.
 //!
 //! Pure and total: the same values give the same bytes, and no value is too odd to be drawn.
@@ -7,4 +7,5 @@
 pub mod axis;
 pub mod markup;
 pub mod scale;
+pub mod three;
 pub mod words;
