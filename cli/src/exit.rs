@@ -31,6 +31,8 @@ pub enum Done {
 pub struct Failure {
     code: u8,
     line: String,
+    /// More of them, each a mistake of its own.
+    further: Vec<String>,
 }
 
 /// The program was not found.
@@ -43,12 +45,19 @@ pub const LAUNCHER: u8 = 125;
 impl Failure {
     /// The caller's mistake, or ours.
     pub fn usage(why: impl Display) -> Self {
-        Self { code: 2, line: why.to_string() }
+        Self { code: 2, line: why.to_string(), further: Vec::new() }
+    }
+
+    /// Several of the caller's mistakes, a line each; there is at least one.
+    pub fn mistakes(lines: impl IntoIterator<Item = String>) -> Self {
+        let mut lines = lines.into_iter();
+        let line = lines.next().unwrap_or_default();
+        Self { code: 2, line, further: lines.collect() }
     }
 
     /// This machine, or this user on it, cannot.
     pub fn cannot(why: impl Display) -> Self {
-        Self { code: 3, line: why.to_string() }
+        Self { code: 3, line: why.to_string(), further: Vec::new() }
     }
 
     /// The same failure as a launcher reports it: 125, 126 or 127, so that it is told from the
@@ -61,7 +70,7 @@ impl Failure {
             LaunchError::Start { .. } => NOT_EXECUTABLE,
             _ => LAUNCHER,
         };
-        Self { code, line: error.to_string() }
+        Self { code, line: error.to_string(), further: Vec::new() }
     }
 
     /// The exit code.
@@ -136,8 +145,10 @@ pub fn of_clap(error: &clap::Error) -> ExitCode {
         .split("\n\n")
         .map(|lines| lines.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
-    let mistake = paragraphs[0].trim_start_matches("error: ").to_string();
+    let mistake = plainly(paragraphs[0].trim_start_matches("error: "));
+    // To pass it all the same is no help where no number below 0 is taken.
     let tip = paragraphs.iter().find_map(|one| one.strip_prefix("tip: "));
+    let tip = tip.filter(|_| !mistake.ends_with("below 0"));
     let tip = tip.map_or(String::new(), |tip| format!("; {tip}"));
     // The commonest slip: superpage compare ./app.
     use clap::error::ErrorKind::{UnknownArgument, ValueValidation};
@@ -152,6 +163,35 @@ pub fn of_clap(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// A mistake about a number in words of people, not of the parser.
+fn plainly(mistake: &str) -> String {
+    for (its, ours) in [
+        ("invalid digit found in string", "not a whole number"),
+        ("number too large to fit in target type", "too large a number"),
+        ("number too small to fit in target type", "too small a number"),
+    ] {
+        if let Some(before) = mistake.strip_suffix(its) {
+            return format!("{before}{ours}");
+        }
+    }
+    if let Some((before, range)) = mistake.split_once(" is not in ")
+        && let Some((least, end)) = range.split_once("..")
+    {
+        let most = match end.strip_prefix('=') {
+            Some(most) => most.to_string(),
+            None => end.parse::<u64>().map_or(end.to_string(), |end| (end - 1).to_string()),
+        };
+        return format!("{before} is not {least} to {most}");
+    }
+    let negative = mistake
+        .strip_prefix("unexpected argument '-")
+        .filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    match negative.and_then(|rest| rest.split_once('\'')) {
+        Some((number, _)) => format!("`-{number}`: no option here takes a number below 0"),
+        None => mistake.to_string(),
+    }
+}
+
 /// Turns the end of a subcommand into the end of the process.
 pub fn finish(done: Result<Done, Failure>) -> ExitCode {
     match done {
@@ -164,8 +204,9 @@ pub fn finish(done: Result<Done, Failure>) -> ExitCode {
             ExitCode::from(128u8.saturating_add(signal as u8))
         }
         Err(failure) => {
-            let line = failure.line.replace('\n', " ");
-            say(&line);
+            for line in [&failure.line].into_iter().chain(&failure.further) {
+                say(&line.replace('\n', " "));
+            }
             ExitCode::from(failure.code)
         }
     }
@@ -203,4 +244,25 @@ pub fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> 
     let text = serde_json::to_string_pretty(&Document { schema, body });
     let text = text.map_err(|error| Failure::usage(format!("JSON: {error}")))?;
     print(&format!("{text}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plainly;
+
+    #[test]
+    fn numbers_are_told_in_words_of_people() {
+        for (its, ours) in [
+            (
+                "invalid value 'x' for '--jobs <N>': invalid digit found in string",
+                ": not a whole number",
+            ),
+            ("invalid value '9' for '-n <N>': 9 is not in 0..8", ": 9 is not 0 to 7"),
+            ("invalid value '0' for '-n <N>': 0 is not in 1..=100", ": 0 is not 1 to 100"),
+            ("unexpected argument '-1' found", "`-1`: no option here takes a number below 0"),
+        ] {
+            assert!(plainly(its).ends_with(ours), "{}", plainly(its));
+        }
+        assert_eq!(plainly("unexpected argument '-x' found"), "unexpected argument '-x' found");
+    }
 }

@@ -1,13 +1,30 @@
-//! Files that the command writes: whole or not at all, and never over another unless told to.
+//! Files that the command writes: whole or not at all, and never over another unless told to. Where a
+//! file may be named, `-` is standard output.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
+
+/// Whether what was named as a file is standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Prints text, or writes it to the file that was named instead, which gets no colours.
+pub fn deliver(to: Option<&Path>, text: &str) -> Result<(), Failure> {
+    match to.filter(|path| !is_stdout(path)) {
+        None => exit::print(text),
+        Some(path) => write(path, anstream::adapter::strip_str(text).to_string()),
+    }
+}
 
 /// Writes beside the file and renames, so that a reader never sees half of it.
 pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
+    if is_stdout(path) {
+        return exit::print(&String::from_utf8_lossy(contents.as_ref()));
+    }
     // Not a plain file (/dev/stderr, or a link that is to stay one): written through.
     if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return fs::write(path, contents).map_err(|error| unwritable(path, &error));
@@ -23,6 +40,12 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
 
 /// Fails now rather than after minutes of work, if the file cannot be written.
 pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    if is_stdout(path) {
+        return Ok(());
+    }
+    if path.as_os_str().is_empty() {
+        return Err(Failure::usage("a file's name is empty; give one, or - for standard output"));
+    }
     let existed = path.exists();
     let opened = fs::OpenOptions::new().append(true).create(true).open(path);
     opened.map_err(|error| unwritable(path, &error))?;
@@ -49,7 +72,9 @@ pub fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     let remedy = match error.kind() {
         ErrorKind::NotFound => "; make the directory first",
         ErrorKind::PermissionDenied => "; choose a place you may write",
-        _ => "",
+        ErrorKind::IsADirectory => "; name a file in it",
+        ErrorKind::StorageFull => "; make room, or choose another place",
+        _ => "; choose another place",
     };
     Failure::usage(format!("{}: {error}{remedy}", path.display()))
 }

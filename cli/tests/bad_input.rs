@@ -46,6 +46,7 @@ const CASES: &[Case] = &[
         2,
         &["/no/such/dir/x.html", "directory"],
     ),
+    (&["compare", "gups", "--html", "-"], 2, &["--html -", "-o"]),
     (&["compare", "--from", "/no/such.json"], 2, &["/no/such.json", "compare --json"]),
     (&["compare", "--from", "/etc/passwd"], 2, &["/etc/passwd", "compare --json"]),
     (&["compare", "--from", "/dev/null"], 2, &["/dev/null", "compare --json"]),

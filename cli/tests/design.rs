@@ -106,10 +106,19 @@ fn a_bad_file_is_told_line_by_line() {
     assert_eq!(problems.len(), errors.lines().count());
     assert_eq!(document["files"][0]["name"], Value::Null);
 
-    // Where a design is needed, one line, and where the rest is to be seen.
-    let output = run(&["design", "diff", "linux", path]);
-    assert_eq!(output.status.code(), Some(2));
-    let line = stderr(&output);
-    assert_eq!(line.lines().count(), 1, "{line}");
-    assert!(line.contains(&format!("more: superpage design check {path}")), "{line}");
+    // Where a design is needed, the same lines, by line.
+    for arguments in
+        [&["design", "diff", "linux", path][..], &["lab", "run", "-w", "gups", "-d", path]]
+    {
+        let output = run(arguments);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
+        assert_eq!(stderr(&output), errors, "{arguments:?}");
+    }
+    let lines: Vec<u32> = errors
+        .lines()
+        .map(|line| {
+            line.split("bad.toml:").nth(1).unwrap().split(':').next().unwrap().parse().unwrap()
+        })
+        .collect();
+    assert!(lines.is_sorted(), "{errors}");
 }

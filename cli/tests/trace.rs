@@ -100,6 +100,18 @@ fn import_info_verify_and_cat() {
 }
 
 #[test]
+fn a_dash_is_standard_output() {
+    let room = Room::new();
+    let path = trace(&room, "true.spt");
+    let import = ["trace", "import", "--from", "lackey", &fixture(), "-"];
+    let output = superpage(&import).current_dir(room.0.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("41239 accesses"), "{}", stderr(&output));
+    assert_eq!(output.stdout, fs::read(&path).unwrap());
+    assert_eq!(room.names(), ["true.spt"]);
+}
+
+#[test]
 fn filters_and_formats() {
     let room = Room::new();
     let from = |arguments: &[&str]| {

@@ -8,7 +8,7 @@ use measure::document::Document;
 use measure::verdict::Verdict;
 
 use super::table;
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 use crate::files;
 
 /// The flags.
@@ -23,7 +23,7 @@ pub struct Outputs {
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
-    /// Write it to a file instead of standard output.
+    /// Write it to a file instead of standard output (-).
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -78,6 +78,12 @@ impl Outputs {
         for path in [&self.output, &self.html].into_iter().flatten() {
             files::check_writable(path)?;
         }
+        let printed = self.output.as_deref().is_none_or(files::is_stdout);
+        if printed && self.html.as_deref().is_some_and(files::is_stdout) {
+            return Err(Failure::usage(
+                "--html -: the table goes to standard output as well; give it a file with -o",
+            ));
+        }
         Ok(())
     }
 
@@ -94,12 +100,7 @@ impl Outputs {
             Format::Json => document.to_json(),
             Format::Csv => measure::csv::samples(document),
         };
-        match &self.output {
-            // A file gets no colours.
-            Some(path) => files::write(path, anstream::adapter::strip_str(&text).to_string()),
-            None => exit::print(&text),
-        }
-        .and(html)
+        files::deliver(self.output.as_deref(), &text).and(html)
     }
 }
 

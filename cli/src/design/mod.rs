@@ -84,6 +84,9 @@ pub fn load(word: &str) -> Result<Named, Failure> {
 const LARGEST: u64 = 1 << 20;
 
 fn read(file: &str) -> Result<String, Failure> {
+    if file.is_empty() {
+        return Err(Failure::usage("the name of a file is empty; give a design file"));
+    }
     let mut bytes = Vec::new();
     let read = File::open(file).and_then(|open| open.take(LARGEST + 1).read_to_end(&mut bytes));
     read.map_err(|error| Failure::usage(format!("{file}: {error}; give a design file")))?;
@@ -95,14 +98,20 @@ fn read(file: &str) -> Result<String, Failure> {
 }
 
 impl From<DesignError> for Failure {
-    /// One line: the first mistake, and where to see the rest.
+    /// A line for each mistake, by line.
     fn from(error: DesignError) -> Self {
         match &error {
-            DesignError::File { file, problems } if problems.len() > 1 => Self::usage(format!(
-                "{}; and {} more: superpage design check {file}",
-                problems[0].in_file(file),
-                problems.len() - 1
-            )),
+            // What is no TOML has mistakes from there on that are none.
+            DesignError::File { file, problems } if problems[0].key.is_empty() => {
+                let more = match problems.len() {
+                    1 => String::new(),
+                    count => format!("; and {} more: superpage design check {file}", count - 1),
+                };
+                Self::usage(format!("{}{more}", problems[0].in_file(file)))
+            }
+            DesignError::File { file, problems } => {
+                Self::mistakes(problems.iter().map(|problem| problem.in_file(file)))
+            }
             _ => Self::usage(error),
         }
     }

@@ -29,7 +29,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut reader = Reader::open(&args.file)?;
     let chunks = reader.info().chunks.len();
     if args.chunk > 0 && args.chunk >= chunks {
-        let what = format!("{}: chunks: {chunks}, numbered from 0", args.file.display());
+        let what = format!(
+            "--chunk {}: {} has chunks: {chunks}, numbered from 0; choose one of them",
+            args.chunk,
+            args.file.display()
+        );
         return Err(Failure::usage(what));
     }
     reader.seek(args.chunk);

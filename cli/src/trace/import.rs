@@ -1,8 +1,10 @@
 //! `superpage trace import`: other tools' traces.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 use trace::import::{Format, Import, Input, Progress};
 use trace::{Filter, MruSets};
@@ -10,6 +12,7 @@ use units::ByteSize;
 
 use super::stdin::Stdin;
 use crate::exit::{self, Done, Failure};
+use crate::files;
 use crate::pool::progress::Watcher;
 
 /// Turn another tool's trace into a .spt file.
@@ -27,7 +30,7 @@ pub struct Args {
     /// The input; - for standard input.
     input: PathBuf,
 
-    /// The trace to write.
+    /// The trace to write; - for standard output, and what is said of it goes to standard error.
     output: PathBuf,
 
     /// Replace a file that is there.
@@ -56,7 +59,7 @@ pub struct Args {
     write_bit: Option<u8>,
 
     /// What the trace is of [default: the input's name].
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
 
     /// Print JSON.
@@ -101,6 +104,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.write_bit.is_some() && format != Format::Raw {
         return Err(Failure::usage("--write-bit: only raw addresses have such a bit"));
     }
+    let printed = files::is_stdout(&args.output);
+    if printed && std::io::stdout().is_terminal() {
+        return Err(Failure::usage("-: a trace is no text for a terminal; name a file"));
+    }
+    let output = if printed { Path::new("/dev/stdout") } else { &args.output };
     let stdin = args.input.as_os_str() == "-";
     let name = args.input.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.filter(|_| !stdin).unwrap_or_else(|| "standard input".to_string());
@@ -111,8 +119,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         base_page,
         instructions: args.instructions,
         write_bit: args.write_bit,
-        replace: args.force,
-        scratch: scratch(&args.output),
+        replace: args.force || printed,
+        scratch: scratch(output),
         ..Import::new(format, args.name.as_ref().unwrap_or(&name))
     };
     let mut watcher = Watcher::new(args.quiet)?;
@@ -127,7 +135,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         watcher.tick(|| format!("{name}: {} accesses {doing}", progress.accesses))
     };
     let made = input
-        .and_then(|input| trace::import::import(&import, input, &args.output, &mut watch))
+        .and_then(|input| trace::import::import(&import, input, output, &mut watch))
         .map_err(Failure::from);
     let made = match (watcher.end(Done::Fine), made) {
         // Stopped half-way: neither a trace nor a failure.
@@ -135,7 +143,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (_, made) => made?,
     };
     let totals = made.totals;
-    if args.json {
+    if printed {
+        exit::say(&format!("{} accesses in {} records", totals.accesses, totals.records));
+    } else if args.json {
         let body = json!({
             "output": args.output.to_string_lossy(), "records": totals.records,
             "accesses": totals.accesses, "writes": totals.writes,
