@@ -127,7 +127,7 @@ impl What {
 }
 
 /// The size as a flag's value: `4GiB` where that is exact, else the bytes.
-fn exactly(size: ByteSize) -> String {
+pub fn exactly(size: ByteSize) -> String {
     let short = size.to_string().replace(' ', "");
     if short.parse() == Ok(size) { short } else { size.bytes().to_string() }
 }

@@ -112,7 +112,7 @@ fn experiment(memory: &str, workload: &str, utilisation: bool) -> Experiment {
         workload: workload.parse().expect("a workload"),
         workload_name: workload.to_string(),
         seed: 1,
-        swap: false,
+        swap: ByteSize(0),
         utilisation,
     }
 }

@@ -13,11 +13,14 @@ pub mod sweep;
 mod system;
 pub mod tables;
 mod touched;
+mod watch;
 
 pub mod fragment;
 pub mod workloads;
 
 pub use ledger::{Cause, Ledger};
 pub use report::{Cell, Counters, ENGINE, End, Moment, Phase, Report, Requests, SCHEMA};
-pub use run::{Experiment, LabError, run, run_stream};
+pub use run::{Experiment, LabError, run, run_stream, run_watched};
+pub use system::kernel_memory;
 pub use touched::Touched;
+pub use watch::{Pass, Watched};

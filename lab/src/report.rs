@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Ledger;
+use crate::fragment::FreeLists;
 
 /// The version of the simulation: goes up whenever any report would come out otherwise, so that sweeps
 /// do not take old results for new ones.
-pub const ENGINE: &str = "1";
+pub const ENGINE: &str = "2";
 
 /// The version of [`Report`]'s layout.
 pub const SCHEMA: &str = "superpage.lab.run/1";
@@ -26,6 +27,17 @@ pub struct Cell {
     pub memory_bytes: u64,
     /// The seed.
     pub seed: u64,
+    /// Room for pages that are swapped out, bytes. Reports that say nothing of it had none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub swap_bytes: u64,
+    /// The free lists that memory was made to look like, if it was: with them it can be run again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_lists: Option<FreeLists>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The outcome of one run.
@@ -35,6 +47,12 @@ pub struct Report {
     pub schema: String,
     /// What was run.
     pub cell: Cell,
+    /// Whether the design is a bound that no system reaches, not a system (`memory.ideal`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bound: bool,
+    /// Of the machine's memory, what its kernel has for itself: the program cannot have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_bytes: Option<u64>,
     /// How it ended.
     pub end: End,
     /// The machine's cycles per microsecond.
@@ -127,8 +145,10 @@ pub struct Counters {
     pub compactions: u64,
     /// Those skipped because earlier ones had failed.
     pub compactions_deferred: u64,
-    /// Pages the program touched, at the peak of resident memory.
-    pub touched_pages: u64,
+    /// Pages the program had read or written and not given back, at the peak of resident memory.
+    /// More than those where some were only read: they stand on one shared page of zeros and are not
+    /// resident. `None` where nobody counted.
+    pub touched_pages: Option<u64>,
     /// Pages resident for it, at the peak.
     pub resident_pages: u64,
     /// Superpage mappings, at the most.

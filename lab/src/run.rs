@@ -5,8 +5,9 @@ use trace::{Block, Source};
 use units::ByteSize;
 
 use crate::fragment::Fragmentation;
-use crate::system::{Engine, Stop, System};
+use crate::system::{Engine, Stop, System, kernel_memory};
 use crate::touched::Touched;
+use crate::watch::{Pass, Watched};
 use crate::workloads::{Setup, WorkloadError};
 use crate::{Cell, End, Report, Requests, SCHEMA};
 use design::Design;
@@ -28,8 +29,8 @@ pub struct Experiment {
     pub workload_name: String,
     /// The seed.
     pub seed: u64,
-    /// Whether pages can be swapped out.
-    pub swap: bool,
+    /// Room for pages that are swapped out; 0 is no swap.
+    pub swap: ByteSize,
     /// Whether touched pages are kept count of: utilisation and bloat. Costs a look at each access.
     pub utilisation: bool,
 }
@@ -55,14 +56,24 @@ pub enum LabError {
 
 /// Runs an experiment under each of the designs; the reports come in their order.
 pub fn run(experiment: &Experiment, designs: &[Design]) -> Result<Vec<Report>, LabError> {
+    run_watched(experiment, designs, |_| ())
+}
+
+/// The same, and tells after each piece of the stream how far it is.
+pub fn run_watched(
+    experiment: &Experiment,
+    designs: &[Design],
+    watch: impl FnMut(Pass),
+) -> Result<Vec<Report>, LabError> {
     let (description, _) = experiment.workload.build()?;
     let (mut lanes, first) = prepare(experiment, designs, description.superpages)?;
     let mut setup = experiment.workload.clone();
     (setup.first_region, setup.first_process) = first;
     setup.seed = experiment.seed;
     setup.cpu_mhz = experiment.machine.mhz;
-    let (_, mut stream) = setup.build()?;
-    pass(experiment, &mut lanes, stream.as_mut())?;
+    let (_, stream) = setup.build()?;
+    let mut stream = Watched::new(stream, description.records, watch);
+    pass(experiment, &mut lanes, &mut stream)?;
     lanes.into_iter().map(|lane| lane.report(experiment)).collect()
 }
 
@@ -135,13 +146,15 @@ impl Visitor for Build<'_> {
     type Output = Box<dyn Lane>;
     fn visit<T: Translate>(self, tlb: T) -> Self::Output {
         let engine = Engine::new(tlb, self.system, self.machine.clone());
-        Box::new(Running { engine, name: self.design.name.clone(), stop: None })
+        let bound = self.design.memory.ideal;
+        Box::new(Running { engine, name: self.design.name.clone(), bound, stop: None })
     }
 }
 
 struct Running<T> {
     engine: Engine<T>,
     name: String,
+    bound: bool,
     stop: Option<Stop>,
 }
 
@@ -172,6 +185,7 @@ impl<T: Translate> Lane for Running<T> {
     fn block(&mut self, block: &Block, touched: Option<&Touched>) {
         if self.stop.is_none() {
             self.stop = self.engine.block(block, touched).err();
+            self.engine.system.settle(touched, self.stop.is_none());
         }
     }
 
@@ -204,7 +218,11 @@ impl<T: Translate> Lane for Running<T> {
                 fragmentation: experiment.fragmentation_name.clone(),
                 memory_bytes: experiment.memory.bytes(),
                 seed: experiment.seed,
+                swap_bytes: experiment.swap.bytes(),
+                free_lists: experiment.fragmentation.free_lists().cloned(),
             },
+            bound: self.bound,
+            kernel_bytes: Some(kernel_memory(experiment.memory).bytes()),
             end,
             mhz,
             wall_cycles: system.clock.now() - system.began,

@@ -14,7 +14,8 @@ pub struct Touched {
     /// bits stay in the cache.
     full: Vec<u64>,
     pages: u64,
-    /// The most that were touched within the block that was followed last.
+    /// How many were touched before the block that was followed last, and the most within it.
+    before: u64,
     most: u64,
     /// Pages of each process, for its end: (process, pages), in the order of mapping.
     mapped: Vec<(u32, Pages)>,
@@ -26,7 +27,7 @@ pub struct Touched {
 impl Touched {
     /// Follows the stream through a block.
     pub fn follow(&mut self, block: &Block) {
-        self.most = self.pages;
+        (self.before, self.most) = (self.pages, self.pages);
         let mut from = 0;
         for (at, event) in &block.events {
             self.touch(&block.accesses[from..*at as usize]);
@@ -50,6 +51,11 @@ impl Touched {
     /// that block out now is somewhere in it: a program that ends in it has none touched at its end.
     pub fn most(&self) -> u64 {
         self.most
+    }
+
+    /// How many were touched before it.
+    pub fn before(&self) -> u64 {
+        self.before
     }
 
     fn touch(&mut self, accesses: &[Access]) {

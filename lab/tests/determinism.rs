@@ -23,7 +23,7 @@ fn experiments() -> Vec<Experiment> {
         workload: workload.parse().expect("a workload"),
         workload_name: workload.to_string(),
         seed: 7,
-        swap: true,
+        swap: ByteSize::gib(64),
         utilisation: true,
     };
     EXPERIMENTS.iter().map(experiment).collect()

@@ -15,7 +15,7 @@ fn quick() -> Report {
     report.counters.made_at_fault = 100;
     report.counters.superpages = 1000;
     report.counters.faults = 70_000;
-    report.counters.touched_pages = 512_000;
+    report.counters.touched_pages = Some(512_000);
     report.counters.resident_pages = 512_000;
     report.timeline = timeline(&[(0, 0), (1_000_000, 500), (2_000_000, 1000), (13_000_000, 1000)]);
     report
@@ -28,7 +28,7 @@ fn slow() -> Report {
     report.counters.superpages = 16;
     report.counters.faults = 510_000;
     report.counters.fallbacks = 900;
-    report.counters.touched_pages = 512_000;
+    report.counters.touched_pages = Some(512_000);
     report.counters.resident_pages = 640_000;
     report.timeline = timeline(&[(0, 0), (10_000_000, 8), (20_000_000, 16), (26_000_000, 16)]);
     report
@@ -44,18 +44,18 @@ fn tells_what_made_the_difference_in_order_and_what_went_against_it() {
     assert_eq!(
         explanation.sentences,
         [
-            "sync-64 was 2.00 times as fast as linux-4.3: 13.00 s against 26.00 s.",
-            "sync-64 used 13.00 G cycles less of CPU than linux-4.3 (13.00 G against 26.00 G); the \
-             difference is page walks for base pages (115.4 %: 0 against 15.00 G).",
-            "The other way, of the same whole, went page walks for superpages (7.7 %: 1.000 G against \
-             0), zeroing (7.7 %: 2.000 G against 1.000 G).",
+            "sync-64 was 2.00 times as fast as linux-4.3: 13.0 s against 26.0 s.",
+            "sync-64 used 13.0 G cycles less of CPU than linux-4.3 (13.0 G against 26.0 G); the \
+             difference is page walks for base pages (115 %: 0 against 15.0 G).",
+            "The other way, of the same whole, went page walks for superpages (7.69 %: 1.00 G against \
+             0), zeroing (7.69 %: 2.00 G against 1.00 G).",
             "sync-64 made 1000 superpages: 100 by a fault, 900 in place; half of the most (1000) were there after \
-             1.000 s, nine tenths after 2.000 s of 13.00 s. Over the whole run they covered 88.5 % of \
+             1.00 s, nine tenths after 2.00 s of 13.0 s. Over the whole run they covered 88.5 % of \
              its memory.",
-            "linux-4.3 made 16 superpages, all by copying; half of the most (16) were there after 10.00 s, nine \
-             tenths after 20.00 s of 26.00 s. Over the whole run they covered 0.7 % of its memory.",
+            "linux-4.3 made 16 superpages, all by copying; half of the most (16) were there after 10.0 s, nine \
+             tenths after 20.0 s of 26.0 s. Over the whole run they covered 0.677 % of its memory.",
             "Faults: 70000 against 510000; 900 of linux-4.3's wanted a superpage and got none.",
-            "sync-64 kept only pages resident that were touched, linux-4.3 kept 1.25 pages resident for each one touched (640000 for 512000, 80 % of \
+            "sync-64 kept no page resident that was not touched, linux-4.3 kept 1.25 pages resident for each one touched (640000 for 512000, 80.0 % of \
              it in use).",
         ]
     );
@@ -74,7 +74,7 @@ fn is_honest_where_nothing_separates_them() {
     let first = &explanation.sentences[..2];
     assert_eq!(
         first[0],
-        "Nothing that matters separates sync-64 and async-64: 13.00 s against 13.00 s."
+        "Nothing that matters separates sync-64 and async-64: 13.0 s against 13.0 s."
     );
     assert_eq!(first[1], "Cycle for cycle they did the same.");
 
@@ -83,7 +83,7 @@ fn is_honest_where_nothing_separates_them() {
     let b = report("b", &[(Cause::Work, 10 * G), (Cause::WalkBase, 2 * G)]);
     let text = explain(&a, &b).sentences[1].clone();
     assert!(text.contains("spent them differently"), "{text}");
-    assert!(text.contains("zeroing 2.000 G against 0"), "{text}");
+    assert!(text.contains("zeroing 2.00 G against 0"), "{text}");
 
     // Half a per cent is nothing, whoever has it.
     let a = report("a", &[(Cause::Work, 1000 * G)]);
@@ -118,6 +118,34 @@ fn an_end_before_the_end_is_no_speed() {
 }
 
 #[test]
+fn different_programs_and_machines_have_no_ratio() {
+    for (what, change) in [
+        ("workloads", (|report: &mut Report| report.cell.workload.push('2')) as fn(&mut Report)),
+        ("machines", |report| report.cell.machine.push('2')),
+    ] {
+        let mut other = slow();
+        change(&mut other);
+        let explanation = explain(&quick(), &other);
+        assert_eq!(explanation.speedup, None);
+        let all = explanation.sentences.join("\n");
+        assert!(all.contains(&format!("do not compare: they are of different {what}")), "{all}");
+        assert!(!all.contains("times as fast"), "{all}");
+    }
+}
+
+/// Pages that were only read stand on the page of zeros: touched, not resident, no bloat below 1.
+#[test]
+fn pages_that_were_only_read_waste_nothing() {
+    let mut report = quick();
+    report.counters.touched_pages = Some(600_000);
+    let told = figures(&report, None);
+    assert_eq!((told.bloat, told.utilisation), (Some(1.0), Some(1.0)));
+    report.counters.touched_pages = None;
+    let told = figures(&report, None);
+    assert_eq!((told.bloat, told.utilisation), (None, None));
+}
+
+#[test]
 fn different_experiments_are_told_apart() {
     let mut other = quick();
     other.cell.fragmentation = "frag-50".to_string();
@@ -146,7 +174,7 @@ fn stalls_daemons_and_requests_are_told_where_there_are_any() {
     let text = explain(&a, &b).sentences.join("\n");
     assert!(text.contains("linux-4.3 stalled for 16.1 % of its cycles"), "{text}");
     assert!(text.contains("3 direct compactions"), "{text}");
-    assert!(text.contains("linux-4.3's for 50 %"), "{text}");
+    assert!(text.contains("linux-4.3's for 50.0 %"), "{text}");
     assert!(text.contains("99 of 100 at most 50.0 µs and 700 µs"), "{text}");
 }
 

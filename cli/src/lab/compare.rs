@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use lab::Report;
-use lab::analysis::{Figures, explain, figures};
+use lab::analysis::{Figures, figures};
 use serde::{Deserialize, Serialize};
 
 use super::outputs::{Outputs, json};
-use super::progress::Progress;
 use super::simulate::Parts;
 use super::what::{self, Surroundings};
 use super::words;
-use crate::exit::{Done, Failure};
+use crate::exit::{self, Done, Failure};
 
 /// The version of the document.
 pub const SCHEMA: &str = "superpage.lab.compare/1";
@@ -20,12 +19,14 @@ pub const SCHEMA: &str = "superpage.lab.compare/1";
 ///
 /// The first design is what the others are relative to.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = words::COLUMNS, after_help = words::COLUMNS)]
 pub struct Args {
     /// A design: a name (see `superpage design list`) or a file; repeatable.
     #[arg(long = "design", short, value_name = "DESIGN", required_unless_present = "from")]
     designs: Vec<String>,
 
-    /// Say in words why the fastest was faster than the first.
+    /// Say in words why the fastest design was faster than the first, and what held the others back. A
+    /// bound that no system reaches (`ideal`) is left out while there are two others.
     #[arg(long)]
     explain: bool,
 
@@ -61,24 +62,25 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (None, Some(surroundings)) => {
             let designs = what::several(&args.designs, "design", what::design)?;
             let parts = Parts::read(surroundings)?;
-            let doing = format!("{} under {} designs", parts.workload.name, designs.len());
             let designs: Vec<_> = designs.iter().collect();
-            Progress::new(0, args.outputs.quiet).during(&doing, || parts.run(&designs))?
+            if surroundings.dry_run {
+                exit::print(&parts.describe(&designs)?)?;
+                return Ok(Done::Fine);
+            }
+            parts.run_shown(&designs, args.outputs.quiet)?
         }
-        (None, None) => return Err(Failure::usage("nothing to run; name a --workload")),
+        (None, None) => {
+            return Err(Failure::usage(
+                "nothing to run; name a --workload (superpage lab workloads lists them)",
+            ));
+        }
     };
     let base = reports.first();
     let figures = reports.iter().map(|report| figures(report, base)).collect();
     let document = Document { schema: SCHEMA, reports: &reports, figures };
     let mut text = if args.outputs.json { json(&document)? } else { words::compare(&reports) };
     if args.explain && !args.outputs.json {
-        for sentence in words::telling_pair(&reports)
-            .map(|(a, b)| explain(a, b).sentences)
-            .unwrap_or_else(|| vec!["There are no two runs to explain.".to_string()])
-        {
-            text += &format!("\n{sentence}");
-        }
-        text.push('\n');
+        text += &format!("\n{}", words::why(&reports));
     }
     args.outputs.write(&text, &reports)?;
     Ok(Done::Fine)
@@ -87,7 +89,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 /// Reports from a file that `run --json` or `compare --json` wrote.
 pub fn read(path: &Path) -> Result<Vec<Report>, Failure> {
     let shown = path.display();
-    let text = what::text(path)?;
+    let text = what::text(path, "a file that `lab run --json` or `lab compare --json` wrote")?;
     let bad = |error: serde_json::Error| {
         Failure::usage(format!(
             "{shown}: {error}; give a file that `lab run --json` or `lab compare --json` wrote"

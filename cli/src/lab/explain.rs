@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use lab::Report;
-use lab::analysis::explain;
+use lab::analysis::{explain, incomparable};
 
 use super::compare;
 use super::outputs::{Outputs, json};
-use super::progress::Progress;
 use super::simulate::Parts;
 use super::what::{self, Surroundings};
-use crate::exit::{Done, Failure};
+use crate::exit::{self, Done, Failure};
 
 /// Tell in words why one design was faster than another.
 ///
@@ -39,9 +38,19 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             return Err(Failure::usage("results were run already; leave --workload away"));
         }
         (true, true) => vec![one(&args.a)?, one(&args.b)?],
-        (false, false) => simulate(&args)?,
+        (false, false) => match simulate(&args)? {
+            Some(reports) => reports,
+            None => return Ok(Done::Fine),
+        },
         _ => return Err(Failure::usage("give two designs, or two results, not one of each")),
     };
+    if let Some(what) = incomparable(&reports[0].cell, &reports[1].cell) {
+        return Err(Failure::usage(format!(
+            "{} and {}: of different {what}s, so their times say nothing of the designs; run both on \
+             one {what}",
+            args.a, args.b
+        )));
+    }
     let explanation = explain(&reports[0], &reports[1]);
     let text = match args.outputs.json {
         true => json(&explanation)?,
@@ -51,17 +60,20 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-fn simulate(args: &Args) -> Result<Vec<Report>, Failure> {
+/// Two runs; none, if they were only to be told.
+fn simulate(args: &Args) -> Result<Option<Vec<Report>>, Failure> {
     let words = [args.a.clone(), args.b.clone()];
     let designs = what::several(&words, "design", what::design)?;
     let Some(surroundings) = &args.surroundings else {
         return Err(Failure::usage("two designs are explained on a workload; name a --workload"));
     };
     let parts = Parts::read(surroundings)?;
-    let doing =
-        format!("{} under {} and {}", parts.workload.name, designs[0].name, designs[1].name);
     let designs: Vec<_> = designs.iter().collect();
-    Progress::new(0, args.outputs.quiet).during(&doing, || parts.run(&designs))
+    if surroundings.dry_run {
+        exit::print(&parts.describe(&designs)?)?;
+        return Ok(None);
+    }
+    parts.run_shown(&designs, args.outputs.quiet).map(Some)
 }
 
 /// The one report of a file.

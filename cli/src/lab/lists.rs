@@ -1,13 +1,15 @@
 //! `superpage lab machines` and `superpage lab workloads`: what there is to choose from.
 
 use hardware::Machine;
-use lab::workloads::catalog;
+use lab::workloads::{Entry, Given, Parameter, Setup, catalog};
 use serde_json::json;
+use units::ByteSize;
 
 use super::outputs;
 use super::what;
 use crate::exit::{self, Done, Failure};
 use crate::pool::show::table;
+use crate::workload::exactly;
 
 /// List the machines, or show one.
 #[derive(Debug, clap::Args)]
@@ -21,9 +23,16 @@ pub struct MachinesArgs {
     json: bool,
 }
 
-/// List the workloads and their options.
+/// List the workloads, or one with its options and what they are if nobody says.
+///
+/// A specification is a name and options: gups:size=8G,operations=1M. Sizes and counts take K, M and G
+/// for 2^10, 2^20 and 2^30.
 #[derive(Debug, clap::Args)]
 pub struct WorkloadsArgs {
+    /// Only this workload.
+    #[arg(value_name = "WORKLOAD")]
+    name: Option<String>,
+
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -59,17 +68,94 @@ pub fn machines(args: MachinesArgs) -> Result<Done, Failure> {
 }
 
 pub fn workloads(args: WorkloadsArgs) -> Result<Done, Failure> {
+    let one = match &args.name {
+        None => None,
+        Some(name) => {
+            let setup = name.parse::<Setup>();
+            Some(setup.map_err(|error| what::unknown_workload(name, error))?.entry())
+        }
+    };
+    let chosen = || catalog().filter(|entry| one.is_none_or(|one| one.name == entry.name));
     let text = if args.json {
-        let workloads: Vec<_> = catalog()
-            .map(|one| json!({ "name": one.name, "summary": one.summary, "options": one.options }))
-            .collect();
+        let workloads: Vec<_> = chosen().map(document).collect();
         outputs::json(&json!({ "schema": "superpage.lab.workloads/1", "workloads": workloads }))?
+    } else if let Some(entry) = one {
+        details(entry)
     } else {
-        let row = |one: &lab::workloads::Entry| {
-            vec![one.name.to_string(), one.options.join(","), one.summary.to_string()]
+        let row = |one: &Entry| {
+            let options: Vec<String> = one.parameters().iter().map(short).collect();
+            vec![one.name.to_string(), options.join(","), one.summary.to_string()]
         };
-        table(&["workload", "options", ""], catalog().map(row).collect(), &[0, 1, 2])
+        table(&["workload", "options", ""], chosen().map(row).collect(), &[0, 1, 2])
     };
     exit::print(&text)?;
     Ok(Done::Fine)
+}
+
+/// `size=8 GiB`, as it can be typed; of what follows from others, the name alone.
+fn short(parameter: &Parameter) -> String {
+    match parameter.default {
+        Given::Follows(_) => parameter.name.to_string(),
+        given => format!("{}={}", parameter.name, value(parameter.unit, given).replace(' ', "")),
+    }
+}
+
+/// A default in words, with its unit.
+fn value(unit: &str, given: Given) -> String {
+    match given {
+        Given::Number(number) if unit == "bytes" => ByteSize(number).to_string(),
+        Given::Number(number) => counted(number),
+        Given::Word(word) | Given::Follows(word) => word.to_string(),
+    }
+}
+
+/// `4G` for 2^32, as a count can be typed; others in full.
+fn counted(number: u64) -> String {
+    let units = [(1 << 30, 'G'), (1 << 20, 'M')];
+    let unit = units.iter().find(|(scale, _)| number > 0 && number.is_multiple_of(*scale));
+    unit.map_or(number.to_string(), |(scale, unit)| format!("{}{unit}", number / scale))
+}
+
+fn details(entry: &Entry) -> String {
+    let row = |one: &Parameter| {
+        let default = value(one.unit, one.default);
+        vec![one.name.to_string(), default, one.unit.to_string(), one.about.to_string()]
+    };
+    let parameters = entry.parameters();
+    let rows = table(
+        &["option", "default", "unit", ""],
+        parameters.iter().map(row).collect(),
+        &[0, 1, 2, 3],
+    );
+    let typed = |one: &Parameter| match one.default {
+        Given::Number(number) if one.unit == "bytes" => {
+            Some(format!("{}={}", one.name, exactly(ByteSize(number))))
+        }
+        Given::Number(number) => Some(format!("{}={}", one.name, counted(number))),
+        Given::Word(_) | Given::Follows(_) => None,
+    };
+    let example: Vec<String> = parameters.iter().filter_map(typed).take(2).collect();
+    format!(
+        "{}: {}\n\n{rows}\nas in: --workload {}:{}\n",
+        entry.name,
+        entry.summary,
+        entry.name,
+        example.join(",")
+    )
+}
+
+fn document(entry: &Entry) -> serde_json::Value {
+    let parameter = |one: &Parameter| {
+        let (number, word, follows) = match one.default {
+            Given::Number(number) => (Some(number), None, None),
+            Given::Word(word) => (None, Some(word), None),
+            Given::Follows(from) => (None, None, Some(from)),
+        };
+        let default = number.map_or(json!(word), |number| json!(number));
+        json!({ "name": one.name, "unit": one.unit, "about": one.about, "default": default,
+                "default_follows": follows })
+    };
+    let parameters: Vec<_> = entry.parameters().iter().map(parameter).collect();
+    json!({ "name": entry.name, "summary": entry.summary, "options": entry.options,
+            "parameters": parameters })
 }

@@ -15,7 +15,7 @@ pub struct Outputs {
     #[arg(long)]
     pub json: bool,
 
-    /// Write it to a file instead of standard output.
+    /// Write it to a file instead of standard output (-).
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -61,12 +61,16 @@ impl Outputs {
             }
             Some(path) => files::write(path, lab::plot::svg(reports)),
         };
-        match &self.output {
-            // A file gets no colours.
-            Some(path) => files::write(path, anstream::adapter::strip_str(text).to_string()),
-            None => exit::print(text),
+        let to = self.output.as_deref();
+        let written = files::deliver(to, text).and(drawn);
+        // A table says at its end how its runs ended; a document, or a file, nobody may look into.
+        if self.json || to.is_some_and(|path| !files::is_stdout(path)) {
+            let ends: Vec<String> = reports.iter().filter_map(super::words::end_of).collect();
+            if !ends.is_empty() {
+                exit::say(&ends.join("; "));
+            }
         }
-        .and(drawn)
+        written
     }
 }
 

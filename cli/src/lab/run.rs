@@ -1,11 +1,10 @@
 //! `superpage lab run`: one design.
 
 use super::outputs::{Outputs, json};
-use super::progress::Progress;
 use super::simulate::Parts;
 use super::what::{self, Surroundings};
 use super::words;
-use crate::exit::{Done, Failure};
+use crate::exit::{self, Done, Failure};
 
 /// Run a workload under one design and say where its time went.
 #[derive(Debug, clap::Args)]
@@ -25,9 +24,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let design = what::design(&args.design)?;
     let parts = Parts::read(&args.surroundings)?;
     args.outputs.check()?;
-    let doing = format!("{} under {}", parts.workload.name, design.name);
-    let progress = Progress::new(0, args.outputs.quiet);
-    let reports = progress.during(&doing, || parts.run(&[&design]))?;
+    if args.surroundings.dry_run {
+        exit::print(&parts.describe(&[&design])?)?;
+        return Ok(Done::Fine);
+    }
+    let reports = parts.run_shown(&[&design], args.outputs.quiet)?;
     let text = if args.outputs.json { json(&reports[0])? } else { words::run(&reports[0]) };
     args.outputs.write(&text, &reports)?;
     Ok(Done::Fine)

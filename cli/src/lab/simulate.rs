@@ -1,16 +1,16 @@
 //! From ingredients to reports: one pass of the laboratory.
 
-use std::path::Path;
-
 use design::Design;
+use drawing::three;
 use hardware::Machine;
 use lab::sweep::{Group, Ingredient};
 use lab::workloads::Setup;
-use lab::{Experiment, LabError, Report};
-use trace::{Placement, Reader};
-use trace::{Process, Region};
+use lab::{Experiment, LabError, Pass, Report, Watched, kernel_memory};
+use trace::Placement;
+use trace::{Process, Region, SLOTS};
 use units::ByteSize;
 
+use super::progress::Progress;
 use super::what::{self, Surroundings};
 use crate::exit::Failure;
 
@@ -21,6 +21,8 @@ pub struct Parts {
     pub fragmentation: Ingredient,
     pub memory: ByteSize,
     pub seed: u64,
+    pub swap: ByteSize,
+    pub utilisation: bool,
 }
 
 /// The least memory: a pageblock for each kind of page, and room to work.
@@ -36,13 +38,22 @@ impl Parts {
                 "nothing to run; name a --workload (superpage lab workloads lists them)",
             ));
         };
-        Ok(Self {
+        let parts = Self {
             machine: what::machine(&asked.machine)?,
             workload: what::workload(workload)?,
             fragmentation: what::fragmentation(&asked.fragmentation)?,
             memory: asked.memory,
             seed: asked.seed,
-        })
+            swap: asked.swap,
+            utilisation: !asked.no_utilisation,
+        };
+        parts.check()?;
+        Ok(parts)
+    }
+
+    /// Whether a machine can be so.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.fits(&self.machine()?)
     }
 
     /// Of a sweep.
@@ -53,7 +64,16 @@ impl Parts {
             fragmentation: group.fragmentation.clone(),
             memory: group.memory,
             seed: group.seed,
+            swap: ByteSize(0),
+            utilisation: true,
         }
+    }
+
+    /// The machine, under the name that reports call it by.
+    fn machine(&self) -> Result<Machine, Failure> {
+        let machine = Machine::from_toml(&self.machine.content, &self.machine.name);
+        let name = self.machine.name.clone();
+        Ok(Machine { name, ..machine.map_err(Failure::usage)? })
     }
 
     /// What the simulated operating system cannot be: too small to boot, larger than frames have numbers
@@ -63,6 +83,12 @@ impl Parts {
             let asked = self.memory;
             return Err(Failure::usage(format!(
                 "--memory {asked}: a simulated machine has {LEAST} to {MOST}"
+            )));
+        }
+        if self.swap > MOST {
+            let asked = self.swap;
+            return Err(Failure::usage(format!(
+                "--swap {asked}: a simulated machine has at most {MOST} of it"
             )));
         }
         if machine.base_page.bytes() != 4096 {
@@ -75,13 +101,87 @@ impl Parts {
         Ok(())
     }
 
-    /// Runs it under these designs; the reports come in their order.
-    pub fn run(&self, designs: &[&Ingredient]) -> Result<Vec<Report>, Failure> {
-        let read = |one: &&Ingredient| Design::from_toml(&one.name, &one.content);
-        let designs: Vec<Design> =
-            designs.iter().map(read).collect::<Result<_, _>>().map_err(Failure::usage)?;
-        let machine = Machine::from_toml(&self.machine.content, &self.machine.name);
-        let machine = machine.map_err(Failure::usage)?;
+    fn designs(&self, designs: &[&Ingredient]) -> Result<Vec<Design>, Failure> {
+        let mut read = Vec::new();
+        for one in designs {
+            let design = Design::from_toml(&one.name, &one.content)?;
+            if !self.utilisation && design.deallocation.bloat.is_some() {
+                return Err(Failure::usage(format!(
+                    "--no-utilisation: {} looks for pages that were never touched; leave the flag \
+                     away, or the design",
+                    one.name
+                )));
+            }
+            // As it is called here, which tells a file from a preset.
+            read.push(Design { name: one.name.clone(), ..design });
+        }
+        Ok(read)
+    }
+
+    /// What would be run, in words, without running it.
+    pub fn describe(&self, designs: &[&Ingredient]) -> Result<String, Failure> {
+        self.designs(designs)?;
+        let names: Vec<&str> = designs.iter().map(|one| one.name.as_str()).collect();
+        let (memory, kernel) = (self.memory, kernel_memory(self.memory));
+        let (pages, records) = if what::is_trace(&self.workload.name) {
+            let info = what::trace(&self.workload.name)?;
+            let totals = info.info().totals;
+            (u64::from(totals.regions) * u64::from(SLOTS), Some(totals.records))
+        } else {
+            let setup: Setup = self.workload.name.parse().map_err(Failure::usage)?;
+            let (description, _) = setup.build().map_err(Failure::usage)?;
+            (description.footprint_pages, description.records)
+        };
+        let needs = ByteSize(pages.saturating_mul(self.machine()?.base_page.bytes()));
+        let left = ByteSize(memory.bytes() - kernel.bytes());
+        let fits = match needs > left {
+            true if self.swap > ByteSize(0) => "; more than that: pages are swapped",
+            true => "; more than that: memory may run out",
+            false => "",
+        };
+        let records = records.map_or("unknown before its end".to_string(), |records| {
+            format!("about {}, for each design", three::figure(records as f64))
+        });
+        Ok(format!(
+            "would run  {}\n  designs  {}\n  machine  {}, {memory}: {kernel} for its kernel, {left} for the \
+             program; swap {}\n  memory   at most {needs}{fits}\n  spoilt   {}\n  seed     {}\n  \
+             records  {records}\n",
+            self.workload.name,
+            names.join(", "),
+            self.machine.name,
+            self.swap,
+            self.fragmentation.name,
+            self.seed
+        ))
+    }
+
+    /// Runs it under these designs, and shows how far it is; the reports come in their order.
+    pub fn run_shown(&self, designs: &[&Ingredient], quiet: bool) -> Result<Vec<Report>, Failure> {
+        let under = match designs {
+            [one] => one.name.clone(),
+            [one, other] => format!("{} and {}", one.name, other.name),
+            all => format!("{} designs", all.len()),
+        };
+        let doing = format!("{} under {under}", self.workload.name);
+        let mut progress = Progress::of_pass(quiet, &format!("{doing}: memory is made ready"));
+        let reports = self.run(designs, |pass: Pass| {
+            progress.tell(pass.records, pass.of, || match pass.of {
+                Some(_) => doing.clone(),
+                None => format!("{doing}: {} records", three::figure(pass.records as f64)),
+            });
+        });
+        progress.clear();
+        reports
+    }
+
+    /// Runs it under these designs and tells `watch` how far it is; the reports come in their order.
+    pub fn run(
+        &self,
+        designs: &[&Ingredient],
+        watch: impl FnMut(Pass),
+    ) -> Result<Vec<Report>, Failure> {
+        let designs = self.designs(designs)?;
+        let machine = self.machine()?;
         self.fits(&machine)?;
         let trace = what::is_trace(&self.workload.name);
         // A trace needs no set-up; the experiment has one all the same.
@@ -95,19 +195,21 @@ impl Parts {
             workload,
             workload_name: self.workload.name.clone(),
             seed: self.seed,
-            swap: false,
-            utilisation: true,
+            swap: self.swap,
+            utilisation: self.utilisation,
         };
         if !trace {
-            return Ok(lab::run(&experiment, &designs)?);
+            return Ok(lab::run_watched(&experiment, &designs, watch)?);
         }
-        let reader = Reader::open(Path::new(&self.workload.name)).map_err(Failure::usage)?;
+        let reader = what::trace(&self.workload.name)?;
         reader.expect_geometry(experiment.machine.base_page.bytes()).map_err(Failure::usage)?;
-        let superpages = u64::from(reader.info().totals.regions);
+        let totals = reader.info().totals;
         let open = |region, process| {
             let place = Placement { region: Region(region), process: Process(process), object: 0 };
-            reader.place(place).map_err(|error| LabError::Source(error.to_string()))
+            let stream =
+                reader.place(place).map_err(|error| LabError::Source(error.to_string()))?;
+            Ok(Watched::new(stream, Some(totals.records), watch))
         };
-        Ok(lab::run_stream(&experiment, &designs, superpages, open)?)
+        Ok(lab::run_stream(&experiment, &designs, totals.regions.into(), open)?)
     }
 }

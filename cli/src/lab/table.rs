@@ -1,6 +1,6 @@
 //! `superpage lab table`: published tables, rerun.
 
-use drawing::words::{percent, ratio};
+use drawing::three::{percent, ratio};
 use lab::tables::{self, Agreement, Role, TABLE_SCHEMA, Table};
 use serde::Serialize;
 use serde_json::json;
@@ -48,10 +48,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         let known = if known.is_empty() { "none yet".to_string() } else { known.join(", ") };
         return Err(Failure::usage(format!("no table `{}`; there are: {known}{near}", args.name)));
     };
-    let mut progress = Progress::new(0, args.quiet);
+    let mut progress = Progress::new(args.quiet, entry.name);
     let mut done = 0;
     let table = entry.run(&mut |what| {
-        progress.step(done, done + 1, what);
+        progress.tell(done, None, || format!("{}: {what}", entry.name));
         done += 1;
     });
     progress.clear();

@@ -5,16 +5,16 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use design::Design;
 use hardware::Machine;
-use lab::fragment::{FragmentError, Fragmentation};
+use lab::fragment::{FragmentError, Fragmentation, FreeLists};
 use lab::sweep::{Hash, Ingredient};
-use lab::workloads::{Setup, catalog};
+use lab::workloads::{Setup, WorkloadError, catalog};
 use machine::{MemInfo, Root};
-use serde::{Deserialize, Serialize};
 use trace::Reader;
 use units::ByteSize;
 
+use super::compare;
+use crate::design::Named;
 use crate::exit::Failure;
 
 /// What runs, on what.
@@ -36,13 +36,30 @@ pub struct Surroundings {
 
     /// What spoils memory beforehand: none, frag-L (L per cent of the superpages that the workload needs
     /// are not free), pinned-L (L per cent of all superpages hold a page that cannot be moved),
-    /// ingens-normal, ingens-severe, from-machine (as this machine's free lists are now).
+    /// ingens-normal, ingens-severe, from-machine (as this machine's free lists are now; a report keeps
+    /// them), FILE.json (as they were for that report).
     #[arg(long, short, value_name = "HOW", default_value = FRAGMENTATION)]
     pub fragmentation: String,
 
+    /// Room for pages that are swapped out.
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub swap: ByteSize,
+
     /// Seed of every random choice.
-    #[arg(long, value_name = "N", default_value_t = SEED)]
+    #[arg(long, value_name = "N", default_value_t = SEED, value_parser = seed)]
     pub seed: u64,
+
+    /// Keep no count of the pages that are touched: quicker; bloat and utilisation are unknown.
+    #[arg(long)]
+    pub no_utilisation: bool,
+
+    /// Tell what would be run, and run nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
 }
 
 /// The machine of the ATC'20 evaluation (Zhu, Cox, Rixner), which most designs were compared on.
@@ -57,21 +74,21 @@ pub const SEED: u64 = 1;
 /// The most that a file given on the command line may hold: a slip must not fill memory.
 const MOST: u64 = 16 << 20;
 
-/// The design that is meant, and its contents.
+/// The design that is meant, and its contents. One from a file is called by its name; where that is a
+/// preset's as well, by its file too, so that nobody takes it for the preset.
 pub fn design(word: &str) -> Result<Ingredient, Failure> {
-    let design = match file(word, "toml")? {
-        Some((path, text)) => Design::from_toml(&path, &text),
-        None => design::designs::find(word),
-    };
-    let design = design.map_err(Failure::usage)?;
-    Ok(Ingredient { name: design.name.clone(), content: design.to_toml() })
+    let Named { file, design, .. } = crate::design::load(word)?;
+    let taken = design::designs::preset(&design.name).is_ok();
+    let name = called(&design.name, file.as_deref(), taken);
+    Ok(Ingredient { name, content: design.to_toml() })
 }
 
 /// The machine that is meant, and its contents.
 pub fn machine(word: &str) -> Result<Ingredient, Failure> {
     if let Some((path, content)) = file(word, "toml")? {
         let machine = Machine::from_toml(&content, &path).map_err(Failure::usage)?;
-        return Ok(Ingredient { name: machine.name, content });
+        let taken = hardware::names().any(|name| name == machine.name);
+        return Ok(Ingredient { name: called(&machine.name, Some(&path), taken), content });
     }
     match hardware::preset_text(word) {
         Ok(text) => Ok(Ingredient { name: word.to_string(), content: text.to_string() }),
@@ -79,10 +96,17 @@ pub fn machine(word: &str) -> Result<Ingredient, Failure> {
     }
 }
 
+fn called(name: &str, file: Option<&str>, taken: bool) -> String {
+    match file {
+        Some(file) if taken => format!("{name} ({file})"),
+        _ => name.to_string(),
+    }
+}
+
 /// The workload that is meant. A trace's contents are its digest, so that a changed one is another.
 pub fn workload(word: &str) -> Result<Ingredient, Failure> {
     if is_trace(word) {
-        let reader = Reader::open(Path::new(word)).map_err(Failure::usage)?;
+        let reader = trace(word)?;
         let info = reader.info();
         let chunks: Vec<String> =
             info.chunks.iter().map(|chunk| format!("{:016x}", chunk.checksum)).collect();
@@ -95,64 +119,90 @@ pub fn workload(word: &str) -> Result<Ingredient, Failure> {
             setup.build().map_err(Failure::usage)?;
             Ok(Ingredient { name: word.to_string(), content: String::new() })
         }
-        Err(error) => {
-            let name = word.split(':').next().unwrap_or(word);
-            match catalog().any(|entry| entry.name == name) {
-                true => Err(Failure::usage(error)),
-                false => Err(unknown(name, catalog().map(|entry| entry.name), error)),
-            }
-        }
+        Err(error) => Err(unknown_workload(word, error)),
     }
 }
 
-/// The fragmentation that is meant. This machine's is what its free lists say now.
+/// Why a specification is none, with the name that is spelt most like it.
+pub fn unknown_workload(word: &str, error: WorkloadError) -> Failure {
+    match error {
+        WorkloadError::Unknown { .. } => {
+            let name = word.split(':').next().unwrap_or(word);
+            unknown(name, catalog().map(|entry| entry.name), error)
+        }
+        error => Failure::usage(error),
+    }
+}
+
+/// A recorded trace.
+pub fn trace(word: &str) -> Result<Reader, Failure> {
+    Reader::open(Path::new(word)).map_err(Failure::usage)
+}
+
+/// The fragmentation that is meant. A machine's free lists are contents: those of this machine as they
+/// are now, or those that a report has kept.
 pub fn fragmentation(word: &str) -> Result<Ingredient, Failure> {
-    let content =
-        if word == FROM_MACHINE { FreeLists::read()?.to_content()? } else { String::new() };
-    let ingredient = Ingredient { name: word.to_string(), content };
+    let lists = match word {
+        FROM_MACHINE => Some(free_lists()?),
+        file if file.ends_with(".json") => Some(kept(file)?),
+        _ => None,
+    };
+    let ingredient = match lists {
+        None => Ingredient { name: word.to_string(), content: String::new() },
+        Some(lists) => {
+            let content = serde_json::to_string(&lists);
+            let content = content.map_err(|error| Failure::usage(format!("JSON: {error}")))?;
+            // The lists are in the name: other lists are another fragmentation, also in a table.
+            let digest = Hash::of([content.as_str()]).to_string();
+            Ingredient { name: format!("{FROM_MACHINE}-{}", &digest[..8]), content }
+        }
+    };
     fragmentation_of(&ingredient)?;
     Ok(ingredient)
 }
 
 /// What an ingredient says.
 pub fn fragmentation_of(ingredient: &Ingredient) -> Result<Fragmentation, Failure> {
-    if ingredient.name != FROM_MACHINE {
-        return ingredient
-            .name
-            .parse()
-            .map_err(|error: FragmentError| Failure::usage(format!("{error}; or {FROM_MACHINE}")));
+    let name = &ingredient.name;
+    if ingredient.content.is_empty() {
+        return name.parse().map_err(|error: FragmentError| {
+            Failure::usage(match name.starts_with(FROM_MACHINE) {
+                true => {
+                    format!("`{name}` is in a report; give its file: --fragmentation FILE.json")
+                }
+                false => format!("{error}; or {FROM_MACHINE}, or a FILE.json that was run so"),
+            })
+        });
     }
-    let lists: FreeLists = serde_json::from_str(&ingredient.content)
-        .map_err(|error| Failure::usage(format!("the machine's free lists: {error}")))?;
-    Fragmentation::of_machine(&lists.buddyinfo, lists.pagetypeinfo.as_deref(), lists.frames)
-        .map_err(Failure::usage)
+    let lists: FreeLists = serde_json::from_str(&ingredient.content).map_err(|error| {
+        Failure::usage(format!("the free lists of {name}: {error}; make the plan anew"))
+    })?;
+    Fragmentation::of_machine(&lists).map_err(Failure::usage)
 }
 
 /// The fragmentation of the machine that superpage runs on.
 const FROM_MACHINE: &str = "from-machine";
 
 /// What this machine says of its free memory; kept as it was said.
-#[derive(Serialize, Deserialize)]
-struct FreeLists {
-    buddyinfo: String,
-    pagetypeinfo: Option<String>,
-    frames: Option<u64>,
+fn free_lists() -> Result<FreeLists, Failure> {
+    let root = Root::real();
+    let buddyinfo = root.read("/proc/buddyinfo")?;
+    // Takes root; without it the mobility of free blocks is not known, and that is all.
+    let pagetypeinfo = root.read("/proc/pagetypeinfo").ok();
+    let total = MemInfo::read(&root).ok().and_then(|memory| memory.total);
+    let frames = total.map(|total| total.bytes() / root.page_size().bytes());
+    Ok(FreeLists { buddyinfo, pagetypeinfo, frames })
 }
 
-impl FreeLists {
-    fn read() -> Result<Self, Failure> {
-        let root = Root::real();
-        let buddyinfo = root.read("/proc/buddyinfo")?;
-        // Takes root; without it the mobility of free blocks is not known, and that is all.
-        let pagetypeinfo = root.read("/proc/pagetypeinfo").ok();
-        let total = MemInfo::read(&root).ok().and_then(|memory| memory.total);
-        let frames = total.map(|total| total.bytes() / root.page_size().bytes());
-        Ok(Self { buddyinfo, pagetypeinfo, frames })
-    }
-
-    fn to_content(&self) -> Result<String, Failure> {
-        serde_json::to_string(self).map_err(|error| Failure::usage(format!("JSON: {error}")))
-    }
+/// The free lists that a report was run with.
+fn kept(file: &str) -> Result<FreeLists, Failure> {
+    let reports = compare::read(Path::new(file))?;
+    let lists = reports.into_iter().find_map(|report| report.cell.free_lists);
+    lists.ok_or_else(|| {
+        Failure::usage(format!(
+            "{file}: keeps no free lists; give one that was run with --fragmentation {FROM_MACHINE}"
+        ))
+    })
 }
 
 /// Whether a workload is a recorded trace.
@@ -172,11 +222,15 @@ pub fn several(
         match all.iter().find(|other| other.name == one.name) {
             None => all.push(one),
             Some(other) if *other == one => {
-                return Err(Failure::usage(format!("{kind} `{}` is given twice", one.name)));
+                return Err(Failure::usage(format!(
+                    "{kind} `{}` is given twice; leave one of them away",
+                    one.name
+                )));
             }
             Some(_) => {
                 return Err(Failure::usage(format!(
-                    "two {kind}s are called `{}`; change the `name` in one of the files",
+                    "{word}: another {kind} is called `{}` as well; change the `name` in one of the \
+                     files",
                     one.name
                 )));
             }
@@ -191,22 +245,29 @@ fn file(word: &str, extension: &str) -> Result<Option<(String, String)>, Failure
     if !word.contains('/') && path.extension().is_none_or(|found| found != extension) {
         return Ok(None);
     }
-    Ok(Some((word.to_string(), text(&path)?)))
+    Ok(Some((word.to_string(), text(&path, "a machine's file (superpage lab machines)")?)))
 }
 
-/// A file's text.
-pub fn text(path: &Path) -> Result<String, Failure> {
+/// The text of a file, which should be `wanted`.
+pub fn text(path: &Path, wanted: &str) -> Result<String, Failure> {
     let shown = path.display();
-    let failed = |error: std::io::Error| Failure::usage(format!("{shown}: {error}"));
+    let failed = |error: std::io::Error| {
+        let error = match error.kind() {
+            std::io::ErrorKind::InvalidData => "not text (UTF-8)".to_string(),
+            _ => error.to_string(),
+        };
+        Failure::usage(format!("{shown}: {error}; give {wanted}"))
+    };
+    let too_large = || Failure::usage(format!("{shown}: more than 16 MiB; give {wanted}"));
     let metadata = fs::metadata(path).map_err(failed)?;
     if metadata.is_file() && metadata.len() > MOST {
-        return Err(Failure::usage(format!("{shown}: too large to be read")));
+        return Err(too_large());
     }
     let mut text = String::new();
     let mut file = fs::File::open(path).map_err(failed)?.take(MOST + 1);
     file.read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > MOST {
-        return Err(Failure::usage(format!("{shown}: too large to be read")));
+        return Err(too_large());
     }
     Ok(text)
 }

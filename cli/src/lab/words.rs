@@ -1,28 +1,46 @@
 //! Reports and figures as text for people. Pure.
 
-use drawing::words::{self, known, percent};
-use lab::analysis::{Figures, end, figures, speedup};
-use lab::{Cause, Cell, Report};
+use drawing::three::{self, percent};
+use drawing::words::{clipped, known};
+use lab::analysis::{Figures, end, explain, figures, speedup};
+use lab::{Cause, Report};
 use units::ByteSize;
 
 use crate::pool::show::table;
 
+/// What the columns of a comparison are, for its table and for --help.
+pub const COLUMNS: &str = "\
+translation, faults, upkeep: shares of the program's CPU cycles. Translation: second TLB and page
+walks; faults: traps, zeroing, mapping, reading; upkeep: copying, compaction, reclaim, shootdowns,
+locks, scans. coverage: resident memory on superpages, over time; bloat: pages resident for each one
+touched; daemons: CPU time beside the program, of its time.";
+
 /// What was run, but for the design.
-pub fn experiment(cell: &Cell) -> String {
+pub fn experiment(report: &Report) -> String {
+    let cell = &report.cell;
     let memory = ByteSize(cell.memory_bytes);
-    let Cell { workload, machine, fragmentation, seed, .. } = cell;
-    format!("{workload} on {machine}, {memory}, fragmentation {fragmentation}, seed {seed}\n")
+    let kernel = report
+        .kernel_bytes
+        .map_or(String::new(), |kernel| format!(" ({} of it the kernel's)", ByteSize(kernel)));
+    let swap = match cell.swap_bytes {
+        0 => String::new(),
+        swap => format!(", swap {}", ByteSize(swap)),
+    };
+    format!(
+        "{} on {}, {memory}{kernel}{swap}, fragmentation {}, seed {}\n",
+        cell.workload, cell.machine, cell.fragmentation, cell.seed
+    )
 }
 
 /// One run in full.
 pub fn run(report: &Report) -> String {
-    let mut text = format!("{}: {}", report.cell.design, experiment(&report.cell));
+    let mut text = format!("{}: {}", report.cell.design, experiment(report));
     let figures = figures(report, None);
     let counters = &report.counters;
     let made = figures.made;
     let pages = |pages: u64| pages.to_string();
     let facts = [
-        ("time", words::seconds(figures.seconds)),
+        ("time", three::seconds(figures.seconds)),
         ("accesses", pages(counters.accesses)),
         (
             "superpages",
@@ -45,10 +63,12 @@ pub fn run(report: &Report) -> String {
         (
             "memory",
             format!(
-                "{} pages resident at the peak, {} touched{}",
+                "{} pages resident at the peak, {} read or written by then{}",
                 counters.resident_pages,
-                counters.touched_pages,
-                figures.bloat.map_or(String::new(), |bloat| format!(" (bloat {bloat:.2})"))
+                known(counters.touched_pages, |pages| pages.to_string()),
+                figures
+                    .bloat
+                    .map_or(String::new(), |bloat| { format!(" (bloat {})", three::ratio(bloat)) })
             ),
         ),
     ];
@@ -56,7 +76,7 @@ pub fn run(report: &Report) -> String {
         text += &format!("  {name:<11}{fact}\n");
     }
     if let Some(requests) = &report.requests {
-        let time = |microseconds: f64| words::seconds(microseconds / 1e6);
+        let time = |microseconds: f64| three::seconds(microseconds / 1e6);
         text += &format!(
             "  requests   {}, mean {}, p50 {}, p95 {}, p99 {}, longest {}\n",
             requests.count,
@@ -77,9 +97,9 @@ fn ledger(report: &Report) -> String {
     let row = |cause: Cause| {
         let (own, behind) = (report.ledger[cause], report.background[cause]);
         let share = (whole > 0).then(|| own as f64 / whole as f64);
-        let behind = if behind > 0 { words::figure(behind as f64) } else { String::new() };
+        let behind = if behind > 0 { three::figure(behind as f64) } else { String::new() };
         (own > 0 || !behind.is_empty()).then(|| {
-            vec![cause.name().to_string(), words::figure(own as f64), known(share, percent), behind]
+            vec![cause.name().to_string(), three::figure(own as f64), known(share, percent), behind]
         })
     };
     let rows = Cause::ALL.into_iter().filter_map(row).collect();
@@ -90,7 +110,7 @@ fn ledger(report: &Report) -> String {
 pub fn compare(reports: &[Report]) -> String {
     let Some(base) = reports.first() else { return String::new() };
     let all: Vec<Figures> = reports.iter().map(|report| figures(report, Some(base))).collect();
-    let versus = format!("vs {}", words::clipped(&base.cell.design, 20));
+    let versus = format!("vs {}", clipped(&base.cell.design, 20));
     let requests = all.iter().any(|one| one.p99_microseconds.is_some());
     let mut header = vec![
         "design",
@@ -111,44 +131,77 @@ pub fn compare(reports: &[Report]) -> String {
         let ended = |text: String| if one.finished { text } else { format!("{text}*") };
         let mut row = vec![
             one.design.clone(),
-            ended(words::seconds(one.seconds)),
-            known(one.speedup, |speedup| format!("{}x", words::ratio(speedup))),
+            ended(three::seconds(one.seconds)),
+            known(one.speedup, |speedup| format!("{}x", three::ratio(speedup))),
             known(one.translation, percent),
             known(one.faults, percent),
             known(one.upkeep, percent),
             one.superpages.to_string(),
             known(one.coverage, percent),
-            known(one.bloat, |bloat| format!("{bloat:.2}")),
+            known(one.bloat, three::ratio),
             known(one.daemons, percent),
         ];
         if requests {
-            row.push(known(one.p99_microseconds, |p99| words::seconds(p99 / 1e6)));
+            row.push(known(one.p99_microseconds, |p99| three::seconds(p99 / 1e6)));
         }
         row
     };
     let lines = table(&header, all.iter().map(row).collect(), &[0]);
-    format!("{}\n{lines}{}", experiment(&base.cell), ends(reports))
+    let bounds: Vec<&str> =
+        reports.iter().filter(|one| one.bound).map(|one| one.cell.design.as_str()).collect();
+    let bounds = match bounds.is_empty() {
+        true => String::new(),
+        false => format!("{}: a bound that no system reaches\n", bounds.join(", ")),
+    };
+    format!("{}\n{lines}{}\n{bounds}{COLUMNS}\n", experiment(base), ends(reports))
+}
+
+/// Which run did not come to its end, and why.
+pub fn end_of(report: &Report) -> Option<String> {
+    end(&report.end).map(|end| format!("{} {end}", report.cell.design))
 }
 
 /// The runs that did not come to their end.
 fn ends<'a>(reports: impl IntoIterator<Item = &'a Report>) -> String {
-    let line = |report: &Report| {
-        end(&report.end).map(|end| {
-            format!("* {} {end}; its figures are of the part it ran\n", report.cell.design)
-        })
-    };
-    let lines: String = reports.into_iter().filter_map(line).collect();
+    let line = |end: String| format!("* {end}; its figures are of the part it ran\n");
+    let lines: String = reports.into_iter().filter_map(end_of).map(line).collect();
     if lines.is_empty() { lines } else { format!("\n{lines}") }
+}
+
+/// Why the fastest system was faster than the first, and what held the others back.
+pub fn why(reports: &[Report]) -> String {
+    let judged = judged(reports);
+    let Some((base, best)) = telling_pair(&judged) else {
+        return "There are no two runs to explain.\n".to_string();
+    };
+    let mut text = explain(base, best).sentences.join("\n") + "\n";
+    let best = if speedup(best, base).is_some_and(|speedup| speedup >= 1.0) { best } else { base };
+    let told = |report: &&&Report| {
+        ![base.cell.design.as_str(), best.cell.design.as_str()]
+            .contains(&report.cell.design.as_str())
+    };
+    for other in judged.iter().filter(told) {
+        // Who was faster, and where the cycles went.
+        let sentences = explain(best, other).sentences;
+        text += &format!("\n{}\n", sentences[..sentences.len().min(2)].join(" "));
+    }
+    text
+}
+
+/// Systems, without the bounds that none of them reaches; with them where there are no two others.
+fn judged(reports: &[Report]) -> Vec<&Report> {
+    let systems: Vec<&Report> = reports.iter().filter(|report| !report.bound).collect();
+    if systems.len() > 1 { systems } else { reports.iter().collect() }
 }
 
 /// The first of the reports against the fastest other, or the slowest if it is itself the fastest:
 /// the pair that a reader of the table asks about.
-pub fn telling_pair(reports: &[Report]) -> Option<(&Report, &Report)> {
-    let base = reports.first()?;
+fn telling_pair<'a>(reports: &[&'a Report]) -> Option<(&'a Report, &'a Report)> {
+    let base = *reports.first()?;
     let versus = |report: &&Report| speedup(report, base);
-    let others = || reports[1..].iter().filter(|report| versus(report).is_some());
+    let others = || reports[1..].iter().copied().filter(|report| versus(report).is_some());
     let order = |a: &&Report, b: &&Report| versus(a).partial_cmp(&versus(b)).expect("finite");
     let best = others().max_by(order)?;
-    let slower = || others().min_by(order);
-    if versus(&best)? >= 1.0 { Some((base, best)) } else { Some((base, slower()?)) }
+    let slowest = || others().min_by(order);
+    if versus(&best)? >= 1.0 { Some((base, best)) } else { Some((base, slowest()?)) }
 }

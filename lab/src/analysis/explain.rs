@@ -4,10 +4,10 @@
 //! them: superpages (how many, how made, when), faults, memory, stalls, daemons, requests. Where two
 //! runs do not differ, that is what is said.
 
-use drawing::words;
+use drawing::three as words;
 use serde::Serialize;
 
-use super::figures::{Made, figures, speedup};
+use super::figures::{Made, figures, incomparable, speedup};
 use super::phrases::{self, count, cycles};
 use super::timeline::{most_superpages, time_until};
 use crate::{Cause, Report};
@@ -112,6 +112,9 @@ fn verdict(fast: &Report, slow: &Report, name: &str, other: &str, ratio: Option<
     }
     let times =
         format!("{} against {}", words::seconds(fast.seconds()), words::seconds(slow.seconds()));
+    if let Some(what) = incomparable(&fast.cell, &slow.cell) {
+        return format!("Their times do not compare: they are of different {what}s.");
+    }
     match ratio {
         None => "One of the runs took no time, so their times do not compare.".to_string(),
         Some(ratio) if ratio < 1.0 + SAME => {
@@ -250,13 +253,13 @@ fn memory([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Stri
     }
     let part = |name: &str, bloat: f64, report: &Report| {
         if bloat < 1.0005 {
-            return format!("{name} kept only pages resident that were touched");
+            return format!("{name} kept no page resident that was not touched");
         }
         format!(
             "{name} kept {} pages resident for each one touched ({} for {}, {} of it in use)",
             words::ratio(bloat),
             report.counters.resident_pages,
-            report.counters.touched_pages,
+            (report.counters.resident_pages as f64 / bloat).round(),
             words::percent(1.0 / bloat)
         )
     };

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::account::Account;
 use super::timeline::mean_coverage;
-use crate::{End, Report};
+use crate::{Cell, End, Report};
 
 /// A run in figures; everything that needs a base is computed against the run it was given.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -68,7 +68,9 @@ impl Made {
 
 /// The figures of `report`, beside `base` if there is one.
 pub fn figures(report: &Report, base: Option<&Report>) -> Figures {
-    let (touched, resident) = (report.counters.touched_pages, report.counters.resident_pages);
+    let resident = report.counters.resident_pages;
+    // Pages that were only read stand on the shared page of zeros: they are touched, and take nothing.
+    let touched = report.counters.touched_pages.map(|touched| touched.min(resident));
     Figures {
         design: report.cell.design.clone(),
         finished: report.end == End::Done,
@@ -80,19 +82,27 @@ pub fn figures(report: &Report, base: Option<&Report>) -> Figures {
         superpages: report.counters.superpages,
         made: Made::of(report),
         coverage: mean_coverage(report),
-        utilisation: ratio(touched, resident),
-        bloat: ratio(resident, touched),
+        utilisation: touched.and_then(|touched| ratio(touched, resident)),
+        bloat: touched.and_then(|touched| ratio(resident, touched)),
         daemons: ratio(report.background.total(), report.wall_cycles),
         p99_microseconds: report.requests.as_ref().map(|requests| requests.p99),
     }
 }
 
 /// How many times as fast as `base` a run was. `None` if one of them did not come to its end, or took
-/// no time: such times do not compare.
+/// no time, or if they ran different programs or machines: such times do not compare.
 pub fn speedup(report: &Report, base: &Report) -> Option<f64> {
-    let both = report.end == End::Done && base.end == End::Done;
+    let both = report.end == End::Done
+        && base.end == End::Done
+        && incomparable(&report.cell, &base.cell).is_none();
     let (time, base) = (report.seconds(), base.seconds());
     (both && time > 0.0 && base > 0.0).then(|| base / time)
+}
+
+/// What of two runs is so different that their times do not compare, whatever the designs.
+pub fn incomparable(a: &Cell, b: &Cell) -> Option<&'static str> {
+    let differs = [("workload", a.workload != b.workload), ("machine", a.machine != b.machine)];
+    differs.into_iter().find_map(|(name, differs)| differs.then_some(name))
 }
 
 fn ratio(upper: u64, lower: u64) -> Option<f64> {

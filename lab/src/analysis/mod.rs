@@ -12,6 +12,7 @@ mod timeline;
 
 pub use account::Account;
 pub use explain::{Difference, EXPLAIN_SCHEMA, Explanation, explain};
-pub use figures::{Figures, Made, figures, speedup};
+pub use figures::{Figures, Made, figures, incomparable, speedup};
 pub use phrases::end;
+pub(crate) use timeline::PAGES;
 pub use timeline::{mean_coverage, most_superpages, time_until};

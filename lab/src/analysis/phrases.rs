@@ -1,6 +1,6 @@
 //! Facts in half sentences, for `explain`.
 
-use drawing::words;
+use drawing::three as words;
 
 use super::figures::Made;
 use crate::{Cause, Cell, End, Report};
@@ -85,6 +85,7 @@ pub(super) fn names(a: &Report, b: &Report) -> (String, String) {
             cell.workload.clone(),
             cell.fragmentation.clone(),
             units::ByteSize(cell.memory_bytes).to_string(),
+            format!("swap {}", units::ByteSize(cell.swap_bytes)),
             format!("seed {}", cell.seed),
         ]
     };
@@ -107,6 +108,7 @@ pub(super) fn differing_cells(a: &Cell, b: &Cell) -> Vec<&'static str> {
         ("workload", a.workload != b.workload),
         ("fragmentation", a.fragmentation != b.fragmentation),
         ("memory", a.memory_bytes != b.memory_bytes),
+        ("swap", a.swap_bytes != b.swap_bytes),
         ("seed", a.seed != b.seed),
     ]
     .into_iter()

@@ -4,7 +4,7 @@
 use crate::{Moment, Report};
 
 /// Base pages in a superpage of the streams (trace::SLOTS).
-pub(super) const PAGES: u64 = trace::SLOTS as u64;
+pub(crate) const PAGES: u64 = trace::SLOTS as u64;
 
 /// The most superpages at any moment.
 pub fn most_superpages(report: &Report) -> u64 {

@@ -1,6 +1,8 @@
 //! `FreeBlocks`: what /proc/buddyinfo and /proc/pagetypeinfo say, as a target. Total parsers: they read
 //! any text and name the line that is wrong.
 
+use serde::{Deserialize, Serialize};
+
 use crate::memory::Mobility;
 
 use super::FragmentError;
@@ -11,6 +13,17 @@ pub const ORDERS: usize = 11;
 const MOST_ORDERS: usize = 32;
 /// Blocks of an order at most: more is no machine.
 const MOST_BLOCKS: u64 = 1 << 40;
+
+/// What a machine says of its free memory, as it said it: from it everything else can be made again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreeLists {
+    /// The text of /proc/buddyinfo.
+    pub buddyinfo: String,
+    /// The text of /proc/pagetypeinfo, if it could be read (that takes root).
+    pub pagetypeinfo: Option<String>,
+    /// Frames of the machine, if known.
+    pub frames: Option<u64>,
+}
 
 /// Free blocks by mobility and order.
 #[derive(Debug, Clone, PartialEq, Eq)]

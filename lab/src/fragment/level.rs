@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Artifact, Fragmenter, FreeBlocks, Holes, Machine, Pinned, Scale};
+use super::{Artifact, Fragmenter, FreeBlocks, FreeLists, Holes, Machine, Pinned, Scale};
 
 /// How the memory is fragmented.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,8 +19,8 @@ pub enum Fragmentation {
     IngensNormal,
     /// Ingens' `frag_severe`.
     IngensSevere,
-    /// As a real machine's free lists are.
-    Machine(Box<FreeBlocks>),
+    /// As a real machine's free lists are; and the lists themselves, if they were captured.
+    Machine(Box<FreeBlocks>, Option<Box<FreeLists>>),
 }
 
 /// What every fragmenter is told.
@@ -95,21 +95,25 @@ impl fmt::Display for Fragmentation {
             Self::Pinned(percent) => write!(f, "pinned-{percent}"),
             Self::IngensNormal => f.write_str("ingens-normal"),
             Self::IngensSevere => f.write_str("ingens-severe"),
-            Self::Machine(_) => f.write_str("as this machine"),
+            Self::Machine(..) => f.write_str("as this machine"),
         }
     }
 }
 
 impl Fragmentation {
-    /// As a real machine is: the texts of its /proc/buddyinfo and, if it could be read (that takes
-    /// root), /proc/pagetypeinfo, and how many frames it has, if that is known.
-    pub fn of_machine(
-        buddyinfo: &str,
-        pagetypeinfo: Option<&str>,
-        frames: Option<u64>,
-    ) -> Result<Self, FragmentError> {
-        let free = FreeBlocks::parse(buddyinfo, pagetypeinfo, frames)?;
-        Ok(Self::Machine(Box::new(free)))
+    /// As a real machine is.
+    pub fn of_machine(lists: &FreeLists) -> Result<Self, FragmentError> {
+        let FreeLists { buddyinfo, pagetypeinfo, frames } = lists;
+        let free = FreeBlocks::parse(buddyinfo, pagetypeinfo.as_deref(), *frames)?;
+        Ok(Self::Machine(Box::new(free), Some(Box::new(lists.clone()))))
+    }
+
+    /// The free lists that memory is made to look like, if it is.
+    pub fn free_lists(&self) -> Option<&FreeLists> {
+        match self {
+            Self::Machine(_, lists) => lists.as_deref(),
+            _ => None,
+        }
     }
 
     /// The program, with seed 1, if there is anything to do. `needed` are the superpages that the
@@ -139,7 +143,7 @@ impl Fragmentation {
             Self::Pinned(percent) => Some(Box::new(Pinned::new(*percent, place.seed))),
             Self::IngensNormal => Some(Box::new(Holes::normal(place))),
             Self::IngensSevere => Some(Box::new(Holes::severe(place))),
-            Self::Machine(free) => Some(Box::new(Machine::new(free, place.seed))),
+            Self::Machine(free, _) => Some(Box::new(Machine::new(free, place.seed))),
         }
     }
 }

@@ -16,7 +16,7 @@ mod pinned;
 mod tests;
 
 pub use artifact::{Artifact, Scale};
-pub use free_blocks::{FreeBlocks, ORDERS};
+pub use free_blocks::{FreeBlocks, FreeLists, ORDERS};
 pub use holes::Holes;
 pub use level::{FragmentError, Fragmentation, Place};
 pub use machine::Machine;

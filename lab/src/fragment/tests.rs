@@ -231,7 +231,7 @@ fn a_machine_is_read_and_rebuilt() {
         [216, 55, 189, 101, 84, 38, 37, 27, 6, 4, 32]
     );
 
-    let toy = fragmented(&Fragmentation::Machine(Box::new(free.clone())), 10, 222);
+    let toy = fragmented(&Fragmentation::Machine(Box::new(free.clone()), None), 10, 222);
     let expected = (0..9).map(sums).chain([4 + 2 * 32]).collect::<Vec<_>>();
     assert_eq!(toy.free_blocks().to_vec(), expected);
     assert_eq!(toy.free_frames(), free.frames_free());
@@ -274,7 +274,7 @@ proptest! {
         free[0][9] = whole;
         let free = FreeBlocks { free, pageblocks: None, frames: None };
         let mut toy = Toy::new(80);
-        let how = Fragmentation::Machine(Box::new(free));
+        let how = Fragmentation::Machine(Box::new(free), None);
         toy.run(&mut *how.program_at(Place { seed, ..place(1, 80) }).unwrap());
         let mut expected = [0; 10];
         expected[..9].copy_from_slice(&needed);

@@ -2,7 +2,7 @@
 
 use drawing::axis::{Axis, block, note_at, px};
 use drawing::markup::{Element, el};
-use drawing::words;
+use drawing::three as words;
 
 use super::legend::{self, Sign};
 use super::place::{MARGIN, WIDTH, clipped, width};

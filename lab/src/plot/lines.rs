@@ -1,8 +1,10 @@
-//! The time line: superpages, resident memory and free contiguity, one line per design.
+//! The time line: superpages, resident memory and free contiguity, one line per design; `grid`'s panels
+//! where there are too many of them.
 
 use drawing::axis::{Axis, px};
 use drawing::markup::{Element, el};
 
+use super::grid;
 use super::legend::{self, Sign};
 use super::place::{MARGIN, WIDTH};
 use super::text;
@@ -17,9 +19,8 @@ const BELOW: f64 = 26.0;
 /// More points than this cannot be told apart at this width.
 const POINTS: usize = 800;
 
-/// How many colours and dashes there are; no two of 28 designs share both.
+/// How many colours there are. More lines than these hide each other, whatever their dashes.
 const COLOURS: usize = 7;
-const DASHES: usize = 4;
 
 /// A panel: its title, and what it shows.
 type Panel = (&'static str, fn(&Moment) -> u64);
@@ -35,13 +36,16 @@ pub(super) fn draw(reports: &[Report], y: f64) -> (Vec<Element>, f64) {
     if reports.iter().all(|report| report.timeline.is_empty()) {
         return (Vec::new(), 0.0);
     }
+    let longest = reports.iter().map(Report::seconds).fold(0.0, f64::max);
+    if reports.len() > COLOURS {
+        return grid::draw(reports, y, longest);
+    }
     let items: Vec<(Sign, String)> = reports
         .iter()
         .enumerate()
         .map(|(index, report)| (Sign::Line(class(index)), report.cell.design.clone()))
         .collect();
     let (mut drawn, mut height) = legend::draw(&items, y);
-    let longest = reports.iter().map(Report::seconds).fold(0.0, f64::max);
     let time = Axis::elapsed(longest);
     for (title, of) in PANELS {
         drawn.extend(panel(reports, y + height, title, of, &time));
@@ -69,17 +73,23 @@ fn panel(
         .all(axis.up(HEIGHT))
         .all(time.across(HEIGHT, 8));
     for (index, report) in reports.iter().enumerate() {
-        let path = path(report, of, time, &axis, width);
+        let path = path(report, of, time, &axis, (width, HEIGHT));
         plot = plot.add(el("path").with("d", path).class(class(index)));
     }
     vec![text(MARGIN, y + ABOVE - 10.0, "heading", title), plot]
 }
 
 /// Steps: what was seen holds until something else is.
-fn path(report: &Report, of: fn(&Moment) -> u64, time: &Axis, axis: &Axis, width: f64) -> String {
+pub(super) fn path(
+    report: &Report,
+    of: fn(&Moment) -> u64,
+    time: &Axis,
+    axis: &Axis,
+    (width, height): (f64, f64),
+) -> String {
     let place = |moment: &Moment| {
         let x = time.place(moment.microseconds as f64 / 1e6) * width;
-        (x, (1.0 - axis.place(of(moment) as f64)) * HEIGHT)
+        (x, (1.0 - axis.place(of(moment) as f64)) * height)
     };
     let mut path = String::new();
     let mut last = None;
@@ -105,5 +115,5 @@ fn path(report: &Report, of: fn(&Moment) -> u64, time: &Axis, axis: &Axis, width
 }
 
 fn class(index: usize) -> String {
-    format!("line c{} d{}", index % COLOURS, index / COLOURS % DASHES)
+    format!("line c{}", index % COLOURS)
 }

@@ -5,6 +5,7 @@
 //! no script. `place` measures text by its letters, as nothing here can ask a font.
 
 mod bars;
+mod grid;
 mod legend;
 mod lines;
 mod place;

@@ -104,6 +104,7 @@ impl SweepError {
         let remedy = match source.kind() {
             io::ErrorKind::NotFound => "; make the directory first",
             io::ErrorKind::PermissionDenied => "; choose a place you may write",
+            io::ErrorKind::NotADirectory => "; give a sweep's directory",
             _ => "",
         };
         Self::File { path: path.to_path_buf(), source, remedy }

@@ -54,8 +54,8 @@ impl System {
 
     /// Reclaims pages; returns how many frames became free.
     pub(crate) fn reclaim(&mut self, payer: Payer, wanted: u64) -> u64 {
-        if !self.spaces.swap && self.memory.cache_frames() == 0 {
-            // Anonymous pages are not even looked at without swap.
+        if !self.spaces.can_swap() && self.memory.cache_frames() == 0 {
+            // Anonymous pages are not even looked at without room for them in swap.
             return 0;
         }
         let report = match self.design.memory.reclaim {

@@ -198,7 +198,7 @@ impl<T: Translate> Engine<T> {
 
     fn tick(&mut self, touched: Option<&Touched>) {
         self.system.tick(touched);
-        self.system.observe(touched);
+        self.system.observe();
         self.shoot();
     }
 

@@ -105,6 +105,8 @@ pub(crate) struct System {
     request: Option<u64>,
     pub latencies: Vec<u64>,
     pub phases: Phases,
+    /// Memory was at its peak in the block that is being carried out.
+    peaked: bool,
     /// When the program began.
     pub began: u64,
     pub timeline: Vec<Moment>,
@@ -116,14 +118,25 @@ pub(crate) struct System {
 /// 64ths of the memory that the kernel has for itself and never gives back. The artifact of ATC'20 fills 29 GB of
 /// its machine's 32 and asks for 29 to 30 GB to be free (policies 4.1), so the kernel has 2.5 GB there.
 const KERNEL_64THS: u64 = 5;
+
+/// What the kernel of a machine with so much memory has for itself.
+pub fn kernel_memory(memory: ByteSize) -> ByteSize {
+    ByteSize(memory.bytes() / 64 * KERNEL_64THS)
+}
+
 /// Moments of a time line at most; beyond, every second one is dropped and the interval doubled.
 const MOMENTS: usize = 512;
 /// The first interval between moments.
 const FIRST_INTERVAL_MICROSECONDS: u64 = 1000;
 
 impl System {
-    pub(crate) fn new(machine: &Machine, design: &Design, memory: ByteSize, swap: bool) -> Self {
-        let kernel = ByteSize(memory.bytes() / 64 * KERNEL_64THS);
+    pub(crate) fn new(
+        machine: &Machine,
+        design: &Design,
+        memory: ByteSize,
+        swap: ByteSize,
+    ) -> Self {
+        let kernel = kernel_memory(memory);
         let shape = Shape { grouping: design.memory.grouping, kernel, ..Shape::simple(memory) };
         let joins = machine.l1.iter().any(|tlb| tlb.holds[Size::Cont as usize]);
         let rules = Rules::new(design, machine.base_page.bytes(), joins);
@@ -161,7 +174,10 @@ impl System {
                 resident: 0,
                 superpages: 0,
                 swapped: 0,
-                swap: swap && design.memory.reclaim != Reclaim::None,
+                swap: match design.memory.reclaim {
+                    Reclaim::None => 0,
+                    _ => swap.bytes() / machine.base_page.bytes(),
+                },
             },
             memory: physical,
             clock,
@@ -181,6 +197,7 @@ impl System {
             request: None,
             latencies: Vec::new(),
             phases: Phases::default(),
+            peaked: false,
             began: 0,
             timeline: Vec::new(),
             interval,
@@ -213,16 +230,29 @@ impl System {
 
     /// Notes the peak, and a moment of the time line when one is due.
     #[inline]
-    pub(crate) fn observe(&mut self, touched: Option<&Touched>) {
+    pub(crate) fn observe(&mut self) {
         self.counters.superpages = self.counters.superpages.max(self.spaces.superpages);
         if self.spaces.resident > self.counters.resident_pages {
             self.counters.resident_pages = self.spaces.resident;
-            // A block is followed before it is carried out: it may have touched more by its end.
-            let touched = touched.map_or(0, Touched::most);
-            self.counters.touched_pages = touched.min(self.spaces.resident);
+            self.peaked = true;
         }
         if self.awake && self.clock.now() >= self.next_moment {
             self.note_moment();
+        }
+    }
+
+    /// A block was carried out, all of it or up to where the program was stopped: if memory was at its
+    /// peak in it, notes what was touched by then. A block is followed before it is carried out, so of
+    /// one that was not carried out whole only what is resident is known to be touched.
+    pub(crate) fn settle(&mut self, touched: Option<&Touched>, whole: bool) {
+        if !whole {
+            self.observe();
+        }
+        if std::mem::take(&mut self.peaked) {
+            let least = |touched: &Touched| touched.before().max(self.counters.resident_pages);
+            self.counters.touched_pages = touched.map(|touched| {
+                if whole { touched.most() } else { touched.most().min(least(touched)) }
+            });
         }
     }
 

@@ -49,9 +49,9 @@ pub(crate) struct Spaces {
     pub resident: u64,
     /// Superpages mapped for the program.
     pub superpages: u64,
-    /// Pages swapped out now, and whether that can be.
+    /// Pages swapped out now, and how many there is room for.
     pub swapped: u64,
-    pub swap: bool,
+    pub swap: u64,
 }
 
 impl Spaces {
@@ -84,6 +84,11 @@ impl Spaces {
             }
         }
         std::hint::black_box(seen);
+    }
+
+    /// Whether a page more can be swapped out.
+    pub(crate) fn can_swap(&self) -> bool {
+        self.swapped < self.swap
     }
 
     #[inline]
@@ -229,7 +234,7 @@ impl Residents for Spaces {
 
     fn evicted(&mut self, owner: Owner, frame: Frame) -> Eviction {
         let Owner::Page(page) = owner else { return Eviction::Freed };
-        if !self.swap || self.is_held(page, frame) || self.shares.contains_key(&frame.0) {
+        if !self.can_swap() || self.is_held(page, frame) || self.shares.contains_key(&frame.0) {
             return Eviction::Refused;
         }
         self.unmap_entry(page);

@@ -164,7 +164,7 @@ fn reports(workload: &str, fragmentation: &str, designs: &[&str]) -> Result<Vec<
         workload: workload.parse().expect("written here"),
         workload_name: workload.to_string(),
         seed: 1,
-        swap: false,
+        swap: ByteSize(0),
         utilisation: false,
     };
     run(&experiment, &designs)
@@ -307,7 +307,14 @@ fn zeroing() -> Table {
         ("e5-2640v4", [409.0, 334.0, 325.0, 163.0, 113.0, 106.0]),
         ("r7-2700x", [185.0, 183.0, 159.0, 99.0, 60.0, 53.0]),
     ];
-    let columns = ["temporal 4K", "32K", "2M", "non-temporal 4K", "32K", "2M"];
+    let columns = [
+        "temporal 4K",
+        "temporal 32K",
+        "temporal 2M",
+        "non-temporal 4K",
+        "non-temporal 32K",
+        "non-temporal 2M",
+    ];
     let rows = published
         .iter()
         .map(|(name, figures)| {

@@ -12,7 +12,7 @@ pub enum WorkloadError {
         known: String,
     },
     /// The workload lacks this option.
-    #[error("{workload}: no option `{option}`; it takes {takes}")]
+    #[error("{workload}: no option `{option}`; it takes {takes}{hint}")]
     NoSuchOption {
         /// The workload.
         workload: &'static str,
@@ -20,6 +20,16 @@ pub enum WorkloadError {
         option: String,
         /// The options it has.
         takes: String,
+        /// Where it is to be said instead, with a separator before it; or nothing.
+        hint: &'static str,
+    },
+    /// A specification says nothing where it should say something.
+    #[error("`{spec}`: {what}; write a workload and its options: gups:size=1G,threads=2")]
+    Malformed {
+        /// The specification.
+        spec: String,
+        /// What is wrong with it.
+        what: String,
     },
     /// An option's value makes no sense.
     #[error("{workload}: {option}={value}: {why}")]

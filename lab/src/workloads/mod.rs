@@ -20,7 +20,7 @@ mod check;
 #[cfg(test)]
 mod tests;
 
-pub use catalog::{Entry, catalog};
+pub use catalog::{Entry, Given, Parameter, catalog};
 pub use error::WorkloadError;
 pub use models::{AreaTable, Build, Gcc, Kind, Model, Order, Redis, Visit};
 pub use program::Stream;

@@ -14,11 +14,44 @@ pub type Stream = Box<dyn Source<Error = Infallible> + Send>;
 /// is more of it. A step that returns `true` has added something.
 pub(crate) trait Step: Send {
     fn fill(&mut self, block: &mut Block) -> bool;
+
+    /// How many accesses and runs it will add, about; `None` if that shows only in the end. For whoever
+    /// waits for the stream.
+    fn records(&self) -> Option<u64> {
+        None
+    }
 }
 
 impl<F: FnMut(&mut Block) -> bool + Send> Step for F {
     fn fill(&mut self, block: &mut Block) -> bool {
         self(block)
+    }
+}
+
+/// Events and nothing else.
+struct Events(VecDeque<Event>);
+
+impl Step for Events {
+    fn fill(&mut self, block: &mut Block) -> bool {
+        self.0.drain(..).for_each(|event| block.event(event));
+        false
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(0)
+    }
+}
+
+/// A step with what is known of its length.
+struct Counted<S>(u64, S);
+
+impl<S: Step> Step for Counted<S> {
+    fn fill(&mut self, block: &mut Block) -> bool {
+        self.1.fill(block)
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(self.0)
     }
 }
 
@@ -37,13 +70,17 @@ impl Program {
 
     /// Adds events.
     pub fn events(&mut self, events: impl IntoIterator<Item = Event>) -> &mut Self {
-        let mut events = events.into_iter().collect::<VecDeque<_>>();
-        self.step(move |block: &mut Block| {
-            for event in events.drain(..) {
-                block.event(event);
-            }
-            false
-        })
+        self.step(Events(events.into_iter().collect()))
+    }
+
+    /// Adds a step that adds about so many accesses and runs.
+    pub fn counted(&mut self, records: u64, step: impl Step + 'static) -> &mut Self {
+        self.step(Counted(records, step))
+    }
+
+    /// How many accesses and runs all steps add, about, if all of them know.
+    pub fn records(&self) -> Option<u64> {
+        self.steps.iter().map(|step| step.records()).sum()
     }
 
     /// Begins a phase.

@@ -61,6 +61,8 @@ pub struct Description {
     pub phases: Vec<&'static str>,
     /// Regions whose numbers the stream uses, from [`Setup::first_region`] on.
     pub regions: u32,
+    /// Accesses and runs that the stream has, about, if that is known before its end.
+    pub records: Option<u64>,
 }
 
 /// What is compared between designs.
@@ -146,6 +148,11 @@ impl Setup {
                     [] => "none".to_string(),
                     options => options.join(", "),
                 },
+                hint: match option {
+                    "seed" => "; a seed is the experiment's: --seed",
+                    "memory" => "; memory is the machine's: --memory",
+                    _ => "",
+                },
             });
         }
         let refuse = |why: String| WorkloadError::BadValue {
@@ -154,15 +161,19 @@ impl Setup {
             value: value.to_string(),
             why,
         };
-        let size = || value.parse::<ByteSize>().map_err(|error| refuse(error.to_string()));
-        let count = |most: u64| match size()?.bytes() {
-            0 => Err(refuse("must be 1 or more".to_string())),
-            number if number > most => Err(refuse(format!("must be {most} or less"))),
-            number => Ok(number),
+        let size = || match value.parse::<ByteSize>() {
+            Ok(ByteSize(0)) => Err(refuse("must be more than nothing: 64K, 1G".to_string())),
+            Ok(size) => Ok(size),
+            Err(_) => Err(refuse("is not a size: 4096, 64K, 2M, 1.5G".to_string())),
+        };
+        let count = |most: u64| match value.parse::<ByteSize>() {
+            Ok(ByteSize(number)) if (1..=most).contains(&number) => Ok(number),
+            Ok(_) => Err(refuse(format!("must be 1 to {most}"))),
+            Err(_) => Err(refuse("is not a count: 1000, 64K (binary: 65536), 1G".to_string())),
         };
         match option {
-            "size" => self.size = Some(ByteSize(count(u64::MAX)?)),
-            "step" => self.step = Some(ByteSize(count(u64::MAX)?)),
+            "size" => self.size = Some(size()?),
+            "step" => self.step = Some(size()?),
             "operations" => self.operations = Some(count(1 << 48)?),
             "threads" => self.threads = Some(count(4096)? as u16),
             "weight" => self.weight = Some(count(1 << 20)? as u32),
@@ -175,9 +186,6 @@ impl Setup {
                         .map_err(|e: workload::graph::UnknownGraph| refuse(e.to_string()))?,
                 );
             }
-            "seed" => {
-                self.seed = value.parse().map_err(|_| refuse("must be a number".to_string()))?;
-            }
             _ => unreachable!("the catalogue names no other option"),
         }
         Ok(())
@@ -188,7 +196,14 @@ impl FromStr for Setup {
     type Err = WorkloadError;
 
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
-        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let malformed = |what: String| WorkloadError::Malformed { spec: text.to_string(), what };
+        if text.trim().is_empty() {
+            return Err(malformed("no workload".to_string()));
+        }
+        let (name, options) = match text.split_once(':') {
+            Some((name, options)) => (name, options.split(',').collect()),
+            None => (text, Vec::new()),
+        };
         let entry = catalog::find(name)?;
         let mut setup = Self {
             entry,
@@ -205,9 +220,21 @@ impl FromStr for Setup {
             first_process: 1,
             cpu_mhz: 3700, // E3-1245v6, the probable machine of the published set
         };
-        for option in options.split(',').filter(|option| !option.is_empty()) {
+        let mut given: Vec<&str> = Vec::new();
+        for option in options {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
-            setup.set(key.trim(), value.trim())?;
+            let (key, value) = (key.trim(), value.trim());
+            if key.is_empty() {
+                return Err(malformed("an option is empty".to_string()));
+            }
+            if value.is_empty() && entry.options.contains(&key) {
+                return Err(malformed(format!("{key} has no value")));
+            }
+            if given.contains(&key) {
+                return Err(malformed(format!("{key} is given twice")));
+            }
+            setup.set(key, value)?;
+            given.push(key);
         }
         Ok(setup)
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use trace::Block;
 
 use super::check::check;
-use super::{Setup, catalog};
+use super::{Given, Setup, catalog};
 
 /// Every workload in sizes that a naive reader can follow.
 fn small() -> impl Strategy<Value = Setup> {
@@ -44,6 +44,11 @@ proptest! {
         let (pages, regions) = (description.footprint_pages, description.superpages);
         prop_assert!(near(found.peak_touched, pages, slack.0), "{found:?} {description:?}");
         prop_assert!(near(found.peak_regions, regions, slack.1), "{found:?} {description:?}");
+        // A count for whoever waits: about right is enough.
+        if let Some(records) = description.records {
+            let slack = found.records / 8 + 2000;
+            prop_assert!(near(found.records, records, slack), "{records}, not {}: {setup:?}", found.records);
+        }
         prop_assert!(found.regions <= setup.first_region + description.regions, "{:?}", setup);
     }
 }
@@ -66,6 +71,37 @@ proptest! {
     }
 }
 
+/// What a listing says is the default is what is done without it.
+#[test]
+fn defaults_are_as_they_are_listed() {
+    for entry in catalog() {
+        let parameters = entry.parameters();
+        assert_eq!(parameters.len(), entry.options.len(), "{}", entry.name);
+        // Small, but for the size itself; a graph of the default size takes too long to make.
+        let small = if entry.options.contains(&"size") { "size=8M" } else { "operations=50" };
+        for parameter in parameters {
+            let Given::Number(number) = parameter.default else { continue };
+            let with = match (parameter.name, entry.name) {
+                ("size", "pagerank") => continue,
+                ("size", _) | (_, "build") => format!("{}={number}", parameter.name),
+                (name, _) => format!("{small},{name}={number}"),
+            };
+            let without = match with.split_once(',') {
+                Some((small, _)) => format!("{}:{small}", entry.name),
+                None => entry.name.to_string(),
+            };
+            let described = |spec: &str| {
+                let (description, mut stream) = spec.parse::<Setup>().unwrap().build().unwrap();
+                let mut first = Block::default();
+                stream.next(&mut first).unwrap();
+                (description, first)
+            };
+            let spec = format!("{}:{with}", entry.name);
+            assert_eq!(described(&spec), described(&without), "{spec}");
+        }
+    }
+}
+
 #[test]
 fn specifications_are_read_and_refused() {
     let setup = "gups:size=8G,operations=4G,weight=64".parse::<Setup>().unwrap();
@@ -77,10 +113,22 @@ fn specifications_are_read_and_refused() {
     assert!(error("gusp").contains("known are gups"), "{}", error("gusp"));
     assert_eq!(
         error("gups:lines=3"),
-        "gups: no option `lines`; it takes size, operations, threads, weight, seed"
+        "gups: no option `lines`; it takes size, operations, threads, weight"
     );
-    assert_eq!(error("gups:weight=0"), "gups: weight=0: must be 1 or more");
+    assert_eq!(error("gups:weight=0"), "gups: weight=0: must be 1 to 1048576");
+    assert!(error("gups:weight=x").contains("is not a count"));
     assert!(error("gups:size=big").contains("is not a size"));
+    assert!(error("gups:seed=7").contains("--seed"));
+    for (spec, what) in [
+        ("", "no workload"),
+        ("gups:", "an option is empty"),
+        ("gups:size=1G,,weight=2", "an option is empty"),
+        ("gups:size=", "size has no value"),
+        ("gups:size", "size has no value"),
+        ("gups:size=1G,size=2G", "size is given twice"),
+    ] {
+        assert!(error(spec).contains(what), "{spec}: {}", error(spec));
+    }
     let large = "gups:size=9T".parse::<Setup>().unwrap().build().err().unwrap().to_string();
     assert!(large.contains("choose a smaller size"), "{large}");
 }

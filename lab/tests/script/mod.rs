@@ -65,7 +65,7 @@ pub fn experiment(memory: ByteSize, fragmentation: &str) -> Experiment {
         workload: "gups:size=2M".parse().unwrap(),
         workload_name: "a script".to_string(),
         seed: 1,
-        swap: false,
+        swap: ByteSize(0),
         utilisation: true,
     }
 }

@@ -1,6 +1,6 @@
 //! `superpage lab sweep merge`: one result of many shards.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lab::sweep::Store;
 
@@ -35,7 +35,27 @@ pub struct Args {
     dry_run: bool,
 }
 
+/// A prefix of two files' names: a directory would make them hidden files in it, and two files do not
+/// go to standard output.
+fn check_name(name: &Path) -> Result<(), Failure> {
+    let shown = name.display();
+    if name.as_os_str().is_empty() || files::is_stdout(name) {
+        return Err(Failure::usage(format!(
+            "--output {shown}: two files are written; give their name without an ending: sweep"
+        )));
+    }
+    // `file_name` sees through a slash at the end, and `is_dir` asks the disk.
+    if name.is_dir() || name.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(Failure::usage(format!(
+            "--output {shown}: a directory; name the files in it: {}",
+            name.join("sweep").display()
+        )));
+    }
+    Ok(())
+}
+
 pub fn run(args: Args) -> Result<Done, Failure> {
+    check_name(&args.output)?;
     let named = |extension: &str| {
         let mut name = args.output.as_os_str().to_owned();
         name.push(extension);

@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
+use lab::kernel_memory;
 use lab::sweep::{PLAN_SCHEMA, Plan, Store, Wanted, seeds};
 use units::ByteSize;
 
 use crate::exit::{self, Done, Failure};
+use crate::files;
+use crate::lab::simulate::Parts;
 use crate::lab::what;
 
 /// Write the plan of a sweep into a directory.
@@ -66,26 +69,58 @@ fn seed_list(text: &str) -> Result<Seeds, lab::sweep::SeedsError> {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
+    if args.output.as_os_str().is_empty() || files::is_stdout(&args.output) {
+        return Err(Failure::usage(format!(
+            "--output {}: a plan is a directory; name one: results",
+            args.output.display()
+        )));
+    }
     let plan = resolve(&wanted(&args)?)?;
     let groups = plan.groups();
+    // What no machine can be is told now, not once per pass.
+    groups.iter().try_for_each(|group| Parts::of(group).check())?;
     let cells: usize = groups.iter().map(|group| group.members.len()).sum();
     let directory = args.output.display();
     let what = format!("{cells} cells in {} passes", groups.len());
     if args.dry_run {
-        exit::print(&format!("{directory}: would plan {what}\n"))?;
+        exit::print(&format!("{directory}: would plan {what}\n{}", notes(&plan)))?;
         return Ok(Done::Fine);
     }
     Store::at(&args.output).write_plan(&plan, args.force)?;
-    exit::print(&format!("{directory}: {what}; next: superpage lab sweep run {directory}\n"))?;
+    let next = format!("next: superpage lab sweep run {directory}");
+    exit::print(&format!("{directory}: {what}; {next}\n{}", notes(&plan)))?;
     Ok(Done::Fine)
+}
+
+/// What nobody would know from the words that were given.
+fn notes(plan: &Plan) -> String {
+    let memory =
+        |memory: &ByteSize| format!("{memory} ({} of it the kernel's)", kernel_memory(*memory));
+    let memories: Vec<String> = plan.memories.iter().map(memory).collect();
+    let mut text = format!("memory {}\n", memories.join(", "));
+    for one in plan.fragmentations.iter().filter(|one| !one.content.is_empty()) {
+        text += &format!("fragmentation {}: the free lists are in the plan\n", one.name);
+    }
+    text
+}
+
+/// That nothing of a list is there twice: it would be run once.
+fn once<T: PartialEq + std::fmt::Display>(list: &[T], kind: &str) -> Result<(), Failure> {
+    let again = (1..list.len()).find(|&at| list[..at].contains(&list[at]));
+    again.map_or(Ok(()), |at| {
+        let one = &list[at];
+        Err(Failure::usage(format!("{kind} `{one}` is given twice; leave one of them away")))
+    })
 }
 
 /// The file's lists, then the flags', then defaults.
 fn wanted(args: &Args) -> Result<Wanted, Failure> {
     let mut wanted = match &args.file {
         None => Wanted::default(),
-        Some(path) => Wanted::from_toml(&path.display().to_string(), &what::text(path)?)
-            .map_err(Failure::usage)?,
+        Some(path) => {
+            let text = what::text(path, "a TOML file with lists (docs/sweeps.md)")?;
+            Wanted::from_toml(&path.display().to_string(), &text).map_err(Failure::usage)?
+        }
     };
     wanted.designs.extend(args.designs.iter().cloned());
     wanted.machines.extend(args.machines.iter().cloned());
@@ -98,6 +133,7 @@ fn wanted(args: &Args) -> Result<Wanted, Failure> {
             return Err(Failure::usage(format!("nothing to sweep over; give at least one {flag}")));
         }
     }
+    once(&wanted.memories, "memory")?;
     let or = |list: &mut Vec<String>, default: &str| {
         if list.is_empty() {
             list.push(default.to_string());

@@ -59,9 +59,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Ok(Done::Fine);
     }
     let began = Instant::now();
-    let mut progress = Progress::new(1, args.quiet);
+    let mut progress = Progress::new(args.quiet, "cells");
     let step = |now: lab::sweep::Progress| {
-        progress.step(now.done, now.wanted, "cells");
+        progress.tell(now.done as u64, Some(now.wanted as u64), || {
+            format!("{} of {} cells", now.done, now.wanted)
+        });
         match args.max_time {
             Some(most) if began.elapsed().as_secs_f64() > most => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
@@ -69,7 +71,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     };
     let pass = |group: &lab::sweep::Group| {
         let designs: Vec<_> = group.members.iter().map(|member| member.design).collect();
-        Parts::of(group).run(&designs).map_err(|failure| failure.to_string())
+        Parts::of(group).run(&designs, |_| ()).map_err(|failure| failure.to_string())
     };
     let ran = lab::sweep::run(&store, &plan, args.shard, args.jobs, pass, step);
     progress.clear();

@@ -87,7 +87,7 @@ proptest! {
             let design = design::designs::find(name).expect("a preset");
             let memory = ByteSize::mib(16);
             let ground =
-                Ground { machine: "e3-1245v6", memory, fragmentation: "none", swap: false };
+                Ground { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize(0) };
             let mut run = Run::new(&design, &ground);
             let mut touched = crate::Touched::default();
             // Something is there to be spoilt.

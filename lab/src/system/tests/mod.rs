@@ -29,7 +29,7 @@ struct Ground {
     machine: &'static str,
     memory: ByteSize,
     fragmentation: &'static str,
-    swap: bool,
+    swap: ByteSize,
 }
 
 fn machine(name: &str) -> Machine {
@@ -58,7 +58,7 @@ impl Run {
         Self {
             engine,
             first,
-            swap: ground.swap,
+            swap: ground.swap != ByteSize(0),
             touched: crate::Touched::default(),
             log: Vec::new(),
         }
@@ -136,14 +136,11 @@ fn grounds() -> impl Strategy<Value = Ground> {
     let machines = prop::sample::select(vec!["e3-1245v6", "neoverse-n1"]);
     let sizes = prop::sample::select(vec![16, 32, 64, 128]);
     let fragmentations = prop::sample::select(vec!["none", "none", "frag-50", "pinned-50"]);
-    (machines, sizes, fragmentations, any::<bool>()).prop_map(
-        |(machine, size, fragmentation, swap)| Ground {
-            machine,
-            memory: ByteSize::mib(size),
-            fragmentation,
-            swap,
-        },
-    )
+    // None, so little that it is full at once, and more than there is memory.
+    let swaps = prop::sample::select(vec![ByteSize(0), ByteSize::kib(256), ByteSize::gib(1)]);
+    (machines, sizes, fragmentations, swaps).prop_map(|(machine, size, fragmentation, swap)| {
+        Ground { machine, memory: ByteSize::mib(size), fragmentation, swap }
+    })
 }
 
 macro_rules! under {

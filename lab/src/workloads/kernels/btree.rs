@@ -11,7 +11,7 @@ use crate::workloads::space::{Area, PAGE, Space};
 use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
 
 /// The live kernel's defaults.
-const SIZE: u64 = 1 << 30;
+pub(super) const SIZE: u64 = 1 << 30;
 const MOST_LOOKUPS: u64 = 1 << 24;
 /// Words in a page, and blocks of keys.
 const WORDS: u64 = PAGE / 8;
@@ -58,6 +58,7 @@ pub(crate) fn build(
         figure: Figure::Rate { unit: "lookups/s", operations },
         phases: vec!["setup", "run"],
         regions: areas.iter().map(Area::regions).sum::<u64>() as u32,
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }
@@ -85,6 +86,11 @@ pub(super) fn next(queries: &mut Queries, turn: &mut usize) -> Option<Query> {
         drop(queries.remove(*turn));
     }
     None
+}
+
+/// How many queries are left.
+pub(super) fn left(queries: &Queries) -> u64 {
+    queries.iter().map(|queries| queries.size_hint().0 as u64).sum()
 }
 
 struct Lookups {
@@ -124,6 +130,11 @@ impl Step for Lookups {
             }
         }
         true
+    }
+
+    fn records(&self) -> Option<u64> {
+        // A read of each layer, and of the value of the 3 of 4 that are there.
+        Some(left(&self.queries) * (self.layers.len() as u64 * 4 + 3) / 4)
     }
 }
 

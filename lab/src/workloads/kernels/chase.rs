@@ -13,7 +13,7 @@ use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, Workloa
 use super::Sweep;
 
 /// The live kernel's default.
-const SIZE: u64 = 1 << 30;
+pub(super) const SIZE: u64 = 1 << 30;
 /// Nodes in a page.
 const NODES: u64 = PAGE / NODE;
 
@@ -60,6 +60,7 @@ pub(crate) fn build(
         figure: Figure::Rate { unit: "loads/s", operations: plan.loads * plan.threads },
         phases: vec!["setup", "run"],
         regions: area.regions() as u32,
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }
@@ -92,6 +93,11 @@ impl Step for Link {
         }
         true
     }
+
+    fn records(&self) -> Option<u64> {
+        // Two ends of a swap for every node but one.
+        Some((u64::from(self.count) * 2).saturating_sub(2))
+    }
 }
 
 /// Walks of all threads, one load each in turn.
@@ -113,6 +119,10 @@ impl Step for Walk {
             }
         }
         self.left > 0
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(self.left * self.here.len() as u64)
     }
 }
 

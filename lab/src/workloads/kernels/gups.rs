@@ -10,10 +10,10 @@ use crate::workloads::space::{Area, Space};
 use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
 
 /// The published run: `gups 30 4194304 1024` is 2^30 words and 2^32 updates (policies 4.1).
-const SIZE: u64 = 8 << 30;
-const UPDATES: u64 = 4 << 30;
+pub(super) const SIZE: u64 = 8 << 30;
+pub(super) const UPDATES: u64 = 4 << 30;
 /// Of its updates one in 64 is simulated: still 16 for each page of the table.
-const WEIGHT: u32 = 64;
+pub(super) const WEIGHT: u32 = 64;
 /// Updates of a thread before the next one's turn: as many as the live kernel draws at once.
 const TURN: usize = 128;
 /// Words in a page.
@@ -54,6 +54,7 @@ pub(crate) fn build(
         figure: Figure::Rate { unit: "updates/s", operations },
         phases: vec!["setup", "run"],
         regions: table.regions() as u32,
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }
@@ -61,6 +62,7 @@ pub(crate) fn build(
 /// The updates of all threads.
 struct Random {
     threads: Vec<Updates>,
+    updates: u64,
     table: Area,
     turn: usize,
 }
@@ -68,7 +70,7 @@ struct Random {
 impl Random {
     fn new(plan: &Plan, table: Area) -> Self {
         let threads = (0..plan.threads).map(|thread| plan.updates(thread)).collect();
-        Self { threads, table, turn: 0 }
+        Self { threads, updates: plan.updates, table, turn: 0 }
     }
 }
 
@@ -99,6 +101,10 @@ impl Step for Random {
             self.turn += 1;
         }
         true
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(self.updates)
     }
 }
 

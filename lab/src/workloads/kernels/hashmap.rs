@@ -10,13 +10,13 @@ use std::sync::{Arc, OnceLock};
 use trace::{Access, Block, Event, Process};
 use workload::hashmap::Plan;
 
-use super::btree::{Queries, lookups, next};
+use super::btree::{Queries, left, lookups, next};
 use crate::workloads::program::{Program, Step};
 use crate::workloads::space::{Area, PAGE, Space};
 use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
 
 /// The live kernel's default.
-const SIZE: u64 = 1 << 30;
+pub(super) const SIZE: u64 = 1 << 30;
 /// Bytes in a slot, slots in a page.
 const SLOT: u64 = 16;
 const SLOTS: u64 = PAGE / SLOT;
@@ -57,6 +57,7 @@ pub(crate) fn build(
         figure: Figure::Rate { unit: "lookups/s", operations },
         phases: vec!["setup", "run"],
         regions: area.regions() as u32,
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }
@@ -147,6 +148,11 @@ impl Step for Insert {
         let _ = self.built.set(std::mem::take(&mut self.found));
         false
     }
+
+    fn records(&self) -> Option<u64> {
+        // The search, which seldom leaves its page, and the entry.
+        Some(self.table.plan.keys * 2)
+    }
 }
 
 struct Lookups {
@@ -171,6 +177,10 @@ impl Step for Lookups {
             }
         }
         true
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(left(&self.queries))
     }
 }
 

@@ -19,6 +19,7 @@ use units::ByteSize;
 use workload::{Options, Settings};
 
 use super::catalog::Entry;
+use super::catalog::Given::{Follows, Number, Word};
 use super::{Setup, WorkloadError};
 
 pub(super) use sweep::{Lane, Sweep};
@@ -28,43 +29,69 @@ pub(super) const ENTRIES: &[Entry] = &[
     Entry {
         name: "gups",
         summary: "random xor updates of a table of words (HPCC RandomAccess); live kernel",
-        options: &["size", "operations", "threads", "weight", "seed"],
+        options: &["size", "operations", "threads", "weight"],
+        defaults: |_, _| {
+            vec![Number(gups::SIZE), Number(gups::UPDATES), Number(1), Number(gups::WEIGHT.into())]
+        },
         build: gups::build,
     },
     Entry {
         name: "chase",
         summary: "dependent loads along one random cycle through every cache line; live kernel",
-        options: &["size", "operations", "threads", "weight", "seed"],
+        options: &["size", "operations", "threads", "weight"],
+        defaults: |_, _| {
+            vec![Number(chase::SIZE), Follows("size / 64: its lines"), Number(1), Number(1)]
+        },
         build: chase::build,
     },
     Entry {
         name: "stream",
         summary: "copy, scale, add and triad over three arrays (McCalpin's STREAM); live kernel",
         options: &["size", "iterations", "threads"],
+        defaults: |_, _| {
+            vec![Number(stream::SIZE), Number(workload::stream::ITERATIONS.into()), Number(1)]
+        },
         build: stream::build,
     },
     Entry {
         name: "touch",
         summary: "first touch of fresh pages by all threads (the page-fault test of 2005); live kernel",
-        options: &["size", "iterations", "lines", "threads", "seed"],
+        options: &["size", "iterations", "lines", "threads"],
+        defaults: |_, _| {
+            vec![Number(touch::SIZE), Number(touch::REPEAT.into()), Number(1), Number(1)]
+        },
         build: touch::build,
     },
     Entry {
         name: "pagerank",
         summary: "pull PageRank on a generated Kronecker or uniform graph (GAP); live kernel",
-        options: &["size", "iterations", "graph", "threads", "seed"],
+        options: &["size", "iterations", "graph", "threads"],
+        defaults: |_, _| {
+            vec![
+                Number(pagerank::SIZE),
+                Number(pagerank::ITERATIONS.into()),
+                Word("kronecker"),
+                Number(1),
+            ]
+        },
         build: pagerank::build,
     },
     Entry {
         name: "btree",
         summary: "random lookups, 3 of 4 present, in a static B+-tree; live kernel",
-        options: &["size", "operations", "threads", "weight", "seed"],
+        options: &["size", "operations", "threads", "weight"],
+        defaults: |_, _| {
+            vec![Number(btree::SIZE), Follows("its keys, 16777216 at most"), Number(1), Number(1)]
+        },
         build: btree::build,
     },
     Entry {
         name: "hashmap",
         summary: "random lookups, 3 of 4 present, in an open-addressing hash table; live kernel",
-        options: &["size", "operations", "threads", "weight", "seed"],
+        options: &["size", "operations", "threads", "weight"],
+        defaults: |_, _| {
+            vec![Number(hashmap::SIZE), Follows("its keys, 16777216 at most"), Number(1), Number(1)]
+        },
         build: hashmap::build,
     },
 ];

@@ -19,10 +19,10 @@ use crate::workloads::space::{Area, PAGE, Space};
 use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
 
 /// The live kernel's default.
-const SIZE: u64 = 1 << 30;
+pub(super) const SIZE: u64 = 1 << 30;
 /// Iterations when nobody says how many. The live kernel stops when scores settle, which takes
 /// arithmetic; every iteration makes the same accesses.
-const ITERATIONS: u32 = 3;
+pub(super) const ITERATIONS: u32 = 3;
 /// Vertices in a group.
 const GROUP: usize = 64;
 /// Buckets of the live kernel's building, at most (`csr::BUCKETS`).
@@ -107,6 +107,7 @@ pub(crate) fn build(
             .iter()
             .map(|area| area.regions() as u32)
             .sum(),
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }
@@ -159,6 +160,12 @@ impl Step for Place {
             self.at += 1;
         }
         false
+    }
+
+    fn records(&self) -> Option<u64> {
+        let Arrays { ends, waiting, .. } = self.arrays;
+        let placed = if self.neighbours { self.rows.div_ceil(PAGE) } else { 0 };
+        Some((u64::from(waiting.pages) * 2 + u64::from(ends.pages) + placed) * self.rounds)
     }
 }
 
@@ -228,6 +235,28 @@ impl Step for Pass {
             self.turn += 1;
         }
         true
+    }
+
+    fn records(&self) -> Option<u64> {
+        let groups = self.csr.vertices().div_ceil(GROUP) as u64;
+        if !self.pull {
+            return Some(groups * 3);
+        }
+        // Neighbours on another page than the one before, of a sample of the vertices.
+        const SAMPLES: usize = 1 << 14;
+        let (mut page, mut others, mut seen) = (0, 0, 0);
+        for vertex in (0..self.csr.vertices()).step_by(self.csr.vertices().div_ceil(SAMPLES).max(1))
+        {
+            for &neighbour in self.csr.neighbours(vertex) {
+                let here = u64::from(neighbour) * 4 / PAGE;
+                others += u64::from(here != page);
+                seen += 1;
+                page = here;
+            }
+        }
+        let edges = self.csr.edges() as u64;
+        let share = others as f64 / f64::from(seen.max(1));
+        Some(groups * 3 + edges * 4 / PAGE + (edges as f64 * share) as u64 + groups)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::workloads::space::{Area, PAGE, Space};
 use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
 
 /// The live kernel's default.
-const SIZE: u64 = 1 << 30;
+pub(super) const SIZE: u64 = 1 << 30;
 /// Elements in a cache line: the grain of the threads' shares, as in the live kernel.
 const LINE: usize = 8;
 /// The arrays that each kernel reads, and the one it writes: copy, scale, add, triad.
@@ -71,6 +71,7 @@ pub(crate) fn build(
         },
         phases: vec!["setup", "run"],
         regions: area.regions() as u32,
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }
@@ -137,6 +138,18 @@ impl Step for Pass {
             self.turn += 1;
         }
         true
+    }
+
+    fn records(&self) -> Option<u64> {
+        let (reads, writes) = self.kernel;
+        let arrays = reads.iter().chain([&writes]);
+        // A page ends as often as there are different places of the arrays within a page.
+        let mut places: Vec<u64> = arrays.map(|array| array * self.stride % PAGE).collect();
+        let touched = places.len() as u64;
+        places.sort_unstable();
+        places.dedup();
+        let elements: u64 = self.parts.iter().map(|part| part.end - part.start).sum();
+        Some((elements * 8).div_ceil(PAGE) * places.len() as u64 * touched)
     }
 }
 

@@ -78,4 +78,9 @@ impl Step for Sweep {
         }
         true
     }
+
+    fn records(&self) -> Option<u64> {
+        let pages = |range: &Range<u64>| range.end.div_ceil(PAGE) - range.start / PAGE;
+        Some(self.lanes.iter().flat_map(|lane| &lane.0).map(pages).sum())
+    }
 }

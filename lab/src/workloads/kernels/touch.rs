@@ -9,8 +9,8 @@ use crate::workloads::space::{PAGE, Space};
 use crate::workloads::{Description, Figure, Setup, Stream, Tables, WorkloadError};
 
 /// The live kernel's defaults: those of the table of 2005.
-const SIZE: u64 = 1 << 30;
-const REPEAT: u32 = 3;
+pub(super) const SIZE: u64 = 1 << 30;
+pub(super) const REPEAT: u32 = 3;
 
 pub(crate) fn build(
     setup: &Setup,
@@ -56,6 +56,7 @@ pub(crate) fn build(
         figure: Figure::Rate { unit: "pages/s", operations: plan.pages * plan.repeat },
         phases: vec!["run"],
         regions: area.regions() as u32,
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }

@@ -30,10 +30,11 @@ pub(crate) fn build(
     // Region numbers of a job are used again by its next process.
     let most = shapes.clone().map(|shape| shape.regions()).max().unwrap_or(1);
     let regions = most * u32::from(table.jobs);
+    let touched: u64 = shapes.clone().map(|shape| slices(&shape).iter().sum::<u64>()).sum();
     let (footprint_pages, superpages) = peak(table, shapes);
 
     let mut program = Program::default();
-    program.phase("run").events([Event::Pace(setup.pace(table.run, table.threads))]).step(Make {
+    let make = Make {
         table: table.clone(),
         seed: setup.seed,
         first_region: setup.first_region,
@@ -43,7 +44,12 @@ pub(crate) fn build(
         begun: 0,
         jobs: (0..table.jobs).map(|_| None).collect(),
         turn: 0,
-    });
+    };
+    program
+        .phase("run")
+        .events([Event::Pace(setup.pace(table.run, table.threads))])
+        // Each page at two times.
+        .counted(touched * 2, make);
     let description = Description {
         name: setup.name(),
         summary: setup.entry().summary,
@@ -53,6 +59,7 @@ pub(crate) fn build(
         figure: Figure::Time,
         phases: vec!["run"],
         regions,
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }

@@ -21,7 +21,7 @@ pub(crate) fn build(
     tables: &Tables,
 ) -> Result<(Description, Stream), WorkloadError> {
     let table = &tables.gcc;
-    let size = setup.size_or((table.peak_mib * f64::from(1 << 20)) as u64)?;
+    let size = setup.size_or(size(table))?;
     let heap = Space::new(setup.first_region).area(size, Backing::Heap);
 
     let mut program = Program::default();
@@ -42,8 +42,14 @@ pub(crate) fn build(
         figure: Figure::Time,
         phases: vec!["run"],
         regions: heap.regions() as u32,
+        records: program.records(),
     };
     Ok((description, program.stream()))
+}
+
+/// The heap's size if nobody says.
+pub(super) fn size(table: &Gcc) -> u64 {
+    (table.peak_mib * f64::from(1 << 20)) as u64
 }
 
 /// One process of the compiler.

@@ -8,17 +8,26 @@ use crate::workloads::program::Program;
 use crate::workloads::space::{PAGE, Space};
 use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
 
+/// Bytes to work on.
+pub(super) const SIZE: u64 = 1 << 30;
+/// By how much a heap grows: M_TOP_PAD of glibc.
+pub(super) const STEP: u64 = 128 << 10;
+/// Reads of `sparse`.
+pub(super) const READS: u64 = 1 << 22;
+/// Pages that `alloc-free` maps in all.
+pub(super) const PAGES: u64 = 1 << 24;
+
 /// A heap that grows as glibc's does: M_TOP_PAD is 128 KiB, so that no step holds a superpage and a
 /// design that only looks at first touch never finds one (policies 3.1, fault path, item 1).
 pub(crate) fn growing_heap(
     setup: &Setup,
     tables: &Tables,
 ) -> Result<(Description, Stream), WorkloadError> {
-    let step = setup.step.map_or(128 << 10, |step| step.bytes());
+    let step = setup.step.map_or(STEP, |step| step.bytes());
     if step < PAGE {
         return Err(setup.refuse("step", step, "must be a page, 4096, or more"));
     }
-    let steps = setup.size_or(1 << 30)?.div_ceil(step).max(1);
+    let steps = setup.size_or(SIZE)?.div_ceil(step).max(1);
     let step = step.div_ceil(PAGE) as u32;
     if steps * u64::from(step) > super::super::space::MOST_PAGES / 2 {
         let pages = steps * u64::from(step);
@@ -42,6 +51,7 @@ pub(crate) fn growing_heap(
         figure: Figure::RunTime,
         phases: vec!["run"],
         regions: heap.regions() as u32,
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }
@@ -51,7 +61,7 @@ pub(crate) fn sparse(
     setup: &Setup,
     tables: &Tables,
 ) -> Result<(Description, Stream), WorkloadError> {
-    let area = Space::new(setup.first_region).anonymous(setup.size_or(1 << 30)?);
+    let area = Space::new(setup.first_region).anonymous(setup.size_or(SIZE)?);
     let regions = area.regions();
     let seed = setup.seed;
     // Which page of a region is touched: any, but always the same.
@@ -61,7 +71,7 @@ pub(crate) fn sparse(
         area.page(number * u64::from(SLOTS) + slot)
     };
     let weight = setup.weight.unwrap_or(1);
-    let operations = setup.operations.unwrap_or(1 << 22);
+    let operations = setup.operations.unwrap_or(READS);
     let mut left = (operations / u64::from(weight)).max(1);
     let mut rng = SplitMix64::new(seed);
     let mut touched = 0;
@@ -71,7 +81,7 @@ pub(crate) fn sparse(
         .events([Event::Spawn(Process(setup.first_process)), area.map()])
         .phase("setup")
         .events([Event::Pace(setup.pace(tables.mechanisms.setup, 1))])
-        .step(move |block: &mut Block| {
+        .counted(regions, move |block: &mut Block| {
             while !block.is_full() && touched < regions {
                 block.one(Access::write(page(touched)));
                 touched += 1;
@@ -80,7 +90,7 @@ pub(crate) fn sparse(
         })
         .phase("run")
         .events([Event::Pace(setup.sampled(tables.mechanisms.run, 1, weight))])
-        .step(move |block: &mut Block| {
+        .counted(left, move |block: &mut Block| {
             let room = BLOCK.saturating_sub(block.accesses.len()) as u64;
             for _ in 0..room.min(left) {
                 block.one(Access::read(page(below(rng.draw(), regions))));
@@ -98,6 +108,7 @@ pub(crate) fn sparse(
         figure: Figure::Rate { unit: "reads/s", operations },
         phases: vec!["setup", "run"],
         regions: regions as u32,
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }
@@ -110,9 +121,9 @@ pub(crate) fn alloc_free(
     setup: &Setup,
     tables: &Tables,
 ) -> Result<(Description, Stream), WorkloadError> {
-    let pieces = (setup.size_or(1 << 30)? / PAGE / u64::from(PIECE)).max(1) as u32;
+    let pieces = (setup.size_or(SIZE)? / PAGE / u64::from(PIECE)).max(1) as u32;
     let area = Space::new(setup.first_region).anonymous(u64::from(pieces * PIECE) * PAGE);
-    let operations = setup.operations.unwrap_or(1 << 24);
+    let operations = setup.operations.unwrap_or(PAGES);
     let mut left = operations.div_ceil(PIECE.into());
     let mut rng = SplitMix64::new(setup.seed);
     let mut mapped = vec![false; pieces as usize];
@@ -146,7 +157,7 @@ pub(crate) fn alloc_free(
         .events([Event::Spawn(Process(setup.first_process))])
         .phase("run")
         .events([Event::Pace(setup.pace(tables.mechanisms.run, 1))])
-        .step(move |block: &mut Block| {
+        .counted(left * u64::from(PIECE), move |block: &mut Block| {
             while !block.is_full() && left > 0 {
                 let piece = below(rng.draw(), pieces.into()) as u32;
                 let pages = area.part(piece * PIECE, PIECE);
@@ -175,6 +186,7 @@ pub(crate) fn alloc_free(
         figure: Figure::Rate { unit: "pages/s", operations },
         phases: vec!["run"],
         regions: area.regions() as u32,
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }

@@ -6,6 +6,7 @@ use trace::{Access, BLOCK, Backing, Block, Event, Process};
 use workload::memory::shares;
 use workload::rng::{SplitMix64, mix};
 
+use super::super::catalog::{Entry, Given};
 use super::tables::{Kind, Model, Order, Visit};
 use crate::workloads::kernels::{Lane, Sweep};
 use crate::workloads::program::{Program, Step};
@@ -13,7 +14,19 @@ use crate::workloads::space::{Area, PAGE, Space};
 use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
 
 /// The options of every model of this kind.
-pub(super) const OPTIONS: &[&str] = &["size", "operations", "threads", "weight", "seed"];
+pub(super) const OPTIONS: &[&str] = &["size", "operations", "threads", "weight"];
+
+/// What its table says.
+pub(super) fn defaults(entry: &Entry, tables: &Tables) -> Vec<Given> {
+    let Some(model) = tables.models.get(entry.name) else { return Vec::new() };
+    let numbers = [bytes(model), model.visits as u64, model.threads.into(), model.weight.into()];
+    numbers.map(Given::Number).into()
+}
+
+/// The size of all its areas.
+fn bytes(model: &Model) -> u64 {
+    (model.areas.iter().map(|table| table.mib).sum::<f64>() * f64::from(1 << 20)) as u64
+}
 
 pub(crate) fn build(
     setup: &Setup,
@@ -67,6 +80,7 @@ pub(crate) fn build(
         figure: Figure::Time,
         phases: vec!["setup", "run"],
         regions: all(Area::regions) as u32,
+        records: program.records(),
     };
     Ok((description, program.stream()))
 }
@@ -74,7 +88,7 @@ pub(crate) fn build(
 /// The areas by name, scaled to the size.
 fn areas(setup: &Setup, model: &Model) -> Result<BTreeMap<String, Area>, WorkloadError> {
     let total = model.areas.iter().map(|table| table.mib).sum::<f64>() * f64::from(1 << 20);
-    let scale = setup.size_or(total as u64)? as f64 / total;
+    let scale = setup.size_or(bytes(model))? as f64 / total;
     let mut space = Space::new(setup.first_region);
     let mut files = 0;
     let areas = model.areas.iter().map(|table| {
@@ -151,6 +165,10 @@ impl Step for Growing {
             self.grown += step;
         }
         self.grown < self.heap.pages
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(self.heap.pages.into())
     }
 }
 
@@ -253,6 +271,10 @@ impl Step for Mix {
         }
         self.left -= visits;
         self.left > 0
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(self.left)
     }
 }
 

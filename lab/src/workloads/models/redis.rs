@@ -10,6 +10,7 @@
 use trace::{Access, Backing, Block, Event, Pace, Process};
 use workload::rng::{SplitMix64, below, mix};
 
+use super::super::catalog::Given;
 use super::tables::Redis;
 use crate::workloads::program::{Program, Step};
 use crate::workloads::space::{Area, PAGE, Space};
@@ -36,8 +37,8 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Result<(Description, Strea
     let key_bytes = table.value_bytes + table.small_bytes;
     let size = setup.size_or(table.keys * key_bytes)?;
     let keys = (size / key_bytes).clamp(16, u64::from(u32::MAX));
-    let default = if warm { table.warm_operations } else { table.cold_operations };
-    let operations = setup.operations.unwrap_or(default * keys / table.keys).max(1);
+    let default = published(table, warm) * keys / table.keys;
+    let operations = setup.operations.unwrap_or(default).max(1);
     // One more value than keys: the new one is written before the old one is freed.
     let values = (keys + 1) * table.value_bytes;
     let most_buckets = keys.next_power_of_two().max(LEAST_BUCKETS);
@@ -85,8 +86,20 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Result<(Description, Strea
         figure: Figure::Rate { unit: "operations/s", operations },
         phases: if warm { vec!["setup", "run"] } else { vec!["run"] },
         regions,
+        records: program.records(),
     };
     Ok((description, program.stream()))
+}
+
+/// The operations of the published run, at its size.
+fn published(table: &Redis, warm: bool) -> u64 {
+    if warm { table.warm_operations } else { table.cold_operations }
+}
+
+/// The size, and operations that go with it.
+pub(super) fn defaults(table: &Redis) -> Vec<Given> {
+    let size = table.keys * (table.value_bytes + table.small_bytes);
+    vec![Given::Number(size), Given::Follows("as published, in proportion to size")]
 }
 
 /// The key of the next operation.
@@ -323,5 +336,16 @@ impl Step for Serving {
             }
         }
         true
+    }
+
+    fn records(&self) -> Option<u64> {
+        let store = self.store.as_ref()?;
+        // A bucket, an entry and the value's pages; and once for each bucket, moving it.
+        let value = store.table.value_bytes.max(1);
+        // Values begin at multiples of this within a page.
+        let apart = PAGE.min(1 << value.trailing_zeros());
+        let pages = (value - value.min(apart)) / PAGE + 1;
+        let moved = (store.buckets(store.dictionary(self.keys)) - LEAST_BUCKETS) * 3;
+        Some((self.load + self.left) * (2 + pages) + moved)
     }
 }

@@ -1,0 +1,66 @@
+//! The time line of many designs: a small panel for each, because so many lines in one panel hide each
+//! other. All have the same axes; everything is counted in superpages.
+
+use drawing::axis::Axis;
+use drawing::markup::{Element, el};
+
+use super::legend::{self, Sign};
+use super::lines::path;
+use super::place::{MARGIN, WIDTH, clipped};
+use super::text;
+use crate::analysis::PAGES;
+use crate::{Moment, Report};
+
+const COLUMNS: usize = 4;
+/// Room for the labels of an upright axis.
+const GUTTER: f64 = 44.0;
+/// Room between panels.
+const APART: f64 = 14.0;
+const HEIGHT: f64 = 64.0;
+const ABOVE: f64 = 22.0;
+const BELOW: f64 = 26.0;
+
+/// What a panel shows: its name, its class, and what it is of a moment.
+type Line = (&'static str, &'static str, fn(&Moment) -> u64);
+
+const LINES: [Line; 3] = [
+    ("memory resident, in superpages", "line c0 d2", |moment| moment.resident_pages / PAGES),
+    ("free superpages", "line c2", |moment| moment.free_superpages),
+    ("superpages mapped", "line c1", |moment| moment.superpages),
+];
+
+/// Draws the panels from `y` on; returns them and their height.
+pub(super) fn draw(reports: &[Report], y: f64, longest: f64) -> (Vec<Element>, f64) {
+    let items: Vec<(Sign, String)> = LINES
+        .iter()
+        .map(|(name, class, _)| (Sign::Line((*class).to_string()), (*name).to_string()))
+        .collect();
+    let (mut drawn, legend) = legend::draw(&items, y);
+    let time = Axis::elapsed(longest);
+    let moments = || reports.iter().flat_map(|report| &report.timeline);
+    let most = LINES.iter().filter_map(|(_, _, of)| moments().map(of).max()).max();
+    let axis = Axis::amounts(most.unwrap_or(0) as f64);
+    let cell = (WIDTH - 2.0 * MARGIN + APART) / COLUMNS as f64;
+    let width = cell - GUTTER - APART;
+    let row = ABOVE + HEIGHT + BELOW;
+    for (index, report) in reports.iter().enumerate() {
+        let x = MARGIN + (index % COLUMNS) as f64 * cell;
+        let y = y + legend + (index / COLUMNS) as f64 * row;
+        let name = clipped(&report.cell.design, width + GUTTER, 12.0);
+        drawn.push(text(x + GUTTER, y + ABOVE - 7.0, "name", &name));
+        let mut plot = el("svg")
+            .with("x", x + GUTTER)
+            .with("y", y + ABOVE)
+            .with("width", width)
+            .with("height", HEIGHT)
+            .with("overflow", "visible")
+            .all(axis.up(HEIGHT))
+            .all(time.across(HEIGHT, 3));
+        for (_, class, of) in LINES {
+            let path = path(report, of, &time, &axis, (width, HEIGHT));
+            plot = plot.add(el("path").with("d", path).class(class));
+        }
+        drawn.push(plot);
+    }
+    (drawn, legend + reports.len().div_ceil(COLUMNS) as f64 * row + 8.0)
+}
