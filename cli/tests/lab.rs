@@ -363,6 +363,8 @@ fn dry_runs_write_nothing() {
     let run = fine(&with(&["run", "-d", "base", "--dry-run", "-o", &path(&place, "r")]));
     assert!(run.contains("20 MiB for its kernel, 236 MiB for the program"), "{run}");
     assert!(!place.path().join("r").exists());
+    let default = fine(&["run", "-d", "base", "-w", "touch:size=4M", "--dry-run"]);
+    assert!(default.contains("e3-1245v6, 32 GiB:"), "{default}");
     assert!(!Path::new(&directory).exists());
     fine(&plan);
     assert!(fine(&["sweep", "run", &directory, "--dry-run"]).contains("1 of them to run"));
@@ -447,6 +449,7 @@ const CASES: &[(&[&str], &[&str])] = &[
     (&["run", "-d", "base", "-w", "gups", "-f", "/no/such.json"], &["/no/such.json"]),
     (&["run", "-d", "hawkeye-g", "-w", "gups", "--no-utilisation"], &["never touched"]),
     (&["run", "-d", "base", "-w", "gups", "-m", "./no.toml"], &["./no.toml", "machine's file"]),
+    (&["run", "-d", "base", "-w", "gups", "--dry-run", "--json"], &["--dry-run", "--json"]),
     (&["workloads", "gubs"], &["did you mean `gups`"]),
 ];
 

@@ -31,7 +31,7 @@ pub struct Surroundings {
     pub machine: String,
 
     /// The machine's memory.
-    #[arg(long, value_name = "SIZE", default_value_t = MEMORY)]
+    #[arg(long, value_name = "SIZE", default_value = "32G")]
     pub memory: ByteSize,
 
     /// What spoils memory beforehand: none, frag-L (L per cent of the superpages that the workload needs
@@ -54,7 +54,7 @@ pub struct Surroundings {
     pub no_utilisation: bool,
 
     /// Tell what would be run, and run nothing.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub dry_run: bool,
 }
 
@@ -64,7 +64,7 @@ fn seed(text: &str) -> Result<u64, String> {
 
 /// The machine of the ATC'20 evaluation (Zhu, Cox, Rixner), which most designs were compared on.
 pub const MACHINE: &str = "e3-1245v6";
-/// Its memory.
+/// Its memory; what --help says of it is the same.
 pub const MEMORY: ByteSize = ByteSize::gib(32);
 /// A machine just booted.
 pub const FRAGMENTATION: &str = "none";
