@@ -153,7 +153,8 @@ pub fn of_clap(error: &clap::Error) -> ExitCode {
     // The commonest slip: superpage compare ./app.
     use clap::error::ErrorKind::{UnknownArgument, ValueValidation};
     let words: Vec<String> = std::env::args().collect();
-    let launcher = words.get(1).filter(|word| ["run", "compare"].contains(&word.as_str()));
+    let launcher =
+        words.get(1).filter(|word| ["run", "compare", "record"].contains(&word.as_str()));
     let slip = matches!(error.kind(), UnknownArgument | ValueValidation)
         && !words.iter().any(|word| word == "--");
     let dashes = launcher.filter(|_| slip).map_or(String::new(), |launcher| {

@@ -12,6 +12,7 @@ mod ledger_file;
 mod legacy;
 mod loan;
 mod pool;
+mod record;
 mod restore;
 mod run;
 mod signals;
@@ -40,6 +41,7 @@ enum Command {
     Pool(pool::Args),
     Design(design::Args),
     Trace(trace::Args),
+    Record(record::Args),
     Lab(lab::Args),
     Restore(restore::Args),
     Completions(docs::CompletionsArgs),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),
         Command::Trace(args) => trace::run(args),
+        Command::Record(args) => record::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Completions(args) => docs::completions(args),

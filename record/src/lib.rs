@@ -4,6 +4,8 @@
 //! that sees every access and every system call; what it sends becomes a trace (`.spt`) with the program's
 //! own mappings. A program runs 2 to 30 times slower so.
 //!
+//! [`FaultSession`] runs a program natively and has the kernel tell of its page faults: first touches only.
+//!
 //! Frames from the plugin (`wire`) go to the stream of all processes (`stream`), which knows each one's
 //! memory (`space`). Nothing here prints or reads the environment: where to search and where to keep the
 //! plugin is told by who calls.
@@ -11,6 +13,8 @@
 
 mod commons;
 mod error;
+mod faults;
+mod kernel;
 mod numbers;
 mod plugin;
 mod program;
@@ -20,6 +24,7 @@ mod stream;
 mod wire;
 
 pub use error::RecordError;
+pub use faults::FaultSession;
 pub use plugin::Tools;
-pub use session::{Ended, Limits, Progress, Recorded, Recording, Session, record};
+pub use session::{Ended, Limits, Progress, Recorded, Recording, Session, Streams, record};
 pub use stream::Seen;

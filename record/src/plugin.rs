@@ -36,6 +36,20 @@ impl Tools {
     /// Finds QEMU along `search` (as in PATH) and the plugin below `cache`; a plugin that is not there is built
     /// with the `cc` along `search`. Half a second the first time.
     pub fn prepare(search: &str, cache: &Path) -> Result<Self, RecordError> {
+        let tools = Self::find(search, cache)?;
+        if !tools.is_built() {
+            build(&tools.plugin, cache, search)?;
+        }
+        Ok(tools)
+    }
+
+    /// Whether the plugin is there already.
+    pub fn is_built(&self) -> bool {
+        self.plugin.is_file()
+    }
+
+    /// The same as [`Tools::prepare`], but nothing is built.
+    pub fn find(search: &str, cache: &Path) -> Result<Self, RecordError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(RecordError::ThisMachine);
         }
@@ -46,9 +60,6 @@ impl Tools {
         FLAGS.iter().for_each(|flag| text += flag);
         let name = format!("recorder-{:032x}.so", xxh3_128(text.as_bytes()));
         let plugin = cache.join(name);
-        if !plugin.is_file() {
-            build(&plugin, cache, search)?;
-        }
         Ok(Self { qemu, version, plugin })
     }
 

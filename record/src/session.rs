@@ -44,10 +44,21 @@ pub struct Recording {
     pub follow: bool,
     /// Where it stops.
     pub limits: Limits,
-    /// The program's streams: ours, or nothing at all.
-    pub quiet: bool,
+    /// Where the program's output goes.
+    pub streams: Streams,
     /// The program is killed when we end, however we end.
     pub die_with_parent: bool,
+}
+
+/// The program's standard streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// Ours.
+    Inherit,
+    /// Ours, but its output goes where our errors go: our output is another document.
+    OutputToErrors,
+    /// No input, and nobody sees its output.
+    Nothing,
 }
 
 /// Where a recording begins and stops. At a limit the program is ended.
@@ -73,7 +84,7 @@ impl Recording {
             instructions: None,
             follow: true,
             limits: Limits::default(),
-            quiet: false,
+            streams: Streams::Inherit,
             die_with_parent: false,
         }
     }
@@ -116,6 +127,8 @@ pub struct Recorded {
     pub seen: Seen,
     /// From the program's start to its end, while it was recorded.
     pub wall: Duration,
+    /// The processor time that it took, with what it waited for, but without the recorder's own.
+    pub cpu: Duration,
     /// How the program ended.
     pub status: ExitStatus,
     /// Why the recording ended.
@@ -163,9 +176,7 @@ impl Session {
             return Err(RecordError::io(&recording.program, "has no name to be called by", what));
         };
         command.arg("-0").arg(name).arg(&program.file).args(arguments);
-        if recording.quiet {
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        }
+        streams(&mut command, recording.streams);
         let die_with_parent = recording.die_with_parent;
         sys::spawn::prepare(&mut command, ChildSetup { thp: None, die_with_parent, stack: None });
         let began = Instant::now();
@@ -173,14 +184,7 @@ impl Session {
         let child =
             child.map_err(|error| RecordError::io(&tools.qemu, "cannot be started", error))?;
         let pid = Pid(child.id() as i32);
-        let waiter = std::thread::spawn(move || {
-            let _ = sys::wait::until_exit(pid);
-            let ended = Instant::now();
-            // Wakes who waits for frames; the socket may be gone already.
-            let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to(&[], path));
-            ended
-        });
-        let child = Child { pid, waiter: Some(waiter) };
+        let child = Child::new(pid, Some(path));
         let (recording, tools) = (recording.clone(), tools.clone());
         Ok(Self { child, began, socket, _room: room, stream, recording, tools })
     }
@@ -206,17 +210,17 @@ impl Session {
             drop(std::mem::replace(&mut self.socket, gone));
             self.child.end();
         }
-        let (status, instant) = self.child.reap();
+        let (status, instant, cpu) = self.child.reap();
         let wall = instant.duration_since(self.began);
         let ended = ended?;
         if self.stream.seen().processes == 0 {
             let (path, status) = (self.recording.program.clone(), status.to_string());
             return Err(RecordError::Silent { path, status });
         }
-        let (seen, totals, code) = self.stream.finish()?;
+        let (seen, totals, code) = self.stream.finish(wall)?;
         let fetches = self.recording.instructions.take().zip(code);
         let path = self.recording.output.clone();
-        Ok(Recorded { path, totals, fetches, seen, wall, status, ended })
+        Ok(Recorded { path, totals, fetches, seen, wall, cpu, status, ended })
     }
 
     fn frames(
@@ -271,32 +275,53 @@ impl Session {
 }
 
 /// The program's process. Dropped before it is reaped, it is killed.
-struct Child {
-    pid: Pid,
+pub(crate) struct Child {
+    pub pid: Pid,
     /// Says when it ended.
     waiter: Option<JoinHandle<Instant>>,
 }
 
 impl Child {
+    /// Waits for it from now on; `wake` is a socket that gets an empty datagram when it has ended.
+    pub fn new(pid: Pid, wake: Option<PathBuf>) -> Self {
+        let waiter = std::thread::spawn(move || {
+            let _ = sys::wait::until_exit(pid);
+            let ended = Instant::now();
+            if let Some(path) = wake {
+                // The socket may be gone already.
+                let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to(&[], path));
+            }
+            ended
+        });
+        Self { pid, waiter: Some(waiter) }
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.waiter.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Asks the program to end, and makes it.
-    fn end(&self) {
-        let done = || self.waiter.as_ref().is_none_or(JoinHandle::is_finished);
+    pub fn end(&self) {
         let _ = sys::signal::send(self.pid, SIGTERM);
         let asked = Instant::now();
-        while !done() && asked.elapsed() < GRACE {
+        while !self.has_ended() && asked.elapsed() < GRACE {
             std::thread::sleep(Duration::from_millis(5));
         }
-        if !done() {
+        if !self.has_ended() {
             let _ = sys::signal::send(self.pid, SIGKILL);
         }
     }
 
-    /// Waits for its end: how, and when.
-    fn reap(&mut self) -> (ExitStatus, Instant) {
+    /// Waits for its end: how, when, and after how much processor time.
+    pub fn reap(&mut self) -> (ExitStatus, Instant, Duration) {
         let ended = self.waiter.take().and_then(|waiter| waiter.join().ok());
-        let status = sys::wait::reap(self.pid).map(|(status, _)| status);
-        let status = status.unwrap_or_else(|_| ExitStatus::from_raw(0));
-        (status, ended.unwrap_or_else(Instant::now))
+        let (status, cpu) = match sys::wait::reap(self.pid) {
+            Ok((status, usage)) => (status, usage.user + usage.system),
+            // Somebody else reaped it, who was told how it ended.
+            Err(_) => (ExitStatus::from_raw(0), Duration::ZERO),
+        };
+        (status, ended.unwrap_or_else(Instant::now), cpu)
     }
 }
 
@@ -320,6 +345,19 @@ pub fn record(
     watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Recorded, RecordError> {
     Session::start(tools, recording)?.finish(watch)
+}
+
+/// Gives a program its standard streams.
+pub(crate) fn streams(command: &mut Command, streams: Streams) {
+    match streams {
+        Streams::Inherit => {}
+        Streams::OutputToErrors => {
+            command.stdout(std::io::stderr());
+        }
+        Streams::Nothing => {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        }
+    }
 }
 
 fn is_timeout(error: &std::io::Error) -> bool {

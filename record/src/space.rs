@@ -5,6 +5,10 @@
 //! stream before it is made accessible: Linux gives no superpage to a range that holds such memory, so a
 //! simulated one must not either.
 
+mod parts;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use trace::{Advice, Event, Page, Pages, Process, Region, SLOTS};
@@ -12,35 +16,14 @@ use trace::{Advice, Event, Page, Pages, Process, Region, SLOTS};
 use crate::commons::{Commons, Full};
 use crate::numbers::Numbers;
 
+pub use parts::{Kind, Rights};
+use parts::{Placed, each_bit, slots};
+
 /// Regions above which a mapping is placed piece by piece, as it is touched: 32 GiB. Nobody touches all of
 /// it, and numbers are dense.
 const LAZY: u64 = 1 << 14;
 /// Regions that are found without a search.
 const NEAR: usize = 1 << 12;
-
-/// What a mapping is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Private anonymous memory.
-    Anonymous,
-    /// The heap.
-    Heap,
-    /// Shared memory: whose, and how many pages from its begin.
-    Shared(u64, u64),
-    /// A file of which nobody sees what is written here.
-    File(u64),
-}
-
-/// What may be done to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
-pub enum Rights {
-    /// Nothing.
-    None,
-    /// It is read (or executed).
-    Read,
-    /// It is written.
-    Write,
-}
 
 /// A mapping from a first page (its key) on.
 #[derive(Debug, Clone, Copy)]
@@ -49,14 +32,6 @@ struct Area {
     kind: Kind,
     rights: Rights,
     lazy: bool,
-}
-
-/// A region that has a number.
-#[derive(Debug, Clone)]
-struct Placed {
-    address: u64,
-    number: u32,
-    mapped: [u64; 8],
 }
 
 /// One process's memory.
@@ -186,6 +161,37 @@ impl Space {
             self.each_run(begin, end, |pages| out.push(Event::Protect(pages, true)));
         }
         Ok(())
+    }
+
+    /// Pages are mapped, some of them perhaps already: those of another kind are replaced.
+    pub fn declare(
+        &mut self,
+        begin: u64,
+        end: u64,
+        kind: Kind,
+        rights: Rights,
+        commons: &mut Commons,
+        out: &mut Vec<Event>,
+    ) -> Result<(), Full> {
+        if begin >= end {
+            return Ok(());
+        }
+        self.cut(begin);
+        self.cut(end);
+        let known: Vec<(u64, Area)> =
+            self.areas.range(begin..end).map(|(&first, &area)| (first, area)).collect();
+        for (first, area) in known {
+            if !area.kind.is_like(kind) {
+                self.unmap(first, area.end, out);
+            }
+            self.areas.remove(&first);
+        }
+        let lazy = (end - begin) / u64::from(SLOTS) > LAZY;
+        self.areas.insert(begin, Area { end, kind, rights, lazy });
+        if rights == Rights::None || lazy {
+            return Ok(());
+        }
+        self.place(begin, end, begin, kind, commons, out)
     }
 
     /// Unmaps pages.
@@ -456,39 +462,5 @@ impl Space {
             }
         }
         run.into_iter().for_each(what);
-    }
-}
-
-impl Placed {
-    #[inline]
-    fn is_mapped(&self, slot: u32) -> bool {
-        self.mapped[(slot / 64) as usize] >> (slot % 64) & 1 == 1
-    }
-}
-
-impl Kind {
-    /// The same, `pages` further on.
-    fn from(self, pages: u64) -> Self {
-        match self {
-            Self::Shared(object, offset) => Self::Shared(object, offset + pages),
-            other => other,
-        }
-    }
-}
-
-/// The slots of `region` that lie in a range of pages: the first, and one more than the last.
-fn slots(region: u64, begin: u64, end: u64) -> (u32, u32) {
-    let first = region * u64::from(SLOTS);
-    let slot = |page: u64| (page.clamp(first, first + u64::from(SLOTS)) - first) as u32;
-    (slot(begin), slot(end))
-}
-
-/// Calls `what` for every 64 slots of `region` of which some lie in a range: which 64, and which of them.
-fn each_bit(region: u64, begin: u64, end: u64, mut what: impl FnMut(usize, u64)) {
-    let (mut slot, stop) = slots(region, begin, end);
-    while slot < stop {
-        let next = stop.min((slot | 63) + 1);
-        what((slot / 64) as usize, u64::MAX >> (64 - (next - slot)) << (slot % 64));
-        slot = next;
     }
 }

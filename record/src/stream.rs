@@ -2,8 +2,9 @@
 //! trace that it writes; `session` feeds it.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use trace::{Advice, BLOCK, Block, Event, Process, Totals, Writer};
+use trace::{Advice, BLOCK, Block, Event, Process, Run, Totals, Writer};
 
 use crate::RecordError;
 use crate::commons::{Commons, Full};
@@ -30,12 +31,16 @@ pub struct Seen {
     pub fetches: u64,
     /// Processes, one for each program that was executed.
     pub processes: u32,
+    /// Mappings that were made.
+    pub mappings: u64,
     /// Threads that were made.
     pub threads: u64,
     /// Programs that were executed and not recorded: the first few.
     pub foreign: Vec<String>,
     /// How many in all.
     pub foreign_count: u64,
+    /// Faults that the kernel could not tell of, because we were too slow.
+    pub lost: u64,
 }
 
 /// One file being written.
@@ -129,7 +134,16 @@ impl Stream {
     }
 
     /// Ends the trace: what it holds, and what that of the instruction fetches holds.
-    pub fn finish(mut self) -> Result<(Seen, Totals, Option<Totals>), RecordError> {
+    pub fn finish(mut self, wall: Duration) -> Result<(Seen, Totals, Option<Totals>), RecordError> {
+        let run = Run {
+            instructions: self.seen.instructions,
+            accesses: self.seen.accesses,
+            nanoseconds: wall.as_nanos() as u64,
+        };
+        self.data.writer.ran(run);
+        if let Some(code) = &mut self.code {
+            code.writer.ran(Run { accesses: self.seen.fetches, ..run });
+        }
         self.data.flush()?;
         let data = self.data.writer.finish()?;
         let code = match self.code {
@@ -171,6 +185,7 @@ impl Stream {
                 }
             }
             What::Thread => self.seen.threads += 1,
+            What::Lost(count) => self.seen.lost += count,
             What::Accesses(words) => return self.accesses(frame.pid, words),
             What::Fetches(words) => return self.fetches(frame.pid, words),
             ref call => return self.call(frame.pid, call),
@@ -188,6 +203,12 @@ impl Stream {
                 let (kind, rights) = kind_of(&mapped, commons);
                 let (begin, end) = pages(mapped.span);
                 space.map(begin, end, kind, rights, commons, out)?;
+            }
+            What::Declared(mapped, heap) => {
+                let (kind, rights) = kind_of(&mapped, commons);
+                let kind = if heap { Kind::Heap } else { kind };
+                let (begin, end) = pages(mapped.span);
+                space.declare(begin, end, kind, rights, commons, out)?;
             }
             What::Unmap(span) => {
                 let (begin, end) = pages(span);
@@ -335,6 +356,7 @@ impl Stream {
     }
 
     fn event(&mut self, event: Event) {
+        self.seen.mappings += u64::from(matches!(event, Event::Map { .. }));
         if let Some(code) = &mut self.code {
             code.block.event(event.clone());
         }

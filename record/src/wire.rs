@@ -63,6 +63,10 @@ pub enum What<'a> {
     Foreign(&'a [u8]),
     /// It makes another thread.
     Thread,
+    /// Memory is mapped, or was already and is told of again; whether it is the heap. (Only of perf events.)
+    Declared(Mapped, bool),
+    /// So many events were lost. (Only of perf events.)
+    Lost(u64),
 }
 
 /// Bytes of memory.
@@ -105,6 +109,11 @@ pub struct Word {
 }
 
 impl<'a> Words<'a> {
+    /// Records as the plugin writes them: bit 0 writes, 44 bits of page number, 19 bits of count.
+    pub fn new(words: &'a [[u8; 8]]) -> Self {
+        Self(words)
+    }
+
     /// The records, in order.
     pub fn iter(self) -> impl Iterator<Item = Word> + 'a {
         self.0.iter().map(|bytes| {

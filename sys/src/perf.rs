@@ -1,8 +1,10 @@
 //! Counters of the kernel and the processor for one process: `perf_event_open(2)`.
 
 mod group;
+mod ring;
 
 pub use group::{Group, Modes, Target};
+pub use ring::{Record, Ring};
 
 use std::fs::File;
 use std::io::Read;

@@ -17,7 +17,8 @@ pub use check::Checker;
 pub use error::{Place, TraceError};
 pub use event::{Advice, Backing, Event, Pace, Pages, Process};
 pub use file::{
-    CHUNK, ChunkInfo, Header, Info, Mappings, Placement, Reader, RegionRun, Totals, VERSION, Writer,
+    CHUNK, ChunkInfo, Header, Info, Mappings, Placement, Reader, RegionRun, Run, Totals, VERSION,
+    Writer,
 };
 pub use filter::{Filter, MruSets};
 

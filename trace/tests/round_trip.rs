@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use superpage_trace::{
     Access, Backing, Block, CHUNK, Event, Filter, Header, Page, Pages, Placement, Process, Reader,
-    Region, RegionRun, Writer,
+    Region, RegionRun, Run, Writer,
 };
 
 fn header(filter: Filter) -> Header {
@@ -108,6 +108,19 @@ fn a_stream_of_events_only_and_an_empty_one() {
         Block { events: (0..400_000).map(|n| (0, Event::Wait(n))).collect(), ..Block::default() };
     write(&path, &header(Filter::SamePage), std::slice::from_ref(&block));
     assert!(read(&path) == items(&block));
+}
+
+#[test]
+fn what_a_recorder_knows_of_the_run_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let mut writer = Writer::create(&path, &header(Filter::SamePage), false).unwrap();
+    let run = Run { instructions: 1 << 40, accesses: 77, nanoseconds: u64::MAX };
+    writer.ran(run);
+    writer.finish().unwrap();
+    assert_eq!(Reader::open(&path).unwrap().info().run, Some(run));
+    write(&path, &header(Filter::SamePage), &[]);
+    assert_eq!(Reader::open(&path).unwrap().info().run, None);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `superpage compare`: the main job. Flags, and from flags to an experiment.
 
-mod arms;
+pub mod arms;
 mod outputs;
 mod progress;
 mod table;

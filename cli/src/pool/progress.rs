@@ -31,6 +31,11 @@ impl Watcher {
         Ok(Self { asked, began: Instant::now(), last_line: None, quiet })
     }
 
+    /// Only tells how far it is: signals are somebody else's.
+    pub fn of_progress(quiet: bool) -> Self {
+        Self { asked: Asked::default(), began: Instant::now(), last_line: None, quiet }
+    }
+
     /// What `machine::pool` calls after every step.
     pub fn step(&mut self, progress: &Progress) -> ControlFlow<()> {
         self.tick(|| {

@@ -175,7 +175,8 @@ fn scratch(output: &Path) -> PathBuf {
     }
 }
 
-fn filter(text: &str) -> Result<Filter, String> {
+/// Reads a filter's name.
+pub fn filter(text: &str) -> Result<Filter, String> {
     let wrong = || format!("`{text}` is no filter: none, same-page, set-mru or set-mru:16,8");
     let sets = match text {
         "none" => return Ok(Filter::None),

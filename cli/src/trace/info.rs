@@ -65,6 +65,17 @@ fn text(info: &Info, runs: &[RegionRun]) -> String {
             ByteSize(u64::from(totals.regions) * region)
         ),
     );
+    if let Some(run) = info.run {
+        line(
+            "run",
+            format!(
+                "{} instructions, {} accesses, {} while recorded",
+                run.instructions,
+                run.accesses,
+                drawing::words::seconds(run.nanoseconds as f64 / 1e9)
+            ),
+        );
+    }
     let each = info.length as f64 / totals.accesses.max(1) as f64;
     let file = ByteSize(info.length);
     line(
@@ -111,6 +122,10 @@ fn document(info: &Info, runs: &[RegionRun]) -> Value {
         "filter": words::filter_json(header.filter),
         "mappings_inferred": inferred, "gap_bytes": gap,
         "records": totals.records, "accesses": totals.accesses, "writes": totals.writes,
+        "run": info.run.map(|run| json!({
+            "instructions": run.instructions, "accesses": run.accesses,
+            "nanoseconds": run.nanoseconds,
+        })),
         "events": totals.events, "regions": totals.regions, "processes": totals.processes,
         "spans": runs.collect::<Vec<_>>(), "chunks": chunks.collect::<Vec<_>>(),
     })

@@ -5,8 +5,9 @@ mod import;
 mod info;
 mod stdin;
 mod verify;
-mod words;
+pub mod words;
 
+pub use import::filter;
 use trace::TraceError;
 
 use crate::exit::{Done, Failure};

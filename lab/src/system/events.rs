@@ -25,7 +25,7 @@ impl System {
             Event::Grow { pages } => self.grow(*pages),
             Event::Unmap(pages) => self.unmap(*pages),
             Event::Advise(pages, advice) => self.advise(*pages, *advice),
-            Event::Protect(pages, writable) => self.protect(*pages, *writable),
+            Event::Protect(pages, read_only) => self.protect(*pages, !*read_only),
             Event::Fork { child, offset } => self.fork(*child, *offset),
             Event::Exit(process) => self.exit(*process),
             Event::Pace(pace) => {

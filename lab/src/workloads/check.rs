@@ -151,9 +151,9 @@ impl Checker {
                     range(pages).for_each(|page| self.untouch(page));
                 }
             }
-            Event::Protect(pages, writable) => {
+            Event::Protect(pages, read_only) => {
                 for page in range(pages) {
-                    self.pages.get_mut(&page).expect("is mapped").writable = *writable;
+                    self.pages.get_mut(&page).expect("is mapped").writable = !*read_only;
                 }
             }
             Event::Fork { child, offset } => {

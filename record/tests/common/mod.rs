@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use superpage_record::{Recorded, Recording, Tools};
+use superpage_record::{Recorded, Recording, Streams, Tools};
 use trace::{Access, Block, Checker, Event, Page, Reader, Source};
 
 /// A directory, QEMU and the plugin.
@@ -43,7 +43,7 @@ impl Room {
         let arguments = command.iter().map(Into::into).collect();
         let output = self.directory.path().join("program.spt");
         Recording {
-            quiet: true,
+            streams: Streams::Nothing,
             replace: true,
             die_with_parent: true,
             ..Recording::new(&program, arguments, &output)
@@ -62,13 +62,18 @@ impl Room {
 
     /// Builds a C program of the tests.
     pub fn build(&self, name: &str, flags: &[&str]) -> String {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
-        let program = self.directory.path().join(name.trim_end_matches(".c"));
-        let mut cc = Command::new("cc");
-        cc.args(["-O1", "-o"]).arg(&program).arg(source).args(flags);
-        assert!(cc.status().unwrap().success(), "cc {name}");
-        program.to_str().unwrap().to_string()
+        build(self.directory.path(), name, flags)
     }
+}
+
+/// Builds a C program of the tests in a directory.
+pub fn build(directory: &Path, name: &str, flags: &[&str]) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+    let program = directory.join(name.trim_end_matches(".c"));
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-o"]).arg(&program).arg(source).args(flags);
+    assert!(cc.status().unwrap().success(), "cc {name}");
+    program.to_str().unwrap().to_string()
 }
 
 /// A trace, read back.

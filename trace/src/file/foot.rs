@@ -16,6 +16,10 @@ pub const LONGEST: u64 = 256 << 20;
 /// The last eight bytes.
 const MAGIC: &[u8; 8] = b"SPTEND\r\n";
 const FOOTER: &[u8; 4] = b"SPTF";
+/// What begins the part about the run, if there is one.
+const RUN: &[u8; 4] = b"SPTR";
+/// Its bytes.
+const RUN_LENGTH: usize = 28;
 /// Bytes of a chunk in the footer.
 const ENTRY: usize = 44;
 /// More bytes than any chunk has: four planes, counts (a byte and four), events are 10 MiB and a bit.
@@ -61,6 +65,17 @@ pub struct Totals {
     pub processes: u32,
 }
 
+/// What a recorder knows of a run beyond its stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Instructions that the program executed, all processes together.
+    pub instructions: u64,
+    /// Accesses that it made, also those that the stream leaves out at its beginning.
+    pub accesses: u64,
+    /// Nanoseconds that it took, while it was recorded.
+    pub nanoseconds: u64,
+}
+
 /// Neighbouring regions of a process, and where they are in its address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionRun {
@@ -84,6 +99,8 @@ pub struct Footer {
     /// The runs as bytes.
     runs: Vec<u8>,
     runs_head: Option<Head>,
+    /// The run, where a recorder told of it.
+    pub run: Option<Run>,
 }
 
 /// Footer and trailer, which end a file whose chunks end at `offset`.
@@ -91,6 +108,7 @@ pub fn encode(
     chunks: &[ChunkInfo],
     totals: &Totals,
     runs: &[RegionRun],
+    run: Option<Run>,
     offset: u64,
     packer: &mut Packer,
 ) -> io::Result<Vec<u8>> {
@@ -121,6 +139,10 @@ pub fn encode(
     packer.put(&column, &mut head, &mut stored)?;
     out.extend(head);
     out.extend(stored);
+    if let Some(Run { instructions, accesses, nanoseconds }) = run {
+        out.extend(RUN);
+        [instructions, accesses, nanoseconds].iter().for_each(|sum| out.extend(sum.to_le_bytes()));
+    }
 
     let mut trailer = offset.to_le_bytes().to_vec();
     trailer.extend((out.len() as u64).to_le_bytes());
@@ -192,10 +214,24 @@ fn decode(bytes: &[u8]) -> Option<Footer> {
     }
     let head = Head::read(&mut bytes)?;
     // A run takes 25 bytes at most.
-    if head.stored != bytes.0.len() || head.length > MOST_RUNS * 25 {
+    if head.length > MOST_RUNS * 25 {
         return None;
     }
-    Some(Footer { chunks, totals, runs: bytes.0.to_vec(), runs_head: Some(head) })
+    let runs = bytes.take(head.stored)?.to_vec();
+    let run = run(bytes)?;
+    Some(Footer { chunks, totals, runs, runs_head: Some(head), run })
+}
+
+/// What is left is nothing, or all of the part about the run.
+fn run(mut bytes: Bytes<'_>) -> Option<Option<Run>> {
+    match bytes.0.len() {
+        0 => Some(None),
+        RUN_LENGTH if bytes.take(4)? == RUN => {
+            let (instructions, accesses) = (bytes.u64()?, bytes.u64()?);
+            Some(Some(Run { instructions, accesses, nanoseconds: bytes.u64()? }))
+        }
+        _ => None,
+    }
 }
 
 impl Footer {

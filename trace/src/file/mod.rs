@@ -14,7 +14,7 @@ mod reader;
 mod regions;
 mod writer;
 
-pub use foot::{ChunkInfo, RegionRun, Totals};
+pub use foot::{ChunkInfo, RegionRun, Run, Totals};
 pub use head::{Header, Mappings};
 pub use reader::{Info, Placement, Reader};
 pub use writer::Writer;

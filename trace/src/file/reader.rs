@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::chunk::{self, Chunk, Frame};
 use super::column::Unpacker;
-use super::foot::{ChunkInfo, Footer, LONGEST, RegionRun, TRAILER, Totals, Trailer};
+use super::foot::{ChunkInfo, Footer, LONGEST, RegionRun, Run, TRAILER, Totals, Trailer};
 use super::{Header, PAGES, head};
 use crate::{Block, Event, Process, Region, Source, TraceError};
 
@@ -23,6 +23,8 @@ pub struct Info {
     pub chunks: Vec<ChunkInfo>,
     /// The file's bytes.
     pub length: u64,
+    /// The run it is of, where a recorder told of it.
+    pub run: Option<Run>,
 }
 
 /// Where a stream's numbers begin, so that several share a machine.
@@ -87,7 +89,7 @@ impl<R: Read + Seek> Reader<R> {
         Ok(Self {
             path: path.to_path_buf(),
             input,
-            info: Info { header, totals, chunks, length },
+            info: Info { header, totals, chunks, length, run: footer.run },
             footer,
             placement: Placement::default(),
             next: 0,

@@ -5,7 +5,7 @@ use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::chunk::Encoder;
-use super::foot::{self, ChunkInfo, Totals};
+use super::foot::{self, ChunkInfo, Run, Totals};
 use super::regions::Regions;
 use super::{CHUNK, Header, Output, events};
 use crate::filter::Recorder;
@@ -30,6 +30,7 @@ pub struct Writer {
     regions: Regions,
     chunks: Vec<ChunkInfo>,
     totals: Totals,
+    run: Option<Run>,
     encoded: Vec<u8>,
 }
 
@@ -66,6 +67,7 @@ impl Writer {
             regions: Regions::new(),
             chunks: Vec::new(),
             totals: Totals { processes: 1, ..Totals::default() },
+            run: None,
             encoded: Vec::new(),
         })
     }
@@ -94,12 +96,18 @@ impl Writer {
         Totals { records, ..self.totals }
     }
 
+    /// Tells what a recorder knows of the run beyond its stream.
+    pub fn ran(&mut self, run: Run) {
+        self.run = Some(run);
+    }
+
     /// Ends the trace: only now is there a file of its name.
     pub fn finish(mut self) -> Result<Totals, TraceError> {
         self.flush()?;
         let offset = self.output.written;
         let runs = &self.regions.runs;
-        let foot = foot::encode(&self.chunks, &self.totals, runs, offset, self.encoder.packer());
+        let foot =
+            foot::encode(&self.chunks, &self.totals, runs, self.run, offset, self.encoder.packer());
         let foot = foot.map_err(|source| self.packing(source))?;
         self.output.write(&foot)?;
         self.output.finish()?;

@@ -1,0 +1,237 @@
+//! `superpage record`: a program's page accesses as a trace, without a PMU.
+
+mod summary;
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use launch::Program;
+use record::{
+    Ended, FaultSession, Limits, Progress, RecordError, Recorded, Recording, Session, Streams,
+    Tools,
+};
+use trace::{Filter, TraceError};
+
+use crate::exit::{self, Done, Failure};
+use crate::pool::progress::Watcher;
+use crate::{facts, signals};
+
+/// Record an unmodified program's page accesses and system calls as a trace (.spt).
+///
+/// The program runs under qemu-user with a plugin that is built at first use (Debian: apt-get install
+/// qemu-user gcc libc6-dev), and 2 to 30 times slower so. What it forks and executes is recorded too.
+/// Its exit code and signals are passed through, unless a limit ended it. The trace is for `superpage
+/// lab` and `superpage trace`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub struct Args {
+    /// The trace to write [default: PROGRAM.spt]
+    #[arg(long, short, value_name = "FILE.spt")]
+    output: Option<PathBuf>,
+
+    /// Replace a trace that is there.
+    #[arg(long)]
+    force: bool,
+
+    /// What to leave out: none, same-page, or set-mru[:BASE,SUPER], which is exact for LRU arrays whose
+    /// sets are multiples of BASE (base pages) and SUPER (superpages) [set-mru: 16,8].
+    #[arg(long, value_name = "LEVEL", default_value = "same-page", value_parser = crate::trace::filter)]
+    filter: Filter,
+
+    /// Instruction fetches too, as reads in a second trace, FILE.itlb.spt.
+    #[arg(long)]
+    instructions: bool,
+
+    /// First touches only, at native speed and on base pages: the page faults that the kernel tells of (needs
+    /// root or CAP_PERFMON, and tracefs). What is unmapped is not told.
+    #[arg(long, conflicts_with_all = ["filter", "instructions", "no_follow"])]
+    faults: bool,
+
+    /// Only the program itself and what it forks, not what they execute.
+    #[arg(long)]
+    no_follow: bool,
+
+    /// Leave out so many accesses at the beginning.
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Limits")]
+    skip: u64,
+
+    /// Record so many accesses, then end the program.
+    #[arg(long, value_name = "N", help_heading = "Limits", value_parser = clap::value_parser!(u64).range(1..))]
+    max_accesses: Option<u64>,
+
+    /// Record for so long (90s, 5m), then end the program.
+    #[arg(long, value_name = "TIME", help_heading = "Limits", value_parser = crate::compare::arms::seconds)]
+    max_time: Option<f64>,
+
+    /// Run the program once before, not recorded, to tell how much slower recording makes it.
+    #[arg(long)]
+    native: bool,
+
+    /// Print what would be done, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON at the end; the program's output goes to standard error.
+    #[arg(long)]
+    json: bool,
+
+    /// No progress and no summary.
+    #[arg(long, short)]
+    quiet: bool,
+
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    command: Vec<String>,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: the program's own; 0 if a limit ended it; 2 usage, or a trace that cannot be written;
+3 this machine cannot record; 126 and 127 for a program that cannot be executed or found.";
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        if error.is_cannot() { Self::cannot(error) } else { Self::usage(error) }
+    }
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let search = facts::search_path();
+    let name = args.command.first().map(String::as_str).unwrap_or_default();
+    let program = Program::find(name, &search).map_err(|error| Failure::of_launcher(&error))?;
+    let recording = args.recording(&program);
+    if args.faults {
+        return faults(&args, &recording);
+    }
+    let cache = cache()?;
+    if args.dry_run {
+        let tools = Tools::find(&search, &cache)?;
+        return summary::plan(&tools, &recording, args.json);
+    }
+    let tools = Tools::prepare(&search, &cache)?;
+    let relay = signals::Relay::new()?;
+    let native = natively(&args, &recording)?;
+    let session = Session::start(&tools, &recording)?;
+    let relaying = relay.to(session.pid());
+    let recorded = session.finish(&mut watch(args.quiet));
+    relaying.stop();
+    report(&args, &recorded?, native)
+}
+
+/// First touches.
+fn faults(args: &Args, recording: &Recording) -> Result<Done, Failure> {
+    if args.dry_run {
+        return summary::plan_of_faults(recording, args.json);
+    }
+    let tracing = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(Path::new);
+    let relay = signals::Relay::new()?;
+    let native = natively(args, recording)?;
+    let session = FaultSession::start(recording, &tracing)?;
+    let relaying = relay.to(session.pid());
+    let recorded = session.finish(&mut watch(args.quiet));
+    relaying.stop();
+    report(args, &recorded?, native)
+}
+
+fn report(args: &Args, recorded: &Recorded, native: Option<Native>) -> Result<Done, Failure> {
+    if !args.quiet {
+        exit::say(&summary::text(recorded, native));
+    }
+    if args.json {
+        exit::print_json("superpage.record/1", summary::document(recorded, native))?;
+    }
+    Ok(end(recorded))
+}
+
+/// How the program ended is how we end; at a limit that was asked for, all is well.
+fn end(recorded: &Recorded) -> Done {
+    use std::os::unix::process::ExitStatusExt;
+    match (recorded.ended, recorded.status.code(), recorded.status.signal()) {
+        (Ended::Accesses | Ended::Time | Ended::Stopped | Ended::Crowded, ..) => Done::Fine,
+        (Ended::Program, Some(code), _) => Done::Code(code as u8),
+        (Ended::Program, None, signal) => Done::Signal(signal.unwrap_or(libc::SIGKILL)),
+    }
+}
+
+/// Tells now and then how far it is.
+fn watch(quiet: bool) -> impl FnMut(Progress) -> ControlFlow<()> {
+    let mut watcher = Watcher::of_progress(quiet);
+    move |progress| {
+        watcher.tick(|| {
+            let kept = drawing::words::percent(progress.records as f64 / progress.accesses as f64);
+            format!("recording: {} accesses, {kept} kept", progress.accesses)
+        })
+    }
+}
+
+/// The program unrecorded.
+#[derive(Debug, Clone, Copy)]
+pub struct Native {
+    /// From its start to its end.
+    pub seconds: f64,
+    /// Of processors.
+    pub cpu_seconds: f64,
+}
+
+/// With --native, what the program takes unrecorded. A trace that may not be replaced is told before anything
+/// runs.
+fn natively(args: &Args, recording: &Recording) -> Result<Option<Native>, Failure> {
+    if !args.force && recording.output.is_file() {
+        let path = recording.output.clone();
+        return Err(TraceError::Exists { path }.into());
+    }
+    if !args.native {
+        return Ok(None);
+    }
+    let mut command = Command::new(&recording.program);
+    command.args(&args.command[1..]);
+    if args.json {
+        command.stdout(std::io::stderr());
+    }
+    let began = Instant::now();
+    let failed = |error| Failure::usage(format!("{}: {error}", recording.program.display()));
+    let child = command.spawn().map_err(failed)?;
+    let (_, usage) = sys::wait::reap(units::Pid(child.id() as i32)).map_err(Failure::cannot)?;
+    let cpu_seconds = (usage.user + usage.system).as_secs_f64();
+    Ok(Some(Native { seconds: began.elapsed().as_secs_f64(), cpu_seconds }))
+}
+
+impl Args {
+    fn recording(&self, program: &Program) -> Recording {
+        let mut name = program.path.file_name().unwrap_or_default().to_os_string();
+        name.push(".spt");
+        let output = self.output.clone().unwrap_or_else(|| PathBuf::from(name));
+        let words = self.command.iter().map(OsString::from).collect();
+        let streams = if self.json { Streams::OutputToErrors } else { Streams::Inherit };
+        let limits = Limits {
+            skip: self.skip,
+            accesses: self.max_accesses,
+            time: self.max_time.map(Duration::from_secs_f64),
+        };
+        Recording {
+            replace: self.force,
+            filter: self.filter,
+            instructions: self.instructions.then(|| output.with_extension("itlb.spt")),
+            follow: !self.no_follow,
+            limits,
+            streams,
+            ..Recording::new(&program.path, words, &output)
+        }
+    }
+}
+
+/// Where the plugin is kept: $XDG_CACHE_HOME/superpage, or ~/.cache/superpage (XDG Base Directory
+/// Specification: a relative path there is ignored).
+fn cache() -> Result<PathBuf, Failure> {
+    let variable =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    base.map(|base| base.join("superpage")).ok_or_else(|| {
+        Failure::cannot(
+            "the recorder's plugin is kept in a cache, and neither XDG_CACHE_HOME nor HOME names a \
+             directory; set one of them",
+        )
+    })
+}

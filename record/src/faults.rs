@@ -1,0 +1,182 @@
+//! First touches at native speed: the program runs as always, on base pages, and the kernel tells of every
+//! page fault that it takes in user mode (tracepoint exceptions:page_fault_user, x86) and of what it maps,
+//! forks and executes (perf_event_open(2)). It does not tell what is unmapped, nor what its own code touches
+//! first in the program's stead (read(2) into fresh memory).
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use sys::perf::{Event, Ring, Target};
+use sys::prctl::ThpControl;
+use sys::spawn::ChildSetup;
+use trace::{Filter, Header, Mappings, Writer};
+use units::Pid;
+
+use crate::RecordError;
+use crate::kernel;
+use crate::session::{Child, Ended, Progress, Recorded, Recording, streams};
+use crate::stream::Stream;
+
+/// How long it waits while nothing is there: in that time 4 MiB a CPU do not fill (some 10^6 faults a
+/// second of 72 bytes each).
+const PAUSE: Duration = Duration::from_millis(5);
+/// How often somebody is asked whether to go on.
+const LOOK: Duration = Duration::from_millis(50);
+/// Pages of a ring, as many as one may have.
+const PAGES: [usize; 3] = [1024, 128, 16];
+
+/// A recording of faults under way: [`FaultSession::start`], then [`FaultSession::finish`].
+pub struct FaultSession {
+    child: Child,
+    began: Instant,
+    rings: Vec<Ring>,
+    stream: Stream,
+    output: PathBuf,
+    limit: Option<Duration>,
+}
+
+impl FaultSession {
+    /// Starts the program. `tracing` are the directories where tracefs may be mounted.
+    pub fn start(recording: &Recording, tracing: &[&Path]) -> Result<Self, RecordError> {
+        let event = Event::Tracepoint(tracepoint(tracing)?);
+        let words: Vec<_> = recording.arguments.iter().map(|word| word.to_string_lossy()).collect();
+        let header = Header {
+            filter: Filter::None,
+            mappings: Mappings::Recorded,
+            creator: format!(
+                "superpage {} record --faults (first touches only)",
+                env!("CARGO_PKG_VERSION")
+            ),
+            ..Header::new(&words.join(" "))
+        };
+        let writer = Writer::create(&recording.output, &header, recording.replace)?;
+        let most = recording.limits.accesses.unwrap_or(u64::MAX);
+        let stream = Stream::new(writer, None, recording.limits.skip, most);
+
+        // On ourselves: what this thread makes inherits them, and they begin when it executes the program.
+        let mut rings = Vec::new();
+        for cpu in kernel::cpus()? {
+            rings.push(ring(event, cpu)?);
+        }
+        let mut command = Command::new(&recording.program);
+        command.args(recording.arguments.iter().skip(1));
+        streams(&mut command, recording.streams);
+        let thp = Some(ThpControl::Disabled);
+        let die_with_parent = recording.die_with_parent;
+        sys::spawn::prepare(&mut command, ChildSetup { thp, die_with_parent, stack: None });
+        let began = Instant::now();
+        let started = command.spawn();
+        let started = started
+            .map_err(|error| RecordError::io(&recording.program, "cannot be started", error))?;
+        let child = Child::new(Pid(started.id() as i32), None);
+        let (output, limit) = (recording.output.clone(), recording.limits.time);
+        Ok(Self { child, began, rings, stream, output, limit })
+    }
+
+    /// The program, to pass signals to.
+    pub fn pid(&self) -> Pid {
+        self.child.pid
+    }
+
+    /// Records until the program or the recording ends.
+    pub fn finish(
+        mut self,
+        watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Recorded, RecordError> {
+        let ended = self.follow(watch)?;
+        if ended != Ended::Program {
+            self.child.end();
+        }
+        let (status, instant, cpu) = self.child.reap();
+        let wall = instant.duration_since(self.began);
+        let (seen, totals, _) = self.stream.finish(wall)?;
+        Ok(Recorded { path: self.output, totals, fetches: None, seen, wall, cpu, status, ended })
+    }
+
+    fn follow(
+        &mut self,
+        watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Ended, RecordError> {
+        let mut order = kernel::Order::default();
+        let mut looked = Instant::now();
+        loop {
+            // Asked first: what the program did before its end is in the rings after it.
+            let over = self.child.has_ended();
+            let mut most = 0;
+            for ring in &mut self.rings {
+                let bytes = ring.drain(|record| order.add(&record));
+                most = most.max(bytes * 100 / ring.size());
+            }
+            for record in order.due(over) {
+                kernel::frames(&record, &mut |frame| self.stream.frame(&frame))?;
+            }
+            if self.stream.is_full() {
+                return Ok(if self.stream.is_crowded() { Ended::Crowded } else { Ended::Accesses });
+            }
+            if over {
+                return Ok(Ended::Program);
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                if self.limit.is_some_and(|limit| self.began.elapsed() >= limit) {
+                    return Ok(Ended::Time);
+                }
+                let seen = self.stream.seen();
+                let progress = Progress { accesses: seen.accesses, records: seen.records };
+                if watch(progress).is_break() {
+                    return Ok(Ended::Stopped);
+                }
+            }
+            if most < 10 {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+fn ring(event: Event, cpu: u32) -> Result<Ring, RecordError> {
+    let mut refused = None;
+    for pages in PAGES {
+        match Ring::open(event, Target::Children, cpu, pages) {
+            Ok(ring) => return Ok(ring),
+            Err(error) => refused = Some(error),
+        }
+    }
+    let what = refused.map_or(String::new(), |error| error.to_string());
+    let remedy = "run as root, or with CAP_PERFMON, or set kernel.perf_event_paranoid to -1";
+    Err(RecordError::NoFaults { what, remedy })
+}
+
+/// The number of the tracepoint of page faults in user mode.
+fn tracepoint(tracing: &[&Path]) -> Result<u64, RecordError> {
+    let mut denied = None;
+    for root in tracing {
+        let directory = root.join("events/exceptions/page_fault_user");
+        let read = |name| std::fs::read_to_string(directory.join(name));
+        match read("id").and_then(|id| Ok((id, read("format")?))) {
+            Ok((id, format)) => {
+                let known = format.contains("address;\toffset:8;")
+                    && format.contains("error_code;\toffset:24;");
+                let number = id.trim().parse().ok().filter(|_| known);
+                return number.ok_or_else(|| RecordError::NoFaults {
+                    what: format!("{} has another form than is known", directory.display()),
+                    remedy: "record without --faults",
+                });
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                denied = Some(format!("{}: {error}", directory.display()));
+            }
+            Err(_) => {}
+        }
+    }
+    Err(match denied {
+        Some(what) => RecordError::NoFaults { what, remedy: "run as root" },
+        None => RecordError::NoFaults {
+            what: "there is no tracepoint exceptions:page_fault_user; is tracefs mounted"
+                .to_string(),
+            remedy: "as root: mount -t tracefs tracefs /sys/kernel/tracing",
+        },
+    })
+}

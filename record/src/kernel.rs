@@ -1,0 +1,205 @@
+//! What the kernel's perf events say, as the frames that `stream` takes. Layouts: perf_event_open(2), "MMAP
+//! layout"; the attributes that decide on them are those of `sys::perf`. Total: a record that makes no
+//! sense is no frame.
+
+use sys::perf::Record;
+
+use crate::RecordError;
+use crate::wire::{Frame, Mapped, Span, What, Words};
+
+// PERF_RECORD_ types, linux/perf_event.h.
+const LOST: u32 = 2;
+const COMM: u32 = 3;
+const EXIT: u32 = 4;
+const FORK: u32 = 7;
+const SAMPLE: u32 = 9;
+const MMAP2: u32 = 10;
+/// PERF_RECORD_MISC_COMM_EXEC.
+const BY_EXEC: u16 = 1 << 13;
+
+/// A record, kept until its turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    time: u64,
+    kind: u32,
+    misc: u16,
+    body: Vec<u8>,
+}
+
+/// Puts the records of several CPUs in the order of their times. What a CPU says now may be older than what
+/// another said before, but not older than all that was read the round before.
+#[derive(Debug, Default)]
+pub struct Order {
+    kept: Vec<Kept>,
+    /// The latest time of the rounds before this one, and with it.
+    safe: u64,
+    latest: u64,
+}
+
+impl Order {
+    /// One more.
+    pub fn add(&mut self, record: &Record<'_>) {
+        let body = record.body;
+        let time = if record.kind == SAMPLE {
+            word(body, 8)
+        } else {
+            body.len().checked_sub(8).and_then(|at| word(body, at))
+        };
+        let time = time.unwrap_or_default();
+        self.latest = self.latest.max(time);
+        let (kind, misc, body) = (record.kind, record.misc, body.to_vec());
+        self.kept.push(Kept { time, kind, misc, body });
+    }
+
+    /// Ends a round: those whose turn it is; with `all`, all.
+    pub fn due(&mut self, all: bool) -> Vec<Kept> {
+        self.kept.sort_by_key(|kept| kept.time);
+        let end = if all {
+            self.kept.len()
+        } else {
+            self.kept.partition_point(|kept| kept.time <= self.safe)
+        };
+        self.safe = self.latest;
+        self.kept.drain(..end).collect()
+    }
+}
+
+fn word(body: &[u8], at: usize) -> Option<u64> {
+    let bytes = body.get(at..at.checked_add(8)?)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+fn half(body: &[u8], at: usize) -> Option<u32> {
+    let bytes = body.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+type To<'a> = &'a mut dyn FnMut(Frame<'_>) -> Result<(), RecordError>;
+
+/// Gives the frames of a record to `to`.
+pub fn frames(record: &Kept, to: To<'_>) -> Result<(), RecordError> {
+    some(record, to).unwrap_or(Ok(()))
+}
+
+/// `None`: it makes no sense, or nothing to us.
+fn some(record: &Kept, to: To<'_>) -> Option<Result<(), RecordError>> {
+    let body = record.body.as_slice();
+    let frame = |pid, what| Frame { pid, instructions: 0, what };
+    match record.kind {
+        SAMPLE => {
+            let pid = half(body, 0)?;
+            // Behind the length of the raw data (offset 24): its address and error code.
+            let (address, error) = (word(body, 28 + 8)?, word(body, 28 + 24)?);
+            // Bit 1: the access was a write (Intel SDM vol. 3, 4.7).
+            let access = (address >> 12) << 1 | error >> 1 & 1 | 1 << 45;
+            let user = address < 1 << 56;
+            let words = [access.to_le_bytes()];
+            user.then(|| to(frame(pid, What::Accesses(Words::new(&words)))))
+        }
+        MMAP2 => {
+            let (pid, span) =
+                (half(body, 0)?, Span { begin: word(body, 8)?, length: word(body, 16)? });
+            let (major, minor, inode) = (half(body, 32)?, half(body, 36)?, word(body, 40)?);
+            let (protection, flags) = (half(body, 56)?, half(body, 60)?);
+            let name = body.get(64..)?;
+            let file = (inode ^ u64::from(major << 8 | minor) << 40) | 1;
+            let mapped = Mapped {
+                span: Span { length: span.length.min(1 << 56), ..span },
+                protection: protection.into(),
+                // MAP_SHARED is 1.
+                shared: flags & 1 != 0,
+                file: if inode == 0 { 0 } else { file },
+                offset: word(body, 24)?,
+            };
+            let heap = name.starts_with(b"[heap]");
+            (span.begin < 1 << 56).then(|| to(frame(pid, What::Declared(mapped, heap))))
+        }
+        FORK => {
+            let (pid, parent) = (half(body, 0)?, half(body, 4)?);
+            if pid == parent {
+                return Some(to(frame(pid, What::Thread)));
+            }
+            let name = u64::from(pid);
+            let made = to(frame(parent, What::Forking(name)));
+            Some(made.and_then(|()| to(frame(pid, What::Forked(name)))))
+        }
+        COMM if record.misc & BY_EXEC != 0 => Some(to(frame(half(body, 0)?, What::Start))),
+        EXIT => {
+            let (pid, thread) = (half(body, 0)?, half(body, 8)?);
+            (pid == thread).then(|| to(frame(pid, What::Exit)))
+        }
+        LOST => Some(to(frame(0, What::Lost(word(body, 8)?)))),
+        _ => None,
+    }
+}
+
+/// The CPUs that are on: `0-3,8`.
+pub fn cpus() -> Result<Vec<u32>, RecordError> {
+    let path = std::path::Path::new("/sys/devices/system/cpu/online");
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| RecordError::io(path, "cannot be read", error))?;
+    let cpus = list(text.trim());
+    cpus.ok_or_else(|| {
+        let error = std::io::Error::other(format!("`{}` is no list of CPUs", text.trim()));
+        RecordError::io(path, "cannot be understood", error)
+    })
+}
+
+fn list(text: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(
+            first.parse::<u32>().ok()?..=last.parse::<u32>().ok().filter(|&last| last < 1 << 16)?,
+        );
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_record_is_frames_or_nothing(
+            kind in 0u32..12, misc: u16, body in prop::collection::vec(any::<u8>(), 0..120)
+        ) {
+            let mut order = Order::default();
+            order.add(&Record { kind, misc, body: &body });
+            for kept in order.due(true) {
+                frames(&kept, &mut |_| Ok(())).unwrap();
+            }
+        }
+
+        #[test]
+        fn rounds_of_two_cpus_come_out_in_order(times in prop::collection::vec((0u64..20, any::<bool>()), 1..200)) {
+            // Each CPU's times rise; a round reads all of one and then the other up to some moment.
+            let (mut order, mut now, mut out) = (Order::default(), [0u64; 2], Vec::new());
+            for round in times.chunks(8) {
+                let begin = now[0].max(now[1]);
+                now = [begin; 2];
+                for (step, second) in round {
+                    let cpu = usize::from(*second);
+                    now[cpu] += step;
+                    let mut body = [0u8; 16];
+                    body[8..].copy_from_slice(&now[cpu].to_le_bytes());
+                    order.add(&Record { kind: COMM, misc: 0, body: &body });
+                }
+                out.extend(order.due(false));
+            }
+            out.extend(order.due(true));
+            prop_assert_eq!(out.len(), times.len());
+            prop_assert!(out.is_sorted_by_key(|kept| kept.time));
+        }
+    }
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(list("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(list("0"), Some(vec![0]));
+        assert_eq!((list(""), list("x-3"), list("0-99999999")), (None, None, None));
+    }
+}

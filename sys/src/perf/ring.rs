@@ -1,0 +1,209 @@
+//! What the kernel says of a process as it happens: `perf_event_open(2)` with a ring buffer.
+//!
+//! # Safety
+//! The ring is memory that the kernel writes while we read. A [`Ring`] owns its mapping (it is neither
+//! `Clone` nor `Copy`, and unmaps on drop) and hands out copies only. The kernel writes records and then moves
+//! `data_head`; what lies before it is not written again until we move `data_tail` over it (perf_event_open(2),
+//! "Ring-buffer layout"). So: load the head with acquire, copy what lies between, store the tail with release.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perf_event_open_sys as raw;
+use raw::bindings as abi;
+
+use super::{Event, Target};
+use crate::SysError;
+
+/// A record: its type (`PERF_RECORD_…`), the bits of its header's `misc`, and what follows the header.
+/// A sample holds, in this order: pid and tid (u32 each), time, address (u64 each), length of raw data (u32),
+/// raw data. All others end with pid, tid and time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Its type.
+    pub kind: u32,
+    /// Bits that tell more, by type.
+    pub misc: u16,
+    /// The rest.
+    pub body: &'a [u8],
+}
+
+/// Records of one event on one CPU; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Ring {
+    base: *mut u8,
+    page: usize,
+    /// Bytes of the ring itself, a power of two.
+    size: usize,
+    copy: Vec<u8>,
+    _fd: OwnedFd,
+}
+
+// SAFETY: the mapping is the ring's alone, and may be read from any one thread at a time.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Records every occurrence of `event` on `cpu` in the target and in all threads and processes that it
+    /// makes from now on, with what they map, fork, execute and when they exit, into `pages` pages (a power of
+    /// two).
+    ///
+    /// Linux 4.1. `EACCES`/`EPERM`: needs CAP_PERFMON, or a lower `kernel.perf_event_paranoid` (-1 for
+    /// tracepoints), or fewer pages (`kernel.perf_event_mlock_kb`). `EINVAL`, `ENOENT`: no such event.
+    pub fn open(event: Event, target: Target, cpu: u32, pages: usize) -> Result<Self, SysError> {
+        assert!(pages.is_power_of_two(), "{pages} pages");
+        let (kind, [config, ..]) = event.kind_and_config();
+        let mut attributes = abi::perf_event_attr::default();
+        attributes.size = size_of::<abi::perf_event_attr>() as u32;
+        attributes.type_ = kind;
+        attributes.config = config;
+        attributes.__bindgen_anon_1.sample_period = 1;
+        attributes.sample_type = u64::from(
+            abi::PERF_SAMPLE_TID
+                | abi::PERF_SAMPLE_TIME
+                | abi::PERF_SAMPLE_ADDR
+                | abi::PERF_SAMPLE_RAW,
+        );
+        attributes.set_sample_id_all(1);
+        attributes.set_inherit(1);
+        attributes.set_exclude_hv(1);
+        let pid = match target {
+            Target::Thread(pid) => pid.0,
+            Target::Children => {
+                attributes.set_disabled(1);
+                attributes.set_enable_on_exec(1);
+                0
+            }
+        };
+        attributes.set_mmap(1);
+        attributes.set_mmap_data(1);
+        attributes.set_mmap2(1);
+        attributes.set_comm(1);
+        attributes.set_comm_exec(1);
+        attributes.set_task(1);
+        let close_on_exec = abi::PERF_FLAG_FD_CLOEXEC.into();
+        // SAFETY: the attributes are a live local of the size they state.
+        let fd =
+            unsafe { raw::perf_event_open(&mut attributes, pid, cpu as i32, -1, close_on_exec) };
+        let on = || format!("{event:?} of {target:?} on CPU {cpu}");
+        if fd < 0 {
+            return Err(SysError::last("perf_event_open", on()));
+        }
+        // SAFETY: the kernel just made this descriptor for us, and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let page = crate::param::page_size().bytes() as usize;
+        let size = pages * page;
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of a descriptor that we own, at an address that the kernel chooses.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                page + size,
+                rights,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(SysError::last("mmap", format!("{pages} pages for {}", on())));
+        }
+        Ok(Self { base: base.cast(), page, size, copy: Vec::new(), _fd: fd })
+    }
+
+    /// Gives every record that is there to `what`, in order, and makes room; how many bytes they had.
+    pub fn drain(&mut self, mut what: impl FnMut(Record<'_>)) -> usize {
+        let end = self.counter(HEAD).load(Ordering::Acquire);
+        let begin = self.counter(TAIL).load(Ordering::Relaxed);
+        let length = (end.wrapping_sub(begin) as usize).min(self.size);
+        let mut copy = std::mem::take(&mut self.copy);
+        copy.resize(length, 0);
+        let at = begin as usize & (self.size - 1);
+        let first = length.min(self.size - at);
+        // SAFETY: the ring's `size` bytes lie behind its first page; `at` is within, `first` ends within, and the
+        // rest is shorter than `at`. The kernel leaves them alone until the tail moves; `copy` is our own.
+        unsafe {
+            let ring = self.base.add(self.page);
+            std::ptr::copy_nonoverlapping(ring.add(at), copy.as_mut_ptr(), first);
+            std::ptr::copy_nonoverlapping(ring, copy.as_mut_ptr().add(first), length - first);
+        }
+        self.counter(TAIL).store(begin.wrapping_add(length as u64), Ordering::Release);
+        let mut rest = copy.as_slice();
+        // A header: type (u32), misc (u16), size with the header (u16).
+        while let Some((header, _)) = rest.split_first_chunk::<8>() {
+            let size = usize::from(u16::from_le_bytes([header[6], header[7]]));
+            let Some(body) = rest.get(8..size) else { break };
+            let kind = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+            what(Record { kind, misc: u16::from_le_bytes([header[4], header[5]]), body });
+            rest = &rest[size..];
+        }
+        self.copy = copy;
+        length
+    }
+
+    /// Bytes of the ring.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    fn counter(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: the first page is a perf_event_mmap_page, which lives as long as the mapping; both counters are
+        // aligned u64s that the kernel and we access atomically only.
+        unsafe { &*self.base.add(offset).cast::<AtomicU64>() }
+    }
+}
+
+/// Where the counters are in the first page.
+const HEAD: usize = std::mem::offset_of!(abi::perf_event_mmap_page, data_head);
+const TAIL: usize = std::mem::offset_of!(abi::perf_event_mmap_page, data_tail);
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no reference into it outlives the borrow that made it.
+        unsafe { libc::munmap(self.base.cast(), self.page + self.size) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Pid;
+
+    use super::*;
+    use crate::mem::{Advice, Backing, Mapping};
+
+    #[test]
+    fn the_addresses_of_own_faults_come_in_order() {
+        let thread = Pid(rustix::thread::gettid().as_raw_nonzero().get());
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+        let open = |cpu| Ring::open(Event::PageFaults, Target::Thread(thread), cpu, 16);
+        let mut rings = match (0..cpus).map(open).collect::<Result<Vec<_>, _>>() {
+            Ok(rings) => rings,
+            Err(error) => return testkit::skipped!("no ring here: {error}"),
+        };
+        let mut mapping = Mapping::anonymous(1 << 20, Backing::Pages).unwrap();
+        mapping.advise(Advice::NoHugePage).unwrap();
+        mapping.bytes_mut().fill(1);
+        let mut faults: Vec<(u64, u64)> = Vec::new();
+        for ring in &mut rings {
+            ring.drain(|record| {
+                if record.kind == abi::PERF_RECORD_SAMPLE {
+                    let word = |at: usize| {
+                        u64::from_le_bytes(record.body[at..at + 8].try_into().expect("eight bytes"))
+                    };
+                    faults.push((word(8), word(16)));
+                }
+            });
+        }
+        faults.sort();
+        let begin = mapping.bytes_mut().as_ptr() as u64;
+        let inside = |address: &u64| (begin..begin + (1 << 20)).contains(address);
+        let pages: Vec<u64> = faults
+            .iter()
+            .map(|fault| fault.1)
+            .filter(inside)
+            .map(|at| (at - begin) >> 12)
+            .collect();
+        let count = crate::param::page_size().count(1 << 20);
+        assert_eq!(pages.len() as u64, count, "{pages:?}");
+        assert!(pages.is_sorted());
+    }
+}
