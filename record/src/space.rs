@@ -145,7 +145,9 @@ impl Space {
         match self.areas.range_mut(..begin).next_back() {
             // A heap that grows stays one area.
             Some((_, area))
-                if area.end == begin && (area.kind, kind) == (Kind::Heap, Kind::Heap) =>
+                if area.end == begin
+                    && (area.kind, kind) == (Kind::Heap, Kind::Heap)
+                    && area.rights == rights =>
             {
                 area.end = end;
             }
