@@ -153,8 +153,8 @@ pub fn of_clap(error: &clap::Error) -> ExitCode {
     // The commonest slip: superpage compare ./app.
     use clap::error::ErrorKind::{UnknownArgument, ValueValidation};
     let words: Vec<String> = std::env::args().collect();
-    let launcher =
-        words.get(1).filter(|word| ["run", "compare", "record"].contains(&word.as_str()));
+    let launchers = ["run", "compare", "measure", "record"];
+    let launcher = words.get(1).filter(|word| launchers.contains(&word.as_str()));
     let slip = matches!(error.kind(), UnknownArgument | ValueValidation)
         && !words.iter().any(|word| word == "--");
     let dashes = launcher.filter(|_| slip).map_or(String::new(), |launcher| {
@@ -217,6 +217,12 @@ pub fn finish(done: Result<Done, Failure>) -> ExitCode {
 pub fn say(line: &str) {
     use std::io::Write;
     let _ = writeln!(anstream::stderr(), "superpage: {line}");
+}
+
+/// Writes text of several lines to stderr, for commands whose stdout is a program's.
+pub fn print_aside(text: &str) {
+    use std::io::Write;
+    let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
 /// Writes to stdout. A reader that went away (`| head`) is success, as for every filter.

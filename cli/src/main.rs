@@ -11,6 +11,7 @@ mod lab;
 mod ledger_file;
 mod legacy;
 mod loan;
+mod measure;
 mod pool;
 mod record;
 mod restore;
@@ -37,6 +38,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Compare(Box<compare::Args>),
+    Measure(Box<measure::Args>),
     Workload(workload::Args),
     Pool(pool::Args),
     Design(design::Args),
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(*args),
+        Command::Measure(args) => measure::run(*args),
         Command::Workload(args) => workload::run(args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),

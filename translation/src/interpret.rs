@@ -24,9 +24,8 @@ pub fn interpret(counts: &[Count], context: Context) -> Estimate {
     let estimate = counted.estimate(context);
     let mut estimate = estimate.with_evidence(counted.evidence());
     estimate.scope = counted.scope();
-    if let Some(note) = context.table.and_then(|table| table.note) {
-        estimate.notes.push(note.to_string());
-    }
+    let note = context.table.and_then(|table| table.note).filter(|_| !counted.said.is_empty());
+    estimate.notes.extend(note.map(String::from));
     estimate.notes.extend(counted.notes());
     estimate
 }
@@ -47,9 +46,14 @@ impl<'a> Counted<'a> {
 
     fn estimate(&self, context: Context) -> Estimate {
         let longest = self.cycles.iter().filter_map(|count| count.value).fold(0.0, f64::max);
-        if self.cycles.iter().all(|count| count.value.is_none()) {
+        if self.cycles.is_empty() {
             return Estimate::unknown(
                 "cycles were not counted; count them with the misses: perf stat -e cycles,…",
+            );
+        }
+        if self.cycles.iter().all(|count| count.value.is_none()) {
+            return Estimate::unknown(
+                "cycles were asked for but not counted: no performance counter was to be had",
             );
         }
         if longest < LEAST_CYCLES {
@@ -377,7 +381,7 @@ mod tests {
         let not_counted = |event: &str| Count { value: None, ..count(event, 0.0) };
         for (counts, word) in [
             (vec![walk.clone()], "cycles were not counted"),
-            (vec![not_counted("cycles"), walk.clone()], "cycles were not counted"),
+            (vec![not_counted("cycles"), walk.clone()], "no performance counter"),
             (vec![count("cycles", 5e5), walk], "500000 cycles only"),
             (vec![count("cycles", 1e9)], "no event of the TLB"),
             (vec![count("cycles", 1e9), not_counted("dTLB-load-misses")], "no event of the TLB"),

@@ -1,0 +1,38 @@
+//! A measurement as JSON: schema `superpage.measure/1`. Pure.
+
+use serde::Serialize;
+use translation::{Attribution, Estimate};
+
+use super::{Ended, Measured};
+
+/// The document. Shares are of 1, times are seconds, what is not known is null.
+#[derive(Serialize)]
+pub struct Document<'a> {
+    schema: &'static str,
+    what: &'a str,
+    format: Option<&'static str>,
+    seconds: Option<f64>,
+    exit_code: Option<u8>,
+    signal: Option<i32>,
+    estimate: &'a Estimate,
+    attribution: &'a [Attribution],
+}
+
+/// What was measured, as a document.
+pub fn of(measured: &Measured) -> Document<'_> {
+    let (exit_code, signal) = match measured.ended {
+        Some(Ended::Code(code)) => (Some(code), None),
+        Some(Ended::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    Document {
+        schema: "superpage.measure/1",
+        what: &measured.what,
+        format: measured.format.map(|format| format.in_words()),
+        seconds: measured.seconds,
+        exit_code,
+        signal,
+        estimate: &measured.estimate,
+        attribution: &measured.attributions,
+    }
+}

@@ -1,0 +1,226 @@
+//! `superpage measure`: how much of a program's time goes into translating addresses.
+
+mod document;
+mod given;
+mod pmu;
+mod table;
+mod trace;
+
+use std::path::{Path, PathBuf};
+
+use translation::from::{self, Format, FromError};
+use translation::{Attribution, Context, Estimate, MissCost, interpret};
+use units::Pid;
+
+use crate::exit::{self, Done, Failure};
+use crate::files;
+
+/// Measure how much of a program's time goes into translating addresses.
+///
+/// That is what superpages can save: page walks, apart for data and for code, and the most that a
+/// program can gain. Of a program that is started, of running processes (--pid), or from what perf or
+/// others counted (--from). The method that made the number is always named, and what is not known is
+/// never zero.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER)]
+pub struct Args {
+    /// Counts from a file: perf stat (plain, -x, or -j), perf script, perf.data, or lines of
+    /// key=value (misses, cost, cycles). The format is recognised.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "command"])]
+    from: Option<PathBuf>,
+
+    /// A running process, its threads and what it starts; until it ends, --for, or ^C. Repeatable.
+    #[arg(long, value_name = "PID", value_parser = pid, conflicts_with = "command")]
+    pid: Vec<Pid>,
+
+    /// With --pid: for so many seconds at most.
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<f64>,
+
+    /// What makes the number.
+    #[arg(long, value_enum, default_value = "auto", value_name = "METHOD")]
+    method: Method,
+
+    #[command(flatten)]
+    given: given::Flags,
+
+    /// Rows of each table of mappings and functions.
+    #[arg(long, default_value_t = 10, value_name = "N", help_heading = "Output")]
+    top: usize,
+
+    /// Print JSON.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+
+    /// Write it to a file.
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+
+    /// Write over the file if it exists.
+    #[arg(long, help_heading = "Output")]
+    force: bool,
+
+    /// The program and its arguments.
+    #[arg(last = true, value_name = "PROGRAM")]
+    command: Vec<String>,
+}
+
+const AFTER: &str = "\
+With a program, the table goes to standard error, because standard output is the program's; --json
+goes to standard output, or to --output.
+
+Exit codes: the program's own (125, 126, 127: it could not be started); else 0 a number; 1 none, with
+the reason; 2 usage, or a file that cannot be used; 3 this machine cannot.";
+
+/// What makes the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Method {
+    /// The processor's counters, else a recorded trace.
+    Auto,
+    /// The processor's counters.
+    Pmu,
+    /// A recorded trace in a model of the TLB.
+    Trace,
+}
+
+/// What a measurement found.
+struct Measured {
+    /// Of what, in words.
+    what: String,
+    estimate: Estimate,
+    attributions: Vec<Attribution>,
+    /// The file's format, where it was a file.
+    format: Option<Format>,
+    /// How long was measured.
+    seconds: Option<f64>,
+    /// How the program ended.
+    ended: Option<Ended>,
+}
+
+/// How a program that was started ended.
+#[derive(Clone, Copy)]
+enum Ended {
+    Code(u8),
+    Signal(i32),
+}
+
+impl Measured {
+    fn of(what: impl Into<String>, estimate: Estimate) -> Self {
+        let (attributions, what) = (Vec::new(), what.into());
+        Self { what, estimate, attributions, format: None, seconds: None, ended: None }
+    }
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    if let Some(path) = &args.output {
+        files::check_new(path, args.force)?;
+    }
+    // Not clap's `requires`: a program conflicts with --pid, and would lift the requirement.
+    if args.duration.is_some() && args.pid.is_empty() {
+        return Err(Failure::usage("--for goes with --pid; a program is measured to its end"));
+    }
+    let given = args.given.numbers();
+    let measured = match (&args.from, args.pid.as_slice(), args.command.as_slice()) {
+        (Some(file), ..) => by_file(file, &args)?,
+        (None, [], []) if !given.is_empty() => Measured::of("numbers given", given.estimate()),
+        (None, [], []) => {
+            return Err(Failure::usage(
+                "nothing to measure; give -- PROGRAM, --pid PID, --from FILE, or --misses, --cost \
+                 and --cycles",
+            ));
+        }
+        (None, [], command) => by_program(command, &args)?,
+        (None, pids, _) => by_pids(pids, &args)?,
+    };
+    print(&measured, &args)?;
+    Ok(match measured.ended {
+        Some(Ended::Signal(signal)) => Done::Signal(signal),
+        Some(Ended::Code(code)) if code != 0 => Done::Code(code),
+        _ if measured.estimate.share.is_none() => Done::Negative,
+        _ => Done::Fine,
+    })
+}
+
+fn by_file(path: &Path, args: &Args) -> Result<Measured, Failure> {
+    if args.method == Method::Trace {
+        return Err(Failure::usage("--from reads counts; --method trace needs -- PROGRAM"));
+    }
+    let reading = from::read(path)?;
+    let mut estimate = if reading.format == Format::Keys {
+        args.given.numbers().or(reading.given).estimate()
+    } else {
+        args.given.only_cost()?;
+        let cost = cost(args);
+        interpret(&reading.counts, Context { table: reading.table, cost: cost.as_ref() })
+    };
+    estimate.notes.extend(reading.notes);
+    let (attributions, format) = (reading.attributions, Some(reading.format));
+    let what = path.display().to_string();
+    Ok(Measured { attributions, format, ..Measured::of(what, estimate) })
+}
+
+fn by_program(command: &[String], args: &Args) -> Result<Measured, Failure> {
+    args.given.only_cost()?;
+    match args.method {
+        Method::Trace => trace::by_trace(command),
+        Method::Pmu => pmu::of_program(command, cost(args).as_ref(), &pmu::counters()?),
+        Method::Auto => match pmu::counters() {
+            Ok(counters) => pmu::of_program(command, cost(args).as_ref(), &counters),
+            Err(why) => trace::by_trace(command).map_err(|error| no_method(&why, error)),
+        },
+    }
+}
+
+fn by_pids(pids: &[Pid], args: &Args) -> Result<Measured, Failure> {
+    args.given.only_cost()?;
+    if args.method == Method::Trace {
+        return Err(Failure::usage(
+            "a running process cannot be recorded; start it under measure: -- PROGRAM",
+        ));
+    }
+    pmu::of_processes(pids, args.duration, cost(args).as_ref())
+}
+
+/// Neither way: the counters' reason matters as much as the trace's.
+fn no_method(counters: &Failure, trace: Failure) -> Failure {
+    if trace.is_cannot() { Failure::cannot(format!("{counters}; and {trace}")) } else { trace }
+}
+
+/// What a miss costs here, as far as anybody said.
+fn cost(args: &Args) -> Option<MissCost> {
+    args.given.cost()
+}
+
+fn print(measured: &Measured, args: &Args) -> Result<(), Failure> {
+    let text = if args.json {
+        let text = serde_json::to_string_pretty(&document::of(measured));
+        text.map_err(|error| Failure::usage(format!("JSON: {error}")))? + "\n"
+    } else {
+        table::text(measured, args.top)
+    };
+    match &args.output {
+        Some(path) => files::write(path, text),
+        // The program's output is on standard output: what people read goes beside it.
+        None if measured.ended.is_some() && !args.json => {
+            exit::print_aside(&text);
+            Ok(())
+        }
+        None => exit::print(&text),
+    }
+}
+
+fn pid(text: &str) -> Result<Pid, String> {
+    let pid = text.parse().ok().filter(|pid| *pid > 0);
+    pid.map(Pid).ok_or_else(|| "a process id is a number above 0".to_string())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds < 1e7);
+    seconds.ok_or_else(|| "seconds, more than 0".to_string())
+}
+
+impl From<FromError> for Failure {
+    fn from(error: FromError) -> Self {
+        Self::usage(error)
+    }
+}

@@ -1,0 +1,126 @@
+//! Measuring by the processor's counters: of a program that is started, or of running processes.
+
+use std::os::unix::process::ExitStatusExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use launch::{Pages, Recipe, Start, Streams};
+use machine::{Root, Snapshot, process};
+use measure::execute::Interrupt;
+use translation::live::{Counters, Counting, WhyNot};
+use translation::{Context, Estimate, MissCost, interpret};
+use units::Pid;
+
+use super::{Ended, Measured};
+use crate::exit::{self, Failure};
+use crate::{facts, signals};
+
+/// How often it is looked whether the processes still run.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The counters of this machine.
+pub fn counters() -> Result<Counters, Failure> {
+    let root = Root::real();
+    Ok(Counters::find(&root, Snapshot::read(&root).cpu.as_ref())?)
+}
+
+/// Starts a program as it is, and counts from its exec to its end.
+pub fn of_program(
+    command: &[String],
+    cost: Option<&MissCost>,
+    counters: &Counters,
+) -> Result<Measured, Failure> {
+    let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
+    let recipe = Recipe::of(Pages::System);
+    let plan = launch::resolve(&recipe, command, &facts::search_path(), &facts::read())
+        .map_err(|error| Failure::of_launcher(&error))?;
+    // On this thread, because what it starts is counted.
+    let counting = counters.of_children()?;
+    let began = Instant::now();
+    let start = Start {
+        streams: Streams::Inherit,
+        die_with_parent: false,
+        environment: Vec::new(),
+        directory: None,
+    };
+    let pid = launch::start(&plan, start).map_err(|error| Failure::of_launcher(&error))?;
+    let relaying = relay.to(pid);
+    let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
+    let ended = sys::wait::until_exit(pid);
+    let seconds = began.elapsed().as_secs_f64();
+    relaying.stop();
+    ended.map_err(ours)?;
+    let (status, _) = sys::wait::reap(pid).map_err(ours)?;
+    let estimate = finish(counting, counters, cost)?;
+    let ended = match (status.code(), status.signal()) {
+        (Some(code), _) => Ended::Code(code as u8),
+        (None, signal) => Ended::Signal(signal.unwrap_or(libc::SIGKILL)),
+    };
+    let what = drawing::words::command(command.iter().map(String::as_str));
+    let (seconds, ended) = (Some(seconds), Some(ended));
+    Ok(Measured { seconds, ended, ..Measured::of(what, estimate) })
+}
+
+/// Counts running processes until all have ended, the time is over, or somebody interrupts.
+pub fn of_processes(
+    pids: &[Pid],
+    duration: Option<f64>,
+    cost: Option<&MissCost>,
+) -> Result<Measured, Failure> {
+    let root = Root::real();
+    // With their start times, so that a pid that is given out again is told apart.
+    let mut running = Vec::new();
+    for pid in pids {
+        let stat = process::stat(&root, *pid).ok().filter(|stat| !stat.is_dead());
+        let stat = stat.ok_or_else(|| Failure::usage(format!("{pid:?}: no such process")))?;
+        running.push((*pid, stat.start_ticks));
+    }
+    let counters = counters()?;
+    let interrupted = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
+    let tree: Vec<Pid> = pids.iter().flat_map(|pid| process::tree(&root, *pid)).collect();
+    let counting = counters.of_processes(&root, &tree)?;
+    let began = Instant::now();
+    let over = |began: Instant| duration.is_some_and(|most| began.elapsed().as_secs_f64() >= most);
+    let lives = |(pid, start): &(Pid, u64)| {
+        let stat = process::stat(&root, *pid);
+        stat.is_ok_and(|stat| stat.start_ticks == *start && !stat.is_dead())
+    };
+    while interrupted.load(Ordering::SeqCst) == 0 && !over(began) && running.iter().any(lives) {
+        std::thread::sleep(LOOK);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let mut estimate = finish(counting, &counters, cost)?;
+    if duration.is_some() && !over(began) && interrupted.load(Ordering::SeqCst) == 0 {
+        estimate = estimate.with_note(format!(
+            "the processes ended after {}; that is what was measured",
+            drawing::words::seconds(seconds)
+        ));
+    }
+    let names: Vec<String> = pids.iter().map(|pid| format!("{pid:?}")).collect();
+    Ok(Measured { seconds: Some(seconds), ..Measured::of(names.join(", "), estimate) })
+}
+
+fn finish(
+    counting: Counting,
+    counters: &Counters,
+    cost: Option<&MissCost>,
+) -> Result<Estimate, Failure> {
+    let scope = counting.scope();
+    let counts = counting.finish().map_err(Failure::cannot)?;
+    let context = Context { table: Some(counters.table), cost };
+    let estimate = Estimate { scope: Some(scope), ..interpret(&counts, context) };
+    if let Some(reason) = estimate.reason() {
+        exit::say(reason);
+    }
+    Ok(estimate)
+}
+
+impl From<WhyNot> for Failure {
+    fn from(why: WhyNot) -> Self {
+        match why {
+            WhyNot::NoProcess => Self::usage(why),
+            _ => Self::cannot(why),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A measurement as text for people. Pure.
+
+use std::fmt::Write;
+
+use drawing::words::{self, known, percent};
+use translation::{Attribution, Estimate, Evidence, Interval, Scope, Share};
+
+use super::Measured;
+use crate::pool::show::table;
+
+/// Head line, shares, evidence, whose misses they are, notes.
+pub fn text(measured: &Measured, top: usize) -> String {
+    let estimate = &measured.estimate;
+    let mut text = head(measured);
+    text += &shares(estimate);
+    if !estimate.evidence.is_empty() {
+        text.push('\n');
+        text += &evidence(&estimate.evidence);
+    }
+    for attribution in &measured.attributions {
+        text.push('\n');
+        text += &whose(attribution, top);
+    }
+    for note in &estimate.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn head(measured: &Measured) -> String {
+    let format = measured.format.map(|format| format!(" ({})", format.in_words()));
+    let seconds = measured.seconds.map(|seconds| format!(", {}", words::seconds(seconds)));
+    let what = measured.what.escape_debug();
+    format!("{what}{}{}\n", format.unwrap_or_default(), seconds.unwrap_or_default())
+}
+
+fn shares(estimate: &Estimate) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, what: &str| {
+        let _ = writeln!(text, "  {name:<14}{what}");
+    };
+    match estimate.reason() {
+        Some(reason) => line("translating", &format!("unknown: {reason}")),
+        None => {
+            let of_time = format!("{} of the time", known(estimate.share, interval));
+            line("translating", &of_time);
+            if estimate.dtlb.is_some() || estimate.itlb.is_some() {
+                line("  data", &known(estimate.dtlb, interval));
+                line("  code", &known(estimate.itlb, interval));
+            }
+        }
+    }
+    if let Some(gain) = estimate.gain {
+        let most = gain.speedup_at_most;
+        let most = most.map_or("no bound".to_string(), |most| {
+            format!("at most {}x as fast", words::ratio(most))
+        });
+        line("superpages", &format!("{most}; likely {} less time", interval(gain.saved)));
+    }
+    line("method", &format!("{}: {}", estimate.method.name(), method(estimate)));
+    if let Some(scope) = estimate.scope {
+        line(
+            "counted",
+            match scope {
+                Scope::User => "the program's own instructions, not the kernel's for it",
+                Scope::UserAndKernel => "the program, and the kernel on its behalf",
+            },
+        );
+    }
+    text
+}
+
+fn method(estimate: &Estimate) -> &str {
+    if estimate.reason().is_some() { "no number" } else { estimate.method.in_words() }
+}
+
+/// `17.8 %`, or with its bounds: `12.1 % (8 % to 15 %)`.
+fn interval(share: Interval) -> String {
+    if share.low() == share.high() {
+        return percent(share.mid());
+    }
+    format!("{} ({} to {})", percent(share.mid()), percent(share.low()), percent(share.high()))
+}
+
+fn evidence(evidence: &[Evidence]) -> String {
+    let rows = evidence.iter().map(|one| {
+        let counted = one.counted.map_or(String::new(), percent);
+        let name = words::name(&one.name.escape_debug().to_string(), 48);
+        vec![name, words::count(one.value), counted, one.source.escape_debug().to_string()]
+    });
+    table(&["event", "count", "counted for", "from"], rows.collect(), &[0, 3])
+}
+
+fn whose(attribution: &Attribution, top: usize) -> String {
+    let event = attribution.event.escape_debug();
+    let mut text = format!(
+        "{event}: {} samples, {} with an address\n",
+        attribution.samples, attribution.with_address
+    );
+    for (name, shares) in [("mapping", &attribution.mappings), ("function", &attribution.symbols)] {
+        if !shares.is_empty() {
+            text += &table(&[name, "events", "share"], rows(shares, top), &[0]);
+        }
+    }
+    text
+}
+
+/// The largest, and the rest in one.
+fn rows(shares: &[Share], top: usize) -> Vec<Vec<String>> {
+    let row = |name: &str, events: f64, share: f64| {
+        let name = words::name(&name.escape_debug().to_string(), 60);
+        vec![name, words::count(events), percent(share)]
+    };
+    let (shown, rest) = shares.split_at(shares.len().min(top));
+    let mut rows: Vec<Vec<String>> =
+        shown.iter().map(|one| row(&one.name, one.events, one.share)).collect();
+    if !rest.is_empty() {
+        let sum = |part: fn(&Share) -> f64| rest.iter().map(part).sum();
+        rows.push(row(&format!("({} more)", rest.len()), sum(|s| s.events), sum(|s| s.share)));
+    }
+    rows
+}
