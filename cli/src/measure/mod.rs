@@ -25,7 +25,7 @@ use crate::files;
 #[command(after_help = AFTER)]
 pub struct Args {
     /// Counts from a file: perf stat (plain, -x, or -j), perf script, perf.data, or lines of
-    /// key=value (misses, cost, cycles). The format is recognised.
+    /// key=value (misses, cost, cycles). The format is recognised; - is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "command"])]
     from: Option<PathBuf>,
 
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, help_heading = "Output")]
     json: bool,
 
-    /// Write it to a file.
+    /// Write it to a file; - is standard output.
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
 
@@ -145,7 +145,9 @@ fn by_file(path: &Path, args: &Args) -> Result<Measured, Failure> {
     if args.method == Method::Trace {
         return Err(Failure::usage("--from reads counts; --method trace needs -- PROGRAM"));
     }
-    let reading = from::read(path)?;
+    // What a pipe holds is read as a file is, but for perf.data, which must be sought in.
+    let place = if files::is_stdout(path) { Path::new("/dev/stdin") } else { path };
+    let reading = from::read(place)?;
     let mut estimate = if reading.format == Format::Keys {
         args.given.numbers().or(reading.given).estimate()
     } else {
@@ -198,15 +200,12 @@ fn print(measured: &Measured, args: &Args) -> Result<(), Failure> {
     } else {
         table::text(measured, args.top)
     };
-    match &args.output {
-        Some(path) => files::write(path, text),
+    if args.output.is_none() && measured.ended.is_some() && !args.json {
         // The program's output is on standard output: what people read goes beside it.
-        None if measured.ended.is_some() && !args.json => {
-            exit::print_aside(&text);
-            Ok(())
-        }
-        None => exit::print(&text),
+        exit::print_aside(&text);
+        return Ok(());
     }
+    files::deliver(args.output.as_deref(), &text)
 }
 
 fn pid(text: &str) -> Result<Pid, String> {

@@ -126,8 +126,11 @@ pub fn read(path: &Path) -> Result<Reading, FromError> {
     let mut head = Vec::new();
     (&mut file).take(HEAD).read_to_end(&mut head).map_err(io)?;
     if head.starts_with(data::MAGIC) || head.starts_with(data::SWAPPED_MAGIC) {
-        let length = file.seek(SeekFrom::End(0)).map_err(io)?;
-        file.rewind().map_err(io)?;
+        let length = file.seek(SeekFrom::End(0)).and_then(|end| file.rewind().map(|()| end));
+        let length = length.map_err(|_| FromError::Packed {
+            path: path.to_owned(),
+            what: "it comes through a pipe, and cannot be read from its end",
+        })?;
         return data::read(BufReader::new(file), length, path);
     }
     // Not sought back: the file may be a pipe.

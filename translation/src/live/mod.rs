@@ -17,6 +17,8 @@ pub use why_not::{Facts, WhyNot};
 #[derive(Clone, Debug)]
 pub struct Counters {
     pmu: Pmu,
+    /// What every group begins with.
+    cycles: Encoded,
     /// The processor's events.
     pub table: &'static Table,
 }
@@ -49,7 +51,7 @@ impl Counters {
         let table = table.ok_or_else(|| WhyNot::UnknownProcessor {
             model: cpu.and_then(|cpu| cpu.model.clone()).unwrap_or_else(|| "?".to_string()),
         })?;
-        Ok(Self { pmu, table })
+        Ok(Self { cycles: cycles_of(&pmu), pmu, table })
     }
 
     /// Counts what the calling thread starts from now on, from its exec on.
@@ -122,9 +124,11 @@ impl Counters {
     ) -> Result<OpenGroup, SysError> {
         let encoded: Vec<(&'static Event, Encoded)> =
             group.iter().filter_map(|event| Some((event, self.encode(event)?))).collect();
+        let encodable = |event: &&Event| encoded.iter().any(|(known, _)| known == event);
+        missing.extend(group.iter().filter(|e| !encodable(e)).map(|event| event.name));
         let mut kept = encoded.len();
         loop {
-            let all: Vec<Encoded> = std::iter::once(Encoded::Cycles)
+            let all: Vec<Encoded> = std::iter::once(self.cycles)
                 .chain(encoded[..kept].iter().map(|(_, event)| *event))
                 .collect();
             match Group::open(&all, target, modes) {
@@ -202,6 +206,16 @@ impl Counting {
     }
 }
 
+/// The cycles of this PMU. Where there are cores of two kinds, the generic event is told which by
+/// its upper half (`PERF_PMU_CAP_EXTENDED_HW_TYPE`, linux/perf_event.h); type 0 is
+/// `PERF_TYPE_HARDWARE`, configuration 0 its cycles.
+fn cycles_of(pmu: &Pmu) -> Encoded {
+    match pmu.name.as_str() {
+        "cpu_core" => Encoded::Encoded { pmu: 0, config: [u64::from(pmu.kind) << 32, 0, 0] },
+        _ => Encoded::Cycles,
+    }
+}
+
 /// Counted for a part of the time, taken for the whole (perf_event_open(2), "time_running");
 /// never counted is unknown.
 fn scaled(count: sys::perf::Count) -> Option<f64> {
@@ -243,6 +257,88 @@ mod tests {
         assert_eq!(scaled(count(0, 100, 0)), None);
         assert_eq!(scaled(count(0, 0, 0)), None);
         assert_eq!(share_counted(count(0, 0, 0)), None);
+    }
+
+    /// The kernel's own events in the place of a processor's, so that all but the PMU is real.
+    fn software(table: &'static Table) -> Counters {
+        let dir = tempfile::tempdir().unwrap();
+        let pmu = dir.path().join("sys/bus/event_source/devices/cpu");
+        std::fs::create_dir_all(pmu.join("format")).unwrap();
+        // PERF_TYPE_SOFTWARE, whose whole configuration is the event's number.
+        std::fs::write(pmu.join("type"), "1").unwrap();
+        std::fs::write(pmu.join("format/event"), "config:0-63").unwrap();
+        let pmu = Pmu::read(&Root::at(dir.path())).unwrap().unwrap();
+        Counters { pmu, cycles: Encoded::TaskClock, table }
+    }
+
+    const fn event(name: &'static str, select: u64, umask: u64) -> Event {
+        let says = events::Says { side: events::Side::Data, meaning: events::Meaning::Walks };
+        Event { name, select, umask, cmask: 0, says }
+    }
+
+    /// linux/perf_event.h: PERF_COUNT_SW_PAGE_FAULTS 2, CONTEXT_SWITCHES 3, and none of that
+    /// number; the last cannot be expressed without a unit mask's place.
+    static SOFTWARE: Table = Table {
+        name: "software",
+        walkers: 1,
+        groups: &[
+            &[event("faults", 2, 0), event("no such event", 4000, 0)],
+            &[event("switches", 3, 0), event("masked", 2, 1)],
+            &[event("nothing else", 4001, 0)],
+        ],
+        note: None,
+    };
+
+    fn value(counts: &[Count], name: &str) -> Option<f64> {
+        let found = counts.iter().find(|count| count.name() == name);
+        found.unwrap_or_else(|| panic!("no {name}: {counts:?}")).value
+    }
+
+    #[test]
+    fn a_program_and_what_it_forks_is_counted_and_what_does_not_exist_is_left_out() {
+        let counting = software(&SOFTWARE).of_children();
+        testkit::require!(counting.is_ok(), "no software events: {counting:?}");
+        let script = "(exec sh -c :); (exec sh -c :); sleep 0.01";
+        let status = std::process::Command::new("sh").args(["-c", script]).status().unwrap();
+        assert!(status.success());
+        let counts = counting.unwrap().finish().unwrap();
+        // Each of the four programs faults in its own memory.
+        assert!(value(&counts, "faults").unwrap() > 100.0, "{counts:?}");
+        assert!(value(&counts, "switches").is_some());
+        for missing in ["no such event", "masked", "nothing else"] {
+            assert_eq!(value(&counts, missing), None);
+        }
+        let groups: Vec<u32> =
+            counts.iter().filter(|count| count.is_cycles()).map(|count| count.group).collect();
+        assert_eq!(groups, [0, 1], "{counts:?}");
+    }
+
+    #[test]
+    fn a_process_that_dies_is_counted_until_then() {
+        let script = "read go; (exec sh -c :); exit 0";
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = Pid(child.id() as i32);
+        let counting = software(&SOFTWARE).of_processes(&Root::real(), &[pid]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        testkit::require!(counting.is_ok(), "no software events: {counting:?}");
+        let counts = counting.unwrap().finish().unwrap();
+        assert!(value(&counts, "faults").unwrap() > 10.0, "{counts:?}");
+        let gone = software(&SOFTWARE).of_processes(&Root::real(), &[pid]);
+        assert_eq!(gone.err(), Some(WhyNot::NoProcess));
+    }
+
+    #[test]
+    fn cores_of_two_kinds_have_cycles_of_their_own() {
+        let mut counters = software(&SOFTWARE);
+        assert_eq!(cycles_of(&counters.pmu), Encoded::Cycles);
+        (counters.pmu.name, counters.pmu.kind) = ("cpu_core".to_string(), 4);
+        let expected = Encoded::Encoded { pmu: 0, config: [4 << 32, 0, 0] };
+        assert_eq!(cycles_of(&counters.pmu), expected);
     }
 
     #[test]
