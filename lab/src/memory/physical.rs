@@ -107,7 +107,23 @@ impl Memory {
         None
     }
 
-    /// The same in one zone.
+    /// How many single frames [`Self::allocate`] would hand out side by side, ascending, none of them known to hold
+    /// zeros; 0 also where it would have to search to know.
+    #[inline]
+    pub fn side_by_side(&self, mobility: Mobility, node: usize) -> u32 {
+        let zone = &self.zones[self.zonelist(node, mobility)[0]];
+        if zone.zeroed.is_some() { 0 } else { zone.side_by_side(self.list_of(mobility)) }
+    }
+
+    /// Takes `count` of them at once: the first.
+    #[inline]
+    pub fn allocate_side_by_side(&mut self, mobility: Mobility, node: usize, count: u32) -> Frame {
+        let zone = self.zonelist(node, mobility)[0];
+        let mobility = self.list_of(mobility);
+        self.zones[zone].take_side_by_side(mobility, count)
+    }
+
+    /// [`Self::allocate`] in one zone.
     #[inline]
     fn allocate_in(&mut self, number: usize, order: u8, mobility: Mobility) -> Option<Allocated> {
         let zone = &mut self.zones[number];
@@ -159,6 +175,19 @@ impl Memory {
         let block = zone.block_of(frame);
         zone.blocks[block].flags &= !WHOLE;
         zone.give(block, frame.slot(), order);
+    }
+
+    /// Reads the records of frames that are freed soon. Where they are far apart, each is a miss of the host's caches,
+    /// and here these are waited for all at once.
+    pub(crate) fn glance(&self, frames: impl Iterator<Item = Frame>) {
+        let mut seen = 0;
+        for frame in frames {
+            let zone = &self.zones[self.zone_of(frame)];
+            let block = zone.block_of(frame);
+            let word = zone.maps[block][(frame.slot() / 64) as usize];
+            seen ^= word ^ u64::from(zone.lists[block][0]);
+        }
+        std::hint::black_box(seen);
     }
 
     /// Frees every frame of the pageblock at `block` that is held without an owner.

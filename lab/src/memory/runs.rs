@@ -136,6 +136,18 @@ pub(crate) fn clear(map: &mut Map, slot: u32, order: u8) {
     }
 }
 
+/// Marks `count` frames from `slot` on used, before which none is free.
+#[inline]
+pub(crate) fn clear_until(map: &mut Map, slot: u32, count: u32) {
+    if count == 1 {
+        return clear(map, slot, 0);
+    }
+    for (word, first) in map.iter_mut().zip((0..).step_by(64)) {
+        let used = (slot + count).saturating_sub(first).min(64);
+        *word &= !u64::MAX.checked_shr(64 - used).unwrap_or(0);
+    }
+}
+
 /// The bits of 2^order frames (order 0 to 5) in their word.
 #[inline]
 const fn mask(slot: u32, order: u8) -> u64 {

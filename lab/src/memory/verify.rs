@@ -88,6 +88,14 @@ impl Zone {
                 ));
             }
         }
+        for (&current, _) in self.current.iter().zip(self.in_order).filter(|(_, ordered)| *ordered)
+        {
+            let map = self.map(current);
+            let free = u32::from(self.blocks[current].free);
+            if !(512 - free..512).all(|slot| runs::is_free(&map, slot, 0)) {
+                return Err(format!("pageblock {current}: its free frames are not its last"));
+            }
+        }
         if counts != self.counts || free != self.free {
             return Err(format!(
                 "counts {:?} free {}, not {counts:?} {free}",

@@ -61,6 +61,8 @@ pub(crate) struct Zone {
     /// are the right ones. It is not in `index`, `counts` and `available`, whose upkeep would cost more than
     /// the allocations. Which frames are handed out does not depend on it.
     pub(crate) current: [usize; 3],
+    /// Its free frames are its last ones, so that single frames are taken from it in their order.
+    pub(crate) in_order: [bool; 3],
     /// The other pageblocks with a maximal free block, by mobility and order.
     pub(crate) index: [[Tree; ORDERS]; 3],
     /// How many such blocks there are.
@@ -87,6 +89,7 @@ impl Zone {
             maps: vec![[0; 8]; pageblocks],
             lists: vec![[0; 9]; pageblocks],
             current: [NONE; 3],
+            in_order: [false; 3],
             index: std::array::from_fn(|_| std::array::from_fn(|_| Tree::new(pageblocks))),
             counts: [[0; ORDERS]; 3],
             available: [0; 3],
@@ -121,6 +124,9 @@ impl Zone {
     /// calls `consume_zeros`.
     #[inline]
     pub(crate) fn take(&mut self, mobility: Mobility, order: u8) -> Option<Frame> {
+        if order == 0 && self.side_by_side(mobility) > 0 {
+            return Some(self.take_side_by_side(mobility, 1));
+        }
         let current = self.current[mobility.index()];
         let rest = (self.available[mobility.index()] >> order).trailing_zeros();
         if current != NONE {
@@ -136,6 +142,35 @@ impl Zone {
             }
         }
         (rest < 16).then(|| self.take_from(mobility, order + rest as u8, order))
+    }
+
+    /// How many single frames [`Self::take`] would hand out side by side, ascending, if it was asked for them
+    /// now; 0 also where it would have to search to know.
+    #[inline]
+    pub(crate) fn side_by_side(&self, mobility: Mobility) -> u32 {
+        let at = mobility.index();
+        let smaller = (1 << PAGEBLOCK_ORDER) - 1;
+        if !self.in_order[at] || self.available[at] & smaller != 0 {
+            return 0;
+        }
+        u32::from(self.blocks[self.current[at]].free)
+    }
+
+    /// Takes `count` of them at once. The caller calls `consume_zeros`.
+    #[inline]
+    pub(crate) fn take_side_by_side(&mut self, mobility: Mobility, count: u32) -> Frame {
+        let block = self.current[mobility.index()];
+        let record = &mut self.blocks[block];
+        let slot = PAGEBLOCK - u32::from(record.free);
+        record.free -= count as u16;
+        // The maximal blocks of a pageblock's last frames are the binary digits of their number.
+        record.orders = record.free;
+        for (order, listed) in self.lists[block].iter_mut().enumerate() {
+            *listed = record.free >> order & 1;
+        }
+        runs::clear_until(&mut self.maps[block], slot, count);
+        self.free -= u64::from(count);
+        self.frame(block, slot)
     }
 
     /// The orders of which a mobility has free blocks.
@@ -162,6 +197,7 @@ impl Zone {
 
     fn settle_one(&mut self, mobility: usize) {
         let block = std::mem::replace(&mut self.current[mobility], NONE);
+        self.in_order[mobility] = false;
         let Some(lists) = self.lists.get(block) else { return };
         for (order, &count) in lists.iter().enumerate().filter(|(_, count)| **count > 0) {
             self.counts[mobility][order] += u32::from(count);
@@ -221,6 +257,7 @@ impl Zone {
     fn carve(&mut self, block: usize, slot: u32, from: u8, order: u8) {
         self.free -= 1 << order;
         if from < PAGEBLOCK_ORDER {
+            self.disorder(block);
             runs::clear(&mut self.maps[block], slot, order);
             self.blocks[block].free -= 1 << order;
             for rest in order..from {
@@ -249,6 +286,7 @@ impl Zone {
             let mobility = self.blocks[block].mobility.index();
             self.settle_one(mobility);
             self.current[mobility] = block;
+            self.in_order[mobility] = slot == 0;
             self.maps[block] = [u64::MAX; 8];
             runs::clear(&mut self.maps[block], slot, order);
             self.blocks[block].free = 512 - (1 << order);
@@ -256,6 +294,13 @@ impl Zone {
                 self.enlist(block, rest);
             }
         }
+    }
+
+    /// Other frames of a pageblock go or come than the next.
+    #[inline]
+    fn disorder(&mut self, block: usize) {
+        let mobility = self.blocks[block].mobility.index();
+        self.in_order[mobility] &= block != self.current[mobility];
     }
 
     /// A wholly free pageblock becomes wholly used.
@@ -275,6 +320,7 @@ impl Zone {
             }
             return;
         }
+        self.disorder(block);
         let record = &mut self.blocks[block];
         assert!(record.free as u32 + (1 << order) <= PAGEBLOCK, "frames are freed twice");
         record.free += 1 << order;
@@ -297,9 +343,9 @@ impl Zone {
     fn become_free(&mut self, block: usize) {
         let record = &mut self.blocks[block];
         record.free = 512;
-        let current = &mut self.current[record.mobility.index()];
-        if *current == block {
-            *current = NONE;
+        let mobility = record.mobility.index();
+        if self.current[mobility] == block {
+            (self.current[mobility], self.in_order[mobility]) = (NONE, false);
         }
         let neighbour = block ^ 1;
         if self.blocks[neighbour].free != 512 {

@@ -37,6 +37,14 @@ impl Reservations {
         population::is_set(self.population(id), slot)
     }
 
+    /// How many pages from `slot` on are not populated.
+    #[inline]
+    pub fn clear_ahead(&self, id: ReservationId, slot: u16) -> u32 {
+        let record = &self.records[id.at()];
+        let next = population::next(&record.population, slot, record.capacity(), true);
+        u32::from(next - slot)
+    }
+
     /// When a page of it was populated or depopulated last.
     #[inline]
     pub fn last_change(&self, id: ReservationId) -> u64 {

@@ -24,6 +24,7 @@ mod record;
 mod verify;
 
 pub use breaking::{Broken, Preempted};
+pub(crate) use population::set_run;
 pub use population::{Population, clear_runs};
 pub use record::{Flags, Key, ReservationId};
 

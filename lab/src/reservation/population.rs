@@ -21,7 +21,7 @@ fn masks(start: u16, pages: u16) -> impl Iterator<Item = (usize, u64)> {
 }
 
 /// Sets the bits of a run.
-pub(super) fn set_run(map: &mut Population, start: u16, pages: u16) {
+pub(crate) fn set_run(map: &mut Population, start: u16, pages: u16) {
     masks(start, pages).for_each(|(word, mask)| map[word] |= mask);
 }
 
@@ -36,7 +36,7 @@ pub(super) fn count_in(map: &Population, start: u16, pages: u16) -> u16 {
 }
 
 /// The first slot from `from` on whose bit is `set`, or `capacity`.
-fn next(map: &Population, from: u16, capacity: u16, set: bool) -> u16 {
+pub(super) fn next(map: &Population, from: u16, capacity: u16, set: bool) -> u16 {
     let mut slot = from;
     while slot < capacity {
         let word = map[usize::from(slot >> 6)];

@@ -9,7 +9,7 @@ use trace::{Access, Block, Page, SLOTS};
 
 use super::formed::MOST_MICROSECONDS;
 use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, LARGE, QUIET, SIZE};
-use super::spaces::{Shoot, Spaces};
+use super::spaces::{MANY, Shoot, Spaces};
 use super::{Stop, System};
 use crate::Cause;
 use crate::touched::Touched;
@@ -97,7 +97,7 @@ impl<T: Translate> Engine<T> {
     }
 
     fn chunk(&mut self, accesses: &[Access]) -> Result<(), Stop> {
-        let mut at = 0;
+        let (mut at, mut glanced) = (0, 0);
         loop {
             let (tlb, system, last, same) =
                 (&mut self.tlb, &mut self.system, &mut self.last, self.same);
@@ -105,7 +105,7 @@ impl<T: Translate> Engine<T> {
             // TLB's vector instructions would be a call.
             let attention = T::vectorized(
                 #[inline(always)]
-                || through(tlb, system, last, accesses, at, same),
+                || through(tlb, system, last, accesses, (at, &mut glanced), same),
             );
             match attention {
                 Attention::None => return Ok(()),
@@ -174,8 +174,7 @@ impl<T: Translate> Engine<T> {
             return;
         }
         self.last = NO_ACCESS;
-        // Beyond so many, emptying it is what a kernel does, and quicker (Linux: 33 pages).
-        let many = self.system.spaces.shoot.len() > 33;
+        let many = self.system.spaces.shoot.len() > MANY;
         if many || self.system.spaces.shoot.contains(&Shoot::All) {
             self.tlb.flush();
         } else {
@@ -259,31 +258,41 @@ const fn size_of(kind: u8) -> Size {
     }
 }
 
-/// The loop and the commonest faults in it.
+/// The loop and the commonest faults in it. `glanced`: up to where was looked ahead.
 #[inline(always)]
 fn through<T: Translate>(
     tlb: &mut T,
     system: &mut System,
     last: &mut u32,
     accesses: &[Access],
-    mut from: usize,
+    (mut from, glanced): (usize, &mut usize),
     same: u32,
 ) -> Attention {
     let sample = system.rules.sample;
-    let mut glanced = from;
     loop {
         let attention = pass(tlb, &mut system.spaces, last, accesses, from, sample, same);
         let Attention::Absent(found) = attention else { return attention };
         let access = accesses[found];
-        if found >= glanced {
-            glanced = (found + GLANCE).min(accesses.len());
-            system.spaces.glance(access, &accesses[found + 1..glanced]);
+        if found >= *glanced {
+            *glanced = (found + GLANCE).min(accesses.len());
+            system.spaces.glance(access, &accesses[found + 1..*glanced]);
         }
-        if !system.plain_fault(access.page(), access.writes()) {
+        let plain = system.plain_ahead(&accesses[found..]) as usize;
+        if plain == 0 {
             return attention;
         }
-        *last = access.0;
-        from = found + 1;
+        // The pages that follow are walked to as well, each before its fault.
+        let mut walked = 1;
+        let mut hit = false;
+        while walked < plain && !hit {
+            hit = tlb.look_up(access.page().0 + walked as u32, Size::Base) != Level::Walk;
+            walked += usize::from(!hit);
+        }
+        if !system.plain_faults(access.page(), access.writes(), walked as u32) {
+            return attention;
+        }
+        from = found + walked + usize::from(hit);
+        *last = accesses[from - 1].0;
     }
 }
 

@@ -189,14 +189,15 @@ impl System {
         }
         self.spaces.map_entry(page, entry);
         self.spaces.count_resident(region, 1);
-        self.populated(region);
+        self.populated(region, 1);
     }
 
-    /// A region has one more page: it may be a candidate now.
+    /// A region has `more` pages than before: it may be a candidate now.
     #[inline]
-    pub(crate) fn populated(&mut self, region: u32) {
-        let at = self.spaces.region(region);
-        if at.resident == self.rules.crossing && !at.has(LISTED | RESERVED) {
+    pub(crate) fn populated(&mut self, region: u32, more: u16) {
+        let at = self.spaces.regions.extend(region as usize);
+        let crossed = (at.resident - more..at.resident).contains(&(self.rules.crossing - 1));
+        if crossed && !at.has(LISTED | RESERVED) {
             // Looked at once: a heap that has not grown over the whole window yet is left to the scan.
             let inside =
                 self.last.is_some_and(|(first, mapping)| mapping.holds_window(first, region << 9));
@@ -367,6 +368,8 @@ pub(crate) struct Rules {
     pub superpage_at_fault: bool,
     /// A fault that gets no superpage gets one base page, and nothing else is considered.
     pub one_page: bool,
+    /// A fault on a page of a reservation of a superpage populates it and may promote it: nothing else is considered.
+    pub one_reserved: bool,
     /// Reads leave pages clean, and that matters.
     pub track_clean: bool,
     /// Free memory may be zeroed already.
@@ -407,6 +410,10 @@ impl Rules {
             one_page: allocation.form != Form::Reservation
                 && (!superpage_form || orders.iter().all(|&order| order >= LARGE_ORDER))
                 && !matches!(design.preparation.prefault, Prefault::Doubling(_)),
+            one_reserved: allocation.form == Form::Reservation
+                && allocation.shortage != Shortage::Preempt
+                && !allocation.zero_page
+                && !contiguous_entries,
             track_clean: design.mapping.when == MapWhen::Prepared,
             prezero: design.preparation.prezero.is_some(),
             smaller: if superpage_form {

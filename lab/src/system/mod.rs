@@ -98,6 +98,8 @@ pub(crate) struct System {
     /// Reserved blocks whose frames were zeroed beforehand, by first frame.
     blank: BTreeSet<u32>,
     pool: pool::Pool,
+    /// Empty but while pages are released.
+    runs: Vec<release::Run>,
     /// The page that a sequential program touches next, and the order of the last batch.
     predicted: u32,
     batch_order: u8,
@@ -192,6 +194,7 @@ impl System {
             objects: BTreeMap::new(),
             blank: BTreeSet::new(),
             pool,
+            runs: Vec::new(),
             predicted: u32::MAX,
             batch_order: 0,
             request: None,

@@ -1,5 +1,7 @@
 //! Pages go: unmapped, discarded, or copied because they were shared.
 
+use std::ops::Range;
+
 use trace::{Page, Pages, SLOTS};
 
 use super::allocate::{LARGE_ORDER, Payer};
@@ -8,6 +10,24 @@ use super::spaces::Shoot;
 use super::{Stop, System};
 use crate::Cause;
 use crate::memory::{Frame, Owner};
+
+/// Frames side by side that belonged to pages side by side.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run {
+    page: u32,
+    first: u32,
+    count: u32,
+}
+
+impl Run {
+    /// Whether this page and its frame are the next.
+    fn ends_before(&self, page: Page, frame: Frame) -> bool {
+        self.first + self.count == frame.0 && self.page + self.count == page.0
+    }
+}
+
+/// Frees that are looked ahead.
+const AHEAD: usize = 16;
 
 impl System {
     /// Takes the frames of `pages` away; the mappings that held them are the caller's matter.
@@ -42,49 +62,70 @@ impl System {
         if self.spaces.regions[region as usize].place == NO_TABLE {
             return 0;
         }
-        let mut gone = 0;
-        let mut run: Option<(u32, u32, u32)> = None;
-        for slot in start..end {
-            let page = Page(region << 9 | slot);
-            let entry = self.spaces.entry(page);
-            if entry.is_empty() {
-                continue;
+        let mut runs = std::mem::take(&mut self.runs);
+        let gone = self.take_entries(region, start..end, &mut runs);
+        for (at, &run) in runs.iter().enumerate() {
+            if at.is_multiple_of(AHEAD) && runs.len() > 1 {
+                self.memory.glance(runs[at..].iter().take(AHEAD).map(|run| Frame(run.first)));
             }
-            gone += u32::from(self.spaces.regions[region as usize].is_present(slot));
-            self.spaces.unmap_entry(page);
-            *self.spaces.entry_mut(page) = Entry::EMPTY;
-            self.spaces.swapped -= u64::from(entry.is_swapped());
-            let Some(frame) = entry.frame() else { continue };
-            self.spaces.count_resident(region, -1);
-            if self.drop_share(page, frame) {
-                continue;
-            }
-            run = match run {
-                Some((page, first, count))
-                    if first + count == frame.0 && page + count == page_of(region, slot) =>
-                {
-                    Some((page, first, count + 1))
-                }
-                _ => {
-                    self.free_run(run);
-                    Some((page.0, frame.0, 1))
-                }
-            };
+            self.free_run(run);
         }
-        self.free_run(run);
+        runs.clear();
+        self.runs = runs;
         self.clock.spend(Cause::Map, self.costs.unmap_page * u64::from(gone));
         self.spaces.tidy(region);
         gone
     }
 
-    /// Frees frames that lie together and belonged to pages that lie together: (page, frame, count).
-    fn free_run(&mut self, run: Option<(u32, u32, u32)>) {
-        let Some((page, first, count)) = run else { return };
+    /// Empties entries of a region that has a table; the frames that nobody has any more are put into `runs`. Returns
+    /// how many mappings went.
+    fn take_entries(&mut self, region: u32, slots: Range<u32>, runs: &mut Vec<Run>) -> u32 {
+        let Region { place, mut present, .. } = self.spaces.regions[region as usize];
+        let (mut any, mut gone, mut clean, mut frames) = (false, 0, 0, 0);
+        for slot in slots {
+            let at = self.spaces.tables.entry(place, slot);
+            let entry = *at;
+            if entry.is_empty() {
+                continue;
+            }
+            *at = Entry::EMPTY;
+            any = true;
+            let page = Page(region << 9 | slot);
+            let word = &mut present[(slot / 64) as usize];
+            if *word >> (slot % 64) & 1 != 0 {
+                *word &= !(1 << (slot % 64));
+                gone += 1;
+                clean += u16::from(!entry.has(Entry::DIRTY));
+                self.spaces.shoot_page(page);
+            }
+            self.spaces.swapped -= u64::from(entry.is_swapped());
+            let Some(frame) = entry.frame() else { continue };
+            frames += 1;
+            if self.drop_share(page, frame) {
+                continue;
+            }
+            match runs.last_mut() {
+                Some(run) if run.ends_before(page, frame) => run.count += 1,
+                _ => runs.push(Run { page: page.0, first: frame.0, count: 1 }),
+            }
+        }
+        if any {
+            self.spaces.scatter(region);
+            let at = self.spaces.region(region);
+            at.present = present;
+            at.clean -= clean;
+            self.spaces.count_resident(region, -frames);
+        }
+        gone
+    }
+
+    /// Frees frames that lie together and belonged to pages that lie together.
+    fn free_run(&mut self, Run { page, first, count }: Run) {
         // A run does not cross a superpage's worth of frames, so that it is of one reservation or folio.
         let cut = SLOTS - (first & 511);
         if count > cut {
-            self.free_run(Some((page, first, cut)));
-            return self.free_run(Some((page + cut, first + cut, count - cut)));
+            self.free_run(Run { page, first, count: cut });
+            return self.free_run(Run { page: page + cut, first: first + cut, count: count - cut });
         }
         let head = first & !511;
         if self.spaces.folios.contains_key(&head) {
@@ -226,8 +267,4 @@ impl System {
         self.demote(region, Payer::Program);
         self.copy_on_write(page)
     }
-}
-
-const fn page_of(region: u32, slot: u32) -> u32 {
-    region << 9 | slot
 }

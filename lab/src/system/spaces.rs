@@ -26,6 +26,10 @@ pub(crate) enum Shoot {
     All,
 }
 
+/// Beyond so many, emptying the TLB is what a kernel does, and quicker (Linux: 33 pages,
+/// `tlb_single_page_flush_ceiling`).
+pub(crate) const MANY: usize = 33;
+
 /// The virtual memory of all processes.
 #[derive(Debug)]
 pub(crate) struct Spaces {
@@ -149,6 +153,14 @@ impl Spaces {
         if region.is_present(page.slot()) {
             region.clear_present(page.slot());
             region.clean -= u16::from(clean);
+            self.shoot_page(page);
+        }
+    }
+
+    /// A page must leave the TLBs. Of more than [`MANY`] only the number counts: more are not noted.
+    #[inline]
+    pub(crate) fn shoot_page(&mut self, page: Page) {
+        if self.shoot.len() <= MANY {
             self.shoot.push(Shoot::Page(page.0));
         }
     }
@@ -215,7 +227,7 @@ impl Residents for Spaces {
             let entry = self.entry_mut(Page(mapper));
             *entry = entry.at(to);
             self.scatter(mapper >> 9);
-            self.shoot.push(Shoot::Page(mapper));
+            self.shoot_page(Page(mapper));
         }
         if let Some(further) = self.shares.remove(&from.0) {
             self.shares.insert(to.0, further);
