@@ -9,8 +9,8 @@
 //! get mixed. Here low addresses fill up first, so memory is somewhat less scattered than Linux' after the same
 //! history, and everything is deterministic.
 //!
-//! A pageblock costs 10 bytes (its record and its bits in the trees), 82 more once it was partly free (its
-//! bitmap and counts), and 4 per frame that was in use.
+//! A pageblock costs 16 bytes (its record and its bits in the trees), 88 more while it is partly free (its bitmap and
+//! counts), and 4 per frame that was in use by others than the kernel at boot.
 //!
 //! | file | what it owns |
 //! |---|---|

@@ -1,5 +1,7 @@
 //! The machine's memory as the system uses it: allocate, free, and who uses what.
 
+use std::ops::Range;
+
 use super::owner::{self, Owner};
 use super::zone::{WHOLE, Zone, ZoneKind};
 use super::{Claiming, FRAME_BYTES, Frame, MAX_ORDER, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER, Shape};
@@ -14,6 +16,8 @@ pub struct Memory {
     zonelists: Vec<[Vec<usize>; 2]>,
     /// Frames of the page cache.
     cache: u64,
+    /// What the kernel took at boot. It is in use for ever, so its frames have no words.
+    boot: Vec<Range<u32>>,
     grouping: bool,
     claiming: Claiming,
     pub(crate) raised_watermarks: bool,
@@ -51,6 +55,7 @@ impl Memory {
             owners: vec![0; first << PAGEBLOCK_ORDER],
             zonelists,
             cache: 0,
+            boot: Vec::new(),
             grouping: shape.grouping,
             claiming: shape.claiming,
             raised_watermarks: shape.raised_watermarks,
@@ -67,10 +72,16 @@ impl Memory {
             let Some(zone) = self.zones.iter().position(|zone| zone.node == node) else { continue };
             let start = self.zones[zone].frame(0, 0);
             let count = frames.min(self.zones[zone].free);
-            for frame in (start.0..start.0 + count as u32).map(Frame) {
-                self.claim(frame, 0);
-                self.set_owner(frame, Owner::Kernel);
+            let end = start.0 + count as u32;
+            let mut at = start.0;
+            while at < end {
+                // By pageblocks, and the rest singly.
+                let whole = at.is_multiple_of(PAGEBLOCK) && end - at >= PAGEBLOCK;
+                let order = if whole { PAGEBLOCK_ORDER } else { 0 };
+                self.claim(Frame(at), order);
+                at += 1 << order;
             }
+            self.boot.push(start.0..end);
         }
     }
 
@@ -184,8 +195,9 @@ impl Memory {
         for frame in frames {
             let zone = &self.zones[self.zone_of(frame)];
             let block = zone.block_of(frame);
-            let word = zone.maps[block][(frame.slot() / 64) as usize];
-            seen ^= word ^ u64::from(zone.lists[block][0]);
+            if let Some(part) = zone.partial(block) {
+                seen ^= part.map[(frame.slot() / 64) as usize] ^ u64::from(part.lists[0]);
+            }
         }
         std::hint::black_box(seen);
     }
@@ -221,7 +233,10 @@ impl Memory {
     /// Who uses a frame.
     #[inline]
     pub fn owner(&self, frame: Frame) -> Owner {
-        Owner::unpack(self.owners[frame.0 as usize])
+        match Owner::unpack(self.owners[frame.0 as usize]) {
+            Owner::None if self.boot.iter().any(|boot| boot.contains(&frame.0)) => Owner::Kernel,
+            owner => owner,
+        }
     }
 
     /// Whether a frame is free.

@@ -63,10 +63,13 @@ impl Zone {
                 ));
             }
             free += u64::from(here);
+            if self.partial(number).is_some() != (1..512).contains(&here) {
+                return Err(format!("pageblock {number}: its bitmap is kept, or is not"));
+            }
             let mut orders = 0;
             for order in 0..=MAX_ORDER {
                 let count = self.maximal(number, order);
-                let listed = self.lists[number].get(order as usize);
+                let listed = self.partial(number).and_then(|part| part.lists.get(order as usize));
                 if listed.is_some_and(|&listed| u32::from(listed) != count) {
                     return Err(format!("pageblock {number}: order {order} counted {listed:?}"));
                 }
@@ -117,8 +120,7 @@ impl Zone {
         match order {
             MAX_ORDER => u32::from(block.is_multiple_of(2) && whole(block) && whole(block + 1)),
             PAGEBLOCK_ORDER => u32::from(whole(block) && !whole(block ^ 1)),
-            _ if whole(block) => 0,
-            _ => runs::count(&self.maps[block], order),
+            _ => self.partial(block).map_or(0, |part| runs::count(&part.map, order)),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! One zone: a contiguous range of pageblocks with its buddy allocator.
 //!
-//! Life of a pageblock: wholly free (its bitmap is stale and never read) -> partly free -> wholly
-//! used (its bitmap is zero) -> and back. `orders` has bit k while the pageblock has a maximal free block of
+//! Life of a pageblock: wholly free -> partly free (it has a bitmap) -> wholly used -> and back. `orders` has bit k while the pageblock has a maximal free block of
 //! order k; two wholly free neighbours are one block of order 10, recorded at the even one. Free
 //! blocks are on the lists of their pageblock's mobility always, as in Linux since 6.10; before, pages
 //! could lie on another type's list until they were allocated again.
@@ -25,9 +24,11 @@ pub enum ZoneKind {
     Movable,
 }
 
-/// A pageblock's record; its bitmap is in the zone.
+/// A pageblock's record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pageblock {
+    /// The number of its [`Partial`], kept only while it is partly free: memory that is full costs less.
+    partial: u32,
     /// Free frames, 0 to 512.
     pub(crate) free: u16,
     /// Bit k: it has a maximal free block of order k.
@@ -37,6 +38,18 @@ pub(crate) struct Pageblock {
     /// See the constants.
     pub(crate) flags: u8,
 }
+
+/// What there is to know of a partly free pageblock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Partial {
+    /// Its free frames.
+    pub(crate) map: Map,
+    /// How many maximal free blocks of order 0 to 8 it has.
+    pub(crate) lists: [u16; 9],
+}
+
+/// No bitmap.
+const WHOLLY: u32 = u32::MAX;
 
 /// It is allocated as one superpage and mapped as one.
 pub(crate) const WHOLE: u8 = 1;
@@ -54,9 +67,9 @@ pub(crate) struct Zone {
     /// The number of its first pageblock, even.
     pub(crate) first: usize,
     pub(crate) blocks: Vec<Pageblock>,
-    pub(crate) maps: Vec<Map>,
-    /// How many maximal free blocks of order 0 to 8 a partly free pageblock has; zero for others.
-    pub(crate) lists: Vec<[u16; 9]>,
+    /// Of the partly free pageblocks, and those that no pageblock has now.
+    partials: Vec<Partial>,
+    spare: Vec<u32>,
     /// By mobility: the pageblock that was broken last, which serves the next small allocations if its blocks
     /// are the right ones. It is not in `index`, `counts` and `available`, whose upkeep would cost more than
     /// the allocations. Which frames are handed out does not depend on it.
@@ -80,14 +93,20 @@ pub(crate) struct Zone {
 impl Zone {
     /// A zone of `pageblocks` (even), all free and movable, as Linux' zones begin.
     pub(crate) fn new(node: usize, kind: ZoneKind, first: usize, pageblocks: usize) -> Self {
-        let free = Pageblock { free: 512, orders: 0, mobility: Mobility::Movable, flags: 0 };
+        let free = Pageblock {
+            partial: WHOLLY,
+            free: 512,
+            orders: 0,
+            mobility: Mobility::Movable,
+            flags: 0,
+        };
         let mut zone = Self {
             node,
             kind,
             first,
             blocks: vec![free; pageblocks],
-            maps: vec![[0; 8]; pageblocks],
-            lists: vec![[0; 9]; pageblocks],
+            partials: Vec::new(),
+            spare: Vec::new(),
             current: [NONE; 3],
             in_order: [false; 3],
             index: std::array::from_fn(|_| std::array::from_fn(|_| Tree::new(pageblocks))),
@@ -136,7 +155,7 @@ impl Zone {
                 index.first().is_none_or(|first| current < first)
             };
             if own < rest || own == rest && own < 16 && lower() {
-                let slot = runs::first(&self.maps[current], order + own as u8);
+                let slot = runs::first(&self.part(current).map, order + own as u8);
                 self.carve(current, slot, order + own as u8, order);
                 return Some(self.frame(current, slot));
             }
@@ -165,11 +184,15 @@ impl Zone {
         record.free -= count as u16;
         // The maximal blocks of a pageblock's last frames are the binary digits of their number.
         record.orders = record.free;
-        for (order, listed) in self.lists[block].iter_mut().enumerate() {
+        let part = &mut self.partials[record.partial as usize];
+        for (order, listed) in part.lists.iter_mut().enumerate() {
             *listed = record.free >> order & 1;
         }
-        runs::clear_until(&mut self.maps[block], slot, count);
+        runs::clear_until(&mut part.map, slot, count);
         self.free -= u64::from(count);
+        if self.blocks[block].free == 0 {
+            self.end_part(block);
+        }
         self.frame(block, slot)
     }
 
@@ -184,7 +207,7 @@ impl Zone {
     pub(crate) fn counts(&self) -> [[u32; ORDERS]; 3] {
         let mut counts = self.counts;
         for (counts, &current) in counts.iter_mut().zip(&self.current) {
-            let own = self.lists.get(current).into_iter().flatten();
+            let own = self.partial(current).into_iter().flat_map(|part| &part.lists);
             counts.iter_mut().zip(own).for_each(|(count, &own)| *count += u32::from(own));
         }
         counts
@@ -198,7 +221,7 @@ impl Zone {
     fn settle_one(&mut self, mobility: usize) {
         let block = std::mem::replace(&mut self.current[mobility], NONE);
         self.in_order[mobility] = false;
-        let Some(lists) = self.lists.get(block) else { return };
+        let Some(&Partial { lists, .. }) = self.partial(block) else { return };
         for (order, &count) in lists.iter().enumerate().filter(|(_, count)| **count > 0) {
             self.counts[mobility][order] += u32::from(count);
             self.available[mobility] |= 1 << order;
@@ -211,7 +234,8 @@ impl Zone {
     pub(crate) fn take_from(&mut self, mobility: Mobility, from: u8, order: u8) -> Frame {
         let block = self.index[mobility.index()][from as usize].first();
         let block = block.expect("the orders available are those of the index");
-        let slot = if from < PAGEBLOCK_ORDER { runs::first(&self.maps[block], from) } else { 0 };
+        let slot =
+            if from < PAGEBLOCK_ORDER { runs::first(&self.part(block).map, from) } else { 0 };
         self.carve(block, slot, from, order);
         self.frame(block, slot)
     }
@@ -232,7 +256,7 @@ impl Zone {
         if self.blocks[block].free == 512 {
             return Some(9 + u8::from(self.blocks[block ^ 1].free == 512));
         }
-        let map = &self.maps[block];
+        let map = &self.partial(block)?.map;
         runs::is_free(map, slot, 0).then(|| runs::order_of(map, slot, 0))
     }
 
@@ -243,13 +267,50 @@ impl Zone {
         match self.blocks[block].free {
             0 => false,
             512 => true,
-            _ => runs::is_free(&self.maps[block], frame.slot(), 0),
+            _ => runs::is_free(&self.part(block).map, frame.slot(), 0),
         }
     }
 
-    /// The bitmap of a pageblock's free frames, also where it is not kept.
+    /// The bitmap of a pageblock's free frames, also where none is kept.
     pub(crate) fn map(&self, block: usize) -> Map {
-        if self.blocks[block].free == 512 { [u64::MAX; 8] } else { self.maps[block] }
+        let all = if self.blocks[block].free == 512 { u64::MAX } else { 0 };
+        self.partial(block).map_or([all; 8], |part| part.map)
+    }
+
+    /// What there is to know of a pageblock, if it is partly free.
+    #[inline]
+    pub(crate) fn partial(&self, block: usize) -> Option<&Partial> {
+        self.partials.get(self.blocks.get(block)?.partial as usize)
+    }
+
+    /// The same of one that is.
+    #[inline]
+    fn part(&self, block: usize) -> &Partial {
+        &self.partials[self.blocks[block].partial as usize]
+    }
+
+    #[inline]
+    fn part_mut(&mut self, block: usize) -> &mut Partial {
+        &mut self.partials[self.blocks[block].partial as usize]
+    }
+
+    /// A pageblock is partly free from now on.
+    fn begin_part(&mut self, block: usize, map: Map) {
+        let part = Partial { map, lists: [0; 9] };
+        let number = self.spare.pop().unwrap_or(self.partials.len() as u32);
+        match self.partials.get_mut(number as usize) {
+            Some(at) => *at = part,
+            None => self.partials.push(part),
+        }
+        self.blocks[block].partial = number;
+    }
+
+    /// A pageblock is wholly free or wholly used from now on.
+    fn end_part(&mut self, block: usize) {
+        let number = std::mem::replace(&mut self.blocks[block].partial, WHOLLY);
+        if number != WHOLLY {
+            self.spare.push(number);
+        }
     }
 
     /// Takes 2^order frames at `slot` out of the maximal free block of order `from` around them.
@@ -258,12 +319,15 @@ impl Zone {
         self.free -= 1 << order;
         if from < PAGEBLOCK_ORDER {
             self.disorder(block);
-            runs::clear(&mut self.maps[block], slot, order);
+            runs::clear(&mut self.part_mut(block).map, slot, order);
             self.blocks[block].free -= 1 << order;
             for rest in order..from {
                 self.enlist(block, rest);
             }
             self.delist(block, from);
+            if self.blocks[block].free == 0 {
+                self.end_part(block);
+            }
         } else {
             self.carve_whole(block, slot, from, order);
         }
@@ -287,8 +351,8 @@ impl Zone {
             self.settle_one(mobility);
             self.current[mobility] = block;
             self.in_order[mobility] = slot == 0;
-            self.maps[block] = [u64::MAX; 8];
-            runs::clear(&mut self.maps[block], slot, order);
+            self.begin_part(block, [u64::MAX; 8]);
+            runs::clear(&mut self.part_mut(block).map, slot, order);
             self.blocks[block].free = 512 - (1 << order);
             for rest in order..PAGEBLOCK_ORDER {
                 self.enlist(block, rest);
@@ -306,7 +370,6 @@ impl Zone {
     /// A wholly free pageblock becomes wholly used.
     fn use_up(&mut self, block: usize) {
         self.blocks[block].free = 0;
-        self.maps[block] = [0; 8];
     }
 
     /// Frees 2^order frames and merges them with their buddies.
@@ -324,7 +387,10 @@ impl Zone {
         let record = &mut self.blocks[block];
         assert!(record.free as u32 + (1 << order) <= PAGEBLOCK, "frames are freed twice");
         record.free += 1 << order;
-        let map = &mut self.maps[block];
+        if record.partial == WHOLLY {
+            self.begin_part(block, [0; 8]);
+        }
+        let map = &mut self.part_mut(block).map;
         assert!(runs::is_used(map, slot, order), "frames are freed twice");
         runs::set(map, slot, order);
         let merged = runs::order_of(map, slot, order);
@@ -347,6 +413,7 @@ impl Zone {
         if self.current[mobility] == block {
             (self.current[mobility], self.in_order[mobility]) = (NONE, false);
         }
+        self.end_part(block);
         let neighbour = block ^ 1;
         if self.blocks[neighbour].free != 512 {
             return self.enlist(block, PAGEBLOCK_ORDER);
@@ -362,7 +429,7 @@ impl Zone {
         let record = &mut self.blocks[block];
         let mobility = record.mobility.index();
         let is_first = order >= PAGEBLOCK_ORDER || {
-            let count = &mut self.lists[block][order as usize];
+            let count = &mut self.partials[record.partial as usize].lists[order as usize];
             *count += 1;
             *count == 1
         };
@@ -383,7 +450,7 @@ impl Zone {
         let record = &mut self.blocks[block];
         let mobility = record.mobility.index();
         let was_last = order >= PAGEBLOCK_ORDER || {
-            let count = &mut self.lists[block][order as usize];
+            let count = &mut self.partials[record.partial as usize].lists[order as usize];
             *count -= 1;
             *count == 0
         };
@@ -413,7 +480,8 @@ impl Zone {
         let (old, new) = (before.index(), mobility.index());
         for order in (0..=MAX_ORDER).filter(|order| orders >> order & 1 != 0) {
             let at = order as usize;
-            let count = self.lists[block].get(at).map_or(1, |&count| u32::from(count));
+            let listed = self.partial(block).and_then(|part| part.lists.get(at));
+            let count = listed.map_or(1, |&count| u32::from(count));
             self.counts[old][at] -= count;
             self.counts[new][at] += count;
             if self.counts[old][at] == 0 {
