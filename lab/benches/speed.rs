@@ -61,7 +61,7 @@ struct Part {
     times: usize,
 }
 
-/// A stream made beforehand. Notes when each part was begun.
+/// A stream made beforehand, for one design. Notes when each part was begun.
 struct Stream<'a> {
     parts: &'a mut [Part],
     part: usize,

@@ -6,7 +6,7 @@ use units::ByteSize;
 
 use crate::fragment::Fragmentation;
 use crate::system::{Engine, Stop, System, kernel_memory};
-use crate::touched::Touched;
+use crate::touched::{Counts, Seen, Touched};
 use crate::watch::{Pass, Watched};
 use crate::workloads::{Setup, WorkloadError};
 use crate::{Cell, End, Report, Requests, SCHEMA};
@@ -110,19 +110,37 @@ fn prepare(
     Ok((lanes, first))
 }
 
+/// Blocks that a design's machine carries out before it is the next one's turn. Each finds the host's caches full of
+/// the others' TLBs and page tables.
+const TURN: usize = 16;
+
 fn pass<S: Source + ?Sized>(
     experiment: &Experiment,
     lanes: &mut [Box<dyn Lane>],
     stream: &mut S,
 ) -> Result<(), LabError> {
     let mut touched = experiment.utilisation.then(Touched::default);
-    let mut block = Block::default();
-    while stream.next(&mut block).map_err(|error| LabError::Source(error.to_string()))? {
-        if let Some(touched) = &mut touched {
-            touched.follow(&block);
+    let turn = if lanes.len() > 1 { TURN } else { 1 };
+    let mut blocks: Vec<(Block, Counts)> = vec![Default::default(); turn];
+    let mut read = turn;
+    while read == turn {
+        read = 0;
+        for (block, counts) in &mut blocks {
+            if !stream.next(block).map_err(|error| LabError::Source(error.to_string()))? {
+                break;
+            }
+            if let Some(touched) = &mut touched {
+                touched.follow(block);
+            }
+            let seen = touched.as_ref().map_or(Seen::default(), Touched::seen);
+            *counts = seen.counts;
+            lanes.iter_mut().filter(|lane| lane.watches()).for_each(|lane| lane.block(block, seen));
+            read += 1;
         }
-        for lane in lanes.iter_mut() {
-            lane.block(&block, touched.as_ref());
+        for lane in lanes.iter_mut().filter(|lane| !lane.watches()) {
+            for (block, counts) in &blocks[..read] {
+                lane.block(block, Seen { counts: *counts, pages: None });
+            }
         }
     }
     Ok(())
@@ -132,7 +150,9 @@ fn pass<S: Source + ?Sized>(
 trait Lane {
     /// Has memory fragmented; returns the first region and process that are left.
     fn spoil(&mut self, experiment: &Experiment, superpages: u64) -> Result<(u32, u32), LabError>;
-    fn block(&mut self, block: &Block, touched: Option<&Touched>);
+    /// Whether it must know which pages are touched, and not only how many.
+    fn watches(&self) -> bool;
+    fn block(&mut self, block: &Block, seen: Seen<'_>);
     fn report(self: Box<Self>, experiment: &Experiment) -> Result<Report, LabError>;
 }
 
@@ -167,7 +187,7 @@ impl<T: Translate> Lane for Running<T> {
             first = (program.regions(), program.processes());
             let mut block = Block::default();
             while program.step(&mut self.engine.system, &mut block) {
-                match self.engine.block(&block, None) {
+                match self.engine.block(&block, Seen::default()) {
                     // A fragmenter fills what there is: it goes on with less.
                     Ok(()) | Err(Stop::OutOfMemory | Stop::Refused { .. } | Stop::Killed(_)) => {}
                     Err(Stop::IllFormed(what)) => {
@@ -182,10 +202,14 @@ impl<T: Translate> Lane for Running<T> {
         Ok(first)
     }
 
-    fn block(&mut self, block: &Block, touched: Option<&Touched>) {
+    fn watches(&self) -> bool {
+        self.engine.system.watches()
+    }
+
+    fn block(&mut self, block: &Block, seen: Seen<'_>) {
         if self.stop.is_none() {
-            self.stop = self.engine.block(block, touched).err();
-            self.engine.system.settle(touched, self.stop.is_none());
+            self.stop = self.engine.block(block, seen).err();
+            self.engine.system.settle(seen.counts, self.stop.is_none());
         }
     }
 

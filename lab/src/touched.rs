@@ -24,6 +24,18 @@ pub struct Touched {
     end: usize,
 }
 
+/// [`Touched::before`] and [`Touched::most`], where they are kept.
+pub(crate) type Counts = Option<(u64, u64)>;
+
+/// What a design's machine is told of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Seen<'a> {
+    /// How many pages are touched.
+    pub counts: Counts,
+    /// The pages, as they are at the end of the block that is carried out.
+    pub pages: Option<&'a Touched>,
+}
+
 impl Touched {
     /// Follows the stream through a block.
     pub fn follow(&mut self, block: &Block) {
@@ -35,6 +47,11 @@ impl Touched {
             self.event(event);
         }
         self.touch(&block.accesses[from..]);
+    }
+
+    /// What a machine is told that carries out the block that was followed last.
+    pub(crate) fn seen(&self) -> Seen<'_> {
+        Seen { counts: Some((self.before(), self.most)), pages: Some(self) }
     }
 
     /// The touched pages of a region.

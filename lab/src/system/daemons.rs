@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use design::{Design, Release};
 
 use super::System;
-use crate::touched::Touched;
+use crate::touched::Seen;
 
 /// What a daemon does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,23 +130,23 @@ impl Daemons {
 impl System {
     /// Lets all daemons that are due do their work. The engine calls this often; it costs one comparison.
     #[inline]
-    pub(crate) fn tick(&mut self, touched: Option<&Touched>) {
+    pub(crate) fn tick(&mut self, seen: Seen<'_>) {
         let now = self.clock.now();
         self.spaces.now = now;
         let woken = !self.daemons.candidates.is_empty() && self.awake;
         if now >= self.daemons.next || woken {
-            self.work(now, woken, touched);
+            self.work(now, woken, seen);
         }
     }
 
     /// All work that fell due until `now`, in the order of its times.
     #[cold]
-    fn work(&mut self, now: u64, woken: bool, touched: Option<&Touched>) {
+    fn work(&mut self, now: u64, woken: bool, seen: Seen<'_>) {
         if woken && now >= self.scan_busy {
             // Crossing the threshold wakes the scan at once, unless it is at work still.
             let before = self.clock.background.total();
             self.daemons.now = now;
-            let asked = self.perform(Task::Scan, touched).unwrap_or(0);
+            let asked = self.perform(Task::Scan, seen).unwrap_or(0);
             let busy = self.clock.background.total() - before;
             self.scan_busy = now + busy.max(asked);
         }
@@ -154,7 +154,7 @@ impl System {
             let Daemon { task, due, period } = self.daemons.list[at];
             let before = self.clock.background.total();
             self.daemons.now = due;
-            let asked = self.perform(task, touched);
+            let asked = self.perform(task, seen);
             let busy = self.clock.background.total() - before;
             self.daemons.list[at].due = due + asked.unwrap_or(period).max(busy).max(1);
         }
@@ -163,7 +163,7 @@ impl System {
     }
 
     /// Does a daemon's work once; returns the time to its next, if not its period.
-    fn perform(&mut self, task: Task, touched: Option<&Touched>) -> Option<u64> {
+    fn perform(&mut self, task: Task, seen: Seen<'_>) -> Option<u64> {
         match task {
             Task::Scan => self.scan(),
             Task::Sample => self.sample(),
@@ -172,7 +172,7 @@ impl System {
             Task::Prezero => self.prezero(),
             Task::Compact => self.compact_in_background(),
             Task::Reclaim => self.keep_watermarks(),
-            Task::Recover => self.recover(touched),
+            Task::Recover => self.recover(seen),
         }
         .then_after()
     }

@@ -12,7 +12,7 @@ use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, LARGE, QUIET, SIZE};
 use super::spaces::{MANY, Shoot, Spaces};
 use super::{Stop, System};
 use crate::Cause;
-use crate::touched::Touched;
+use crate::touched::Seen;
 
 /// Accesses between two looks at the clock.
 const CHUNK: usize = 1024;
@@ -55,17 +55,17 @@ impl<T: Translate> Engine<T> {
     }
 
     /// Carries a piece of the stream out.
-    pub(crate) fn block(&mut self, block: &Block, touched: Option<&Touched>) -> Result<(), Stop> {
+    pub(crate) fn block(&mut self, block: &Block, seen: Seen<'_>) -> Result<(), Stop> {
         let mut from = 0;
         for (at, event) in &block.events {
-            self.accesses(block, from, *at as usize, touched)?;
+            self.accesses(block, from, *at as usize, seen)?;
             from = *at as usize;
             self.system.event(event)?;
             self.shoot();
             self.last = NO_ACCESS;
-            self.tick(touched);
+            self.tick(seen);
         }
-        self.accesses(block, from, block.accesses.len(), touched)
+        self.accesses(block, from, block.accesses.len(), seen)
     }
 
     fn accesses(
@@ -73,7 +73,7 @@ impl<T: Translate> Engine<T> {
         block: &Block,
         from: usize,
         to: usize,
-        touched: Option<&Touched>,
+        seen: Seen<'_>,
     ) -> Result<(), Stop> {
         let mut at = from;
         while at < to {
@@ -90,7 +90,7 @@ impl<T: Translate> Engine<T> {
             self.system.counters.accesses += made;
             self.system.clock.work(made);
             self.book();
-            self.tick(touched);
+            self.tick(seen);
             at = end;
         }
         Ok(())
@@ -195,8 +195,8 @@ impl<T: Translate> Engine<T> {
         self.system.spaces.shoot.clear();
     }
 
-    fn tick(&mut self, touched: Option<&Touched>) {
-        self.system.tick(touched);
+    fn tick(&mut self, seen: Seen<'_>) {
+        self.system.tick(seen);
         self.system.observe();
         self.shoot();
     }

@@ -44,7 +44,7 @@ pub(crate) use phases::Phases;
 use crate::memory::compaction::{Compaction, Settings};
 use crate::memory::{Memory, Shape};
 use crate::reservation::{Config, Reservations};
-use crate::touched::Touched;
+use crate::touched::Counts;
 use crate::{Counters, Moment};
 use clock::Clock;
 use daemons::Daemons;
@@ -226,6 +226,11 @@ impl System {
         self.daemons.candidates = candidates;
     }
 
+    /// Whether a daemon asks which pages were touched.
+    pub(crate) fn watches(&self) -> bool {
+        self.design.deallocation.bloat.is_some()
+    }
+
     /// Whether the program runs, and not what spoils memory before it.
     pub(crate) fn is_awake(&self) -> bool {
         self.awake
@@ -247,15 +252,14 @@ impl System {
     /// A block was carried out, all of it or up to where the program was stopped: if memory was at its
     /// peak in it, notes what was touched by then. A block is followed before it is carried out, so of
     /// one that was not carried out whole only what is resident is known to be touched.
-    pub(crate) fn settle(&mut self, touched: Option<&Touched>, whole: bool) {
+    pub(crate) fn settle(&mut self, touched: Counts, whole: bool) {
         if !whole {
             self.observe();
         }
         if std::mem::take(&mut self.peaked) {
-            let least = |touched: &Touched| touched.before().max(self.counters.resident_pages);
-            self.counters.touched_pages = touched.map(|touched| {
-                if whole { touched.most() } else { touched.most().min(least(touched)) }
-            });
+            let least = |before: u64| before.max(self.counters.resident_pages);
+            self.counters.touched_pages =
+                touched.map(|(before, most)| if whole { most } else { most.min(least(before)) });
         }
     }
 

@@ -12,7 +12,7 @@ use super::reserve::QUEUE;
 use crate::Cause;
 use crate::memory::compaction::{Mode, Request};
 use crate::reservation::Flags;
-use crate::touched::Touched;
+use crate::touched::Seen;
 
 impl System {
     /// Quicksilver: reservations that did not change for a while have their pages moved elsewhere, so that
@@ -148,8 +148,8 @@ impl System {
 
     /// HawkEye, and Linux' underused shrinker: superpages with many pages of zeros are split, and those pages
     /// freed. Pages that were never touched are zeros; others are not looked into.
-    pub(crate) fn recover(&mut self, touched: Option<&Touched>) -> Next {
-        let (Some(bloat), Some(touched)) = (self.design.deallocation.bloat, touched) else {
+    pub(crate) fn recover(&mut self, seen: Seen<'_>) -> Next {
+        let (Some(bloat), Some(touched)) = (self.design.deallocation.bloat, seen.pages) else {
             return Next::Period;
         };
         let all = u64::from(self.memory.frames());

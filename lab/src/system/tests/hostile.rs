@@ -97,10 +97,10 @@ proptest! {
             let backing = Backing::Anonymous;
             start.event(Event::Map { pages, address: 0, backing });
             start.accesses.push(Access::write(Page(0)));
-            prop_assert_eq!(run.engine.block(&start, None), Ok(()));
+            prop_assert_eq!(run.engine.block(&start, crate::touched::Seen::default()), Ok(()));
             for block in &blocks {
                 touched.follow(block);
-                if run.engine.block(block, Some(&touched)).is_err() {
+                if run.engine.block(block, touched.seen()).is_err() {
                     break;
                 }
                 prop_assert_eq!(run.engine.system.verify(), Ok(()), "after {:?}", block);

@@ -48,7 +48,9 @@ impl Run {
             first = (program.regions(), program.processes());
             let mut block = Block::default();
             while program.step(&mut engine.system, &mut block) {
-                if let Err(Stop::IllFormed(what)) = engine.block(&block, None) {
+                if let Err(Stop::IllFormed(what)) =
+                    engine.block(&block, crate::touched::Seen::default())
+                {
                     panic!("the fragmenter: {what}");
                 }
             }
@@ -74,7 +76,7 @@ impl Run {
         let ends = accesses.first().zip(accesses.last());
         self.log.push(format!("{:?} {} {ends:?}", block.events.first(), accesses.len()));
         self.touched.follow(&block);
-        let done = self.engine.block(&block, Some(&self.touched));
+        let done = self.engine.block(&block, self.touched.seen());
         let system = &self.engine.system;
         if let Err(what) = system.verify() {
             panic!("{what}");
