@@ -84,7 +84,7 @@ pub fn frames(record: &Kept, to: To<'_>) -> Result<(), RecordError> {
 /// `None`: it makes no sense, or nothing to us.
 fn some(record: &Kept, to: To<'_>) -> Option<Result<(), RecordError>> {
     let body = record.body.as_slice();
-    let frame = |pid, what| Frame { pid, instructions: 0, what };
+    let frame = |pid, what| Frame { pid, instructions: None, what };
     match record.kind {
         SAMPLE => {
             let pid = half(body, 0)?;

@@ -19,8 +19,8 @@ const FOREIGN: usize = 16;
 /// What was seen so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Instructions, of all processes, also while accesses were skipped.
-    pub instructions: u64,
+    /// Instructions, of all processes, also while accesses were skipped; unknown where only faults are seen.
+    pub instructions: Option<u64>,
     /// Accesses, with those that were skipped, before the filter.
     pub accesses: u64,
     /// Accesses that were skipped at the beginning.
@@ -120,7 +120,9 @@ impl Stream {
 
     /// Takes the next frame.
     pub fn frame(&mut self, frame: &Frame<'_>) -> Result<(), RecordError> {
-        self.seen.instructions += frame.instructions;
+        if let Some(count) = frame.instructions {
+            *self.seen.instructions.get_or_insert(0) += count;
+        }
         if self.full {
             return Ok(());
         }
@@ -135,14 +137,14 @@ impl Stream {
 
     /// Ends the trace: what it holds, and what that of the instruction fetches holds.
     pub fn finish(mut self, wall: Duration) -> Result<(Seen, Totals, Option<Totals>), RecordError> {
-        let run = Run {
-            instructions: self.seen.instructions,
-            accesses: self.seen.accesses,
-            nanoseconds: wall.as_nanos() as u64,
-        };
-        self.data.writer.ran(run);
-        if let Some(code) = &mut self.code {
-            code.writer.ran(Run { accesses: self.seen.fetches, ..run });
+        // Who counts instructions sees every access; faults are not a run's accesses.
+        if let Some(instructions) = self.seen.instructions {
+            let (accesses, nanoseconds) = (self.seen.accesses, wall.as_nanos() as u64);
+            let run = Run { instructions, accesses, nanoseconds };
+            self.data.writer.ran(run);
+            if let Some(code) = &mut self.code {
+                code.writer.ran(Run { accesses: self.seen.fetches, ..run });
+            }
         }
         self.data.flush()?;
         let data = self.data.writer.finish()?;

@@ -15,8 +15,8 @@ const END: u64 = 1 << 57;
 pub struct Frame<'a> {
     /// The process.
     pub pid: u32,
-    /// Instructions of it since the frame before that told any.
-    pub instructions: u64,
+    /// Instructions of it since the frame before that told any; unknown where nobody counts them.
+    pub instructions: Option<u64>,
     /// What it says.
     pub what: What<'a>,
 }
@@ -135,7 +135,7 @@ pub fn read(bytes: &[u8]) -> Result<Frame<'_>, String> {
         return wrong("something that is no frame");
     }
     let kind = half(4);
-    let instructions = u64::from(half(16)) | u64::from(half(20)) << 32;
+    let instructions = Some(u64::from(half(16)) | u64::from(half(20)) << 32);
     let (words, rest) = body.as_chunks::<8>();
     let field = |at: usize| words.get(at).map(|word| u64::from_le_bytes(*word));
     let what = match kind {
@@ -221,7 +221,7 @@ mod tests {
             let whole = frame(kind, &body);
             let some = &whole[..cut.min(whole.len())];
             if let Ok(frame) = read(some) {
-                prop_assert_eq!((frame.pid, frame.instructions), (7, 9));
+                prop_assert_eq!((frame.pid, frame.instructions), (7, Some(9)));
                 if let What::Accesses(words) | What::Fetches(words) = frame.what {
                     prop_assert!(words.iter().all(|word| word.count > 0 && word.page < 1 << 44));
                 }

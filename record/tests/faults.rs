@@ -34,6 +34,8 @@ fn first_touches_of_a_known_program_are_there_once_each() {
     let done = session.finish(&mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!((done.status.code(), done.ended), (Some(9), Ended::Program));
     assert_eq!((done.seen.lost, done.seen.processes), (0, 1));
+    assert_eq!(done.seen.instructions, None);
+    assert_eq!(trace::Reader::open(&done.path).unwrap().info().run, None);
     let stream = common::Stream::read(&done.path);
     // Each of 64 pages is read first: a fault for the page of zeros; then written.
     let at = 0x10000000;

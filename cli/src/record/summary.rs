@@ -22,13 +22,18 @@ pub fn text(recorded: &Recorded, native: Option<Native>) -> String {
         None => "slowdown unknown, --native measures it".to_string(),
     };
     let kept = words::percent(totals.records as f64 / totals.accesses.max(1) as f64);
+    let what = match seen.instructions {
+        Some(instructions) => format!(
+            "{} accesses, {kept} kept as records; {instructions} instructions",
+            totals.accesses
+        ),
+        None => format!("{} page faults", totals.accesses),
+    };
     let memory = ByteSize(u64::from(totals.regions) * u64::from(SLOTS) * PAGE);
     let mut line = format!(
-        "{}: {} accesses, {kept} kept as records; {} instructions; mappings: {}, in {memory}; \
+        "{}: {what}; mappings: {}, in {memory}; \
          processes: {}, threads: {}; {} ({slower})",
         recorded.path.display(),
-        totals.accesses,
-        seen.instructions,
         seen.mappings,
         seen.processes,
         u64::from(seen.processes) + seen.threads,
