@@ -21,9 +21,11 @@ pub(super) static TABLES: &[Table] = &[
     Table {
         name: "Sandy Bridge",
         walkers: 1,
-        groups: &[&duration([0x04, 0x04, 0x04]), &walks(&TO_ICE_LAKE, [0x02, 0x02, 0x02]), &{
-            hits(&TO_ICE_LAKE, [0x10, 0x10, 0x10])
-        }],
+        groups: &[
+            &duration([0x04, 0x04, 0x04]),
+            &walks(&TO_ICE_LAKE, [0x02, 0x02, 0x02]),
+            &hits(&TO_ICE_LAKE, [0x10, 0x10, 0x10]),
+        ],
         note: None,
     },
     Table {
@@ -39,18 +41,22 @@ pub(super) static TABLES: &[Table] = &[
     Table {
         name: "Haswell",
         walkers: 1,
-        groups: &[&duration([0x10; 3]), &walks(&TO_ICE_LAKE, [0x0e; 3]), &{
-            hits(&TO_ICE_LAKE, [0x60; 3])
-        }],
+        groups: &[
+            &duration([0x10; 3]),
+            &walks(&TO_ICE_LAKE, [0x0e; 3]),
+            &hits(&TO_ICE_LAKE, [0x60; 3]),
+        ],
         note: None,
     },
     // The same events, but a second walker (recall): its cycles are added to the first one's.
     Table {
         name: "Broadwell",
         walkers: 2,
-        groups: &[&summed(duration([0x10; 3])), &walks(&TO_ICE_LAKE, [0x0e; 3]), &{
-            hits(&TO_ICE_LAKE, [0x60; 3])
-        }],
+        groups: &[
+            &summed(duration([0x10; 3])),
+            &walks(&TO_ICE_LAKE, [0x0e; 3]),
+            &hits(&TO_ICE_LAKE, [0x60; 3]),
+        ],
         note: Some("erratum BDM69: these events may count too much"),
     },
     Table {

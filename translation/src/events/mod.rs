@@ -174,6 +174,37 @@ mod tests {
         }
     }
 
+    /// Raw configurations put together from the manufacturers' lists: event, unit mask and counter
+    /// mask from bits 0, 8 and 24 on.
+    #[test]
+    fn encodings_are_those_of_the_manuals() {
+        for (table, name, config) in [
+            ("Sandy Bridge", "dtlb_load_misses.walk_duration", 0x0408),
+            ("Sandy Bridge", "itlb_misses.stlb_hit", 0x1085),
+            ("Ivy Bridge", "dtlb_load_misses.walk_duration", 0x8408),
+            ("Ivy Bridge", "dtlb_load_misses.stlb_hit", 0x045f),
+            ("Haswell", "dtlb_store_misses.walk_completed", 0x0e49),
+            ("Broadwell", "itlb_misses.walk_duration", 0x1085),
+            ("Skylake", "dtlb_load_misses.walk_active", 0x0100_1008),
+            ("Skylake", "dtlb_load_misses.walk_pending", 0x1008),
+            ("Skylake", "ept.walk_pending", 0x104f),
+            ("Ice Lake", "dtlb_store_misses.stlb_hit", 0x2049),
+            ("Golden Cove", "dtlb_store_misses.walk_active", 0x0100_1013),
+            ("Golden Cove", "itlb_misses.walk_completed", 0x0e11),
+            ("Zen 1", "bp_l1_tlb_miss_l2_miss", 0x85),
+            ("Zen 2", "bp_l1_tlb_miss_l2_tlb_miss", 0x0785),
+            ("Zen 3 to 5", "ls_l1_d_tlb_miss.all_l2_miss", 0xf045),
+            ("Zen 3 to 5", "bp_l1_tlb_miss_l2_tlb_miss.all", 0x0f85),
+            ("Armv8", "dtlb_walk", 0x34),
+        ] {
+            let found = tables().find(|one| one.name == table).unwrap();
+            let mut events = found.groups.iter().copied().flatten();
+            let event = events.find(|event| event.name == name).unwrap();
+            let encoded = event.select | event.umask << 8 | event.cmask << 24;
+            assert_eq!(encoded, config, "{name} of {table}");
+        }
+    }
+
     #[test]
     fn groups_leave_a_counter_for_the_cycles() {
         for table in tables() {
