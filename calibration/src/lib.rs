@@ -14,10 +14,13 @@ mod calibrate;
 mod document;
 mod levels;
 mod live;
+mod machine_file;
+mod picture;
 mod place;
 mod probe;
 mod simulated;
 mod statistics;
+mod variables;
 mod walks;
 mod ways;
 
@@ -30,6 +33,7 @@ pub use document::{
     nanoseconds,
 };
 pub use live::Live;
+pub use machine_file::THIS;
 pub use place::Shape;
 pub use probe::{Clock, Offer, Place, Probe, ProbeError};
 pub use simulated::{Simulated, Truth};

@@ -5,6 +5,8 @@
 //! accesses of a random order find their region's entry there with probability size / regions, and
 //! otherwise read one entry more.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Bench;
@@ -42,20 +44,36 @@ pub(crate) fn steps(bench: &mut Bench, entries: u64) -> Result<Vec<Step>, ProbeE
         if most < 4 * least {
             break;
         }
-        let mut curve = Vec::new();
-        let mut regions = least;
-        while regions <= most {
-            let places = places(bench, groups, regions, reads);
-            curve.push((regions, bench.least(&places)?));
-            regions = (regions + 1).max((regions as f64 * 1.2) as u64);
-        }
-        let (entries, cycles) = match bend(&curve) {
-            Some((entries, cycles)) => (Some(entries), Some(cycles)),
-            None => (None, None),
+        let (first, second) = (
+            curve(bench, groups, reads, least..=most)?,
+            curve(bench, groups, reads, least..=most)?,
+        );
+        // Told only if it is found twice.
+        let (entries, cycles) = match (bend(&first), bend(&second)) {
+            (Some((a, up)), Some((b, _))) if 4 * a.abs_diff(b) <= a.max(b) => (Some(a), Some(up)),
+            _ => (None, None),
         };
+        let curve = first;
         steps.push(Step { reads, entries, cycles, curve });
     }
     Ok(steps)
+}
+
+/// Cycles per access against regions.
+fn curve(
+    bench: &mut Bench,
+    groups: u64,
+    reads: u32,
+    range: RangeInclusive<u64>,
+) -> Result<Vec<(u64, f64)>, ProbeError> {
+    let mut curve = Vec::new();
+    let mut regions = *range.start();
+    while range.contains(&regions) {
+        let places = places(bench, groups, regions, reads);
+        curve.push((regions, bench.least(&places)?));
+        regions = (regions + 1).max((regions as f64 * 1.2) as u64);
+    }
+    Ok(curve)
 }
 
 /// The groups dealt to `regions` regions of the level that a walk of `reads` entries reads up to. Below

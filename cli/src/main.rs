@@ -17,6 +17,8 @@ mod record;
 mod restore;
 mod run;
 mod signals;
+mod this_machine;
+mod tlb;
 mod trace;
 mod workload;
 
@@ -45,6 +47,7 @@ enum Command {
     Trace(trace::Args),
     Record(record::Args),
     Lab(lab::Args),
+    Tlb(tlb::Args),
     Restore(restore::Args),
     Completions(docs::CompletionsArgs),
     Man(docs::ManArgs),
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::run(args),
         Command::Record(args) => record::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Tlb(args) => tlb::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Completions(args) => docs::completions(args),
         Command::Man(args) => docs::man(args),

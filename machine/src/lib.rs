@@ -44,7 +44,7 @@ pub use pmu::{NoSuchTerm, Pmu};
 pub use root::{ReadError, Root};
 pub use snapshot::Snapshot;
 pub use thp::{Khugepaged, Thp, ThpSize};
-pub use tlb::{TlbArray, TlbKind};
+pub use tlb::{Leaves, TlbArray, TlbKind};
 pub use unknown::Unknown;
 pub use zones::{ZoneFree, ZoneLevels};
 
@@ -54,5 +54,6 @@ pub mod parse {
     pub use crate::cpu::parse as cpuinfo;
     pub use crate::meminfo::parse as meminfo;
     pub use crate::pagetypes::parse as pagetypeinfo;
+    pub use crate::tlb::decode as cpuid_tlb;
     pub use crate::zones::{parse_buddyinfo as buddyinfo, parse_zoneinfo as zoneinfo};
 }

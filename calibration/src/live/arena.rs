@@ -7,10 +7,10 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 
 use sys::SysError;
-use sys::mem::{Advice, Mapping};
+use sys::mem::{Advice, Backing, Mapping};
 use sys::pagemap::Pagemap;
 use units::PageSize;
-use workload::rng::mix;
+use workload::rng::{GOLDEN, mix};
 
 use crate::probe::{Offer, Place, ProbeError};
 
@@ -19,6 +19,10 @@ use crate::probe::{Offer, Place, ProbeError};
 pub(super) enum Means {
     /// Base pages, by the first touch.
     Base,
+    /// Base pages of a file that has so many, a power of two. Each is used once, in an order that scatters
+    /// neighbours over all of it: what a walk costs depends on where frames lie (through a hypervisor's tables:
+    /// 45 to 105 cycles here, from one run to the next), and scattered is how programs that run long have them.
+    Scattered(OwnedFd, u64),
     /// Pages between the base and the superpage, by advice for each page alone before it is touched: an area
     /// that large and no larger.
     Advised,
@@ -37,9 +41,9 @@ pub(super) struct Arena {
     pagemap: Option<Pagemap>,
 }
 
-/// Pages at most, so that the mappings stay below the kernel's default limit (65530 areas,
-/// `vm.max_map_count`) and base pages below 256 MiB.
-const MOST_PAGES: usize = 60_000;
+/// Pages at most: each may be an area of its own with another before it, and a process has 65530
+/// (`vm.max_map_count`, by default).
+const MOST_PAGES: usize = 30_000;
 
 impl Arena {
     /// An empty one, over as large an address range as there is, up to `span` pages.
@@ -99,8 +103,12 @@ impl Arena {
         self.populated.clear();
         match self.means {
             Means::Base => self.memory.advise(Advice::DontNeed),
-            Means::Advised | Means::File(..) => {
-                self.memory = range(self.offer.page, self.offer.span, &self.means)?;
+            Means::Advised | Means::File(..) | Means::Scattered(..) => {
+                // The old range first: two do not fit into the addresses there are.
+                let (page, len) = (self.offer.page, self.memory.len());
+                self.memory = Mapping::anonymous(1, Backing::Pages)?;
+                self.memory = range(page, len as u64 / page.bytes(), &self.means)?;
+                assert_eq!(self.memory.len(), len, "the addresses were free a moment ago");
                 Ok(())
             }
         }
@@ -112,6 +120,12 @@ impl Arena {
         let start = page as usize * bytes;
         match &self.means {
             Means::Base => {}
+            Means::Scattered(file, pages) => {
+                // Times an odd number: a permutation (Knuth's multiplicative hash).
+                let index = self.populated.len() as u64;
+                let from = index.wrapping_mul(GOLDEN) % pages * size.bytes();
+                self.memory.put_file(start, bytes, file.as_fd(), from)?;
+            }
             Means::Advised => self.memory.advise_range(start..start + bytes, Advice::HugePage)?,
             Means::File(file, pages) => {
                 let from = page % pages * size.bytes();
@@ -122,7 +136,7 @@ impl Arena {
         }
         self.memory.bytes_mut()[start] = 1;
         match self.means {
-            Means::Base => self.check(start, bytes, false),
+            Means::Base | Means::Scattered(..) => self.check(start, bytes, false),
             Means::File(..) => self.check(start, bytes, true),
             // No call tells these sizes; `means::offer_advised` tried one and counted.
             Means::Advised => Ok(()),
@@ -164,7 +178,7 @@ fn range(page: PageSize, span: u64, means: &Means) -> Result<Mapping, SysError> 
                     Means::Base | Means::Advised => {
                         let _ = memory.advise(Advice::NoHugePage);
                     }
-                    Means::File(..) => {}
+                    Means::File(..) | Means::Scattered(..) => {}
                 }
                 return Ok(memory);
             }

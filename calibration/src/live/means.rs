@@ -15,6 +15,8 @@ use crate::probe::{Place, ProbeError};
 /// Bytes of a superpages' file: enough guest-physical pages that a hypervisor's own tables are used as by a
 /// program of some size.
 const FILE_BYTES: u64 = 128 << 20;
+/// Base pages of a file over which they are scattered: more than an arena populates.
+const SCATTERED: u64 = 1 << 15;
 /// Pages of a pool that are borrowed at most.
 const POOL_PAGES: u64 = 64;
 /// The addresses of a range, in bytes: half of what 47 bits allow.
@@ -36,8 +38,16 @@ pub(super) fn arenas(
         return Err(ProbeError::NotGot { page: base, why });
     }
     let span = SPAN / base.bytes();
+    let made = scattered(base, budget).and_then(|(file, count)| {
+        let words = format!("shared memory, scattered over {count} of them");
+        let mut arena =
+            Arena::new(base, span, pages, &words, Means::Scattered(file, count)).ok()?;
+        arena.populate(&[Place { page: 0, line: 0 }]).ok()?;
+        Some(arena)
+    });
     let words = "anonymous memory, MADV_NOHUGEPAGE";
-    let mut arenas = vec![Arena::new(base, span, pages, words, Means::Base)?];
+    let plain = || Arena::new(base, span, pages, words, Means::Base);
+    let mut arenas = vec![made.map_or_else(plain, Ok)?];
     let pmd = pmd_size(root);
     let thp = Thp::of(root);
     let mut off = Vec::new();
@@ -80,6 +90,19 @@ pub(super) fn arenas(
     Ok(arenas)
 }
 
+/// A file of base pages, at least as many as an arena populates, all of them there.
+fn scattered(base: PageSize, budget: u64) -> Option<(OwnedFd, u64)> {
+    let (count, bytes) = (SCATTERED, SCATTERED * base.bytes());
+    if bytes > budget {
+        return None;
+    }
+    let file = sized(memfd::create("superpage-tlb", None).ok()?, bytes).ok()?;
+    let mut memory = Mapping::sparse(bytes as usize, base).ok()?;
+    memory.put_file(0, bytes as usize, file.as_fd(), 0).ok()?;
+    memory.bytes_mut().iter_mut().step_by(base.bytes() as usize).for_each(|byte| *byte = 1);
+    Some((file, count))
+}
+
 /// Superpages: of shared memory, collapsed, so that no setting matters; else of the pool.
 fn superpages(root: &Root, page: PageSize) -> Result<Arena, String> {
     match collapsed(page) {
@@ -112,7 +135,8 @@ fn pool(root: &Root, page: PageSize) -> Result<Arena, String> {
     let free = pools.get(&page).and_then(|pool| pool.unreserved()).unwrap_or(0);
     if free == 0 {
         return Err(format!(
-            "pages of {page}: the pool has none free; `superpage pool set {page} 1` adds one"
+            "pages of {page}: the pool has none free; `superpage pool grow {}M:1` adds one",
+            page.bytes() >> 20
         ));
     }
     let pages = free.min(POOL_PAGES);

@@ -9,6 +9,7 @@ use super::outputs;
 use super::what;
 use crate::exit::{self, Done, Failure};
 use crate::pool::show::table;
+use crate::this_machine;
 use crate::workload::exactly;
 
 /// List the machines, or show one.
@@ -46,6 +47,12 @@ pub fn machines(args: MachinesArgs) -> Result<Done, Failure> {
     let mut all: Vec<Machine> = Vec::new();
     for name in hardware::names() {
         all.push(hardware::preset(name).map_err(Failure::usage)?);
+    }
+    // Measured by `superpage tlb --save`, if it was; a damaged file is told of when it is used.
+    if let Ok((path, text)) = this_machine::read()
+        && let Ok(machine) = Machine::from_toml(&text, &path)
+    {
+        all.push(machine);
     }
     let text = if args.json {
         let machines: Vec<_> = all

@@ -3,13 +3,13 @@
 mod compare;
 mod explain;
 mod lists;
-mod outputs;
-mod progress;
+pub mod outputs;
+pub mod progress;
 mod run;
 mod simulate;
 mod sweep;
 mod table;
-mod what;
+pub mod what;
 mod words;
 
 use lab::LabError;

@@ -16,6 +16,7 @@ use units::ByteSize;
 use super::compare;
 use crate::design::Named;
 use crate::exit::Failure;
+use crate::this_machine;
 
 /// What runs, on what.
 #[derive(Debug, Clone, clap::Args)]
@@ -26,7 +27,8 @@ pub struct Surroundings {
     #[arg(long, short, value_name = "WORKLOAD")]
     pub workload: Option<String>,
 
-    /// The machine: a name (see `superpage lab machines`) or a file.
+    /// The machine: a name (see `superpage lab machines`), a file, or `this` for what `superpage tlb --save`
+    /// measured.
     #[arg(long, short, value_name = "MACHINE", default_value = MACHINE)]
     pub machine: String,
 
@@ -89,6 +91,11 @@ pub fn machine(word: &str) -> Result<Ingredient, Failure> {
         let machine = Machine::from_toml(&content, &path).map_err(Failure::usage)?;
         let taken = hardware::names().any(|name| name == machine.name);
         return Ok(Ingredient { name: called(&machine.name, Some(&path), taken), content });
+    }
+    if word == calibration::THIS {
+        let (path, content) = this_machine::read()?;
+        Machine::from_toml(&content, &path).map_err(Failure::usage)?;
+        return Ok(Ingredient { name: word.to_string(), content });
     }
     match hardware::preset_text(word) {
         Ok(text) => Ok(Ingredient { name: word.to_string(), content: text.to_string() }),

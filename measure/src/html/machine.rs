@@ -174,6 +174,7 @@ fn tlb(machine: &Snapshot) -> Element {
                 TlbKind::Data => "data",
                 TlbKind::Instruction => "instructions",
                 TlbKind::Unified => "both",
+                TlbKind::Stores => "stores",
             };
             let sizes: Vec<String> = array.page_sizes.iter().map(|size| size.to_string()).collect();
             let entries = words::count(f64::from(array.entries));

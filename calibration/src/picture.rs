@@ -1,0 +1,97 @@
+//! The staircase as a picture: cycles per access against footprint, one panel for each page size, its levels
+//! marked. Pure: the same document gives the same bytes.
+
+use drawing::axis::{Axis, block, line, note_at, px};
+use drawing::markup::{Element, el};
+use drawing::scale::percent;
+
+use crate::document::{Calibration, SizeReport};
+
+const STYLE: &str = include_str!("style.css");
+const WIDTH: f64 = 900.0;
+const MARGIN: f64 = 20.0;
+/// Room for the labels of the upright axis.
+const GUTTER: f64 = 44.0;
+const HEIGHT: f64 = 220.0;
+/// Room above a panel for its title and the levels' names, and below for the axis.
+const ABOVE: f64 = 52.0;
+const BELOW: f64 = 44.0;
+
+impl Calibration {
+    /// The picture.
+    pub fn to_svg(&self) -> String {
+        let model = self.processor.model.as_deref().unwrap_or("this machine");
+        let title = format!("What address translation costs: {model}");
+        let mut parts = vec![text(MARGIN, 28.0, "title", &title)];
+        let key =
+            "solid: one line in each page; dashed: as many lines in few pages (data caches alone)";
+        parts.push(text(MARGIN, 48.0, "note", key));
+        let mut y = 56.0;
+        for size in &self.sizes {
+            parts.extend(panel(size, y));
+            y += ABOVE + HEIGHT + BELOW;
+        }
+        let picture = el("svg")
+            .with("xmlns", "http://www.w3.org/2000/svg")
+            .with("viewBox", format!("0 0 {WIDTH} {y}"))
+            .with("width", WIDTH)
+            .with("height", y)
+            .with("role", "img")
+            .add(el("title").text(&title))
+            .add(el("style").sheet(STYLE))
+            .add(block(0, 0, "100%", "100%").class("ground"))
+            .all(parts);
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", picture.finish())
+    }
+}
+
+fn panel(size: &SizeReport, y: f64) -> Vec<Element> {
+    let width = WIDTH - 2.0 * MARGIN - GUTTER;
+    let title = format!("pages of {} · cycles per access against pages touched", size.page);
+    let heading = text(MARGIN, y + 20.0, "heading", &title);
+    let (Some(first), Some(last)) = (size.curve.first(), size.curve.last()) else {
+        return vec![heading];
+    };
+    let low = first.pages.max(1) as f64;
+    let pages = |count: f64| (count / low).ln() / (last.pages as f64 / low).ln().max(1e-9);
+    let highest = size.curve.iter().map(|point| point.spread.max(point.packed)).fold(1.0, f64::max);
+    let cycles = Axis::amounts(highest);
+    let mut plot = el("svg")
+        .with("x", MARGIN + GUTTER)
+        .with("y", y + ABOVE)
+        .with("width", width)
+        .with("height", HEIGHT)
+        .with("overflow", "visible")
+        .all(cycles.up(HEIGHT));
+    // Powers of four: a footprint is a matter of doublings.
+    for power in (0..=40).step_by(2) {
+        let count = (1u64 << power) as f64;
+        if count >= low && count <= last.pages as f64 {
+            let x = percent(pages(count));
+            plot = plot.add(line(&x, 0, &x, HEIGHT).class("grid"));
+            plot = plot.add(note_at(&x, HEIGHT + 15.0, &(1u64 << power).to_string(), "middle"));
+        }
+    }
+    for (index, level) in size.levels.iter().enumerate() {
+        let Some(entries) = level.entries else { continue };
+        let x = percent(pages(entries as f64));
+        plot = plot.add(line(&x, -4, &x, HEIGHT).class("level"));
+        let words = format!("level {}: {entries} entries", index + 1);
+        plot = plot.add(note_at(&x, -8.0, &words, "middle"));
+    }
+    for (class, of) in [("line packed", true), ("line spread", false)] {
+        let mut path = String::new();
+        for point in &size.curve {
+            let value = if of { point.packed } else { point.spread };
+            let x = pages(point.pages as f64) * width;
+            let y = (1.0 - cycles.place(value)) * HEIGHT;
+            path += &format!("{}{},{}", if path.is_empty() { "M" } else { "L" }, px(x), px(y));
+        }
+        plot = plot.add(el("path").with("d", path).class(class));
+    }
+    vec![heading, plot]
+}
+
+fn text(x: f64, y: f64, class: &str, words: &str) -> Element {
+    el("text").with("x", x).with("y", y).class(class).text(words)
+}

@@ -1,0 +1,213 @@
+//! `superpage tlb`: what address translation costs on this machine. Flags and printing over the room
+//! `calibration`.
+
+mod table;
+
+use std::path::PathBuf;
+
+use calibration::{Calibration, Effort, Live, Options, Probe, ProbeError, Processor, calibrate};
+use machine::{Hypervisor, Root, Snapshot};
+use units::{ByteSize, PageSize};
+
+use crate::exit::{self, Done, Failure};
+use crate::lab::outputs;
+use crate::lab::progress::Progress;
+use crate::{files, this_machine};
+
+/// Measure this machine's TLB: levels, entries, the cycles of hits and walks, and whether superpages reach it.
+///
+/// Measured by the latency of loads alone; what the processor says of itself is printed beside it. Nothing of
+/// the machine's settings is changed. Takes some 15 seconds on a quiet machine.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// In a hurry: fewer footprints and fewer readings of each.
+    #[arg(long)]
+    quick: bool,
+
+    /// Measure pages of this size, such as 2M; repeatable. Base pages are always measured. All sizes that are
+    /// to be had by default.
+    #[arg(long, value_name = "SIZE", value_parser = page_size)]
+    page_size: Vec<PageSize>,
+
+    /// How to print: env is NAME=value lines for scripts.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "human")]
+    format: Format,
+
+    /// Print JSON (superpage.tlb/1), as --format json does.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+
+    /// Write it to a file instead of standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Draw latency against footprint into a file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Keep what was found as the machine `this`, for `superpage lab --machine this` and others.
+    #[arg(long)]
+    save: bool,
+
+    /// Say what would be measured, and how, and what would be written; measure nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Write over files that exist.
+    #[arg(long)]
+    force: bool,
+
+    /// Seed of every random order.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// No progress on standard error.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// How to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A table and what it means.
+    Human,
+    /// superpage.tlb/1.
+    Json,
+    /// NAME=value lines.
+    Env,
+}
+
+const HELP: &str = "\
+--format env prints, as far as measured (cycles are those of the core):
+  TLB_MISS_COST      cycles beyond a first-level hit when no level has a base page's translation
+  TLB_L2_HIT_COST    the same when the second level has it
+  TLB_L1_ENTRIES, TLB_L2_ENTRIES   neighbouring base pages that each level keeps
+  TLB_MISS_COST_nK   as TLB_MISS_COST, for pages of n KiB
+  TLB_CORE_MHZ, TLB_COUNTER_MHZ    the core's clock and the time-stamp counter's, measured
+  TLB_SUPERPAGES     reaches, fractured or cannot-tell: whether a superpage takes one entry
+
+Examples:
+  superpage tlb
+  superpage tlb --save && superpage lab run -d linux-6 -w gups:size=4G --machine this
+  eval \"$(superpage tlb --quick --format env)\"; echo $TLB_MISS_COST";
+
+fn page_size(text: &str) -> Result<PageSize, String> {
+    let size: ByteSize = text.parse().map_err(|error| format!("{error}"))?;
+    PageSize::new(size.bytes()).map_err(|error| error.to_string())
+}
+
+/// Steps of a size that progress is told of, as `calibrate` makes them.
+const STEPS: u64 = 4;
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    for path in [&args.output, &args.svg].into_iter().flatten() {
+        files::check_new(path, args.force)?;
+    }
+    if args.output.is_some() && args.output == args.svg {
+        return Err(Failure::usage("--output and --svg name the same file"));
+    }
+    let root = Root::real();
+    let snapshot = Snapshot::read(&root);
+    // Before the CPU is chosen: what redraws it is then free to run on another.
+    let mut progress = Progress::new(args.quiet || args.dry_run, "getting memory");
+    let mut probe = Live::new(&root).map_err(cannot)?;
+    for page in &args.page_size {
+        offered(&probe, *page)?;
+    }
+    if args.dry_run {
+        exit::print(&plan(&args, &probe)?)?;
+        return Ok(Done::Fine);
+    }
+    let options = Options {
+        effort: if args.quick { Effort::QUICK } else { Effort::FULL },
+        pages: args.page_size.clone(),
+        seed: args.seed,
+        processor: processor(&snapshot),
+    };
+    let sizes = probe
+        .offers()
+        .into_iter()
+        .filter(|offer| args.page_size.is_empty() || args.page_size.contains(&offer.page));
+    let steps = STEPS * sizes.count().max(1) as u64;
+    let mut done = 0;
+    let found = calibrate(&mut probe, &options, &mut |what| {
+        progress.tell(done, Some(steps), || what.to_string());
+        done += 1;
+    });
+    progress.clear();
+    let mut found = found.map_err(cannot)?;
+    if args.page_size.is_empty() {
+        found.notes.extend(probe.notes().iter().cloned());
+    }
+    print(&args, &found)?;
+    if args.save {
+        let path = this_machine::write(&found.to_machine())?;
+        exit::say(&format!("saved as the machine `this` in {}", path.display()));
+    }
+    Ok(Done::Fine)
+}
+
+fn print(args: &Args, found: &Calibration) -> Result<(), Failure> {
+    let text = match if args.json { Format::Json } else { args.format } {
+        Format::Human => table::text(found),
+        Format::Json => outputs::json(found)?,
+        Format::Env => found.to_variables(),
+    };
+    if let Some(path) = &args.svg {
+        files::write(path, found.to_svg())?;
+    }
+    files::deliver(args.output.as_deref(), &text)
+}
+
+/// What the processor says of itself.
+fn processor(snapshot: &Snapshot) -> Processor {
+    let cpu = snapshot.cpu.as_ref();
+    let guest = cpu.and_then(|cpu| match cpu.hypervisor {
+        Hypervisor::Absent => Some(false),
+        Hypervisor::Present(_) => Some(true),
+        Hypervisor::Unknown => None,
+    });
+    Processor {
+        model: cpu.and_then(|cpu| cpu.model.clone()),
+        vendor: cpu.and_then(|cpu| cpu.vendor.clone()),
+        guest,
+        arrays: snapshot.tlb.clone(),
+    }
+}
+
+/// That pages of this size are to be had, or why not.
+fn offered(probe: &Live, page: PageSize) -> Result<(), Failure> {
+    let offers = probe.offers();
+    if offers.iter().any(|offer| offer.page == page) {
+        return Ok(());
+    }
+    let sizes: Vec<String> = offers.iter().map(|offer| offer.page.to_string()).collect();
+    let why = probe.notes().iter().find(|note| note.contains(&page.to_string()));
+    let why = why.map_or_else(|| format!("pages of {page} are not on offer"), Clone::clone);
+    Err(Failure::cannot(format!("{why}; there are: {}", sizes.join(", "))))
+}
+
+fn plan(args: &Args, probe: &Live) -> Result<String, Failure> {
+    let mut out = format!("on CPU {}, would measure:\n", probe.cpu);
+    for (index, offer) in probe.offers().iter().enumerate() {
+        let wanted = args.page_size.is_empty() || args.page_size.contains(&offer.page);
+        if wanted || index == 0 {
+            out += &format!("  pages of {}: {}\n", offer.page, offer.means);
+        }
+    }
+    for note in probe.notes() {
+        out += &format!("  not {note}\n");
+    }
+    for path in [&args.output, &args.svg].into_iter().flatten() {
+        out += &format!("would write {}\n", path.display());
+    }
+    if args.save {
+        out += &format!("would write {}\n", this_machine::path()?.display());
+    }
+    Ok(out)
+}
+
+fn cannot(error: ProbeError) -> Failure {
+    Failure::cannot(error)
+}

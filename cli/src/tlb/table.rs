@@ -1,0 +1,112 @@
+//! The calibration for people: a table of levels and costs, and what it means.
+
+use calibration::{Calibration, Cost, SizeReport};
+use drawing::words::UNKNOWN;
+use machine::TlbKind;
+use units::PageSize;
+
+use crate::pool::show::table;
+
+pub fn text(found: &Calibration) -> String {
+    let mut out = head(found);
+    out += &table(
+        &["pages", "level", "entries", "by CPUID", "ways", "cycles", "ns", ""],
+        found.sizes.iter().flat_map(|size| rows(found, size)).collect(),
+        &[0, 1, 7],
+    );
+    let saved: Vec<String> = found.walk_steps.iter().filter_map(step).collect();
+    if !saved.is_empty() {
+        out += &format!("\npage-walk caches (base pages): {}\n", saved.join("; "));
+    }
+    if let Some(backing) = &found.backing {
+        out += &format!("\n{}\n", backing.words());
+    }
+    if found.sizes.iter().any(|size| size.levels.iter().any(|level| level.entries.is_none())) {
+        out += "\nentries unknown: the curve ended before the level did\n";
+    }
+    for note in &found.notes {
+        out += &format!("not measured: {note}\n");
+    }
+    out
+}
+
+fn head(found: &Calibration) -> String {
+    let model = found.processor.model.as_deref().unwrap_or("a processor without a name");
+    let guest = match found.processor.guest {
+        Some(true) => ", in a virtual machine",
+        _ => "",
+    };
+    let clock = &found.clock;
+    let mut out = format!("{model}{guest}; core at {:.0} MHz", clock.core_mhz);
+    if let Some(counter) = clock.counter_mhz {
+        out += &format!(", counter at {counter:.0} MHz");
+    }
+    let (low, high) = clock.seen_mhz;
+    if high - low > 0.03 * clock.core_mhz {
+        out += &format!(
+            "\nthe clock moved between {low:.0} and {high:.0} MHz; {} chases were made again for it",
+            clock.retried
+        );
+    }
+    out + "\n\n"
+}
+
+fn rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let number = |value: Option<u64>| value.map_or(UNKNOWN.to_string(), |value| value.to_string());
+    let cost = |cost: Option<&Cost>| match cost {
+        None => [UNKNOWN.to_string(), UNKNOWN.to_string()],
+        Some(cost) => {
+            let star = if cost.agreed { "" } else { "*" };
+            let ns = found.nanoseconds(cost.cycles);
+            [format!("+{:.1}{star}", cost.cycles), format!("{ns:.2}")]
+        }
+    };
+    for (index, level) in size.levels.iter().enumerate() {
+        let ways = match (level.ways, level.entries) {
+            (Some(ways), Some(entries)) if ways == entries => "all".to_string(),
+            (Some(ways), _) => ways.to_string(),
+            (None, _) => String::new(),
+        };
+        let [cycles, ns] = match index {
+            0 => [
+                format!("{:.1}", found.load_cycles),
+                format!("{:.2}", found.nanoseconds(found.load_cycles)),
+            ],
+            _ => cost(level.hit.as_ref()),
+        };
+        let page = if index == 0 { size.page.to_string() } else { String::new() };
+        let name = format!("L{}", index + 1);
+        let said = said(found, size.page, index as u32 + 1);
+        let what = if index == 0 { "load that hits" } else { "hit" };
+        rows.push(vec![page, name, number(level.entries), said, ways, cycles, ns, what.into()]);
+    }
+    let [cycles, ns] = cost(size.miss.as_ref());
+    let agreed = size.miss.as_ref().is_none_or(|miss| miss.agreed);
+    let at = size.miss_pages.map_or(String::new(), |pages| format!(" over {pages} pages"));
+    let doubt = if agreed { "" } else { " (* three estimates did not agree)" };
+    let what = format!("miss of all{at}{doubt}");
+    let blank = String::new;
+    rows.push(vec![blank(), "walk".into(), blank(), blank(), blank(), cycles, ns, what]);
+    rows
+}
+
+/// What CPUID says of the array of this level for pages of this size.
+fn said(found: &Calibration, page: PageSize, level: u32) -> String {
+    let arrays = found.processor.arrays.iter().filter(|array| {
+        array.level == level
+            && array.page_sizes.contains(&page)
+            && matches!(array.kind, TlbKind::Data | TlbKind::Unified)
+    });
+    // Arrays beside one another hold different pages of the size.
+    match arrays.map(|array| array.entries).sum() {
+        0 => String::new(),
+        entries => entries.to_string(),
+    }
+}
+
+fn step(step: &calibration::Step) -> Option<String> {
+    let (entries, cycles) = (step.entries?, step.cycles?);
+    let level = ["", "", "PDE", "PDPTE", "PML4E"].get(step.reads as usize)?;
+    Some(format!("{entries} {level}s, +{cycles:.0} cycles without"))
+}
