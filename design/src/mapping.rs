@@ -65,7 +65,8 @@ pub struct Scan {
 pub enum ScanOrder {
     /// By address, address space after address space (khugepaged).
     Address,
-    /// As their population crossed `least_present`, woken at once; then by address (Ingens).
+    /// As their population crossed `least_present`, until none is left, however many they are; then by
+    /// address (Ingens).
     Crossing,
     /// The highest bin of recent access coverage over all address spaces (HawkEye-G).
     Coverage,

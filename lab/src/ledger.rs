@@ -88,6 +88,10 @@ impl Ledger {
     pub fn charge(&mut self, cause: Cause, cycles: u64) {
         self.0[cause as usize] += cycles;
     }
+    /// Takes `cycles` of `cause` back.
+    pub(crate) fn withdraw(&mut self, cause: Cause, cycles: u64) {
+        self.0[cause as usize] -= cycles;
+    }
     /// All cycles.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()

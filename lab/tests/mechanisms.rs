@@ -3,6 +3,7 @@
 mod script;
 
 use script::{grow_heap, report};
+use superpage_lab::Cause;
 use trace::{Advice, Backing, Event};
 use units::ByteSize;
 
@@ -40,16 +41,55 @@ fn khugepaged_pays_for_regions_that_do_not_qualify() {
     assert_eq!(report.counters.made_by_copy, 4);
 }
 
-/// Ingens promotes at 90 %: floor(0.9 * 512) = 460 pages, at once.
+/// Ingens promotes at 90 %: floor(0.9 * 512) = 460 pages, when its thread wakes (the first time after 5 s: half
+/// a period).
 #[test]
 fn ingens_promotes_at_460_pages_and_not_before() {
-    for (touched, made) in [(459, 0), (460, 1), (512, 1)] {
+    for (touched, seconds, made) in [(459, 6, 0), (460, 4, 0), (460, 6, 1), (512, 6, 1)] {
         let report = report("ingens", MEMORY, |script| {
-            script.map(0, 512, Backing::Anonymous).write(0..touched).wait(1).wait(1);
+            script.map(0, 512, Backing::Anonymous).write(0..touched).wait(seconds);
         });
-        assert_eq!(report.counters.made_by_copy, made, "{touched} pages");
+        assert_eq!(report.counters.made_by_copy, made, "{touched} pages, {seconds} s");
         assert_eq!(report.counters.made_at_fault, 0);
     }
+}
+
+/// Ingens works until nobody waits, however many that are, and then sleeps for all of its period.
+#[test]
+fn ingens_serves_all_that_wait_and_sleeps() {
+    for (seconds, made) in [(6, 100), (14, 100), (16, 200)] {
+        let report = report("ingens", MEMORY, |script| {
+            script.map(0, 200 * 512, Backing::Anonymous).write(0..100 * 512).wait(6);
+            script.write(100 * 512..200 * 512).wait(seconds - 6);
+        });
+        assert_eq!(report.counters.made_by_copy, made, "after {seconds} s");
+    }
+}
+
+/// A daemon has one CPU: what it does takes its time, is seen as it is done, and ends with the run.
+#[test]
+fn a_daemon_is_never_busy_for_longer_than_time_passed() {
+    let regions = 17_000;
+    // 524 ms of work from 5.5 s on, of which the run sees about half.
+    let report = report("quicksilver-sync-64", ByteSize::gib(38), |script| {
+        script.map(0, regions * 512, Backing::Anonymous);
+        for region in 0..regions {
+            script.write(region * 512 + 496..region * 512 + 512);
+        }
+        script.event(Event::Wait(5_450_000));
+    });
+    let half = u64::from(report.mhz) * 500_000;
+    assert!((1..16_384).contains(&report.counters.evacuated), "{}", report.counters.evacuated);
+    assert!(report.background.total() <= report.wall_cycles - 11 * half);
+    // 200 superpages take Ingens 0.1 s from 5 s on. The run ends after 0.07 s of them, and it was at work throughout.
+    let report = self::report("ingens", MEMORY, |script| {
+        script.map(0, 200 * 512, Backing::Anonymous).write(0..200 * 512);
+        script.event(Event::Wait(4_950_000));
+    });
+    let time = report.wall_cycles - 10 * half;
+    assert!(report.background.total() <= time);
+    assert!(report.background.total() > time / 10 * 9);
+    assert!((1..200).contains(&report.counters.made_by_copy));
 }
 
 /// HawkEye zeroes 10 blocks of 4 MiB each second: 10,240 pages.
@@ -115,6 +155,25 @@ fn quicksilver_fills_at_its_threshold() {
         assert_eq!(report.counters.made_in_place, superpages, "{design} at {touched}");
         assert_eq!(report.counters.faults, faults, "{design} at {touched}");
     }
+}
+
+/// Pages of a reservation are kept singly, mapped large or not: freeing them costs more than Linux' one page.
+#[test]
+fn a_reserved_superpage_costs_more_to_free_than_a_compound_page() {
+    let freed = |design: &str| {
+        let kept = |script: &mut script::Script| {
+            script.map(0, 512, Backing::Anonymous).write([0]);
+        };
+        let without = report(design, MEMORY, kept).ledger[Cause::Map];
+        let with = report(design, MEMORY, |script| {
+            kept(script);
+            let all = script.pages(0, 512);
+            script.event(Event::Unmap(all));
+        });
+        assert_eq!((with.counters.faults, with.counters.superpages), (1, 1));
+        with.ledger[Cause::Map] - without
+    };
+    assert!(freed("quicksilver-sync-1") > 10 * freed("linux-4.3"));
 }
 
 /// One pass moves up to 262,144 pages: 16,384 reservations of 16 pages, and none of the ones after.

@@ -56,8 +56,11 @@ impl System {
         {
             let cost = self.costs.copy_page * present
                 + self.costs.collapse
-                + if got.zeroed { 0 } else { self.costs.zero_page * (u64::from(SLOTS) - present) };
-            self.locked = (self.spaces.regions[region as usize].process, self.clock.now() + cost);
+                + if got.zeroed { 0 } else { self.costs.zero_page * holes };
+            // What it did since the program was last told follows one on the other.
+            let process = self.spaces.regions[region as usize].process;
+            let until = if self.locked.0 == process { self.locked.1 } else { 0 };
+            self.locked = (process, until.max(self.clock.now()) + cost);
         }
         self.clock.spend(Cause::Shootdown, self.costs.shootdown);
         // A daemon serves other processes too: what it makes for them is not the program's.

@@ -1,7 +1,9 @@
 //! Daemons in virtual time: when each is due, and the lists they share with the fault path.
 //!
-//! What they do is in `scan`, `inactive` and `upkeep`. A daemon that worked for some cycles is not due
-//! again before they have passed.
+//! What they do is in `scan`, `inactive` and `upkeep`. Each has one CPU of its own and works on it piece by piece:
+//! a piece begins when the last one is done, so a daemon is never busy for longer than time passed, and a
+//! pass that takes longer than its period delays the next. What lies beyond the end of the run is
+//! taken out of the books again ([`System::cut_off`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,6 +11,7 @@ use design::{Design, Release};
 
 use super::System;
 use crate::touched::Seen;
+use crate::{Cause, Ledger};
 
 /// What a daemon does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,23 +35,55 @@ pub(crate) enum Task {
 }
 
 /// A daemon's clock.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Daemon {
     pub task: Task,
+    /// When it works next: not before its last piece of work is done.
     pub due: u64,
     pub period: u64,
+    pass: Pass,
+    last: Piece,
+}
+
+/// What a daemon knows of its pass. A new pass begins with none of it.
+#[derive(Debug, Default)]
+pub(crate) struct Pass {
+    /// When it was due. `None`: it has not begun.
+    pub began: Option<u64>,
+    /// What its earlier pieces took, in cycles.
+    pub spent: u64,
+    /// What is left of its budget.
+    pub budget: u32,
+    /// How far it came: a region.
+    pub at: u32,
+    /// The scan went over the end of memory.
+    pub wrapped: bool,
+    /// A superpage could not be had.
+    pub failed: bool,
+    /// Regions that were chosen when it began, the first one last.
+    pub chosen: Vec<u32>,
+}
+
+/// A piece of a daemon's work.
+#[derive(Debug, Default)]
+struct Piece {
+    until: u64,
+    spent: Ledger,
 }
 
 /// All daemons of a design, and what they know.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Daemons {
     pub list: Vec<Daemon>,
     /// The earliest `due`.
     pub next: u64,
-    /// When the daemon at work was due: its present.
+    /// When the piece of work under way began, and what all daemons had spent by then.
     pub now: u64,
+    before: u64,
     /// Regions whose population crossed the threshold, oldest first.
     pub candidates: VecDeque<u32>,
+    /// The scan sleeps after a failure, until there are more candidates than this.
+    pub naps_with: usize,
     /// Where the scan by address is: a process and a page.
     pub cursor: (u32, u32),
     /// A sample is under way since this time.
@@ -69,6 +104,40 @@ pub(crate) struct Daemons {
 const COMPACT_CHECK: std::time::Duration = std::time::Duration::from_millis(500);
 /// How often memory's watermarks are looked at: kswapd is woken at once, which is at the next tick here.
 const RECLAIM_CHECK: std::time::Duration = std::time::Duration::from_millis(100);
+/// A daemon's work becomes visible in pieces of about this length: a tick of FreeBSD's clock at hz = 1000.
+const PIECE_MICROSECONDS: u64 = 1000;
+
+/// How a daemon goes on.
+pub(crate) enum Next {
+    /// The pass is over; the next is due a period after this one was.
+    Period,
+    /// The pass is over; the next begins so many cycles later.
+    After(u64),
+    /// The pass goes on at once.
+    More,
+    /// The pass goes on after so many cycles.
+    Pause(u64),
+}
+
+impl Default for Daemons {
+    fn default() -> Self {
+        Self {
+            list: Vec::new(),
+            next: 0,
+            now: 0,
+            before: 0,
+            candidates: VecDeque::new(),
+            naps_with: usize::MAX,
+            cursor: (0, 0),
+            sampling: None,
+            served: BTreeMap::new(),
+            compaction_wanted: false,
+            recovering: false,
+            compaction_rests: 0,
+            zeroing: false,
+        }
+    }
+}
 
 impl Daemons {
     pub(crate) fn new(
@@ -80,7 +149,8 @@ impl Daemons {
         let mut add = |task, period: std::time::Duration| {
             let period = cycles(period).max(1);
             // Where in its period a daemon is when a program begins is chance: the middle is the mean.
-            list.push(Daemon { task, due: now + period / 2, period });
+            let due = now + period / 2;
+            list.push(Daemon { task, due, period, pass: Pass::default(), last: Piece::default() });
         };
         if let Release::Inactive { every, .. } = design.deallocation.release {
             add(Task::Inactive, every);
@@ -107,14 +177,28 @@ impl Daemons {
             add(Task::Recover, bloat.every);
         }
         add(Task::Reclaim, RECLAIM_CHECK);
-        let next = list.iter().map(|daemon| daemon.due).min().unwrap_or(u64::MAX);
-        Self { list, next, ..Self::default() }
+        let mut daemons = Self { list, ..Self::default() };
+        daemons.find_next();
+        daemons
     }
 
     /// The daemon that was due first, no later than `now`.
     fn earliest(&self, now: u64) -> Option<usize> {
         let due = self.list.iter().enumerate().filter(|(_, daemon)| daemon.due <= now);
         due.min_by_key(|(at, daemon)| (daemon.due, *at)).map(|(at, _)| at)
+    }
+
+    fn find_next(&mut self) {
+        self.next = self.list.iter().map(|daemon| daemon.due).min().unwrap_or(u64::MAX);
+    }
+
+    /// Ends the scan's sleep after a failure. It has done with what it did before.
+    fn wake_scan(&mut self, now: u64) {
+        self.naps_with = usize::MAX;
+        for daemon in self.list.iter_mut().filter(|daemon| daemon.task == Task::Scan) {
+            daemon.due = daemon.due.min(now.max(daemon.last.until));
+        }
+        self.find_next();
     }
 
     pub(crate) fn wake_compaction(&mut self) {
@@ -127,70 +211,93 @@ impl Daemons {
     }
 }
 
+impl Daemon {
+    /// Its piece of work that was due is done.
+    fn has_worked(&mut self, spent: Ledger, mut pass: Pass, next: Next) {
+        let cycles = spent.total();
+        let until = self.due + cycles;
+        let began = pass.began.unwrap_or(self.due);
+        pass.began = Some(began);
+        pass.spent += cycles;
+        let (due, pass) = match next {
+            Next::Period => ((began + self.period).max(until), Pass::default()),
+            Next::After(rest) => (until + rest, Pass::default()),
+            Next::More => (until, pass),
+            Next::Pause(rest) => (until + rest, pass),
+        };
+        (self.due, self.pass) = (due.max(self.due + 1), pass);
+        self.last = Piece { until, spent };
+    }
+}
+
 impl System {
-    /// Lets all daemons that are due do their work. The engine calls this often; it costs one comparison.
+    /// Lets all daemons that are due do their work. The engine calls this often; it costs two comparisons.
     #[inline]
     pub(crate) fn tick(&mut self, seen: Seen<'_>) {
         let now = self.clock.now();
         self.spaces.now = now;
-        let woken = !self.daemons.candidates.is_empty() && self.awake;
-        if now >= self.daemons.next || woken {
-            self.work(now, woken, seen);
+        if self.daemons.candidates.len() > self.daemons.naps_with {
+            self.daemons.wake_scan(now);
+        }
+        if now >= self.daemons.next {
+            self.work(now, seen);
         }
     }
 
     /// All work that fell due until `now`, in the order of its times.
     #[cold]
-    fn work(&mut self, now: u64, woken: bool, seen: Seen<'_>) {
-        if woken && now >= self.scan_busy {
-            // Crossing the threshold wakes the scan at once, unless it is at work still.
-            let before = self.clock.background.total();
-            self.daemons.now = now;
-            let asked = self.perform(Task::Scan, seen).unwrap_or(0);
-            let busy = self.clock.background.total() - before;
-            self.scan_busy = now + busy.max(asked);
-        }
+    fn work(&mut self, now: u64, seen: Seen<'_>) {
         while let Some(at) = self.daemons.earliest(now) {
-            let Daemon { task, due, period } = self.daemons.list[at];
-            let before = self.clock.background.total();
-            self.daemons.now = due;
-            let asked = self.perform(task, seen);
-            let busy = self.clock.background.total() - before;
-            self.daemons.list[at].due = due + asked.unwrap_or(period).max(busy).max(1);
+            let Daemon { task, due, pass, .. } = &mut self.daemons.list[at];
+            let (task, mut pass) = (*task, std::mem::take(pass));
+            self.daemons.now = *due;
+            let before = self.clock.background;
+            self.daemons.before = before.total();
+            let next = self.perform(task, &mut pass, seen);
+            let spent = self.clock.background.since(&before);
+            self.daemons.list[at].has_worked(spent, pass, next);
         }
-        self.daemons.next =
-            self.daemons.list.iter().map(|daemon| daemon.due).min().unwrap_or(u64::MAX);
+        self.daemons.find_next();
     }
 
-    /// Does a daemon's work once; returns the time to its next, if not its period.
-    fn perform(&mut self, task: Task, seen: Seen<'_>) -> Option<u64> {
+    /// Does a piece of a daemon's work.
+    fn perform(&mut self, task: Task, pass: &mut Pass, seen: Seen<'_>) -> Next {
         match task {
-            Task::Scan => self.scan(),
+            Task::Scan => self.scan(pass),
             Task::Sample => self.sample(),
-            Task::Inactive => self.evacuate_inactive(),
-            Task::Fill => self.fill_in_background(),
+            Task::Inactive => self.evacuate_inactive(pass),
+            Task::Fill => self.fill_in_background(pass),
             Task::Prezero => self.prezero(),
-            Task::Compact => self.compact_in_background(),
+            Task::Compact => self.compact_in_background(pass),
             Task::Reclaim => self.keep_watermarks(),
-            Task::Recover => self.recover(seen),
+            Task::Recover => self.recover(pass, seen),
         }
-        .then_after()
     }
-}
 
-/// A daemon's wish for its next time.
-pub(crate) enum Next {
-    /// Its period.
-    Period,
-    /// After this many cycles.
-    After(u64),
-}
+    /// What the piece of work under way took so far, in cycles.
+    pub(crate) fn spent_in_piece(&self) -> u64 {
+        self.clock.background.total() - self.daemons.before
+    }
 
-impl Next {
-    fn then_after(self) -> Option<u64> {
-        match self {
-            Self::Period => None,
-            Self::After(cycles) => Some(cycles),
+    /// Whether the piece of work under way is long enough.
+    pub(crate) fn is_piece_done(&self) -> bool {
+        self.spent_in_piece() >= self.clock.of_microseconds(PIECE_MICROSECONDS)
+    }
+
+    /// The run ends: what daemons were at work on is counted up to here.
+    pub(crate) fn cut_off(&mut self) {
+        let now = self.clock.now();
+        for daemon in &mut self.daemons.list {
+            let Piece { until, spent } = std::mem::take(&mut daemon.last);
+            let (all, beyond) = (spent.total(), until.saturating_sub(now));
+            if beyond == 0 {
+                continue;
+            }
+            let within = u128::from(all.saturating_sub(beyond));
+            for cause in Cause::ALL {
+                let kept = u128::from(spent[cause]) * within / u128::from(all);
+                self.clock.background.withdraw(cause, spent[cause] - kept as u64);
+            }
         }
     }
 }

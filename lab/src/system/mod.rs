@@ -84,8 +84,6 @@ pub(crate) struct System {
     daemons: Daemons,
     /// Daemons work: not while the fragmenter does, as the artifact enables policies after it.
     awake: bool,
-    /// When the scan that serves candidates has done with the last one.
-    scan_busy: u64,
     /// Compactions asked for so far.
     attempts: u64,
     /// Until when a daemon keeps the faults of a process out: (process, time).
@@ -186,7 +184,6 @@ impl System {
             counters: Counters::default(),
             daemons: Daemons::default(),
             awake: false,
-            scan_busy: 0,
             attempts: 0,
             locked: (u32::MAX, 0),
             running: u32::MAX,
@@ -221,9 +218,11 @@ impl System {
         self.next_moment = now;
         self.awake = true;
         let clock = &self.clock;
-        let candidates = std::mem::take(&mut self.daemons.candidates);
+        // What spoiled memory waited for a minute (the scripts): nothing of it is a candidate any more.
+        for region in std::mem::take(&mut self.daemons.candidates) {
+            self.spaces.region(region).flags &= !region::LISTED;
+        }
         self.daemons = Daemons::new(&self.design, now, |time| clock.cycles(time));
-        self.daemons.candidates = candidates;
     }
 
     /// Whether a daemon asks which pages were touched.
@@ -298,6 +297,7 @@ impl System {
     /// The end: what is still open is closed.
     pub(crate) fn finish(&mut self) {
         if self.awake {
+            self.cut_off();
             self.note_moment();
         }
         let accesses = self.counters.accesses;

@@ -201,6 +201,7 @@ impl System {
             return;
         }
         if self.spaces.reservations.at(base).is_some() {
+            self.clock.spend(Cause::Map, self.costs.reserved_page * u64::from(SLOTS));
             self.unreserve(base, SLOTS as u16);
         } else {
             self.memory.free(base, LARGE_ORDER);

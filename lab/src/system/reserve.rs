@@ -199,8 +199,8 @@ impl System {
                 self.counters.zeroed += u64::from(length);
             }
         }
+        self.charge(payer, Cause::Map, self.costs.reserved_page * u64::from(filled));
         if payer == Payer::Program && filled > 0 {
-            self.clock.spend(Cause::Map, self.costs.fill_page * u64::from(filled));
             self.counters.superpage_faults += 1;
         }
         filled

@@ -6,7 +6,7 @@ use trace::{Page, Pages, SLOTS};
 
 use super::System;
 use super::allocate::{LARGE_ORDER, Payer};
-use super::daemons::Next;
+use super::daemons::{Next, Pass};
 use super::region::{COW, POOL, RESERVED, ZEROS};
 use super::reserve::QUEUE;
 use crate::Cause;
@@ -17,19 +17,24 @@ use crate::touched::Seen;
 impl System {
     /// Quicksilver: reservations that did not change for a while have their pages moved elsewhere, so that
     /// their superpages become free whole. The queue is in order of time: the first active one ends the pass.
-    pub(crate) fn evacuate_inactive(&mut self) -> Next {
+    pub(crate) fn evacuate_inactive(&mut self, pass: &mut Pass) -> Next {
         let Release::Inactive { after, budget_pages, .. } = self.design.deallocation.release else {
             return Next::Period;
         };
         let (now, after) = (self.daemons.now, self.clock.cycles(after));
-        let mut moved = 0;
+        if pass.began.is_none() {
+            pass.budget = budget_pages;
+        }
         let mut passed = None;
-        while moved < budget_pages {
+        while pass.budget > 0 {
+            if self.is_piece_done() {
+                return Next::More;
+            }
             let found = self.spaces.reservations.oldest_inactive(QUEUE, passed, now, after);
             let Some(id) = found else { break };
             match self.evacuate(id) {
                 Some(pages) => {
-                    moved += pages;
+                    pass.budget = pass.budget.saturating_sub(pages);
                     self.counters.evacuated += 1;
                     self.counters.migrated += u64::from(pages);
                     self.clock
@@ -47,11 +52,16 @@ impl System {
     }
 
     /// Quicksilver's asynchronous variants: reservations are completed, the most recently changed first.
-    pub(crate) fn fill_in_background(&mut self) -> Next {
+    pub(crate) fn fill_in_background(&mut self, pass: &mut Pass) -> Next {
         let Some(fill) = self.design.preparation.background else { return Next::Period };
-        let mut left = fill.budget_pages;
+        if pass.began.is_none() {
+            pass.budget = fill.budget_pages;
+        }
         let mut id = self.spaces.reservations.newest_partial(QUEUE, None, fill.at);
-        while let Some(this) = id.filter(|_| left > 0) {
+        while let Some(this) = id.filter(|_| pass.budget > 0) {
+            if self.is_piece_done() {
+                return Next::More;
+            }
             id = self.spaces.reservations.newest_partial(QUEUE, Some(this), fill.at);
             let page = self.spaces.reservations.key(this).page;
             let region = page >> 9;
@@ -63,7 +73,7 @@ impl System {
             // After a fork a child's pages may keep a reservation whose region got a superpage since.
             let large = self.spaces.is_large(region);
             if whole && !large && !self.spaces.regions[region as usize].has(COW) {
-                left -= self.fill(this, Payer::Daemon, left);
+                pass.budget -= self.fill(this, Payer::Daemon, pass.budget);
             } else {
                 self.spaces.reservations.mark(this, Flags::BAD);
             }
@@ -96,13 +106,20 @@ impl System {
     }
 
     /// kcompactd, or Ingens' periodic compaction.
-    pub(crate) fn compact_in_background(&mut self) -> Next {
+    pub(crate) fn compact_in_background(&mut self, pass: &mut Pass) -> Next {
         let rules = self.design.memory.clone();
         if let Some((blocks, _)) = rules.periodic_compaction {
-            for _ in 0..blocks {
+            if pass.began.is_none() {
+                pass.budget = blocks;
+            }
+            while pass.budget > 0 {
+                if self.is_piece_done() {
+                    return Next::More;
+                }
                 if self.compact_one(Mode::Sync) == 0 {
                     break;
                 }
+                pass.budget -= 1;
             }
             return Next::Period;
         }
@@ -148,7 +165,7 @@ impl System {
 
     /// HawkEye, and Linux' underused shrinker: superpages with many pages of zeros are split, and those pages
     /// freed. Pages that were never touched are zeros; others are not looked into.
-    pub(crate) fn recover(&mut self, seen: Seen<'_>) -> Next {
+    pub(crate) fn recover(&mut self, pass: &mut Pass, seen: Seen<'_>) -> Next {
         let (Some(bloat), Some(touched)) = (self.design.deallocation.bloat, seen.pages) else {
             return Next::Period;
         };
@@ -157,9 +174,13 @@ impl System {
         if percent(self) < u64::from(bloat.below_percent) {
             self.daemons.recovering = true;
         }
-        for region in 0..self.spaces.regions.len() as u32 {
+        for region in pass.at..self.spaces.regions.len() as u32 {
             if !self.daemons.recovering {
                 break;
+            }
+            if self.is_piece_done() {
+                pass.at = region;
+                return Next::More;
             }
             let at = self.spaces.regions[region as usize];
             if !self.spaces.is_large(region) || at.has(COW | POOL | ZEROS | RESERVED) {
