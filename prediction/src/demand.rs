@@ -103,6 +103,20 @@ impl Demand {
         add(&mut self.sequential, writes, count);
     }
 
+    /// Multiplies all counts: a program that does the same so many times.
+    pub fn scale(&mut self, by: f64) {
+        let cells = self.random.iter_mut().chain(&mut self.others);
+        for cell in cells.chain(std::iter::once(&mut self.sequential)) {
+            cell.reads *= by;
+            cell.writes *= by;
+        }
+        self.accesses *= by;
+        let touches = &mut self.touches;
+        for count in [&mut touches.eligible, &mut touches.superpages, &mut touches.others] {
+            *count *= by;
+        }
+    }
+
     /// Adds another's counts.
     pub fn merge(&mut self, other: &Self) {
         fn cells(mine: &mut [Cell], others: &[Cell]) {

@@ -21,5 +21,5 @@ pub use demand::{Cell, Demand, Order, Touches};
 pub use distance::{Distances, OCTAVES, octave};
 pub use error::PriceError;
 pub use prices::{Curve, Faults, Pair, Prices, Sequential};
-pub use solve::{Native, Parts, Prediction, Range, predict};
+pub use solve::{Native, Parts, Prediction, Range, dependent_seconds, predict};
 pub use watch::{Watch, demand_of};

@@ -118,6 +118,12 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
     }
 }
 
+/// Seconds of translation if every use were waited for: what instruction fetches cost at most.
+pub fn dependent_seconds(demand: &Demand, prices: &Prices) -> f64 {
+    let chase = prices.dependent.by_distance();
+    random(demand, &chase, &chase).translation
+}
+
 impl Seconds {
     fn plus(self, other: Self) -> Self {
         Self {
