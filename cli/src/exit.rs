@@ -242,6 +242,11 @@ pub fn print_some(text: &str) -> Result<bool, Failure> {
 
 /// Prints a document whose first key is its schema.
 pub fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> {
+    print(&json_text(schema, body)?)
+}
+
+/// The text of a document whose first key is its schema.
+pub fn json_text(schema: &str, body: serde_json::Value) -> Result<String, Failure> {
     #[derive(serde::Serialize)]
     struct Document<'a> {
         schema: &'a str,
@@ -250,7 +255,7 @@ pub fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> 
     }
     let text = serde_json::to_string_pretty(&Document { schema, body });
     let text = text.map_err(|error| Failure::usage(format!("JSON: {error}")))?;
-    print(&format!("{text}\n"))
+    Ok(format!("{text}\n"))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod legacy;
 mod loan;
 mod measure;
 mod pool;
+mod predict;
 mod record;
 mod restore;
 mod run;
@@ -20,6 +21,7 @@ mod signals;
 mod this_machine;
 mod tlb;
 mod trace;
+mod verify_cost;
 mod workload;
 
 use std::process::ExitCode;
@@ -41,6 +43,7 @@ enum Command {
     Run(run::Args),
     Compare(Box<compare::Args>),
     Measure(Box<measure::Args>),
+    VerifyCost(verify_cost::Args),
     Workload(workload::Args),
     Pool(pool::Args),
     Design(design::Args),
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(*args),
         Command::Measure(args) => measure::run(*args),
+        Command::VerifyCost(args) => verify_cost::run(args),
         Command::Workload(args) => workload::run(args),
         Command::Pool(args) => pool::run(args),
         Command::Design(args) => design::run(args),

@@ -113,6 +113,19 @@ impl What {
         words
     }
 
+    /// The same without the options that `workload` does not have: for flags that are given to several.
+    pub fn for_workload(&self, workload: Workload) -> Self {
+        let has = |option: &str| workload.options().contains(&option);
+        let mut own = self.clone();
+        own.operations = own.operations.filter(|_| has("operations"));
+        own.iterations = own.iterations.filter(|_| has("iterations"));
+        own.repeat = own.repeat.filter(|_| has("repeat"));
+        own.lines = own.lines.filter(|_| has("lines"));
+        own.graph = own.graph.filter(|_| has("graph"));
+        own.offset = own.offset.filter(|_| has("offset"));
+        own
+    }
+
     /// Whether any flag was given that only a workload has.
     pub fn is_given(&self) -> bool {
         self.size.is_some()
@@ -124,6 +137,17 @@ impl What {
             || self.graph.is_some()
             || self.offset.is_some()
     }
+}
+
+/// The words that run `workload` in a process of its own: ourselves, with its settings.
+pub fn command(workload: Workload, what: &What) -> Result<Vec<String>, Failure> {
+    what.settings(workload)?;
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::usage(format!("our own program file: {error}")))?;
+    let mut words = vec![own.display().to_string(), "workload".into(), workload.to_string()];
+    words.extend(what.to_arguments(workload));
+    words.push("--json".to_string());
+    Ok(words)
 }
 
 /// The size as a flag's value: `4GiB` where that is exact, else the bytes.

@@ -134,3 +134,40 @@ fn the_counters_are_used_or_told_to_be_missing() {
     assert!(document["estimate"]["method"]["name"].is_string());
     assert_eq!(document["exit_code"], 0);
 }
+
+/// A trace says what a program that does something spends on translation, and that one that does nothing
+/// is too short to say anything; where there is no QEMU, what would help.
+#[test]
+fn a_recorded_trace_is_priced_or_its_means_told_to_be_missing() {
+    let _lock = testkit::machine_lock();
+    let brief = run(&["measure", "--method", "trace", "--json", "--", "true"]);
+    if brief.status.code() == Some(3) {
+        let line = stderr(&brief);
+        assert_eq!(line.trim_end().lines().count(), 1, "{line}");
+        testkit::skipped!("no recordings: {}", line.trim_end());
+        return;
+    }
+    assert_eq!(brief.status.code(), Some(1), "{}", stderr(&brief));
+    let document: serde_json::Value = serde_json::from_slice(&brief.stdout).unwrap();
+    assert_eq!(document["estimate"]["method"]["name"], "unknown");
+    assert!(document["estimate"]["share"].is_null());
+
+    let failing = run(&["measure", "--method", "trace", "--json", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(failing.status.code(), Some(7), "{}", stderr(&failing));
+
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let work = ["workload", "gups", "--size", "16M", "--operations", "2000000", "--json"];
+    let arguments = ["measure", "--method", "trace", "--json", "--", own];
+    let output = run(&[&arguments[..], &work].concat());
+    if output.status.code() == Some(3) {
+        testkit::skipped!("no prices: {}", stderr(&output).trim_end());
+        return;
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let estimate = &document["estimate"];
+    assert_eq!(estimate["method"]["name"], "recorded-trace");
+    let share = |key: &str| estimate["share"][key].as_f64().unwrap();
+    assert!(share("low") <= share("mid") && share("mid") <= share("high"), "{estimate}");
+    assert!(!estimate["itlb"].is_null() && !estimate["dtlb"].is_null(), "{estimate}");
+}

@@ -3,6 +3,7 @@
 
 use launch::{Plan, Recipe};
 use machine::Snapshot;
+use prediction::Prediction;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Settings, Stopped};
@@ -48,6 +49,30 @@ pub struct Document {
     pub stopped: Stopped,
     /// Seconds from the first warm-up to the last run.
     pub elapsed_seconds: f64,
+    /// What superpages were predicted to bring, if that was asked.
+    #[serde(default)]
+    pub predicted: Option<Predicted>,
+}
+
+/// What superpages should bring the reference arm's program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// The prediction.
+    pub prediction: Prediction,
+    /// It is about the phase that the metric times; else about all CPU time.
+    pub of_metric: bool,
+    /// What it was made from, in words.
+    pub source: String,
+    /// What is not in it.
+    pub notes: Vec<String>,
+}
+
+impl Predicted {
+    /// How many times faster it should be: at least, most likely, at most.
+    pub fn ratio(&self) -> [f64; 3] {
+        let saved = self.prediction.saved;
+        [saved.low, saved.mid, saved.high].map(|saved| 1.0 / (1.0 - saved).max(0.01))
+    }
 }
 
 /// How verdicts are reached.

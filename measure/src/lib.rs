@@ -3,7 +3,7 @@
 //! `experiment` decides which run comes next, `warm` levels the ground, `execute` makes the run and
 //! `watch` looks at it meanwhile; `sample` is what is known of one run, `document` of all of them. `stats` and `verdict`
 //! are pure, and so is `analysis`, which goes from a document to its verdicts; `html` and `csv`
-//! draw it.
+//! draw it. `prices` measures what accesses cost on this machine, for `prediction`.
 #![forbid(unsafe_code)]
 
 pub mod analysis;
@@ -14,6 +14,7 @@ pub mod experiment;
 pub mod family;
 pub mod html;
 pub mod metric;
+pub mod prices;
 pub mod sample;
 pub mod schedule;
 pub mod stats;

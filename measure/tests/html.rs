@@ -141,6 +141,7 @@ fn document(names: &[&str], blocks: u32, walls: &[f64], machine: Snapshot) -> Do
         samples,
         stopped: Stopped::RuleMet,
         elapsed_seconds: 12.5,
+        predicted: None,
     }
 }
 

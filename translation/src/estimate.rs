@@ -97,7 +97,7 @@ impl Method {
             Self::PmuWalkCycles => "page-walk cycles that the processor counted",
             Self::PmuMissesTimesCost => "misses that the processor counted, times what one costs",
             Self::GivenMissesTimesCost => "misses and cost as given",
-            Self::RecordedTrace => "a recorded trace in a model of this TLB",
+            Self::RecordedTrace => "a recorded trace, priced by what accesses cost on this machine",
             Self::Unknown { reason } => reason,
         }
     }

@@ -1,31 +1,30 @@
 //! `superpage compare`: the main job. Flags, and from flags to an experiment.
 
 pub mod arms;
+mod foretell;
+mod job;
 mod outputs;
 mod progress;
 mod table;
 
-pub use arms::seconds;
+pub use arms::{WarmMemory, seconds, share};
+pub use job::{Job, Made};
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use launch::Recipe;
-use machine::{Root, Snapshot};
-use measure::document::{Document, Judging, LeftOut, SCHEMA};
-use measure::execute::{Interrupt, Launcher, Options, RunError};
-use measure::experiment::{self, Settings};
-use measure::metric::{Metric, MetricSpec};
+use measure::document::{Document, Judging};
+use measure::experiment::Settings;
+use measure::metric::MetricSpec;
 use measure::stats::stopping::Rule;
 use measure::stats::{Better, Confidence};
 use workload::Workload;
 
-use crate::exit::{self, Done, Failure};
-use crate::loan::{self, PoolPolicy};
+use foretell::Foretelling;
+
+use crate::exit::{Done, Failure};
+use crate::loan::PoolPolicy;
 use crate::workload::What;
-use crate::{facts, run, signals};
 
 /// Run a program under several kinds of pages and say what superpages bought.
 ///
@@ -77,6 +76,12 @@ pub struct Args {
     #[arg(long)]
     ignore_failure: bool,
 
+    /// Predict what superpages will bring, from the program's accesses and this machine's prices, and
+    /// show it beside what they brought. A program is recorded for that, which takes 2 to 30 times as
+    /// long as one run; our workloads' accesses are known.
+    #[arg(long)]
+    predict: bool,
+
     /// Exit with 1 if any arm's verdict is this; repeatable.
     #[arg(long, value_enum, value_name = "VERDICT")]
     fail_if: Vec<outputs::FailIf>,
@@ -101,7 +106,7 @@ pub struct Args {
 }
 
 /// Flags that mean a run to be made, and nothing to a comparison that was made.
-const FRESH: [&str; 29] = [
+const FRESH: [&str; 30] = [
     "workload",
     "command",
     "arms",
@@ -112,6 +117,7 @@ const FRESH: [&str; 29] = [
     "metric_better",
     "warm_memory",
     "ignore_failure",
+    "predict",
     "dry_run",
     "size",
     "seed",
@@ -181,102 +187,34 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     let command = args.command_to_compare()?;
     let metric = args.metric_spec();
-    let compiled = metric.as_ref().map(|metric| Metric::compile(&metric.regex));
-    let compiled = compiled.transpose().map_err(Failure::usage)?;
     args.outputs.check()?;
-
-    // Before anything is changed, so that no signal finds it changed and nobody to put it back.
-    let interrupt = Arc::new(Interrupt::default());
-    let stop_signal = signals::interrupt_experiment(Arc::clone(&interrupt))?;
-    let mut facts = facts::read();
-    let asked = arms::Asked::new(&args.arms, args.aa);
-    let mut loan = None;
-    let mut no_loan = None;
-    let mut would_lend = Vec::new();
-    if args.pool == PoolPolicy::Lend && args.dry_run {
-        would_lend = loan::pretend(&asked.recipes(), None, &mut facts);
-    } else if args.pool == PoolPolicy::Lend {
-        match loan::lend(&asked.recipes(), None, &facts) {
-            Ok(mut lent) => {
-                lent.complain();
-                no_loan = lent.refused.pop();
-                loan = Some(lent);
-            }
-            Err(why) => no_loan = Some(why),
-        }
-        facts = facts::read();
-    }
-    let named = !args.arms.is_empty();
-    let (mut arms, mut left_out) = asked.plan(&command, &facts, no_loan)?;
+    let job = Job {
+        shown: args.shown_command(&command),
+        command,
+        recipes: args.arms.clone(),
+        aa: args.aa,
+        pool: args.pool,
+        metric,
+        metric_is_primary: args.metric.is_some(),
+        settings: args.settings(),
+        judging: args.judging(),
+        warm_memory: args.warm_memory,
+        ignore_failure: args.ignore_failure,
+        quiet: args.outputs.quiet,
+    };
     if args.dry_run {
-        for arm in &arms {
-            exit::print(&run::plan_in_words(&arm.plan))?;
-        }
-        for arm in &left_out {
-            exit::print(&format!("{}\n  left out     {}\n", arm.name, arm.why))?;
-        }
-        for line in &would_lend {
-            exit::print(&format!("lend\n  {line}\n"))?;
-        }
+        job.print_plans()?;
         return Ok(Done::Fine);
     }
-
-    let machine = Snapshot::read(&Root::real());
-    let settings = args.settings();
-    let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
-    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-    let ran = loop {
-        let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
-        let options = Options {
-            metric: compiled.clone(),
-            ignore_failure: args.ignore_failure,
-            superpage,
-            warms_memory: args.warm_memory.applies(&machine),
-        };
-        let mut launcher = Launcher::new(&plans, options, &interrupt)?;
-        let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
-        let mut bar = progress::Bar::new(&names, &settings, args.outputs.quiet);
-        let ran = experiment::run(&mut launcher, arms.len() as u32, &settings, &mut |event| {
-            bar.show(&event);
-        });
-        bar.clear();
-        match ran {
-            // An arm that nobody asked for by name must not cost the others their result.
-            Err(RunError::Failed { arm, how, said }) if !named && arm != arms[0].name => {
-                arms.retain(|one| one.name != arm);
-                let why = format!("the program {how}{said}");
-                left_out.push(LeftOut { name: arm, why });
-            }
-            ran => break ran,
-        }
+    // First, so that what cannot be predicted is said before minutes of runs.
+    let asked = args.predict.then(|| Foretelling::of(&args)).transpose()?;
+    let mut document = match job.run()? {
+        Made::Document(document) => document,
+        Made::Signal(signal) => return Ok(Done::Signal(signal)),
     };
-    let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
-    let lent = loan.as_ref().map(|loan| loan.lent.clone()).unwrap_or_default();
-    for line in loan.map(loan::Loan::give_back).unwrap_or_default() {
-        exit::say(&line);
+    if let Some(asked) = asked {
+        document.predicted = Some(asked.foretell(&document)?);
     }
-    let ran = match ran {
-        Err(RunError::Interrupted) => return Ok(Done::Signal(stop_signal.load(Ordering::SeqCst))),
-        ran => ran?,
-    };
-    let document = Document {
-        schema: SCHEMA.to_string(),
-        superpage_version: env!("CARGO_PKG_VERSION").to_string(),
-        began_unix_seconds: began,
-        command: args.shown_command(&command),
-        settings,
-        judging: args.judging(),
-        metric_is_primary: args.metric.is_some(),
-        metric,
-        arms,
-        left_out,
-        machine,
-        lent,
-        changed_meanwhile,
-        samples: ran.samples,
-        stopped: ran.stopped,
-        elapsed_seconds: ran.elapsed.as_secs_f64(),
-    };
     finish(&args, &document)
 }
 
@@ -308,13 +246,7 @@ impl Args {
             }
             return Ok(self.command.clone());
         };
-        self.what.settings(workload)?;
-        let own = std::env::current_exe()
-            .map_err(|error| Failure::usage(format!("our own program file: {error}")))?;
-        let mut words = vec![own.display().to_string(), "workload".into(), workload.to_string()];
-        words.extend(self.what.to_arguments(workload));
-        words.push("--json".to_string());
-        Ok(words)
+        crate::workload::command(workload, &self.what)
     }
 
     /// The command as people know it: not by the path of our own program.

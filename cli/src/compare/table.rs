@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, Table, presets};
 use measure::analysis::{Analysis, Judgement, Summary};
-use measure::document::Document;
+use measure::document::{Arm, Document, Predicted};
 use measure::experiment::Stopped;
 use measure::verdict::{Verdict, Words};
 use measure::words::{self, percent};
@@ -128,13 +128,25 @@ fn verdicts(document: &Document, analysis: &Analysis) -> String {
             let style = style(&one.verdict);
             let line = one.verdict.line(Words::Speed);
             let quantity = if effect(one) { String::new() } else { format!("{}: ", one.quantity) };
-            let _ = writeln!(text, "{label}  {quantity}{style}{line}{style:#}");
+            let predicted = if effect(one) { String::new() } else { predicted(document, arm, one) };
+            let _ = writeln!(text, "{label}  {quantity}{style}{line}{style:#}{predicted}");
         }
     }
     for arm in &document.left_out {
         let _ = writeln!(text, "{} left out: {}", arm.name, arm.why);
     }
     text
+}
+
+/// The prediction, beside the verdict that it is about.
+fn predicted(document: &Document, arm: &Arm, judgement: &Judgement) -> String {
+    let about = |told: &&Predicted| told.of_metric == (judgement.quantity != "wall");
+    let Some(told) = document.predicted.as_ref().filter(about) else { return String::new() };
+    if arm.plan.promise != launch::Promise::Superpages {
+        return String::new();
+    }
+    let [low, mid, high] = told.ratio().map(words::ratio);
+    format!("; predicted {mid} ({low} to {high})")
 }
 
 fn style(verdict: &Verdict) -> Style {
@@ -151,6 +163,16 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     let mut notes = document.lent.clone();
     for change in &document.changed_meanwhile {
         notes.push(format!("{change} while the runs were made; repeat them"));
+    }
+    if let Some(told) = &document.predicted {
+        let translating = told.prediction.translating;
+        let [low, mid, high] = [translating.low, translating.mid, translating.high].map(percent);
+        notes.push(format!(
+            "predicted from {} and what accesses cost here: translation takes {mid} ({low} to {high}) \
+             of its time on base pages",
+            told.source
+        ));
+        notes.extend(told.notes.iter().cloned());
     }
     if let Some(floor) = analysis.noise_floor {
         notes.push(format!(

@@ -12,6 +12,8 @@ mod table;
 pub mod what;
 mod words;
 
+pub use progress::Progress;
+
 use lab::LabError;
 use lab::sweep::SweepError;
 

@@ -79,7 +79,7 @@ enum Method {
     Auto,
     /// The processor's counters.
     Pmu,
-    /// A recorded trace in a model of the TLB.
+    /// A recorded trace, priced by what accesses cost on this machine. The program runs four times.
     Trace,
 }
 
@@ -164,11 +164,12 @@ fn by_file(path: &Path, args: &Args) -> Result<Measured, Failure> {
 fn by_program(command: &[String], args: &Args) -> Result<Measured, Failure> {
     args.given.only_cost()?;
     match args.method {
-        Method::Trace => trace::by_trace(command),
+        Method::Trace => trace::by_trace(command, args.json && args.output.is_none()),
         Method::Pmu => pmu::of_program(command, cost(args).as_ref(), &pmu::counters()?),
         Method::Auto => match pmu::counters() {
             Ok(counters) => pmu::of_program(command, cost(args).as_ref(), &counters),
-            Err(why) => trace::by_trace(command).map_err(|error| no_method(&why, error)),
+            Err(why) => trace::by_trace(command, args.json && args.output.is_none())
+                .map_err(|error| no_method(&why, error)),
         },
     }
 }

@@ -1,12 +1,90 @@
-//! Measuring by a recorded trace.
+//! Measuring by a recorded trace: the program's accesses, priced by what they cost on this machine.
 
-use super::Measured;
+use std::os::unix::process::ExitStatusExt;
+
+use launch::{Pages, Recipe};
+use measure::analysis::analyse;
+use record::Streams;
+use translation::{Estimate, Evidence, Gain, Interval, Method, Scope};
+
+use super::{Ended, Measured};
+use crate::compare::Made;
 use crate::exit::Failure;
+use crate::predict::{self, Subject};
 
-/// Records the program and runs its trace through a model of this machine's TLB.
-pub fn by_trace(_command: &[String]) -> Result<Measured, Failure> {
-    Err(Failure::cannot(
-        "measuring by a recorded trace is not available yet; count where there are performance \
-         counters, and give the counts with --from",
-    ))
+/// Less CPU time than this says nothing: a clock's tick is a large part of it.
+const LEAST_SECONDS: f64 = 0.05;
+
+/// Records the program once, with its own input and output (its output goes where errors go, if
+/// `output_is_ours`), runs it thrice on base pages unseen, and measures what accesses cost here.
+pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Failure> {
+    let streams = if output_is_ours { Streams::OutputToErrors } else { Streams::Inherit };
+    let followed = predict::record(command, streams, true, false)?;
+    let what = drawing::words::command(command.iter().map(String::as_str));
+    let status = followed.status;
+    let ended = match (status.code(), status.signal()) {
+        (Some(code), _) => Ended::Code(code as u8),
+        (None, signal) => Ended::Signal(signal.unwrap_or(libc::SIGKILL)),
+    };
+    let of = |estimate, seconds| Measured {
+        seconds,
+        ended: Some(ended),
+        ..Measured::of(what.clone(), estimate)
+    };
+    if !status.success() {
+        return Ok(of(Estimate::unknown("the program failed while it was recorded"), None));
+    }
+    let subject = Subject::Program(command.to_vec());
+    let job = predict::timed_job(&subject, vec![Recipe::of(Pages::Base)], 2, true)?;
+    let (user, system) = match job.run()? {
+        Made::Signal(signal) => {
+            let estimate = Estimate::unknown("interrupted before it was timed");
+            return Ok(Measured { ended: Some(Ended::Signal(signal)), ..of(estimate, None) });
+        }
+        Made::Document(document) => {
+            let arm = analyse(&document).arms.swap_remove(0);
+            arm.user_seconds.zip(arm.system_seconds).unwrap_or_default()
+        }
+    };
+    let total = user + system;
+    if total < LEAST_SECONDS {
+        let reason = format!(
+            "the program takes {total:.3} s of CPU time, too little to say anything; give it more to do"
+        );
+        return Ok(of(Estimate::unknown(reason), Some(total)));
+    }
+    let prices = predict::prices(false)?;
+    let told = predict::predict(&followed.asked, &prices, user, system);
+    let share = told.translating;
+    let dtlb = Interval::new(share.low, share.mid, share.high.min(1.0));
+    let itlb = followed.fetches.and_then(|fetches| {
+        // A fetch that waits stops everything behind it; but much of it is fetched ahead.
+        let most = (prediction::dependent_seconds(&fetches, &prices) / total).min(1.0);
+        Interval::new(0.0, most, most)
+    });
+    let mut estimate = Estimate::of_parts(Method::RecordedTrace, dtlb, itlb);
+    let translation = |seconds: f64| seconds / total;
+    let saved = translation(told.base.translation - told.superpage.translation).clamp(0.0, 1.0);
+    let high = estimate.share.map_or(0.0, Interval::high);
+    estimate.gain = Interval::new(saved.min(share.low), saved, high.max(saved))
+        .map(|saved| Gain { saved, speedup_at_most: (high < 1.0).then(|| 1.0 / (1.0 - high)) });
+    estimate.scope = Some(Scope::User);
+    let source = "recorded under QEMU";
+    let asked = &followed.asked;
+    estimate = estimate
+        .with_evidence([
+            Evidence::of("accesses", asked.demand.accesses, source),
+            Evidence::of("CPU seconds on base pages", total, "median of two runs"),
+            Evidence::of("of them in user mode", user, "median of two runs"),
+            Evidence::of("dependence (0 independent, 1 a chase)", told.dependence, "from the time taken"),
+        ])
+        .with_note(format!(
+            "beside that, first touches take {} of the time on base pages and would take {} on superpages",
+            drawing::words::percent(translation(told.base.faults)),
+            drawing::words::percent(translation(told.superpage.faults)),
+        ));
+    for note in &asked.notes {
+        estimate = estimate.with_note(note.clone());
+    }
+    Ok(of(estimate, Some(total)))
 }

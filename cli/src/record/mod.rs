@@ -224,7 +224,7 @@ impl Args {
 
 /// Where the plugin is kept: $XDG_CACHE_HOME/superpage, or ~/.cache/superpage (XDG Base Directory
 /// Specification: a relative path there is ignored).
-fn cache() -> Result<PathBuf, Failure> {
+pub fn cache() -> Result<PathBuf, Failure> {
     let variable =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));

@@ -1,0 +1,60 @@
+//! The prediction beside a comparison: made from the program's accesses before the runs, and from the
+//! reference arm's times after them.
+
+use measure::analysis::analyse;
+use measure::document::{Document, Predicted};
+use prediction::Prices;
+
+use super::Args;
+use crate::exit::Failure;
+use crate::predict::{self, Asked, Subject};
+
+/// What is known before the runs.
+pub struct Foretelling {
+    subject: Subject,
+    asked: Asked,
+    prices: Prices,
+    /// Seconds of the phase that one of our workloads times, on base pages.
+    timed: Option<f64>,
+}
+
+impl Foretelling {
+    /// Follows the accesses and measures the prices; a workload's timed phase too, which a comparison
+    /// knows as a rate only.
+    pub fn of(args: &Args) -> Result<Self, Failure> {
+        let quiet = args.outputs.quiet;
+        let subject = match args.workload {
+            Some(workload) => Subject::Workload(workload, args.what.clone()),
+            None => Subject::Program(args.command.clone()),
+        };
+        let asked = subject.demand(quiet)?;
+        let prices = predict::prices(quiet)?;
+        let timed = match args.workload {
+            Some(_) => Some(predict::timed_on_base_pages(&subject, quiet)?),
+            None => None,
+        };
+        Ok(Self { subject, asked, prices, timed })
+    }
+
+    /// Predicts, once it is known what the reference arm took.
+    pub fn foretell(self, document: &Document) -> Result<Predicted, Failure> {
+        let of_metric = self.timed.is_some();
+        let (user, system) = match self.timed {
+            Some(seconds) => (seconds, 0.0),
+            None => {
+                let reference = &analyse(document).arms[0];
+                let times = reference.user_seconds.zip(reference.system_seconds);
+                times.filter(|(user, system)| user + system > 0.0).ok_or_else(|| {
+                    Failure::usage(format!(
+                        "{}: took no CPU time that shows, so nothing can be predicted for it; give it \
+                         more to do",
+                        self.subject.name()
+                    ))
+                })?
+            }
+        };
+        let prediction = predict::predict(&self.asked, &self.prices, user, system);
+        let Asked { source, notes, .. } = self.asked;
+        Ok(Predicted { prediction, of_metric, source, notes })
+    }
+}

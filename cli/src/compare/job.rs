@@ -1,0 +1,169 @@
+//! `Job`: an experiment with everything decided, from the signals it heeds to the document it makes.
+//!
+//! Made by `compare` from its flags, and by whoever else must compare runs (`verify-cost`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use launch::Recipe;
+use machine::{Root, Snapshot};
+use measure::document::{Document, Judging, LeftOut, SCHEMA};
+use measure::execute::{Interrupt, Launcher, Options, RunError};
+use measure::experiment::{self, Settings};
+use measure::metric::{Metric, MetricSpec};
+
+use super::{arms, progress};
+use crate::exit::{self, Failure};
+use crate::loan::{self, PoolPolicy};
+use crate::{facts, run, signals};
+
+/// An experiment to be made.
+pub struct Job {
+    /// The words to start.
+    pub command: Vec<String>,
+    /// The same as people know it.
+    pub shown: Vec<String>,
+    /// The arms, the reference first; none: the usual three.
+    pub recipes: Vec<Recipe>,
+    /// The reference runs a second time as an arm of its own.
+    pub aa: bool,
+    /// Whether a short pool is lent pages.
+    pub pool: PoolPolicy,
+    /// The program's own figure.
+    pub metric: Option<MetricSpec>,
+    /// Whether the comparison is about that figure.
+    pub metric_is_primary: bool,
+    /// Order, warm-ups, stopping rule.
+    pub settings: Settings,
+    /// How to judge.
+    pub judging: Judging,
+    /// When memory is warmed before a run.
+    pub warm_memory: arms::WarmMemory,
+    /// Runs that fail count.
+    pub ignore_failure: bool,
+    /// No progress.
+    pub quiet: bool,
+}
+
+/// What came of it.
+pub enum Made {
+    /// The comparison.
+    Document(Box<Document>),
+    /// A signal, by which we shall end.
+    Signal(i32),
+}
+
+impl Job {
+    /// Prints each arm's plan and what would be lent; changes nothing.
+    pub fn print_plans(&self) -> Result<(), Failure> {
+        self.compiled()?;
+        let mut facts = facts::read();
+        let asked = arms::Asked::new(&self.recipes, self.aa);
+        let would_lend = match self.pool {
+            PoolPolicy::Lend => loan::pretend(&asked.recipes(), None, &mut facts),
+            PoolPolicy::Keep => Vec::new(),
+        };
+        let (arms, left_out) = asked.plan(&self.command, &facts, None)?;
+        for arm in &arms {
+            exit::print(&run::plan_in_words(&arm.plan))?;
+        }
+        for arm in &left_out {
+            exit::print(&format!("{}\n  left out     {}\n", arm.name, arm.why))?;
+        }
+        for line in &would_lend {
+            exit::print(&format!("lend\n  {line}\n"))?;
+        }
+        Ok(())
+    }
+
+    fn compiled(&self) -> Result<Option<Metric>, Failure> {
+        let compiled = self.metric.as_ref().map(|metric| Metric::compile(&metric.regex));
+        compiled.transpose().map_err(Failure::usage)
+    }
+
+    /// Makes the runs.
+    pub fn run(&self) -> Result<Made, Failure> {
+        let compiled = self.compiled()?;
+        // Before anything is changed, so that no signal finds it changed and nobody to put it back.
+        let interrupt = Arc::new(Interrupt::default());
+        let stop_signal = signals::interrupt_experiment(Arc::clone(&interrupt))?;
+        let mut facts = facts::read();
+        let asked = arms::Asked::new(&self.recipes, self.aa);
+        let mut loan = None;
+        let mut no_loan = None;
+        if self.pool == PoolPolicy::Lend {
+            match loan::lend(&asked.recipes(), None, &facts) {
+                Ok(mut lent) => {
+                    lent.complain();
+                    no_loan = lent.refused.pop();
+                    loan = Some(lent);
+                }
+                Err(why) => no_loan = Some(why),
+            }
+            facts = facts::read();
+        }
+        let named = !self.recipes.is_empty();
+        let (mut arms, mut left_out) = asked.plan(&self.command, &facts, no_loan)?;
+
+        let machine = Snapshot::read(&Root::real());
+        let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let ran = loop {
+            let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
+            let options = Options {
+                metric: compiled.clone(),
+                ignore_failure: self.ignore_failure,
+                superpage,
+                warms_memory: self.warm_memory.applies(&machine),
+            };
+            let mut launcher = Launcher::new(&plans, options, &interrupt)?;
+            let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
+            let mut bar = progress::Bar::new(&names, &self.settings, self.quiet);
+            let count = arms.len() as u32;
+            let ran = experiment::run(&mut launcher, count, &self.settings, &mut |event| {
+                bar.show(&event);
+            });
+            bar.clear();
+            match ran {
+                // An arm that nobody asked for by name must not cost the others their result.
+                Err(RunError::Failed { arm, how, said }) if !named && arm != arms[0].name => {
+                    arms.retain(|one| one.name != arm);
+                    let why = format!("the program {how}{said}");
+                    left_out.push(LeftOut { name: arm, why });
+                }
+                ran => break ran,
+            }
+        };
+        let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
+        let lent = loan.as_ref().map(|loan| loan.lent.clone()).unwrap_or_default();
+        for line in loan.map(loan::Loan::give_back).unwrap_or_default() {
+            exit::say(&line);
+        }
+        let ran = match ran {
+            Err(RunError::Interrupted) => {
+                return Ok(Made::Signal(stop_signal.load(Ordering::SeqCst)));
+            }
+            ran => ran?,
+        };
+        Ok(Made::Document(Box::new(Document {
+            schema: SCHEMA.to_string(),
+            superpage_version: env!("CARGO_PKG_VERSION").to_string(),
+            began_unix_seconds: began,
+            command: self.shown.clone(),
+            settings: self.settings,
+            judging: self.judging,
+            metric_is_primary: self.metric_is_primary,
+            metric: self.metric.clone(),
+            arms,
+            left_out,
+            machine,
+            lent,
+            changed_meanwhile,
+            samples: ran.samples,
+            stopped: ran.stopped,
+            elapsed_seconds: ran.elapsed.as_secs_f64(),
+            predicted: None,
+        })))
+    }
+}

@@ -1,0 +1,127 @@
+//! What superpages would bring a program: shared by `compare --predict`, `measure` and `verify-cost`.
+//!
+//! A subject's demand comes from the laboratory's stream of one of our workloads, or from a recording of a
+//! program; this machine's prices are measured; a run on base pages says the rest.
+
+mod subject;
+
+pub use subject::{Asked, Subject, record};
+
+use launch::{Pages, Recipe};
+use machine::{MemInfo, Root, Snapshot};
+use measure::analysis::analyse;
+use measure::document::Judging;
+use measure::experiment::Settings;
+use measure::metric::MetricSpec;
+use measure::prices::{self, PricesError};
+use measure::stats::stopping::Rule;
+use measure::stats::{Better, Confidence};
+use prediction::{Demand, Native, Prediction, Prices};
+use units::ByteSize;
+
+use crate::compare::{Job, Made, WarmMemory};
+use crate::exit::Failure;
+use crate::facts;
+use crate::lab::Progress;
+use crate::loan::PoolPolicy;
+
+/// The largest footprint that prices are measured for: beyond, they are taken to stay as they are.
+const MOST: ByteSize = ByteSize::gib(2);
+
+/// Measures this machine's prices; 10 to 20 seconds, and twice [`MOST`] of memory at most.
+pub fn prices(quiet: bool) -> Result<Prices, Failure> {
+    let machine = Snapshot::read(&Root::real());
+    let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
+    let most = available.map_or(MOST, |free| MOST.min(ByteSize(free.bytes() / 6)));
+    let what = "measuring what accesses cost on this machine";
+    let mut progress = Progress::new(quiet, what);
+    let measured = prices::measure(most, facts::superpage(&machine), |done, of| {
+        progress.tell(done as u64, Some(of as u64), || what.to_string());
+        true
+    });
+    progress.clear();
+    measured.map_err(|error| match error {
+        PricesError::NoSuperpages | PricesError::NotGot { .. } => Failure::cannot(error),
+        PricesError::Sys(_) | PricesError::Interrupted => Failure::usage(error),
+    })
+}
+
+/// The core's clock in MHz, as well as it is known: it only says how long instructions take.
+pub fn mhz() -> f64 {
+    let machine = Snapshot::read(&Root::real());
+    let cpu = machine.cpu.as_ref();
+    let mhz = cpu.and_then(|cpu| cpu.nominal_mhz.or(cpu.reported_mhz));
+    mhz.map_or(3000.0, f64::from)
+}
+
+/// Predicts for a run on base pages that took so many seconds of one thread, `system` of them in the kernel.
+pub fn predict(demand: &Asked, prices: &Prices, user: f64, system: f64) -> Prediction {
+    let native = Native {
+        user_seconds: user,
+        system_seconds: system,
+        instructions: demand.instructions,
+        mhz: mhz(),
+    };
+    prediction::predict(&demand.demand, prices, &native)
+}
+
+/// Runs one of our workloads on base pages, twice: the seconds of the phase that it times.
+pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failure> {
+    let job = timed_job(subject, vec![Recipe::of(Pages::Base)], 2, quiet)?;
+    match job.run()? {
+        Made::Document(document) => analyse(&document).arms[0]
+            .metric
+            .ok_or_else(|| Failure::usage(format!("{}: told no time", subject.name()))),
+        Made::Signal(_) => Err(Failure::usage("interrupted")),
+    }
+}
+
+/// An experiment with a subject, of so many runs per arm. Our workloads are judged by the phase that they
+/// time.
+pub fn timed_job(
+    subject: &Subject,
+    recipes: Vec<Recipe>,
+    runs: u32,
+    quiet: bool,
+) -> Result<Job, Failure> {
+    let command = subject.command()?;
+    let metric = matches!(subject, Subject::Workload(..)).then(|| MetricSpec {
+        name: "timed".to_string(),
+        unit: Some("s".to_string()),
+        regex: r#","seconds":([-+0-9.eE]+)"#.to_string(),
+        better: Better::Lower,
+    });
+    Ok(Job {
+        shown: command.clone(),
+        command,
+        recipes,
+        aa: false,
+        pool: PoolPolicy::Keep,
+        metric_is_primary: metric.is_some(),
+        metric,
+        settings: Settings {
+            seed: 1,
+            warm_ups: 1,
+            rule: Rule { min_runs: runs, max_runs: runs, ..Rule::default() },
+            max_seconds: None,
+        },
+        judging: Judging {
+            same_within: 0.02,
+            same_at_most: 0.05,
+            confidence: Confidence::P99,
+            resamples: 2000,
+            least_coverage: 0.8,
+        },
+        warm_memory: WarmMemory::Auto,
+        ignore_failure: false,
+        quiet,
+    })
+}
+
+/// All phases together.
+pub fn whole(phases: Vec<(String, Demand)>) -> Demand {
+    phases.into_iter().fold(Demand::default(), |mut sum, (_, demand)| {
+        sum.merge(&demand);
+        sum
+    })
+}

@@ -1,0 +1,180 @@
+//! `Subject`: whose superpages are predicted, and where its accesses are had from.
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitStatus;
+
+use ::workload::Workload;
+use lab::workloads::Setup;
+use prediction::{Demand, demand_of};
+use record::{Recording, Session, Streams, Tools};
+use trace::Reader;
+
+use super::whole;
+use crate::exit::Failure;
+use crate::lab::Progress;
+use crate::workload::What;
+use crate::{facts, signals};
+
+/// Whose superpages are predicted.
+pub enum Subject {
+    /// One of our kernels: the laboratory's stream is made by the same code.
+    Workload(Workload, What),
+    /// A program, recorded.
+    Program(Vec<String>),
+}
+
+/// What a subject asks of memory.
+pub struct Asked {
+    /// Its accesses.
+    pub demand: Demand,
+    /// Its instructions, if they were counted.
+    pub instructions: Option<f64>,
+    /// Where this was had from, in words.
+    pub source: String,
+    /// What is not in it.
+    pub notes: Vec<String>,
+}
+
+impl Subject {
+    /// What it is called.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Workload(workload, _) => workload.to_string(),
+            Self::Program(command) => {
+                let file = Path::new(&command[0]).file_name();
+                file.map_or(command[0].clone(), |name| name.to_string_lossy().into_owned())
+            }
+        }
+    }
+
+    /// The words that start it.
+    pub fn command(&self) -> Result<Vec<String>, Failure> {
+        match self {
+            Self::Workload(workload, what) => crate::workload::command(*workload, what),
+            Self::Program(command) => Ok(command.clone()),
+        }
+    }
+
+    /// Reads or makes the stream. Of our workloads only the phase that they time.
+    pub fn demand(&self, quiet: bool) -> Result<Asked, Failure> {
+        match self {
+            Self::Workload(workload, what) => of_workload(*workload, what, quiet),
+            Self::Program(command) => {
+                let followed = record(command, Streams::Nothing, false, quiet)?;
+                if !followed.status.success() {
+                    let status = followed.status;
+                    let what =
+                        format!("{}: it failed while it was recorded: {status}", self.name());
+                    return Err(Failure::usage(what));
+                }
+                Ok(followed.asked)
+            }
+        }
+    }
+}
+
+fn of_workload(workload: Workload, what: &What, quiet: bool) -> Result<Asked, Failure> {
+    let settings = what.settings(workload)?;
+    let mut setup: Setup = workload.to_string().parse().map_err(Failure::usage)?;
+    setup.size = Some(settings.size);
+    setup.seed = settings.seed;
+    setup.threads = Some(settings.threads.get().min(usize::from(u16::MAX)) as u16);
+    setup.operations = settings.options.operations;
+    setup.lines = settings.options.lines;
+    setup.graph = settings.options.graph;
+    setup.iterations = settings.options.iterations.or(settings.options.repeat);
+    if workload == Workload::Gups {
+        setup.operations = Some(::workload::gups::Plan::new(&settings).updates);
+        setup.weight = Some(1);
+    }
+    // Every iteration asks the same: one is enough, and much quicker.
+    let mut times = 1.0;
+    if matches!(workload, Workload::Pagerank | Workload::Stream) {
+        let of = match workload {
+            Workload::Pagerank => ::workload::pagerank::Plan::new(&settings).iterations,
+            _ => ::workload::stream::Plan::new(&settings).iterations,
+        };
+        setup.iterations = Some(of.min(2));
+        times = f64::from(of) / f64::from(of.min(2));
+    }
+    let (_, mut stream) = setup.build().map_err(Failure::usage)?;
+    let mut progress = Progress::of_pass(quiet, "following the workload's accesses");
+    let Ok(phases) = demand_of(stream.as_mut());
+    progress.clear();
+    let timed = if workload == Workload::Touch { "touch" } else { "run" };
+    let mut demand = match phases.iter().find(|(name, _)| name == timed) {
+        Some((_, demand)) => demand.clone(),
+        None => whole(phases),
+    };
+    demand.scale(times);
+    let source = "the workload's own stream of accesses".to_string();
+    Ok(Asked { demand, instructions: None, source, notes: Vec::new() })
+}
+
+/// Records a program and follows what was recorded; with `streams` of its own if it is to be seen. The
+/// instruction fetches, if `fetches` are wanted, are a stream of their own.
+pub fn record(
+    command: &[String],
+    streams: Streams,
+    fetches: bool,
+    quiet: bool,
+) -> Result<Followed, Failure> {
+    let room = tempfile::tempdir()
+        .map_err(|error| Failure::usage(format!("a directory for the recording: {error}")))?;
+    let path = room.path().join("program.spt");
+    let search = facts::search_path();
+    let program = launch::Program::find(&command[0], &search)
+        .map_err(|error| Failure::of_launcher(&error))?;
+    let words = command.iter().map(OsString::from).collect();
+    let recording = Recording {
+        streams,
+        die_with_parent: true,
+        instructions: fetches.then(|| room.path().join("program.itlb.spt")),
+        ..Recording::new(&program.path, words, &path)
+    };
+    let tools = Tools::prepare(&search, &crate::record::cache()?)?;
+    let relay = signals::Relay::new()?;
+    let session = Session::start(&tools, &recording)?;
+    let relaying = relay.to(session.pid());
+    let mut progress = Progress::new(quiet, "recording the program's accesses");
+    let recorded = session.finish(&mut |so_far| {
+        let what = || format!("recording the program: {} M accesses", so_far.accesses / 1_000_000);
+        progress.tell(so_far.accesses, None, what);
+        ControlFlow::Continue(())
+    });
+    progress.clear();
+    relaying.stop();
+    let recorded = recorded?;
+    let mut asked = of_trace(&path, recorded.seen.instructions.map(|count| count as f64), quiet)?;
+    if recorded.seen.foreign_count > 0 {
+        let programs = recorded.seen.foreign_count;
+        asked.notes.push(format!("{programs} programs that it started were not recorded"));
+    }
+    let fetches = match &recorded.fetches {
+        Some((path, _)) => Some(of_trace(path, None, quiet)?.demand),
+        None => None,
+    };
+    Ok(Followed { asked, fetches, status: recorded.status })
+}
+
+/// A program that was recorded and followed.
+pub struct Followed {
+    /// Its loads and stores.
+    pub asked: Asked,
+    /// Its instruction fetches.
+    pub fetches: Option<Demand>,
+    /// How it ended.
+    pub status: ExitStatus,
+}
+
+fn of_trace(path: &Path, instructions: Option<f64>, quiet: bool) -> Result<Asked, Failure> {
+    let mut reader = Reader::open(path).map_err(Failure::usage)?;
+    let mut progress = Progress::of_pass(quiet, "following the recorded accesses");
+    let phases = demand_of(&mut reader);
+    progress.clear();
+    let demand = whole(phases.map_err(Failure::usage)?);
+    let source = "a recording of its accesses".to_string();
+    Ok(Asked { demand, instructions, source, notes: Vec::new() })
+}

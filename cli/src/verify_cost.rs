@@ -1,0 +1,252 @@
+//! `superpage verify-cost`: does what is predicted from translation's cost come true?
+//!
+//! The check that the published work makes with STREAM, for any program: predict on base pages, run on
+//! superpages, report the error.
+
+use std::path::PathBuf;
+
+use launch::{Pages, Recipe};
+use measure::analysis::{Summary, analyse};
+use measure::document::Document;
+use measure::words::{digits, percent};
+use prediction::Prediction;
+use serde_json::json;
+use workload::Workload;
+
+use crate::compare::{Job, Made, share};
+use crate::exit::{self, Done, Failure};
+use crate::files;
+use crate::predict::{self, Asked, Subject};
+use crate::workload::What;
+
+/// Predict on base pages what superpages would save, run on superpages, and report the error.
+///
+/// Without a name: stream and gups. A program's accesses are recorded under QEMU, several times slower
+/// than it runs; our workloads' are known. What is compared is the part of the program's CPU time (of our
+/// workloads, of the phase that they time) that superpages save.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Workloads: gups, chase, stream, touch, pagerank, btree, hashmap.
+    workloads: Vec<Workload>,
+
+    /// A program as well.
+    #[arg(last = true, value_name = "PROGRAM")]
+    command: Vec<String>,
+
+    /// Runs per arm.
+    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    runs: u32,
+
+    /// Exit with 1 if the mean error is more than this share of the time.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    within: Option<f64>,
+
+    /// Print the document.
+    #[arg(long)]
+    json: bool,
+
+    /// Write it to a file instead of standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// No progress on standard error.
+    #[arg(long, short)]
+    quiet: bool,
+
+    /// Say what would be run, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    what: What,
+}
+
+/// One subject's outcome.
+struct Row {
+    name: String,
+    /// Seconds of CPU time on base pages and on superpages.
+    seconds: [f64; 2],
+    /// Share of the memory that can be on superpages that was, in the superpage arm.
+    coverage: Option<f64>,
+    prediction: Prediction,
+    source: String,
+    notes: Vec<String>,
+}
+
+impl Row {
+    fn measured(&self) -> f64 {
+        1.0 - self.seconds[1] / self.seconds[0]
+    }
+
+    /// Predicted less measured.
+    fn error(&self) -> f64 {
+        self.prediction.saved.mid - self.measured()
+    }
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    if let Some(path) = &args.output {
+        files::check_writable(path)?;
+    }
+    let subjects = args.subjects();
+    if args.dry_run {
+        for subject in &subjects {
+            exit::print(&format!("{}\n", subject.name()))?;
+            args.job(subject)?.print_plans()?;
+        }
+        return Ok(Done::Fine);
+    }
+    let mut rows = Vec::new();
+    for subject in &subjects {
+        let asked = subject.demand(args.quiet).map_err(|error| error.on(&subject.name()))?;
+        // Before every subject anew: a shared host's prices are another an hour later.
+        let prices = predict::prices(args.quiet)?;
+        let document = match args.job(subject)?.run()? {
+            Made::Document(document) => document,
+            Made::Signal(signal) => return Ok(Done::Signal(signal)),
+        };
+        let timed = matches!(subject, Subject::Workload(..));
+        rows.push(row(subject.name(), asked, &prices, &document, timed)?);
+    }
+    let error = rows.iter().map(|row| row.error().abs()).sum::<f64>() / rows.len() as f64;
+    let text = match args.json {
+        true => document(&rows, error)?,
+        false => table(&rows, error),
+    };
+    files::deliver(args.output.as_deref(), &text)?;
+    Ok(if args.within.is_some_and(|most| error > most) { Done::Negative } else { Done::Fine })
+}
+
+impl Args {
+    fn subjects(&self) -> Vec<Subject> {
+        let default = [Workload::Stream, Workload::Gups];
+        let workloads = match self.workloads.is_empty() && self.command.is_empty() {
+            true => default.to_vec(),
+            false => self.workloads.clone(),
+        };
+        let mut subjects: Vec<Subject> = workloads
+            .into_iter()
+            .map(|workload| Subject::Workload(workload, self.what.for_workload(workload)))
+            .collect();
+        if !self.command.is_empty() {
+            subjects.push(Subject::Program(self.command.clone()));
+        }
+        subjects
+    }
+
+    fn job(&self, subject: &Subject) -> Result<Job, Failure> {
+        let recipes = [Pages::Base, Pages::Thp].map(Recipe::of).to_vec();
+        predict::timed_job(subject, recipes, self.runs, self.quiet)
+    }
+}
+
+fn row(
+    name: String,
+    asked: Asked,
+    prices: &prediction::Prices,
+    document: &Document,
+    timed: bool,
+) -> Result<Row, Failure> {
+    let analysis = analyse(document);
+    let [base, superpage] = [&analysis.arms[0], &analysis.arms[1]].map(|arm| seconds(arm, timed));
+    let (Some(base), Some(superpage)) = (base, superpage) else {
+        return Err(Failure::usage(format!("{name}: its runs have no times to compare")));
+    };
+    if base.0 + base.1 <= 0.0 {
+        return Err(Failure::usage(format!(
+            "{name}: took no CPU time that shows; give it more to do"
+        )));
+    }
+    let prediction = predict::predict(&asked, prices, base.0, base.1);
+    let coverage = analysis.arms[1].eligible_coverage;
+    let mut notes = asked.notes;
+    let least = document.judging.least_coverage;
+    if let Some(coverage) = coverage.filter(|share| *share < least) {
+        notes.push(format!("only {} of what can be was on superpages", percent(coverage)));
+    }
+    let seconds = [base.0 + base.1, superpage.0 + superpage.1];
+    Ok(Row { name, seconds, coverage, prediction, source: asked.source, notes })
+}
+
+/// Median seconds in user mode and in the kernel; of our workloads, those of the timed phase.
+fn seconds(arm: &Summary, timed: bool) -> Option<(f64, f64)> {
+    match timed {
+        true => arm.metric.map(|seconds| (seconds, 0.0)),
+        false => Some((arm.user_seconds?, arm.system_seconds?)),
+    }
+}
+
+fn table(rows: &[Row], error: f64) -> String {
+    use comfy_table::{CellAlignment, Table, presets};
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let head = [
+        "program",
+        "base (s)",
+        "superpages (s)",
+        "on superpages",
+        "translating",
+        "saving predicted",
+        "between",
+        "measured",
+        "error (points)",
+    ];
+    table.set_header(head);
+    let points = |share: f64| format!("{:+.1}", 100.0 * share);
+    for row in rows {
+        let told = &row.prediction;
+        table.add_row([
+            row.name.clone(),
+            digits(row.seconds[0], 3),
+            digits(row.seconds[1], 3),
+            row.coverage.map_or("?".to_string(), percent),
+            percent(told.translating.mid),
+            percent(told.saved.mid),
+            format!("{} to {}", percent(told.saved.low), percent(told.saved.high)),
+            percent(row.measured()),
+            points(row.error()),
+        ]);
+    }
+    for index in 1..head.len() {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text: String =
+        table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    text += &format!("\nmean absolute error: {:.1} points of the base run's time\n", 100.0 * error);
+    for row in rows {
+        text += &format!("{}: predicted from {}\n", row.name, row.source);
+        for note in &row.notes {
+            text += &format!("note: {}: {note}\n", row.name);
+        }
+    }
+    text
+}
+
+fn document(rows: &[Row], error: f64) -> Result<String, Failure> {
+    let rows: Vec<serde_json::Value> = rows
+        .iter()
+        .map(|row| {
+            json!({
+                "program": row.name,
+                "base_seconds": row.seconds[0],
+                "superpage_seconds": row.seconds[1],
+                "eligible_coverage": row.coverage,
+                "measured_saved": row.measured(),
+                "prediction": row.prediction,
+                "error": row.error(),
+                "method": "recorded-trace",
+                "source": row.source,
+                "notes": row.notes,
+            })
+        })
+        .collect();
+    exit::json_text(
+        "superpage.verify-cost/1",
+        json!({
+            "mean_absolute_error": error,
+            "programs": rows,
+        }),
+    )
+}

@@ -1,0 +1,77 @@
+//! The kernels that prices are measured with: random and sequential accesses to words that are all 0.
+//!
+//! Called by [`super::measure`] only. Safe code: the check of an index is off the path that is waited for.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use workload::rng::{SplitMix64, below};
+
+/// A word of memory.
+pub type Word = [u8; 8];
+
+/// Makes `count` accesses to `words`; nanoseconds of one.
+pub type Random = fn(words: &mut [Word], count: u64, seed: u64) -> f64;
+
+/// Loads each of which needs the one before: it is part of the next one's place, and 0, which the
+/// processor cannot know.
+pub fn dependent(words: &mut [Word], count: u64, seed: u64) -> f64 {
+    let (mut rng, limit) = (SplitMix64::new(seed), words.len() as u64);
+    let start = Instant::now();
+    let mut zero = 0;
+    for _ in 0..count {
+        let place = below(rng.draw(), limit) as usize + zero;
+        zero = u64::from_ne_bytes(words[place]) as usize;
+    }
+    black_box(zero);
+    each(start, count)
+}
+
+/// Loads that do not need each other.
+pub fn reads(words: &mut [Word], count: u64, seed: u64) -> f64 {
+    let (mut rng, limit) = (SplitMix64::new(seed), words.len() as u64);
+    let start = Instant::now();
+    let mut sum = 0u64;
+    for _ in 0..count {
+        let place = below(rng.draw(), limit) as usize;
+        sum = sum.wrapping_add(u64::from_ne_bytes(words[place]));
+    }
+    black_box(sum);
+    each(start, count)
+}
+
+/// Words read and written that do not need each other.
+pub fn writes(words: &mut [Word], count: u64, seed: u64) -> f64 {
+    let (mut rng, limit) = (SplitMix64::new(seed), words.len() as u64);
+    let zero = black_box(0u64);
+    let start = Instant::now();
+    for _ in 0..count {
+        let word = &mut words[below(rng.draw(), limit) as usize];
+        *word = (u64::from_ne_bytes(*word) ^ zero).to_ne_bytes();
+    }
+    black_box(words);
+    each(start, count)
+}
+
+/// Reads all words in order; nanoseconds in all.
+pub fn read_through(words: &mut [Word]) -> f64 {
+    let start = Instant::now();
+    let sum = words.iter().fold(0u64, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
+    black_box(sum);
+    each(start, 1)
+}
+
+/// Reads and writes all words in order; nanoseconds in all.
+pub fn write_through(words: &mut [Word]) -> f64 {
+    let zero = black_box(0u64);
+    let start = Instant::now();
+    for word in words.iter_mut() {
+        *word = (u64::from_ne_bytes(*word) ^ zero).to_ne_bytes();
+    }
+    black_box(words);
+    each(start, 1)
+}
+
+fn each(start: Instant, count: u64) -> f64 {
+    start.elapsed().as_secs_f64() * 1e9 / count as f64
+}

@@ -1,0 +1,207 @@
+//! This machine's [`Prices`], measured: the same accesses to memory that really lies on base pages and to
+//! memory that really lies on superpages, in turns.
+//!
+//! Called by the command where a program's superpages are predicted. Nothing of the machine is changed.
+
+mod kernels;
+
+use std::time::Instant;
+
+use machine::coverage;
+use prediction::{Curve, Faults, Pair, Prices, Sequential};
+use sys::SysError;
+use sys::mem::{Advice, Mapping};
+use sys::pagemap::Pagemap;
+use units::{ByteSize, PageSize};
+
+use crate::stats::describe::median;
+use kernels::{Random, Word};
+
+/// The binary logarithm of the smallest footprint, in base pages: 64 fit the first level of every TLB
+/// that is known.
+const FIRST: usize = 6;
+/// Times that everything is measured; the median counts.
+const REPEATS: u64 = 7;
+/// What one measurement takes, about, in nanoseconds.
+const SLICE: f64 = 12e6;
+/// Accesses of one measurement, at least and at most.
+const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);
+/// What is read and written in order at once; beyond every cache.
+const STRETCH: usize = 256 << 20;
+/// What is touched for the first time at once.
+const TOUCHED: usize = 128 << 20;
+
+/// Why there are no prices.
+#[derive(Debug, thiserror::Error)]
+pub enum PricesError {
+    /// The kernel refused.
+    #[error("prices of memory: {0}")]
+    Sys(#[from] SysError),
+    /// There is no superpage size, or no transparent superpages.
+    #[error(
+        "prices of memory: this kernel has no transparent superpages; no superpage's price can be measured"
+    )]
+    NoSuperpages,
+    /// Other memory came than was asked for.
+    #[error(
+        "prices of memory: {got} of {of} asked for on {on} came so; free memory may be short or \
+         fragmented, or THP off (never): superpage pool, /sys/kernel/mm/transparent_hugepage/enabled"
+    )]
+    NotGot {
+        /// How much did.
+        got: ByteSize,
+        /// Of how much.
+        of: ByteSize,
+        /// What was asked for.
+        on: &'static str,
+    },
+    /// Somebody wants an end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Memory of one kind of page.
+struct Side {
+    memory: Mapping,
+}
+
+/// Measures prices over footprints up to `most` (twice that much memory is taken). `step` is told how
+/// far it is, of how much; false stops it.
+pub fn measure(
+    most: ByteSize,
+    superpage: Option<PageSize>,
+    mut step: impl FnMut(usize, usize) -> bool,
+) -> Result<Prices, PricesError> {
+    let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
+    let base = sys::param::page_size();
+    let bytes = superpage.floor(most.bytes().max(STRETCH as u64)) as usize;
+    let mut sides = [
+        Side::new(bytes, superpage, Advice::NoHugePage)?,
+        Side::new(bytes, superpage, Advice::HugePage)?,
+    ];
+    let page = base.bytes() as usize;
+    let footprints: Vec<usize> =
+        (FIRST..).map(|k| page << k).take_while(|footprint| *footprint <= bytes).collect();
+    let of = footprints.len() + 2;
+    let mut next = |done: usize| match step(done, of) {
+        true => Ok(()),
+        false => Err(PricesError::Interrupted),
+    };
+
+    let kernels: [Random; 3] = [kernels::dependent, kernels::reads, kernels::writes];
+    let mut curves: [[Vec<f64>; 2]; 3] = Default::default();
+    for (done, footprint) in footprints.iter().enumerate() {
+        next(done)?;
+        for (kernel, curves) in kernels.iter().zip(&mut curves) {
+            let medians = point(&mut sides, *footprint, *kernel, done as u64);
+            for (curve, ns) in curves.iter_mut().zip(medians) {
+                curve.push(ns);
+            }
+        }
+    }
+    let [dependent, reads, writes] = curves.map(|[base, superpage]| {
+        let curve = |ns| Curve { first: FIRST, ns };
+        Pair { base: curve(base), superpage: curve(superpage) }
+    });
+    next(footprints.len())?;
+    let sequential_reads = sequential(&mut sides, page, kernels::read_through);
+    let sequential_writes = sequential(&mut sides, page, kernels::write_through);
+    drop(sides);
+    next(footprints.len() + 1)?;
+    let faults = Faults {
+        base: first_touch(superpage, Advice::NoHugePage, page)?,
+        superpage: first_touch(superpage, Advice::HugePage, superpage.bytes() as usize)?,
+    };
+    Ok(Prices { dependent, reads, writes, sequential_reads, sequential_writes, faults })
+}
+
+impl Side {
+    /// Populates so many bytes, and reads back that they are on what was asked for.
+    fn new(bytes: usize, superpage: PageSize, advice: Advice) -> Result<Self, PricesError> {
+        let mut memory = Mapping::aligned(bytes, superpage)?;
+        memory.advise(advice)?;
+        memory.bytes_mut().fill(0);
+        let side = Self { memory };
+        let Some(mut got) = side.got(advice) else { return Ok(side) };
+        let mut side = side;
+        if got < bytes as u64 && advice == Advice::HugePage {
+            // What faults did not get without waiting, compaction may. The read-back below tells.
+            let _ = side.memory.advise(Advice::Collapse);
+            got = side.got(advice).unwrap_or(got);
+        }
+        // A few superpages that did not come do not show in a price.
+        if got < bytes as u64 / 100 * 95 {
+            let on = if advice == Advice::HugePage { "superpages" } else { "base pages" };
+            return Err(PricesError::NotGot { got: ByteSize(got), of: ByteSize(bytes as u64), on });
+        }
+        Ok(side)
+    }
+
+    /// How many bytes are on what was asked for; `None` where the kernel does not tell (before Linux 6.7).
+    fn got(&self, advice: Advice) -> Option<u64> {
+        let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;
+        let start = self.memory.address();
+        let found = coverage::scan(&pagemap, start, start + self.memory.len() as u64).ok()?;
+        Some(match advice {
+            Advice::HugePage => found.huge.bytes(),
+            _ => found.present.bytes() - found.huge.bytes(),
+        })
+    }
+
+    fn words(&mut self, bytes: usize) -> &mut [Word] {
+        self.memory.bytes_mut()[..bytes].as_chunks_mut().0
+    }
+}
+
+/// Nanoseconds of an access on both sides.
+fn point(sides: &mut [Side; 2], footprint: usize, kernel: Random, seed: u64) -> [f64; 2] {
+    let mut times = [Vec::new(), Vec::new()];
+    let mut count = ACCESSES.0;
+    for repeat in 0..=REPEATS {
+        for (side, times) in sides.iter_mut().zip(&mut times) {
+            let ns = kernel(side.words(footprint), count as u64, seed << 8 | repeat);
+            match repeat {
+                // The first round warms, and says how many accesses a slice holds.
+                0 => count = (SLICE / ns.max(0.1)).clamp(ACCESSES.0, ACCESSES.1),
+                _ => times.push(ns),
+            }
+        }
+    }
+    times.map(middle)
+}
+
+/// Nanoseconds of a base page, all its words in order, on both sides.
+fn sequential(sides: &mut [Side; 2], page: usize, kernel: fn(&mut [Word]) -> f64) -> Sequential {
+    let mut times = [Vec::new(), Vec::new()];
+    for repeat in 0..=REPEATS {
+        for (side, times) in sides.iter_mut().zip(&mut times) {
+            let ns = kernel(side.words(STRETCH)) / (STRETCH / page) as f64;
+            if repeat > 0 {
+                times.push(ns);
+            }
+        }
+    }
+    let [base, superpage] = times.map(middle);
+    Sequential { base, superpage }
+}
+
+/// Nanoseconds of the first touch of a page of `page` bytes.
+fn first_touch(superpage: PageSize, advice: Advice, page: usize) -> Result<f64, PricesError> {
+    let mut times = Vec::new();
+    for _ in 0..=REPEATS {
+        let mut memory = Mapping::aligned(TOUCHED, superpage)?;
+        memory.advise(advice)?;
+        let start = Instant::now();
+        for byte in memory.bytes_mut().iter_mut().step_by(page) {
+            *byte = 1;
+        }
+        times.push(start.elapsed().as_secs_f64() * 1e9 / (TOUCHED / page) as f64);
+    }
+    // The first found frames cold that the others found warm.
+    times.remove(0);
+    Ok(middle(times))
+}
+
+fn middle(mut times: Vec<f64>) -> f64 {
+    median(&mut times).expect("something was measured")
+}
