@@ -102,15 +102,24 @@ impl System {
         self.conjure()
     }
 
-    /// The ideal: pages that are in the way are moved at no cost.
+    /// The ideal: pages that are in the way are moved at no cost. Compaction moves into free frames only, and what
+    /// programs gave back of their superpages stays reserved: as long as it is skipped for want of free memory,
+    /// reservations are broken, where the design has them broken when memory runs out.
     fn conjure(&mut self) -> Option<Allocated> {
         let request = Request {
             whole: true,
             ..Request::direct(0, LARGE_ORDER, Mobility::Movable, Mode::Sync)
         };
-        self.compaction.compact(&mut self.memory, &mut self.spaces, request);
-        let got = self.memory.allocate(LARGE_ORDER, Mobility::Movable, 0, false)?;
-        Some(Allocated { zeroed: true, ..got })
+        loop {
+            let done = self.compaction.compact(&mut self.memory, &mut self.spaces, request);
+            if let Some(got) = self.memory.allocate(LARGE_ORDER, Mobility::Movable, 0, false) {
+                return Some(Allocated { zeroed: true, ..got });
+            }
+            let breaks = self.design.allocation.break_reservations;
+            if done.result != Outcome::Skipped || !breaks || !self.break_oldest() {
+                return None;
+            }
+        }
     }
 
     /// Compacts, reclaims, compacts again (`__alloc_pages_slowpath` of an order that is costly).

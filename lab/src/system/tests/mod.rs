@@ -1,6 +1,7 @@
 //! Random programs under every preset: after each event all invariants hold, and at the end everything is free.
 
 mod hostile;
+mod ideal;
 mod naive;
 mod program;
 
