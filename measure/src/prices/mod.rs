@@ -82,20 +82,29 @@ pub fn measure(
     let page = base.bytes() as usize;
     let footprints: Vec<usize> =
         (FIRST..).map(|k| page << k).take_while(|footprint| *footprint <= bytes).collect();
-    let of = footprints.len() + 2;
+    let of = REPEATS as usize + 3;
     let mut next = |done: usize| match step(done, of) {
         true => Ok(()),
         false => Err(PricesError::Interrupted),
     };
 
     let kernels: [Random; 3] = [kernels::dependent, kernels::reads, kernels::writes];
+    let mut points: Vec<[Point; 3]> = footprints.iter().map(|_| Default::default()).collect();
+    // Rounds outermost: what disturbs the machine for a second spoils one sample of some points, not all
+    // samples of one.
+    for repeat in 0..=REPEATS {
+        next(repeat as usize)?;
+        for (place, (points, footprint)) in points.iter_mut().zip(&footprints).enumerate() {
+            for (kernel, point) in kernels.iter().zip(points) {
+                point.sample(&mut sides, *footprint, *kernel, (place as u64) << 8 | repeat);
+            }
+        }
+    }
     let mut curves: [[Vec<f64>; 2]; 3] = Default::default();
-    for (done, footprint) in footprints.iter().enumerate() {
-        next(done)?;
-        for (kernel, curves) in kernels.iter().zip(&mut curves) {
-            let medians = point(&mut sides, *footprint, *kernel, done as u64);
-            for (curve, ns) in curves.iter_mut().zip(medians) {
-                curve.push(ns);
+    for point in points {
+        for (curves, point) in curves.iter_mut().zip(point) {
+            for (curve, times) in curves.iter_mut().zip(point.times) {
+                curve.push(middle(times));
             }
         }
     }
@@ -103,11 +112,10 @@ pub fn measure(
         let curve = |ns| Curve { first: FIRST, ns };
         Pair { base: curve(base), superpage: curve(superpage) }
     });
-    next(footprints.len())?;
-    let sequential_reads = sequential(&mut sides, page, kernels::read_through);
-    let sequential_writes = sequential(&mut sides, page, kernels::write_through);
+    next(REPEATS as usize + 1)?;
+    let (sequential_reads, sequential_writes) = sequential(&mut sides, page);
     drop(sides);
-    next(footprints.len() + 1)?;
+    next(REPEATS as usize + 2)?;
     let faults = Faults {
         base: first_touch(superpage, Advice::NoHugePage, page)?,
         superpage: first_touch(superpage, Advice::HugePage, superpage.bytes() as usize)?,
@@ -153,36 +161,47 @@ impl Side {
     }
 }
 
-/// Nanoseconds of an access on both sides.
-fn point(sides: &mut [Side; 2], footprint: usize, kernel: Random, seed: u64) -> [f64; 2] {
-    let mut times = [Vec::new(), Vec::new()];
-    let mut count = ACCESSES.0;
-    for repeat in 0..=REPEATS {
-        for (side, times) in sides.iter_mut().zip(&mut times) {
-            let ns = kernel(side.words(footprint), count as u64, seed << 8 | repeat);
-            match repeat {
-                // The first round warms, and says how many accesses a slice holds.
-                0 => count = (SLICE / ns.max(0.1)).clamp(ACCESSES.0, ACCESSES.1),
-                _ => times.push(ns),
-            }
-        }
-    }
-    times.map(middle)
+/// One kind of access at one footprint, being measured.
+#[derive(Default)]
+struct Point {
+    /// Accesses of a sample; 0 before the first round, which warms and says how many a slice holds.
+    count: u64,
+    /// Nanoseconds of an access, on base pages and on superpages.
+    times: [Vec<f64>; 2],
 }
 
-/// Nanoseconds of a base page, all its words in order, on both sides.
-fn sequential(sides: &mut [Side; 2], page: usize, kernel: fn(&mut [Word]) -> f64) -> Sequential {
-    let mut times = [Vec::new(), Vec::new()];
-    for repeat in 0..=REPEATS {
-        for (side, times) in sides.iter_mut().zip(&mut times) {
-            let ns = kernel(side.words(STRETCH)) / (STRETCH / page) as f64;
-            if repeat > 0 {
-                times.push(ns);
+impl Point {
+    fn sample(&mut self, sides: &mut [Side; 2], footprint: usize, kernel: Random, seed: u64) {
+        let warming = self.count == 0;
+        let count = if warming { ACCESSES.0 as u64 } else { self.count };
+        for (side, times) in sides.iter_mut().zip(&mut self.times) {
+            let ns = kernel(side.words(footprint), count, seed);
+            match warming {
+                true => self.count = (SLICE / ns.max(0.1)).clamp(ACCESSES.0, ACCESSES.1) as u64,
+                false => times.push(ns),
             }
         }
     }
-    let [base, superpage] = times.map(middle);
-    Sequential { base, superpage }
+}
+
+/// Nanoseconds of a base page, all its words in order, read and written, on both sides: of two streams that
+/// are read and one that is written, side by side, as in STREAM's triad. A stream alone is fetched ahead so
+/// well that its translation hardly shows.
+fn sequential(sides: &mut [Side; 2], page: usize) -> (Sequential, Sequential) {
+    let mut times: [[Vec<f64>; 2]; 2] = Default::default();
+    let pages = (STRETCH / 4 / page) as f64;
+    for repeat in 0..=REPEATS {
+        for (side, place) in sides.iter_mut().zip(0..) {
+            let [reads, all] = kernels::streams(side.words(STRETCH));
+            if repeat > 0 {
+                times[0][place].push(reads / 2.0 / pages);
+                times[1][place].push((all - reads).max(0.0) / pages);
+            }
+        }
+    }
+    let [reads, writes] = times
+        .map(|[base, superpage]| Sequential { base: middle(base), superpage: middle(superpage) });
+    (reads, writes)
 }
 
 /// Nanoseconds of the first touch of a page of `page` bytes.
