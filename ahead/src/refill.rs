@@ -1,0 +1,79 @@
+//! Keeping a stock of zeroed memory (prezeroing): when to zero, when to stop, when to give back. Used by
+//! whoever keeps the stock: the library's pool thread, the laboratory's scrubd.
+
+/// The rules of one stock. Amounts are in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refill {
+    /// Zeroing starts when there are fewer.
+    pub start: u64,
+    /// It stops at this many.
+    pub stop: u64,
+    /// It rests while as many others run, or more. (scrubd's `scrub_load`; number of CPUs: only where
+    /// one is idle.)
+    pub load: u64,
+    /// A stock that nobody asked of for so long is halved, again and again.
+    pub patience_ms: u64,
+}
+
+/// What the rules look at. `None`: could not be learned, and then holds nothing back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Units zeroed and waiting.
+    pub ready: u64,
+    /// Whether zeroing is under way, between `start` and `stop`.
+    pub is_filling: bool,
+    /// Tasks that run or wait for a CPU, besides the one that zeroes.
+    pub running: Option<u64>,
+    /// Units that may be taken before memory runs short, for the machine or for whatever limits us.
+    pub headroom: Option<u64>,
+    /// Whether somebody waits for memory just now.
+    pub is_pressed: bool,
+    /// Since somebody last asked the stock for something, or it was last halved.
+    pub idle_ms: u64,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Zero up to this many, one after the other, and ask again.
+    Fill(u64),
+    /// Nothing.
+    Rest,
+    /// Give this many back.
+    Shrink(u64),
+}
+
+impl Refill {
+    /// A stock of at most `stop` units that is filled up again when a quarter is gone.
+    pub const fn of(stop: u64, load: u64, patience_ms: u64) -> Self {
+        Self { start: stop - stop / 4, stop, load, patience_ms }
+    }
+
+    /// Decides. Giving way comes before everything else: to memory, then to time, then to other work.
+    pub fn decide(&self, facts: &Facts) -> Decision {
+        let half = facts.ready.div_ceil(2);
+        if facts.is_pressed || facts.headroom == Some(0) {
+            return if half > 0 { Decision::Shrink(half) } else { Decision::Rest };
+        }
+        if facts.ready > self.stop {
+            return Decision::Shrink(facts.ready - self.stop);
+        }
+        if facts.idle_ms >= self.patience_ms {
+            return if half > 0 { Decision::Shrink(half) } else { Decision::Rest };
+        }
+        let is_busy = facts.running.is_some_and(|running| running >= self.load);
+        let is_low = facts.ready < self.start || facts.is_filling;
+        if is_busy || !is_low || facts.ready >= self.stop {
+            return Decision::Rest;
+        }
+        let wanted = self.stop - facts.ready;
+        Decision::Fill(facts.headroom.map_or(wanted, |headroom| wanted.min(headroom)))
+    }
+
+    /// How large a stock is to be that was `now` and has just failed a request for `asked`: twice as
+    /// large, or as large as the request, and never above `limit`. So a process that asks for little
+    /// has little zeroed for it.
+    pub fn grown(now: u64, asked: u64, limit: u64) -> u64 {
+        now.saturating_mul(2).max(asked).min(limit)
+    }
+}
