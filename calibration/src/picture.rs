@@ -1,7 +1,8 @@
 //! The staircase as a picture: cycles per access against footprint, one panel for each page size, its levels
 //! marked. Pure: the same document gives the same bytes.
 
-use drawing::axis::{Axis, block, line, note_at, px};
+use drawing::axis::{Axis, line, note_at, px};
+use drawing::frame::{self, text};
 use drawing::markup::{Element, el};
 use drawing::scale::percent;
 
@@ -31,17 +32,7 @@ impl Calibration {
             parts.extend(panel(size, y));
             y += ABOVE + HEIGHT + BELOW;
         }
-        let picture = el("svg")
-            .with("xmlns", "http://www.w3.org/2000/svg")
-            .with("viewBox", format!("0 0 {WIDTH} {y}"))
-            .with("width", WIDTH)
-            .with("height", y)
-            .with("role", "img")
-            .add(el("title").text(&title))
-            .add(el("style").sheet(STYLE))
-            .add(block(0, 0, "100%", "100%").class("ground"))
-            .all(parts);
-        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", picture.finish())
+        frame::file(frame::picture(WIDTH, y, &title, STYLE, parts))
     }
 }
 
@@ -56,13 +47,7 @@ fn panel(size: &SizeReport, y: f64) -> Vec<Element> {
     let pages = |count: f64| (count / low).ln() / (last.pages as f64 / low).ln().max(1e-9);
     let highest = size.curve.iter().map(|point| point.spread.max(point.packed)).fold(1.0, f64::max);
     let cycles = Axis::amounts(highest);
-    let mut plot = el("svg")
-        .with("x", MARGIN + GUTTER)
-        .with("y", y + ABOVE)
-        .with("width", width)
-        .with("height", HEIGHT)
-        .with("overflow", "visible")
-        .all(cycles.up(HEIGHT));
+    let mut plot = frame::plot(MARGIN + GUTTER, y + ABOVE, width, HEIGHT).all(cycles.up(HEIGHT));
     // Powers of four: a footprint is a matter of doublings.
     for power in (0..=40).step_by(2) {
         let count = (1u64 << power) as f64;
@@ -90,8 +75,4 @@ fn panel(size: &SizeReport, y: f64) -> Vec<Element> {
         plot = plot.add(el("path").with("d", path).class(class));
     }
     vec![heading, plot]
-}
-
-fn text(x: f64, y: f64, class: &str, words: &str) -> Element {
-    el("text").with("x", x).with("y", y).class(class).text(words)
 }

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::process::Output;
 
-use common::{run, stderr, stdout};
+use common::{refused, run, stderr, stdout};
 
 const STREAM: &str = "misses=9492 miss_period=1000 cost=563\ncycles=599073 cycle_period=50000\n";
 
@@ -25,13 +25,6 @@ fn from(text: &str, more: &[&str]) -> Output {
 fn json(output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", stderr(output));
     serde_json::from_slice(&output.stdout).unwrap()
-}
-
-fn refused(output: &Output, code: i32, part: &str) {
-    let line = stderr(output);
-    assert_eq!(output.status.code(), Some(code), "{line}");
-    assert_eq!(line.trim_end().lines().count(), 1, "{line}");
-    assert!(line.starts_with("superpage: ") && line.contains(part), "lacks {part}: {line}");
 }
 
 #[test]

@@ -5,10 +5,10 @@ mod common;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{run, stderr, stdout, superpage};
+use common::{refused, run, stderr, stdout, superpage};
 
 /// A place for files.
 struct Room(tempfile::TempDir);
@@ -44,13 +44,6 @@ fn trace(room: &Room, name: &str) -> String {
     let output = run(&["trace", "import", "--from", "lackey", &fixture(), &path]);
     assert!(output.status.success(), "{}", stderr(&output));
     path
-}
-
-fn refused(output: &Output, code: i32, part: &str) {
-    let line = stderr(output);
-    assert_eq!(output.status.code(), Some(code), "{line}");
-    assert_eq!(line.trim_end().lines().count(), 1, "{line}");
-    assert!(line.starts_with("superpage: ") && line.contains(part), "lacks {part}: {line}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod script;
 
-use script::{grow_heap, report};
+use script::{Script, grow_heap, report};
 use superpage_lab::Cause;
 use trace::{Advice, Backing, Event};
 use units::ByteSize;
@@ -66,16 +66,21 @@ fn ingens_serves_all_that_wait_and_sleeps() {
     }
 }
 
+/// Touches the last 16 pages of so many regions.
+fn sixteen_pages_in_each(script: &mut Script, regions: u32) {
+    script.map(0, regions * 512, Backing::Anonymous);
+    for region in 0..regions {
+        script.write(region * 512 + 496..region * 512 + 512);
+    }
+}
+
 /// A daemon has one CPU: what it does takes its time, is seen as it is done, and ends with the run.
 #[test]
 fn a_daemon_is_never_busy_for_longer_than_time_passed() {
     let regions = 17_000;
     // 524 ms of work from 5.5 s on, of which the run sees about half.
     let report = report("quicksilver-sync-64", ByteSize::gib(38), |script| {
-        script.map(0, regions * 512, Backing::Anonymous);
-        for region in 0..regions {
-            script.write(region * 512 + 496..region * 512 + 512);
-        }
+        sixteen_pages_in_each(script, regions);
         script.event(Event::Wait(5_450_000));
     });
     let half = u64::from(report.mhz) * 500_000;
@@ -183,10 +188,7 @@ fn quicksilver_empties_16384_reservations_of_16_pages_in_one_pass() {
     // The pages are touched within the first half second, and are inactive from 5 s on: the pass at 5.5 s is the
     // first that finds them so.
     let report = report("quicksilver-sync-64", ByteSize::gib(38), |script| {
-        script.map(0, regions * 512, Backing::Anonymous);
-        for region in 0..regions {
-            script.write(region * 512 + 496..region * 512 + 512);
-        }
+        sixteen_pages_in_each(script, regions);
         script.wait(6);
     });
     assert_eq!(report.counters.evacuated, 16_384);

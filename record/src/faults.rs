@@ -64,13 +64,9 @@ impl FaultSession {
         command.args(recording.arguments.iter().skip(1));
         streams(&mut command, recording.streams);
         let thp = Some(ThpControl::Disabled);
-        let die_with_parent = recording.die_with_parent;
-        sys::spawn::prepare(&mut command, ChildSetup { thp, die_with_parent, stack: None });
+        let setup = ChildSetup { thp, die_with_parent: recording.die_with_parent, stack: None };
         let began = Instant::now();
-        let started = command.spawn();
-        let started = started
-            .map_err(|error| RecordError::io(&recording.program, "cannot be started", error))?;
-        let child = Child::new(Pid(started.id() as i32), None);
+        let child = Child::start(&mut command, setup, &recording.program, None)?;
         let (output, limit) = (recording.output.clone(), recording.limits.time);
         Ok(Self { child, began, rings, stream, output, limit })
     }

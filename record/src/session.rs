@@ -178,13 +178,9 @@ impl Session {
         command.arg("-0").arg(name).arg(&program.file).args(arguments);
         streams(&mut command, recording.streams);
         let die_with_parent = recording.die_with_parent;
-        sys::spawn::prepare(&mut command, ChildSetup { thp: None, die_with_parent, stack: None });
+        let setup = ChildSetup { thp: None, die_with_parent, stack: None };
         let began = Instant::now();
-        let child = command.spawn();
-        let child =
-            child.map_err(|error| RecordError::io(&tools.qemu, "cannot be started", error))?;
-        let pid = Pid(child.id() as i32);
-        let child = Child::new(pid, Some(path));
+        let child = Child::start(&mut command, setup, &tools.qemu, Some(path))?;
         let (recording, tools) = (recording.clone(), tools.clone());
         Ok(Self { child, began, socket, _room: room, stream, recording, tools })
     }
@@ -282,8 +278,19 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Waits for it from now on; `wake` is a socket that gets an empty datagram when it has ended.
-    pub fn new(pid: Pid, wake: Option<PathBuf>) -> Self {
+    /// Starts `program` by its command and waits for it from now on; `wake` is a socket that gets an empty
+    /// datagram when it has ended.
+    pub fn start(
+        command: &mut Command,
+        setup: ChildSetup,
+        program: &Path,
+        wake: Option<PathBuf>,
+    ) -> Result<Self, RecordError> {
+        sys::spawn::prepare(command, setup);
+        let started = command.spawn();
+        let started =
+            started.map_err(|error| RecordError::io(program, "cannot be started", error))?;
+        let pid = Pid(started.id() as i32);
         let waiter = std::thread::spawn(move || {
             let _ = sys::wait::until_exit(pid);
             let ended = Instant::now();
@@ -293,7 +300,7 @@ impl Child {
             }
             ended
         });
-        Self { pid, waiter: Some(waiter) }
+        Ok(Self { pid, waiter: Some(waiter) })
     }
 
     /// Whether it has ended.

@@ -178,11 +178,7 @@ impl Space {
         if begin >= end {
             return Ok(());
         }
-        self.cut(begin);
-        self.cut(end);
-        let known: Vec<(u64, Area)> =
-            self.areas.range(begin..end).map(|(&first, &area)| (first, area)).collect();
-        for (first, area) in known {
+        for (first, area) in self.areas_in(begin, end) {
             if !area.kind.is_like(kind) {
                 self.unmap(first, area.end, out);
             }
@@ -201,10 +197,7 @@ impl Space {
         if begin >= end {
             return;
         }
-        self.cut(begin);
-        self.cut(end);
-        let gone: Vec<u64> = self.areas.range(begin..end).map(|(&first, _)| first).collect();
-        for first in gone {
+        for (first, _) in self.areas_in(begin, end) {
             self.areas.remove(&first);
         }
         self.each_run(begin, end, |pages| out.push(Event::Unmap(pages)));
@@ -275,11 +268,7 @@ impl Space {
         if begin >= end {
             return Ok(());
         }
-        self.cut(begin);
-        self.cut(end);
-        let areas: Vec<(u64, Area)> =
-            self.areas.range(begin..end).map(|(&first, &area)| (first, area)).collect();
-        for (first, area) in areas {
+        for (first, area) in self.areas_in(begin, end) {
             self.areas.insert(first, Area { rights, ..area });
             let writable = |rights| rights == Rights::Write;
             if writable(rights) != writable(area.rights) {
@@ -328,6 +317,13 @@ impl Space {
     /// It ends: its numbers are for others.
     pub fn end(self, commons: &mut Commons) {
         self.owned.iter().for_each(|&(first, count)| commons.numbers.give(first, count));
+    }
+
+    /// The areas of `begin..end` by their first pages, none of which reaches beyond it from now on.
+    fn areas_in(&mut self, begin: u64, end: u64) -> Vec<(u64, Area)> {
+        self.cut(begin);
+        self.cut(end);
+        self.areas.range(begin..end).map(|(&first, &area)| (first, area)).collect()
     }
 
     /// No area reaches over `page`: one that does becomes two.

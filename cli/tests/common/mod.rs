@@ -23,6 +23,14 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("UTF-8")
 }
 
+/// That it ended with this code and one line of ours on standard error that has `part` in it.
+pub fn refused(output: &Output, code: i32, part: &str) {
+    let line = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{line}");
+    assert_eq!(line.trim_end().lines().count(), 1, "{line}");
+    assert!(line.starts_with("superpage: ") && line.contains(part), "lacks {part}: {line}");
+}
+
 /// The setting that a comparison may change.
 pub const OVERCOMMIT: &str = "/proc/sys/vm/nr_overcommit_hugepages";
 

@@ -2,6 +2,7 @@
 //! other. All have the same axes; everything is counted in superpages.
 
 use drawing::axis::Axis;
+use drawing::frame;
 use drawing::markup::{Element, el};
 
 use super::legend::{self, Sign};
@@ -48,12 +49,7 @@ pub(super) fn draw(reports: &[Report], y: f64, longest: f64) -> (Vec<Element>, f
         let y = y + legend + (index / COLUMNS) as f64 * row;
         let name = clipped(&report.cell.design, width + GUTTER, 12.0);
         drawn.push(text(x + GUTTER, y + ABOVE - 7.0, "name", &name));
-        let mut plot = el("svg")
-            .with("x", x + GUTTER)
-            .with("y", y + ABOVE)
-            .with("width", width)
-            .with("height", HEIGHT)
-            .with("overflow", "visible")
+        let mut plot = frame::plot(x + GUTTER, y + ABOVE, width, HEIGHT)
             .all(axis.up(HEIGHT))
             .all(time.across(HEIGHT, 3));
         for (_, class, of) in LINES {

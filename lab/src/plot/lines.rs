@@ -2,6 +2,7 @@
 //! where there are too many of them.
 
 use drawing::axis::{Axis, px};
+use drawing::frame;
 use drawing::markup::{Element, el};
 
 use super::grid;
@@ -64,12 +65,7 @@ fn panel(
     let moments = reports.iter().flat_map(|report| &report.timeline);
     let axis = Axis::amounts(moments.map(of).max().unwrap_or(0) as f64);
     let width = WIDTH - 2.0 * MARGIN - GUTTER;
-    let mut plot = el("svg")
-        .with("x", MARGIN + GUTTER)
-        .with("y", y + ABOVE)
-        .with("width", width)
-        .with("height", HEIGHT)
-        .with("overflow", "visible")
+    let mut plot = frame::plot(MARGIN + GUTTER, y + ABOVE, width, HEIGHT)
         .all(axis.up(HEIGHT))
         .all(time.across(HEIGHT, 8));
     for (index, report) in reports.iter().enumerate() {

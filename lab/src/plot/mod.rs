@@ -10,6 +10,7 @@ mod legend;
 mod lines;
 mod place;
 
+use drawing::frame::{self, text};
 use drawing::markup::{Element, el};
 use units::ByteSize;
 
@@ -22,7 +23,7 @@ const STYLE: &str = include_str!("style.css");
 /// One picture of all reports: what was run, the time line, the ledgers.
 pub fn svg(reports: &[Report]) -> String {
     let (picture, _) = picture(reports);
-    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", picture.finish())
+    frame::file(picture)
 }
 
 /// A page with the picture, and why the first run was faster or slower than each of the others.
@@ -60,16 +61,7 @@ fn picture(reports: &[Report]) -> (Element, String) {
         parts.extend(drawn);
         y += height;
     }
-    let picture = el("svg")
-        .with("xmlns", "http://www.w3.org/2000/svg")
-        .with("viewBox", format!("0 0 {WIDTH} {y}"))
-        .with("width", WIDTH)
-        .with("height", y)
-        .with("role", "img")
-        .add(el("title").text(&title))
-        .add(el("style").sheet(STYLE))
-        .add(drawing::axis::block(0, 0, "100%", "100%").class("ground"))
-        .all(parts);
+    let picture = frame::picture(WIDTH, y, &title, STYLE, parts);
     (picture, title)
 }
 
@@ -106,9 +98,4 @@ fn ends(reports: &[Report]) -> Vec<String> {
     let line =
         |report: &Report| end(&report.end).map(|end| format!("{} {end}", report.cell.design));
     reports.iter().filter_map(line).collect()
-}
-
-/// Text from a place on.
-fn text(x: f64, y: f64, class: &str, words: &str) -> Element {
-    el("text").with("x", x).with("y", y).class(class).text(words)
 }
