@@ -41,6 +41,22 @@ pub(crate) fn agree(
     }
 }
 
+/// The median of so many estimates, each under other circumstances; they agree if the middle half of them
+/// does, within [`TOLERANCE`] on either side.
+pub(crate) fn typical(
+    count: usize,
+    mut estimate: impl FnMut() -> Result<f64, ProbeError>,
+) -> Result<Cost, ProbeError> {
+    let estimates = (0..count).map(|_| estimate()).collect::<Result<Vec<_>, _>>()?;
+    let mut sorted = estimates.clone();
+    sorted.sort_by(f64::total_cmp);
+    let cycles = median(&sorted);
+    let middle = &sorted[count / 4..count - count / 4];
+    let apart = middle[middle.len() - 1] - middle[0];
+    let agreed = apart <= (2.0 * TOLERANCE * cycles.abs()).max(NOTHING);
+    Ok(Cost { cycles, agreed, estimates })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -84,6 +84,11 @@ impl<'a> Bench<'a> {
         self.probe.chase(self.offer.page, places, self.seed)
     }
 
+    /// Other memory from now on.
+    pub fn renew(&mut self) -> Result<(), ProbeError> {
+        self.probe.renew(self.offer.page)
+    }
+
     /// A footprint of `pages` pages.
     pub fn reading(&mut self, pages: u64) -> Result<Reading, ProbeError> {
         let spread = self.chase(&self.shape.spread(pages))?;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use units::PageSize;
 
-use crate::agree::{Cost, agree};
+use crate::agree::{Cost, agree, typical};
 use crate::backing::{self, Backing};
 use crate::bench::{Bench, Effort};
 use crate::document::{
@@ -164,8 +164,10 @@ fn miss(
         _ => 0.0,
     };
     let (spread, shared) = (bench.shape.spread(pages), bench.shape.shared(pages, few));
-    let attempts = bench.effort.attempts;
-    let cost = agree(attempts, || Ok(bench.least(&spread)? - bench.least(&shared)? + saved))?;
+    let cost = typical(bench.effort.attempts, || {
+        bench.renew()?;
+        Ok(bench.least(&spread)? - bench.least(&shared)? + saved)
+    })?;
     Ok((Some(cost), Some(pages)))
 }
 

@@ -78,6 +78,12 @@ pub trait Probe {
     /// Caches and TLBs are as such a chase leaves them.
     fn chase(&mut self, page: PageSize, places: &[Place], seed: u64) -> Result<f64, ProbeError>;
 
+    /// Other memory for pages of this size from now on: what a walk costs depends on where frames and page
+    /// tables lie. A probe on which it does not has nothing to do.
+    fn renew(&mut self, _page: PageSize) -> Result<(), ProbeError> {
+        Ok(())
+    }
+
     /// The clock, as far as it is known by now.
     fn clock(&self) -> Clock;
 }

@@ -22,13 +22,22 @@ pub(super) enum Means {
     /// Base pages of a file that has so many, a power of two. Each is used once, in an order that scatters
     /// neighbours over all of it: what a walk costs depends on where frames lie (through a hypervisor's tables:
     /// 45 to 105 cycles here, from one run to the next), and scattered is how programs that run long have them.
-    Scattered(OwnedFd, u64),
+    Scattered(Source),
     /// Pages between the base and the superpage, by advice for each page alone before it is touched: an area
     /// that large and no larger.
     Advised,
     /// Superpages of a file that has so many of them, which show again and again over the range. The TLB
     /// knows pages by their addresses, so a few pages of memory do for thousands of entries.
-    File(OwnedFd, u64),
+    File(Source),
+}
+
+/// Frames: a file of so many pages.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub file: OwnedFd,
+    pub pages: u64,
+    /// Makes another, where there is memory for it.
+    pub again: Option<fn(PageSize, u64) -> Option<OwnedFd>>,
 }
 
 #[derive(Debug)]
@@ -39,11 +48,16 @@ pub(super) struct Arena {
     populated: HashSet<u64>,
     /// To read back by; `None` where the kernel has no PAGEMAP_SCAN (Linux 6.7).
     pagemap: Option<Pagemap>,
+    /// What was used before, kept so that what is got next is other memory.
+    former: Vec<OwnedFd>,
 }
 
 /// Pages at most: each may be an area of its own with another before it, and a process has 65530
 /// (`vm.max_map_count`, by default).
 const MOST_PAGES: usize = 30_000;
+
+/// Files of frames that were used before and are kept.
+const FORMER: usize = 3;
 
 impl Arena {
     /// An empty one, over as large an address range as there is, up to `span` pages.
@@ -58,7 +72,7 @@ impl Arena {
         let span = memory.len() as u64 / page.bytes();
         let offer = Offer { page, means: words.to_string(), pages: pages.min(span), span };
         let pagemap = Pagemap::open(sys::param::own_pid()).ok();
-        Ok(Self { offer, memory, means, populated: HashSet::new(), pagemap })
+        Ok(Self { offer, memory, means, populated: HashSet::new(), pagemap, former: Vec::new() })
     }
 
     pub fn memory(&mut self) -> &mut [u8] {
@@ -99,6 +113,22 @@ impl Arena {
         self.populate(places)
     }
 
+    /// Other frames and other page tables from now on, as far as there is memory for it.
+    pub fn renew(&mut self) -> Result<(), ProbeError> {
+        self.give_back()?;
+        let (Means::Scattered(source) | Means::File(source)) = &mut self.means else {
+            return Ok(());
+        };
+        let made = source.again.and_then(|again| again(self.offer.page, source.pages));
+        if let Some(new) = made {
+            if self.former.len() == FORMER {
+                self.former.remove(0);
+            }
+            self.former.push(std::mem::replace(&mut source.file, new));
+        }
+        Ok(())
+    }
+
     fn give_back(&mut self) -> Result<(), SysError> {
         self.populated.clear();
         match self.means {
@@ -120,14 +150,14 @@ impl Arena {
         let start = page as usize * bytes;
         match &self.means {
             Means::Base => {}
-            Means::Scattered(file, pages) => {
+            Means::Scattered(Source { file, pages, .. }) => {
                 // Times an odd number: a permutation (Knuth's multiplicative hash).
                 let index = self.populated.len() as u64;
                 let from = index.wrapping_mul(GOLDEN) % pages * size.bytes();
                 self.memory.put_file(start, bytes, file.as_fd(), from)?;
             }
             Means::Advised => self.memory.advise_range(start..start + bytes, Advice::HugePage)?,
-            Means::File(file, pages) => {
+            Means::File(Source { file, pages, .. }) => {
                 let from = page % pages * size.bytes();
                 self.memory.put_file(start, bytes, file.as_fd(), from)?;
                 // Pages of the pool need no advice, and refuse it.

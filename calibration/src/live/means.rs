@@ -8,7 +8,7 @@ use sys::mem::{Advice, Mapping};
 use sys::memfd;
 use units::PageSize;
 
-use super::arena::{Arena, Means};
+use super::arena::{Arena, Means, Source};
 use super::pmd_size;
 use crate::probe::{Place, ProbeError};
 
@@ -38,10 +38,13 @@ pub(super) fn arenas(
         return Err(ProbeError::NotGot { page: base, why });
     }
     let span = SPAN / base.bytes();
-    let made = scattered(base, budget).and_then(|(file, count)| {
-        let words = format!("shared memory, scattered over {count} of them");
-        let mut arena =
-            Arena::new(base, span, pages, &words, Means::Scattered(file, count)).ok()?;
+    // A fourth for each of the files that are there at a time.
+    let made =
+        if 4 * SCATTERED * base.bytes() <= budget { scattered(base, SCATTERED) } else { None };
+    let made = made.and_then(|file| {
+        let words = format!("shared memory, scattered over {SCATTERED} of them");
+        let source = Source { file, pages: SCATTERED, again: Some(scattered) };
+        let mut arena = Arena::new(base, span, pages, &words, Means::Scattered(source)).ok()?;
         arena.populate(&[Place { page: 0, line: 0 }]).ok()?;
         Some(arena)
     });
@@ -90,29 +93,29 @@ pub(super) fn arenas(
     Ok(arenas)
 }
 
-/// A file of base pages, at least as many as an arena populates, all of them there.
-fn scattered(base: PageSize, budget: u64) -> Option<(OwnedFd, u64)> {
-    let (count, bytes) = (SCATTERED, SCATTERED * base.bytes());
-    if bytes > budget {
-        return None;
-    }
+/// A file of base pages, all of them there.
+fn scattered(base: PageSize, count: u64) -> Option<OwnedFd> {
+    let bytes = count * base.bytes();
     let file = sized(memfd::create("superpage-tlb", None).ok()?, bytes).ok()?;
     let mut memory = Mapping::sparse(bytes as usize, base).ok()?;
     memory.put_file(0, bytes as usize, file.as_fd(), 0).ok()?;
     memory.bytes_mut().iter_mut().step_by(base.bytes() as usize).for_each(|byte| *byte = 1);
-    Some((file, count))
+    Some(file)
 }
 
 /// Superpages: of shared memory, collapsed, so that no setting matters; else of the pool.
 fn superpages(root: &Root, page: PageSize) -> Result<Arena, String> {
-    match collapsed(page) {
-        Ok(file) => arena(page, file, "shared memory, MADV_COLLAPSE"),
+    let pages = (FILE_BYTES / page.bytes()).max(1);
+    match collapsed(page, pages) {
+        Ok(file) => {
+            let again = Some((|page, pages| collapsed(page, pages).ok()) as fn(PageSize, u64) -> _);
+            arena(page, Source { file, pages, again }, "shared memory, MADV_COLLAPSE")
+        }
         Err(why) => pool(root, page).map_err(|pool| format!("{pool}; and {why}")),
     }
 }
 
-fn collapsed(page: PageSize) -> Result<(OwnedFd, u64), String> {
-    let pages = (FILE_BYTES / page.bytes()).max(1);
+fn collapsed(page: PageSize, pages: u64) -> Result<OwnedFd, String> {
     let bytes = pages * page.bytes();
     let get = || -> Result<OwnedFd, Box<dyn std::error::Error>> {
         let file = sized(memfd::create("superpage-tlb", None)?, bytes)?;
@@ -126,7 +129,7 @@ fn collapsed(page: PageSize) -> Result<(OwnedFd, u64), String> {
         memory.advise(Advice::Collapse)?;
         Ok(file)
     };
-    get().map(|file| (file, pages)).map_err(|error| format!("pages of {page}: {error}"))
+    get().map_err(|error| format!("pages of {page}: {error}"))
 }
 
 /// Pages that lie free in a pool; none is added to it.
@@ -144,13 +147,12 @@ fn pool(root: &Root, page: PageSize) -> Result<Arena, String> {
         .map_err(|error| error.to_string())
         .and_then(|file| sized(file, pages * page.bytes()).map_err(|error| error.to_string()))
         .map_err(|error| format!("pages of {page}: {error}"))?;
-    arena(page, (file, pages), "pages of the hugetlb pool")
+    arena(page, Source { file, pages, again: None }, "pages of the hugetlb pool")
 }
 
-fn arena(page: PageSize, file: (OwnedFd, u64), words: &str) -> Result<Arena, String> {
-    let words = format!("{words}; {} of them shown again and again", file.1);
-    let means = Means::File(file.0, file.1);
-    let made = Arena::new(page, SPAN / page.bytes(), PAGES, &words, means);
+fn arena(page: PageSize, source: Source, words: &str) -> Result<Arena, String> {
+    let words = format!("{words}; {} of them shown again and again", source.pages);
+    let made = Arena::new(page, SPAN / page.bytes(), PAGES, &words, Means::File(source));
     let mut arena = made.map_err(|error| format!("pages of {page}: {error}"))?;
     // By doing: one is got and read back.
     let got = arena.populate(&[Place { page: 0, line: 0 }]);

@@ -80,6 +80,11 @@ impl Probe for Live {
         }))
     }
 
+    fn renew(&mut self, page: PageSize) -> Result<(), ProbeError> {
+        let arena = self.arenas.iter_mut().find(|arena| arena.offer.page == page);
+        arena.ok_or(ProbeError::NotOffered(page))?.renew()
+    }
+
     fn clock(&self) -> Clock {
         self.meter.clock()
     }
