@@ -1,12 +1,13 @@
 //! Signals to `superpage` itself: an experiment ends cleanly, a launcher passes them on.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::JoinHandle;
 
 use machine::{Root, process};
 use measure::execute::Interrupt;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::backend::Handle;
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -18,29 +19,55 @@ use crate::exit::Failure;
 /// The signal that asked an experiment to stop; 0 while none did.
 pub type Asked = Arc<AtomicI32>;
 
-/// From now on ^C, TERM and HUP interrupt the experiment instead of killing us, so that what was
+/// While it lives ^C, TERM and HUP interrupt the experiment instead of killing us, so that what was
 /// changed is put back before we end (by the same signal).
-pub fn interrupt_experiment(interrupt: Arc<Interrupt>) -> Result<Asked, Failure> {
+pub fn interrupt_experiment(interrupt: Arc<Interrupt>) -> Result<Interrupting, Failure> {
     let asked = Asked::default();
-    let mut signals = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
-    let noted = Arc::clone(&asked);
+    let (mut signals, heeding) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
+    let (noted, handle) = (Arc::clone(&asked), signals.handle());
     std::thread::spawn(move || {
         for origin in signals.forever() {
             noted.store(origin.signal, Ordering::SeqCst);
             interrupt.interrupt();
         }
     });
-    Ok(asked)
+    Ok(Interrupting { asked, handle, _heeding: heeding })
+}
+
+/// Signals interrupt an experiment.
+pub struct Interrupting {
+    asked: Asked,
+    handle: Handle,
+    _heeding: Heeding,
+}
+
+impl Interrupting {
+    /// Where it stands that a signal came.
+    pub fn asked(&self) -> Asked {
+        Arc::clone(&self.asked)
+    }
+
+    /// The signal that came; 0: none did.
+    pub fn signal(&self) -> i32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Interrupting {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
 }
 
 /// Passes signals on to the program. What the terminal sent (^C, ^\) it has sent to the program
 /// too, which is in our process group: passing it on would deliver it twice.
-pub struct Relay(SignalsInfo<WithOrigin>);
+pub struct Relay(SignalsInfo<WithOrigin>, Heeding);
 
 impl Relay {
     /// Catches signals from now on; before the program is started, so that none is lost.
     pub fn new() -> Result<Self, Failure> {
-        watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]).map(Self)
+        let (signals, heeding) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
+        Ok(Self(signals, heeding))
     }
 
     /// Starts passing them to `program`, but not back what it, or a process below it, sent us.
@@ -57,7 +84,7 @@ impl Relay {
                 }
             }
         });
-        Relaying { handle, thread }
+        Relaying { handle, thread, _heeding: self.1 }
     }
 }
 
@@ -65,6 +92,7 @@ impl Relay {
 pub struct Relaying {
     handle: Handle,
     thread: JoinHandle<()>,
+    _heeding: Heeding,
 }
 
 impl Relaying {
@@ -77,9 +105,97 @@ impl Relaying {
 
 /// Catches those of `signals` that are not ignored: who started us with `nohup`, or in the background,
 /// wants them ignored by us and by the program.
-fn watch(signals: &[i32]) -> Result<SignalsInfo<WithOrigin>, Failure> {
+fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, Heeding), Failure> {
     let heeded: Vec<i32> =
         signals.iter().copied().filter(|signal| !sys::signal::is_ignored(*signal)).collect();
-    SignalsInfo::<WithOrigin>::new(&heeded)
-        .map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))
+    let watched = Heeding::new(&heeded).and_then(|heeding| {
+        let signals = SignalsInfo::<WithOrigin>::new(&heeded)?;
+        Ok((signals, heeding))
+    });
+    watched.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))
+}
+
+/// Somebody heeds signals while one lives. When none does, a signal does again what it does to any program:
+/// a handler of signal-hook stays where it is for ever, and without this a TERM between two parts of a
+/// command would be lost.
+struct Heeding;
+
+/// Who heeds signals.
+#[derive(Default)]
+struct Heeders {
+    count: u32,
+    /// Signals that do what they do by default while `nobody` is set.
+    defaulted: Vec<i32>,
+    nobody: Arc<AtomicBool>,
+}
+
+static HEEDERS: LazyLock<Mutex<Heeders>> = LazyLock::new(Mutex::default);
+
+impl Heeding {
+    fn new(signals: &[i32]) -> std::io::Result<Self> {
+        let mut heeders = HEEDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for signal in signals {
+            if !heeders.defaulted.contains(signal) {
+                flag::register_conditional_default(*signal, Arc::clone(&heeders.nobody))?;
+                heeders.defaulted.push(*signal);
+            }
+        }
+        heeders.nobody.store(false, Ordering::SeqCst);
+        heeders.count += 1;
+        Ok(Self)
+    }
+}
+
+impl Drop for Heeding {
+    fn drop(&mut self) {
+        let mut heeders = HEEDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        heeders.count -= 1;
+        if heeders.count == 0 {
+            heeders.nobody.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    const CHILD: &str = "SUPERPAGE_TEST_SIGNALS";
+
+    /// What a process does that gets a TERM while or after somebody heeds signals.
+    #[test]
+    fn child() {
+        let Ok(when) = std::env::var(CHILD) else { return };
+        let own = Pid(std::process::id() as i32);
+        let first = Relay::new().unwrap();
+        let experiment = interrupt_experiment(Arc::new(Interrupt::default())).unwrap();
+        drop(first);
+        if when == "after" {
+            drop(experiment);
+            sys::signal::send(own, SIGTERM).unwrap();
+            // Any thread may be the one that it reaches.
+            std::thread::sleep(std::time::Duration::from_secs(30));
+        } else {
+            sys::signal::send(own, SIGTERM).unwrap();
+            while experiment.signal() != SIGTERM {
+                std::thread::yield_now();
+            }
+        }
+        std::process::exit(17);
+    }
+
+    fn end_of(when: &str) -> std::process::ExitStatus {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["signals::tests::child", "--exact"]).env(CHILD, when);
+        command.output().unwrap().status
+    }
+
+    #[test]
+    fn a_signal_is_the_experiments_while_there_is_one_and_kills_afterwards() {
+        assert_eq!(end_of("while").code(), Some(17));
+        assert_eq!(end_of("after").signal(), Some(SIGTERM));
+    }
 }

@@ -3,7 +3,6 @@
 //! Made by `compare` from its flags, and by whoever else must compare runs (`verify-cost`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use launch::Recipe;
@@ -87,7 +86,7 @@ impl Job {
         let compiled = self.compiled()?;
         // Before anything is changed, so that no signal finds it changed and nobody to put it back.
         let interrupt = Arc::new(Interrupt::default());
-        let stop_signal = signals::interrupt_experiment(Arc::clone(&interrupt))?;
+        let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
         let mut facts = facts::read();
         let asked = arms::Asked::new(&self.recipes, self.aa);
         let mut loan = None;
@@ -142,7 +141,7 @@ impl Job {
         }
         let ran = match ran {
             Err(RunError::Interrupted) => {
-                return Ok(Made::Signal(stop_signal.load(Ordering::SeqCst)));
+                return Ok(Made::Signal(interrupting.signal()));
             }
             ran => ran?,
         };

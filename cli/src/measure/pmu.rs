@@ -2,7 +2,6 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use launch::{Pages, Recipe, Start, Streams};
@@ -86,12 +85,12 @@ pub fn of_processes(
         let stat = process::stat(&root, *pid);
         stat.is_ok_and(|stat| stat.start_ticks == *start && !stat.is_dead())
     };
-    while interrupted.load(Ordering::SeqCst) == 0 && !over(began) && running.iter().any(lives) {
+    while interrupted.signal() == 0 && !over(began) && running.iter().any(lives) {
         std::thread::sleep(LOOK);
     }
     let seconds = began.elapsed().as_secs_f64();
     let mut estimate = finish(counting, &counters, cost)?;
-    if duration.is_some() && !over(began) && interrupted.load(Ordering::SeqCst) == 0 {
+    if duration.is_some() && !over(began) && interrupted.signal() == 0 {
         estimate = estimate.with_note(format!(
             "the processes ended after {}; that is what was measured",
             drawing::words::seconds(seconds)

@@ -2,14 +2,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use machine::pool::{Progress, words};
 use measure::execute::Interrupt;
 
 use crate::exit::{self, Done, Failure};
-use crate::signals::{self, Asked};
+use crate::signals::{self, Asked, Interrupting};
 
 /// A change this quick needs no report.
 const SILENT: Duration = Duration::from_secs(2);
@@ -18,7 +17,8 @@ const EVERY: Duration = Duration::from_secs(5);
 
 /// Watches over one change.
 pub struct Watcher {
-    asked: Asked,
+    /// `None`: signals are somebody else's.
+    interrupting: Option<Interrupting>,
     began: Instant,
     last_line: Option<Instant>,
     quiet: bool,
@@ -27,13 +27,13 @@ pub struct Watcher {
 impl Watcher {
     /// From now on ^C stops the change, so that it is put back, instead of killing us.
     pub fn new(quiet: bool) -> Result<Self, Failure> {
-        let asked = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
-        Ok(Self { asked, began: Instant::now(), last_line: None, quiet })
+        let interrupting = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
+        Ok(Self { interrupting: Some(interrupting), began: Instant::now(), last_line: None, quiet })
     }
 
     /// Only tells how far it is: signals are somebody else's.
     pub fn of_progress(quiet: bool) -> Self {
-        Self { asked: Asked::default(), began: Instant::now(), last_line: None, quiet }
+        Self { interrupting: None, began: Instant::now(), last_line: None, quiet }
     }
 
     /// What `machine::pool` calls after every step.
@@ -61,11 +61,11 @@ impl Watcher {
 
     /// Where it stands that a signal came: for a part that waits by itself.
     pub fn asked(&self) -> Asked {
-        Arc::clone(&self.asked)
+        self.interrupting.as_ref().map_or_else(Asked::default, Interrupting::asked)
     }
 
     fn signal(&self) -> i32 {
-        self.asked.load(Ordering::SeqCst)
+        self.interrupting.as_ref().map_or(0, Interrupting::signal)
     }
 
     /// How the command ends: by the signal that stopped it, or as `done` says.
