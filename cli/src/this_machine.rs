@@ -1,14 +1,20 @@
-//! This machine's own file, which `superpage tlb --save` writes and whatever takes a machine reads under the
-//! name `this`. The only file that knows where it lies.
+//! This machine's own files, which `superpage tlb --save` writes: the machine that whatever takes one reads
+//! under the name `this`, and beside it everything that was found. The only file that knows where they lie.
 
 use std::path::PathBuf;
 
+use calibration::Calibration;
+use translation::MissCost;
+
 use crate::exit::Failure;
 use crate::files;
+use crate::lab::outputs;
 
 /// Under `$XDG_DATA_HOME` (an absolute path, else it does not count: XDG Base Directory Specification), which
 /// is `~/.local/share` by default.
 const FILE: &str = "superpage/machines/this.toml";
+/// How the calibration's name ends (superpage.tlb/1).
+const CALIBRATION: &str = "json";
 
 /// Where it is.
 pub fn path() -> Result<PathBuf, Failure> {
@@ -39,4 +45,38 @@ pub fn write(text: &str) -> Result<PathBuf, Failure> {
     std::fs::create_dir_all(directory).map_err(|error| files::unwritable(directory, &error))?;
     files::write(&path, text)?;
     Ok(path)
+}
+
+/// Writes the machine of a calibration, and the calibration beside it.
+pub fn write_calibration(found: &Calibration) -> Result<PathBuf, Failure> {
+    let path = write(&found.to_machine())?;
+    files::write(&path.with_extension(CALIBRATION), outputs::json(found)?)?;
+    Ok(path)
+}
+
+/// Whether a calibration was kept.
+pub fn is_calibrated() -> bool {
+    path().is_ok_and(|path| path.with_extension(CALIBRATION).exists())
+}
+
+/// What a miss of base pages costs, as it was measured and kept.
+pub fn miss_cost() -> Result<MissCost, Failure> {
+    // For its words when nothing was measured yet.
+    read()?;
+    let path = path()?.with_extension(CALIBRATION);
+    let shown = path.display();
+    let text = crate::lab::what::text(&path, "a calibration")?;
+    let wrong = |why: String| {
+        Failure::usage(format!("{shown}: {why}; `superpage tlb --save` writes it anew"))
+    };
+    let found: Calibration =
+        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let base = found.base().ok_or_else(|| wrong("no base pages are in it".to_string()))?;
+    let miss = base.miss.as_ref().ok_or_else(|| wrong("no miss was seen".to_string()))?;
+    let hit = base.levels.get(1).and_then(|level| level.hit.as_ref());
+    Ok(MissCost {
+        walk: miss.cycles,
+        second_level_hit: hit.map(|hit| hit.cycles),
+        source: format!("superpage tlb, kept in {shown}"),
+    })
 }

@@ -43,12 +43,25 @@ fn it_measures_prints_draws_and_keeps_what_it_found() {
         &["lab", "run", "-d", "base", "-w", workload, "--memory", "256M", "--machine", "this"],
     );
     assert_eq!(ran.status.code(), Some(0), "{}", stderr(&ran));
+
+    // What was found prices misses that were counted.
+    let miss = document["sizes"][0]["miss"]["cycles"].as_f64().unwrap();
+    let counted = ["measure", "--misses", "1000", "--cycles", "1e9", "--cost", "this", "--json"];
+    let output = tlb(&directory, &counted);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let measured: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    let share = measured["estimate"]["share"]["mid"].as_f64().unwrap();
+    assert!((share - 1000.0 * miss / 1e9).abs() < 1e-9, "{share} {miss}");
 }
 
 #[test]
 fn a_machine_that_was_not_measured_says_how_it_would_be() {
     let directory = tempfile::tempdir().unwrap();
     let arguments = ["lab", "run", "-d", "base", "-w", "gups:size=8M", "--machine", "this"];
+    let output = tlb(&directory, &arguments);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("superpage tlb --save"), "{}", stderr(&output));
+    let arguments = ["measure", "--misses", "1000", "--cycles", "1e9", "--cost", "this"];
     let output = tlb(&directory, &arguments);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("superpage tlb --save"), "{}", stderr(&output));

@@ -3,14 +3,16 @@
 use translation::{Given, MissCost};
 
 use crate::exit::Failure;
+use crate::this_machine;
 
 /// Misses, their cost and the cycles; without --from and a program they are the measurement.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Numbers given")]
 pub struct Flags {
-    /// Cycles that a miss costs: with counters and files, of one that walks the page table.
-    #[arg(long, value_name = "CYCLES", value_parser = number)]
-    cost: Option<f64>,
+    /// Cycles that a miss costs: with counters and files, of one that walks the page table; or `this`, what
+    /// `superpage tlb --save` measured, which programs and processes are measured with by default.
+    #[arg(long, value_name = "CYCLES", value_parser = cost)]
+    cost: Option<Cost>,
 
     /// Cycles that a miss of the first level costs which hits the second.
     #[arg(long, value_name = "CYCLES", value_parser = number, requires = "cost")]
@@ -35,27 +37,59 @@ pub struct Flags {
 
 impl Flags {
     /// All of them.
-    pub fn numbers(&self) -> Given {
-        let Self { cost, misses, dtlb_misses, itlb_misses, cycles, .. } = *self;
-        Given { cost, misses, dtlb_misses, itlb_misses, cycles, ..Given::default() }
+    pub fn numbers(&self) -> Result<Given, Failure> {
+        let cost = self.cost()?.map(|cost| cost.walk);
+        Ok(Given { cost, ..self.counted() })
     }
 
     /// What a miss costs, if it is among them.
-    pub fn cost(&self) -> Option<MissCost> {
-        let (walk, second_level_hit) = (self.cost?, self.hit_cost);
-        Some(MissCost { walk, second_level_hit, source: "--cost".to_string() })
+    pub fn cost(&self) -> Result<Option<MissCost>, Failure> {
+        let said = |walk| MissCost { walk, second_level_hit: None, source: "--cost".to_string() };
+        let cost = match self.cost {
+            None => return Ok(None),
+            Some(Cost::Cycles(walk)) => said(walk),
+            Some(Cost::This) => this_machine::miss_cost()?,
+        };
+        Ok(Some(MissCost { second_level_hit: self.hit_cost.or(cost.second_level_hit), ..cost }))
+    }
+
+    /// What a miss costs here, also if nobody said it: for what is counted on this machine, now.
+    pub fn cost_here(&self) -> Result<Option<MissCost>, Failure> {
+        match self.cost {
+            None if this_machine::is_calibrated() => this_machine::miss_cost().map(Some),
+            _ => self.cost(),
+        }
+    }
+
+    fn counted(&self) -> Given {
+        let Self { misses, dtlb_misses, itlb_misses, cycles, .. } = *self;
+        Given { misses, dtlb_misses, itlb_misses, cycles, ..Given::default() }
     }
 
     /// Refuses numbers that something else counts.
     pub fn only_cost(&self) -> Result<(), Failure> {
-        let others = Given { cost: None, ..self.numbers() };
-        if others.is_empty() {
+        if self.counted().is_empty() {
             return Ok(());
         }
         Err(Failure::usage(
             "--misses, --dtlb-misses, --itlb-misses and --cycles are measurements themselves; \
              leave them out, or leave out what counts",
         ))
+    }
+}
+
+/// What a miss is said to cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cost {
+    Cycles(f64),
+    /// What was measured on this machine.
+    This,
+}
+
+fn cost(text: &str) -> Result<Cost, String> {
+    match text {
+        "this" => Ok(Cost::This),
+        _ => number(text).map(Cost::Cycles).map_err(|error| format!("{error}, or `this`")),
     }
 }
 

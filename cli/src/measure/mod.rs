@@ -9,7 +9,7 @@ mod trace;
 use std::path::{Path, PathBuf};
 
 use translation::from::{self, Format, FromError};
-use translation::{Attribution, Context, Estimate, MissCost, interpret};
+use translation::{Attribution, Context, Estimate, interpret};
 use units::Pid;
 
 use crate::exit::{self, Done, Failure};
@@ -119,7 +119,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.duration.is_some() && args.pid.is_empty() {
         return Err(Failure::usage("--for goes with --pid; a program is measured to its end"));
     }
-    let given = args.given.numbers();
+    let given = args.given.numbers()?;
     let measured = match (&args.from, args.pid.as_slice(), args.command.as_slice()) {
         (Some(file), ..) => by_file(file, &args)?,
         (None, [], []) if !given.is_empty() => Measured::of("numbers given", given.estimate()),
@@ -149,10 +149,10 @@ fn by_file(path: &Path, args: &Args) -> Result<Measured, Failure> {
     let place = if files::is_stdout(path) { Path::new("/dev/stdin") } else { path };
     let reading = from::read(place)?;
     let mut estimate = if reading.format == Format::Keys {
-        args.given.numbers().or(reading.given).estimate()
+        args.given.numbers()?.or(reading.given).estimate()
     } else {
         args.given.only_cost()?;
-        let cost = cost(args);
+        let cost = args.given.cost()?;
         interpret(&reading.counts, Context { table: reading.table, cost: cost.as_ref() })
     };
     estimate.notes.extend(reading.notes);
@@ -163,11 +163,12 @@ fn by_file(path: &Path, args: &Args) -> Result<Measured, Failure> {
 
 fn by_program(command: &[String], args: &Args) -> Result<Measured, Failure> {
     args.given.only_cost()?;
+    let cost = args.given.cost_here()?;
     match args.method {
         Method::Trace => trace::by_trace(command, args.json && args.output.is_none()),
-        Method::Pmu => pmu::of_program(command, cost(args).as_ref(), &pmu::counters()?),
+        Method::Pmu => pmu::of_program(command, cost.as_ref(), &pmu::counters()?),
         Method::Auto => match pmu::counters() {
-            Ok(counters) => pmu::of_program(command, cost(args).as_ref(), &counters),
+            Ok(counters) => pmu::of_program(command, cost.as_ref(), &counters),
             Err(why) => trace::by_trace(command, args.json && args.output.is_none())
                 .map_err(|error| no_method(&why, error)),
         },
@@ -181,17 +182,12 @@ fn by_pids(pids: &[Pid], args: &Args) -> Result<Measured, Failure> {
             "a running process cannot be recorded; start it under measure: -- PROGRAM",
         ));
     }
-    pmu::of_processes(pids, args.duration, cost(args).as_ref())
+    pmu::of_processes(pids, args.duration, args.given.cost_here()?.as_ref())
 }
 
 /// Neither way: the counters' reason matters as much as the trace's.
 fn no_method(counters: &Failure, trace: Failure) -> Failure {
     if trace.is_cannot() { Failure::cannot(format!("{counters}; and {trace}")) } else { trace }
-}
-
-/// What a miss costs here, as far as anybody said.
-fn cost(args: &Args) -> Option<MissCost> {
-    args.given.cost()
 }
 
 fn print(measured: &Measured, args: &Args) -> Result<(), Failure> {

@@ -142,7 +142,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     print(&args, &found)?;
     if args.save {
-        let path = this_machine::write(&found.to_machine())?;
+        let path = this_machine::write_calibration(&found)?;
         exit::say(&format!("saved as the machine `this` in {}", path.display()));
     }
     Ok(Done::Fine)
