@@ -9,14 +9,14 @@ use launch::{Pages, Recipe};
 use measure::analysis::{Summary, analyse};
 use measure::document::Document;
 use measure::words::{digits, percent};
-use prediction::Prediction;
+use prediction::{Prediction, Prices};
 use serde_json::json;
 use workload::Workload;
 
 use crate::compare::{Job, Made, share};
 use crate::exit::{self, Done, Failure};
 use crate::files;
-use crate::predict::{self, Asked, Subject};
+use crate::predict::{self, Asked, Pricing, Subject};
 use crate::workload::What;
 
 /// Predict on base pages what superpages would save, run on superpages, and report the error.
@@ -69,6 +69,7 @@ struct Row {
     /// Share of the memory that can be on superpages that was, in the superpage arm.
     coverage: Option<f64>,
     prediction: Prediction,
+    prices: Prices,
     source: String,
     notes: Vec<String>,
 }
@@ -99,14 +100,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut rows = Vec::new();
     for subject in &subjects {
         let asked = subject.demand(args.quiet).map_err(|error| error.on(&subject.name()))?;
-        // Before every subject anew: a shared host's prices are another an hour later.
-        let prices = predict::prices(args.quiet)?;
+        let pricing = Pricing::begin(&asked, args.quiet)?;
         let document = match args.job(subject)?.run()? {
             Made::Document(document) => document,
             Made::Signal(signal) => return Ok(Done::Signal(signal)),
         };
         let timed = matches!(subject, Subject::Workload(..));
-        rows.push(row(subject.name(), asked, &prices, &document, timed)?);
+        rows.push(row(subject.name(), asked, pricing.finish()?, &document, timed)?);
     }
     let error = rows.iter().map(|row| row.error().abs()).sum::<f64>() / rows.len() as f64;
     let text = match args.json {
@@ -143,7 +143,7 @@ impl Args {
 fn row(
     name: String,
     asked: Asked,
-    prices: &prediction::Prices,
+    prices: Prices,
     document: &Document,
     timed: bool,
 ) -> Result<Row, Failure> {
@@ -157,7 +157,7 @@ fn row(
             "{name}: took no CPU time that shows; give it more to do"
         )));
     }
-    let prediction = predict::predict(&asked, prices, base.0, base.1);
+    let prediction = predict::predict(&asked, &prices, base.0, base.1);
     let coverage = analysis.arms[1].eligible_coverage;
     let mut notes = asked.notes;
     let least = document.judging.least_coverage;
@@ -165,7 +165,7 @@ fn row(
         notes.push(format!("only {} of what can be was on superpages", percent(coverage)));
     }
     let seconds = [base.0 + base.1, superpage.0 + superpage.1];
-    Ok(Row { name, seconds, coverage, prediction, source: asked.source, notes })
+    Ok(Row { name, seconds, coverage, prediction, source: asked.source, prices, notes })
 }
 
 /// Median seconds in user mode and in the kernel; of our workloads, those of the timed phase.
@@ -235,6 +235,7 @@ fn document(rows: &[Row], error: f64) -> Result<String, Failure> {
                 "eligible_coverage": row.coverage,
                 "measured_saved": row.measured(),
                 "prediction": row.prediction,
+                "prices": row.prices,
                 "error": row.error(),
                 "method": "recorded-trace",
                 "source": row.source,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use superpage_measure::prices::{self, PricesError};
+use superpage_measure::prices::{PricesError, Samples};
 use units::ByteSize;
 
 #[test]
@@ -14,12 +14,13 @@ fn prices_are_measured_and_can_be_used() {
     let _lock = testkit::machine_lock();
     let superpage = size.and_then(|bytes| units::PageSize::new(bytes).ok());
     let mut steps = Vec::new();
-    let measured = prices::measure(ByteSize(1), superpage, |done, of| {
+    let mut samples = Samples::new(ByteSize(1), superpage).unwrap();
+    let visited = samples.visit(|done, of| {
         steps.push((done, of));
         true
     });
-    let prices = match measured {
-        Ok(prices) => prices,
+    let prices = match visited {
+        Ok(()) => samples.prices(),
         Err(PricesError::NotGot { .. }) => {
             testkit::skipped!("no superpages to be had just now");
             return;
@@ -29,12 +30,12 @@ fn prices_are_measured_and_can_be_used() {
     assert_eq!(prices.check(), Ok(()));
     assert!(prices.faults.base > 0.0 && prices.faults.superpage > 0.0, "{prices:?}");
     assert!(steps.iter().all(|(done, of)| done < of) && steps.is_sorted(), "{steps:?}");
-    let stopped = prices::measure(ByteSize(1), superpage, |done, _| done < 2);
+    let stopped = samples.visit(|done, _| done < 2);
     assert!(matches!(stopped, Err(PricesError::Interrupted)), "{stopped:?}");
 }
 
 #[test]
 fn without_superpages_there_are_none() {
-    let none = prices::measure(ByteSize(1), None, |_, _| true);
-    assert!(matches!(none, Err(PricesError::NoSuperpages)), "{none:?}");
+    let none = Samples::new(ByteSize(1), None).err();
+    assert!(matches!(none, Some(PricesError::NoSuperpages)), "{none:?}");
 }

@@ -57,6 +57,8 @@ pub struct Demand {
     pub sequential: Cell,
     /// First touches.
     pub touches: Touches,
+    /// The octave of the longest distance in pages at which memory was used again, in order or not.
+    pub reach: usize,
 }
 
 impl Default for Demand {
@@ -67,6 +69,7 @@ impl Default for Demand {
             others: vec![Cell::default(); OCTAVES],
             sequential: Cell::default(),
             touches: Touches::default(),
+            reach: 0,
         }
     }
 }
@@ -132,6 +135,7 @@ impl Demand {
         self.touches.eligible += other.touches.eligible;
         self.touches.superpages += other.touches.superpages;
         self.touches.others += other.touches.others;
+        self.reach = self.reach.max(other.reach);
     }
 }
 

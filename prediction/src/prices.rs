@@ -35,7 +35,7 @@ pub struct Sequential {
     pub superpage: f64,
 }
 
-/// What the first touch of anonymous memory costs, in nanoseconds.
+/// What the first touch of anonymous memory costs, and giving it back, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Faults {
     /// Of a base page.

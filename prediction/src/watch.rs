@@ -131,6 +131,7 @@ impl Watch {
         }
         let stands_for = self.pages.stands_for() as f64 * self.weight;
         let Some(distance) = self.pages.touch(page.0) else { return };
+        demand.reach = demand.reach.max(octave(distance));
         if sequential {
             if superpage {
                 demand.add_sequential(writes, stands_for);

@@ -42,6 +42,7 @@ struct Naive {
     others: f64,
     sequential: f64,
     touches: (f64, f64, f64),
+    reach: usize,
 }
 
 fn naive(accesses: &[Access]) -> Naive {
@@ -62,6 +63,7 @@ fn naive(accesses: &[Access]) -> Naive {
             }
             continue;
         };
+        sum.reach = sum.reach.max(octave(in_pages));
         let shortly = i.saturating_sub(64);
         let neighbour = |other: u32| pages[shortly..i].iter().rposition(|&p| p == other).is_some();
         if neighbour(page + 1) || neighbour(page - 1) {
@@ -105,6 +107,7 @@ proptest! {
         prop_assert_eq!(fast.sequential.total(), slow.sequential);
         let touches = fast.touches;
         prop_assert_eq!((touches.eligible, touches.superpages, touches.others), slow.touches);
+        prop_assert_eq!(fast.reach, slow.reach);
     }
 
     #[test]

@@ -3,17 +3,16 @@
 
 use measure::analysis::analyse;
 use measure::document::{Document, Predicted};
-use prediction::Prices;
 
 use super::Args;
 use crate::exit::Failure;
-use crate::predict::{self, Asked, Subject};
+use crate::predict::{self, Asked, Pricing, Subject};
 
 /// What is known before the runs.
 pub struct Foretelling {
     subject: Subject,
     asked: Asked,
-    prices: Prices,
+    pricing: Pricing,
     /// Seconds of the phase that one of our workloads times, on base pages.
     timed: Option<f64>,
 }
@@ -28,12 +27,12 @@ impl Foretelling {
             None => Subject::Program(args.command.clone()),
         };
         let asked = subject.demand(quiet)?;
-        let prices = predict::prices(quiet)?;
+        let pricing = Pricing::begin(&asked, quiet)?;
         let timed = match args.workload {
             Some(_) => Some(predict::timed_on_base_pages(&subject, quiet)?),
             None => None,
         };
-        Ok(Self { subject, asked, prices, timed })
+        Ok(Self { subject, asked, pricing, timed })
     }
 
     /// Predicts, once it is known what the reference arm took.
@@ -53,7 +52,8 @@ impl Foretelling {
                 })?
             }
         };
-        let prediction = predict::predict(&self.asked, &self.prices, user, system);
+        let prices = self.pricing.finish()?;
+        let prediction = predict::predict(&self.asked, &prices, user, system);
         let Asked { source, notes, .. } = self.asked;
         Ok(Predicted { prediction, of_metric, source, notes })
     }

@@ -10,7 +10,7 @@ use translation::{Estimate, Evidence, Gain, Interval, Method, Scope};
 use super::{Ended, Measured};
 use crate::compare::Made;
 use crate::exit::Failure;
-use crate::predict::{self, Subject};
+use crate::predict::{self, Pricing, Subject};
 
 /// Less CPU time than this says nothing: a clock's tick is a large part of it.
 const LEAST_SECONDS: f64 = 0.05;
@@ -34,6 +34,7 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     if !status.success() {
         return Ok(of(Estimate::unknown("the program failed while it was recorded"), None));
     }
+    let pricing = Pricing::begin(&followed.asked, false)?;
     let subject = Subject::Program(command.to_vec());
     let job = predict::timed_job(&subject, vec![Recipe::of(Pages::Base)], 2, true)?;
     let (user, system) = match job.run()? {
@@ -53,7 +54,7 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
         );
         return Ok(of(Estimate::unknown(reason), Some(total)));
     }
-    let prices = predict::prices(false)?;
+    let prices = pricing.finish()?;
     let told = predict::predict(&followed.asked, &prices, user, system);
     let share = told.translating;
     let dtlb = Interval::new(share.low, share.mid, share.high.min(1.0));

@@ -13,7 +13,7 @@ use measure::analysis::analyse;
 use measure::document::Judging;
 use measure::experiment::Settings;
 use measure::metric::MetricSpec;
-use measure::prices::{self, PricesError};
+use measure::prices::{PricesError, Samples};
 use measure::stats::stopping::Rule;
 use measure::stats::{Better, Confidence};
 use prediction::{Demand, Native, Prediction, Prices};
@@ -25,25 +25,54 @@ use crate::facts;
 use crate::lab::Progress;
 use crate::loan::PoolPolicy;
 
-/// The largest footprint that prices are measured for: beyond, they are taken to stay as they are.
+/// The largest footprint that prices are measured for, if the program reaches so far: beyond, they are taken to
+/// stay as they are.
 const MOST: ByteSize = ByteSize::gib(2);
 
-/// Measures this machine's prices; 10 to 20 seconds, and twice [`MOST`] of memory at most.
-pub fn prices(quiet: bool) -> Result<Prices, Failure> {
-    let machine = Snapshot::read(&Root::real());
-    let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
-    let most = available.map_or(MOST, |free| MOST.min(ByteSize(free.bytes() / 6)));
-    let what = "measuring what accesses cost on this machine";
-    let mut progress = Progress::new(quiet, what);
-    let measured = prices::measure(most, facts::superpage(&machine), |done, of| {
-        progress.tell(done as u64, Some(of as u64), || what.to_string());
-        true
-    });
-    progress.clear();
-    measured.map_err(|error| match error {
+/// This machine's prices, measured before and after a program's runs: a shared host's are others a minute
+/// later, and the runs are between the two. Each time up to 20 seconds, and twice [`MOST`] of memory at most.
+pub struct Pricing {
+    samples: Samples,
+    quiet: bool,
+}
+
+impl Pricing {
+    /// Measures before the runs, as far as the accesses reach.
+    pub fn begin(demand: &Asked, quiet: bool) -> Result<Self, Failure> {
+        let machine = Snapshot::read(&Root::real());
+        let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
+        let most = available.map_or(MOST, |free| MOST.min(ByteSize(free.bytes() / 6)));
+        let reached = sys::param::page_size().bytes() << (demand.demand.reach + 1);
+        let most = most.min(ByteSize(reached));
+        let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
+        let mut pricing = Self { samples, quiet };
+        pricing.visit()?;
+        Ok(pricing)
+    }
+
+    /// Measures after them: the prices of both.
+    pub fn finish(mut self) -> Result<Prices, Failure> {
+        self.visit()?;
+        Ok(self.samples.prices())
+    }
+
+    fn visit(&mut self) -> Result<(), Failure> {
+        let what = "measuring what accesses cost on this machine";
+        let mut progress = Progress::new(self.quiet, what);
+        let visited = self.samples.visit(|done, of| {
+            progress.tell(done as u64, Some(of as u64), || what.to_string());
+            true
+        });
+        progress.clear();
+        visited.map_err(unpriced)
+    }
+}
+
+fn unpriced(error: PricesError) -> Failure {
+    match error {
         PricesError::NoSuperpages | PricesError::NotGot { .. } => Failure::cannot(error),
         PricesError::Sys(_) | PricesError::Interrupted => Failure::usage(error),
-    })
+    }
 }
 
 /// The core's clock in MHz, as well as it is known: it only says how long instructions take.

@@ -20,11 +20,8 @@ use kernels::{Random, Word};
 /// The binary logarithm of the smallest footprint, in base pages: 64 fit the first level of every TLB
 /// that is known.
 const FIRST: usize = 6;
-/// An odd number, prime to all counts of pages (which are 512 times a number below it): multiples of it meet
-/// each page once.
-const SCATTER: usize = 0x9e37_79b1;
-/// Times that everything is measured; the median counts.
-const REPEATS: u64 = 7;
+/// Times that everything is measured in a visit; the median counts.
+const REPEATS: u64 = 5;
 /// What one measurement takes, about, in nanoseconds.
 const SLICE: f64 = 12e6;
 /// Accesses of one measurement, at least and at most.
@@ -67,80 +64,147 @@ pub enum PricesError {
     Interrupted,
 }
 
+/// Measurements, from which prices are made: of one visit or of several. What a shared host does, and where
+/// frames lie, differs from one minute to the next; who compares with runs visits before and after them.
+pub struct Samples {
+    superpage: PageSize,
+    base: PageSize,
+    bytes: usize,
+    footprints: Vec<usize>,
+    points: Vec<[Point; 3]>,
+    /// Nanoseconds of a base page in order: read, written; on base pages and on superpages.
+    sequential: [[Vec<f64>; 2]; 2],
+    /// Nanoseconds of first touches on base pages and on superpages.
+    faults: [Vec<f64>; 2],
+}
+
 /// Memory of one kind of page.
 struct Side {
     memory: Mapping,
 }
 
-/// Measures prices over footprints up to `most` (twice that much memory is taken). `step` is told how
-/// far it is, of how much; false stops it.
-pub fn measure(
-    most: ByteSize,
-    superpage: Option<PageSize>,
-    mut step: impl FnMut(usize, usize) -> bool,
-) -> Result<Prices, PricesError> {
-    let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
-    let base = sys::param::page_size();
-    let bytes = superpage.floor(most.bytes().max(STRETCH as u64)) as usize;
-    let mut sides = [
-        Side::new(bytes, superpage, Advice::NoHugePage)?,
-        Side::new(bytes, superpage, Advice::HugePage)?,
-    ];
-    let page = base.bytes() as usize;
-    let footprints: Vec<usize> =
-        (FIRST..).map(|k| page << k).take_while(|footprint| *footprint <= bytes).collect();
-    let of = REPEATS as usize + 3;
-    let mut next = |done: usize| match step(done, of) {
-        true => Ok(()),
-        false => Err(PricesError::Interrupted),
-    };
+impl Samples {
+    /// None yet; of footprints up to `most`, twice which a visit takes of memory.
+    pub fn new(most: ByteSize, superpage: Option<PageSize>) -> Result<Self, PricesError> {
+        let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
+        let base = sys::param::page_size();
+        let bytes = superpage.floor(most.bytes().max(STRETCH as u64)) as usize;
+        let page = base.bytes() as usize;
+        let footprints: Vec<usize> =
+            (FIRST..).map(|k| page << k).take_while(|footprint| *footprint <= bytes).collect();
+        let points = footprints.iter().map(|_| Default::default()).collect();
+        let (sequential, faults) = Default::default();
+        Ok(Self { superpage, base, bytes, footprints, points, sequential, faults })
+    }
 
-    let kernels: [Random; 3] = [kernels::dependent, kernels::reads, kernels::writes];
-    let mut points: Vec<[Point; 3]> = footprints.iter().map(|_| Default::default()).collect();
-    // Rounds outermost: what disturbs the machine for a second spoils one sample of some points, not all
-    // samples of one.
-    for repeat in 0..=REPEATS {
-        next(repeat as usize)?;
-        for (place, (points, footprint)) in points.iter_mut().zip(&footprints).enumerate() {
-            for (kernel, point) in kernels.iter().zip(points) {
-                point.sample(&mut sides, *footprint, *kernel, (place as u64) << 8 | repeat);
+    /// Measures everything, on memory got anew. `step` is told how far it is, of how much; false stops it.
+    pub fn visit(&mut self, mut step: impl FnMut(usize, usize) -> bool) -> Result<(), PricesError> {
+        let (page, of) = (self.base.bytes() as usize, REPEATS as usize + 3);
+        let mut next = |done: usize| match step(done, of) {
+            true => Ok(()),
+            false => Err(PricesError::Interrupted),
+        };
+        next(0)?;
+        let mut sides = [
+            Side::new(self.bytes, self.superpage, Advice::NoHugePage, Touched::InOrder)?,
+            Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?,
+        ];
+        let kernels: [Random; 3] = [kernels::dependent, kernels::reads, kernels::writes];
+        // Rounds outermost: what disturbs the machine for a second spoils one sample of some points, not all
+        // samples of one.
+        for repeat in 0..=REPEATS {
+            next(repeat as usize)?;
+            let footprints = self.footprints.iter().enumerate();
+            for (points, (place, footprint)) in self.points.iter_mut().zip(footprints) {
+                for (kernel, point) in kernels.iter().zip(points) {
+                    let seed = (place as u64) << 8 | repeat;
+                    point.sample(&mut sides, *footprint, *kernel, repeat == 0, seed);
+                }
+            }
+        }
+        next(REPEATS as usize + 1)?;
+        // The old memory first: both at once would be half as much again.
+        let [base, superpage] = sides;
+        drop(base);
+        let base = Side::new(self.bytes, self.superpage, Advice::NoHugePage, Touched::InTurns)?;
+        self.visit_in_order(&mut [base, superpage], page);
+        next(REPEATS as usize + 2)?;
+        let kinds =
+            [(Advice::NoHugePage, page), (Advice::HugePage, self.superpage.bytes() as usize)];
+        for (times, (advice, size)) in self.faults.iter_mut().zip(kinds) {
+            first_touches(self.superpage, advice, size, times)?;
+        }
+        Ok(())
+    }
+
+    /// Of a base page, all its words in order, read and written, on both sides: of two streams that are read
+    /// and one that is written, side by side, as in STREAM's triad. A stream alone is fetched ahead so well
+    /// that its translation hardly shows.
+    fn visit_in_order(&mut self, sides: &mut [Side; 2], page: usize) {
+        let stretch = sides[0].memory.len().min(LONGEST);
+        let pages = (stretch / 4 / page) as f64;
+        for repeat in 0..=REPEATS {
+            for (side, place) in sides.iter_mut().zip(0..) {
+                let [reads, all] = kernels::streams(side.words(stretch));
+                if repeat > 0 {
+                    self.sequential[0][place].push(reads / 2.0 / pages);
+                    self.sequential[1][place].push((all - reads).max(0.0) / pages);
+                }
             }
         }
     }
-    let mut curves: [[Vec<f64>; 2]; 3] = Default::default();
-    for point in points {
-        for (curves, point) in curves.iter_mut().zip(point) {
-            for (curve, times) in curves.iter_mut().zip(point.times) {
-                curve.push(middle(times));
+
+    /// Medians of all visits.
+    pub fn prices(&self) -> Prices {
+        let mut curves: [[Vec<f64>; 2]; 3] = Default::default();
+        for point in &self.points {
+            for (curves, point) in curves.iter_mut().zip(point) {
+                for (curve, times) in curves.iter_mut().zip(&point.times) {
+                    curve.push(middle(times));
+                }
             }
         }
+        let [dependent, reads, writes] = curves.map(|[base, superpage]| {
+            let curve = |ns| Curve { first: FIRST, ns };
+            Pair { base: curve(base), superpage: curve(superpage) }
+        });
+        let [sequential_reads, sequential_writes] =
+            self.sequential.each_ref().map(|[base, superpage]| Sequential {
+                base: middle(base),
+                superpage: middle(superpage),
+            });
+        let [base, superpage] = self.faults.each_ref().map(|times| middle(times));
+        let faults = Faults { base, superpage };
+        Prices { dependent, reads, writes, sequential_reads, sequential_writes, faults }
     }
-    let [dependent, reads, writes] = curves.map(|[base, superpage]| {
-        let curve = |ns| Curve { first: FIRST, ns };
-        Pair { base: curve(base), superpage: curve(superpage) }
-    });
-    next(REPEATS as usize + 1)?;
-    let (sequential_reads, sequential_writes) = sequential(&mut sides, page);
-    drop(sides);
-    next(REPEATS as usize + 2)?;
-    let faults = Faults {
-        base: first_touch(superpage, Advice::NoHugePage, page)?,
-        superpage: first_touch(superpage, Advice::HugePage, superpage.bytes() as usize)?,
-    };
-    Ok(Prices { dependent, reads, writes, sequential_reads, sequential_writes, faults })
+}
+
+/// In what order base pages are touched first, and so lie in memory: AMD's TLB keeps neighbours that do in one
+/// entry, and a hypervisor's tables are used the less the closer frames lie.
+#[derive(Clone, Copy, PartialEq)]
+enum Touched {
+    /// As programs fill one structure.
+    InOrder,
+    /// Four quarters side by side, as STREAM's arrays are filled. (Priced in order, its translation was
+    /// nothing; it cost 13 %.)
+    InTurns,
 }
 
 impl Side {
     /// Populates so many bytes, and reads back that they are on what was asked for.
-    fn new(bytes: usize, superpage: PageSize, advice: Advice) -> Result<Self, PricesError> {
+    fn new(
+        bytes: usize,
+        superpage: PageSize,
+        advice: Advice,
+        touched: Touched,
+    ) -> Result<Self, PricesError> {
         let mut memory = Mapping::aligned(bytes, superpage)?;
         memory.advise(advice)?;
-        // Base pages in no order: neighbours then lie apart in memory, as they do in programs that touch several
-        // arrays in turns, and processors that keep neighbours in one TLB entry (AMD since Zen) find none.
         let page = sys::param::page_size().bytes() as usize;
-        let (pages, bytes_mut) = (bytes / page, memory.bytes_mut());
-        for touched in 0..pages {
-            bytes_mut[touched.wrapping_mul(SCATTER) % pages * page] = 0;
+        let parts = if touched == Touched::InTurns { 4 } else { 1 };
+        let (stretch, bytes_mut) = (bytes / parts, memory.bytes_mut());
+        for at in (0..stretch).step_by(page) {
+            (0..parts).for_each(|part| bytes_mut[part * stretch + at] = 0);
         }
         let side = Self { memory };
         let Some(mut got) = side.got(advice) else { return Ok(side) };
@@ -177,15 +241,21 @@ impl Side {
 /// One kind of access at one footprint, being measured.
 #[derive(Default)]
 struct Point {
-    /// Accesses of a sample; 0 before the first round, which warms and says how many a slice holds.
+    /// Accesses of a sample: as many as a slice holds, which the warming round finds out.
     count: u64,
     /// Nanoseconds of an access, on base pages and on superpages.
     times: [Vec<f64>; 2],
 }
 
 impl Point {
-    fn sample(&mut self, sides: &mut [Side; 2], footprint: usize, kernel: Random, seed: u64) {
-        let warming = self.count == 0;
+    fn sample(
+        &mut self,
+        sides: &mut [Side; 2],
+        footprint: usize,
+        kernel: Random,
+        warming: bool,
+        seed: u64,
+    ) {
         let count = if warming { ACCESSES.0 as u64 } else { self.count };
         for (side, times) in sides.iter_mut().zip(&mut self.times) {
             let ns = kernel(side.words(footprint), count, seed);
@@ -197,44 +267,31 @@ impl Point {
     }
 }
 
-/// Nanoseconds of a base page, all its words in order, read and written, on both sides: of two streams that
-/// are read and one that is written, side by side, as in STREAM's triad. A stream alone is fetched ahead so
-/// well that its translation hardly shows.
-fn sequential(sides: &mut [Side; 2], page: usize) -> (Sequential, Sequential) {
-    let mut times: [[Vec<f64>; 2]; 2] = Default::default();
-    let stretch = sides[0].memory.len().min(LONGEST);
-    let pages = (stretch / 4 / page) as f64;
+/// Nanoseconds of the first touch of a page of `page` bytes and of giving it back, which every program does: at
+/// the latest when it ends.
+fn first_touches(
+    superpage: PageSize,
+    advice: Advice,
+    page: usize,
+    times: &mut Vec<f64>,
+) -> Result<(), PricesError> {
     for repeat in 0..=REPEATS {
-        for (side, place) in sides.iter_mut().zip(0..) {
-            let [reads, all] = kernels::streams(side.words(stretch));
-            if repeat > 0 {
-                times[0][place].push(reads / 2.0 / pages);
-                times[1][place].push((all - reads).max(0.0) / pages);
-            }
-        }
-    }
-    let [reads, writes] = times
-        .map(|[base, superpage]| Sequential { base: middle(base), superpage: middle(superpage) });
-    (reads, writes)
-}
-
-/// Nanoseconds of the first touch of a page of `page` bytes.
-fn first_touch(superpage: PageSize, advice: Advice, page: usize) -> Result<f64, PricesError> {
-    let mut times = Vec::new();
-    for _ in 0..=REPEATS {
         let mut memory = Mapping::aligned(TOUCHED, superpage)?;
         memory.advise(advice)?;
         let start = Instant::now();
         for byte in memory.bytes_mut().iter_mut().step_by(page) {
             *byte = 1;
         }
-        times.push(start.elapsed().as_secs_f64() * 1e9 / (TOUCHED / page) as f64);
+        drop(memory);
+        // The first found frames cold that the others found warm.
+        if repeat > 0 {
+            times.push(start.elapsed().as_secs_f64() * 1e9 / (TOUCHED / page) as f64);
+        }
     }
-    // The first found frames cold that the others found warm.
-    times.remove(0);
-    Ok(middle(times))
+    Ok(())
 }
 
-fn middle(mut times: Vec<f64>) -> f64 {
-    median(&mut times).expect("something was measured")
+/// The median; 0 of nothing, before the first visit.
+fn middle(times: &[f64]) -> f64 {
+    median(&mut times.to_vec()).unwrap_or(0.0)
 }
