@@ -2,8 +2,10 @@
 
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 
-use machine::{MemInfo, Root};
+use machine::{MemInfo, Root, coverage};
+use sys::pagemap::Pagemap;
 use units::ByteSize;
 use workload::{Details, Graph, Options, Outcome, Settings, Workload};
 
@@ -42,7 +44,7 @@ pub struct What {
     #[arg(long, default_value = "1", value_name = "T")]
     threads: NonZeroUsize,
 
-    /// gups, chase, btree, hashmap: updates, loads or lookups.
+    /// gups, chase, btree, hashmap, requests: updates, loads, lookups or requests.
     #[arg(long, value_name = "N")]
     operations: Option<u64>,
 
@@ -58,6 +60,30 @@ pub struct What {
     #[arg(long, value_name = "K")]
     lines: Option<u32>,
 
+    /// touch: allocate, touch and free it in pieces of this size.
+    #[arg(long, value_name = "SIZE")]
+    burst: Option<ByteSize>,
+
+    /// touch: milliseconds of rest before each piece.
+    #[arg(long, value_name = "MS")]
+    gap: Option<u32>,
+
+    /// touch: have the kernel fault the pages in ahead (MADV_POPULATE_WRITE).
+    #[arg(long)]
+    populate: bool,
+
+    /// touch: time each page's first touch by itself.
+    #[arg(long)]
+    latency: bool,
+
+    /// requests: the smallest block.
+    #[arg(long, value_name = "SIZE")]
+    smallest: Option<ByteSize>,
+
+    /// requests: the largest block.
+    #[arg(long, value_name = "SIZE")]
+    largest: Option<ByteSize>,
+
     /// pagerank: which graph, kronecker or uniform.
     #[arg(long, value_name = "KIND")]
     graph: Option<Graph>,
@@ -68,6 +94,28 @@ pub struct What {
 }
 
 impl What {
+    /// The flags that mean these settings.
+    pub fn of(settings: &Settings) -> Self {
+        let options = settings.options.clone();
+        Self {
+            size: Some(settings.size),
+            seed: settings.seed,
+            threads: settings.threads,
+            operations: options.operations,
+            iterations: options.iterations,
+            repeat: options.repeat,
+            lines: options.lines,
+            burst: options.burst,
+            gap: options.gap,
+            populate: options.populate,
+            latency: options.latency,
+            smallest: options.smallest,
+            largest: options.largest,
+            graph: options.graph,
+            offset: options.offset,
+        }
+    }
+
     /// The settings of `workload`, checked against this machine's free memory.
     pub fn settings(&self, workload: Workload) -> Result<Settings, Failure> {
         let settings = Settings {
@@ -79,6 +127,12 @@ impl What {
                 iterations: self.iterations,
                 repeat: self.repeat,
                 lines: self.lines,
+                burst: self.burst,
+                gap: self.gap,
+                populate: self.populate,
+                latency: self.latency,
+                smallest: self.smallest,
+                largest: self.largest,
                 graph: self.graph,
                 offset: self.offset,
             },
@@ -104,12 +158,18 @@ impl What {
             ("--iterations", self.iterations.map(|n| n.to_string())),
             ("--repeat", self.repeat.map(|n| n.to_string())),
             ("--lines", self.lines.map(|n| n.to_string())),
+            ("--burst", self.burst.map(exactly)),
+            ("--gap", self.gap.map(|n| n.to_string())),
+            ("--smallest", self.smallest.map(exactly)),
+            ("--largest", self.largest.map(exactly)),
             ("--graph", self.graph.map(|graph| graph.to_string())),
             ("--offset", self.offset.map(exactly)),
         ];
         for (flag, value) in given {
             words.extend(value.into_iter().flat_map(|value| [flag.to_string(), value]));
         }
+        let switches = [("--populate", self.populate), ("--latency", self.latency)];
+        words.extend(switches.iter().filter(|(_, on)| *on).map(|(flag, _)| flag.to_string()));
         words
     }
 
@@ -121,6 +181,12 @@ impl What {
         own.iterations = own.iterations.filter(|_| has("iterations"));
         own.repeat = own.repeat.filter(|_| has("repeat"));
         own.lines = own.lines.filter(|_| has("lines"));
+        own.burst = own.burst.filter(|_| has("burst"));
+        own.gap = own.gap.filter(|_| has("gap"));
+        own.populate &= has("populate");
+        own.latency &= has("latency");
+        own.smallest = own.smallest.filter(|_| has("smallest"));
+        own.largest = own.largest.filter(|_| has("largest"));
         own.graph = own.graph.filter(|_| has("graph"));
         own.offset = own.offset.filter(|_| has("offset"));
         own
@@ -134,6 +200,12 @@ impl What {
             || self.iterations.is_some()
             || self.repeat.is_some()
             || self.lines.is_some()
+            || self.burst.is_some()
+            || self.gap.is_some()
+            || self.populate
+            || self.latency
+            || self.smallest.is_some()
+            || self.largest.is_some()
             || self.graph.is_some()
             || self.offset.is_some()
     }
@@ -159,12 +231,20 @@ pub fn exactly(size: ByteSize) -> String {
 pub fn run(args: Args) -> Result<Done, Failure> {
     let Some(workload) = args.name else { return list(args.json) };
     let settings = args.what.settings(workload)?;
-    let outcome = workload.run(&settings).map_err(Failure::usage)?;
+    let outcome = workload.run_seen(&settings, &on_superpages).map_err(Failure::usage)?;
     if !args.json && std::io::stdout().is_terminal() {
         exit::print(&summary(&outcome))?;
     }
     exit::print(&format!("{}\n", outcome.to_line()))?;
     Ok(Done::Fine)
+}
+
+/// Bytes of a range of our own memory that are on superpages.
+fn on_superpages(range: Range<u64>) -> Option<u64> {
+    let page = sys::param::page_size();
+    let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;
+    let found = coverage::scan(&pagemap, page.floor(range.start), page.ceil(range.end)).ok()?;
+    Some(found.huge.bytes().min(range.end - range.start))
 }
 
 fn list(json: bool) -> Result<Done, Failure> {

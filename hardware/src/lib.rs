@@ -17,8 +17,9 @@ mod translate;
 
 pub use dispatch::{Visitor, dispatch};
 pub use machine::{
-    Array, BULKS, Cache, Costs, Footprint, Index, Machine, MachineError, Nanoseconds, Nested,
-    Replacement, Stores, Tlb, UnknownMachine, WalkCaches, Zeroing, names, preset, preset_text,
+    Array, BULKS, Cache, CostLine, Costs, Footprint, Index, Machine, MachineError, Nanoseconds,
+    Nested, Replacement, Stores, Tlb, UnknownMachine, WalkCaches, Zeroing, costs_marked, names,
+    preset, preset_text, with_costs,
 };
 pub use naive::Naive;
 pub use size::{SIZES, Size};

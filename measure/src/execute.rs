@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use launch::{LaunchError, Pages, Plan, Start, Streams};
+use machine::journal::JournalError;
 use machine::{Counters, FreeContiguity, Root};
 use units::{ByteSize, PageSize, Pid};
 
@@ -87,6 +88,9 @@ pub enum RunError {
         /// Their pids.
         pids: String,
     },
+    /// A setting of the machine could not be made for a run.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// Somebody asked us to stop.
     #[error("interrupted")]
     Interrupted,
@@ -132,6 +136,9 @@ pub struct Launcher<'a> {
     largest_peak: u64,
     family: Family,
     interrupt: &'a Interrupt,
+    measured: Depth,
+    /// What the last run printed.
+    printed: String,
 }
 
 /// How a [`Launcher`] makes runs.
@@ -167,7 +174,19 @@ impl<'a> Launcher<'a> {
             largest_peak: 0,
             family: Family::below_us(Root::real()),
             interrupt,
+            measured: Depth::WithinBudget,
+            printed: String::new(),
         })
+    }
+
+    /// The same, watching measured runs so.
+    pub fn watching(self, measured: Depth) -> Self {
+        Self { measured, ..self }
+    }
+
+    /// What the last run printed on its standard output, or the end of it.
+    pub fn printed(&self) -> &str {
+        &self.printed
     }
 
     fn free_superpage_bytes(&self) -> Option<u64> {
@@ -217,7 +236,7 @@ impl Executor for Launcher<'_> {
         };
         let depth = match run.purpose {
             Purpose::WarmUp => Depth::Thorough,
-            Purpose::Measured => Depth::WithinBudget,
+            Purpose::Measured => self.measured,
         };
         let mut warmed_bytes = 0;
         if self.warms_memory {
@@ -286,9 +305,9 @@ impl Executor for Launcher<'_> {
         if !sample.succeeded() && (!self.ignore_failure || sample.signal.is_some()) {
             return Err(self.failure(plan, &sample, &tail_of(&mut stderr)?));
         }
+        self.printed = tail_of(&mut stdout)?;
         if let Some(metric) = self.metric.as_ref().filter(|_| sample.succeeded()) {
-            let printed = format!("{}\n{}", tail_of(&mut stdout)?, tail_of(&mut stderr)?);
-            let found = metric.find(&printed);
+            let found = metric.find(&format!("{}\n{}", self.printed, tail_of(&mut stderr)?));
             let named = |source| RunError::Metric { arm: plan.name.clone(), source };
             sample.metric = Some(found.map_err(named)?);
         }

@@ -25,6 +25,8 @@ pub enum Depth {
     Thorough,
     /// Spend at most [`BUDGET`] of the run's time.
     WithinBudget,
+    /// The same, and never look: a run whose single accesses are timed must not be held up once.
+    TicksOnly,
 }
 
 /// Share of the watched time that ticks and looks may take together, well under the 1 % the
@@ -212,6 +214,7 @@ impl Watcher {
         let grown = held.resident as f64 > before as f64 * 1.02 + f64::from(1 << 20);
         match self.depth {
             Depth::Thorough => grown || when.elapsed() > Duration::from_millis(100),
+            Depth::TicksOnly => false,
             Depth::WithinBudget => {
                 // Looks farther and farther apart: a growing program would spend the whole budget
                 // on what it held early, and have none left near its peak.
@@ -222,8 +225,10 @@ impl Watcher {
     }
 
     fn affords_look(&self, held: Held) -> bool {
-        if self.depth == Depth::Thorough {
-            return true;
+        match self.depth {
+            Depth::Thorough => return true,
+            Depth::TicksOnly => return false,
+            Depth::WithinBudget => {}
         }
         let price = self.price(held);
         let budget = self.since.elapsed().mul_f64(BUDGET);
@@ -297,7 +302,9 @@ impl Watcher {
 fn pause(depth: Depth, took: Duration) -> Duration {
     match depth {
         Depth::Thorough => Duration::from_millis(10).max(took * 4),
-        Depth::WithinBudget => Duration::from_millis(20).max(took.div_f64(BUDGET / 2.0)),
+        Depth::WithinBudget | Depth::TicksOnly => {
+            Duration::from_millis(20).max(took.div_f64(BUDGET / 2.0))
+        }
     }
 }
 
@@ -353,6 +360,8 @@ mod tests {
     fn a_measured_run_is_seen_too() {
         let seen = watch(Depth::WithinBudget, "sleep 0.3");
         assert!(seen.peak_resident_bytes.is_some() && seen.base_pages_only.is_some(), "{seen:?}");
+        let seen = watch(Depth::TicksOnly, "sleep 0.3");
+        assert!(seen.peak_resident_bytes.is_some() && seen.looks == 0, "{seen:?}");
     }
 
     #[test]

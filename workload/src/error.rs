@@ -71,6 +71,12 @@ pub enum WorkloadError {
         /// How much was asked for.
         bytes: ByteSize,
     },
+    /// The kernel would not fault pages in ahead.
+    #[error(
+        "the pages could not be populated: madvise(MADV_POPULATE_WRITE): {0}; it needs Linux 5.14 \
+         (leave --populate out)"
+    )]
+    Populate(std::io::Error),
     /// A thread could not be started.
     #[error("cannot start thread {number} of {threads}: {source}; use fewer --threads")]
     Thread {

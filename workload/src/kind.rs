@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
-use crate::{Better, Outcome, Settings, WorkloadError};
-use crate::{btree, chase, gups, hashmap, outcome, pagerank, stream, touch};
+use crate::{Better, Look, Outcome, Settings, WorkloadError};
+use crate::{btree, chase, gups, hashmap, outcome, pagerank, requests, stream, touch};
 
 /// A benchmark kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -27,6 +27,8 @@ pub enum Workload {
     Btree,
     /// Lookups in an open-addressing hash table.
     Hashmap,
+    /// Blocks allocated, filled and freed, each timed.
+    Requests,
 }
 
 /// A name that no workload has.
@@ -39,7 +41,7 @@ const LEAST_PER_THREAD: u64 = 64 << 10;
 
 impl Workload {
     /// Every workload, in the order of `--help`.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Gups,
         Self::Chase,
         Self::Stream,
@@ -47,6 +49,7 @@ impl Workload {
         Self::Pagerank,
         Self::Btree,
         Self::Hashmap,
+        Self::Requests,
     ];
 
     /// The name on the command line and in documents.
@@ -59,6 +62,7 @@ impl Workload {
             Self::Pagerank => "pagerank",
             Self::Btree => "btree",
             Self::Hashmap => "hashmap",
+            Self::Requests => "requests",
         }
     }
 
@@ -74,6 +78,7 @@ impl Workload {
             Self::Pagerank => "pull PageRank on a generated Kronecker or uniform graph (GAP)",
             Self::Btree => "random lookups, 3 of 4 present, in a static B+-tree",
             Self::Hashmap => "random lookups, 3 of 4 present, in an open-addressing hash table",
+            Self::Requests => "blocks of random sizes allocated, filled and freed, each one timed",
         }
     }
 
@@ -86,6 +91,7 @@ impl Workload {
             Self::Touch => ("pages touched first", "pages/s", Better::Higher),
             Self::Pagerank => ("edges pulled", "edges/s", Better::Higher),
             Self::Btree | Self::Hashmap => ("lookups", "lookups/s", Better::Higher),
+            Self::Requests => ("requests served", "requests/s", Better::Higher),
         }
     }
 
@@ -100,7 +106,8 @@ impl Workload {
         match self {
             Self::Gups | Self::Chase | Self::Btree | Self::Hashmap => &["operations"],
             Self::Stream => &["iterations", "offset"],
-            Self::Touch => &["repeat", "lines"],
+            Self::Touch => &["repeat", "lines", "burst", "gap", "populate", "latency"],
+            Self::Requests => &["operations", "smallest", "largest"],
             Self::Pagerank => &["iterations", "graph"],
         }
     }
@@ -116,6 +123,7 @@ impl Workload {
             Self::Pagerank => pagerank::Plan::new(settings).footprint(),
             Self::Btree => btree::Plan::new(settings).footprint(),
             Self::Hashmap => hashmap::Plan::new(settings).footprint(),
+            Self::Requests => requests::Plan::new(settings).footprint(),
         })
     }
 
@@ -136,7 +144,7 @@ impl Workload {
                 least,
             });
         }
-        settings.options.check(self)?;
+        settings.options.check(self, settings.size.bytes() / threads as u64)?;
         let footprint = self.footprint(settings);
         match available {
             Some(available) if footprint > available => Err(WorkloadError::TooLarge {
@@ -151,15 +159,21 @@ impl Workload {
 
     /// Checks, allocates, initializes, runs the timed region and verifies.
     pub fn run(self, settings: &Settings) -> Result<Outcome, WorkloadError> {
+        self.run_seen(settings, &|_| None)
+    }
+
+    /// The same; those whose pages are what is measured have it read back what they got.
+    pub fn run_seen(self, settings: &Settings, look: Look) -> Result<Outcome, WorkloadError> {
         self.check(settings, None)?;
         let run = match self {
             Self::Gups => gups::run(settings),
             Self::Chase => chase::run(settings),
             Self::Stream => stream::run(settings),
-            Self::Touch => touch::run(settings),
+            Self::Touch => touch::run(settings, look),
             Self::Pagerank => pagerank::run(settings),
             Self::Btree => btree::run(settings),
             Self::Hashmap => hashmap::run(settings),
+            Self::Requests => requests::run(settings, look),
         }?;
         Ok(outcome::outcome(self, settings, run))
     }

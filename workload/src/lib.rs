@@ -1,4 +1,4 @@
-//! The benchmark kernels: seven memory-bound programs, each one library call.
+//! The benchmark kernels: eight memory-bound programs, each one library call.
 //!
 //! `cli` runs them (`superpage workload NAME`), `measure` reads the one line of JSON they yield,
 //! and `lab` replays their access sequences on a simulated machine. Each kernel therefore keeps
@@ -10,8 +10,8 @@
 //! (preloaded allocator, glibc tunables, THP policy) reaches it; see [`memory`].
 //!
 //! Nothing here prints, reads the environment or allocates memory in a way that can abort on a
-//! large size. Unsafe code is in `memory` (the allocation), `usage` (two libc calls) and `latency` (the chain of
-//! pointers under `superpage tlb`) only.
+//! large size. Unsafe code is in `memory` (the allocation, and populating it), `usage` (two libc calls), `latency`
+//! (the chain of pointers under `superpage tlb`) and `zero` (stores of zeros, under `superpage bench zero`) only.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the kernels index memory with 64-bit numbers; a 64-bit target is needed");
@@ -26,9 +26,12 @@ pub mod latency;
 pub mod lookup;
 pub mod memory;
 pub mod pagerank;
+pub mod requests;
 pub mod rng;
 pub mod stream;
+pub mod tail;
 pub mod touch;
+pub mod zero;
 
 mod error;
 mod kind;
@@ -40,6 +43,10 @@ mod usage;
 pub use error::WorkloadError;
 pub use graph::Graph;
 pub use kind::{UnknownWorkload, Workload};
-pub use outcome::{Better, Details, Figure, Outcome, SCHEMA, StreamKernel};
+pub use outcome::{Better, Details, Figure, Outcome, SCHEMA, StreamKernel, TouchLatency};
 pub use settings::{Options, Settings};
 pub use usage::page_size;
+
+/// Says how many bytes of a range of addresses are on superpages, if that can be read; asked outside of timed
+/// regions. This room makes no system calls of that kind; its caller may.
+pub type Look<'a> = &'a dyn Fn(std::ops::Range<u64>) -> Option<u64>;

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::tail::Latency;
 use crate::team::Region;
 use crate::{Graph, Settings, Workload};
 
@@ -129,6 +130,22 @@ pub enum Details {
         page_bytes: u64,
         /// Base pages touched, all repetitions together, whatever size they were mapped in.
         pages_touched: u64,
+        /// Bytes allocated, touched and freed at a time; all of them where no smaller pieces were asked for.
+        #[serde(default)]
+        burst_bytes: u64,
+        /// Seconds of rest before each.
+        #[serde(default)]
+        gap_seconds: f64,
+        /// Whether the kernel was asked to fault the pages in ahead.
+        #[serde(default)]
+        populated: bool,
+        /// Bytes that were on superpages after they were touched, all repetitions together; `null` if nobody
+        /// looked, or the kernel does not tell.
+        #[serde(default)]
+        superpage_bytes: Option<u64>,
+        /// How long first touches took, where they were timed one by one (the rates are then lower).
+        #[serde(default)]
+        latency: Option<Box<TouchLatency>>,
     },
     /// `pagerank`.
     Pagerank {
@@ -147,6 +164,23 @@ pub enum Details {
         /// Sum of absolute changes one more iteration, pushed, would make.
         verified_change: f64,
     },
+    /// `requests`.
+    Requests {
+        /// Requests served, all threads together.
+        requests: u64,
+        /// Bytes allocated and written, all together.
+        filled_bytes: u64,
+        /// Bytes in blocks at the end.
+        held_bytes: u64,
+        /// Of these on superpages; `null` if nobody looked, or the kernel does not tell.
+        superpage_bytes: Option<u64>,
+        /// The smallest block there could be.
+        smallest_bytes: u64,
+        /// The largest block there could be.
+        largest_bytes: u64,
+        /// How long requests took.
+        latency: Latency,
+    },
     /// `btree` and `hashmap`.
     Lookup {
         /// Keys in the structure.
@@ -156,6 +190,16 @@ pub enum Details {
         /// Lookups that found their key.
         hits: u64,
     },
+}
+
+/// How long first touches took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TouchLatency {
+    /// Of every base page.
+    pub pages: Latency,
+    /// Of those base pages alone that were the first of their 2 MiB to be touched by their thread: under
+    /// superpages the others find their page mapped.
+    pub first_of_superpages: Latency,
 }
 
 /// One STREAM kernel; the first pass is not counted, as in the reference.

@@ -46,10 +46,22 @@ pub struct Options {
     /// stream: passes over the four kernels (NTIMES), 2 to 256. pagerank: the most iterations,
     /// 1 to 1000.
     pub iterations: Option<u32>,
-    /// touch: how often fresh memory is allocated and touched, 1 or more.
+    /// touch: how often all of the memory is allocated and touched, 1 or more.
     pub repeat: Option<u32>,
     /// touch: cache lines touched in each page, 1 to all of them.
     pub lines: Option<u32>,
+    /// touch: memory is allocated, touched and freed in pieces of this size, at most all of it at once.
+    pub burst: Option<ByteSize>,
+    /// touch: milliseconds of rest before each piece.
+    pub gap: Option<u32>,
+    /// touch: the kernel is asked to fault pages in ahead (`MADV_POPULATE_WRITE`).
+    pub populate: bool,
+    /// touch: each page's first touch is timed by itself.
+    pub latency: bool,
+    /// requests: the smallest block.
+    pub smallest: Option<ByteSize>,
+    /// requests: the largest block.
+    pub largest: Option<ByteSize>,
     /// pagerank: which graph.
     pub graph: Option<Graph>,
     /// stream: bytes by which each array starts later than the one before, seen from a superpage
@@ -62,15 +74,24 @@ const MOST_STREAM_PASSES: u64 = 256;
 const MOST_PAGERANK_ITERATIONS: u64 = 1000;
 const OFFSET_LIMIT: u64 = 1 << 20;
 const MOST_OPERATIONS: u64 = 1 << 48;
+const MOST_GAP: u64 = 60_000;
+/// A block of `requests` is at least a word.
+const LEAST_BLOCK: u64 = 8;
 
 impl Options {
-    /// Refuses options that `workload` lacks and values out of range.
-    pub(crate) fn check(&self, workload: Workload) -> Result<(), WorkloadError> {
+    /// Refuses options that `workload` lacks and values out of range; `share` is each thread's memory.
+    pub(crate) fn check(&self, workload: Workload, share: u64) -> Result<(), WorkloadError> {
         let given = [
             ("operations", self.operations),
             ("iterations", self.iterations.map(u64::from)),
             ("repeat", self.repeat.map(u64::from)),
             ("lines", self.lines.map(u64::from)),
+            ("burst", self.burst.map(ByteSize::bytes)),
+            ("gap", self.gap.map(u64::from)),
+            ("populate", self.populate.then_some(1)),
+            ("latency", self.latency.then_some(1)),
+            ("smallest", self.smallest.map(ByteSize::bytes)),
+            ("largest", self.largest.map(ByteSize::bytes)),
             ("graph", self.graph.map(|graph| graph as u64)),
             ("offset", self.offset.map(ByteSize::bytes)),
         ];
@@ -80,7 +101,7 @@ impl Options {
                 let takes = takes.collect::<Vec<_>>().join(", ");
                 return Err(WorkloadError::NoSuchOption { workload, option, takes });
             }
-            let (least, most) = range(workload, option);
+            let (least, most) = self.range(workload, option, share);
             let allowed = if option == "offset" && value % 8 != 0 {
                 "a multiple of 8 bytes".to_string()
             } else if !(least..=most).contains(&value) {
@@ -92,16 +113,21 @@ impl Options {
         }
         Ok(())
     }
-}
 
-fn range(workload: Workload, option: &str) -> (u64, u64) {
-    match (option, workload) {
-        ("operations", _) => (1, MOST_OPERATIONS),
-        ("iterations", Workload::Stream) => (2, MOST_STREAM_PASSES),
-        ("iterations", _) => (1, MOST_PAGERANK_ITERATIONS),
-        ("lines", _) => (1, usage::page_size().bytes() / crate::touch::LINE),
-        ("offset", _) => (0, OFFSET_LIMIT - 8),
-        ("repeat", _) => (1, u64::from(u32::MAX)),
-        _ => (0, u64::MAX),
+    fn range(&self, workload: Workload, option: &str, share: u64) -> (u64, u64) {
+        let page = usage::page_size().bytes();
+        match (option, workload) {
+            ("operations", _) => (1, MOST_OPERATIONS),
+            ("iterations", Workload::Stream) => (2, MOST_STREAM_PASSES),
+            ("iterations", _) => (1, MOST_PAGERANK_ITERATIONS),
+            ("lines", _) => (1, page / crate::touch::LINE),
+            ("offset", _) => (0, OFFSET_LIMIT - 8),
+            ("repeat", _) => (1, u64::from(u32::MAX)),
+            ("burst", _) => (page, u64::MAX),
+            ("gap", _) => (0, MOST_GAP),
+            ("smallest", _) => (LEAST_BLOCK, share),
+            ("largest", _) => (self.smallest.map_or(LEAST_BLOCK, ByteSize::bytes), share),
+            _ => (0, u64::MAX),
+        }
     }
 }

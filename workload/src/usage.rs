@@ -8,7 +8,7 @@ use std::time::Duration;
 use units::PageSize;
 
 /// `getrusage(2)` of the whole process, as far as the kernels use it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub minor_faults: u64,
     pub user: Duration,
@@ -31,6 +31,15 @@ impl Usage {
             user: duration(raw.ru_utime)?,
             system: duration(raw.ru_stime)?,
         })
+    }
+
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            minor_faults: self.minor_faults + other.minor_faults,
+            user: self.user + other.user,
+            system: self.system + other.system,
+        }
     }
 
     /// What happened since `earlier`.

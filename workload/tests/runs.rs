@@ -51,7 +51,7 @@ fn names_read_back_and_unknown_ones_list_the_known() {
     }
     assert_eq!(
         "gup".parse::<Workload>().unwrap_err().to_string(),
-        "`gup` is not a workload; known are gups, chase, stream, touch, pagerank, btree, hashmap"
+        "`gup` is not a workload; known are gups, chase, stream, touch, pagerank, btree, hashmap, requests"
     );
 }
 
@@ -107,6 +107,21 @@ fn options_of_other_workloads_and_wild_values_are_refused() {
         (Workload::Touch, Options { lines: Some(64), repeat: Some(2), ..base.clone() }, true),
         (Workload::Touch, Options { lines: Some(1 << 20), ..base.clone() }, false),
         (Workload::Touch, Options { repeat: Some(0), ..base.clone() }, false),
+        (Workload::Touch, Options { burst: Some(ByteSize(1)), ..base.clone() }, false),
+        (Workload::Touch, Options { gap: Some(60_001), ..base.clone() }, false),
+        (Workload::Gups, Options { latency: true, ..base.clone() }, false),
+        (Workload::Requests, Options { operations: Some(9), ..base.clone() }, true),
+        (Workload::Requests, Options { smallest: Some(ByteSize(4)), ..base.clone() }, false),
+        (Workload::Requests, Options { largest: Some(ByteSize::mib(1)), ..base.clone() }, false),
+        (
+            Workload::Requests,
+            Options {
+                smallest: Some(ByteSize::kib(9)),
+                largest: Some(ByteSize::kib(8)),
+                ..base.clone()
+            },
+            false,
+        ),
         (Workload::Pagerank, Options { graph: Some(Graph::Uniform), ..base.clone() }, true),
         (Workload::Pagerank, Options { iterations: Some(1), ..base.clone() }, true),
         (Workload::Pagerank, Options { repeat: Some(1), ..base.clone() }, false),

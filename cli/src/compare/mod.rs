@@ -9,6 +9,7 @@ mod table;
 
 pub use arms::{WarmMemory, seconds, share};
 pub use job::{Job, Made};
+pub use progress::Bar;
 
 use std::path::PathBuf;
 
@@ -34,7 +35,7 @@ use crate::workload::What;
 #[derive(Debug, clap::Args)]
 #[command(after_help = arms::HELP)]
 pub struct Args {
-    /// A workload: gups, chase, stream, touch, pagerank, btree, hashmap.
+    /// A workload: gups, chase, stream, touch, pagerank, btree, hashmap, requests.
     #[arg(conflicts_with = "command")]
     workload: Option<Workload>,
 
@@ -106,7 +107,7 @@ pub struct Args {
 }
 
 /// Flags that mean a run to be made, and nothing to a comparison that was made.
-const FRESH: [&str; 30] = [
+const FRESH: [&str; 36] = [
     "workload",
     "command",
     "arms",
@@ -126,6 +127,12 @@ const FRESH: [&str; 30] = [
     "iterations",
     "repeat",
     "lines",
+    "burst",
+    "gap",
+    "populate",
+    "latency",
+    "smallest",
+    "largest",
     "graph",
     "offset",
     "min_runs",

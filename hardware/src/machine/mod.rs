@@ -1,12 +1,14 @@
 //! `Machine`: a processor's translation hardware and its kernel's costs, as a value.
 
 mod costs;
+mod edit;
 mod geometry;
 mod presets;
 mod read;
 mod walk;
 
 pub use costs::{BULKS, Costs, Nanoseconds, Stores, Zeroing};
+pub use edit::{CostLine, costs_marked, with_costs};
 pub use geometry::{Array, Index, Replacement, Tlb, WalkCaches};
 pub use presets::{UnknownMachine, names, preset, preset_text};
 pub use read::MachineError;

@@ -28,6 +28,10 @@ pub(crate) fn build(
         repeat: u64::from(setup.iterations.unwrap_or(REPEAT)),
         threads: threads.into(),
         seed: setup.seed,
+        burst: size / PAGE,
+        gap: std::time::Duration::ZERO,
+        populate: false,
+        latency: false,
     };
     let mut space = Space::new(setup.first_region);
     let area = space.anonymous(plan.pages * PAGE);

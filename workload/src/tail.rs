@@ -1,0 +1,202 @@
+//! Latencies of single accesses and requests: recorded while a kernel runs, told as a distribution.
+//!
+//! `touch` and `requests` record here; `measure` joins the distributions of several runs. What is recorded
+//! are ticks of [`crate::latency::ticks`]; they become seconds afterwards, by the ticks that the whole run
+//! took. Recording allocates nothing: all of a [`Recorder`]'s memory is there when it is made.
+
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::latency::ticks;
+
+/// Buckets are at most one part in 10^2 wide.
+const DIGITS: u8 = 2;
+/// Seven minutes at 2.6 GHz. What is longer counts as this; the maximum is kept beside.
+const MOST_TICKS: u64 = 1 << 40;
+/// Readings of the counter one after the other, to know what reading it takes.
+const READINGS: usize = 2001;
+
+/// Latencies being recorded, by one thread.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    ticks: Histogram<u64>,
+    most: u64,
+}
+
+impl Recorder {
+    /// One with nothing in it.
+    pub fn new() -> Self {
+        let ticks = Histogram::new_with_bounds(1, MOST_TICKS, DIGITS);
+        Self { ticks: ticks.expect("bounds and digits that the crate takes"), most: 0 }
+    }
+
+    /// Records one.
+    #[inline]
+    pub fn record(&mut self, ticks: u64) {
+        self.ticks.saturating_record(ticks.max(1));
+        self.most = self.most.max(ticks);
+    }
+
+    /// Adds what another recorded.
+    pub fn add(&mut self, other: &Self) {
+        self.ticks.add(&other.ticks).expect("both have the same bounds");
+        self.most = self.most.max(other.most);
+    }
+
+    fn distribution(&self, seconds_per_tick: f64) -> Distribution {
+        let middle = |value: u64| self.ticks.median_equivalent(value).min(self.most);
+        let mut buckets: Vec<(f64, u64)> = self
+            .ticks
+            .iter_recorded()
+            .map(|found| {
+                let ticks = middle(found.value_iterated_to());
+                (ticks as f64 * seconds_per_tick, found.count_at_value())
+            })
+            .collect();
+        if let Some(last) = buckets.last_mut() {
+            last.0 = last.0.max(self.most as f64 * seconds_per_tick);
+        }
+        Distribution { buckets }
+    }
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the counter's ticks are worth, and what reading it takes.
+#[derive(Debug)]
+pub struct Clock {
+    began: (Instant, u64),
+    /// The median of two readings' distance.
+    reading: u64,
+}
+
+impl Clock {
+    /// Starts it, before whatever is recorded.
+    pub fn start() -> Self {
+        let mut readings = [0u64; READINGS];
+        for reading in &mut readings {
+            let before = ticks();
+            *reading = ticks().wrapping_sub(before);
+        }
+        readings.sort_unstable();
+        Self { began: (Instant::now(), ticks()), reading: readings[READINGS / 2] }
+    }
+
+    /// What was recorded since, as latencies.
+    pub fn latency(&self, recorded: &Recorder) -> Latency {
+        let ticks = ticks().wrapping_sub(self.began.1).max(1);
+        let seconds_per_tick = self.began.0.elapsed().as_secs_f64() / ticks as f64;
+        let timer_seconds = self.reading as f64 * seconds_per_tick;
+        Latency { timer_seconds, distribution: recorded.distribution(seconds_per_tick) }
+    }
+}
+
+/// Latencies of one kind of thing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// What timing one takes: it is in every latency, and was not subtracted.
+    pub timer_seconds: f64,
+    /// How long they took.
+    pub distribution: Distribution,
+}
+
+/// How many took how long.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Seconds, ascending, and how many took that long to within 1 %. The last is the longest, exactly.
+    pub buckets: Vec<(f64, u64)>,
+}
+
+impl Distribution {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The time that a share `q` of them did not exceed (the smallest such); `None` if there are none.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let rank = (q.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
+        let mut below = 0;
+        let reached = self.buckets.iter().find(|(_, count)| {
+            below += count;
+            below >= rank
+        });
+        reached.or(self.buckets.last()).map(|(seconds, _)| *seconds)
+    }
+
+    /// The longest.
+    pub fn longest(&self) -> Option<f64> {
+        self.buckets.last().map(|(seconds, _)| *seconds)
+    }
+
+    /// Those of several runs together.
+    pub fn joined<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut buckets: Vec<(f64, u64)> =
+            all.into_iter().flat_map(|one| one.buckets.iter().copied()).collect();
+        buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Self { buckets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn quantiles_are_those_of_the_sorted_values(
+            values in prop::collection::vec(1u64..1 << 34, 1..400),
+            cut in 0usize..400,
+            q in 0.0f64..=1.0,
+        ) {
+            let mut parts = [Recorder::new(), Recorder::new()];
+            for (place, value) in values.iter().enumerate() {
+                parts[usize::from(place < cut)].record(*value);
+            }
+            let joined = Distribution::joined(&parts.clone().map(|part| part.distribution(0.5)));
+            let [mut together, other] = parts;
+            together.add(&other);
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            let rank = ((q * values.len() as f64).ceil() as usize).max(1);
+            let exact = sorted[rank - 1] as f64 * 0.5;
+            for found in [&together.distribution(0.5), &joined] {
+                prop_assert_eq!(found.count(), values.len() as u64);
+                let quantile = found.quantile(q).unwrap();
+                prop_assert!((quantile / exact - 1.0).abs() <= 0.01, "{} for {}", quantile, exact);
+                let longest = *sorted.last().unwrap() as f64 * 0.5;
+                prop_assert_eq!(found.longest(), Some(longest));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_and_what_is_beyond_the_bounds() {
+        assert_eq!(Recorder::new().distribution(1.0).quantile(0.5), None);
+        let mut recorder = Recorder::new();
+        recorder.record(0);
+        recorder.record(u64::MAX / 2);
+        let found = recorder.distribution(1.0);
+        assert_eq!((found.count(), found.longest()), (2, Some((u64::MAX / 2) as f64)));
+    }
+
+    #[test]
+    fn the_clock_knows_what_it_costs() {
+        let clock = Clock::start();
+        let mut recorder = Recorder::new();
+        for _ in 0..1000 {
+            let start = ticks();
+            recorder.record(ticks().wrapping_sub(start));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let latency = clock.latency(&recorder);
+        assert!(latency.timer_seconds > 0.0 && latency.distribution.count() == 1000);
+    }
+}

@@ -1,0 +1,66 @@
+//! What times single accesses and requests must not allocate while it does: the allocator is what is measured.
+//! All calls of it are counted, in a process of its own.
+//!
+//! # Safety
+//! The allocator here hands every call on to the system's, unchanged.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use superpage_workload::{Options, Settings, Workload};
+use units::ByteSize;
+
+struct Counting;
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: the system's allocator does all of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Relaxed);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // Lists that grow while results are told; a block is never resized.
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn calls(workload: Workload, size: ByteSize, options: Options) -> u64 {
+    let settings = Settings { size, options, ..Settings::new(workload) };
+    let before = CALLS.load(Relaxed);
+    workload.run(&settings).unwrap();
+    CALLS.load(Relaxed) - before
+}
+
+#[test]
+fn a_request_allocates_its_block_and_a_touch_nothing() {
+    let requests = |count| {
+        let options = Options { operations: Some(count), ..Options::default() };
+        calls(Workload::Requests, ByteSize::mib(1), options)
+    };
+    let touch = |mib| {
+        let options = Options { latency: true, repeat: Some(1), ..Options::default() };
+        calls(Workload::Touch, ByteSize::mib(mib), options)
+    };
+    requests(10);
+    assert_eq!(requests(900) - requests(300), 600);
+    assert_eq!(touch(16), touch(4));
+}
