@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod faults;
 pub mod hugetlb;
 mod ledger;
 pub mod memory;

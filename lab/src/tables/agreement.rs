@@ -122,7 +122,7 @@ fn positive(value: Option<f64>) -> Option<f64> {
 }
 
 /// The geometric mean; `None` of nothing.
-fn geometric(values: &[f64]) -> Option<f64> {
+pub(crate) fn geometric(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().map(|value| value.ln()).sum();
     (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
 }

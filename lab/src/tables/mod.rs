@@ -7,6 +7,7 @@
 mod agreement;
 mod atc20;
 
+pub(crate) use agreement::geometric;
 pub use agreement::{Agreement, GeometricMean, Pair};
 
 use serde::Serialize;

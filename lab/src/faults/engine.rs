@@ -1,0 +1,392 @@
+//! `Engine`: one repetition, from the moment that all threads may fault until the last has touched its
+//! slice. Used by `run`.
+//!
+//! A fault's stages, in order; `->` is a wait for a server, `+` time that passes:
+//!
+//! ```text
+//! Begin +touch +entry | Map -> map line | List -> node's free list (when the CPU's own is empty)
+//! | Memory +zero +page | Table -> page-table lock +fill | Count -> counter's line | Unmap -> map line
+//! ```
+//!
+//! There is one event at most for each CPU: the end of its time, or of its turn at a server. Events are
+//! keys of time and CPU in a heap, so ties go to the lower CPU.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use ahead::Prefault;
+use design::ResidentCount;
+
+use super::memory::Memory;
+use super::period::Finder;
+use super::prices::Prices;
+use super::server::{Kind, Server};
+use super::{Entries, Experiment, Stepping};
+
+/// What a CPU does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Begin,
+    Map,
+    Pages,
+    List,
+    Memory,
+    Table,
+    Count,
+    Leave,
+    Unmap,
+    End,
+    Done,
+}
+
+/// No server.
+const NOWHERE: u32 = u32::MAX;
+/// The server of what keeps the mapping in place, of the counter; those of free lists and page tables follow.
+const MAP: u32 = 0;
+const COUNTER: u32 = 1;
+const LISTS: u32 = 2;
+
+/// One CPU with its thread.
+#[derive(Debug, Clone)]
+pub(super) struct Cpu {
+    pub stage: Stage,
+    /// The server that it is at, or waits for.
+    pub at: u32,
+    /// Time until it has the line that it was served with.
+    pub later: u64,
+    /// Time for which it will keep the lock that it asked for.
+    pub hold: u64,
+    /// The first page of its slice, and the first after it.
+    pub first: u64,
+    pub end: u64,
+    /// The page that it touches next.
+    pub page: u64,
+    /// Pages that the present fault maps.
+    pub batch: u64,
+    /// Pages on its own free list.
+    pub list: u64,
+    pub prefault: Prefault,
+    /// When it touched its last page.
+    pub finished: u64,
+    pub faults: u64,
+}
+
+pub(super) struct Engine<'a> {
+    pub prices: &'a Prices,
+    pub memory: Memory,
+    pub cpus: Vec<Cpu>,
+    pub servers: Vec<Server>,
+    /// Time and CPU of what comes next.
+    pub heap: BinaryHeap<Reverse<u64>>,
+    /// What is pushed once the present event is done with.
+    pushed: Vec<u64>,
+    /// Pages taken from each node.
+    pub taken: Vec<u64>,
+    /// Base pages that share a page-table page; 0: no two threads share one, so nobody waits for its lock.
+    table_pages: u64,
+    tables: u32,
+    list_pages: u64,
+    /// Events that were carried out one by one.
+    pub events: u64,
+    /// Faults that were passed over.
+    pub skipped: u64,
+}
+
+/// Low bits of an event's key: the CPU.
+const CPU_BITS: u32 = 10;
+
+pub(super) const fn key(time: u64, cpu: u32) -> u64 {
+    time << CPU_BITS | cpu as u64
+}
+
+pub(super) const fn time_of(key: u64) -> u64 {
+    key >> CPU_BITS
+}
+
+pub(super) const fn cpu_of(key: u64) -> u32 {
+    (key & ((1 << CPU_BITS) - 1)) as u32
+}
+
+/// What one repetition did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Repetition {
+    /// When the last thread had touched its slice.
+    pub end: u64,
+    /// The times of all threads, added up.
+    pub busy: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Pages taken from each node.
+    pub taken: Vec<u64>,
+    /// Events that were carried out one by one.
+    pub events: u64,
+    /// Faults that were passed over, whole periods at once.
+    pub skipped: u64,
+}
+
+impl<'a> Engine<'a> {
+    pub fn new(experiment: &Experiment, prices: &'a Prices, memory: Memory) -> Self {
+        let machine = &experiment.machine;
+        let pages = experiment.pages();
+        let threads = u64::from(experiment.threads);
+        // In superpages where faults map such, so that no slice ends within one.
+        let units = pages / prices.unit;
+        let bound = |cpu: u64| (units * cpu / threads) * prices.unit;
+        let cpu = |cpu: u64| Cpu {
+            stage: Stage::Begin,
+            at: NOWHERE,
+            later: 0,
+            hold: 0,
+            first: bound(cpu),
+            end: bound(cpu + 1),
+            page: bound(cpu),
+            batch: 0,
+            list: 0,
+            prefault: Prefault::new(prices.kernel.prefault),
+            finished: 0,
+            faults: 0,
+        };
+        let cpus: Vec<Cpu> = (0..threads).map(cpu).collect();
+        let entries = u64::from(machine.table_entries) * prices.unit;
+        let is_apart = cpus.iter().all(|cpu| cpu.first % entries == 0);
+        let table_pages = match prices.kernel.entries {
+            Entries::LockPerTable if !is_apart => entries,
+            _ => 0,
+        };
+        let tables = match table_pages {
+            0 => 1,
+            entries => pages.div_ceil(entries),
+        };
+        let mut servers = vec![Server::new(Kind::Line), Server::new(Kind::Line)];
+        servers.extend((0..prices.nodes).map(|_| Server::new(Kind::ListLock)));
+        servers.extend((0..tables).map(|_| Server::new(Kind::TableLock)));
+        // The first thread had everything last, when it unmapped; a new page table nobody had.
+        let is_old = |server: &&mut Server| {
+            server.kind() != Kind::TableLock || prices.kernel.entries == Entries::OneLock
+        };
+        servers.iter_mut().filter(is_old).for_each(Server::reset);
+        Self {
+            prices,
+            taken: vec![0; prices.nodes as usize],
+            memory,
+            cpus,
+            servers,
+            heap: BinaryHeap::new(),
+            pushed: Vec::new(),
+            table_pages,
+            tables: LISTS + prices.nodes,
+            list_pages: u64::from(machine.list_pages) * prices.unit,
+            events: 0,
+            skipped: 0,
+        }
+    }
+
+    /// Runs from `start` to the end.
+    pub fn run(mut self, stepping: Stepping, start: u64) -> (Repetition, Memory) {
+        self.heap = (0..self.cpus.len() as u32).map(|cpu| Reverse(key(start, cpu))).collect();
+        let mut finder = Finder::new(&self, stepping);
+        while let Some(top) = self.heap.peek() {
+            let (now, cpu) = (time_of(top.0), cpu_of(top.0));
+            let before = self.cpus[cpu as usize].faults;
+            let next = self.carry_out(now, cpu);
+            // One sift instead of two where the same CPU has another event, as it mostly does.
+            match (next, self.heap.peek_mut()) {
+                (Some(at), Some(mut top)) => *top = Reverse(key(at, cpu)),
+                (None, Some(top)) => drop(PeekMut::pop(top)),
+                (_, None) => {}
+            }
+            for key in self.pushed.drain(..) {
+                self.heap.push(Reverse(key));
+            }
+            self.events += 1;
+            let own = &self.cpus[cpu as usize];
+            if finder.is_anchor(cpu) && (own.faults != before || own.stage == Stage::Done) {
+                finder.look(&mut self, now);
+            }
+        }
+        let end = self.cpus.iter().map(|cpu| cpu.finished).max().unwrap_or(0);
+        let done = Repetition {
+            end,
+            busy: self.cpus.iter().map(|cpu| cpu.finished - start).sum(),
+            faults: self.cpus.iter().map(|cpu| cpu.faults).sum(),
+            taken: self.taken,
+            events: self.events,
+            skipped: self.skipped,
+        };
+        (done, self.memory)
+    }
+
+    /// What a CPU does now. When it acts next; `None`: it waits, or is done.
+    fn carry_out(&mut self, now: u64, cpu: u32) -> Option<u64> {
+        let at = self.cpus[cpu as usize].at;
+        if at != NOWHERE {
+            self.leave(at, now, cpu);
+        }
+        loop {
+            let own = &mut self.cpus[cpu as usize];
+            match own.stage {
+                Stage::Begin => {
+                    if own.page == own.end {
+                        own.stage = Stage::Done;
+                        own.finished = now + own.later;
+                        return None;
+                    }
+                    // Not past the slice: what lies there is another's and will be present.
+                    let entries = self.prices.table_entries;
+                    let table_end = (own.page / entries + 1) * entries;
+                    own.batch = match self.prices.unit {
+                        1 => own.prefault.at(own.page, own.end.min(table_end)),
+                        unit => unit,
+                    };
+                    own.faults += 1;
+                    own.stage = Stage::Map;
+                    let entry = self.prices.costs.entry + own.batch * self.prices.touch;
+                    return Some(now + entry + std::mem::take(&mut own.later));
+                }
+                Stage::Map => {
+                    own.stage = Stage::Pages;
+                    if let Some(next) = self.arrive(MAP, now, cpu, 0) {
+                        return next;
+                    }
+                }
+                Stage::Pages => {
+                    let later = std::mem::take(&mut own.later);
+                    if own.list >= own.batch {
+                        own.stage = Stage::Memory;
+                        if later > 0 {
+                            return Some(now + later);
+                        }
+                        continue;
+                    }
+                    own.stage = Stage::List;
+                    if later > 0 {
+                        return Some(now + later);
+                    }
+                }
+                Stage::List => {
+                    own.stage = Stage::Memory;
+                    let pages = (own.batch - own.list).div_ceil(self.list_pages) * self.list_pages;
+                    own.list += pages;
+                    let hold = pages / self.prices.unit * self.prices.costs.list_page;
+                    let list = LISTS + self.prices.node(cpu);
+                    if let Some(next) = self.arrive(list, now, cpu, hold) {
+                        return next;
+                    }
+                }
+                Stage::Memory => {
+                    own.stage = match self.prices.kernel.entries {
+                        Entries::Atomic => Stage::Count,
+                        _ => Stage::Table,
+                    };
+                    own.list -= own.batch;
+                    let batch = own.batch;
+                    let home = self.prices.node(cpu);
+                    let taken = self.memory.take(home, batch, now, self.prices);
+                    self.taken[taken.node] += batch;
+                    let fill = match self.prices.kernel.entries {
+                        Entries::Atomic => self.prices.fill(batch),
+                        _ => 0,
+                    };
+                    return Some(taken.done + self.prices.outside(batch) + fill);
+                }
+                Stage::Table => {
+                    own.stage = match self.prices.kernel.rss {
+                        ResidentCount::Atomic => Stage::Count,
+                        _ => Stage::Leave,
+                    };
+                    let hold = self.prices.fill(own.batch);
+                    let table = match self.table_pages {
+                        // Nobody else comes to a lock that no two threads share.
+                        0 if self.prices.kernel.entries == Entries::LockPerTable => {
+                            return Some(now + hold);
+                        }
+                        0 => self.tables,
+                        pages => self.tables + (own.page / pages) as u32,
+                    };
+                    if let Some(next) = self.arrive(table, now, cpu, hold) {
+                        return next;
+                    }
+                }
+                Stage::Count => {
+                    own.stage = Stage::Leave;
+                    if self.prices.kernel.rss == ResidentCount::Atomic
+                        && let Some(next) = self.arrive(COUNTER, now, cpu, 0)
+                    {
+                        return next;
+                    }
+                }
+                Stage::Leave => {
+                    own.stage = Stage::Unmap;
+                    let later = std::mem::take(&mut own.later);
+                    if later > 0 {
+                        return Some(now + later);
+                    }
+                }
+                Stage::Unmap => {
+                    own.stage = Stage::End;
+                    if let Some(next) = self.arrive(MAP, now, cpu, 0) {
+                        return next;
+                    }
+                }
+                Stage::End => {
+                    own.page += own.batch;
+                    own.stage = Stage::Begin;
+                }
+                Stage::Done => return None,
+            }
+        }
+    }
+
+    /// Whether no two threads come to the same page table's lock, or there is one for all.
+    pub fn locks_are_apart(&self) -> bool {
+        self.table_pages == 0
+    }
+
+    /// Positions within page tables matter to prefault, and repeat after so many pages.
+    pub fn modulus(&self) -> u64 {
+        if self.prices.kernel.prefault > 0 { self.prices.table_entries } else { 1 }
+    }
+
+    /// A CPU comes to a server. `None`: it had it all the time, and goes on at once. Otherwise when its
+    /// turn is over, if that is known already.
+    fn arrive(&mut self, server: u32, now: u64, cpu: u32, hold: u64) -> Option<Option<u64>> {
+        let beside = self.beside(server);
+        let own = &mut self.cpus[cpu as usize];
+        own.hold = hold;
+        let service = self.servers[server as usize].arrive(cpu, hold, beside, self.prices);
+        match service {
+            Some(service) if service.busy == 0 => None,
+            Some(service) => {
+                own.at = server;
+                own.later = service.later;
+                Some(Some(now + service.busy))
+            }
+            None => {
+                own.at = server;
+                Some(None)
+            }
+        }
+    }
+
+    /// How many wait for what lies in the same line: the address space's lock and that of its page tables.
+    fn beside(&self, server: u32) -> usize {
+        match server {
+            _ if !self.prices.is_one_line => 0,
+            MAP => self.servers[self.tables as usize].waiting(),
+            table if table == self.tables => self.servers[MAP as usize].waiting(),
+            _ => 0,
+        }
+    }
+
+    /// Its turn is over; the next one's begins.
+    fn leave(&mut self, server: u32, now: u64, cpu: u32) {
+        self.cpus[cpu as usize].at = NOWHERE;
+        let Some(next) = self.servers[server as usize].leave(cpu, self.prices) else { return };
+        let beside = self.beside(server);
+        let own = &mut self.cpus[next as usize];
+        let service = self.servers[server as usize].pass(next, own.hold, beside, self.prices);
+        own.later = service.later;
+        self.pushed.push(key(now + service.busy, next));
+    }
+}

@@ -1,0 +1,137 @@
+//! `Kernel`: how faults are served, as a value: made from a design, or from a machine's own and patches.
+
+use ahead::Refill;
+use design::{Design, Form, Grain, Locking, Prefault, ResidentCount, Trigger};
+use serde::{Deserialize, Serialize};
+use units::ByteSize;
+
+/// How one operating system serves the faults of one address space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Kernel {
+    /// What keeps the mapping in place during a fault.
+    pub map: MapLock,
+    /// How an entry of a page table is filled.
+    pub entries: Entries,
+    /// How resident pages are counted.
+    #[serde(serialize_with = "rss_name")]
+    pub rss: ResidentCount,
+    /// The kind of its spin locks.
+    pub lock: Lock,
+    /// Sequential faults map up to 2^this pages. 0: one page a fault.
+    pub prefault: u32,
+    /// Memory is zeroed before it is needed.
+    pub prezero: Option<Scrub>,
+    /// A fault maps this much. `None`: a base page.
+    pub superpage: Option<ByteSize>,
+}
+
+/// What keeps the mapping in place during a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MapLock {
+    /// The address space's reader-writer lock, held shared: one line in memory, written twice a fault.
+    AddressSpace,
+    /// The mapping's own (Linux since 6.4). Threads in one mapping share it all the same.
+    Mapping,
+}
+
+/// How an entry of a page table is filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Entries {
+    /// Under one lock for all page tables.
+    OneLock,
+    /// Under a lock per page-table page.
+    LockPerTable,
+    /// By compare-and-exchange, without a lock (Lameter).
+    Atomic,
+}
+
+/// The kind of a spin lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lock {
+    /// All waiters read the word again at each release, and one of them gets it.
+    TestAndSet,
+    /// In the order of arrival; all waiters read the word again at each release.
+    Ticket,
+    /// In the order of arrival; each waits at a word of its own (MCS).
+    Queued,
+    /// Waiters on the holder's node first; of each other node only one looks, and rarely (Lameter's
+    /// backoff locks; policies 3.8).
+    Hierarchical,
+}
+
+/// When free memory is zeroed, and in what pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Scrub {
+    /// Starts when less than this many per mille of a node's free memory are zeroed.
+    pub start_permille: u16,
+    /// Stops at this many.
+    pub stop_permille: u16,
+    /// Zeroes blocks of 2^this pages. Large ones first: each is split into many, and costs less a byte.
+    pub order: u8,
+    /// Rests while so many threads run, or more.
+    pub load: u32,
+}
+
+impl Scrub {
+    /// The rule of one node with so much free memory, in pages.
+    pub(super) fn refill(&self, free: u64) -> Refill {
+        let share = |permille: u16| (free as u128 * u128::from(permille) / 1000) as u64;
+        // It zeroes what was freed; nobody gives zeroed memory back, however long it is not used.
+        Refill {
+            start: share(self.start_permille),
+            stop: share(self.stop_permille),
+            load: u64::from(self.load),
+            patience_ms: u64::MAX,
+        }
+    }
+}
+
+impl Kernel {
+    /// What a design says of faults. What it does not say is the machine's: the kind of locks, and the
+    /// number of running threads at which zeroing rests.
+    pub fn of(design: &Design, machine: &super::Machine) -> Self {
+        let (map, entries) = match design.fault.locking {
+            Locking::PageTable => (MapLock::AddressSpace, Entries::OneLock),
+            Locking::SplitPageTable => (MapLock::AddressSpace, Entries::LockPerTable),
+            Locking::AtomicEntries => (MapLock::AddressSpace, Entries::Atomic),
+            Locking::PerVma => (MapLock::Mapping, Entries::LockPerTable),
+        };
+        let prefault = match design.preparation.prefault {
+            Prefault::Doubling(order) => u32::from(order),
+            // Neighbours that are in memory already: there are none where nobody was before.
+            Prefault::None | Prefault::Resident(_) => 0,
+        };
+        let prezero = design.preparation.prezero.map(|rule| Scrub {
+            start_permille: rule.start_permille,
+            stop_permille: rule.stop_permille,
+            order: rule.order,
+            load: machine.scrub.load,
+        });
+        let whole = design.allocation.trigger == Trigger::FirstFault
+            && design.allocation.form != Form::Reservation
+            && design.preparation.grain == Grain::Superpage;
+        let superpage = design.allocation.sizes.last().filter(|_| whole).copied();
+        let (rss, lock) = (design.fault.resident, machine.kernel.lock);
+        Self { map, entries, rss, lock, prefault, prezero, superpage }.counted()
+    }
+
+    /// Without the one lock there is nothing to count under: an atomic then, as Lameter's patches and
+    /// the kernels with split locks have it (2.6.15, recall).
+    pub(super) fn counted(self) -> Self {
+        let is_lost = self.rss == ResidentCount::Locked && self.entries != Entries::OneLock;
+        Self { rss: if is_lost { ResidentCount::Atomic } else { self.rss }, ..self }
+    }
+}
+
+/// As designs write it.
+fn rss_name<S: serde::Serializer>(rss: &ResidentCount, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(match rss {
+        ResidentCount::Locked => "locked",
+        ResidentCount::Atomic => "atomic",
+        ResidentCount::Split => "split",
+    })
+}

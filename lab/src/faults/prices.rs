@@ -1,0 +1,152 @@
+//! `Prices`: what each stage of a fault takes, for one machine, kernel and number of threads. Shared by
+//! the engine and its twin, so that a difference between them is one of events.
+
+use design::ResidentCount;
+
+use super::{Costs, Entries, Experiment, Kernel, Lock, MapLock, Placement};
+
+/// Of one experiment. Times in picoseconds.
+#[derive(Debug, Clone)]
+pub(super) struct Prices {
+    pub costs: Costs,
+    pub kernel: Kernel,
+    /// Base pages that a fault without prefault maps.
+    pub unit: u64,
+    /// Entries of a page-table page.
+    pub table_entries: u64,
+    /// Nodes.
+    pub nodes: u32,
+    /// CPUs of a node.
+    pub per_node: u32,
+    placement: Placement,
+    /// The address space's lock, that of its page tables and the counter lie in one line, which others use.
+    pub is_one_line: bool,
+    /// User time of a touched base page.
+    pub touch: u64,
+    /// A node's memory is busy for so long with each base page.
+    pub zero_busy: u64,
+}
+
+/// What a request to a server takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Service {
+    /// The server is busy.
+    pub busy: u64,
+    /// The CPU goes on so much later than the server does.
+    pub later: u64,
+}
+
+impl Prices {
+    pub fn of(experiment: &Experiment) -> Self {
+        let machine = &experiment.machine;
+        let page = machine.base_page.0;
+        // A machine with more CPUs than were measured has more of the same nodes.
+        let cpus = machine.cpus.max(experiment.threads);
+        let picoseconds =
+            u128::from(page) * 1_000_000_000_000 / u128::from(machine.node_bandwidth.0);
+        Self {
+            costs: machine.costs,
+            kernel: experiment.kernel,
+            unit: experiment.kernel.superpage.map_or(1, |size| (size.0 / page).max(1)),
+            table_entries: u64::from(machine.table_entries),
+            nodes: cpus.div_ceil(machine.cpus_per_node),
+            per_node: machine.cpus_per_node,
+            placement: machine.placement,
+            is_one_line: experiment.threads > 1
+                && experiment.kernel.map == MapLock::AddressSpace
+                && experiment.kernel.entries == Entries::OneLock,
+            touch: machine.costs.touch + u64::from(experiment.cache_lines - 1) * machine.costs.line,
+            zero_busy: picoseconds as u64,
+        }
+    }
+
+    /// The node on which a thread runs.
+    pub fn node(&self, cpu: u32) -> u32 {
+        match self.placement {
+            Placement::Spread => cpu % self.nodes,
+            Placement::Packed => cpu / self.per_node,
+        }
+    }
+
+    /// Time for a modified line to come from one CPU to another.
+    fn transfer(&self, from: Option<u32>, to: u32) -> u64 {
+        match from {
+            // Nobody has modified it yet.
+            None => 0,
+            Some(from) if from == to => 0,
+            Some(from) if self.node(from) == self.node(to) => self.costs.transfer_near,
+            Some(_) => self.costs.transfer,
+        }
+    }
+
+    /// Waiters on one node share its copy of the line: no more of them count than there are nodes.
+    fn crowd(&self, waiting: usize) -> u64 {
+        (waiting as u64).min(u64::from(self.nodes) - 1)
+    }
+
+    /// An atomic instruction on a shared line. The requester waits for request, forwarding and reply; the
+    /// line is away for the last third only, so that others' requests overlap.
+    pub fn atomic(&self, from: Option<u32>, to: u32, waiting: usize) -> Service {
+        let transfer = self.transfer(from, to);
+        let busy = match transfer {
+            0 => 0,
+            _ => transfer / 3 + self.crowd(waiting) * self.costs.crowding,
+        };
+        Service { busy, later: transfer - transfer / 3 }
+    }
+
+    /// A spin lock, taken from a previous holder, kept for `hold`, and released. Others that wait look at
+    /// it meanwhile, or use what else is in the line.
+    pub fn lock(&self, from: Option<u32>, to: u32, waiting: Waiting, hold: u64) -> Service {
+        let take = self.transfer(from, to);
+        let is_stolen = waiting.is_table && self.is_one_line;
+        if waiting.all == 0 && !is_stolen {
+            return Service { busy: take + hold, later: 0 };
+        }
+        let far = self.costs.transfer;
+        let refill = far / 3;
+        // The line goes while the counter in it is changed, and comes back for that.
+        let is_counted = is_stolen && self.kernel.rss == ResidentCount::Locked;
+        let stolen = if is_counted { far } else { 0 };
+        let extra = match self.kernel.lock {
+            // Every node reads the word again, then all try at once, one after the other.
+            Lock::TestAndSet => far + stolen + self.crowd(waiting.all) * refill,
+            // Every node reads the word again; its turn comes after half of them on average.
+            Lock::Ticket => far + stolen + self.crowd(waiting.all) * refill / 2,
+            Lock::Queued => stolen,
+            // The node's own waiters share a bus; of the others one node's eye is on it.
+            Lock::Hierarchical => {
+                let near = self.costs.transfer_near;
+                if waiting.near > 0 { near + stolen } else { far + stolen + refill }
+            }
+        };
+        Service { busy: take + extra + hold, later: 0 }
+    }
+
+    /// Time under the lock for a batch of pages: superpages have one entry.
+    pub fn fill(&self, batch: u64) -> u64 {
+        (batch / self.unit) * self.costs.fill
+    }
+
+    /// Time outside of locks for a batch.
+    pub fn outside(&self, batch: u64) -> u64 {
+        (batch / self.unit) * self.costs.page
+    }
+
+    /// Zeroing so many pages by a CPU.
+    pub fn zero(&self, pages: u64, is_local: bool) -> u64 {
+        let page = if self.unit > 1 { self.costs.zero_bulk } else { self.costs.zero };
+        pages * (page + if is_local { 0 } else { self.costs.zero_remote })
+    }
+}
+
+/// Who waits for a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Waiting {
+    /// So many CPUs.
+    pub all: usize,
+    /// So many on the taker's node.
+    pub near: usize,
+    /// It is the lock of the page tables.
+    pub is_table: bool,
+}

@@ -1,0 +1,189 @@
+//! From an experiment to a row of the paper's table: repetitions, and what only one thread does.
+//!
+//! ```text
+//! a repetition: threads are started | all fault | threads end | one of them unmaps everything
+//! ```
+//!
+//! Starting and ending is done while no other faults: in the published rows, what wall-clock time the
+//! CPUs' time does not explain grows by the same amount with each thread whatever the patches are, and
+//! with one thread it is the unmapping (inferred from their User, System and Wall columns).
+
+use serde::Serialize;
+use units::ByteSize;
+
+use super::engine::Engine;
+use super::memory::Memory;
+use super::prices::Prices;
+use super::{FaultsError, Kernel, Machine};
+
+/// One run of `pft`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Experiment {
+    /// Where.
+    pub machine: Machine,
+    /// With which kernel.
+    pub kernel: Kernel,
+    /// Threads, each on a CPU of its own.
+    pub threads: u32,
+    /// Memory that is touched in each repetition, by all threads together.
+    pub size: ByteSize,
+    /// Repetitions; each maps anew and unmaps.
+    pub repetitions: u32,
+    /// Cache lines of each page that are written.
+    pub cache_lines: u32,
+}
+
+/// Whether periods may be passed over: the result is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stepping {
+    /// Whole periods at once, and repetitions that are as the last.
+    Skip,
+    /// Every event.
+    EachEvent,
+}
+
+/// A row of the paper's table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Memory touched in each repetition.
+    pub bytes: u64,
+    /// Repetitions.
+    pub repetitions: u32,
+    /// Threads.
+    pub threads: u32,
+    /// Cache lines of each page.
+    pub cache_lines: u32,
+    /// Time in user mode, all threads.
+    pub user_seconds: f64,
+    /// Time in the kernel, all threads; waiting for its locks is done there.
+    pub system_seconds: f64,
+    /// Time by the clock.
+    pub wall_seconds: f64,
+    /// Base pages that were mapped, in all repetitions: what the paper counts as faults, also where one
+    /// fault maps several.
+    pub pages: u64,
+    /// Traps into the kernel.
+    pub faults: u64,
+    /// Base pages for each second of CPU time.
+    pub pages_per_cpu_second: f64,
+    /// Base pages for each second by the clock.
+    pub pages_per_wall_second: f64,
+    /// More threads than CPUs that were measured on this machine, or than published rows have.
+    pub is_prediction: bool,
+    /// Events that were simulated one by one.
+    pub events: u64,
+    /// Faults that were not: periods, and repetitions, that are as others.
+    pub skipped_faults: u64,
+}
+
+const PICOSECONDS: f64 = 1e12;
+
+impl Experiment {
+    /// Base pages that are touched in a repetition: whole ones, and whole superpages where such are mapped.
+    pub fn pages(&self) -> u64 {
+        let page = self.unit().0;
+        self.size.0 / page * (page / self.machine.base_page.0)
+    }
+
+    /// What a fault maps without prefault.
+    fn unit(&self) -> ByteSize {
+        self.kernel.superpage.unwrap_or(self.machine.base_page).max(self.machine.base_page)
+    }
+
+    fn check(&self) -> Result<(), FaultsError> {
+        let (machine, threads) = (&self.machine, self.threads);
+        let largest = machine.most_threads();
+        if !(1..=largest).contains(&threads) {
+            return Err(FaultsError::Threads { threads, machine: machine.name.clone(), largest });
+        }
+        if !(1..=1000).contains(&self.repetitions) {
+            return Err(FaultsError::Repetitions(self.repetitions));
+        }
+        let most = (machine.base_page.0 / LINE).min(u64::from(u32::MAX)) as u32;
+        if !(1..=most).contains(&self.cache_lines) {
+            return Err(FaultsError::CacheLines { asked: self.cache_lines, most });
+        }
+        let unit = self.unit();
+        if self.size.0 / unit.0 < u64::from(threads) {
+            return Err(FaultsError::TooSmall { size: self.size, threads, page: unit });
+        }
+        // A batch that fits no node whole goes to the next: so much may be left over on each.
+        let prices = Prices::of(self);
+        let batch = unit.0.max(machine.base_page.0 << self.kernel.prefault);
+        let largest = u64::from(prices.nodes) * machine.node_memory.0.saturating_sub(batch);
+        if self.size.0 > largest {
+            let (size, largest) = (self.size, ByteSize(largest));
+            return Err(FaultsError::TooLarge { size, machine: machine.name.clone(), largest });
+        }
+        Ok(())
+    }
+
+    /// Runs it.
+    pub fn run(&self, stepping: Stepping) -> Result<Row, FaultsError> {
+        self.check()?;
+        let prices = Prices::of(self);
+        let costs = &self.machine.costs;
+        let (pages, threads) = (self.pages(), u64::from(self.threads));
+        let is_alone = self.machine.cpus.max(self.threads) == 1;
+        let (start, unmap) = (threads * costs.thread, pages / prices.unit * costs.unmap);
+        let mut memory = Memory::of(self, &prices);
+        let (mut wall, mut busy, mut faults) = (0u128, 0u128, 0);
+        let (mut events, mut skipped) = (0, 0);
+        let mut repetition = 0;
+        while repetition < self.repetitions {
+            memory.restart();
+            let before = memory.clone();
+            memory.quiet(start, !is_alone);
+            let (done, mut after) = Engine::new(self, &prices, memory).run(stepping, start);
+            let freed = done.end + unmap;
+            after.quiet(freed, !is_alone);
+            for (node, pages) in done.taken.iter().enumerate() {
+                after.give(node, *pages, freed);
+            }
+            // The last repetition ends before the daemon's turn comes.
+            let is_last = repetition + 1 == self.repetitions;
+            let preempted = if is_alone && !is_last { after.preempt(freed) } else { 0 };
+            // As it was before: then all that are left are as this one.
+            let times = match stepping {
+                Stepping::Skip if after.is_as(&before) => self.repetitions - repetition,
+                _ => 1,
+            };
+            wall += u128::from(freed + preempted) * u128::from(times);
+            busy += u128::from(done.busy + start + unmap) * u128::from(times);
+            faults += done.faults * u64::from(times);
+            events += done.events;
+            skipped += done.skipped + done.faults * u64::from(times - 1);
+            repetition += times;
+            memory = after;
+        }
+        let pages = pages * u64::from(self.repetitions);
+        let user = (u128::from(pages) * u128::from(prices.touch)).min(busy);
+        let (wall_seconds, busy_seconds) = (wall as f64 / PICOSECONDS, busy as f64 / PICOSECONDS);
+        Ok(Row {
+            bytes: self.size.0,
+            repetitions: self.repetitions,
+            threads: self.threads,
+            cache_lines: self.cache_lines,
+            user_seconds: user as f64 / PICOSECONDS,
+            system_seconds: (busy - user) as f64 / PICOSECONDS,
+            wall_seconds,
+            pages,
+            faults,
+            pages_per_cpu_second: pages as f64 / busy_seconds,
+            pages_per_wall_second: pages as f64 / wall_seconds,
+            is_prediction: self.threads > self.machine.cpus,
+            events,
+            skipped_faults: skipped,
+        })
+    }
+}
+
+/// A cache line. Larger ones exist (the Altix has 128 bytes); the paper's column counts steps of its own.
+const LINE: u64 = 64;
+
+/// One row for each number of threads.
+pub fn rows(experiment: &Experiment, threads: &[u32]) -> Result<Vec<Row>, FaultsError> {
+    let one =
+        |threads: &u32| Experiment { threads: *threads, ..experiment.clone() }.run(Stepping::Skip);
+    threads.iter().map(one).collect()
+}

@@ -1,0 +1,146 @@
+//! `Server`: what CPUs share and only one can have at a time, with the queue of those that wait: a cache
+//! line that atomic instructions change, or a lock. Used by `engine`.
+//!
+//! ```text
+//! idle --arrive--> busy (until the time that `serve` says) --leave--> idle, or busy for the next
+//! ```
+//!
+//! The state of a server between events is all there is to it, so that periods can be told by it.
+
+use std::collections::VecDeque;
+
+use super::Lock;
+use super::prices::{Prices, Service, Waiting};
+
+/// What a server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A line that atomic instructions change.
+    Line,
+    /// The lock of one page-table page, or of all.
+    TableLock,
+    /// The lock of a node's free pages.
+    ListLock,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    kind: Kind,
+    /// Who had it last.
+    owner: Option<u32>,
+    is_busy: bool,
+    /// Who waits, in the order of arrival.
+    queue: VecDeque<u32>,
+    /// Times in a row that it stayed on a node while others waited (hierarchical locks only).
+    stayed: u32,
+}
+
+/// So often in a row a hierarchical lock stays on a node while others wait: then these "get angry" and
+/// stop the node's (policies 3.8).
+const PATIENCE: u32 = 50;
+
+impl Server {
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, owner: None, is_busy: false, queue: VecDeque::new(), stayed: 0 }
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The first thread had it last.
+    pub fn reset(&mut self) {
+        *self = Self { owner: Some(0), ..Self::new(self.kind) };
+    }
+
+    /// A CPU asks for it, to keep it for `hold` (of lines: nothing), while so many wait for something else in
+    /// the same line. `None`: it waits its turn.
+    pub fn arrive(
+        &mut self,
+        cpu: u32,
+        hold: u64,
+        beside: usize,
+        prices: &Prices,
+    ) -> Option<Service> {
+        if self.is_busy {
+            self.queue.push_back(cpu);
+            return None;
+        }
+        let service = self.serve(cpu, hold, beside, prices);
+        // What takes no time keeps nobody out.
+        self.is_busy = service.busy > 0;
+        if !self.is_busy {
+            self.owner = Some(cpu);
+        }
+        Some(service)
+    }
+
+    /// The CPU that has it goes; who is next, if anybody waits.
+    pub fn leave(&mut self, cpu: u32, prices: &Prices) -> Option<u32> {
+        self.owner = Some(cpu);
+        self.is_busy = false;
+        let place = self.choose(cpu, prices)?;
+        self.queue.remove(place)
+    }
+
+    /// The next gets it.
+    pub fn pass(&mut self, cpu: u32, hold: u64, beside: usize, prices: &Prices) -> Service {
+        self.is_busy = true;
+        self.serve(cpu, hold, beside, prices)
+    }
+
+    /// The place in the queue of who is next.
+    fn choose(&mut self, cpu: u32, prices: &Prices) -> Option<usize> {
+        if self.queue.is_empty() {
+            self.stayed = 0;
+            return None;
+        }
+        if self.kind == Kind::Line || prices.kernel.lock != Lock::Hierarchical {
+            return Some(0);
+        }
+        let node = prices.node(cpu);
+        let near = self.queue.iter().position(|other| prices.node(*other) == node);
+        let far = self.queue.iter().position(|other| prices.node(*other) != node);
+        match (near, far) {
+            (Some(near), Some(_)) if self.stayed < PATIENCE => {
+                self.stayed += 1;
+                Some(near)
+            }
+            (Some(near), None) => Some(near),
+            (_, far) => {
+                self.stayed = 0;
+                far
+            }
+        }
+    }
+
+    fn serve(&self, cpu: u32, hold: u64, beside: usize, prices: &Prices) -> Service {
+        if self.kind == Kind::Line {
+            return prices.atomic(self.owner, cpu, self.queue.len() + beside);
+        }
+        let near = match prices.kernel.lock {
+            Lock::Hierarchical => {
+                let node = prices.node(cpu);
+                self.queue.iter().filter(|other| prices.node(**other) == node).count()
+            }
+            _ => 0,
+        };
+        let is_table = self.kind == Kind::TableLock;
+        let waiting = Waiting { all: self.queue.len() + beside, near, is_table };
+        prices.lock(self.owner, cpu, waiting, hold)
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Everything that what comes depends on.
+    pub fn state(&self, into: &mut Vec<u64>) {
+        let owner = self.owner.map_or(u64::from(u32::MAX), u64::from);
+        into.push(owner << 32 | u64::from(self.stayed) << 1 | u64::from(self.is_busy));
+        into.push(self.queue.len() as u64);
+        into.extend(self.queue.iter().map(|cpu| u64::from(*cpu)));
+    }
+}

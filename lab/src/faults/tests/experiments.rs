@@ -1,0 +1,57 @@
+//! Small experiments of every kind, drawn by the tests.
+
+use proptest::prelude::*;
+use units::ByteSize;
+
+use crate::faults::{Experiment, Patches, Placement, preset};
+
+/// Patches of which any choice goes together.
+const CHOICES: [&[&str]; 5] = [
+    &["", "atomic-pte", "split-ptl"],
+    &["", "per-vma"],
+    &["", "rss-atomic", "rss-split"],
+    &["", "prefault=1", "prefault", "superpage=64K"],
+    &["", "ticket-lock", "queued-lock", "numa-lock"],
+];
+
+/// An experiment on a small machine: some threads, some pages, nodes that run out of memory.
+pub fn any() -> impl Strategy<Value = Experiment> {
+    let places = (0..3usize, 0..2usize, 0..3usize, 0..4usize, 0..4usize, proptest::bool::ANY);
+    let shape = (1..=3u32, 0..2u32, 20..400u64, 1..4u32);
+    (places, 1..=24u32, 1..=40u64, shape).prop_map(|(places, threads, pages, shape)| {
+        let chosen = [places.0, places.1, places.2, places.3, places.4];
+        let names: Vec<&str> = CHOICES
+            .iter()
+            .zip(chosen)
+            .map(|(choices, index)| choices[index])
+            .chain(places.5.then_some("prezero"))
+            .filter(|name| !name.is_empty())
+            .collect();
+        let names = if names.is_empty() { "baseline".to_string() } else { names.join(",") };
+        let patches: Patches = names.parse().expect("patches");
+        let (per_node, spread, node_pages, repetitions) = shape;
+        let mut machine = preset("altix-128").expect("a machine");
+        machine.cpus = 24;
+        machine.cpus_per_node = per_node;
+        machine.placement = [Placement::Spread, Placement::Packed][spread as usize];
+        machine.table_entries = 32;
+        machine.list_pages = 8;
+        machine.scrub.order = 2;
+        let pages = pages * u64::from(threads) * 4;
+        let nodes = u64::from(24u32.div_ceil(per_node));
+        // Enough in all, and not always enough on a node.
+        let least = pages.div_ceil(nodes) + 64;
+        machine.node_memory = ByteSize((least + node_pages) * machine.base_page.0);
+        let kernel = patches.kernel(&machine);
+        let size = ByteSize(pages * machine.base_page.0);
+        Experiment { machine, kernel, threads, size, repetitions, cache_lines: 1 }
+    })
+}
+
+/// An experiment of the published kind on a built-in machine.
+pub fn of(machine: &str, patches: &str, threads: u32, size: ByteSize) -> Experiment {
+    let machine = preset(machine).expect("a machine");
+    let patches: Patches = patches.parse().expect("patches");
+    let kernel = patches.kernel(&machine);
+    Experiment { machine, kernel, threads, size, repetitions: 1, cache_lines: 1 }
+}

@@ -1,0 +1,6 @@
+//! Tests of the model as a whole.
+
+mod experiments;
+mod properties;
+mod published;
+mod twin;

@@ -1,0 +1,123 @@
+//! What holds whatever the numbers are.
+
+use proptest::prelude::*;
+use units::ByteSize;
+
+use super::experiments::{any, of};
+use crate::faults::{Experiment, FaultsError, Patch, Patches, Stepping, rows};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn pages_that_are_touched_are_mapped_and_time_adds_up(experiment in any()) {
+        let row = experiment.run(Stepping::Skip).unwrap();
+        let pages = experiment.size.0 / experiment.machine.base_page.0;
+        prop_assert_eq!(row.pages, pages * u64::from(experiment.repetitions));
+        prop_assert!(row.faults <= row.pages && row.faults > 0);
+        let cpu = row.user_seconds + row.system_seconds;
+        prop_assert!(cpu <= row.wall_seconds * f64::from(row.threads) * (1.0 + 1e-9));
+        prop_assert_eq!(&row, &experiment.run(Stepping::Skip).unwrap());
+        let stepped = experiment.run(Stepping::EachEvent).unwrap();
+        prop_assert_eq!(row.wall_seconds, stepped.wall_seconds);
+        prop_assert_eq!(row.system_seconds, stepped.system_seconds);
+        prop_assert_eq!(row.faults, stepped.faults);
+    }
+
+    #[test]
+    fn one_cpu_has_no_contention(experiment in any()) {
+        let one = Experiment { threads: 1, ..experiment };
+        let mut free = one.clone();
+        for cost in [&mut free.machine.costs.transfer, &mut free.machine.costs.transfer_near] {
+            *cost = 0;
+        }
+        free.machine.costs.crowding = 0;
+        let (one, free) = (one.run(Stepping::Skip).unwrap(), free.run(Stepping::Skip).unwrap());
+        prop_assert_eq!(one.wall_seconds, free.wall_seconds);
+    }
+}
+
+#[test]
+fn dearer_lines_are_never_faster() {
+    for patches in ["baseline", "atomic-pte", "prefault", "atomic-pte,prefault,prezero"] {
+        let mut last = 0.0;
+        for transfer in [0, 100_000, 300_000, 1_000_000, 3_000_000] {
+            let mut experiment = of("altix-128", patches, 32, ByteSize::mib(64));
+            experiment.machine.costs.transfer_near = 0;
+            experiment.machine.costs.transfer = transfer;
+            let row = experiment.run(Stepping::Skip).unwrap();
+            assert!(row.wall_seconds >= last, "{patches} at {transfer}");
+            last = row.wall_seconds;
+        }
+    }
+}
+
+#[test]
+fn queues_and_nodes_help_where_a_lock_is_fought_for() {
+    let wall = |patches: &str| {
+        of("altix-128", patches, 64, ByteSize::mib(256)).run(Stepping::Skip).unwrap().wall_seconds
+    };
+    let plain = wall("baseline");
+    assert!(wall("ticket-lock") < plain);
+    assert!(wall("queued-lock") < wall("ticket-lock"));
+    assert!(wall("numa-lock") < plain);
+    assert!(wall("split-ptl") < plain);
+    assert!(wall("superpage=1M") < wall("prefault"));
+}
+
+#[test]
+fn prefault_maps_in_batches_that_double() {
+    let row = of("altix-128", "prefault=4", 1, ByteSize::mib(1)).run(Stepping::Skip).unwrap();
+    // 64 pages: 1 2 4 8 16 16 16, and one that is left.
+    assert_eq!((row.pages, row.faults), (64, 8));
+    let row = of("altix-128", "superpage", 1, ByteSize::mib(64)).run(Stepping::Skip).unwrap();
+    assert_eq!((row.pages, row.faults), (4096, 4));
+}
+
+#[test]
+fn bad_input_has_one_line() {
+    let wrong = |experiment: &Experiment| experiment.run(Stepping::Skip).unwrap_err().to_string();
+    let good = of("altix-128", "baseline", 4, ByteSize::mib(1));
+    for (threads, says) in [
+        (0, "0 threads: altix-128 has 1 to 512"),
+        (513, "513 threads: altix-128 has 1 to 512"),
+        (65, "1 MiB is too small for 65 threads: each touches a page of 16 KiB or more"),
+    ] {
+        assert_eq!(wrong(&Experiment { threads, ..good.clone() }), says);
+    }
+    let large = Experiment { size: ByteSize(1 << 60), ..good.clone() };
+    assert!(wrong(&large).starts_with("1 EiB is more than altix-128 has for a program:"));
+    assert_eq!(
+        wrong(&Experiment { repetitions: 0, ..good.clone() }),
+        "0 repetitions: 1 to 1000 are run"
+    );
+    assert_eq!(
+        wrong(&Experiment { cache_lines: 257, ..good.clone() }),
+        "257 cache lines: a page here has 256"
+    );
+    assert!(rows(&good, &[1, 0]).is_err());
+    let patches = |text: &str| text.parse::<Patches>().unwrap_err();
+    assert!(matches!(patches("atomic"), FaultsError::UnknownPatch { .. }));
+    assert_eq!(
+        patches("atomic-pte,split-ptl").to_string(),
+        "`atomic-pte` and `split-ptl` change the same thing; leave one of them away"
+    );
+    assert_eq!(
+        patches("prefault=10").to_string(),
+        "prefault=10: an order is 1 to 9 (2 to 512 pages)"
+    );
+    assert_eq!(patches("prezero=1").to_string(), "prezero=1: this patch takes no value");
+    for text in ["", ",", "baseline,prezero", "prefault=", "superpage=x"] {
+        assert!(text.parse::<Patches>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn patches_are_written_as_they_are_read() {
+    for text in
+        ["baseline", "prefault", "prefault=2,prezero", "superpage=2MiB", "per-vma,rss-split"]
+    {
+        assert_eq!(text.parse::<Patches>().unwrap().to_string(), text);
+    }
+    assert_eq!("prefault=4".parse::<Patch>().unwrap(), Patch::Prefault(4));
+}

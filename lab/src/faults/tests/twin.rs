@@ -1,0 +1,305 @@
+//! The engine against a slow, obvious twin: each fault written down as a list of deeds, the next event
+//! found by looking at every CPU, queues as plain lists. Prices and memory are the engine's own.
+
+use ahead::Prefault;
+use design::ResidentCount;
+use proptest::prelude::*;
+
+use super::experiments;
+use crate::faults::engine::{Engine, Repetition};
+use crate::faults::memory::Memory;
+use crate::faults::prices::{Prices, Waiting};
+use crate::faults::{Entries, Experiment, Lock, Stepping};
+
+/// What a fault consists of.
+#[derive(Clone, Copy, PartialEq)]
+enum Deed {
+    /// Time passes.
+    Time(u64),
+    /// An atomic instruction on a line, by name.
+    Line(&'static str),
+    /// A lock, by name and number, for so long.
+    Lock(&'static str, u64, u64),
+    /// Pages come from memory.
+    Pages(u64),
+}
+
+struct Thread {
+    slice: std::ops::Range<u64>,
+    prefault: Prefault,
+    list: u64,
+    deeds: std::collections::VecDeque<Deed>,
+    /// When it acts; `None` while it waits.
+    at: Option<u64>,
+    /// Whether it has the thing whose deed is first.
+    is_served: bool,
+    /// Time that it waits for its line beyond the line's own.
+    later: u64,
+    finished: u64,
+}
+
+/// A line or a lock: who had it last, whether somebody has it, who waits.
+struct Thing {
+    name: &'static str,
+    number: u64,
+    owner: Option<u32>,
+    is_busy: bool,
+    waiting: Vec<u32>,
+    stayed: u32,
+}
+
+fn fault(thread: &mut Thread, cpu: u32, experiment: &Experiment, prices: &Prices) {
+    let kernel = &experiment.kernel;
+    let (page, end) = (thread.slice.start, thread.slice.end);
+    let entries = u64::from(experiment.machine.table_entries);
+    let table_end = (page / entries + 1) * entries;
+    let batch = match prices.unit {
+        1 => thread.prefault.at(page, end.min(table_end)),
+        unit => unit,
+    };
+    thread.slice.start += batch;
+    let mut deeds = vec![Deed::Time(prices.costs.entry + batch * prices.touch), Deed::Line("map")];
+    if thread.list < batch {
+        let refill = u64::from(experiment.machine.list_pages) * prices.unit;
+        let pages = (batch - thread.list).div_ceil(refill) * refill;
+        thread.list += pages;
+        let hold = pages / prices.unit * prices.costs.list_page;
+        deeds.push(Deed::Lock("list", u64::from(prices.node(cpu)), hold));
+    }
+    thread.list -= batch;
+    deeds.push(Deed::Pages(batch));
+    let table = page / (entries * prices.unit);
+    match kernel.entries {
+        Entries::OneLock => deeds.push(Deed::Lock("table", 0, prices.fill(batch))),
+        Entries::LockPerTable => deeds.push(Deed::Lock("table", table, prices.fill(batch))),
+        Entries::Atomic => deeds.push(Deed::Time(prices.fill(batch))),
+    }
+    if kernel.rss == ResidentCount::Atomic {
+        deeds.push(Deed::Line("counter"));
+    }
+    deeds.push(Deed::Line("map"));
+    thread.deeds.extend(deeds);
+}
+
+struct Twin<'a> {
+    experiment: &'a Experiment,
+    prices: &'a Prices,
+    threads: Vec<Thread>,
+    things: Vec<Thing>,
+}
+
+impl Twin<'_> {
+    fn thing(&mut self, name: &'static str, number: u64) -> usize {
+        let is = |thing: &Thing| (thing.name, thing.number) == (name, number);
+        if let Some(found) = self.things.iter().position(is) {
+            return found;
+        }
+        let (waiting, is_busy) = (Vec::new(), false);
+        let is_new = name == "table" && self.experiment.kernel.entries == Entries::LockPerTable;
+        let owner = (!is_new).then_some(0);
+        self.things.push(Thing { name, number, owner, is_busy, waiting, stayed: 0 });
+        self.things.len() - 1
+    }
+
+    /// How many wait for a thing, or for its neighbour in the same line.
+    fn waiting(&mut self, thing: usize) -> usize {
+        let own = self.things[thing].waiting.len();
+        let neighbour = match self.things[thing].name {
+            "map" => "table",
+            "table" => "map",
+            _ => return own,
+        };
+        let is_beside = self.prices.is_one_line;
+        let other = self.thing(neighbour, 0);
+        own + if is_beside { self.things[other].waiting.len() } else { 0 }
+    }
+
+    /// A CPU gets a thing: how long it keeps it.
+    fn serve(&mut self, thing: usize, cpu: u32, now: u64, deed: Deed) {
+        let all = self.waiting(thing);
+        let own = &self.things[thing];
+        let node = self.prices.node(cpu);
+        let near = own.waiting.iter().filter(|other| self.prices.node(**other) == node).count();
+        let service = match deed {
+            Deed::Line(_) => self.prices.atomic(own.owner, cpu, all),
+            Deed::Lock(name, _, hold) => {
+                let waiting = Waiting { all, near, is_table: name == "table" };
+                self.prices.lock(own.owner, cpu, waiting, hold)
+            }
+            _ => unreachable!(),
+        };
+        let thread = &mut self.threads[cpu as usize];
+        thread.at = Some(now + service.busy);
+        thread.later = service.later;
+        thread.is_served = true;
+        self.things[thing].is_busy = true;
+    }
+
+    /// A CPU goes; another comes.
+    fn leave(&mut self, thing: usize, cpu: u32, now: u64) {
+        let own = &mut self.things[thing];
+        own.owner = Some(cpu);
+        own.is_busy = false;
+        if own.waiting.is_empty() {
+            own.stayed = 0;
+            return;
+        }
+        let mut place = 0;
+        let is_lock = own.name == "table" || own.name == "list";
+        if is_lock && self.experiment.kernel.lock == Lock::Hierarchical {
+            let node = self.prices.node(cpu);
+            let near = own.waiting.iter().position(|other| self.prices.node(*other) == node);
+            let far = own.waiting.iter().position(|other| self.prices.node(*other) != node);
+            if let (Some(near), true) = (near, far.is_none() || own.stayed < 50) {
+                place = near;
+                own.stayed += u32::from(far.is_some());
+            } else {
+                place = far.unwrap();
+                own.stayed = 0;
+            }
+        }
+        let next = own.waiting.remove(place);
+        let deed = self.threads[next as usize].deeds[0];
+        self.serve(thing, next, now, deed);
+    }
+
+    fn run(&mut self, memory: &mut Memory, taken: &mut [u64]) {
+        loop {
+            let at = |cpu: &usize| self.threads[*cpu].at.map(|at| (at, *cpu));
+            let Some((now, cpu)) = (0..self.threads.len()).filter_map(|cpu| at(&cpu)).min() else {
+                return;
+            };
+            self.act(cpu as u32, now, memory, taken);
+        }
+    }
+
+    fn act(&mut self, cpu: u32, now: u64, memory: &mut Memory, taken: &mut [u64]) {
+        let index = cpu as usize;
+        self.threads[index].at = None;
+        loop {
+            let thread = &mut self.threads[index];
+            let Some(deed) = thread.deeds.front().copied() else {
+                if thread.slice.is_empty() {
+                    thread.finished = now + std::mem::take(&mut thread.later);
+                    return;
+                }
+                fault(thread, cpu, self.experiment, self.prices);
+                continue;
+            };
+            // The line arrives after its own time is over; only then does the CPU go on.
+            if !thread.is_served && thread.later > 0 {
+                match deed {
+                    Deed::Time(_) => {}
+                    _ => {
+                        thread.at = Some(now + std::mem::take(&mut thread.later));
+                        return;
+                    }
+                }
+            }
+            match deed {
+                Deed::Time(time) => {
+                    thread.at = Some(now + time + std::mem::take(&mut thread.later));
+                    thread.deeds.pop_front();
+                    return;
+                }
+                Deed::Pages(batch) => {
+                    let got = memory.take(self.prices.node(cpu), batch, now, self.prices);
+                    taken[got.node] += batch;
+                    let mut time = got.done + self.prices.outside(batch);
+                    thread.deeds.pop_front();
+                    if let Some(Deed::Time(fill)) = thread.deeds.front().copied() {
+                        time += fill;
+                        thread.deeds.pop_front();
+                    }
+                    thread.at = Some(time);
+                    return;
+                }
+                Deed::Line(name) | Deed::Lock(name, ..) => {
+                    let number = if let Deed::Lock(_, number, _) = deed { number } else { 0 };
+                    let thing = self.thing(name, number);
+                    if self.threads[index].is_served {
+                        self.threads[index].is_served = false;
+                        self.threads[index].deeds.pop_front();
+                        self.leave(thing, cpu, now);
+                    } else if self.things[thing].is_busy {
+                        self.things[thing].waiting.push(cpu);
+                        return;
+                    } else {
+                        self.serve(thing, cpu, now, deed);
+                        if self.threads[index].at != Some(now) {
+                            return;
+                        }
+                        // It took no time: nobody was kept out.
+                        self.threads[index].at = None;
+                        self.threads[index].is_served = false;
+                        self.threads[index].deeds.pop_front();
+                        (self.things[thing].is_busy, self.things[thing].owner) = (false, Some(cpu));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn twin(experiment: &Experiment, start: u64) -> (Repetition, Memory) {
+    let prices = Prices::of(experiment);
+    let mut memory = Memory::of(experiment, &prices);
+    memory.quiet(start, true);
+    let units = experiment.pages() / prices.unit;
+    let threads = u64::from(experiment.threads);
+    let bound = |cpu: u64| units * cpu / threads * prices.unit;
+    let thread = |cpu: u64| Thread {
+        slice: bound(cpu)..bound(cpu + 1),
+        prefault: Prefault::new(experiment.kernel.prefault),
+        list: 0,
+        deeds: Default::default(),
+        at: Some(start),
+        is_served: false,
+        later: 0,
+        finished: 0,
+    };
+    let threads: Vec<Thread> = (0..threads).map(thread).collect();
+    let mut taken = vec![0; prices.nodes as usize];
+    let mut twin = Twin { experiment, prices: &prices, threads, things: Vec::new() };
+    twin.run(&mut memory, &mut taken);
+    let ends = || twin.threads.iter().map(|thread| thread.finished);
+    let done = Repetition {
+        end: ends().max().unwrap(),
+        busy: ends().map(|end| end - start).sum(),
+        faults: 0,
+        taken,
+        events: 0,
+        skipped: 0,
+    };
+    (done, memory)
+}
+
+fn engine(experiment: &Experiment, start: u64, stepping: Stepping) -> (Repetition, Memory) {
+    let prices = Prices::of(experiment);
+    let mut memory = Memory::of(experiment, &prices);
+    memory.quiet(start, true);
+    Engine::new(experiment, &prices, memory).run(stepping, start)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn the_engine_does_what_its_twin_does(experiment in experiments::any(), start in 0..1_000_000u64) {
+        let (own, memory) = engine(&experiment, start, Stepping::EachEvent);
+        let (other, other_memory) = twin(&experiment, start);
+        prop_assert_eq!(own.end, other.end);
+        prop_assert_eq!(own.busy, other.busy);
+        prop_assert_eq!(own.taken, other.taken);
+        prop_assert!(memory.is_as(&other_memory));
+    }
+
+    #[test]
+    fn passing_over_periods_changes_nothing(experiment in experiments::any()) {
+        let (skipping, memory) = engine(&experiment, 0, Stepping::Skip);
+        let (stepping, other) = engine(&experiment, 0, Stepping::EachEvent);
+        prop_assert_eq!((stepping.end, stepping.busy), (skipping.end, skipping.busy));
+        prop_assert_eq!((stepping.faults, stepping.taken), (skipping.faults, skipping.taken));
+        prop_assert!(memory.is_as(&other));
+    }
+}
