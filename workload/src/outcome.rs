@@ -31,6 +31,9 @@ pub struct Outcome {
     pub setup_seconds: f64,
     /// Seconds of the timed region, from the moment all threads were ready.
     pub seconds: f64,
+    /// CPU seconds of the timed region, of all threads, in user mode and in the kernel; `null` if the kernel
+    /// does not say.
+    pub cpu_seconds: Option<f64>,
     /// Seconds the verification took.
     pub verify_seconds: f64,
     /// The figure of merit.
@@ -244,6 +247,7 @@ pub(crate) fn outcome(workload: Workload, settings: &Settings, run: Run) -> Outc
             unit: unit.to_string(),
             better,
         },
+        cpu_seconds: run.region.cpu_seconds(),
         minor_faults: run.region.minor_faults(),
         details: run.details,
         verified: true,

@@ -23,6 +23,10 @@ impl Region {
     pub(crate) fn minor_faults(&self) -> Option<u64> {
         self.usage.map(|usage| usage.minor_faults)
     }
+
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
+        self.usage.map(|usage| (usage.user + usage.system).as_secs_f64())
+    }
 }
 
 /// Runs `work(thread, item)` on one thread per item, all starting at once, and times it.

@@ -94,7 +94,7 @@ pub fn predict(demand: &Asked, prices: &Prices, user: f64, system: f64) -> Predi
     prediction::predict(&demand.demand, prices, &native)
 }
 
-/// Runs one of our workloads on base pages, twice: the seconds of the phase that it times.
+/// Runs one of our workloads on base pages, twice: the CPU seconds of the phase that it times.
 pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failure> {
     let job = timed_job(subject, vec![Recipe::of(Pages::Base)], 2, quiet)?;
     match job.run()? {
@@ -105,8 +105,8 @@ pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failur
     }
 }
 
-/// An experiment with a subject, of so many runs per arm. Our workloads are judged by the phase that they
-/// time.
+/// An experiment with a subject, of so many runs per arm. Our workloads are judged by the CPU time of the phase
+/// that they time: prices are CPU time too, and what else runs then matters less.
 pub fn timed_job(
     subject: &Subject,
     recipes: Vec<Recipe>,
@@ -117,7 +117,7 @@ pub fn timed_job(
     let metric = matches!(subject, Subject::Workload(..)).then(|| MetricSpec {
         name: "timed".to_string(),
         unit: Some("s".to_string()),
-        regex: r#","seconds":([-+0-9.eE]+)"#.to_string(),
+        regex: r#","cpu_seconds":([-+0-9.eE]+)"#.to_string(),
         better: Better::Lower,
     });
     Ok(Job {
