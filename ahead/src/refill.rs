@@ -52,7 +52,7 @@ impl Refill {
     /// Decides. Giving way comes before everything else: to memory, then to time, then to other work.
     pub fn decide(&self, facts: &Facts) -> Decision {
         let half = facts.ready.div_ceil(2);
-        if facts.is_pressed || facts.headroom == Some(0) {
+        if facts.is_pressed {
             return if half > 0 { Decision::Shrink(half) } else { Decision::Rest };
         }
         if facts.ready > self.stop {
@@ -63,7 +63,9 @@ impl Refill {
         }
         let is_busy = facts.running.is_some_and(|running| running >= self.load);
         let is_low = facts.ready < self.start || facts.is_filling;
-        if is_busy || !is_low || facts.ready >= self.stop {
+        // No room to grow is no reason to shrink: what was given back would be taken again.
+        let is_full = facts.ready >= self.stop || facts.headroom == Some(0);
+        if is_busy || !is_low || is_full {
             return Decision::Rest;
         }
         let wanted = self.stop - facts.ready;

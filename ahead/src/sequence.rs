@@ -23,9 +23,14 @@ pub struct Sequence {
 impl Sequence {
     /// A sequence that is expected to begin at `unit`; at most `units` will be prepared and untouched.
     pub const fn from(unit: u64, units: u64) -> Self {
+        Self::after(unit, unit, units)
+    }
+
+    /// The same for one whose units from `first` up to `unit` are prepared already.
+    pub const fn after(first: u64, unit: u64, units: u64) -> Self {
         let mut rule = Prefault::up_to(units / 2);
         rule.expect(unit);
-        Self { rule, last: unit }
+        Self { rule, last: first }
     }
 
     /// The program was seen to be at `unit`, in memory that ends before `end`: what to prepare now.
@@ -44,6 +49,12 @@ impl Sequence {
         let count = self.rule.at(predicted, end);
         self.last = predicted;
         predicted..predicted + count
+    }
+
+    /// The program touched everything from where it was expected up to `unit`, before anybody looked.
+    pub const fn followed(&mut self, unit: u64, end: u64) -> Range<u64> {
+        self.rule.expect(unit);
+        self.seen(unit, end)
     }
 
     /// The first unit of the last batch: who is seen there wants the next one.

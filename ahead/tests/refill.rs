@@ -27,7 +27,7 @@ fn it_rests_while_the_cpus_have_other_work() {
 fn it_gives_way_to_memory_and_to_time() {
     let facts = Facts { ready: 9, ..Facts::default() };
     assert_eq!(RULE.decide(&Facts { is_pressed: true, ..facts }), Decision::Shrink(5));
-    assert_eq!(RULE.decide(&Facts { headroom: Some(0), ..facts }), Decision::Shrink(5));
+    assert_eq!(RULE.decide(&Facts { headroom: Some(0), ready: 3, ..facts }), Decision::Rest);
     assert_eq!(RULE.decide(&Facts { idle_ms: 1000, ..facts }), Decision::Shrink(5));
     let empty = Facts { is_pressed: true, ..Facts::default() };
     assert_eq!(RULE.decide(&empty), Decision::Rest);

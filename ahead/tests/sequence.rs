@@ -12,6 +12,7 @@ fn the_next_batch_is_ordered_when_the_last_one_is_entered() {
     assert_eq!(it.seen(2, 100), 6..14);
     assert_eq!(it.seen(6, 100), 14..22, "the limit: half of 16");
     assert_eq!(it.seen(22, 100), 23..30, "the program was faster");
+    assert_eq!(it.followed(40, 100), 41..48, "much faster");
     assert_eq!(it.seen(50, 100), 51..51, "a surprise");
     assert_eq!(it.seen(3, 100), 51..51, "something behind");
 }

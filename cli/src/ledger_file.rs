@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 
-use ledger::{Column, Kind, Reason, Totals};
+use ledger::{Column, Kind, Prepared, Reason, Totals};
 use tempfile::NamedTempFile;
 use units::ByteSize;
 
@@ -66,6 +66,7 @@ fn in_words(totals: &Totals) -> String {
     if parts.is_empty() {
         parts.push("no request was large enough for a superpage".to_string());
     }
+    parts.extend(prepared_in_words(totals));
     let reasons: Vec<String> = Reason::ALL
         .iter()
         .filter(|why| totals.times(**why) > 0)
@@ -75,6 +76,28 @@ fn in_words(totals: &Totals) -> String {
     let count = totals.processes();
     let processes = if count == 1 { "1 process".to_string() } else { format!("{count} processes") };
     format!("in {processes}: {}{why}", parts.join("; "))
+}
+
+/// What was ready before it was touched, and what of the memory was never the program's.
+fn prepared_in_words(totals: &Totals) -> Option<String> {
+    if totals.prepared(Prepared::Threads) == 0 {
+        return None;
+    }
+    let size = |what| ByteSize(totals.prepared(what));
+    let asked = [Prepared::HandedOut, Prepared::Lost, Prepared::Missed];
+    let asked = ByteSize(asked.iter().map(|what| totals.prepared(*what)).sum());
+    let mut line = format!("{} of {asked} were ready when asked for", size(Prepared::HandedOut));
+    for (what, words) in [
+        (Prepared::Recycled, "zeroed again after use"),
+        (Prepared::Ahead, "populated ahead of touches"),
+        (Prepared::Lost, "taken back by the kernel before"),
+    ] {
+        if totals.prepared(what) > 0 {
+            line += &format!(", {} {words}", size(what));
+        }
+    }
+    let most = size(Prepared::Most);
+    Some(format!("{line}; of the memory, up to {most} was the stock of prepared superpages"))
 }
 
 #[cfg(test)]
@@ -96,6 +119,27 @@ mod tests {
             line,
             "in 2 processes: heap 4 MiB reserved in the pool; mmap 2 MiB fell back; the hugetlb \
              pool was short (1 times)"
+        );
+    }
+
+    #[test]
+    fn what_was_prepared_is_said_and_never_called_the_programs() {
+        let mut bytes = ledger::empty();
+        let mut put = |word: usize, value: u64| {
+            bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_ne_bytes());
+        };
+        put(ledger::processes(), 1);
+        put(ledger::sum(Kind::Mmap, Column::Advised), 8 << 20);
+        put(ledger::prepared(Prepared::Threads), 1);
+        put(ledger::prepared(Prepared::HandedOut), 6 << 20);
+        put(ledger::prepared(Prepared::Missed), 2 << 20);
+        put(ledger::prepared(Prepared::Recycled), 4 << 20);
+        put(ledger::prepared(Prepared::Most), 16 << 20);
+        assert_eq!(
+            in_words(&Totals::parse(&bytes).unwrap()),
+            "in 1 process: mmap 8 MiB advised; 6 MiB of 8 MiB were ready when asked for, 4 MiB \
+             zeroed again after use; of the memory, up to 16 MiB was the stock of prepared \
+             superpages"
         );
     }
 

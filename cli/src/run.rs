@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use launch::{
-    Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Streams,
+    Ahead, Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Streams,
 };
 use machine::{Root, Thp};
 use measure::analysis::took_effect;
@@ -26,11 +26,13 @@ use crate::{facts, signals};
 ///
 /// With none of --heap, --mmap, --shm, --text, --data, --stack, glibc's own malloc is told to ask
 /// for superpages, and the program's own mappings are advised. With any of them, libsuperpage.so
-/// backs exactly that memory, on pages reserved when it is mapped.
+/// backs exactly that memory, on pages reserved when it is mapped. --prezero and --prefault mean heap
+/// and mappings where no kind of memory is named.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which pages: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (the pool's if it has pages to
-    /// give, else thp), or system (change nothing) [default: auto with a kind of memory, else thp]
+    /// give, else thp), or system (change nothing) [default: auto with a kind of memory, else thp; thp
+    /// with --prezero or --prefault]
     #[arg(long, value_name = "KIND")]
     pages: Option<Pages>,
 
@@ -68,6 +70,29 @@ pub struct Args {
         help_heading = "Memory"
     )]
     stack: Option<ByteSize>,
+
+    /// Keep up to SIZE of zeroed superpages ready for heap and mappings, by a thread that works where
+    /// a CPU is idle (THP).
+    #[arg(
+        long,
+        value_name = "SIZE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "256M",
+        help_heading = "Ahead of need"
+    )]
+    prezero: Option<ByteSize>,
+
+    /// Populate up to SIZE ahead of a program that touches its memory in order (THP).
+    #[arg(
+        long,
+        value_name = "SIZE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "64M",
+        help_heading = "Ahead of need"
+    )]
+    prefault: Option<ByteSize>,
 
     /// What a request gets that the hugetlb pool cannot serve.
     #[arg(long, value_name = "PAGES", default_value = "thp", help_heading = "Memory")]
@@ -126,7 +151,11 @@ impl Args {
             data: self.data,
             stack: self.stack,
         };
-        let usual = if memory.is_empty() { Pages::Thp } else { Pages::Auto };
+        let ahead = Ahead { prezero: self.prezero, prefault: self.prefault };
+        // Only THP can be prepared, and only what the library hands out.
+        let memory = if memory.is_empty() && !ahead.is_empty() { Memory::USUAL } else { memory };
+        let is_thp = memory.is_empty() || !ahead.is_empty();
+        let usual = if is_thp { Pages::Thp } else { Pages::Auto };
         let pages = match (self.pages.unwrap_or(usual), self.size) {
             (pages, None) => pages,
             (Pages::Hugetlb(None), Some(size)) => Pages::Hugetlb(Some(size)),
@@ -137,7 +166,7 @@ impl Args {
             }
         };
         let (fallback, children) = (self.fallback, self.children);
-        Ok(Recipe { memory, fallback, children, ..Recipe::of(pages) })
+        Ok(Recipe { memory, fallback, children, ahead, ..Recipe::of(pages) })
     }
 
     fn thp_of(&self, size: PageSize) -> Pages {

@@ -16,7 +16,7 @@ mod start;
 mod tunables;
 
 pub use error::LaunchError;
-pub use memory::{Children, Fallback, Memory};
+pub use memory::{Ahead, Children, Fallback, Memory};
 pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise, ThpRequest};
 pub use program::{Kind, Program};
 pub use recipe::{Pages, ParseRecipeError, Recipe};

@@ -98,6 +98,38 @@ impl TryFrom<String> for Memory {
     }
 }
 
+/// What libsuperpage.so prepares before a program touches it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ahead {
+    /// At most so much zeroed memory on superpages is kept ready, for the heap and for mappings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prezero: Option<ByteSize>,
+    /// At most so much is populated ahead of a program that touches memory in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefault: Option<ByteSize>,
+}
+
+impl Ahead {
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        self.settings().next().is_none()
+    }
+
+    /// The library's variables, their values, and what they do.
+    pub fn settings(&self) -> impl Iterator<Item = (&'static str, String, &'static str)> {
+        let prezero = "zeroed superpages that may be kept ready";
+        let prefault = "memory that may be populated ahead of touches in order";
+        let all = [
+            ("SUPERPAGE_PREZERO", self.prezero, prezero),
+            ("SUPERPAGE_PREFAULT", self.prefault, prefault),
+        ];
+        all.into_iter().filter_map(|(variable, size, what)| {
+            let size = size.filter(|size| size.bytes() > 0)?;
+            Some((variable, size.bytes().to_string(), what))
+        })
+    }
+}
+
 /// What a request gets that the hugetlb pool cannot serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

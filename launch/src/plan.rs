@@ -160,6 +160,7 @@ impl Plan {
             Pages::Thp => preload.extend(plan.ask_for_thp(recipe, wrapped, facts)?),
             Pages::Hugetlb(size) => plan.ask_for_hugetlb(size, recipe, facts)?,
         }
+        plan.prepare_ahead(recipe);
         if plan.promise == Promise::Superpages {
             plan.note_reach(wrapped);
         }
@@ -185,7 +186,8 @@ impl Plan {
 
     /// The notes that say that a program will not get what was asked for.
     pub fn unreached_notes(&self) -> impl Iterator<Item = &str> {
-        let about = ["neither malloc's tunables", "libsuperpage.so cannot be preloaded"];
+        let about =
+            ["neither malloc's tunables", "libsuperpage.so cannot be preloaded", NOTHING_AHEAD];
         let notes = self.notes.iter().map(String::as_str);
         notes.filter(move |note| about.iter().any(|start| note.starts_with(start)))
     }
@@ -278,6 +280,36 @@ impl Plan {
             );
         }
         Ok(path)
+    }
+
+    /// Only what the library itself hands out, on transparent superpages of the largest size, can be
+    /// ready before it is asked for.
+    fn prepare_ahead(&mut self, recipe: &Recipe) {
+        if recipe.ahead.is_empty() {
+            return;
+        }
+        let (heap, mmap) = (recipe.memory.heap, recipe.memory.mmap);
+        if self.pages != Pages::Thp || !(heap || mmap) {
+            self.notes.push(format!(
+                "{NOTHING_AHEAD}: that takes pages=thp and memory=heap or mmap (here: pages={}, \
+                 memory={})",
+                self.pages,
+                if recipe.memory.is_empty() {
+                    "none named".to_string()
+                } else {
+                    recipe.memory.variable()
+                }
+            ));
+            return;
+        }
+        for (variable, value, what) in recipe.ahead.settings() {
+            self.set(variable, value, what);
+        }
+        self.notes.push(
+            "what is prepared counts as the program's memory (RSS) until it is asked for; the \
+             report says how much it was"
+                .to_string(),
+        );
     }
 
     fn note_the_price(&mut self, recipe: &Recipe) {
@@ -449,6 +481,8 @@ impl Plan {
         self.environment.push(change);
     }
 }
+
+const NOTHING_AHEAD: &str = "nothing is prepared ahead";
 
 /// The variables that several parties write.
 const LD_PRELOAD: &str = "LD_PRELOAD";

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, PageSize};
 
-use crate::{Children, Fallback, Memory};
+use crate::{Ahead, Children, Fallback, Memory};
 
 /// Which pages a program is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +44,9 @@ pub struct Recipe {
     /// What becomes of its children.
     #[serde(default)]
     pub children: Children,
+    /// What is prepared before the program touches it, by libsuperpage.so.
+    #[serde(default, skip_serializing_if = "Ahead::is_empty")]
+    pub ahead: Ahead,
     /// Libraries to preload, before ours and those already in LD_PRELOAD.
     pub preload: Vec<String>,
     /// Environment variables to set.
@@ -70,11 +73,14 @@ pub enum ParseRecipeError {
     /// Not a way to treat children.
     #[error("`{0}` is no way to treat children; choose base, same or none")]
     UnknownChildren(String),
+    /// Not an amount of memory.
+    #[error("`{0}` is no amount of memory to prepare ahead; write for example 256M")]
+    UnknownSize(String),
     /// A word that is neither a setting nor a variable.
     #[error(
         "arm `{arm}`: `{word}` is not understood; after the name and a colon come pages=KIND, \
-         memory=LIST, fallback=KIND, children=KIND, preload=LIBRARY, VARIABLE=VALUE, and last \
-         `-- WRAPPER ARGS`"
+         memory=LIST, fallback=KIND, children=KIND, prezero=SIZE, prefault=SIZE, preload=LIBRARY, \
+         VARIABLE=VALUE, and last `-- WRAPPER ARGS`"
     )]
     UnknownWord {
         /// The arm's name.
@@ -99,6 +105,7 @@ impl Recipe {
             memory: Memory::default(),
             fallback: Fallback::default(),
             children: Children::default(),
+            ahead: Ahead::default(),
             preload: Vec::new(),
             environment: Vec::new(),
             wrapper: Vec::new(),
@@ -149,6 +156,8 @@ impl FromStr for Recipe {
                 Some(("memory", list)) => recipe.memory = list.parse()?,
                 Some(("fallback", kind)) => recipe.fallback = kind.parse()?,
                 Some(("children", kind)) => recipe.children = kind.parse()?,
+                Some(("prezero", size)) => recipe.ahead.prezero = Some(ahead(size)?),
+                Some(("prefault", size)) => recipe.ahead.prefault = Some(ahead(size)?),
                 Some(("preload", library)) => recipe.preload.push(library.to_string()),
                 Some((variable, value)) if is_variable(variable) => {
                     recipe.environment.push((variable.to_string(), value.to_string()));
@@ -158,6 +167,10 @@ impl FromStr for Recipe {
         }
         Ok(recipe)
     }
+}
+
+fn ahead(size: &str) -> Result<ByteSize, ParseRecipeError> {
+    size.parse().map_err(|_| ParseRecipeError::UnknownSize(size.to_string()))
 }
 
 fn is_variable(name: &str) -> bool {
@@ -254,6 +267,14 @@ mod tests {
         assert_eq!(recipe.memory.variable(), "heap,shm");
         assert_eq!((recipe.fallback, recipe.children), (Fallback::Error, Children::Same));
         assert_eq!("superpage".parse(), Ok(Recipe::superpage()));
+        let text = "x: pages=thp memory=heap,mmap prezero=256M prefault=64M";
+        let recipe: Recipe = text.parse().unwrap();
+        assert_eq!(recipe.ahead.prezero, Some(ByteSize::mib(256)));
+        assert_eq!(recipe.ahead.prefault, Some(ByteSize::mib(64)));
+        let written = serde_json::to_string(&recipe).unwrap();
+        assert_eq!(serde_json::from_str::<Recipe>(&written).unwrap(), recipe);
+        let without = serde_json::to_string(&Recipe::superpage()).unwrap();
+        assert!(!without.contains("ahead"), "recipes without are written as ever: {without}");
     }
 
     #[test]
@@ -265,6 +286,8 @@ mod tests {
             ("x: memory=all", "`all` is no kind of memory"),
             ("x: fallback=no", "nothing to fall back to"),
             ("x: children=x", "no way to treat children"),
+            ("x: prezero=much", "`much` is no amount of memory"),
+            ("x: prefault=", "`` is no amount of memory"),
             ("x: fast", "`fast` is not understood"),
             ("x: 1A=2", "`1A=2`"),
             ("x: A='1", "quote"),

@@ -146,16 +146,72 @@ impl Reason {
     }
 }
 
+/// What was done so that superpages were ready before they were touched; in bytes, but for the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Prepared {
+    /// Threads that did it.
+    Threads,
+    /// Populated for the stock, or ahead of the heap.
+    Filled,
+    /// Zeroed again after use.
+    Recycled,
+    /// Populated ahead of touches in a mapping.
+    Ahead,
+    /// Handed out ready.
+    HandedOut,
+    /// Handed out of the stock, but the kernel had taken the pages.
+    Lost,
+    /// Asked for, and not ready.
+    Missed,
+    /// In the stock now: resident, but nobody's. Of a process that was killed, what was in it then.
+    Stock,
+    /// The most that was ever in the stock of one process.
+    Most,
+}
+
+impl Prepared {
+    /// All of them, in the order of the file.
+    pub const ALL: [Self; 9] = [
+        Self::Threads,
+        Self::Filled,
+        Self::Recycled,
+        Self::Ahead,
+        Self::HandedOut,
+        Self::Lost,
+        Self::Missed,
+        Self::Stock,
+        Self::Most,
+    ];
+
+    /// What it is called in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Threads => "threads",
+            Self::Filled => "filled_bytes",
+            Self::Recycled => "recycled_bytes",
+            Self::Ahead => "ahead_bytes",
+            Self::HandedOut => "handed_out_bytes",
+            Self::Lost => "lost_bytes",
+            Self::Missed => "missed_bytes",
+            Self::Stock => "stock_bytes",
+            Self::Most => "most_stock_bytes",
+        }
+    }
+}
+
 /// `spledgr` and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x01");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x02");
 
 const PROCESSES: usize = 1;
 const FORKS: usize = 2;
 const FIRST_SUM: usize = 8;
 const FIRST_REASON: usize = FIRST_SUM + Kind::ALL.len() * Column::ALL.len();
 
+const FIRST_PREPARED: usize = FIRST_REASON + Reason::ALL.len();
+
 /// Words in the file.
-pub const WORDS: usize = FIRST_REASON + Reason::ALL.len();
+pub const WORDS: usize = FIRST_PREPARED + Prepared::ALL.len();
 /// Bytes in the file.
 pub const BYTES: usize = WORDS * 8;
 
@@ -177,6 +233,11 @@ pub const fn sum(kind: Kind, column: Column) -> usize {
 /// The word that counts one reason.
 pub const fn reason(reason: Reason) -> usize {
     FIRST_REASON + reason as usize
+}
+
+/// The word of what was prepared.
+pub const fn prepared(what: Prepared) -> usize {
+    FIRST_PREPARED + what as usize
 }
 
 /// An empty ledger, as a file starts out.
@@ -223,6 +284,11 @@ impl Totals {
         self.0[reason(why)]
     }
 
+    /// What was prepared.
+    pub fn prepared(&self, what: Prepared) -> u64 {
+        self.0[prepared(what)]
+    }
+
     /// One column over all kinds.
     pub fn all(&self, column: Column) -> u64 {
         Kind::ALL.iter().map(|kind| self.bytes(*kind, column)).sum()
@@ -240,6 +306,7 @@ mod tests {
             words.extend(Column::ALL.map(|column| sum(kind, column)));
         }
         words.extend(Reason::ALL.map(reason));
+        words.extend(Prepared::ALL.map(prepared));
         words.sort_unstable();
         let count = words.len();
         words.dedup();

@@ -33,7 +33,7 @@ use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::{chips, demote, pieces, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children, Fallback};
-use crate::{heap, libc_state, message, raw, source, stack};
+use crate::{heap, libc_state, message, prepare, raw, source, stack};
 
 /// Registers the handlers. Ours are the first: the child's run before anybody else's.
 pub fn provide() {
@@ -53,6 +53,9 @@ extern "C" fn prepare() {
     let alone = hold::has_one_thread();
     ALONE.store(alone, Ordering::Relaxed);
     let may_copy = settings::get().children != Children::Same && source::has_private_hugetlb();
+    if prepare::is_on() {
+        prepare::before_fork();
+    }
     if !alone {
         if may_copy {
             libc_state::leave_the_pool();
@@ -65,6 +68,8 @@ extern "C" fn prepare() {
         table::lock();
         pieces::lock();
     }
+    // Also of a process with one thread: the library's own is not one of libc's.
+    prepare::lock();
     if settings::get().children == Children::Same || !source::has_private_hugetlb() {
         return;
     }
@@ -165,6 +170,7 @@ fn is_to_be_copied(vma: &Vma, is_entered: impl FnOnce() -> bool) -> bool {
 }
 
 fn unlock() {
+    prepare::unlock();
     if ALONE.load(Ordering::Relaxed) {
         return;
     }
@@ -255,6 +261,7 @@ extern "C" fn in_child() {
     unlock();
     ledger::after_fork();
     stack::after_fork();
+    prepare::after_fork();
     let socket = CHILD_END.load(Ordering::Relaxed);
     if socket >= 0 {
         raw::keeping_errno(|| on_another_stack(copy_everything));

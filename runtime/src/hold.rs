@@ -8,25 +8,15 @@
 //! `ioctl(2)` with the structures that linux/userfaultfd.h gives its commands.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::answer::Answer;
 use crate::raw;
 
 /// Whether this process can hold up writers. Where it cannot, private memory must not be put on
 /// pages of the pool: neither parts of them nor a fork could be dealt with.
 pub fn is_possible() -> bool {
-    const UNKNOWN: u8 = 0;
-    const NO: u8 = 1;
-    const YES: u8 = 2;
-    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
-    match ANSWER.load(Ordering::Relaxed) {
-        UNKNOWN => {
-            let possible = raw::keeping_errno(|| Hold::new().is_some());
-            ANSWER.store(if possible { YES } else { NO }, Ordering::Relaxed);
-            possible
-        }
-        answer => answer == YES,
-    }
+    static ANSWER: Answer = Answer::new();
+    ANSWER.get(|| raw::keeping_errno(|| Hold::new().is_some()))
 }
 
 unsafe extern "C" {

@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-pub use ::ledger::{Column, Kind, Reason};
+pub use ::ledger::{Column, Kind, Prepared, Reason};
 
 use crate::{message, raw, settings};
 
@@ -33,6 +33,28 @@ pub fn count(kind: Kind, column: Column, bytes: usize) {
 /// A request met `why`.
 pub fn because(why: Reason) {
     add(::ledger::reason(why), 1);
+}
+
+/// So many bytes were prepared, or came to where `what` says.
+pub fn prepared(what: Prepared, bytes: usize) {
+    add(::ledger::prepared(what), bytes as u64);
+}
+
+/// So many bytes are there no more.
+pub fn prepared_less(what: Prepared, bytes: usize) {
+    // The words are sums modulo 2^64.
+    add(::ledger::prepared(what), (bytes as u64).wrapping_neg());
+}
+
+/// The stock holds so many bytes: is that the most?
+pub fn prepared_most(bytes: u64) {
+    let word = ::ledger::prepared(Prepared::Most);
+    OWN[word].fetch_max(bytes, Ordering::Relaxed);
+    let shared = SHARED.load(Ordering::Acquire);
+    if !shared.is_null() {
+        // SAFETY: as in `add`.
+        unsafe { (*shared.add(word)).fetch_max(bytes, Ordering::Relaxed) };
+    }
 }
 
 /// Joins the run's ledger, if there is one and it is of this version.
@@ -98,6 +120,12 @@ pub fn report() {
         text.push(if at == 0 { b"" } else { b"," });
         text.key(why.name());
         text.number(OWN[::ledger::reason(why)].load(Ordering::Relaxed));
+    }
+    text.push(b"},\"prepared\":{");
+    for (at, what) in Prepared::ALL.into_iter().enumerate() {
+        text.push(if at == 0 { b"" } else { b"," });
+        text.key(what.name());
+        text.number(OWN[::ledger::prepared(what)].load(Ordering::Relaxed));
     }
     text.push(b"}}\n");
     if raw::keeping_errno(|| append(path, &text.bytes[..text.used])).is_none() {

@@ -9,11 +9,13 @@
 //! | `heap` | malloc and its relatives |
 //! | `hold` | keeping writers waiting while memory is copied |
 //! | `segments` | the program's text, data and bss |
+//! | `prepare` | superpages that are ready before they are touched: the stock, and what lies ahead of touches |
 //! | `stack` | stacks of a fixed size: the main thread's and those of threads |
 //! | `fork` | what becomes of all that in a child |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `pagemap` | what lies under pages, asked of the kernel |
 //! | `libc_state` | what libc writes in the midst of a fork |
+//! | `answer` | what is found out once |
 //! | `environment` | what programs that this one executes learn of all this |
 //! | `ledger` | what was asked for and got |
 //! | `api` | the functions for programs that ask themselves: `superpage.h`, libhugetlbfs' names |
@@ -26,6 +28,7 @@
 //! kernel directly (`raw`), never a libc function that may itself be replaced, so they cannot
 //! recurse; and nothing here uses Rust's allocator, because this library *is* the allocator.
 
+mod answer;
 mod api;
 mod environment;
 mod fork;
@@ -40,6 +43,7 @@ mod mapping;
 mod maps;
 mod message;
 mod pagemap;
+mod prepare;
 mod raw;
 mod segments;
 mod settings;

@@ -51,28 +51,84 @@ fn is_bound_to_nodes() -> bool {
 
 /// Whether a hugetlb cgroup may refuse a fault.
 pub fn is_in_limited_cgroup(page: usize) -> bool {
-    let mut buffer = [0; 4096];
-    // No cgroups in the kernel: no limits.
-    let Some(text) = read_file(c"/proc/self/cgroup", &mut buffer) else { return false };
     let mut limited = false;
-    for line in text.split(|&byte| byte == b'\n') {
-        let mut parts = line.splitn(3, |&byte| byte == b':');
-        let (Some(id), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        limited |= match (id, controllers) {
-            (b"0", b"") => match v2_mount() {
+    each_group(b"hugetlb", |version, path| {
+        limited |= match version {
+            Version::Two => match v2_mount() {
                 Some(mount) => limited_below(mount, path, page, b".max"),
                 None => path != b"/",
             },
-            (_, list) if list.split(|&byte| byte == b',').any(|name| name == b"hugetlb") => {
+            Version::One => {
                 limited_below(b"/sys/fs/cgroup/hugetlb", path, page, b".limit_in_bytes")
             }
-            _ => false,
         };
-    }
+    });
     limited
+}
+
+/// Calls `tell` with the files of the limit and the use of each memory cgroup we are in, and of those
+/// above it, nearest first. They need not exist.
+pub fn each_memory_group(mut tell: impl FnMut(&CStr, &CStr)) {
+    each_group(b"memory", |version, path| {
+        let (mount, limit, usage): (&[u8], &[u8], &[u8]) = match version {
+            Version::Two => (v2_mount().unwrap_or_default(), b"/memory.max", b"/memory.current"),
+            Version::One => {
+                (b"/sys/fs/cgroup/memory", b"/memory.limit_in_bytes", b"/memory.usage_in_bytes")
+            }
+        };
+        upwards(path, |path| {
+            let (mut first, mut second) = ([0; 512], [0; 512]);
+            if let (Some(limit), Some(usage)) =
+                (join(&mut first, &[mount, path, limit]), join(&mut second, &[mount, path, usage]))
+            {
+                tell(limit, usage);
+            }
+        });
+    });
+}
+
+enum Version {
+    One,
+    Two,
+}
+
+/// Calls `tell` with the path of each group of `controller` we are in, and that of version 2.
+fn each_group(controller: &[u8], mut tell: impl FnMut(Version, &[u8])) {
+    let mut buffer = [0; 4096];
+    // No cgroups in the kernel: no limits.
+    let Some(text) = read_file(c"/proc/self/cgroup", &mut buffer) else { return };
+    for line in text.split(|&byte| byte == b'\n') {
+        let mut parts = line.splitn(3, |&byte| byte == b':');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(b"0"), Some(b""), Some(path)) => tell(Version::Two, path),
+            (Some(_), Some(list), Some(path))
+                if list.split(|&byte| byte == b',').any(|name| name == controller) =>
+            {
+                tell(Version::One, path);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Calls `tell` with the path and those above it; the topmost is empty.
+fn upwards(path: &[u8], mut tell: impl FnMut(&[u8])) {
+    let mut path = if path == b"/" { b"" } else { path };
+    loop {
+        tell(path);
+        let Some(cut) = path.iter().rposition(|&byte| byte == b'/') else { return };
+        path = &path[..cut];
+    }
+}
+
+/// The pieces of a path as a C string; `None` if the buffer is too small.
+fn join<'a>(buffer: &'a mut [u8], pieces: &[&[u8]]) -> Option<&'a CStr> {
+    let mut used = 0;
+    for piece in pieces.iter().copied().chain([b"\0" as &[u8]]) {
+        buffer.get_mut(used..used + piece.len())?.copy_from_slice(piece);
+        used += piece.len();
+    }
+    CStr::from_bytes_with_nul(&buffer[..used]).ok()
 }
 
 /// Where cgroup v2 is mounted: alone, or beside v1 (systemd's hybrid layout). Once found, it stays.
@@ -100,34 +156,24 @@ fn v2_mount() -> Option<&'static [u8]> {
 /// that we cannot see (a container), and their limits count too. v1 has the file everywhere: where
 /// it is missing, the hierarchy is mounted elsewhere, and the limit unknown.
 fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool {
-    let mut path = path;
-    loop {
-        let at_top = path.is_empty() || path == b"/";
+    let mut limited = false;
+    upwards(path, |path| {
+        let at_top = path.is_empty();
         let mut file = [0u8; 4096];
         let (number, unit) = size_name(page);
-        let directory = if at_top { b"" } else { path };
-        let pieces: [&[u8]; 7] =
-            [mount, directory, b"/hugetlb.", number.bytes(), unit, ending, b"\0"];
-        let mut used = 0;
-        for piece in pieces {
-            let Some(room) = file.get_mut(used..used + piece.len()) else { return true };
-            room.copy_from_slice(piece);
-            used += piece.len();
-        }
-        let Ok(file) = CStr::from_bytes_with_nul(&file[..used]) else { return true };
+        let pieces: [&[u8]; 6] = [mount, path, b"/hugetlb.", number.bytes(), unit, ending];
+        let Some(file) = join(&mut file, &pieces) else {
+            limited = true;
+            return;
+        };
         let mut value = [0; 64];
-        match read_file(file, &mut value) {
-            Some(_) if at_top && ending == b".max" => return true,
-            Some(value) if is_limit(value.trim_ascii()) => return true,
-            None if !at_top && ending != b".max" => return true,
-            _ => {}
-        }
-        if at_top {
-            return false;
-        }
-        let cut = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
-        path = &path[..cut];
-    }
+        limited |= match read_file(file, &mut value) {
+            Some(_) if at_top && ending == b".max" => true,
+            Some(value) => is_limit(value.trim_ascii()),
+            None => !at_top && ending != b".max",
+        };
+    });
+    limited
 }
 
 /// v2 writes `max` for none; v1 a number near 2^63.

@@ -85,6 +85,8 @@ const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<Scan>() as u64) << 16 | (b'f' as 
 pub const PAGE_IS_HUGE: u64 = 1 << 6;
 /// There at all.
 pub const PAGE_IS_PRESENT: u64 = 1 << 3;
+/// A page of a file, or shared anonymous memory.
+pub const PAGE_IS_FILE: u64 = 1 << 2;
 
 /// `PAGEMAP_SCAN` (Linux 6.7, ENOTTY before) on /proc/self/pagemap: how many regions of
 /// `[start, end)` are all of `categories`, written to `regions`, and up to where was looked.
@@ -115,10 +117,21 @@ pub fn scan(
 
 /// Whether every page of the range is mapped by superpages.
 pub fn is_huge(first: usize, last: usize) -> bool {
+    ask(|fd| is_all(fd, first, last, PAGE_IS_HUGE))
+}
+
+/// Whether every page of the range is of all these categories.
+pub fn is_all(fd: c_int, first: usize, last: usize, categories: u64) -> bool {
     let (first, last) = (first as u64, last as u64);
     let mut region = [Region::default()];
-    let found = ask(|fd| {
-        scan(fd, first, last, PAGE_IS_HUGE, &mut region).is_ok_and(|(found, _)| found == 1)
-    });
-    found && region[0].start == first && region[0].end == last
+    scan(fd, first, last, categories, &mut region).is_ok_and(|(found, _)| found == 1)
+        && region[0].start == first
+        && region[0].end == last
+}
+
+/// Whether any page of the range is of all these categories, or nobody knows.
+pub fn has_any(fd: c_int, first: usize, last: usize, categories: u64) -> bool {
+    let mut region = [Region::default()];
+    let found = scan(fd, first as u64, last as u64, categories, &mut region);
+    !found.is_ok_and(|(found, _)| found == 0)
 }

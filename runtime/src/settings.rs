@@ -85,6 +85,13 @@ pub struct Settings {
     pub whole_heap: bool,
     /// Whether freed memory of the heap goes back at once instead of after a while.
     pub shrinks_at_once: bool,
+    /// SUPERPAGE_PREZERO: bytes of zeroed superpages that may be kept ready.
+    pub prezero: usize,
+    /// The same, after `,load=`: while as many tasks run, or more, none are prepared; 0: as many as
+    /// there are CPUs.
+    pub load: usize,
+    /// SUPERPAGE_PREFAULT: bytes that may be populated ahead of touches in order.
+    pub prefault: usize,
     /// SUPERPAGE_LEDGER: the file in which `superpage run` counts what all its processes got.
     pub ledger: Option<&'static CStr>,
 }
@@ -106,6 +113,9 @@ impl Settings {
         says_shortage: false,
         whole_heap: false,
         shrinks_at_once: false,
+        prezero: 0,
+        load: 0,
+        prefault: 0,
         ledger: None,
     };
 
@@ -171,6 +181,8 @@ fn understand() -> Settings {
             }),
             b"SUPERPAGE_FALLBACK" => fallback(bytes).map(|it| settings.fallback = it),
             b"SUPERPAGE_CHILDREN" => children(bytes).map(|it| settings.children = it),
+            b"SUPERPAGE_PREZERO" => prezero(bytes).map(|it| (settings.prezero, settings.load) = it),
+            b"SUPERPAGE_PREFAULT" => number(bytes).map(|it| settings.prefault = it),
             b"HUGETLB_MORECORE" => {
                 morecore = legacy_heap(bytes);
                 Some(())
@@ -313,6 +325,14 @@ fn children(text: &[u8]) -> Option<Children> {
         b"none" => Some(Children::Alone),
         _ => None,
     }
+}
+
+/// `268435456` or `268435456,load=99`.
+fn prezero(text: &[u8]) -> Option<(usize, usize)> {
+    let comma = text.iter().position(|&byte| byte == b',');
+    let (size, load) = text.split_at(comma.unwrap_or(text.len()));
+    let load = if load.is_empty() { Some(0) } else { number(load.strip_prefix(b",load=")?) };
+    Some((number(size)?, load?))
 }
 
 /// A decimal number of bytes.

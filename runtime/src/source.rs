@@ -10,8 +10,9 @@
 //! `place` replaces what is in its range: the callers own it, as address space they reserved.
 
 use std::ffi::{CStr, c_int};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::answer::Answer;
 use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::lock::Lock;
@@ -115,15 +116,14 @@ pub unsafe fn place_ordinary(
     protection: c_int,
     advised: bool,
 ) -> Result<Backing, Errno> {
-    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
     // SAFETY: the caller's contract.
-    let mapped = unsafe { raw::mmap(at, length, protection, flags, -1, 0) };
-    if let Err(errno) = mapped {
-        ledger::count(kind, Column::Refused, length);
-        return Err(errno);
-    }
-    // SAFETY: fresh memory.
-    let taken = advised && unsafe { raw::madvise(at, length, libc::MADV_HUGEPAGE) }.is_ok();
+    let taken = match unsafe { map_ordinary(at, length, protection, advised) } {
+        Ok(taken) => taken,
+        Err(errno) => {
+            ledger::count(kind, Column::Refused, length);
+            return Err(errno);
+        }
+    };
     if advised && !taken {
         ledger::because(Reason::ThpOff);
     }
@@ -131,6 +131,24 @@ pub unsafe fn place_ordinary(
         if settings::get().is_hugetlb() || !taken { Column::FellBack } else { Column::Advised };
     ledger::count(kind, fell_back, length);
     Ok(if taken { Backing::Advised } else { Backing::Base })
+}
+
+/// The same for memory that nobody asked for yet: not counted. Whether the advice was taken.
+///
+/// # Safety
+/// As [`place`].
+pub unsafe fn map_ordinary(
+    at: usize,
+    length: usize,
+    protection: c_int,
+    advised: bool,
+) -> Result<bool, Errno> {
+    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the caller's contract; then fresh memory.
+    unsafe {
+        raw::mmap(at, length, protection, flags, -1, 0)?;
+        Ok(advised && raw::madvise(at, length, libc::MADV_HUGEPAGE).is_ok())
+    }
 }
 
 /// Pool pages at `[at, at + length)`, all of them or none.
@@ -255,18 +273,8 @@ pub fn forget_private_hugetlb() {
 
 /// Whether a fault on reserved pages may still fail: asked once.
 fn faults_may_fail() -> bool {
-    const UNKNOWN: u8 = 0;
-    const NO: u8 = 1;
-    const YES: u8 = 2;
-    static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
-    match ANSWER.load(Ordering::Relaxed) {
-        UNKNOWN => {
-            let may = crate::limits::stand_in_the_way(superpage());
-            ANSWER.store(if may { YES } else { NO }, Ordering::Relaxed);
-            may
-        }
-        answer => answer == YES,
-    }
+    static ANSWER: Answer = Answer::new();
+    ANSWER.get(|| crate::limits::stand_in_the_way(superpage()))
 }
 
 /// The size of pool pages where nobody names one.

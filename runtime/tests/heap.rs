@@ -14,6 +14,10 @@ const THP: Asked = Asked { pages: "thp", memory: "heap", fallback: "base", child
 /// Under every kind of pages that this machine has.
 fn everywhere(test: &str) {
     assert!(succeeds(child(test, THP)), "{test} on THP");
+    let mut ahead = child(test, Asked { memory: "heap,mmap", ..THP });
+    ahead.env("SUPERPAGE_PREZERO", "134217728,load=100000");
+    ahead.env("SUPERPAGE_PREFAULT", "33554432");
+    assert!(succeeds(ahead), "{test} on THP prepared ahead");
     let off = Asked { pages: "base", ..THP };
     assert!(succeeds(child(test, off)), "{test} with the heap left to glibc");
     let Some(pool) = Pool::lock() else {

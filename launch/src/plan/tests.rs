@@ -55,6 +55,25 @@ fn thp_uses_tunable_and_preload() {
 }
 
 #[test]
+fn what_is_prepared_ahead_is_asked_of_the_library_or_said_to_be_impossible() {
+    let words = "prezero=256M prefault=1M";
+    let plan = resolve(&format!("x: pages=thp memory=heap {words}"), &facts()).unwrap();
+    assert_eq!(variable(&plan, "SUPERPAGE_PREZERO"), Some("268435456"));
+    assert_eq!(variable(&plan, "SUPERPAGE_PREFAULT"), Some("1048576"));
+    assert_eq!(plan.unreached_notes().count(), 0);
+    for other in ["pages=thp", "pages=thp memory=shm", "pages=hugetlb memory=heap", "pages=system"]
+    {
+        let plan = resolve(&format!("x: {other} {words}"), &facts()).unwrap();
+        assert_eq!(variable(&plan, "SUPERPAGE_PREZERO"), None, "{other}");
+        let notes: Vec<&str> = plan.unreached_notes().collect();
+        assert!(notes[0].starts_with("nothing is prepared ahead"), "{other}: {notes:?}");
+    }
+    let plan = resolve("x: pages=thp memory=mmap prezero=0", &facts()).unwrap();
+    assert_eq!(variable(&plan, "SUPERPAGE_PREZERO"), None);
+    assert_eq!(plan.notes, Vec::<String>::new());
+}
+
+#[test]
 fn thp_says_what_it_cannot_reach() {
     for (facts, kind, part) in [
         (Facts { runtime: None, ..facts() }, Kind::Glibc, "not beside"),

@@ -25,7 +25,7 @@ use crate::ledger::{self, Column, Kind, Reason};
 use crate::lock::Lock;
 use crate::mapping::demote;
 use crate::source::{self, Backing};
-use crate::{message, raw, settings};
+use crate::{message, prepare, raw, settings};
 
 /// What mimalloc hands out (`MI_ARENA_SLICE_SIZE`).
 const SLICE: usize = 64 << 10;
@@ -204,6 +204,9 @@ fn add() -> bool {
     let arena = table as *mut Arena;
     let mut size = LARGEST;
     let range = loop {
+        if let Some(start) = prepare::reserve_for_heap(size) {
+            break Some((start, size));
+        }
         match source::reserve(size, granule()) {
             Ok(start) => break Some((start, size)),
             Err(_) if size / 8 >= SMALLEST.max(granule()) => size /= 8,
@@ -326,8 +329,21 @@ impl Arena {
             return self.make(count - 1, 1, arenas);
         }
         let is_small = count == 1 && arenas.needed < NURSERY && !arenas.grown_up && !whole_heap;
-        if is_tables || is_small {
+        let is_prepared = prepare::may_hold(start, start + length);
+        // Where the stock has been at work there is a superpage already, and no need to be small.
+        if (is_tables || is_small) && (!is_prepared || prepare::occupy(start, length)) {
             return self.make_nursery(first, count);
+        }
+        if is_prepared {
+            let (arena, words) = (self.start, granule / SLICE / 32);
+            prepare::take_at(start, length, |address, taken| {
+                let at = (address - arena) / granule;
+                if taken == prepare::Taken::Dirty {
+                    self.dirty[at * words..(at + 1) * words].fill(u32::MAX);
+                }
+            })?;
+            self.states[first..first + count].fill(State::Ordinary);
+            return Some(());
         }
         // SAFETY: address space of ours; it holds nothing.
         let placed = unsafe { source::place(Kind::Heap, start, length, raw::READ_WRITE) };
@@ -383,6 +399,10 @@ impl Arena {
                 // SAFETY: nothing in it is needed; its page and its reservation go back.
                 unsafe { raw::mmap(start, granule, libc::PROT_NONE, flags, -1, 0) }.is_ok()
             }
+            State::Nursery | State::Ordinary if prepare::may_hold(start, start + granule) => {
+                // SAFETY: nothing in it is needed.
+                unsafe { prepare::give_back(start, start + granule) }.is_ok()
+            }
             State::Nursery | State::Ordinary => {
                 // SAFETY: nothing in it is needed.
                 unsafe { raw::madvise(start, granule, libc::MADV_DONTNEED) }.is_ok()
@@ -397,6 +417,7 @@ impl Arena {
             // What it falls back to is asked anew, once the pool may have pages again.
             State::Ordinary if settings::get().is_hugetlb() => State::Absent,
             State::Nursery => State::Absent,
+            State::Ordinary if prepare::may_hold(start, start + granule) => State::Absent,
             _ => State::Idle,
         };
         true

@@ -15,7 +15,7 @@ use libc::{off64_t, size_t};
 
 use crate::ledger::{self, Column, Kind};
 use crate::raw::{self, Errno};
-use crate::source;
+use crate::{prepare, source};
 
 /// # Safety
 /// As `mmap(2)`.
@@ -50,6 +50,9 @@ const SMALLEST_OBJECT: usize = 8 << 20;
 unsafe fn large(length: usize) -> Result<usize, Errno> {
     let superpage = source::superpage();
     let length = length.checked_next_multiple_of(raw::base_page()).ok_or(libc::ENOMEM)?;
+    if let Some(start) = prepare::take(Kind::Heap, length) {
+        return Ok(start);
+    }
     let start = source::reserve(length, superpage)?;
     // SAFETY: address space of our own.
     let filled = unsafe { fill(start, length) };
@@ -91,8 +94,16 @@ pub unsafe extern "C" fn __wrap_munmap(address: *mut c_void, length: size_t) -> 
     if length >= SMALLEST_OBJECT.max(source::superpage()) {
         ledger::count(Kind::Heap, Column::Returned, length);
     }
-    // SAFETY: the caller's contract.
-    raw::answer(unsafe { raw::munmap(address as usize, length) })
+    let start = address as usize;
+    // SAFETY: the caller's contract. mimalloc unmaps whole base pages.
+    raw::answer(unsafe {
+        if prepare::may_hold(start, start + length) {
+            let end = (start + length).next_multiple_of(raw::base_page());
+            prepare::give_back(start, end)
+        } else {
+            raw::munmap(start, length)
+        }
+    })
 }
 
 /// # Safety

@@ -29,6 +29,7 @@ pub mod table;
 pub use shared::shmget;
 
 use crate::ledger::{self, Column, Kind};
+use crate::prepare;
 use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
 use crate::settings::{self, Pages, Settings};
 use crate::source::{self, Backing};
@@ -119,6 +120,7 @@ impl Request {
         if flags & libc::MAP_FIXED == 0 {
             return map();
         }
+        prepare::changed(address, self.end());
         // What was there is lost if this works, and only then.
         let start = table::replacing(address, self.end(), map)?;
         chips::forget(address, self.end());
@@ -159,6 +161,18 @@ impl Request {
         }
         // The kernel would populate with base pages before the advice could be given.
         let populated = self.is_populated();
+        let flags = self.flags & !(libc::MAP_POPULATE | libc::MAP_NONBLOCK);
+        if self.address == 0
+            && self.protection == READ_WRITE
+            && flags == PRIVATE_ANONYMOUS
+            && let Some(start) = prepare::take(Kind::Mmap, self.length)
+        {
+            if populated {
+                // SAFETY: memory that was just mapped; there may be none (MAP_POPULATE promises nothing).
+                let _ = unsafe { raw::madvise(start, self.length, libc::MADV_POPULATE_WRITE) };
+            }
+            return Ok(start);
+        }
         if populated {
             self.flags &= !libc::MAP_POPULATE;
         }

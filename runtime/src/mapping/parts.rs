@@ -14,7 +14,7 @@ use super::table::{self, Range};
 use super::{Request, chips, demote};
 use crate::ledger::{self, Column, Kind};
 use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
-use crate::source;
+use crate::{prepare, source};
 
 /// `int munmap(void *addr, size_t length)`.
 ///
@@ -28,6 +28,11 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, length: size_t) -> c_int {
 
 unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
     let end = round_up(start, length);
+    let is_valid = start.is_multiple_of(raw::base_page()) && start < end;
+    if is_valid && prepare::may_hold(start, end) {
+        // SAFETY: the caller's contract.
+        return unsafe { prepare::give_back(start, end) };
+    }
     if table::may_overlap(start, end) && start < end && chips::are_used() && chips::keep(start, end)
     {
         return Ok(());
@@ -64,6 +69,7 @@ unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, length: size_t, to: c_int) -> c_int {
     let (start, end) = (address as usize, round_up(address as usize, length));
+    prepare::changed(start, end);
     // SAFETY: the caller's contract, also for the second try.
     raw::answer(unsafe {
         match raw::mprotect(start, length, to) {
@@ -87,6 +93,9 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, length: size_t, to: c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, length: size_t, advice: c_int) -> c_int {
     let (start, end) = (address as usize, round_up(address as usize, length));
+    if !LEAVES_AS_IT_WAS.contains(&advice) {
+        prepare::changed(start, end);
+    }
     // SAFETY: the caller's contract.
     raw::answer(unsafe {
         if !table::may_overlap(start, end) || table::first(start, end).is_none() {
@@ -96,6 +105,19 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, length: size_t, advice: c
         }
     })
 }
+
+/// Advice about contents and about superpages: the memory is what it was, or will be when it is unmapped.
+const LEAVES_AS_IT_WAS: [c_int; 9] = [
+    libc::MADV_NORMAL,
+    libc::MADV_DONTNEED,
+    libc::MADV_FREE,
+    libc::MADV_WILLNEED,
+    libc::MADV_HUGEPAGE,
+    libc::MADV_COLLAPSE,
+    libc::MADV_POPULATE_READ,
+    libc::MADV_POPULATE_WRITE,
+    libc::MADV_COLD,
+];
 
 /// Advice about memory of which some is on superpages of the pool.
 unsafe fn advise(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
@@ -221,6 +243,10 @@ pub unsafe extern "C" fn mremap(
 ) -> *mut c_void {
     let (start, end) = (old as usize, round_up(old as usize, old_size));
     let target = if flags & libc::MREMAP_FIXED != 0 { target as usize } else { 0 };
+    prepare::changed(start, end);
+    if target != 0 {
+        prepare::changed(target, round_up(target, new_size));
+    }
     // SAFETY: the caller's contract.
     let result = unsafe {
         if table::may_overlap(start, end) && table::first(start, end).is_some() {

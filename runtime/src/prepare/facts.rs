@@ -1,0 +1,170 @@
+//! What the thread looks at before it works: who else runs, how much memory there is, who waits for it.
+//!
+//! The descriptors are in a table of the thread's own: the program's numbers are the program's.
+//!
+//! # Safety
+//! System calls on descriptors and buffers of our own.
+
+use std::ffi::{CStr, c_int};
+
+use super::superpages;
+use crate::limits;
+use crate::raw;
+use crate::source::first_number;
+
+/// Room that is left to others, at least: an eighth of what there is, or this.
+const LEAST_MARGIN: usize = 64 << 20;
+/// Share of the last ten seconds in which somebody waited for memory, in percent, that is too much.
+const TOO_MUCH: usize = 10;
+/// How often what changes slowly is read again.
+const SLOW_MS: u64 = 20;
+/// Groups within groups that are looked at.
+const DEEPEST: usize = 4;
+
+/// What was seen last.
+#[derive(Clone, Copy, Default)]
+pub struct Seen {
+    /// Tasks that run or want to, without the thread itself.
+    pub running: Option<u64>,
+    /// CPUs that the thread may use.
+    pub cpus: u64,
+    /// Superpages that may be taken.
+    pub headroom: Option<u64>,
+    /// Somebody waits for memory, or a limit is close.
+    pub is_pressed: bool,
+}
+
+/// The files, and when they were read.
+pub struct Files {
+    load: Option<c_int>,
+    memory: Option<c_int>,
+    pressure: Option<c_int>,
+    /// Limit and use of each memory cgroup around us.
+    groups: [Option<(c_int, c_int)>; DEEPEST],
+    read_ms: u64,
+    /// Of the machine, in bytes: to spare, and whether it is short.
+    machine: (Option<usize>, bool),
+    cpus: u64,
+    /// Whether the CPUs we may use are all there are: only then does the load say something about them.
+    has_all_cpus: bool,
+}
+
+impl Files {
+    /// Opens what there is.
+    pub fn open() -> Self {
+        let open = |path: &CStr| raw::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0);
+        let mut groups = [None; DEEPEST];
+        let mut used = 0;
+        limits::each_memory_group(|limit, usage| {
+            if used < DEEPEST
+                && let (Some(limit), Some(usage)) = (open(limit), open(usage))
+            {
+                groups[used] = Some((limit, usage));
+                used += 1;
+            }
+        });
+        let (cpus, has_all_cpus) = cpus();
+        Self {
+            load: open(c"/proc/loadavg"),
+            memory: open(c"/proc/meminfo"),
+            pressure: open(c"/proc/pressure/memory"),
+            groups,
+            read_ms: 0,
+            machine: (None, false),
+            cpus,
+            has_all_cpus,
+        }
+    }
+
+    /// Looks again.
+    pub fn look(&mut self, now_ms: u64) -> Seen {
+        if self.read_ms == 0 || now_ms - self.read_ms >= SLOW_MS {
+            self.read_ms = now_ms.max(1);
+            self.machine = self.machine();
+            (self.cpus, self.has_all_cpus) = cpus();
+        }
+        let (mut room, mut is_pressed) = self.machine;
+        for (limit, usage) in self.groups.iter().flatten() {
+            let (Some(limit), Some(usage)) = (read_number(*limit), read_number(*usage)) else {
+                continue;
+            };
+            // Without one, v1 says a number near 2^63 and v2 a word.
+            let margin = (limit / 8).max(LEAST_MARGIN);
+            let left = limit.saturating_sub(usage);
+            is_pressed |= left < margin / 4;
+            let spare = left.saturating_sub(margin);
+            room = Some(room.map_or(spare, |room| room.min(spare)));
+        }
+        let running = if self.has_all_cpus { self.running() } else { None };
+        Seen { running, cpus: self.cpus, headroom: room.map(superpages), is_pressed }
+    }
+
+    fn running(&self) -> Option<u64> {
+        let mut buffer = [0; 128];
+        // 0.20 0.18 0.12 1/80 11206
+        let text = read(self.load?, &mut buffer)?;
+        let fourth = text.split(|&byte| byte == b' ').nth(3)?;
+        Some((first_number(fourth)? as u64).saturating_sub(1))
+    }
+
+    fn machine(&self) -> (Option<usize>, bool) {
+        let mut buffer = [0; 2048];
+        let room = self.memory.and_then(|fd| {
+            let text = read(fd, &mut buffer)?;
+            let (all, free) = (field(text, b"MemTotal:")?, field(text, b"MemAvailable:")?);
+            Some(free.saturating_sub((all / 8).max(LEAST_MARGIN / 1024)) * 1024)
+        });
+        let mut buffer = [0; 256];
+        let waited = self.pressure.and_then(|fd| {
+            let text = read(fd, &mut buffer)?;
+            field(text, b"some avg10=")
+        });
+        (room, waited.is_some_and(|percent| percent >= TOO_MUCH))
+    }
+}
+
+/// The number behind `key`.
+fn field(text: &[u8], key: &[u8]) -> Option<usize> {
+    let at = text.windows(key.len()).position(|window| window == key)?;
+    first_number(&text[at + key.len()..])
+}
+
+fn read_number(fd: c_int) -> Option<usize> {
+    let mut buffer = [0; 64];
+    first_number(read(fd, &mut buffer)?)
+}
+
+/// The file from its beginning, as much as fits.
+fn read(fd: c_int, buffer: &mut [u8]) -> Option<&[u8]> {
+    // SAFETY: a descriptor and a buffer of our own.
+    let got = unsafe { raw::call!(SYS_pread64, fd, buffer.as_mut_ptr(), buffer.len(), 0) };
+    Some(&buffer[..usize::try_from(got).ok().filter(|got| *got > 0)?])
+}
+
+/// How many CPUs this thread may use, and whether that is all of them.
+fn cpus() -> (u64, bool) {
+    // As many CPUs as Linux can be built for (CONFIG_NR_CPUS up to 8192).
+    let mut mask = [0u64; 128];
+    // SAFETY: a buffer of that size, which the kernel fills in part.
+    let got =
+        unsafe { raw::call!(SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    let allowed: u32 = mask.iter().map(|word| word.count_ones()).sum();
+    let mut buffer = [0; 256];
+    let online = crate::source::read_file(c"/sys/devices/system/cpu/online", &mut buffer);
+    let online = online.map_or(0, count_of_list);
+    if got <= 0 { (1, false) } else { (u64::from(allowed), u64::from(allowed) == online) }
+}
+
+/// How many numbers a list like `0-3,7` names.
+fn count_of_list(text: &[u8]) -> u64 {
+    let parts = text.split(|&byte| byte == b',');
+    let count = |part: &[u8]| {
+        let first = first_number(part)?;
+        let last = part
+            .iter()
+            .position(|&byte| byte == b'-')
+            .map_or(Some(first), |dash| first_number(&part[dash..]))?;
+        Some((last.saturating_sub(first) + 1) as u64)
+    };
+    parts.filter_map(count).sum()
+}
