@@ -121,6 +121,7 @@ impl From<RunError> for Failure {
         match error {
             RunError::Launch(error) => error.into(),
             RunError::System(error) => Self::cannot(error),
+            RunError::Journal(error) => error.into(),
             error => Self::usage(error),
         }
     }

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use launch::{Pages, Recipe};
-use machine::journal::{Journal, Knob};
+use machine::journal::{Journal, JournalError, Knob};
 use machine::pool::{self, Request, Status};
 use machine::{MemInfo, Root};
 use units::{ByteSize, PageSize};
@@ -23,7 +23,8 @@ pub enum PoolPolicy {
     Keep,
 }
 
-/// A loan under way: dropping it, or [`Loan::give_back`], puts everything back.
+/// A loan under way, or none: dropping it, or [`Loan::give_back`], puts everything back.
+#[derive(Default)]
 pub struct Loan {
     journal: Option<Journal>,
     /// What was changed, in words.
@@ -36,6 +37,25 @@ pub struct Loan {
 /// kill -9; in a directory of root's, because it says what to write into /proc and /sys.
 pub fn journal_dir() -> PathBuf {
     PathBuf::from("/var/lib/superpage/journal")
+}
+
+/// What arms are lent, if the policy allows it, and why a pool of theirs was not lent to.
+pub fn for_arms(
+    policy: PoolPolicy,
+    recipes: &[&Recipe],
+    facts: &launch::Facts,
+) -> (Loan, Option<Failure>) {
+    if policy == PoolPolicy::Keep {
+        return (Loan::default(), None);
+    }
+    match lend(recipes, None, facts) {
+        Ok(mut lent) => {
+            lent.complain();
+            let refused = lent.refused.pop();
+            (lent, refused)
+        }
+        Err(why) => (Loan::default(), Some(why)),
+    }
 }
 
 /// Lends to every pool that `recipes` ask for. A pool that cannot be lent to is noted in
@@ -109,6 +129,16 @@ fn pool_size(recipe: &Recipe, facts: &launch::Facts) -> Option<PageSize> {
 }
 
 impl Loan {
+    /// Sets any knob, for as long as the loan lasts or until it is set again.
+    pub fn set(&mut self, knob: &Knob, value: &str) -> Result<(), JournalError> {
+        if self.journal.is_none() {
+            self.journal = Some(Journal::open(&journal_dir(), &Root::real())?);
+            self.complain();
+        }
+        let Some(journal) = self.journal.as_mut() else { return Ok(()) };
+        journal.set(knob, value).map(|_| ())
+    }
+
     fn raise(&mut self, size: PageSize) -> Result<(), Failure> {
         let Some(journal) = self.journal.as_mut() else { return Ok(()) };
         let knob = Knob::hugetlb_overcommit(size);

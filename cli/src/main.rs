@@ -1,6 +1,7 @@
 //! The `superpage` command: flags, printing, exit codes. Nothing else.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod compare;
 mod design;
 mod docs;
@@ -51,6 +52,7 @@ enum Command {
     Record(record::Args),
     Lab(lab::Args),
     Tlb(tlb::Args),
+    Bench(bench::Args),
     Restore(restore::Args),
     Completions(docs::CompletionsArgs),
     Man(docs::ManArgs),
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Tlb(args) => tlb::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Restore(args) => restore::run(args),
         Command::Completions(args) => docs::completions(args),
         Command::Man(args) => docs::man(args),

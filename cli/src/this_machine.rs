@@ -1,9 +1,11 @@
-//! This machine's own files, which `superpage tlb --save` writes: the machine that whatever takes one reads
-//! under the name `this`, and beside it everything that was found. The only file that knows where they lie.
+//! This machine's own files, which `superpage tlb --save` writes and `superpage bench` adds costs to: the machine
+//! that whatever takes one reads under the name `this`, and beside it everything that was found. The only file
+//! that knows where they lie.
 
 use std::path::PathBuf;
 
 use calibration::Calibration;
+use hardware::{costs_marked, with_costs};
 use translation::MissCost;
 
 use crate::exit::Failure;
@@ -15,6 +17,9 @@ use crate::lab::outputs;
 const FILE: &str = "superpage/machines/this.toml";
 /// How the calibration's name ends (superpage.tlb/1).
 const CALIBRATION: &str = "json";
+
+/// In the comment of every cost that `superpage bench` measured.
+pub const BENCH: &str = "(measured) superpage bench";
 
 /// Where it is.
 pub fn path() -> Result<PathBuf, Failure> {
@@ -47,9 +52,10 @@ pub fn write(text: &str) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Writes the machine of a calibration, and the calibration beside it.
+/// Writes the machine of a calibration, and the calibration beside it. Costs that `bench` measured stay.
 pub fn write_calibration(found: &Calibration) -> Result<PathBuf, Failure> {
-    let path = write(&found.to_machine())?;
+    let kept = read().map(|(_, text)| costs_marked(&text, BENCH));
+    let path = write(&with_costs(&found.to_machine(), &kept.unwrap_or_default()))?;
     files::write(&path.with_extension(CALIBRATION), outputs::json(found)?)?;
     Ok(path)
 }

@@ -107,6 +107,11 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Arms that nobody asked for by name: of these, those run that can run here.
+    pub fn by_default(recipes: &[Recipe]) -> Self {
+        Self { named: false, ..Self::new(recipes, false) }
+    }
+
     /// The given arms, or base, thp and hugetlb. Names are made unique. With `aa` the reference
     /// stands a second time after itself.
     pub fn new(given: &[Recipe], aa: bool) -> Self {

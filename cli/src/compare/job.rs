@@ -89,19 +89,8 @@ impl Job {
         let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
         let mut facts = facts::read();
         let asked = arms::Asked::new(&self.recipes, self.aa);
-        let mut loan = None;
-        let mut no_loan = None;
-        if self.pool == PoolPolicy::Lend {
-            match loan::lend(&asked.recipes(), None, &facts) {
-                Ok(mut lent) => {
-                    lent.complain();
-                    no_loan = lent.refused.pop();
-                    loan = Some(lent);
-                }
-                Err(why) => no_loan = Some(why),
-            }
-            facts = facts::read();
-        }
+        let (loan, no_loan) = loan::for_arms(self.pool, &asked.recipes(), &facts);
+        facts = facts::read();
         let named = !self.recipes.is_empty();
         let (mut arms, mut left_out) = asked.plan(&self.command, &facts, no_loan)?;
 
@@ -135,8 +124,8 @@ impl Job {
             }
         };
         let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
-        let lent = loan.as_ref().map(|loan| loan.lent.clone()).unwrap_or_default();
-        for line in loan.map(loan::Loan::give_back).unwrap_or_default() {
+        let lent = loan.lent.clone();
+        for line in loan.give_back() {
             exit::say(&line);
         }
         let ran = match ran {

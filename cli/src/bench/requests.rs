@@ -1,0 +1,64 @@
+//! `superpage bench requests`: how long a server's requests for memory take.
+
+use std::path::PathBuf;
+
+use ::workload::{Options, Settings, Workload};
+use units::ByteSize;
+
+use super::experiment::{self, Made};
+use super::{Common, arms, deliver};
+use crate::exit::{Done, Failure};
+
+/// Blocks of random sizes allocated, filled and freed again: how long the slowest took, by kind of pages.
+///
+/// Each thread keeps its blocks until its share of the memory is full; then the oldest go. So the first requests
+/// find fresh memory, and the later ones what the allocator kept.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Memory in blocks at once, all threads together.
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    size: ByteSize,
+
+    /// Requests of all threads [default: as many as fill the memory four times].
+    #[arg(long, value_name = "N")]
+    operations: Option<u64>,
+
+    /// The smallest block [default: 4K].
+    #[arg(long, value_name = "SIZE")]
+    smallest: Option<ByteSize>,
+
+    /// The largest block; sizes between are log-uniform [default: 1M].
+    #[arg(long, value_name = "SIZE")]
+    largest: Option<ByteSize>,
+
+    /// Draw how long requests took into a file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    // Last: their headings hold for all flags after them.
+    #[command(flatten)]
+    common: Common,
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    args.common.outputs.check(args.svg.as_ref())?;
+    let options = Options {
+        operations: args.operations,
+        smallest: args.smallest,
+        largest: args.largest,
+        ..Options::default()
+    };
+    let new = Settings::new(Workload::Requests);
+    let settings = Settings { size: args.size, seed: args.common.seed, options, ..new };
+    if let Some(arm) = args.common.arms.iter().find(|arm| arm.populates) {
+        let name = &arm.recipe.name;
+        return Err(Failure::usage(format!("arm {name}: populating belongs to `bench touch`")));
+    }
+    let ours = |facts: &_| arms::default(args.common.allow, facts, false);
+    match experiment::run(&args.common, Workload::Requests, &settings, ours)? {
+        Made::Document(document) => deliver(&args.common.outputs, args.svg.as_ref(), &document)?,
+        Made::Plans => {}
+        Made::Signal(signal) => return Ok(Done::Signal(signal)),
+    }
+    Ok(Done::Fine)
+}

@@ -1,0 +1,220 @@
+//! `Row`: the outcomes of one arm with one number of threads, and what they come to. Pure.
+
+use launch::{Pages, Promise};
+use serde::Serialize;
+use workload::tail::{Distribution, Latency};
+use workload::{Details, Outcome};
+
+use super::Cell;
+use crate::stats::describe::median;
+
+/// The least share on superpages for an arm that promised them, as in comparisons.
+const LEAST: f64 = 0.8;
+/// The most for one that promised base pages.
+const MOST_OF_BASE: f64 = 0.01;
+
+/// An arm with a number of threads, run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was run.
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// What its memory was on.
+    pub got: Got,
+    /// Its figures; `null` if it did not get the pages it promised.
+    pub summary: Option<Summary>,
+    /// The measured runs, in order.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// What the memory was on, read back.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Got {
+    /// The median share on superpages (of the arm's size, for one of smaller ones: those are told by the
+    /// number of faults); `null` if the kernel does not tell.
+    pub share: Option<f64>,
+    /// Whether that is what the arm promised; `null` if it promised nothing, or nobody knows.
+    pub as_promised: Option<bool>,
+}
+
+/// Medians over the runs; unknown is `null`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The figure of merit: base pages touched, or requests served, per second.
+    pub rate: Spread,
+    /// CPU seconds in user mode, all threads.
+    pub user_seconds: Option<f64>,
+    /// CPU seconds in the kernel, all threads.
+    pub system_seconds: Option<f64>,
+    /// Seconds.
+    pub wall_seconds: f64,
+    /// Faults that the kernel counted.
+    pub faults: Option<f64>,
+    /// Of these per CPU second.
+    pub faults_per_cpu_second: Option<f64>,
+    /// Of these per second.
+    pub faults_per_wall_second: Option<f64>,
+    /// How long single accesses or requests took, over all runs.
+    pub latencies: Vec<Percentiles>,
+}
+
+/// A median, and the least and greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The greatest.
+    pub greatest: f64,
+}
+
+/// How long the slowest took.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// `page`, `superpage` (the first page touched of each 2 MiB) or `request`.
+    pub of: &'static str,
+    /// How many.
+    pub count: u64,
+    /// What timing one took, in every figure here.
+    pub timer_seconds: f64,
+    /// Half of them took at most this.
+    pub p50_seconds: f64,
+    /// Nine of ten.
+    pub p90_seconds: f64,
+    /// 99 of 100.
+    pub p99_seconds: f64,
+    /// 999 of 1000.
+    pub p999_seconds: f64,
+    /// All of them.
+    pub max_seconds: f64,
+}
+
+impl Row {
+    /// From the outcomes of the measured runs.
+    pub fn new(cell: Cell, outcomes: Vec<Outcome>) -> Self {
+        let got = Got::of(&cell, &outcomes);
+        let summary = Summary::of(&outcomes).filter(|_| got.as_promised != Some(false));
+        Self { cell, got, summary, outcomes }
+    }
+
+    /// Each kind of latency over all runs.
+    pub fn distributions(&self) -> Vec<(&'static str, Distribution)> {
+        let kinds: Vec<&'static str> =
+            self.outcomes.first().map_or(Vec::new(), |one| latencies(one).map(|l| l.0).collect());
+        let joined = |kind: &&'static str| {
+            let all = self.outcomes.iter().flat_map(latencies).filter(|(of, _)| of == kind);
+            (*kind, Distribution::joined(all.map(|(_, latency)| &latency.distribution)))
+        };
+        kinds.iter().map(joined).collect()
+    }
+}
+
+impl Got {
+    fn of(cell: &Cell, outcomes: &[Outcome]) -> Self {
+        let share = middle(outcomes, |one| match (cell.folio, &one.details) {
+            (Some(size), Details::Touch { page_bytes, pages_touched, .. }) => {
+                let each = size.bytes() as f64 / *page_bytes as f64;
+                Some(by_faults(*pages_touched as f64, one.minor_faults? as f64, each))
+            }
+            (None, Details::Touch { page_bytes, pages_touched, superpage_bytes, .. }) => {
+                Some((*superpage_bytes)? as f64 / (pages_touched * page_bytes) as f64)
+            }
+            (None, Details::Requests { superpage_bytes, held_bytes, .. }) => {
+                Some((*superpage_bytes)? as f64 / (*held_bytes).max(1) as f64)
+            }
+            _ => None,
+        });
+        let promised = match (cell.plan.promise, cell.plan.pages) {
+            (Promise::BasePages, _) => share.map(|share| share <= MOST_OF_BASE),
+            (Promise::Superpages, _) | (_, Pages::ThpOf(_)) => share.map(|share| share >= LEAST),
+            (Promise::Nothing, _) => None,
+        };
+        Self { share, as_promised: promised }
+    }
+}
+
+/// The share of `pages` that came `each` at a fault, if `faults` brought all of them and the rest came singly.
+fn by_faults(pages: f64, faults: f64, each: f64) -> f64 {
+    ((pages - faults) / (each - 1.0) * each / pages).clamp(0.0, 1.0)
+}
+
+impl Summary {
+    fn of(outcomes: &[Outcome]) -> Option<Self> {
+        let rates = || outcomes.iter().map(|one| one.figure.value);
+        let cpu = |one: &Outcome| match one.details {
+            Details::Touch { user_seconds, system_seconds, .. } => user_seconds.zip(system_seconds),
+            _ => None,
+        };
+        let rate = |one: &Outcome, cpu_time: bool| match one.details {
+            Details::Touch { faults_per_cpu_second, .. } if cpu_time => faults_per_cpu_second,
+            _ if cpu_time => None,
+            _ => Some(one.minor_faults? as f64 / one.seconds),
+        };
+        Some(Self {
+            rate: Spread {
+                median: median(&mut rates().collect::<Vec<_>>())?,
+                least: rates().fold(f64::INFINITY, f64::min),
+                greatest: rates().fold(0.0, f64::max),
+            },
+            user_seconds: middle(outcomes, |one| Some(cpu(one)?.0)),
+            system_seconds: middle(outcomes, |one| Some(cpu(one)?.1)),
+            wall_seconds: middle(outcomes, |one| Some(one.seconds))?,
+            faults: middle(outcomes, |one| Some(one.minor_faults? as f64)),
+            faults_per_cpu_second: middle(outcomes, |one| rate(one, true)),
+            faults_per_wall_second: middle(outcomes, |one| rate(one, false)),
+            latencies: percentiles(outcomes),
+        })
+    }
+}
+
+/// The median over all outcomes, if it is known of each.
+fn middle(outcomes: &[Outcome], of: impl Fn(&Outcome) -> Option<f64>) -> Option<f64> {
+    median(&mut outcomes.iter().map(of).collect::<Option<Vec<f64>>>()?)
+}
+
+fn latencies(outcome: &Outcome) -> impl Iterator<Item = (&'static str, &Latency)> {
+    let found = match &outcome.details {
+        Details::Touch { latency: Some(latency), .. } => {
+            [Some(("page", &latency.pages)), Some(("superpage", &latency.first_of_superpages))]
+        }
+        Details::Requests { latency, .. } => [Some(("request", latency)), None],
+        _ => [None, None],
+    };
+    found.into_iter().flatten()
+}
+
+fn percentiles(outcomes: &[Outcome]) -> Vec<Percentiles> {
+    let all = || outcomes.iter().flat_map(latencies);
+    let of_kind = |of: &'static str| {
+        let timers = all().filter(|(kind, _)| *kind == of).map(|(_, one)| one.timer_seconds);
+        let timer_seconds = median(&mut timers.collect::<Vec<_>>())?;
+        let these = all().filter(|(kind, _)| *kind == of).map(|(_, one)| &one.distribution);
+        let joined = Distribution::joined(these);
+        Some(Percentiles {
+            of,
+            count: joined.count(),
+            timer_seconds,
+            p50_seconds: joined.quantile(0.5)?,
+            p90_seconds: joined.quantile(0.9)?,
+            p99_seconds: joined.quantile(0.99)?,
+            p999_seconds: joined.quantile(0.999)?,
+            max_seconds: joined.longest()?,
+        })
+    };
+    ["page", "superpage", "request"].into_iter().filter_map(of_kind).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_tell_how_much_came_at_once() {
+        // 1024 pages: all singly; all sixteen at a fault; half and half.
+        for (faults, share) in [(1024.0, 0.0), (64.0, 1.0), (544.0, 0.5), (2000.0, 0.0), (1.0, 1.0)]
+        {
+            assert_eq!(by_faults(1024.0, faults, 16.0), share);
+        }
+    }
+}
