@@ -161,10 +161,7 @@ impl Request {
         }
         // The kernel would populate with base pages before the advice could be given.
         let populated = self.is_populated();
-        let flags = self.flags & !(libc::MAP_POPULATE | libc::MAP_NONBLOCK);
-        if self.address == 0
-            && self.protection == READ_WRITE
-            && flags == PRIVATE_ANONYMOUS
+        if self.is_prepared()
             && let Some(start) = prepare::take(Kind::Mmap, self.length)
         {
             if populated {
@@ -190,6 +187,18 @@ impl Request {
             }
             Ok(start)
         }
+    }
+
+    /// Whether it can be memory that is prepared already. jemalloc maps all it uses with MAP_NORESERVE, in
+    /// extents far smaller than what others reserve so.
+    fn is_prepared(&self) -> bool {
+        const LARGEST_UNRESERVED: usize = 1 << 30;
+        let flags = self.flags & !(libc::MAP_POPULATE | libc::MAP_NONBLOCK);
+        let is_sparse = flags & libc::MAP_NORESERVE != 0;
+        self.address == 0
+            && self.protection == READ_WRITE
+            && flags & !libc::MAP_NORESERVE == PRIVATE_ANONYMOUS
+            && (!is_sparse || self.length <= LARGEST_UNRESERVED)
     }
 
     /// Whether all of it is to be there at once. Read-only memory is left to the kernel: it is all

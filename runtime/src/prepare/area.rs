@@ -49,8 +49,8 @@ pub struct Area {
     pub is_filling: bool,
     /// Whether the thread has a CPU to work on. What it could not zero again goes back to the kernel.
     pub has_cpu: bool,
-    /// Whether somebody asked for something since the thread last looked.
-    pub was_asked: bool,
+    /// Whether somebody took something or gave it back since the thread last looked.
+    pub was_used: bool,
     /// What is being touched in order.
     pub watch: Watch,
     /// Whether there is no room for an area.
@@ -70,7 +70,7 @@ static AREA: Lock<Area> = Lock::new(Area {
     target: 0,
     is_filling: false,
     has_cpu: true,
-    was_asked: false,
+    was_used: false,
     watch: Watch::new(),
     is_refused: false,
 });
@@ -265,11 +265,6 @@ impl Area {
         (0..self.used).chain(self.heap..self.count)
     }
 
-    /// Whether a row is the heap's.
-    pub fn is_heap(&self, at: usize) -> bool {
-        at >= self.heap
-    }
-
     /// The first row of the best run of `count`: with the most ready ones in it, then the lowest.
     pub fn best_run(&mut self, count: usize) -> Option<usize> {
         let (mut free, mut ready, mut best) = (0, 0, None);
@@ -306,7 +301,7 @@ impl Area {
             let unready = (first..first + count).find(|at| !is_ready(self, *at));
             self.watch.mapping(first, first + count, unready.unwrap_or(first));
         }
-        self.was_asked = true;
+        self.was_used = true;
         Some(self.address(first))
     }
 
@@ -321,7 +316,7 @@ impl Area {
             self.grow_target(to - from);
         }
         self.watch.heap(from, to - 1, self.count);
-        self.was_asked = true;
+        self.was_used = true;
         Some(())
     }
 
@@ -458,6 +453,7 @@ impl Area {
     /// # Safety
     /// Nobody uses these superpages any more.
     unsafe fn keep_or_empty(&mut self, from: usize, to: usize) -> Result<(), Errno> {
+        self.was_used = true;
         let room = if self.has_cpu { self.target.saturating_sub(self.stock) } else { 0 };
         let kept = to.min(from + usize::try_from(room).unwrap_or(usize::MAX).min(to - from));
         for at in from..kept {

@@ -95,7 +95,9 @@ impl Files {
             let spare = left.saturating_sub(margin);
             room = Some(room.map_or(spare, |room| room.min(spare)));
         }
-        let running = if self.has_all_cpus { self.running() } else { None };
+        // Of a part of the CPUs the load says nothing; of a single one, that it is not idle.
+        let says_something = self.has_all_cpus || self.cpus == 1;
+        let running = if says_something { self.running() } else { None };
         Seen { running, cpus: self.cpus, headroom: room.map(superpages), is_pressed }
     }
 

@@ -30,8 +30,10 @@ pub enum Step {
     Shrunk,
     /// Nothing that could be done now.
     Rest {
+        /// Whether a CPU is idle.
+        has_cpu: bool,
         /// Whether there is something to do once the CPUs or memory allow it.
-        is_held_up: bool,
+        has_more: bool,
     },
 }
 
@@ -39,7 +41,7 @@ pub enum Step {
 pub const PATIENCE_MS: u64 = 5_000;
 
 /// Most superpages that are given back in one go: each takes the kernel some 7 us (measured).
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 64;
 
 /// Chooses. `is_slow`: the last step took longer than its work, for want of a CPU.
 pub fn choose(seen: &Seen, idle_ms: u64, is_slow: bool) -> Step {
@@ -79,7 +81,7 @@ pub fn choose(seen: &Seen, idle_ms: u64, is_slow: bool) -> Step {
         match rule.decide(&facts) {
             Decision::Fill(_) => match area.begin_fill() {
                 Some(at) => Step::Fill(at),
-                None => Step::Rest { is_held_up: false },
+                None => Step::Rest { has_cpu, has_more: false },
             },
             Decision::Shrink(count) => {
                 area.shrink(usize::try_from(count).unwrap_or(AT_ONCE).min(AT_ONCE));
@@ -88,7 +90,7 @@ pub fn choose(seen: &Seen, idle_ms: u64, is_slow: bool) -> Step {
             Decision::Rest => {
                 area.is_filling &= area.stock < area.target;
                 let is_low = area.stock < rule.start || area.is_filling;
-                Step::Rest { is_held_up: is_low || dirty.is_some() }
+                Step::Rest { has_cpu, has_more: is_low || dirty.is_some() }
             }
         }
     })
@@ -145,8 +147,8 @@ impl Area {
     fn begin_fill(&mut self) -> Option<usize> {
         let wanted = usize::try_from(self.target).ok()?;
         let first = self.best_run(wanted).or_else(|| self.best_run(1))?;
-        let empty = (first..first + wanted).find(|at| self.row(*at).state == State::Empty);
-        let at = empty.filter(|at| !self.is_heap(*at))?;
+        let end = (first + wanted).min(self.heap);
+        let at = (first..end).find(|at| self.row(*at).state == State::Empty)?;
         self.is_filling = true;
         self.used = self.used.max(at + 1);
         self.map(at)

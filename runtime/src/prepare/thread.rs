@@ -159,8 +159,16 @@ extern "C" fn run(_: *mut c_void) -> c_int {
     }
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let pagemap = raw::open(c"/proc/self/pagemap", flags, 0).unwrap_or(-1);
-    Turns { files: Files::open(), pagemap, asked_ms: 0, moved_us: 0, slow_until_us: 0, arrived: 0 }
-        .go_on()
+    Turns {
+        files: Files::open(),
+        pagemap,
+        asked_ms: 0,
+        moved_us: 0,
+        slow_until_us: 0,
+        held_up_us: HELD_UP_US,
+        arrived: 0,
+    }
+    .go_on()
 }
 
 /// The thread's own state.
@@ -173,6 +181,8 @@ struct Turns {
     moved_us: u64,
     /// No CPU was to be had: rest until then.
     slow_until_us: u64,
+    /// How long to rest while no CPU is idle: longer each time.
+    held_up_us: u64,
     arrived: usize,
 }
 
@@ -185,7 +195,15 @@ impl Turns {
             let idle_ms = (now / 1000).saturating_sub(self.asked_ms);
             let step = stock::choose(&seen, idle_ms, now < self.slow_until_us);
             match step {
-                Step::Rest { is_held_up } => self.sleep(now, is_watching, is_held_up, stock),
+                Step::Rest { has_cpu, has_more } => {
+                    let wait = self.wait(now, is_watching, stock, has_more);
+                    self.held_up_us = if has_cpu {
+                        HELD_UP_US
+                    } else {
+                        (self.held_up_us * 2).min(8 * HELD_UP_US)
+                    };
+                    sleep(if has_cpu { wait } else { wait.map(|wait| wait.max(self.held_up_us)) });
+                }
                 Step::Shrunk => self.asked_ms = now / 1000,
                 _ => self.work(step, now),
             }
@@ -195,7 +213,7 @@ impl Turns {
     /// Where the program is; whether mappings are watched, and whether there is a stock.
     fn look(&mut self, now: u64) -> (bool, bool) {
         area::with(|area| {
-            if std::mem::take(&mut area.was_asked) {
+            if std::mem::take(&mut area.was_used) {
                 self.asked_ms = now / 1000;
             }
             if area.look() || area.watch.arrived() != self.arrived {
@@ -218,7 +236,8 @@ impl Turns {
         }
     }
 
-    fn sleep(&mut self, now: u64, is_watching: bool, is_held_up: bool, has_stock: bool) {
+    /// How long to sleep, with a CPU to wake up on; `None`: until somebody asks.
+    fn wait(&self, now: u64, is_watching: bool, has_stock: bool, has_more: bool) -> Option<u64> {
         let still = now - self.moved_us;
         let watching = match still {
             0..2_000 => 30,
@@ -228,14 +247,13 @@ impl Turns {
         };
         let idle = (now / 1000).saturating_sub(self.asked_ms);
         let patience = PATIENCE_MS.saturating_sub(idle).max(1) * 1000;
-        let wait = match (is_watching, is_held_up, has_stock) {
-            (true, true, _) => Some(u64::max(watching, HELD_UP_US)),
-            (true, false, _) => Some(watching),
-            (false, true, _) => Some(HELD_UP_US),
-            (false, false, true) => Some(patience),
-            (false, false, false) => None,
-        };
-        sleep(wait);
+        if is_watching {
+            Some(watching)
+        } else if has_more {
+            Some(HELD_UP_US)
+        } else {
+            has_stock.then_some(patience)
+        }
     }
 }
 
@@ -249,7 +267,7 @@ const GIVE_UP_US: u64 = 10_000_000;
 fn sleep(wait_us: Option<u64>) {
     ASLEEP.store(1, Ordering::SeqCst);
     // Who asked before saw nobody asleep.
-    if area::with(|area| area.was_asked) {
+    if area::with(|area| area.was_used) {
         ASLEEP.store(0, Ordering::SeqCst);
         return;
     }
