@@ -6,7 +6,10 @@ use std::fmt::Display;
 use crate::axis::block;
 use crate::markup::{Element, el};
 
-/// A picture of its own, with its ground, its style and a title for who cannot see it.
+/// What all pictures have: letters, titles, grids, lines.
+const SHEET: &str = include_str!("frame.css");
+
+/// A picture of its own, with its ground, its style beyond what all have, and a title for who cannot see it.
 pub fn picture(
     width: f64,
     height: f64,
@@ -21,7 +24,7 @@ pub fn picture(
         .with("height", height)
         .with("role", "img")
         .add(el("title").text(title))
-        .add(el("style").sheet(sheet))
+        .add(el("style").sheet(SHEET).sheet(sheet))
         .add(block(0, 0, "100%", "100%").class("ground"))
         .all(parts)
 }

@@ -21,7 +21,9 @@ pub const UNIT: usize = 2 << 20;
 /// Beyond the last-level cache of every processor whose caches are known to us.
 const ARENA: usize = 512 << 20;
 /// Units that one sample zeroes, and how often one of them is zeroed again.
-const UNITS: usize = 16;
+const UNITS: usize = 8;
+/// What is touched for the first time at once.
+const TOUCHED: usize = 128 << 20;
 /// Rounds over all kernels; the first warms.
 const ROUNDS: usize = 8;
 
@@ -155,13 +157,13 @@ fn time(kernel: &Kernel, memory: &mut [u8], bulk: usize) -> Result<[f64; 2], Zer
 fn fault(superpage: PageSize, advice: Advice, page: usize) -> Result<f64, ZeroingError> {
     let mut times = Vec::new();
     for round in 0..ROUNDS {
-        let mut memory = Mapping::aligned(ARENA, superpage)?;
+        let mut memory = Mapping::aligned(TOUCHED, superpage)?;
         let _ = memory.advise(advice);
         let start = Instant::now();
         memory.bytes_mut().iter_mut().step_by(page).for_each(|byte| *byte = 1);
         // The first round found frames cold that the others found warm.
         if round > 0 {
-            times.push(start.elapsed().as_secs_f64() * 1e9 / (ARENA / page) as f64);
+            times.push(start.elapsed().as_secs_f64() * 1e9 / (TOUCHED / page) as f64);
         }
     }
     Ok(median(&mut times).expect("there was a round"))

@@ -1,8 +1,8 @@
 //! Arms of a benchmark: recipes, and what the workload does besides.
 
-use launch::{Facts, Pages, Recipe};
+use launch::{Ahead, Facts, Memory, Pages, Recipe};
 use machine::{Root, Thp};
-use units::PageSize;
+use units::{ByteSize, PageSize};
 
 /// One arm.
 #[derive(Clone, Debug)]
@@ -33,8 +33,23 @@ fn populating(recipe: Recipe, name: String) -> Arm {
     Arm { recipe: Recipe { name, ..recipe }, populates: true }
 }
 
-/// Those of a benchmark for which none were named.
-pub fn default(allow: bool, facts: &Facts, populates: bool) -> Vec<Arm> {
+/// What the library keeps ready, where nothing is said of bursts.
+const READY: ByteSize = ByteSize::mib(256);
+/// How far it populates ahead of touches in order.
+const AHEAD: ByteSize = ByteSize::mib(64);
+
+/// Superpages that libsuperpage.so prepared: ready ones for a burst, so that bursts fit.
+fn pool(burst: Option<ByteSize>) -> Arm {
+    let memory = Memory::USUAL;
+    // What malloc needs beside the burst is little; a quarter more is enough for any.
+    let ready = burst.map_or(READY, |burst| ByteSize((burst.bytes() / 4).saturating_mul(5)));
+    let ahead = Ahead { prezero: Some(ready), prefault: Some(AHEAD) };
+    let name = "pool".to_string();
+    Arm { recipe: Recipe { name, memory, ahead, ..Recipe::of(Pages::Thp) }, populates: false }
+}
+
+/// Those of a benchmark for which none were named; `burst` is what is allocated at a time.
+pub fn default(allow: bool, facts: &Facts, populates: bool, burst: Option<ByteSize>) -> Vec<Arm> {
     let of = |pages| Arm { recipe: Recipe::of(pages), populates: false };
     let sizes = if allow { spread_sizes() } else { facts.thp_sizes.clone() };
     let smaller = sizes.into_iter().rev().map(|size| Recipe::of(Pages::ThpOf(size)));
@@ -45,6 +60,7 @@ pub fn default(allow: bool, facts: &Facts, populates: bool) -> Vec<Arm> {
     if populates {
         arms.push(populating(Recipe::of(Pages::Base), POPULATE.to_string()));
     }
+    arms.push(pool(burst));
     arms
 }
 

@@ -37,7 +37,8 @@ enum What {
 #[command(next_help_heading = "Arms and runs")]
 pub struct Common {
     /// An arm; repeatable. A recipe as `compare` takes it, or populate, or `populate+` and a recipe [default:
-    /// base, sizes of mTHP that are on, thp, hugetlb; touch: populate as well].
+    /// base, sizes of mTHP that are on, thp, hugetlb, pool (libsuperpage.so's prepared superpages); touch:
+    /// populate as well].
     #[arg(long = "arm", value_name = "ARM", value_parser = arms::parse)]
     arms: Vec<arms::Arm>,
 

@@ -54,7 +54,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         let name = &arm.recipe.name;
         return Err(Failure::usage(format!("arm {name}: populating belongs to `bench touch`")));
     }
-    let ours = |facts: &_| arms::default(args.common.allow, facts, false);
+    let ours = |facts: &_| arms::default(args.common.allow, facts, false, None);
     match experiment::run(&args.common, Workload::Requests, &settings, ours)? {
         Made::Document(document) => deliver(&args.common.outputs, args.svg.as_ref(), &document)?,
         Made::Plans => {}

@@ -82,7 +82,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.save {
         save::check(args.latency)?;
     }
-    let ours = |facts: &_| arms::default(args.common.allow, facts, true);
+    let ours = |facts: &_| arms::default(args.common.allow, facts, true, args.burst);
     let document = match experiment::run(&args.common, Workload::Touch, &settings, ours)? {
         Made::Document(document) => document,
         Made::Plans => return Ok(Done::Fine),
