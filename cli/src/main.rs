@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod carried_out;
 mod compare;
 mod design;
 mod docs;

@@ -17,7 +17,7 @@ use units::{ByteSize, PageSize};
 use crate::exit::{self, Done, Failure};
 use crate::ledger_file::LedgerFile;
 use crate::loan::{self, PoolPolicy};
-use crate::{facts, signals};
+use crate::{carried_out, facts, signals};
 
 /// Run a program on the pages asked for.
 ///
@@ -35,6 +35,11 @@ pub struct Args {
     /// with --prezero or --prefault]
     #[arg(long, value_name = "KIND")]
     pages: Option<Pages>,
+
+    /// What a superpage design says, as far as a program can be given it: a name of `superpage
+    /// design`, or a file. What cannot be carried out is said.
+    #[arg(long, value_name = "DESIGN", conflicts_with_all = ["pages", "size"])]
+    design: Option<String>,
 
     /// Superpages of this size: 2M, 1G, 64K.
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
@@ -142,7 +147,25 @@ fn page_size(text: &str) -> Result<PageSize, String> {
 }
 
 impl Args {
-    fn recipe(&self) -> Result<Recipe, Failure> {
+    /// What is asked for, and what of it cannot be done.
+    fn recipe(&self) -> Result<(Recipe, Vec<String>), Failure> {
+        let (mut recipe, mut notes) = (self.recipe_of_flags()?, Vec::new());
+        if let Some(design) = &self.design {
+            let carried = carried_out::carry_out(&crate::design::load(design)?.design)?;
+            notes = carried.notes;
+            recipe.name = carried.recipe.name;
+            recipe.pages = carried.recipe.pages;
+            if recipe.memory.is_empty() {
+                recipe.memory = carried.recipe.memory;
+            }
+            // What is said by a flag as well is the flag's to say.
+            recipe.ahead.prezero = recipe.ahead.prezero.or(carried.recipe.ahead.prezero);
+            recipe.ahead.prefault = recipe.ahead.prefault.or(carried.recipe.ahead.prefault);
+        }
+        Ok((recipe, notes))
+    }
+
+    fn recipe_of_flags(&self) -> Result<Recipe, Failure> {
         let memory = Memory {
             heap: self.heap,
             mmap: self.mmap,
@@ -192,7 +215,7 @@ impl Args {
 pub fn run(args: Args) -> Result<Done, Failure> {
     // Before anything is lent, so that no signal finds it lent and nobody to give it back.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
-    let recipe = args.recipe()?;
+    let (recipe, notes) = args.recipe()?;
     let mut facts = facts::read();
     let mut loan = None;
     let mut would_lend = Vec::new();
@@ -205,12 +228,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         loan = Some(lent);
         facts = facts::read();
     }
-    let plan = launch::resolve(&recipe, &args.command, &facts::search_path(), &facts)
+    let mut plan = launch::resolve(&recipe, &args.command, &facts::search_path(), &facts)
         .map_err(|error| Failure::of_launcher(&error))?;
+    plan.notes.extend(notes.iter().cloned());
     if args.dry_run {
         return print_plan(&plan, &would_lend, args.json);
     }
-    for note in plan.unreached_notes() {
+    for note in plan.unreached_notes().chain(notes.iter().map(String::as_str)) {
         exit::say(note);
     }
     let ledger = plan.uses_library().then(LedgerFile::create).flatten();

@@ -18,10 +18,18 @@ const KINDS: [&str; 2] = ["--heap", "--mmap"];
 enum Way {
     Plain,
     Thp,
+    /// On THP that are prepared before they are touched.
+    Ahead,
     /// On a pool that has what it asks for.
     Enough,
     /// On a pool that runs out.
     Scarce,
+}
+
+impl Way {
+    fn pages(self) -> &'static str {
+        if matches!(self, Self::Thp | Self::Ahead) { "thp" } else { "hugetlb" }
+    }
 }
 
 /// A program as the tests run it.
@@ -55,8 +63,10 @@ impl Program {
         // The whole group is ended, should it hang.
         words.extend(["timeout", "-k", "5", "300"]);
         if way != Way::Plain {
-            let pages = if way == Way::Thp { "thp" } else { "hugetlb" };
-            words.extend([env!("CARGO_BIN_EXE_superpage"), "run", "--pages", pages]);
+            words.extend([env!("CARGO_BIN_EXE_superpage"), "run", "--pages", way.pages()]);
+            if way == Way::Ahead {
+                words.extend(["--prezero=64M", "--prefault=32M"]);
+            }
             words.extend(&self.kinds);
             words.push("--");
         }
@@ -165,14 +175,15 @@ fn compare(program: &Program, look: impl Fn(Way, &Ended)) {
         assert_eq!(text(&ours.stdout), text(&theirs.stdout), "{way:?}: {errors}");
         assert_eq!(ours.status, theirs.status, "{way:?}: {errors}");
         assert!(errors.contains("superpage: in ") && errors.contains(" process"), "{errors}");
-        let name = if way == Way::Thp { "superpage: thp: " } else { "superpage: hugetlb: " };
-        assert!(errors.contains(name), "no report: {errors}");
+        let name = format!("superpage: {}: ", way.pages());
+        assert!(errors.contains(&name), "no report: {errors}");
         look(way, &ended);
     };
     // What a program cannot do at all proves nothing.
     assert!(!matches!(plain.output.status.code(), None | Some(124..=127)), "{:?}", plain.output);
     if has_thp() {
         same(Way::Thp);
+        same(Way::Ahead);
     } else {
         testkit::skipped!("THP are off on this machine");
     }
@@ -233,7 +244,7 @@ fn threads_in_cpp() {
     let flags = ["-std=c++17", "-O2", "-pthread", &file, "-o", &binary];
     assert!(Command::new("g++").args(flags).status().unwrap().success());
     compare(&Program::of(&[&binary, &scale()]), |way, ended| {
-        let pages = if way == Way::Thp { "advised" } else { "reserved in the pool" };
+        let pages = if way.pages() == "thp" { "advised" } else { "reserved in the pool" };
         assert!(stderr(&ended.output).contains(pages), "{way:?}: {}", stderr(&ended.output));
     });
 }
@@ -248,7 +259,7 @@ fn postgres() {
     program.unprivileged = true;
     program.kinds.push("--shm");
     compare(&program, |way, ended| match way {
-        Way::Thp if shared_memory_heeds_advice() => {
+        Way::Thp | Way::Ahead if shared_memory_heeds_advice() => {
             assert!(ended.fact("thp") > 0, "no superpage under the shared buffers");
         }
         Way::Enough => {
@@ -318,7 +329,7 @@ fn a_setuid_program_runs_unharmed_and_is_named() {
 fn is_unharmed_and_named(program: &Program, word: &str) {
     let plain = program.run(Way::Plain).output;
     assert_eq!(plain.status.code(), Some(23));
-    for way in [Way::Thp, Way::Scarce] {
+    for way in [Way::Thp, Way::Ahead, Way::Scarce] {
         let ours = program.run(way).output;
         assert_eq!((&ours.stdout, ours.status), (&plain.stdout, plain.status), "{way:?}");
         let errors = stderr(&ours);

@@ -93,3 +93,37 @@ fn man_pages_and_completions_come_from_the_flags() {
         assert!(stdout(&run(&["completions", shell])).contains("compare"));
     }
 }
+
+#[test]
+fn a_design_is_carried_out_as_far_as_it_can_be() {
+    let plan = |design: &str| run(&["run", "--dry-run", "--design", design, "--", "true"]);
+    if has_thp() {
+        let text = stdout(&plan("prezeroed-pool"));
+        for part in ["SUPERPAGE_PAGES=thp", "SUPERPAGE_PREZERO=", "SUPERPAGE_PREFAULT=67108864"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+    let refused = plan("freebsd");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stderr(&refused).contains("superpage lab run --design freebsd"),
+        "{}",
+        stderr(&refused)
+    );
+    let unknown = plan("prezeroed-poo");
+    assert!(stderr(&unknown).contains("prezeroed-pool"), "{}", stderr(&unknown));
+    let both = run(&["run", "--design", "base", "--pages", "thp", "--", "true"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn what_was_prepared_is_reported_apart() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let output =
+        run(&["run", "--prezero", "--prefault", "--", own, "workload", "gups", "--size", "64M"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = stderr(&output);
+    assert!(lines.contains("was the stock of prepared superpages"), "{lines}");
+    assert!(lines.contains("ready when asked for"), "{lines}");
+}

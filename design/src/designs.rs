@@ -41,6 +41,7 @@ const PRESETS: &[Preset] = presets! {
     "linux-6-defer",
     "linux-6-mthp" "mthp",
     "linux-6-underused",
+    "prezeroed-pool",
     "ingens",
     "ingens-star" "ingens*",
     "hawkeye-pmu" "hawkeye",

@@ -76,6 +76,7 @@ pub enum Prefault {
     None,
     /// Up to this many pages each side that are already in memory (FreeBSD).
     Resident(u8),
-    /// Doubling batches while faults are sequential, up to 2^order pages (Lameter).
+    /// Doubling batches while faults are sequential, up to 2^order (Lameter): of base pages, or of
+    /// superpages where those are the grain.
     Doubling(u8),
 }

@@ -71,7 +71,8 @@ fn what_is_freed_goes_back() {
 #[test]
 fn a_heap_with_little_address_space_works() {
     let mut command = std::process::Command::new("sh");
-    let inner = child("child_contracts", THP);
+    let mut inner = child("child_contracts", THP);
+    inner.env("SUPERPAGE_PREZERO", "134217728,load=100000");
     command.arg("-c").arg("ulimit -v 1500000; exec \"$0\" \"$@\"").arg(inner.get_program());
     command.args(inner.get_args());
     for (name, value) in inner.get_envs() {

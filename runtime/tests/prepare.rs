@@ -55,6 +55,19 @@ fn without_being_asked_there_is_no_thread() {
 }
 
 #[test]
+fn what_is_not_understood_is_said_and_turns_everything_off() {
+    for bad in ["256M", "1,load=", "1,load=x", "1,2", "-1", ""] {
+        let mut command = child("child_is_alone", THP);
+        command.env("SUPERPAGE_PREZERO", bad);
+        let output = output(command);
+        assert!(output.status.success(), "{bad}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let line = format!("superpage: SUPERPAGE_PREZERO={bad} is not understood; superpage does");
+        assert_eq!(said.matches(&line).count(), 1, "{said}");
+    }
+}
+
+#[test]
 fn what_a_killed_process_leaves_is_nothing() {
     testkit::require!(has_thp(), "needs transparent superpages of 2 MiB");
     let shared = || std::fs::read_dir("/dev/shm").map_or(0, |dir| dir.count());

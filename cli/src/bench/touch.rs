@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     burst: Option<ByteSize>,
 
-    /// Milliseconds of rest before each piece: not timed, and what CPU time is spent in them is not counted.
+    /// Milliseconds of rest before each piece, not timed.
     #[arg(long, value_name = "MS")]
     gap: Option<u32>,
 

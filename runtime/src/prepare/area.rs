@@ -23,11 +23,12 @@ use crate::raw::{self, Errno};
 use crate::settings;
 use crate::source::{self, superpage};
 
-/// Address space, where there is no limit on it. It costs nothing but a row of 5 bytes per superpage
-/// that was ever used.
+/// Address space, where there is no limit on it. It costs nothing but a row of 6 bytes per superpage
+/// that was ever used. Where there is one, a 16th at most of what could
+/// not be had: the rest is the program's.
 const LARGEST: usize = 256 << 30;
 /// Less than this is not worth a thread.
-const SMALLEST: usize = 1 << 30;
+const SMALLEST: usize = 256 << 20;
 
 /// The area and the books about it.
 pub struct Area {
@@ -224,7 +225,7 @@ impl Area {
         let start = loop {
             match source::reserve(size, superpage()) {
                 Ok(start) => break Some(start),
-                Err(_) if size / 4 >= SMALLEST => size /= 4,
+                Err(_) if size >= 16 * SMALLEST => size /= 16,
                 Err(_) => break None,
             }
         };

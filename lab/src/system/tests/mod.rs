@@ -169,6 +169,7 @@ under! {
     linux_6_defer "linux-6-defer",
     linux_6_mthp "linux-6-mthp",
     linux_6_underused "linux-6-underused",
+    prezeroed_pool "prezeroed-pool",
     ingens "ingens",
     ingens_star "ingens-star",
     hawkeye_pmu "hawkeye-pmu",

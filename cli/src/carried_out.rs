@@ -1,0 +1,174 @@
+//! A superpage design as a way to run a program: which of its rules the library inside the program carries
+//! out, and which stay the kernel's. For `run --design`.
+
+use design::{Design, Form, Grain, Prefault, Trigger, designs, diff};
+use launch::{Ahead, Memory, Pages, Recipe};
+use machine::{MemInfo, Root};
+use units::{ByteSize, PageSize};
+
+use crate::exit::Failure;
+
+/// What is done, and what is not.
+pub struct CarriedOut {
+    /// How the program is to be launched.
+    pub recipe: Recipe,
+    /// The rules that are not carried out, in words.
+    pub notes: Vec<String>,
+}
+
+/// What the kernel does without us, against which the other rules of a design are held.
+const KERNEL: &str = "linux-6";
+
+/// Never more than this share of the memory that is available.
+const LARGEST_SHARE: u64 = 4;
+
+/// Decides, from the design and from how much memory there is now.
+pub fn carry_out(design: &Design) -> Result<CarriedOut, Failure> {
+    let available = MemInfo::read(&Root::real()).ok().and_then(|info| info.available);
+    with_memory(design, available)
+}
+
+fn with_memory(design: &Design, available: Option<ByteSize>) -> Result<CarriedOut, Failure> {
+    let (allocation, name) = (&design.allocation, &design.name);
+    let size = allocation.sizes.last().copied().unwrap_or(ByteSize::mib(2));
+    let (pages, memory) = match (allocation.trigger, allocation.form) {
+        (Trigger::Never, _) => (Pages::Base, Memory::default()),
+        (Trigger::Mmap, _) => {
+            let size = PageSize::new(size.bytes()).map_err(Failure::usage)?;
+            (Pages::Hugetlb(Some(size)), Memory::USUAL)
+        }
+        (Trigger::FirstFault, Form::Superpage) => (Pages::Thp, Memory::USUAL),
+        (Trigger::FirstFault | Trigger::Scan, _) => {
+            return Err(Failure::usage(format!(
+                "design {name} cannot be carried out for a program: its superpages are reserved or \
+                 collapsed by a kernel of its own; simulate it with: superpage lab run --design {name}"
+            )));
+        }
+    };
+    let (ahead, mut notes) = ahead(design, pages, size, available);
+    notes.extend(not_ours(design));
+    Ok(CarriedOut {
+        recipe: Recipe { name: name.clone(), memory, ahead, ..Recipe::of(pages) },
+        notes,
+    })
+}
+
+/// The rules of preparation that the library has a thread for.
+fn ahead(
+    design: &Design,
+    pages: Pages,
+    size: ByteSize,
+    available: Option<ByteSize>,
+) -> (Ahead, Vec<String>) {
+    let (mut ahead, mut notes) = (Ahead::default(), Vec::new());
+    let preparation = &design.preparation;
+    let can = pages == Pages::Thp && preparation.grain == Grain::Superpage;
+    let mut not_carried_out = |rule: &str, why: &str| {
+        notes.push(format!("not carried out: {rule}, because {why}"));
+    };
+    const ONLY: &str = "only transparent superpages can be prepared ahead";
+    match (&preparation.prezero, available) {
+        (None, _) => {}
+        (Some(_), _) if !can => not_carried_out("[preparation.prezero]", ONLY),
+        (Some(_), None) => {
+            not_carried_out("[preparation.prezero]", "how much memory is free is unknown");
+        }
+        (Some(prezero), Some(available)) => {
+            let permille = u64::from(prezero.stop_permille).min(1000 / LARGEST_SHARE);
+            let bytes = (u128::from(available.bytes()) * u128::from(permille) / 1000) as u64;
+            ahead.prezero = Some(ByteSize(bytes - bytes % size.bytes()));
+            if permille < u64::from(prezero.stop_permille) {
+                let why = "no more than a quarter of the memory available is taken";
+                not_carried_out("preparation.prezero.stop-permille", why);
+            }
+        }
+    }
+    match preparation.prefault {
+        Prefault::None => {}
+        Prefault::Doubling(order) if can => {
+            // One batch in use, one ahead (ahead::Sequence).
+            ahead.prefault = Some(ByteSize(size.bytes() << (order + 1)));
+        }
+        Prefault::Doubling(_) => not_carried_out("[preparation.prefault]", ONLY),
+        Prefault::Resident(_) => {
+            not_carried_out("[preparation.prefault]", "pages of files are the kernel's to map");
+        }
+    }
+    (ahead, notes)
+}
+
+/// Keys that were carried out, or that mean the same whoever zeroes.
+const OURS: [&str; 5] = [
+    "allocation.trigger",
+    "allocation.form",
+    "allocation.sizes",
+    "allocation.eligible",
+    "preparation.",
+];
+
+/// The rest, where this kernel does something else.
+fn not_ours(design: &Design) -> Option<String> {
+    // A design without superpages, or on a pool, differs in much that then means nothing.
+    if design.allocation.trigger != Trigger::FirstFault {
+        return None;
+    }
+    let kernel = designs::find(KERNEL).ok()?;
+    let keys: Vec<String> = diff(&kernel, design)
+        .into_iter()
+        .map(|difference| difference.key)
+        .filter(|key| !OURS.iter().any(|ours| key.starts_with(ours)))
+        .collect();
+    (!keys.is_empty()).then(|| {
+        format!(
+            "not carried out, because the kernel has its own rules for them: {}",
+            keys.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn carried(name: &str) -> Result<CarriedOut, Failure> {
+        let design = designs::find(name).expect("a preset");
+        with_memory(&design, Some(ByteSize::gib(20)))
+    }
+
+    #[test]
+    fn the_preset_becomes_a_stock_and_a_window() {
+        let done = carried("prezeroed-pool").unwrap();
+        assert_eq!((done.recipe.pages, done.recipe.memory), (Pages::Thp, Memory::USUAL));
+        assert_eq!(done.recipe.ahead.prezero, Some(ByteSize::mib(326)));
+        assert_eq!(done.recipe.ahead.prefault, Some(ByteSize::mib(64)));
+        assert_eq!(done.notes, Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_not_carried_out_is_named() {
+        let mut greedy = designs::find("prezeroed-pool").unwrap();
+        greedy.preparation.prezero.as_mut().unwrap().stop_permille = 1000;
+        let done = with_memory(&greedy, Some(ByteSize::gib(20))).unwrap();
+        assert_eq!(done.recipe.ahead.prezero, Some(ByteSize::gib(5)));
+        assert!(done.notes[0].contains("stop-permille"), "{:?}", done.notes);
+        let mut design = designs::find("prezeroed-pool").unwrap();
+        design.memory.proactiveness = 99;
+        let done = with_memory(&design, None).unwrap();
+        assert_eq!(done.recipe.ahead.prezero, None);
+        assert!(done.notes[0].contains("free is unknown"), "{:?}", done.notes);
+        assert!(done.notes[1].contains("memory.proactiveness"), "{:?}", done.notes);
+    }
+
+    #[test]
+    fn every_preset_is_a_recipe_or_refused_with_a_way_out() {
+        for preset in designs::list() {
+            match carried(preset.name) {
+                Ok(done) => assert_eq!(done.recipe.name, preset.name),
+                Err(why) => assert!(format!("{why:?}").contains("superpage lab run"), "{why:?}"),
+            }
+        }
+        assert_eq!(carried("base").unwrap().recipe.pages, Pages::Base);
+        assert!(matches!(carried("hugetlb").unwrap().recipe.pages, Pages::Hugetlb(Some(_))));
+        assert!(carried("freebsd").is_err());
+    }
+}
