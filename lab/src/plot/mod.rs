@@ -50,10 +50,10 @@ pub fn page(reports: &[Report]) -> String {
 /// The picture, and its title.
 fn picture(reports: &[Report]) -> (Element, String) {
     let title = title(reports);
-    let mut parts = vec![text(MARGIN, 28.0, "title", &clipped(&title, WIDTH - 2.0 * MARGIN, 16.0))];
+    let mut parts = vec![text(MARGIN, 28.0, "title", clipped(&title, WIDTH - 2.0 * MARGIN, 16.0))];
     let mut y = 44.0;
     for line in ends(reports) {
-        parts.push(text(MARGIN, y + 4.0, "end", &clipped(&line, WIDTH - 2.0 * MARGIN, 12.0)));
+        parts.push(text(MARGIN, y + 4.0, "end", clipped(&line, WIDTH - 2.0 * MARGIN, 12.0)));
         y += 18.0;
     }
     for part in [lines::draw, bars::draw] {
