@@ -1,5 +1,6 @@
-//! How far the machines of `lab::faults` are off their published rows, and which contention constants
-//! would be nearest: `cargo run --release -p superpage-lab --example fit_faults -- altix-128 [fit]`.
+//! Which contention constants bring a machine of `lab::faults` nearest to the rows that its file says they are
+//! fitted to, or to others: `cargo run --release -p superpage-lab --example fit_faults -- altix-128 transfer
+//! crowding thread [baseline=4,8 ...]`. Goes up and down by ever smaller factors from the file's values.
 
 use superpage_lab::faults::{self, Comparison, Machine};
 
@@ -14,7 +15,7 @@ fn constant<'a>(machine: &'a mut Machine, name: &str) -> &'a mut u64 {
     }
 }
 
-/// The geometric mean error of the multi-threaded rows that constants are fitted to.
+/// The mean square of the logarithms by which the multi-threaded rows are off that constants are fitted to.
 fn fit_error(comparison: &Comparison) -> f64 {
     let fitted: Vec<f64> = comparison
         .lines
@@ -25,16 +26,27 @@ fn fit_error(comparison: &Comparison) -> f64 {
     fitted.iter().sum::<f64>() / fitted.len().max(1) as f64
 }
 
+/// `baseline=2,4`: rows to fit to, instead of the machine's.
+fn fitted(row: &str) -> faults::Fitted {
+    let (patches, threads) = row.split_once('=').expect("patches=threads");
+    let threads = threads.split(',').map(|threads| threads.parse().expect("a number")).collect();
+    faults::Fitted { patches: patches.to_string(), threads }
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut machine = faults::preset(&arguments[0]).expect("a machine");
-    let names = &arguments[1..];
+    let (rows, names): (Vec<_>, Vec<_>) =
+        arguments[1..].iter().cloned().partition(|argument| argument.contains('='));
+    if !rows.is_empty() {
+        machine.fitted = rows.iter().map(|row| fitted(row)).collect();
+    }
     let error = |machine: &Machine| fit_error(&faults::compare(machine).expect("it runs"));
     let mut best = error(&machine);
     let mut step = 1.3;
     while !names.is_empty() && step > 1.01 {
         let before = best;
-        for name in names {
+        for name in &names {
             for factor in [step, 1.0 / step] {
                 let old = *constant(&mut machine, name);
                 *constant(&mut machine, name) = (old as f64 * factor) as u64;
@@ -52,28 +64,11 @@ fn main() {
         }
     }
     let comparison = faults::compare(&machine).expect("it runs");
-    for line in &comparison.lines {
-        let published = &line.published;
-        println!(
-            "{:12} {:5}M x{} {:4}  wall {:9.0} / {:9.0} = {:.2}   cpu {:9.0} / {:9.0} = {:.2} {:?} {} {}",
-            published.patches,
-            published.bytes >> 20,
-            published.repetitions,
-            published.threads,
-            line.row.pages_per_wall_second,
-            published.pages_per_wall_second,
-            line.ratio(),
-            line.row.pages_per_cpu_second,
-            published.pages_per_cpu_second,
-            line.row.pages_per_cpu_second / published.pages_per_cpu_second,
-            line.role,
-            line.row.events,
-            line.row.skipped_faults,
-        );
-    }
+    println!("{:#?}", machine.costs);
+    println!("a second: {}", machine.node_bandwidth);
+    let (all, held_out) = (comparison.scaling_error, comparison.held_out_error);
     println!(
-        "scaling {:?} held out {:?} single {:?}",
-        comparison.scaling_error, comparison.held_out_error, comparison.single_error
+        "rows with several threads are off by {all:?}; those that are held out, by {held_out:?}"
     );
     for peak in &comparison.peaks {
         println!("{peak:?}");

@@ -2,6 +2,7 @@
 
 mod compare;
 mod explain;
+mod faults;
 mod lists;
 pub mod outputs;
 pub mod progress;
@@ -15,6 +16,7 @@ mod words;
 pub use progress::Progress;
 
 use lab::LabError;
+use lab::faults::FaultsError;
 use lab::sweep::SweepError;
 
 use crate::exit::{Done, Failure};
@@ -41,6 +43,7 @@ enum Command {
     Run(run::Args),
     Compare(compare::Args),
     Explain(explain::Args),
+    Faults(faults::Args),
     Table(table::Args),
     Sweep(sweep::Args),
     Machines(lists::MachinesArgs),
@@ -52,6 +55,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Faults(args) => faults::run(args),
         Command::Table(args) => table::run(args),
         Command::Sweep(args) => sweep::run(args),
         Command::Machines(args) => lists::machines(args),
@@ -61,6 +65,12 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<FaultsError> for Failure {
+    fn from(error: FaultsError) -> Self {
         Self::usage(error)
     }
 }

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use hardware::Machine;
+use lab::faults;
 use lab::fragment::{FragmentError, Fragmentation, FreeLists};
 use lab::sweep::{Hash, Ingredient};
 use lab::workloads::{Setup, WorkloadError, catalog};
@@ -103,7 +104,8 @@ pub fn machine(word: &str) -> Result<Ingredient, Failure> {
     }
 }
 
-fn called(name: &str, file: Option<&str>, taken: bool) -> String {
+/// What a design or a machine is called that may come from a file.
+pub fn called(name: &str, file: Option<&str>, taken: bool) -> String {
     match file {
         Some(file) if taken => format!("{name} ({file})"),
         _ => name.to_string(),
@@ -244,6 +246,14 @@ pub fn several(
         }
     }
     Ok(all)
+}
+
+/// The machine of `lab faults` that is meant.
+pub fn faults_machine(word: &str) -> Result<faults::Machine, Failure> {
+    if let Some((path, content)) = file(word, "toml")? {
+        return Ok(faults::Machine::from_toml(&content, &path)?);
+    }
+    faults::preset(word).map_err(|error| unknown(word, faults::names(), error))
 }
 
 /// A word's file, if it is meant as one: it looks like a path, or ends like such files do.

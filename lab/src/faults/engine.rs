@@ -182,9 +182,10 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Runs from `start` to the end.
-    pub fn run(mut self, stepping: Stepping, start: u64) -> (Repetition, Memory) {
-        self.heap = (0..self.cpus.len() as u32).map(|cpu| Reverse(key(start, cpu))).collect();
+    /// Runs to the end.
+    pub fn run(mut self, stepping: Stepping) -> (Repetition, Memory) {
+        let begin = |cpu: u32| Reverse(key(self.prices.start(cpu), cpu));
+        self.heap = (0..self.cpus.len() as u32).map(begin).collect();
         let mut finder = Finder::new(&self, stepping);
         while let Some(top) = self.heap.peek() {
             let (now, cpu) = (time_of(top.0), cpu_of(top.0));
@@ -206,9 +207,11 @@ impl<'a> Engine<'a> {
             }
         }
         let end = self.cpus.iter().map(|cpu| cpu.finished).max().unwrap_or(0);
+        let busy =
+            self.cpus.iter().zip(0..).map(|(cpu, index)| cpu.finished - self.prices.start(index));
         let done = Repetition {
             end,
-            busy: self.cpus.iter().map(|cpu| cpu.finished - start).sum(),
+            busy: busy.sum(),
             faults: self.cpus.iter().map(|cpu| cpu.faults).sum(),
             taken: self.taken,
             events: self.events,

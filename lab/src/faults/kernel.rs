@@ -1,7 +1,7 @@
 //! `Kernel`: how faults are served, as a value: made from a design, or from a machine's own and patches.
 
 use ahead::Refill;
-use design::{Design, Form, Grain, Locking, Prefault, ResidentCount, Trigger};
+use design::{Design, Eligible, Form, Grain, Locking, Prefault, ResidentCount, Trigger};
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
@@ -111,7 +111,9 @@ impl Kernel {
             order: rule.order,
             load: machine.scrub.load,
         });
-        let whole = design.allocation.trigger == Trigger::FirstFault
+        // pft advises nothing.
+        let whole = design.allocation.eligible == Eligible::Always
+            && design.allocation.trigger == Trigger::FirstFault
             && design.allocation.form != Form::Reservation
             && design.preparation.grain == Grain::Superpage;
         let superpage = design.allocation.sizes.last().filter(|_| whole).copied();

@@ -27,6 +27,8 @@ pub struct Machine {
     pub cpus_per_node: u32,
     /// Where threads go while there are fewer than CPUs.
     pub placement: Placement,
+    /// Whether threads fault while others are being started.
+    pub starting: Starting,
     /// The base page.
     #[serde(deserialize_with = "page")]
     pub base_page: ByteSize,
@@ -80,6 +82,16 @@ pub enum Placement {
 /// Nanoseconds, as read; kept in picoseconds.
 type Time = u64;
 
+/// Whether threads fault while others are being started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Starting {
+    /// They wait until all are there.
+    Together,
+    /// Each begins when it was started.
+    InTurn,
+}
+
 /// What everything costs, in picoseconds (nanoseconds in the file).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -117,7 +129,7 @@ pub struct Costs {
     /// Unmapping a page and freeing it, after all threads have ended: one thread does it.
     #[serde(deserialize_with = "time")]
     pub unmap: Time,
-    /// Contention: starting a thread and taking it down, while no other faults.
+    /// Contention: starting a thread and taking it down; one after the other.
     #[serde(deserialize_with = "time")]
     pub thread: Time,
     /// Contention: a modified cache line comes from another node.
@@ -234,7 +246,7 @@ macro_rules! presets {
     };
 }
 
-const PRESETS: &[(&str, &str)] = presets!["altix-128"];
+const PRESETS: &[(&str, &str)] = presets!["altix-128", "altix-8", "i386-up", "modern"];
 
 /// The names of the machines that are built in.
 pub fn names() -> impl Iterator<Item = &'static str> {

@@ -31,9 +31,9 @@ mod tests;
 
 pub use error::FaultsError;
 pub use kernel::{Entries, Kernel, Lock, MapLock, Scrub};
-pub use machine::{Costs, Fitted, Machine, Placement, names, preset, preset_text};
+pub use machine::{Costs, Fitted, Machine, Placement, Starting, names, preset, preset_text};
 pub use patch::{Patch, Patches};
-pub use published::{Comparison, Line, Peak, Published, compare, published};
+pub use published::{Comparison, Line, PatchError, Peak, Published, compare, published};
 pub use run::{Experiment, Row, Stepping, rows};
 
 /// The most threads.

@@ -193,6 +193,13 @@ impl fmt::Display for Patches {
 }
 
 impl Patches {
+    /// Those that were published, each alone, and all together.
+    pub fn published() -> Vec<Self> {
+        let all = [Patch::AtomicPte, Patch::Prefault(BEST_ORDER), Patch::Prezero];
+        let alone = all.iter().map(|patch| Self(vec![*patch]));
+        std::iter::once(Self::default()).chain(alone).chain([Self(all.to_vec())]).collect()
+    }
+
     /// The machine's kernel with these patches.
     pub fn kernel(&self, machine: &Machine) -> Kernel {
         let mut kernel = machine.kernel;

@@ -3,7 +3,7 @@
 
 use design::ResidentCount;
 
-use super::{Costs, Entries, Experiment, Kernel, Lock, MapLock, Placement};
+use super::{Costs, Entries, Experiment, Kernel, Lock, MapLock, Placement, Starting};
 
 /// Of one experiment. Times in picoseconds.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub(super) struct Prices {
     /// CPUs of a node.
     pub per_node: u32,
     placement: Placement,
+    starting: Starting,
+    threads: u32,
     /// The address space's lock, that of its page tables and the counter lie in one line, which others use.
     pub is_one_line: bool,
     /// User time of a touched base page.
@@ -52,6 +54,8 @@ impl Prices {
             nodes: cpus.div_ceil(machine.cpus_per_node),
             per_node: machine.cpus_per_node,
             placement: machine.placement,
+            starting: machine.starting,
+            threads: experiment.threads,
             is_one_line: experiment.threads > 1
                 && experiment.kernel.map == MapLock::AddressSpace
                 && experiment.kernel.entries == Entries::OneLock,
@@ -66,6 +70,15 @@ impl Prices {
             Placement::Spread => cpu % self.nodes,
             Placement::Packed => cpu / self.per_node,
         }
+    }
+
+    /// When a thread begins to fault; the threads before it were started one after the other.
+    pub fn start(&self, cpu: u32) -> u64 {
+        let started = match self.starting {
+            Starting::Together => self.threads,
+            Starting::InTurn => cpu + 1,
+        };
+        u64::from(started) * self.costs.thread
     }
 
     /// Time for a modified line to come from one CPU to another.

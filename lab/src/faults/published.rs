@@ -56,8 +56,19 @@ pub struct Comparison {
     pub held_out_error: Option<f64>,
     /// The same of rows with one thread.
     pub single_error: Option<f64>,
+    /// With more than one thread, for each patch.
+    pub by_patches: Vec<PatchError>,
     /// For each patch and size, where the most pages were mapped by the clock.
     pub peaks: Vec<Peak>,
+}
+
+/// How far a patch's rows are off.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PatchError {
+    /// The patches.
+    pub patches: String,
+    /// In the geometric mean.
+    pub error: f64,
 }
 
 /// Where a curve has its peak.
@@ -149,9 +160,24 @@ pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
     let (scaling_error, single_error) =
         (error(&|line| line.row.threads > 1), error(&|line| line.row.threads == 1));
     let held_out_error = error(&|line| line.role == Role::HeldOut);
+    let mut names: Vec<&String> = lines.iter().map(|line| &line.published.patches).collect();
+    names.dedup();
+    let of = |name: &String| {
+        let error = error(&|line| line.row.threads > 1 && line.published.patches == *name)?;
+        Some(PatchError { patches: name.clone(), error })
+    };
+    let by_patches = names.into_iter().filter_map(of).collect();
     let peaks = peaks(&lines);
     let machine = machine.name.clone();
-    Ok(Comparison { machine, lines, scaling_error, held_out_error, single_error, peaks })
+    Ok(Comparison {
+        machine,
+        lines,
+        scaling_error,
+        held_out_error,
+        single_error,
+        by_patches,
+        peaks,
+    })
 }
 
 impl Line {

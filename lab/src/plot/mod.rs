@@ -5,10 +5,13 @@
 //! no script. `place` measures text by its letters, as nothing here can ask a font.
 
 mod bars;
+mod faults;
 mod grid;
 mod legend;
 mod lines;
 mod place;
+
+pub use faults::faults;
 
 use drawing::frame::{self, text};
 use drawing::markup::{Element, el};

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use units::ByteSize;
 
-use crate::faults::{Experiment, Patches, Placement, preset};
+use crate::faults::{Experiment, Patches, Placement, Starting, preset};
 
 /// Patches of which any choice goes together.
 const CHOICES: [&[&str]; 5] = [
@@ -17,7 +17,7 @@ const CHOICES: [&[&str]; 5] = [
 /// An experiment on a small machine: some threads, some pages, nodes that run out of memory.
 pub fn any() -> impl Strategy<Value = Experiment> {
     let places = (0..3usize, 0..2usize, 0..3usize, 0..4usize, 0..4usize, proptest::bool::ANY);
-    let shape = (1..=3u32, 0..2u32, 20..400u64, 1..4u32);
+    let shape = (1..=3u32, 0..4u32, 20..400u64, 1..4u32);
     (places, 1..=24u32, 1..=40u64, shape).prop_map(|(places, threads, pages, shape)| {
         let chosen = [places.0, places.1, places.2, places.3, places.4];
         let names: Vec<&str> = CHOICES
@@ -29,16 +29,19 @@ pub fn any() -> impl Strategy<Value = Experiment> {
             .collect();
         let names = if names.is_empty() { "baseline".to_string() } else { names.join(",") };
         let patches: Patches = names.parse().expect("patches");
-        let (per_node, spread, node_pages, repetitions) = shape;
+        let (per_node, kind, node_pages, repetitions) = shape;
         let mut machine = preset("altix-128").expect("a machine");
-        machine.cpus = 24;
+        machine.cpus = if threads == 1 { 1 } else { 24 };
         machine.cpus_per_node = per_node;
-        machine.placement = [Placement::Spread, Placement::Packed][spread as usize];
+        machine.placement = [Placement::Spread, Placement::Packed][kind as usize % 2];
+        machine.starting = [Starting::Together, Starting::InTurn][kind as usize / 2];
+        // As long as some faults: so that they overlap with starts.
+        machine.costs.thread = 100_000_000;
         machine.table_entries = 32;
         machine.list_pages = 8;
         machine.scrub.order = 2;
         let pages = pages * u64::from(threads) * 4;
-        let nodes = u64::from(24u32.div_ceil(per_node));
+        let nodes = u64::from(machine.cpus.div_ceil(per_node));
         // Enough in all, and not always enough on a node.
         let least = pages.div_ceil(nodes) + 64;
         machine.node_memory = ByteSize((least + node_pages) * machine.base_page.0);

@@ -241,10 +241,10 @@ impl Twin<'_> {
     }
 }
 
-fn twin(experiment: &Experiment, start: u64) -> (Repetition, Memory) {
+fn twin(experiment: &Experiment) -> (Repetition, Memory) {
     let prices = Prices::of(experiment);
     let mut memory = Memory::of(experiment, &prices);
-    memory.quiet(start, true);
+    memory.quiet(prices.start(0), true);
     let units = experiment.pages() / prices.unit;
     let threads = u64::from(experiment.threads);
     let bound = |cpu: u64| units * cpu / threads * prices.unit;
@@ -253,7 +253,7 @@ fn twin(experiment: &Experiment, start: u64) -> (Repetition, Memory) {
         prefault: Prefault::new(experiment.kernel.prefault),
         list: 0,
         deeds: Default::default(),
-        at: Some(start),
+        at: Some(prices.start(cpu as u32)),
         is_served: false,
         later: 0,
         finished: 0,
@@ -265,7 +265,7 @@ fn twin(experiment: &Experiment, start: u64) -> (Repetition, Memory) {
     let ends = || twin.threads.iter().map(|thread| thread.finished);
     let done = Repetition {
         end: ends().max().unwrap(),
-        busy: ends().map(|end| end - start).sum(),
+        busy: ends().zip(0..).map(|(end, cpu)| end - prices.start(cpu)).sum(),
         faults: 0,
         taken,
         events: 0,
@@ -274,20 +274,20 @@ fn twin(experiment: &Experiment, start: u64) -> (Repetition, Memory) {
     (done, memory)
 }
 
-fn engine(experiment: &Experiment, start: u64, stepping: Stepping) -> (Repetition, Memory) {
+fn engine(experiment: &Experiment, stepping: Stepping) -> (Repetition, Memory) {
     let prices = Prices::of(experiment);
     let mut memory = Memory::of(experiment, &prices);
-    memory.quiet(start, true);
-    Engine::new(experiment, &prices, memory).run(stepping, start)
+    memory.quiet(prices.start(0), true);
+    Engine::new(experiment, &prices, memory).run(stepping)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn the_engine_does_what_its_twin_does(experiment in experiments::any(), start in 0..1_000_000u64) {
-        let (own, memory) = engine(&experiment, start, Stepping::EachEvent);
-        let (other, other_memory) = twin(&experiment, start);
+    fn the_engine_does_what_its_twin_does(experiment in experiments::any()) {
+        let (own, memory) = engine(&experiment, Stepping::EachEvent);
+        let (other, other_memory) = twin(&experiment);
         prop_assert_eq!(own.end, other.end);
         prop_assert_eq!(own.busy, other.busy);
         prop_assert_eq!(own.taken, other.taken);
@@ -296,8 +296,8 @@ proptest! {
 
     #[test]
     fn passing_over_periods_changes_nothing(experiment in experiments::any()) {
-        let (skipping, memory) = engine(&experiment, 0, Stepping::Skip);
-        let (stepping, other) = engine(&experiment, 0, Stepping::EachEvent);
+        let (skipping, memory) = engine(&experiment, Stepping::Skip);
+        let (stepping, other) = engine(&experiment, Stepping::EachEvent);
         prop_assert_eq!((stepping.end, stepping.busy), (skipping.end, skipping.busy));
         prop_assert_eq!((stepping.faults, stepping.taken), (skipping.faults, skipping.taken));
         prop_assert!(memory.is_as(&other));

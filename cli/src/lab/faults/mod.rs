@@ -1,0 +1,198 @@
+//! `superpage lab faults`: how page faults scale with CPUs, in the columns of the paper that asked first.
+
+mod published;
+mod words;
+
+use std::path::PathBuf;
+
+use design::designs;
+use lab::faults::{self, Experiment, Kernel, Machine, Patches, Row};
+use lab::plot;
+use serde::Serialize;
+use units::ByteSize;
+
+use super::outputs::json;
+use super::progress::Progress;
+use super::what;
+use crate::exit::{Done, Failure};
+use crate::files;
+
+/// The version of the document.
+const SCHEMA: &str = "superpage.faults/1";
+
+/// See how fast many CPUs get new memory in one address space, under changes of the kernel.
+///
+/// Each thread touches its own slice of one mapping, page by page (pft, Lameter 2004). Every lock, cache
+/// line and node's memory is simulated, event by event. Patches named together are applied together; each
+/// --patches or --design is a table and a line of its own. Without either: the baseline, the patches that
+/// were published, and all of them together.
+///
+/// With --table, exit code 1: rows with several threads are off by more than 15 % in the geometric mean,
+/// or a peak is at another number of CPUs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// The machine: altix-128, altix-8, i386-up, modern, or a file.
+    #[arg(long, short, value_name = "MACHINE", default_value = "altix-128")]
+    machine: String,
+
+    /// Changes of the machine's kernel, by comma: atomic-pte, split-ptl, per-vma, rss-atomic, rss-split,
+    /// prefault[=ORDER], prezero, superpage[=SIZE], ticket-lock, queued-lock, numa-lock; or baseline.
+    /// Repeatable.
+    #[arg(long, short, value_name = "PATCHES")]
+    patches: Vec<Patches>,
+
+    /// The faults of a design instead of the machine's kernel: a name (see `superpage design list`) or a
+    /// file. Repeatable.
+    #[arg(long = "design", short, value_name = "DESIGN")]
+    designs: Vec<String>,
+
+    /// Numbers of threads, by comma. Default: 1, 2, 4 and so on, up to all that such a machine can have.
+    #[arg(long, short, value_name = "N,...", value_delimiter = ',')]
+    threads: Vec<u32>,
+
+    /// Memory that is touched, by all threads together.
+    #[arg(long, short, value_name = "SIZE", default_value = "1G")]
+    size: ByteSize,
+
+    /// Times that it is mapped, touched and unmapped.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    repeat: u32,
+
+    /// Cache lines of each page that are written.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cache_lines: u32,
+
+    /// Compare the machine with its published rows instead, cell by cell.
+    #[arg(long, conflicts_with_all = ["patches", "designs", "threads", "size", "repeat", "cache_lines", "svg"])]
+    table: bool,
+
+    /// Draw pages per second against CPUs into a file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Print JSON (superpage.faults/1; of --table: superpage.faults.table/1).
+    #[arg(long)]
+    json: bool,
+
+    /// Write over files that exist.
+    #[arg(long)]
+    force: bool,
+
+    /// Write it to a file instead of standard output (-).
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// No progress on standard error.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+const HELP: &str = "\
+Examples:
+  superpage lab faults --machine altix-128 --patches atomic-pte,prefault,prezero
+  superpage lab faults -p baseline -p numa-lock -p split-ptl,rss-split --threads 1,8,64,512 --svg faults.svg
+  superpage lab faults --machine altix-8 --table";
+
+/// What faults are served with, and how fast.
+#[derive(Debug, Serialize)]
+struct Set {
+    /// Patches or a design.
+    name: String,
+    kernel: Kernel,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'a str,
+    machine: &'a str,
+    machine_cpus: u32,
+    base_page_bytes: u64,
+    sets: &'a [Set],
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    for path in [&args.output, &args.svg].into_iter().flatten() {
+        files::check_new(path, args.force)?;
+    }
+    if args.output.is_some() && args.output == args.svg {
+        return Err(Failure::usage("--output and --svg name the same file"));
+    }
+    let machine = what::faults_machine(&args.machine)?;
+    if args.table {
+        return published::run(&machine, &args);
+    }
+    let sets = simulate(&machine, &args)?;
+    let text = match args.json {
+        true => json(&Document {
+            schema: SCHEMA,
+            machine: &machine.name,
+            machine_cpus: machine.cpus,
+            base_page_bytes: machine.base_page.0,
+            sets: &sets,
+        })?,
+        false => words::tables(&machine, &sets),
+    };
+    if let Some(path) = &args.svg {
+        let title = format!("{}, {} x {}", machine.summary, args.size, args.repeat);
+        let lines: Vec<_> = sets.into_iter().map(|set| (set.name, set.rows)).collect();
+        files::write(path, plot::faults(&title, machine.cpus, &lines))?;
+    }
+    files::deliver(args.output.as_deref(), &text)?;
+    Ok(Done::Fine)
+}
+
+fn simulate(machine: &Machine, args: &Args) -> Result<Vec<Set>, Failure> {
+    let threads = match args.threads.is_empty() {
+        true => doubling(machine.most_threads()),
+        false => args.threads.clone(),
+    };
+    let mut progress = Progress::of_pass(args.quiet, "page faults");
+    let mut sets = Vec::new();
+    let kernels = kernels(machine, args)?;
+    let of = kernels.len() as u64;
+    for (name, kernel) in kernels {
+        progress.tell(sets.len() as u64, Some(of), || format!("{name} on {}", machine.name));
+        let experiment = Experiment {
+            machine: machine.clone(),
+            kernel,
+            threads: 1,
+            size: args.size,
+            repetitions: args.repeat,
+            cache_lines: args.cache_lines,
+        };
+        sets.push(Set { rows: faults::rows(&experiment, &threads)?, name, kernel });
+    }
+    progress.clear();
+    Ok(sets)
+}
+
+/// The sets that were asked for, by name.
+fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Failure> {
+    let mut sets: Vec<Patches> = args.patches.clone();
+    if sets.is_empty() && args.designs.is_empty() {
+        sets = Patches::published();
+    }
+    let mut kernels: Vec<(String, Kernel)> =
+        sets.iter().map(|set| (set.to_string(), set.kernel(machine))).collect();
+    for word in &args.designs {
+        let named = crate::design::load(word)?;
+        let taken = designs::preset(&named.design.name).is_ok();
+        let name = what::called(&named.design.name, named.file.as_deref(), taken);
+        kernels.push((name, Kernel::of(&named.design, machine)));
+    }
+    for (index, (name, _)) in kernels.iter().enumerate() {
+        if kernels[..index].iter().any(|(other, _)| other == name) {
+            return Err(Failure::usage(format!("`{name}` is given twice; leave one of them away")));
+        }
+    }
+    Ok(kernels)
+}
+
+/// 1, 2, 4 and so on, and the last.
+fn doubling(most: u32) -> Vec<u32> {
+    let mut all: Vec<u32> = (0..32).map(|shift| 1 << shift).take_while(|one| *one < most).collect();
+    all.push(most);
+    all
+}

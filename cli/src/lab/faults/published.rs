@@ -1,0 +1,108 @@
+//! `superpage lab faults --table`: a machine beside its published rows.
+
+use drawing::three::percent;
+use lab::faults::{Comparison, Line, Machine, compare};
+use lab::tables::Role;
+use serde::Serialize;
+
+use super::Args;
+use super::words::{gigabytes, rate};
+use crate::exit::{Done, Failure};
+use crate::files;
+use crate::lab::outputs::json;
+use crate::pool::show::table;
+
+/// The version of the document.
+const SCHEMA: &str = "superpage.faults.table/1";
+
+/// What may be wrong: the issue of this model asks for it.
+const TOLERANCE: f64 = 0.15;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'a str,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
+    let comparison = compare(machine)?;
+    if comparison.lines.is_empty() {
+        return Err(Failure::usage(format!(
+            "nobody published rows of {}; there are some of altix-128, altix-8, i386-up",
+            machine.name
+        )));
+    }
+    let text = match args.json {
+        true => json(&Document { schema: SCHEMA, comparison: &comparison })?,
+        false => words(&comparison),
+    };
+    files::deliver(args.output.as_deref(), &text)?;
+    let is_off = comparison.scaling_error.is_some_and(|error| error > TOLERANCE);
+    let is_elsewhere = comparison.peaks.iter().any(|peak| peak.simulated != peak.published);
+    Ok(if is_off || is_elsewhere { Done::Negative } else { Done::Fine })
+}
+
+fn words(comparison: &Comparison) -> String {
+    let row = |line: &Line| {
+        let published = &line.published;
+        let pair = |model: f64, paper: f64| {
+            vec![rate(model), rate(paper), format!("{:.2}", model / paper)]
+        };
+        let mut cells = vec![
+            published.patches.clone(),
+            gigabytes(published.bytes),
+            published.repetitions.to_string(),
+            published.threads.to_string(),
+        ];
+        cells.extend(pair(line.row.pages_per_cpu_second, published.pages_per_cpu_second));
+        cells.extend(pair(line.row.pages_per_wall_second, published.pages_per_wall_second));
+        cells.push(if line.role == Role::Fitted { "f" } else { "" }.to_string());
+        cells
+    };
+    let columns = [
+        "patches",
+        "Gb",
+        "Rep",
+        "Threads",
+        "flt/cpu/s",
+        "published",
+        "ratio",
+        "fault/wsec",
+        "published",
+        "ratio",
+        "",
+    ];
+    let mut text = format!(
+        "{}: simulated beside published (Lameter 2005); f: a constant was fitted to the row's fault/wsec\n\n",
+        comparison.machine
+    );
+    text += &table(&columns, comparison.lines.iter().map(row).collect(), &[0, 10]);
+    text += "\nfault/wsec is off in the geometric mean by\n";
+    for (error, of) in [
+        (comparison.scaling_error, "rows with several threads"),
+        (comparison.held_out_error, "rows that nothing was fitted to"),
+        (comparison.single_error, "rows with one thread"),
+    ] {
+        if let Some(error) = error {
+            text += &format!("  {:>6}  {of}\n", percent(error));
+        }
+    }
+    for part in &comparison.by_patches {
+        text += &format!("  {:>6}  {} with several threads\n", percent(part.error), part.patches);
+    }
+    if comparison.peaks.iter().any(|peak| peak.published > 1 || peak.simulated > 1) {
+        text += "most faults a second at so many threads\n";
+    }
+    for peak in &comparison.peaks {
+        text += &format!(
+            "  {} {} x {}: {} published, {} simulated\n",
+            peak.patches,
+            gigabytes(peak.bytes),
+            peak.repetitions,
+            peak.published,
+            peak.simulated
+        );
+    }
+    text
+}

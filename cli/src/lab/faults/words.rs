@@ -1,0 +1,63 @@
+//! Rows as the paper printed them: one table for each set of patches.
+
+use drawing::three;
+use drawing::words::seconds;
+use lab::faults::{Machine, Row};
+use units::ByteSize;
+
+use super::Set;
+use crate::pool::show::table;
+
+const COLUMNS: [&str; 10] =
+    ["Gb", "Rep", "Threads", "CLine", "User", "System", "Wall", "flt/cpu/s", "fault/wsec", ""];
+
+/// All sets.
+pub fn tables(machine: &Machine, sets: &[Set]) -> String {
+    let mut text = format!("{} ({})\n", machine.name, machine.summary);
+    for set in sets {
+        text += &format!("\n{}\n", set.name);
+        text += &table(&COLUMNS, set.rows.iter().map(row).collect(), &[9]);
+        text += &peak(&set.rows);
+    }
+    text += "\nA fault is a base page mapped, as in the paper, also where one trap maps several.\n";
+    text
+}
+
+fn row(row: &Row) -> Vec<String> {
+    vec![
+        gigabytes(row.bytes),
+        row.repetitions.to_string(),
+        row.threads.to_string(),
+        row.cache_lines.to_string(),
+        seconds(row.user_seconds),
+        seconds(row.system_seconds),
+        seconds(row.wall_seconds),
+        rate(row.pages_per_cpu_second),
+        rate(row.pages_per_wall_second),
+        if row.is_prediction { "prediction" } else { "" }.to_string(),
+    ]
+}
+
+/// A rate in full, as in the paper.
+pub fn rate(value: f64) -> String {
+    format!("{value:.0}")
+}
+
+/// `1`, `0.5`, `100 MiB`: gigabytes while that can be said shortly.
+pub fn gigabytes(bytes: u64) -> String {
+    match bytes.is_multiple_of(1 << 28) {
+        true => (bytes as f64 / (1u64 << 30) as f64).to_string(),
+        false => ByteSize(bytes).to_string(),
+    }
+}
+
+fn peak(rows: &[Row]) -> String {
+    let best =
+        rows.iter().max_by(|a, b| a.pages_per_wall_second.total_cmp(&b.pages_per_wall_second));
+    let Some(best) = best.filter(|_| rows.len() > 1) else { return String::new() };
+    format!(
+        "peak at {} threads: {} faults a second\n",
+        best.threads,
+        three::figure(best.pages_per_wall_second)
+    )
+}

@@ -1,0 +1,74 @@
+//! Pages mapped a second against CPUs, both logarithmic: one line for each set of patches.
+
+use drawing::axis::{Axis, line, note_at, px};
+use drawing::frame;
+use drawing::markup::el;
+
+use super::legend::{self, Sign};
+use super::place::{MARGIN, WIDTH, clipped};
+use super::{STYLE, text};
+use crate::faults::Row;
+
+/// Room for the labels of the upright axis.
+const GUTTER: f64 = 64.0;
+const HEIGHT: f64 = 420.0;
+/// Colours; more lines than these are dashed.
+const COLOURS: usize = 7;
+
+/// The picture of several sets of patches. A line's rows are in the order of their threads; what lies
+/// beyond `measured` CPUs is a prediction.
+pub fn faults(title: &str, measured: u32, sets: &[(String, Vec<Row>)]) -> String {
+    let rows = || sets.iter().flat_map(|(_, rows)| rows);
+    let rate = |row: &Row| row.pages_per_wall_second / 1e3;
+    let ends = |of: &dyn Fn(&Row) -> f64| {
+        let low = rows().map(of).fold(f64::INFINITY, f64::min);
+        (low.min(1e300), rows().map(of).fold(low, f64::max))
+    };
+    let (few, many) = ends(&|row| f64::from(row.threads));
+    let (slow, fast) = ends(&rate);
+    let (across, up) = (Axis::ratios(few, many), Axis::ratios(slow, fast));
+    let width = WIDTH - 2.0 * MARGIN - GUTTER;
+    let place = |row: &Row| {
+        (across.place(f64::from(row.threads)) * width, (1.0 - up.place(rate(row))) * HEIGHT)
+    };
+
+    let mut parts = vec![text(MARGIN, 28.0, "title", clipped(title, WIDTH - 2.0 * MARGIN, 16.0))];
+    let class = |index: usize| {
+        let dash = if index / COLOURS % 2 == 1 { " d2" } else { "" };
+        format!("line c{}{dash}", index % COLOURS)
+    };
+    let items: Vec<(Sign, String)> = sets
+        .iter()
+        .enumerate()
+        .map(|(index, (name, _))| (Sign::Line(class(index)), name.clone()))
+        .collect();
+    let (drawn, height) = legend::draw(&items, 44.0);
+    parts.extend(drawn);
+    let top = 44.0 + height + 30.0;
+    let heading = "thousand base pages mapped per second of wall-clock time, against CPUs";
+    parts.push(text(MARGIN, top - 10.0, "heading", heading));
+
+    let mut plot = frame::plot(MARGIN + GUTTER, top, width, HEIGHT).all(up.up(HEIGHT));
+    let mut threads: Vec<u32> = rows().map(|row| row.threads).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    for count in &threads {
+        let x = px(across.place(f64::from(*count)) * width);
+        plot = plot.add(line(&x, 0, &x, HEIGHT).class("grid"));
+        plot = plot.add(note_at(&x, HEIGHT + 15.0, &count.to_string(), "middle"));
+    }
+    if threads.iter().any(|count| *count > measured) && f64::from(measured) >= few {
+        let x = across.place(f64::from(measured)) * width;
+        plot = plot.add(note_at(&px(x + 6.0), 12.0, "prediction →", "start"));
+    }
+    for (index, (_, rows)) in sets.iter().enumerate() {
+        let mut path = String::new();
+        for row in rows {
+            let (x, y) = place(row);
+            path += &format!("{}{},{}", if path.is_empty() { "M" } else { "L" }, px(x), px(y));
+        }
+        plot = plot.add(el("path").with("d", path).class(class(index)));
+    }
+    parts.push(plot);
+    frame::file(frame::picture(WIDTH, top + HEIGHT + 40.0, title, STYLE, parts))
+}
