@@ -20,6 +20,10 @@ const TRACKED: usize = 32 << 10;
 /// than one time in eight.
 const SHORTLY: u64 = 64;
 
+/// Distance in pages at which a page that is used in order is still in use: programs read and write several
+/// arrays side by side. 64 pages fit every first-level TLB.
+const STILL: u64 = 64;
+
 /// Slots of the table of recent uses, a power of two.
 const RECENT: usize = 1024;
 
@@ -133,7 +137,8 @@ impl Watch {
         let Some(distance) = self.pages.touch(page.0) else { return };
         demand.reach = demand.reach.max(octave(distance));
         if sequential {
-            if superpage {
+            // A page that others were used beside is one page still: its lines come once.
+            if superpage && octave(distance) > octave(STILL) {
                 demand.add_sequential(writes, stands_for);
             }
             return;

@@ -67,7 +67,7 @@ fn naive(accesses: &[Access]) -> Naive {
         let shortly = i.saturating_sub(64);
         let neighbour = |other: u32| pages[shortly..i].iter().rposition(|&p| p == other).is_some();
         if neighbour(page + 1) || neighbour(page - 1) {
-            sum.sequential += f64::from(u8::from(eligible));
+            sum.sequential += f64::from(u8::from(eligible && octave(in_pages) > octave(64)));
         } else if eligible {
             let in_regions = distance(&regions[..i], region).unwrap_or(0);
             let cell = &mut cells[octave(in_pages) * OCTAVES + octave(in_regions)];
