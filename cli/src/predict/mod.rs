@@ -30,7 +30,7 @@ use crate::loan::PoolPolicy;
 const MOST: ByteSize = ByteSize::gib(2);
 
 /// This machine's prices, measured before and after a program's runs: a shared host's are others a minute
-/// later, and the runs are between the two. Each time up to 20 seconds, and twice [`MOST`] of memory at most.
+/// later, and the runs are between the two. Each time twice, up to 20 seconds in all, and twice [`MOST`] of memory at most.
 pub struct Pricing {
     samples: Samples,
     quiet: bool,
@@ -42,26 +42,29 @@ impl Pricing {
         let machine = Snapshot::read(&Root::real());
         let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
         let most = available.map_or(MOST, |free| MOST.min(ByteSize(free.bytes() / 6)));
-        let reached = sys::param::page_size().bytes() << (demand.demand.reach + 1);
+        let reached = sys::param::page_size().bytes() << demand.demand.reach;
         let most = most.min(ByteSize(reached));
         let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
         let mut pricing = Self { samples, quiet };
-        pricing.visit()?;
+        pricing.visit_twice()?;
         Ok(pricing)
     }
 
     /// Measures after them: the prices of both.
     pub fn finish(mut self) -> Result<Prices, Failure> {
-        self.visit()?;
+        self.visit_twice()?;
         Ok(self.samples.prices())
     }
 
-    fn visit(&mut self) -> Result<(), Failure> {
+    /// Twice, because frames decide what a walk costs, and each visit has its own.
+    fn visit_twice(&mut self) -> Result<(), Failure> {
         let what = "measuring what accesses cost on this machine";
         let mut progress = Progress::new(self.quiet, what);
-        let visited = self.samples.visit(|done, of| {
-            progress.tell(done as u64, Some(of as u64), || what.to_string());
-            true
+        let visited = (0..2).try_for_each(|turn| {
+            self.samples.visit(|done, of| {
+                progress.tell((turn * of + done) as u64, Some(2 * of as u64), || what.to_string());
+                true
+            })
         });
         progress.clear();
         visited.map_err(unpriced)

@@ -14,6 +14,10 @@ pub type Word = [u8; 8];
 /// Words of a cache line: 64 bytes on every x86-64 and nearly every Arm.
 const LINE: usize = 8;
 
+/// Words by which streams lie apart beyond a power of two, as STREAM's arrays do: else their lines fall into the
+/// same sets of every cache and the same banks of memory, and wait for each other instead of for translations.
+const APART: usize = 21_824 / 8;
+
 /// Makes `count` accesses to `words`; nanoseconds of one.
 pub type Random = fn(words: &mut [Word], count: u64, seed: u64) -> f64;
 
@@ -62,9 +66,10 @@ pub fn writes(words: &mut [Word], count: u64, seed: u64) -> f64 {
 /// core does with them. (With every word, the core took longer than the lines, and STREAM's 17 % did not show.)
 pub fn streams(words: &mut [Word]) -> [f64; 2] {
     let quarter = words.len() / 4;
-    let (first, rest) = words.split_at_mut(quarter);
-    let (second, rest) = rest.split_at_mut(quarter);
-    let third = &mut rest[..quarter];
+    let len = quarter - 2 * APART;
+    let (first, rest) = words.split_at_mut(quarter + APART);
+    let (second, rest) = rest.split_at_mut(quarter + APART);
+    let (first, second, third) = (&first[..len], &second[..len], &mut rest[..len]);
     let number = |line: &[Word]| u64::from_ne_bytes(line[0]);
 
     let start = thread_cpu_time();
