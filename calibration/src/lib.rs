@@ -32,7 +32,7 @@ pub use document::{
     Calibration, ClockReport, CurvePoint, LevelReport, Processor, SCHEMA, SizeReport, cycles,
     nanoseconds,
 };
-pub use live::Live;
+pub use live::{Live, clock};
 pub use machine_file::THIS;
 pub use place::Shape;
 pub use probe::{Clock, Offer, Place, Probe, ProbeError};

@@ -81,12 +81,14 @@ struct Seconds {
 /// Predicts.
 pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction {
     let chase = prices.dependent.by_distance();
-    let dependent = random(demand, &chase, &chase).plus(sequential(demand, prices));
-    let independent = random(demand, &prices.reads.by_distance(), &prices.writes.by_distance())
-        .plus(sequential(demand, prices));
+    let dependent = random(demand, &chase, &chase);
+    let independent = random(demand, &prices.reads.by_distance(), &prices.writes.by_distance());
     let instructions = native.instructions.unwrap_or(demand.accesses * INSTRUCTIONS_PER_ACCESS);
     let user = native.user_seconds;
-    let budget = |ipc: f64| (user - instructions / ipc / native.mhz / 1e6).max(0.1 * user);
+    let executing = |ipc: f64| instructions / ipc / native.mhz / 1e6;
+    let in_order = sequential(demand, prices).within(user);
+    // What comes in order is fetched ahead while instructions execute: the longer of the two counts.
+    let budget = |ipc: f64| (user - executing(ipc).max(in_order.all)).max(0.1 * user);
 
     // As much of dependence as explains the time that no instruction explains.
     let between = dependent.all - independent.all;
@@ -94,8 +96,11 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
         true => ((budget(IPC.mid) - independent.all) / between).clamp(0.0, 1.0),
         false => 0.0,
     };
-    let mid = mix(independent, dependent, dependence).within(budget(IPC.mid));
-    let ends = [independent.within(budget(IPC.low)), dependent.within(budget(IPC.high)), mid];
+    let together = |random: Seconds, ipc: f64| {
+        random.within(budget(ipc)).plus(in_order.shown_beside(executing(ipc)))
+    };
+    let mid = together(mix(independent, dependent, dependence), IPC.mid);
+    let ends = [together(independent, IPC.low), together(dependent, IPC.high), mid];
     let faults = faults(demand, prices, native.system_seconds);
     let total = user + native.system_seconds;
     let range = |value: &dyn Fn(Seconds) -> f64| {
@@ -114,7 +119,7 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
         base: Parts { rest, translation: mid.translation, faults: faults.0 },
         superpage: Parts { rest, translation: mid.translation_super, faults: faults.1 },
         dependence,
-        explained: (independent.all, dependent.all),
+        explained: (independent.all + in_order.all, dependent.all + in_order.all),
     }
 }
 
@@ -139,6 +144,12 @@ impl Seconds {
             translation: self.translation * by,
             translation_super: self.translation_super * by,
         }
+    }
+
+    /// Of translation, what is longer than other work that goes on meanwhile.
+    fn shown_beside(self, working: f64) -> Self {
+        let shown = (self.all - working.max(self.all - self.translation)).max(0.0);
+        Self { translation: shown, translation_super: 0.0, ..self }
     }
 
     /// No more than `seconds`: what costs more than there was, overlapped with something.

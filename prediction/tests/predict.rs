@@ -98,6 +98,36 @@ fn work_that_is_no_access_is_not_translation() {
     close(told.translating.mid, 0.5);
 }
 
+/// Two passes in order over the same regions: the second uses every page again.
+fn in_order() -> Demand {
+    let mut block = Block::default();
+    let pages = Pages { first: Page(0), count: REGIONS * 512 };
+    block.event(Event::Spawn(Process(0)));
+    block.event(Event::Map { pages, address: 0, backing: Backing::Anonymous });
+    for _ in 0..2 {
+        block.accesses.extend((0..REGIONS * 512).map(|page| Access::read(Page(page))));
+    }
+    let mut watch = Watch::default();
+    watch.follow(&block);
+    watch.finish().remove(0).1
+}
+
+#[test]
+fn what_comes_in_order_is_hidden_by_work_that_takes_as_long() {
+    let prices =
+        Prices { sequential_reads: Sequential { base: 300.0, superpage: 200.0 }, ..prices() };
+    // All pages but the first, which has no neighbour before it.
+    let pages = f64::from(REGIONS) * 512.0;
+    let (base, superpage) = (pages * 300e-9, pages * 200e-9);
+    let told = predict(&in_order(), &prices, &native(base, 0.0));
+    close(told.saved.mid, 1.0 / 3.0);
+    // 2.5 instructions per cycle of a nanosecond.
+    let of = |seconds: f64| Native { instructions: Some(seconds * 2.5e9), ..native(base, 0.0) };
+    close(predict(&in_order(), &prices, &of(superpage)).saved.mid, 1.0 / 3.0);
+    close(predict(&in_order(), &prices, &of((superpage + base) / 2.0)).saved.mid, 1.0 / 6.0);
+    assert!(predict(&in_order(), &prices, &of(base)).saved.mid < 1e-3);
+}
+
 #[test]
 fn first_touches_are_saved_too_but_never_more_than_the_kernel_took() {
     let (touched, regions) = (f64::from(REGIONS) * 512.0, f64::from(REGIONS));

@@ -78,21 +78,14 @@ fn unpriced(error: PricesError) -> Failure {
     }
 }
 
-/// The core's clock in MHz, as well as it is known: it only says how long instructions take.
-pub fn mhz() -> f64 {
-    let machine = Snapshot::read(&Root::real());
-    let cpu = machine.cpu.as_ref();
-    let mhz = cpu.and_then(|cpu| cpu.nominal_mhz.or(cpu.reported_mhz));
-    mhz.map_or(3000.0, f64::from)
-}
-
 /// Predicts for a run on base pages that took so many seconds of one thread, `system` of them in the kernel.
 pub fn predict(demand: &Asked, prices: &Prices, user: f64, system: f64) -> Prediction {
     let native = Native {
         user_seconds: user,
         system_seconds: system,
         instructions: demand.instructions,
-        mhz: mhz(),
+        // Measured: what a guest is told may be 2.6 GHz where the core runs at 3.7.
+        mhz: calibration::clock().core_mhz,
     };
     prediction::predict(&demand.demand, prices, &native)
 }

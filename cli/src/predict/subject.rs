@@ -110,7 +110,10 @@ fn of_workload(workload: Workload, what: &What, quiet: bool) -> Result<Asked, Fa
     };
     demand.scale(times);
     let source = "the workload's own stream of accesses".to_string();
-    Ok(Asked { demand, instructions: None, source, notes: Vec::new() })
+    // Of vectors: a load or a store, and at most one operation, for every two elements (SSE2, the least that
+    // x86-64 and AArch64 have).
+    let instructions = (workload == Workload::Stream).then_some(demand.accesses * 0.75);
+    Ok(Asked { demand, instructions, source, notes: Vec::new() })
 }
 
 /// Records a program and follows what was recorded; with `streams` of its own if it is to be seen. The
