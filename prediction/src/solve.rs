@@ -99,7 +99,13 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
     let together = |random: Seconds, ipc: f64| {
         random.within(budget(ipc)).plus(in_order.shown_beside(executing(ipc)))
     };
-    let mid = together(mix(independent, dependent, dependence), IPC.mid);
+    // Accesses that need not wait for each other need not wait for instructions either.
+    let mid = match independent.all >= budget(IPC.mid) {
+        true => {
+            independent.within(user - in_order.all).plus(in_order.shown_beside(executing(IPC.mid)))
+        }
+        false => together(mix(independent, dependent, dependence), IPC.mid),
+    };
     let ends = [together(independent, IPC.low), together(dependent, IPC.high), mid];
     let faults = faults(demand, prices, native.system_seconds);
     let total = user + native.system_seconds;
