@@ -67,6 +67,23 @@ pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
     check_writable(path)
 }
 
+/// Fails now rather than after minutes, if what is printed, or the picture that the flag `drawn_by` asks for,
+/// cannot be written, would be written over another file, or both into one.
+pub fn check_outputs(
+    output: Option<&Path>,
+    drawn_by: &str,
+    picture: Option<&Path>,
+    force: bool,
+) -> Result<(), Failure> {
+    for path in output.iter().chain(&picture) {
+        check_new(path, force)?;
+    }
+    if output.is_some() && output == picture {
+        return Err(Failure::usage(format!("--output and {drawn_by} name the same file")));
+    }
+    Ok(())
+}
+
 /// That a file could not be written, and what to do.
 pub fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     let remedy = match error.kind() {

@@ -33,14 +33,17 @@ pub fn path() -> Result<PathBuf, Failure> {
 
 /// Its name, as errors show it, and its text.
 pub fn read() -> Result<(String, String), Failure> {
-    let path = path()?;
+    kept(path()?, "a machine's file")
+}
+
+fn kept(path: PathBuf, what: &str) -> Result<(String, String), Failure> {
     let shown = path.display().to_string();
     if !path.exists() {
         return Err(Failure::cannot(format!(
             "this machine was not measured yet ({shown} does not exist); `superpage tlb --save` does it"
         )));
     }
-    Ok((shown, crate::lab::what::text(&path, "a machine's file")?))
+    Ok((shown, crate::lab::what::text(&path, what)?))
 }
 
 /// Writes it, whole or not at all.
@@ -67,11 +70,7 @@ pub fn is_calibrated() -> bool {
 
 /// What a miss of base pages costs, as it was measured and kept.
 pub fn miss_cost() -> Result<MissCost, Failure> {
-    // For its words when nothing was measured yet.
-    read()?;
-    let path = path()?.with_extension(CALIBRATION);
-    let shown = path.display();
-    let text = crate::lab::what::text(&path, "a calibration")?;
+    let (shown, text) = kept(path()?.with_extension(CALIBRATION), "a calibration")?;
     let wrong = |why: String| {
         Failure::usage(format!("{shown}: {why}; `superpage tlb --save` writes it anew"))
     };

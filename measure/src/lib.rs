@@ -14,6 +14,7 @@ pub mod document;
 pub mod execute;
 pub mod experiment;
 pub mod family;
+mod first_touch;
 pub mod html;
 pub mod metric;
 pub mod prices;

@@ -14,6 +14,7 @@ use sys::pagemap::Pagemap;
 use units::PageSize;
 use workload::zero::{Kernel, Stores, kernels};
 
+use crate::first_touch::first_touches;
 use crate::stats::describe::median;
 
 /// What is zeroed at a time, whatever the machine's superpages: as published (Quicksilver, slide 17).
@@ -22,8 +23,6 @@ pub const UNIT: usize = 2 << 20;
 const ARENA: usize = 512 << 20;
 /// Units that one sample zeroes, and how often one of them is zeroed again.
 const UNITS: usize = 8;
-/// What is touched for the first time at once.
-const TOUCHED: usize = 128 << 20;
 /// Rounds over all kernels; the first warms.
 const ROUNDS: usize = 8;
 
@@ -155,17 +154,8 @@ fn time(kernel: &Kernel, memory: &mut [u8], bulk: usize) -> Result<[f64; 2], Zer
 
 /// Nanoseconds of the first touch of a page of `page` bytes, in memory that is advised so.
 fn fault(superpage: PageSize, advice: Advice, page: usize) -> Result<f64, ZeroingError> {
-    let mut times = Vec::new();
-    for round in 0..ROUNDS {
-        let mut memory = Mapping::aligned(TOUCHED, superpage)?;
-        let _ = memory.advise(advice);
-        let start = Instant::now();
-        memory.bytes_mut().iter_mut().step_by(page).for_each(|byte| *byte = 1);
-        // The first round found frames cold that the others found warm.
-        if round > 0 {
-            times.push(start.elapsed().as_secs_f64() * 1e9 / (TOUCHED / page) as f64);
-        }
-    }
+    let touches = first_touches(superpage, advice, page, ROUNDS - 1)?;
+    let mut times: Vec<f64> = touches.iter().map(|touch| touch.touching).collect();
     Ok(median(&mut times).expect("there was a round"))
 }
 

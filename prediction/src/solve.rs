@@ -96,17 +96,17 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
         true => ((budget(IPC.mid) - independent.all) / between).clamp(0.0, 1.0),
         false => 0.0,
     };
-    let together = |random: Seconds, ipc: f64| {
-        random.within(budget(ipc)).plus(in_order.shown_beside(executing(ipc)))
+    let together = |random: Seconds, room: f64, ipc: f64| {
+        random.within(room).plus(in_order.shown_beside(executing(ipc)))
     };
     // Accesses that need not wait for each other need not wait for instructions either.
-    let mid = match independent.all >= budget(IPC.mid) {
-        true => {
-            independent.within(user - in_order.all).plus(in_order.shown_beside(executing(IPC.mid)))
-        }
-        false => together(mix(independent, dependent, dependence), IPC.mid),
+    let room = match independent.all >= budget(IPC.mid) {
+        true => user - in_order.all,
+        false => budget(IPC.mid),
     };
-    let ends = [together(independent, IPC.low), together(dependent, IPC.high), mid];
+    let mid = together(mix(independent, dependent, dependence), room, IPC.mid);
+    let low = together(independent, budget(IPC.low), IPC.low);
+    let ends = [low, together(dependent, budget(IPC.high), IPC.high), mid];
     let faults = faults(demand, prices, native.system_seconds);
     let total = user + native.system_seconds;
     let range = |value: &dyn Fn(Seconds) -> f64| {

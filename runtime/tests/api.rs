@@ -5,52 +5,15 @@
 
 mod api_calls;
 
-use std::ffi::CStr;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use api_calls::child::{child, child_by, succeeds};
+use api_calls::memory::{is_mapped, map_anonymous, map_at, map_file, write_all};
 use api_calls::{Library, SUPERPAGE, reasons};
 use testkit::PoolsAsFound;
 
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
-
-fn library() -> PathBuf {
-    let exe = std::env::current_exe().expect("our own path");
-    let deps = exe.parent().expect("a directory");
-    let places = [deps.join("libsuperpage.so"), deps.join("../libsuperpage.so")];
-    places.into_iter().find(|path| path.is_file()).expect("libsuperpage.so is built with its tests")
-}
-
-/// One of the ignored tests below in a new process under the library.
-fn child(test: &str) -> Command {
-    child_by(&[], test)
-}
-
-/// The same, started by a program that does something first.
-fn child_by(starter: &[&str], test: &str) -> Command {
-    let exe = std::env::current_exe().expect("our own path");
-    let mut words = starter.to_vec();
-    let exe = exe.to_str().expect("a path in UTF-8");
-    words.extend([exe, "--ignored", "--exact", test, "--test-threads=1", "--nocapture"]);
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).env("LD_PRELOAD", library());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("HUGETLB_")) {
-        command.env_remove(name);
-    }
-    command
-}
-
-#[track_caller]
-fn succeeds(mut command: Command) -> String {
-    let output = command.output().expect("it starts");
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let signal = output.status.signal();
-    assert!(output.status.success(), "{command:?}: signal {signal:?}\n{out}\n{err}");
-    assert!(out.contains("1 passed"), "{command:?} ran nothing:\n{out}");
-    err.into_owned()
-}
 
 fn number(file: &str) -> u64 {
     let text = std::fs::read_to_string(format!("{POOL}/{file}")).expect("a pool of 2 MiB");
@@ -505,131 +468,6 @@ impl Drop for LimitedGroup {
     }
 }
 
-#[test]
-fn sizes_and_the_environment_agree_with_the_kernel() {
-    let has_pool = std::path::Path::new(POOL).exists();
-    testkit::require!(has_pool, "no 2 MiB pages on this machine");
-    let with = |size: &str| {
-        let mut command = child("child_sizes");
-        command.env("HUGETLB_DEFAULT_PAGE_SIZE", size).env("EXPECTED", "2097152");
-        command
-    };
-    for size in ["", "2M", "2048k", "2097152", "0x200000", "2MB", "2MiB"] {
-        assert!(!succeeds(with(size)).contains("WARNING"), "{size}");
-    }
-    let default = std::fs::read_to_string("/proc/meminfo").expect("readable");
-    let is_usual = default.contains("Hugepagesize:       2048 kB");
-    testkit::require!(is_usual, "the default size is not 2 MiB here");
-    for size in ["banana", "3M", "64T", "-1", "99999999999999999999"] {
-        let warnings = succeeds(with(size));
-        let expected = format!("HUGETLB_DEFAULT_PAGE_SIZE={size}: no such superpage size here");
-        assert_eq!(warnings.matches(&expected).count(), 1, "{warnings}");
-    }
-    let mut restricted = with("banana");
-    restricted.env("HUGETLB_RESTRICT_EXE", "unknown:another").env("HUGETLB_DEBUG", "1");
-    assert!(!succeeds(restricted).contains("WARNING"), "not meant for this program");
-    let mut featured = with("2M");
-    featured.env("HUGETLB_FEATURES", "no_private_reservations");
-    assert!(succeeds(featured).contains("HUGETLB_FEATURES is ignored"));
-}
-
-#[test]
-#[ignore = "started by sizes_and_the_environment_agree_with_the_kernel"]
-fn child_sizes() {
-    let library = Library::loaded();
-    let expected: i64 = std::env::var("EXPECTED").expect("set").parse().expect("a number");
-    assert_eq!(library.gethugepagesize(), expected);
-    assert_eq!(library.gethugepagesize(), expected);
-    let sizes = library.gethugepagesizes(16);
-    let pools = std::fs::read_dir("/sys/kernel/mm/hugepages").expect("pools").count();
-    assert_eq!(sizes.len(), pools);
-    let with_base = library.getpagesizes(16);
-    // SAFETY: an integer in, an integer out.
-    assert_eq!(with_base[0], unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
-    assert_eq!(with_base[1..], sizes);
-    assert_eq!(library.getpagesizes(1), with_base[..1]);
-    assert_eq!(library.getpagesizes(2), with_base[..2]);
-    assert_eq!(library.gethugepagesizes(1), sizes[..1]);
-    assert!(library.version().starts_with(env!("CARGO_PKG_VERSION")));
-}
-
-#[test]
-fn mounts_are_found_whatever_their_lines_look_like() {
-    testkit::require!(testkit::is_root(), "mounting is root's");
-    let script = "mount --make-rprivate / && exec \"$@\"";
-    let works = Command::new("unshare").args(["-m", "true"]).status();
-    testkit::require!(works.is_ok_and(|it| it.success()), "no mount namespaces");
-    succeeds(child_by(&["unshare", "-m", "sh", "-c", script, "sh"], "child_mounts"));
-}
-
-#[test]
-#[ignore = "started by mounts_are_found_whatever_their_lines_look_like"]
-fn child_mounts() {
-    let library = Library::loaded();
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("huge \\ pages\tof mine");
-    let long = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("long");
-    std::fs::create_dir_all(&dir).expect("made");
-    std::fs::create_dir_all(&long).expect("made");
-    let mounts = || std::fs::read_to_string("/proc/mounts").expect("readable");
-    for line in mounts().lines().filter(|line| line.contains(" hugetlbfs ")) {
-        let target = line.split(' ').nth(1).expect("a target");
-        let _ = run("umount", &["-l", target]);
-    }
-    testkit::require!(!mounts().contains(" hugetlbfs "), "hugetlbfs stays mounted here");
-
-    assert_eq!(library.find_path(), None);
-    let fd = library.unlinked_fd();
-    assert!(fd >= 0, "a memfd where there is no mount");
-    assert!(link_of(fd).starts_with("/memfd:"), "{}", link_of(fd));
-    assert_eq!(block_size(fd), SUPERPAGE as i64);
-    assert_eq!(library.unlinked_fd_for_size(12345), -1);
-
-    // A line of 3000 bytes before it, a slash in its source, blanks and a backslash in its path.
-    let source = "x".repeat(3000);
-    assert!(run("mount", &["-t", "tmpfs", &source, long.to_str().expect("UTF-8")]));
-    let place = dir.to_str().expect("UTF-8");
-    assert!(run("mount", &["-t", "hugetlbfs", "-o", "pagesize=2M", "some/where", place]));
-    assert_eq!(library.find_path().as_deref(), Some(place), "a mount made later");
-    let first = library.find_path_pointer();
-    assert_eq!(first, library.find_path_pointer(), "the same for ever");
-    assert_eq!(library.test_path(place), 1);
-    assert_eq!(library.test_path("/"), 0);
-    assert_eq!(library.test_path("/no/such/path"), -1);
-    let fd = library.unlinked_fd();
-    assert!(fd >= 0);
-    assert!(link_of(fd).starts_with(place), "{}", link_of(fd));
-    assert_eq!(std::fs::read_dir(&dir).expect("readable").count(), 0, "it has no name");
-    // SAFETY: our own descriptor.
-    unsafe { libc::close(fd) };
-
-    assert!(run("umount", &[place]));
-    assert_eq!(library.find_path(), None, "a mount that went away");
-    // SAFETY: an address that was handed out stays readable.
-    let kept = unsafe { CStr::from_ptr(first) };
-    assert_eq!(kept.to_str().expect("UTF-8"), place);
-    assert!(run("umount", &[long.to_str().expect("UTF-8")]));
-}
-
-fn run(program: &str, arguments: &[&str]) -> bool {
-    // Without the library: what is tested is this process.
-    let mut command = Command::new(program);
-    command.args(arguments).env_remove("LD_PRELOAD").status().is_ok_and(|status| status.success())
-}
-
-fn link_of(fd: i32) -> String {
-    let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).expect("an open descriptor");
-    link.to_string_lossy().into_owned()
-}
-
-fn block_size(fd: i32) -> i64 {
-    let mut status = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: a live structure of integers.
-    unsafe {
-        assert_eq!(libc::fstatfs(fd, status.as_mut_ptr()), 0);
-        status.assume_init().f_bsize
-    }
-}
-
 fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
@@ -637,42 +475,4 @@ fn errno() -> i32 {
 fn set_errno(value: i32) {
     // SAFETY: this thread's own.
     unsafe { *libc::__errno_location() = value };
-}
-
-/// Touches every base page of a range that the caller was given.
-fn write_all(start: usize, length: usize) {
-    for address in (start..start + length).step_by(4096) {
-        // SAFETY: handed out to this test; if it is not there, the test is to die.
-        unsafe { (address as *mut u8).write_volatile(1) };
-    }
-}
-
-fn is_mapped(address: usize) -> bool {
-    let mut residency = 0u8;
-    let page = address & !4095;
-    // SAFETY: asks about one page; ENOMEM where nothing is mapped.
-    unsafe { libc::mincore(page as *mut libc::c_void, 1, &raw mut residency) == 0 }
-}
-
-fn map_anonymous(length: usize) -> usize {
-    map_at(0, length)
-}
-
-fn map_at(address: usize, length: usize) -> usize {
-    let fixed = if address == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let address = address as *mut libc::c_void;
-    // SAFETY: replaces nothing.
-    let start = unsafe { libc::mmap(address, length, protection, flags, -1, 0) };
-    assert_ne!(start, libc::MAP_FAILED);
-    start as usize
-}
-
-fn map_file(fd: i32, length: usize) -> Option<usize> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let null = std::ptr::null_mut();
-    // SAFETY: replaces nothing.
-    let start = unsafe { libc::mmap(null, length, protection, libc::MAP_SHARED, fd, 0) };
-    (start != libc::MAP_FAILED).then_some(start as usize)
 }

@@ -94,13 +94,7 @@ pub struct Outputs {
 impl Outputs {
     /// Fails now rather than after minutes, if a file cannot be written or exists.
     fn check(&self, svg: Option<&PathBuf>) -> Result<(), Failure> {
-        for path in self.output.iter().chain(svg) {
-            files::check_new(path, self.force)?;
-        }
-        if self.output.is_some() && self.output.as_ref() == svg {
-            return Err(Failure::usage("--output and --svg name the same file"));
-        }
-        Ok(())
+        files::check_outputs(self.output.as_deref(), "--svg", svg.map(PathBuf::as_path), self.force)
     }
 }
 

@@ -43,13 +43,7 @@ fn picture(text: &str) -> Result<PathBuf, String> {
 impl Outputs {
     /// Fails now rather than after the run, if a file cannot be written or exists.
     pub fn check(&self) -> Result<(), Failure> {
-        for path in [&self.output, &self.plot].into_iter().flatten() {
-            files::check_new(path, self.force)?;
-        }
-        if self.output.is_some() && self.output == self.plot {
-            return Err(Failure::usage("--output and --plot name the same file"));
-        }
-        Ok(())
+        files::check_outputs(self.output.as_deref(), "--plot", self.plot.as_deref(), self.force)
     }
 
     /// Writes everything asked for.

@@ -30,7 +30,8 @@ use crate::loan::PoolPolicy;
 const MOST: ByteSize = ByteSize::gib(2);
 
 /// This machine's prices, measured before and after a program's runs: a shared host's are others a minute
-/// later, and the runs are between the two. Each time twice, up to 20 seconds in all, and twice [`MOST`] of memory at most.
+/// later, and the runs are between the two. Each time twice, up to 20 seconds in all, and twice [`MOST`] of
+/// memory at most.
 pub struct Pricing {
     samples: Samples,
     quiet: bool,

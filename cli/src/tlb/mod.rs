@@ -101,12 +101,7 @@ fn page_size(text: &str) -> Result<PageSize, String> {
 const STEPS: u64 = 4;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    for path in [&args.output, &args.svg].into_iter().flatten() {
-        files::check_new(path, args.force)?;
-    }
-    if args.output.is_some() && args.output == args.svg {
-        return Err(Failure::usage("--output and --svg name the same file"));
-    }
+    files::check_outputs(args.output.as_deref(), "--svg", args.svg.as_deref(), args.force)?;
     let root = Root::real();
     let snapshot = Snapshot::read(&root);
     // Before the CPU is chosen: what redraws it is then free to run on another.

@@ -21,17 +21,22 @@ pub struct MachineError {
     pub why: String,
 }
 
+impl MachineError {
+    /// That something is wrong at this byte of a file's text.
+    pub fn at(file: &str, text: &str, offset: usize, why: &str) -> Self {
+        let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
+        let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { file: file.to_string(), line, why }
+    }
+}
+
 /// A fault in the text: where, and why.
 type Fault = (usize, String);
 
 impl Machine {
     /// Reads a machine; `file` is named in errors.
     pub fn from_toml(text: &str, file: &str) -> Result<Self, MachineError> {
-        read(text).map_err(|(offset, why)| {
-            let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
-            let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
-            MachineError { file: file.to_string(), line, why }
-        })
+        read(text).map_err(|(offset, why)| MachineError::at(file, text, offset, &why))
     }
 }
 

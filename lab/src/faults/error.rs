@@ -1,5 +1,6 @@
 //! What can be wrong with an experiment on faults.
 
+use hardware::MachineError;
 use units::ByteSize;
 
 /// Why there is no answer. One line each, with what would be right.
@@ -14,15 +15,8 @@ pub enum FaultsError {
         known: String,
     },
     /// A machine's file that cannot be used.
-    #[error("{file}:{line}: {why}")]
-    File {
-        /// The file, as it was named.
-        file: String,
-        /// The line's number, from 1.
-        line: usize,
-        /// What is wrong with it.
-        why: String,
-    },
+    #[error(transparent)]
+    File(#[from] MachineError),
     /// No such patch.
     #[error("no patch `{name}`; there are: {known}")]
     UnknownPatch {

@@ -2,6 +2,7 @@
 //! wrong. The built-in ones are `machines/faults/*.toml` at the workspace's root.
 
 use design::ResidentCount;
+use hardware::MachineError;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
@@ -146,14 +147,13 @@ pub struct Costs {
 impl Machine {
     /// Reads a machine; `file` is named in errors.
     pub fn from_toml(text: &str, file: &str) -> Result<Self, FaultsError> {
-        let bad = |at: usize, why: &str| {
-            let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-            let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
-            FaultsError::File { file: file.to_string(), line, why }
-        };
+        let bad = |at: usize, why: &str| MachineError::at(file, text, at, why);
         let machine: Self = toml::from_str(text)
             .map_err(|error| bad(error.span().map_or(0, |span| span.start), error.message()))?;
-        machine.strange().map_or(Ok(machine.clone()), |why| Err(bad(0, why)))
+        match machine.strange() {
+            Some(why) => Err(bad(0, why).into()),
+            None => Ok(machine),
+        }
     }
 
     /// What no machine is like.

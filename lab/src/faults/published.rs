@@ -7,7 +7,7 @@ use serde::Serialize;
 use units::ByteSize;
 
 use super::{Experiment, FaultsError, Machine, Patches, Row, Stepping};
-use crate::tables::{Role, geometric};
+use crate::tables::{Role, geometric, typical};
 
 const ROWS: &str = include_str!("../../data/page-faults-2005.csv");
 
@@ -150,12 +150,7 @@ pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
         lines.push(Line { published, row, role });
     }
     let error = |counts: &dyn Fn(&Line) -> bool| {
-        let factors: Vec<f64> = lines
-            .iter()
-            .filter(|line| counts(line))
-            .map(|line| line.ratio().ln().abs().exp())
-            .collect();
-        geometric(&factors).map(|mean| mean - 1.0)
+        typical(lines.iter().filter(|line| counts(line)).map(Line::ratio))
     };
     let (scaling_error, single_error) =
         (error(&|line| line.row.threads > 1), error(&|line| line.row.threads == 1));

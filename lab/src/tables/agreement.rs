@@ -109,12 +109,16 @@ impl Table {
     /// The geometric mean of max(simulated/published, published/simulated), less one.
     fn typical_error(&self, counts: impl Fn(Role) -> bool) -> Option<f64> {
         let cells = self.rows.iter().flat_map(|row| &row.cells).filter(|cell| counts(cell.role));
-        let factors: Vec<f64> = cells
-            .filter_map(|cell| Some(positive(cell.simulated)? / positive(cell.published)?))
-            .map(|factor| factor.max(1.0 / factor))
-            .collect();
-        geometric(&factors).map(|mean| mean - 1.0)
+        typical(
+            cells.filter_map(|cell| Some(positive(cell.simulated)? / positive(cell.published)?)),
+        )
     }
+}
+
+/// By what factors of simulated over published are off, less one: the geometric mean, whichever way.
+pub(crate) fn typical(factors: impl Iterator<Item = f64>) -> Option<f64> {
+    let factors: Vec<f64> = factors.map(|factor| factor.max(1.0 / factor)).collect();
+    geometric(&factors).map(|mean| mean - 1.0)
 }
 
 fn positive(value: Option<f64>) -> Option<f64> {

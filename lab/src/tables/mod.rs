@@ -7,8 +7,8 @@
 mod agreement;
 mod atc20;
 
-pub(crate) use agreement::geometric;
 pub use agreement::{Agreement, GeometricMean, Pair};
+pub(crate) use agreement::{geometric, typical};
 
 use serde::Serialize;
 

@@ -10,9 +10,9 @@ use prediction::{Curve, Faults, Pair, Prices, Sequential};
 use sys::SysError;
 use sys::mem::{Advice, Mapping};
 use sys::pagemap::Pagemap;
-use sys::param::thread_cpu_time;
 use units::{ByteSize, PageSize};
 
+use crate::first_touch::first_touches;
 use crate::stats::describe::median;
 use crate::warm::{Blocks, warm};
 use kernels::{Random, Word};
@@ -28,12 +28,6 @@ const SLICE: f64 = 12e6;
 const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);
 /// The least footprint to measure up to; beyond every cache.
 const STRETCH: usize = 256 << 20;
-/// What is read and written in order at once, if there is so much: its page table is beyond a second-level
-/// cache too, as a large program's is. (With 192 MiB of streams their translation was free here, and
-/// STREAM's over 1 GiB cost 13 %.)
-const LONGEST: usize = 2 << 30;
-/// What is touched for the first time at once.
-const TOUCHED: usize = 128 << 20;
 
 /// Why there are no prices.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +93,7 @@ impl Samples {
 
     /// Measures everything, on memory got anew. `step` is told how far it is, of how much; false stops it.
     pub fn visit(&mut self, mut step: impl FnMut(usize, usize) -> bool) -> Result<(), PricesError> {
-        let (page, of) = (self.base.bytes() as usize, REPEATS as usize + 3);
+        let of = REPEATS as usize + 3;
         let mut next = |done: usize| match step(done, of) {
             true => Ok(()),
             false => Err(PricesError::Interrupted),
@@ -127,12 +121,13 @@ impl Samples {
         let [base, superpage] = sides;
         drop(base);
         let base = Side::new(self.bytes, self.superpage, Advice::NoHugePage, Touched::InTurns)?;
-        self.visit_in_order(&mut [base, superpage], page);
+        self.visit_in_order(&mut [base, superpage]);
         next(REPEATS as usize + 2)?;
-        let kinds =
-            [(Advice::NoHugePage, page), (Advice::HugePage, self.superpage.bytes() as usize)];
+        let kinds = [(Advice::NoHugePage, self.base), (Advice::HugePage, self.superpage)];
         for (times, (advice, size)) in self.faults.iter_mut().zip(kinds) {
-            first_touches(self.superpage, advice, size, times)?;
+            let touches =
+                first_touches(self.superpage, advice, size.bytes() as usize, REPEATS as usize)?;
+            times.extend(touches.iter().map(|touch| touch.with_return));
         }
         Ok(())
     }
@@ -140,12 +135,11 @@ impl Samples {
     /// Of a base page, all its words in order, read and written, on both sides: of two streams that are read
     /// and one that is written, side by side, as in STREAM's triad. A stream alone is fetched ahead so well
     /// that its translation hardly shows.
-    fn visit_in_order(&mut self, sides: &mut [Side; 2], page: usize) {
-        let stretch = sides[0].memory.len().min(LONGEST);
-        let pages = (stretch / 4 / page) as f64;
+    fn visit_in_order(&mut self, sides: &mut [Side; 2]) {
+        let pages = (self.bytes as u64 / 4 / self.base.bytes()) as f64;
         for repeat in 0..=REPEATS {
             for (side, place) in sides.iter_mut().zip(0..) {
-                let [reads, all] = kernels::streams(side.words(stretch));
+                let [reads, all] = kernels::streams(side.words(self.bytes));
                 if repeat > 0 {
                     self.sequential[0][place].push(reads / 2.0 / pages);
                     self.sequential[1][place].push((all - reads).max(0.0) / pages);
@@ -269,31 +263,6 @@ impl Point {
             }
         }
     }
-}
-
-/// Nanoseconds of the first touch of a page of `page` bytes and of giving it back, which every program does: at
-/// the latest when it ends.
-fn first_touches(
-    superpage: PageSize,
-    advice: Advice,
-    page: usize,
-    times: &mut Vec<f64>,
-) -> Result<(), PricesError> {
-    for repeat in 0..=REPEATS {
-        let mut memory = Mapping::aligned(TOUCHED, superpage)?;
-        memory.advise(advice)?;
-        let start = thread_cpu_time();
-        for byte in memory.bytes_mut().iter_mut().step_by(page) {
-            *byte = 1;
-        }
-        drop(memory);
-        // The first found frames cold that the others found warm.
-        if repeat > 0 {
-            let took = (thread_cpu_time() - start).as_secs_f64();
-            times.push(took * 1e9 / (TOUCHED / page) as f64);
-        }
-    }
-    Ok(())
 }
 
 /// The median; 0 of nothing, before the first visit.

@@ -113,12 +113,7 @@ struct Document<'a> {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    for path in [&args.output, &args.svg].into_iter().flatten() {
-        files::check_new(path, args.force)?;
-    }
-    if args.output.is_some() && args.output == args.svg {
-        return Err(Failure::usage("--output and --svg name the same file"));
-    }
+    files::check_outputs(args.output.as_deref(), "--svg", args.svg.as_deref(), args.force)?;
     let machine = what::faults_machine(&args.machine)?;
     if args.table {
         return published::run(&machine, &args);

@@ -1,0 +1,45 @@
+//! The first touch of anonymous memory, timed: for prices of what programs do, and for what the kernel's zeroing
+//! costs. Called by `prices` and `zeroing`.
+
+use std::time::{Duration, Instant};
+
+use sys::SysError;
+use sys::mem::{Advice, Mapping};
+use sys::param::thread_cpu_time;
+use units::PageSize;
+
+/// What is touched for the first time at once.
+const TOUCHED: usize = 128 << 20;
+
+/// One time, in nanoseconds of a page.
+pub(crate) struct FirstTouch {
+    /// By the clock, the touch alone.
+    pub touching: f64,
+    /// CPU time of it and of giving the memory back, which every program does: at the latest when it ends.
+    pub with_return: f64,
+}
+
+/// Touches a byte of every `page` bytes in memory that is advised so, `rounds` times, after one that finds frames
+/// cold that the others find warm. A kernel without THP refuses the advice, and has base pages only.
+pub(crate) fn first_touches(
+    superpage: PageSize,
+    advice: Advice,
+    page: usize,
+    rounds: usize,
+) -> Result<Vec<FirstTouch>, SysError> {
+    let each = |took: Duration| took.as_secs_f64() * 1e9 / (TOUCHED / page) as f64;
+    let mut times = Vec::new();
+    for round in 0..=rounds {
+        let mut memory = Mapping::aligned(TOUCHED, superpage)?;
+        let _ = memory.advise(advice);
+        let (start, cpu) = (Instant::now(), thread_cpu_time());
+        memory.bytes_mut().iter_mut().step_by(page).for_each(|byte| *byte = 1);
+        let touching = each(start.elapsed());
+        drop(memory);
+        let with_return = each(thread_cpu_time() - cpu);
+        if round > 0 {
+            times.push(FirstTouch { touching, with_return });
+        }
+    }
+    Ok(times)
+}
