@@ -100,8 +100,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut rows = Vec::new();
     for subject in &subjects {
         let asked = subject.demand(args.quiet).map_err(|error| error.on(&subject.name()))?;
-        let pricing = Pricing::begin(&asked, args.quiet)?;
-        let document = match args.job(subject)?.run()? {
+        let mut pricing = Pricing::begin(&asked, args.quiet)?;
+        let document = match args.job(subject)?.run_and(&mut || pricing.between())? {
             Made::Document(document) => document,
             Made::Signal(signal) => return Ok(Done::Signal(signal)),
         };

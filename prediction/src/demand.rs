@@ -7,15 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::OCTAVES;
 
-/// How an access came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// To a page whose neighbour was used shortly before: prefetched, its entry in a line that is near.
-    Sequential,
-    /// To any other.
-    Random,
-}
-
 /// Uses of pages again after a distance.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Cell {

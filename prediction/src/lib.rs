@@ -17,7 +17,7 @@ mod prices;
 mod solve;
 mod watch;
 
-pub use demand::{Cell, Demand, Order, Touches};
+pub use demand::{Cell, Demand, Touches};
 pub use distance::{Distances, OCTAVES, octave};
 pub use error::PriceError;
 pub use prices::{Curve, Faults, Pair, Prices, Sequential};

@@ -96,17 +96,15 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
         true => ((budget(IPC.mid) - independent.all) / between).clamp(0.0, 1.0),
         false => 0.0,
     };
-    let together = |random: Seconds, room: f64, ipc: f64| {
-        random.within(room).plus(in_order.shown_beside(executing(ipc)))
+    let together = |random: Seconds, ipc: f64| random.plus(in_order.shown_beside(executing(ipc)));
+    let mid = match independent.all >= budget(IPC.mid) {
+        // Accesses that need not wait for each other need not wait for instructions either.
+        true => independent.with_data_near(user - in_order.all),
+        false => mix(independent, dependent, dependence).within(budget(IPC.mid)),
     };
-    // Accesses that need not wait for each other need not wait for instructions either.
-    let room = match independent.all >= budget(IPC.mid) {
-        true => user - in_order.all,
-        false => budget(IPC.mid),
-    };
-    let mid = together(mix(independent, dependent, dependence), room, IPC.mid);
-    let low = together(independent, budget(IPC.low), IPC.low);
-    let ends = [low, together(dependent, budget(IPC.high), IPC.high), mid];
+    let mid = together(mid, IPC.mid);
+    let low = together(independent.within(budget(IPC.low)), IPC.low);
+    let ends = [low, together(dependent.within(budget(IPC.high)), IPC.high), mid];
     let faults = faults(demand, prices, native.system_seconds);
     let total = user + native.system_seconds;
     let range = |value: &dyn Fn(Seconds) -> f64| {
@@ -156,6 +154,19 @@ impl Seconds {
     fn shown_beside(self, working: f64) -> Self {
         let shown = (self.all - working.max(self.all - self.translation)).max(0.0);
         Self { translation: shown, translation_super: 0.0, ..self }
+    }
+
+    /// No more than `seconds`, by data that was nearer than its page was: a page that comes again after many
+    /// others needs a translation, but a line that many vertices ask for is still in a cache. What is known of
+    /// lines is what uniformly random use would make of them, the most that they can cost.
+    fn with_data_near(self, seconds: f64) -> Self {
+        let translation = self.translation.min(seconds);
+        let by = if self.translation > 0.0 { translation / self.translation } else { 1.0 };
+        Self {
+            all: self.all.min(seconds),
+            translation,
+            translation_super: self.translation_super * by,
+        }
     }
 
     /// No more than `seconds`: what costs more than there was, overlapped with something.

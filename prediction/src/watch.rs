@@ -24,8 +24,23 @@ const SHORTLY: u64 = 64;
 /// arrays side by side. 64 pages fit every first-level TLB.
 const STILL: u64 = 64;
 
+/// Accesses between coming to a page and coming to its neighbour from which on both count as used in order:
+/// one for each line of a page. Fewer are a hop over memory that lies close by (the neighbours of a vertex,
+/// sorted), which fetches a line and not a page: PageRank's were priced as pages, at 40 times their cost.
+const PAGEFUL: u64 = 64;
+
 /// Slots of the table of recent uses, a power of two.
 const RECENT: usize = 1024;
+
+/// A page that was used lately.
+#[derive(Debug, Clone, Copy)]
+struct Recent {
+    page: u32,
+    /// The record in which it was used last.
+    at: u64,
+    /// Accesses before its first use of those that followed each other shortly.
+    since: u64,
+}
 
 /// Counts a stream's demand.
 pub struct Watch {
@@ -39,9 +54,11 @@ pub struct Watch {
     mapped: BTreeMap<u32, Vec<Pages>>,
     running: u32,
     weight: f64,
-    /// Recent uses by the low bits of the page number: page, and at which access.
-    recent: Vec<(u32, u64)>,
+    /// Recent uses by the low bits of the page number.
+    recent: Vec<Recent>,
+    /// Records and accesses until now.
     at: u64,
+    accesses: u64,
     last_region: u32,
     phases: Vec<(String, Demand)>,
 }
@@ -56,8 +73,9 @@ impl Default for Watch {
             mapped: BTreeMap::new(),
             running: 0,
             weight: 1.0,
-            recent: vec![(u32::MAX, 0); RECENT],
+            recent: vec![Recent { page: u32::MAX, at: 0, since: 0 }; RECENT],
             at: 0,
+            accesses: 0,
             last_region: u32::MAX,
             phases: Vec::new(),
         }
@@ -124,6 +142,7 @@ impl Watch {
         let superpage = self.anonymous.get(region as usize).is_some_and(|&n| n == SLOTS as u16);
         let first = self.touch(page);
         let sequential = self.came_in_order(page);
+        self.accesses += u64::from(count);
         if first {
             self.first_touch(demand, page, superpage);
         }
@@ -176,17 +195,19 @@ impl Watch {
         first
     }
 
-    /// Notes the use of a page; whether a neighbour was used shortly before.
+    /// Notes the use of a page; whether a neighbour was used shortly before, and a page's worth of accesses
+    /// lies between coming there and coming here.
     fn came_in_order(&mut self, page: Page) -> bool {
-        let at = self.at;
-        let used = |recent: &[(u32, u64)], page: u32| {
-            let (other, when) = recent[page as usize % RECENT];
-            other == page && at - when <= SHORTLY
+        let (at, accesses) = (self.at, self.accesses);
+        let place = |page: u32| page as usize % RECENT;
+        let before = |page: u32| {
+            let recent = self.recent[place(page)];
+            (recent.page == page && at - recent.at <= SHORTLY).then_some(recent.since)
         };
-        let before = used(&self.recent, page.0.wrapping_sub(1))
-            || used(&self.recent, page.0.wrapping_add(1));
-        self.recent[page.0 as usize % RECENT] = (page.0, at);
-        before
+        let beside = [before(page.0.wrapping_sub(1)), before(page.0.wrapping_add(1))];
+        let since = before(page.0).unwrap_or(accesses);
+        self.recent[place(page.0)] = Recent { page: page.0, at, since };
+        beside.into_iter().flatten().any(|there| since.saturating_sub(there) >= PAGEFUL)
     }
 
     fn event(&mut self, event: &Event, demand: Demand) -> Demand {

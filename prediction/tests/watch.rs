@@ -7,7 +7,12 @@ use trace::{Access, Backing, Block, Event, Page, Pages, Process};
 const MAPPED: u32 = 3 * 512 + 100;
 
 fn block(accesses: &[Access]) -> Block {
-    let mut block = Block { accesses: accesses.to_vec(), ..Block::default() };
+    counted(accesses, &[])
+}
+
+fn counted(accesses: &[Access], counts: &[u32]) -> Block {
+    let mut block =
+        Block { accesses: accesses.to_vec(), counts: counts.to_vec(), ..Block::default() };
     let pages = Pages { first: Page(512), count: MAPPED };
     block.events = vec![
         (0, Event::Spawn(Process(0))),
@@ -45,7 +50,22 @@ struct Naive {
     reach: usize,
 }
 
-fn naive(accesses: &[Access]) -> Naive {
+/// Accesses before those uses of `page` that follow each other shortly and of which the last is before, or
+/// at, record `at`; `None` if that was not shortly before.
+fn come_to(page: u32, at: usize, pages: &[u32], counts: &[u32]) -> Option<u32> {
+    let uses: Vec<usize> = (0..=at).rev().filter(|&i| pages[i] == page).collect();
+    let mut begin = at;
+    for &i in &uses {
+        if begin - i > 64 {
+            break;
+        }
+        begin = i;
+    }
+    let is_near = uses.first().is_some_and(|&last| at - last <= 64);
+    is_near.then(|| counts[..begin].iter().sum())
+}
+
+fn naive(accesses: &[Access], counts: &[u32]) -> Naive {
     let pages: Vec<u32> = accesses.iter().map(|access| access.page().0).collect();
     let regions: Vec<u32> = pages.iter().map(|page| page / 512).collect();
     let mut sum = Naive::default();
@@ -64,8 +84,9 @@ fn naive(accesses: &[Access]) -> Naive {
             continue;
         };
         sum.reach = sum.reach.max(octave(in_pages));
-        let shortly = i.saturating_sub(64);
-        let neighbour = |other: u32| pages[shortly..i].iter().rposition(|&p| p == other).is_some();
+        let here = come_to(page, i, &pages, counts).expect("it is used here");
+        let neighbour =
+            |other: u32| come_to(other, i, &pages, counts).is_some_and(|there| there + 64 <= here);
         if neighbour(page + 1) || neighbour(page - 1) {
             sum.sequential += f64::from(u8::from(eligible && octave(in_pages) > octave(64)));
         } else if eligible {
@@ -84,24 +105,24 @@ fn naive(accesses: &[Access]) -> Naive {
     sum
 }
 
-fn accesses() -> impl Strategy<Value = Vec<Access>> {
+fn accesses() -> impl Strategy<Value = (Vec<Access>, Vec<u32>)> {
     // Few enough pages that the table of recent uses holds them all (1024), spread over four regions.
     let page = prop_oneof![512u32..700, 1100u32..1200, 1900u32..1950, 2048u32..2070];
     let one = (page, any::<bool>()).prop_map(|(page, writes)| match writes {
         true => Access::write(Page(page)),
         false => Access::read(Page(page)),
     });
-    prop::collection::vec(one, 1..1200)
+    prop::collection::vec((one, 1u32..30), 1..1200).prop_map(|both| both.into_iter().unzip())
 }
 
 proptest! {
     #[test]
-    fn equals_an_obvious_count(accesses in accesses()) {
-        let fast = demand(&[block(&accesses)]);
-        let slow = naive(&accesses);
+    fn equals_an_obvious_count((accesses, counts) in accesses()) {
+        let fast = demand(&[counted(&accesses, &counts)]);
+        let slow = naive(&accesses, &counts);
         let random: Vec<_> =
             fast.random().map(|(p, r, cell)| (p, r, cell.reads, cell.writes)).collect();
-        prop_assert_eq!(fast.accesses, accesses.len() as f64);
+        prop_assert_eq!(fast.accesses, f64::from(counts.iter().sum::<u32>()));
         prop_assert_eq!(random, slow.random);
         prop_assert_eq!(fast.others().map(|(_, cell)| cell.total()).sum::<f64>(), slow.others);
         prop_assert_eq!(fast.sequential.total(), slow.sequential);
@@ -111,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn blocks_change_nothing(accesses in accesses(), cut in 0usize..1200) {
+    fn blocks_change_nothing((accesses, _) in accesses(), cut in 0usize..1200) {
         let cut = cut.min(accesses.len());
         let whole = demand(&[block(&accesses)]);
         let second = Block { accesses: accesses[cut..].to_vec(), ..Block::default() };
@@ -150,4 +171,21 @@ fn phases_and_weights() {
     let counts: Vec<_> =
         phases.iter().map(|(name, demand)| (name.as_str(), demand.accesses)).collect();
     assert_eq!(counts, [("", 1.0), ("run", 60.0), ("end", 20.0)]);
+}
+
+/// Hops from page to page of memory in order, each page `uses` times, twice over.
+fn hops(uses: u32) -> Demand {
+    let pages = (512..512 + MAPPED).cycle().take(2 * MAPPED as usize);
+    let accesses: Vec<_> = pages.map(|page| Access::read(Page(page))).collect();
+    demand(&[counted(&accesses, &vec![uses; accesses.len()])])
+}
+
+#[test]
+fn pages_are_used_in_order_only_if_they_are_used_as_a_whole() {
+    let whole = hops(64);
+    // All but the first page, whose neighbour was used long ago.
+    assert_eq!(whole.sequential.reads, f64::from(3 * 512 - 1));
+    let sparse = hops(10);
+    assert_eq!(sparse.sequential.reads, 0.0);
+    assert_eq!(sparse.random().map(|(_, _, cell)| cell.reads).sum::<f64>(), f64::from(3 * 512));
 }

@@ -35,6 +35,11 @@ impl Foretelling {
         Ok(Self { subject, asked, pricing, timed })
     }
 
+    /// To be called between the runs: what accesses cost then.
+    pub fn between(&mut self) {
+        self.pricing.between();
+    }
+
     /// Predicts, once it is known what the reference arm took.
     pub fn foretell(self, document: &Document) -> Result<Predicted, Failure> {
         let of_metric = self.timed.is_some();

@@ -83,6 +83,11 @@ impl Job {
 
     /// Makes the runs.
     pub fn run(&self) -> Result<Made, Failure> {
+        self.run_and(&mut || ())
+    }
+
+    /// Makes the runs, and calls `between` after each block of them (two of every arm).
+    pub fn run_and(&self, between: &mut dyn FnMut()) -> Result<Made, Failure> {
         let compiled = self.compiled()?;
         // Before anything is changed, so that no signal finds it changed and nobody to put it back.
         let interrupt = Arc::new(Interrupt::default());
@@ -111,6 +116,9 @@ impl Job {
             let count = arms.len() as u32;
             let ran = experiment::run(&mut launcher, count, &self.settings, &mut |event| {
                 bar.show(&event);
+                if matches!(event, experiment::Event::Block(_)) && !interrupt.is_asked() {
+                    between();
+                }
             });
             bar.clear();
             match ran {

@@ -214,8 +214,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Ok(Done::Fine);
     }
     // First, so that what cannot be predicted is said before minutes of runs.
-    let asked = args.predict.then(|| Foretelling::of(&args)).transpose()?;
-    let mut document = match job.run()? {
+    let mut asked = args.predict.then(|| Foretelling::of(&args)).transpose()?;
+    let between = &mut || asked.iter_mut().for_each(Foretelling::between);
+    let mut document = match job.run_and(between)? {
         Made::Document(document) => document,
         Made::Signal(signal) => return Ok(Done::Signal(signal)),
     };

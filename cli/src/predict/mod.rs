@@ -29,12 +29,18 @@ use crate::loan::PoolPolicy;
 /// stay as they are.
 const MOST: ByteSize = ByteSize::gib(2);
 
-/// This machine's prices, measured before and after a program's runs: a shared host's are others a minute
-/// later, and the runs are between the two. Each time twice, up to 20 seconds in all, and twice [`MOST`] of
-/// memory at most.
+/// Visits of a machine at least and at most, each of up to 5 seconds and twice [`MOST`] of memory: frames decide
+/// what a walk costs, and each visit has its own.
+const VISITS: std::ops::RangeInclusive<u32> = 4..=8;
+
+/// This machine's prices, measured before, between and after a program's runs: a shared host's are others a
+/// minute later, and so are the frames that runs leave behind for each other.
 pub struct Pricing {
     samples: Samples,
     quiet: bool,
+    visits: u32,
+    /// What ended the visits, and them.
+    failed: Option<Failure>,
 }
 
 impl Pricing {
@@ -46,29 +52,46 @@ impl Pricing {
         let reached = sys::param::page_size().bytes() << demand.demand.reach;
         let most = most.min(ByteSize(reached));
         let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
-        let mut pricing = Self { samples, quiet };
-        pricing.visit_twice()?;
-        Ok(pricing)
+        let mut pricing = Self { samples, quiet, visits: 0, failed: None };
+        pricing.visit();
+        match pricing.failed {
+            Some(failure) => Err(failure),
+            None => Ok(pricing),
+        }
     }
 
-    /// Measures after them: the prices of both.
+    /// Measures once more, for who makes the runs to call between them. A failure is told at the end.
+    pub fn between(&mut self) {
+        if self.visits < *VISITS.end() {
+            self.visit();
+        }
+    }
+
+    /// Measures after the runs: the prices of all visits.
     pub fn finish(mut self) -> Result<Prices, Failure> {
-        self.visit_twice()?;
-        Ok(self.samples.prices())
+        self.visit();
+        while self.visits < *VISITS.start() {
+            self.visit();
+        }
+        match self.failed {
+            Some(failure) => Err(failure),
+            None => Ok(self.samples.prices()),
+        }
     }
 
-    /// Twice, because frames decide what a walk costs, and each visit has its own.
-    fn visit_twice(&mut self) -> Result<(), Failure> {
+    fn visit(&mut self) {
+        self.visits += 1;
+        if self.failed.is_some() {
+            return;
+        }
         let what = "measuring what accesses cost on this machine";
         let mut progress = Progress::new(self.quiet, what);
-        let visited = (0..2).try_for_each(|turn| {
-            self.samples.visit(|done, of| {
-                progress.tell((turn * of + done) as u64, Some(2 * of as u64), || what.to_string());
-                true
-            })
+        let visited = self.samples.visit(|done, of| {
+            progress.tell(done as u64, Some(of as u64), || what.to_string());
+            true
         });
         progress.clear();
-        visited.map_err(unpriced)
+        self.failed = visited.map_err(unpriced).err();
     }
 }
 
