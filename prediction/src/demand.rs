@@ -48,6 +48,9 @@ pub struct Demand {
     pub sequential: Cell,
     /// First touches.
     pub touches: Touches,
+    /// Cache lines that a random use of a page needs, if more than one. No trace of pages tells; who knows the
+    /// program may.
+    pub lines_per_use: f64,
     /// The octave of the longest distance in pages at which memory was used again, in order or not.
     pub reach: usize,
 }
@@ -60,6 +63,7 @@ impl Default for Demand {
             others: vec![Cell::default(); OCTAVES],
             sequential: Cell::default(),
             touches: Touches::default(),
+            lines_per_use: 1.0,
             reach: 0,
         }
     }

@@ -183,7 +183,7 @@ fn random(demand: &Demand, reads: &ByDistance, writes: &ByDistance) -> Seconds {
     let mut sum = Seconds::default();
     let mut add = |pages: usize, regions: usize, count: f64, prices: &ByDistance| {
         let translation = prices.translation[pages] * count * 1e-9;
-        sum.all += prices.data[pages] * count * 1e-9 + translation;
+        sum.all += prices.data[pages] * demand.lines_per_use * count * 1e-9 + translation;
         sum.translation += translation;
         sum.translation_super += (prices.translation[regions] * count * 1e-9).min(translation);
     };

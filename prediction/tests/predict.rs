@@ -98,17 +98,31 @@ fn work_that_is_no_access_is_not_translation() {
     close(told.translating.mid, 0.5);
 }
 
+/// The same, and data cost 30 from 2^6 pages on.
+fn with_data(pair: Pair) -> Pair {
+    let far = |curve: Curve| {
+        let ns = (0..).zip(curve.ns).map(|(i, ns)| ns + 30.0 * (1.0 - 0.5f64.powi(i)));
+        Curve { ns: ns.collect(), ..curve }
+    };
+    Pair { base: far(pair.base), superpage: far(pair.superpage) }
+}
+
+#[test]
+fn lines_beyond_the_first_cost_data_and_no_translation() {
+    let all_data = 30.0 * f64::from(USES) * 1e-9;
+    let prices = Prices { dependent: with_data(pair(100.0)), ..prices() };
+    let mut demand = uniform();
+    demand.lines_per_use = 3.0;
+    let seconds = translating(100.0) + 3.0 * all_data;
+    let told = predict(&demand, &prices, &native(seconds, 0.0));
+    close(told.explained.1, seconds);
+    close(told.translating.mid, translating(100.0) / seconds);
+}
+
 #[test]
 fn data_that_must_have_been_nearer_leaves_translation_as_it_is() {
-    // Data cost 30 from 2^6 pages on, an entry 20 from 2^11 entries on; the run took less than both.
+    // An entry costs 20; the run took less than that and data together.
     let all_data = 30.0 * f64::from(USES) * 1e-9;
-    let with_data = |pair: Pair| {
-        let far = |curve: Curve| {
-            let ns = (0..).zip(curve.ns).map(|(i, ns)| ns + 30.0 * (1.0 - 0.5f64.powi(i)));
-            Curve { ns: ns.collect(), ..curve }
-        };
-        Pair { base: far(pair.base), superpage: far(pair.superpage) }
-    };
     let prices = Prices { reads: with_data(pair(20.0)), ..prices() };
     let seconds = translating(20.0) + all_data / 2.0;
     let told = predict(&uniform(), &prices, &native(seconds, 0.0));

@@ -16,6 +16,9 @@ use crate::{Settings, Workload, WorkloadError};
 
 /// Keys in a block.
 pub const BLOCK: usize = 16;
+/// Cache lines of a block that a lookup reads, on average: the first comparison is in the second of its two,
+/// and half of the lookups go on in the first.
+pub const LINES_PER_BLOCK: f64 = 1.5;
 /// Each key is drawn from a gap of its own, so keys come sorted and absent ones are known.
 const GAP_BITS: u32 = 20;
 

@@ -109,6 +109,9 @@ fn of_workload(workload: Workload, what: &What, quiet: bool) -> Result<Asked, Fa
         None => whole(phases),
     };
     demand.scale(times);
+    if workload == Workload::Btree {
+        demand.lines_per_use = ::workload::btree::LINES_PER_BLOCK;
+    }
     let source = "the workload's own stream of accesses".to_string();
     // Of vectors: a load or a store, and at most one operation, for every two elements (SSE2, the least that
     // x86-64 and AArch64 have).
