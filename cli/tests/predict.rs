@@ -34,8 +34,12 @@ fn a_prediction_stands_beside_the_verdict_and_in_the_document() {
 
     let path = std::env::temp_dir().join(format!("superpage-predicted-{}", std::process::id()));
     std::fs::write(&path, &output.stdout).unwrap();
-    let again = run(&["compare", "--from", path.to_str().unwrap()]);
-    std::fs::remove_file(&path).unwrap();
+    let page = path.with_extension("html");
+    let [from, to] = [&path, &page].map(|path| path.to_str().unwrap());
+    let again = run(&["compare", "--from", from, "--html", to]);
+    let drawn = std::fs::read_to_string(&page).unwrap();
+    [path, page].iter().for_each(|file| std::fs::remove_file(file).unwrap());
+    assert!(drawn.contains("class=\"predicted\"") && drawn.contains("Dashes: "), "{drawn}");
     let text = stdout(&again);
     let line = text.lines().find(|line| line.contains("updates")).unwrap_or_default();
     assert!(text.contains("predicted"), "{text} {line}");

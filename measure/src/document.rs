@@ -73,6 +73,22 @@ impl Predicted {
         let saved = self.prediction.saved;
         [saved.low, saved.mid, saved.high].map(|saved| 1.0 / (1.0 - saved).max(0.01))
     }
+
+    /// The same in words.
+    pub fn ratio_in_words(&self) -> String {
+        let [low, mid, high] = self.ratio().map(crate::words::ratio);
+        format!("predicted {mid} ({low} to {high})")
+    }
+}
+
+impl Document {
+    /// The prediction, if it is about this quantity of an arm on superpages.
+    pub fn predicted_for(&self, arm: &str, quantity: &str) -> Option<&Predicted> {
+        let arm = self.arms.iter().find(|one| one.name == arm)?;
+        let told = self.predicted.as_ref()?;
+        let is_about = told.of_metric == (quantity != "wall");
+        (is_about && arm.plan.promise == launch::Promise::Superpages).then_some(told)
+    }
 }
 
 /// How verdicts are reached.

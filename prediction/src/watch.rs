@@ -1,8 +1,8 @@
 //! `Watch`: follows a stream and counts its [`Demand`], phase by phase.
 //!
 //! What it keeps of a page: whether it was touched, and when it was used last. A region counts as one that
-//! a superpage could hold if all 512 of its pages are mapped anonymously (a heap's last region is not,
-//! until the heap has grown past it).
+//! a superpage could hold if all 512 of its pages are mapped anonymously. A heap's last region counts as if
+//! the heap had grown past it: on superpages glibc's heap grows by whole ones (glibc.malloc.hugetlb).
 
 use std::collections::BTreeMap;
 
@@ -52,6 +52,8 @@ pub struct Watch {
     anonymous: Vec<u16>,
     /// Mapped pages of each process.
     mapped: BTreeMap<u32, Vec<Pages>>,
+    /// Of each process: the last region of its heap, and the pages there that are counted beyond its end.
+    tails: BTreeMap<u32, (u32, u16)>,
     running: u32,
     weight: f64,
     /// Recent uses by the low bits of the page number.
@@ -71,6 +73,7 @@ impl Default for Watch {
             touched: Vec::new(),
             anonymous: Vec::new(),
             mapped: BTreeMap::new(),
+            tails: BTreeMap::new(),
             running: 0,
             weight: 1.0,
             recent: vec![Recent { page: u32::MAX, at: 0, since: 0 }; RECENT],
@@ -213,16 +216,27 @@ impl Watch {
     fn event(&mut self, event: &Event, demand: Demand) -> Demand {
         match event {
             Event::Spawn(process) | Event::Run(process) => self.running = process.0,
-            Event::Map { pages, backing, .. } => {
-                if matches!(backing, Backing::Anonymous | Backing::Heap) {
-                    self.map(*pages);
-                }
+            Event::Map { pages, backing: Backing::Anonymous, .. } => self.map(*pages),
+            Event::Map { pages, backing: Backing::Heap, .. } | Event::Grow { pages } => {
+                self.drop_tail();
+                self.map(*pages);
+                self.add_tail(pages.first.0 + pages.count);
             }
-            Event::Grow { pages } => self.map(*pages),
-            Event::Unmap(pages) => self.unmap(*pages),
+            Event::Unmap(pages) => {
+                // A heap that shrinks shows its new end when it grows again.
+                let end = pages.first.0 + pages.count;
+                let in_tail = |&(region, _): &(u32, u16)| {
+                    region * SLOTS < end && pages.first.0 < (region + 1) * SLOTS
+                };
+                if self.tails.get(&self.running).is_some_and(in_tail) {
+                    self.drop_tail();
+                }
+                self.unmap(*pages);
+            }
             Event::Advise(pages, Advice::DontNeed | Advice::Free) => self.forget(*pages),
             Event::Fork { child, offset } => self.fork(child.0, *offset),
             Event::Exit(process) => {
+                self.tails.remove(&process.0);
                 for pages in self.mapped.remove(&process.0).unwrap_or_default() {
                     self.clear(pages);
                 }
@@ -241,6 +255,23 @@ impl Watch {
     fn map(&mut self, pages: Pages) {
         self.mapped.entry(self.running).or_default().push(pages);
         self.count(pages, u16::wrapping_add);
+    }
+
+    /// The running process's heap ends at `end`: counts the rest of its region, if the heap is all that is in it.
+    fn add_tail(&mut self, end: u32) {
+        let (region, used) = (end / SLOTS, (end % SLOTS) as u16);
+        let Some(anonymous) = self.anonymous.get_mut(region as usize) else { return };
+        if used == 0 || *anonymous != used {
+            return;
+        }
+        *anonymous = SLOTS as u16;
+        self.tails.insert(self.running, (region, SLOTS as u16 - used));
+    }
+
+    fn drop_tail(&mut self) {
+        if let Some((region, beyond)) = self.tails.remove(&self.running) {
+            self.anonymous[region as usize] -= beyond;
+        }
     }
 
     fn unmap(&mut self, pages: Pages) {

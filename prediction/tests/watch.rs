@@ -189,3 +189,24 @@ fn pages_are_used_in_order_only_if_they_are_used_as_a_whole() {
     assert_eq!(sparse.sequential.reads, 0.0);
     assert_eq!(sparse.random().map(|(_, _, cell)| cell.reads).sum::<f64>(), f64::from(3 * 512));
 }
+
+#[test]
+fn a_heaps_last_region_is_one_that_a_superpage_could_hold() {
+    let pages = |first, count| Pages { first: Page(first), count };
+    let mut one = Block::default();
+    one.event(Event::Spawn(Process(0)));
+    // The heap begins within a region: what is before it there is not its own.
+    one.event(Event::Map { pages: pages(612, 10), address: 612, backing: Backing::Heap });
+    let mut touch = |page, event: Option<Event>| {
+        event.into_iter().for_each(|event| one.event(event));
+        one.accesses.push(Access::write(Page(page)));
+    };
+    touch(612, None);
+    touch(1024, Some(Event::Grow { pages: pages(622, 403) }));
+    touch(1100, Some(Event::Grow { pages: pages(1025, 100) }));
+    // Foreign memory in the region, and a heap that shrank.
+    touch(1101, Some(Event::Unmap(pages(3000, 1))));
+    touch(1102, Some(Event::Unmap(pages(1120, 5))));
+    let touches = demand(&[one]).touches;
+    assert_eq!((touches.eligible, touches.superpages, touches.others), (3.0, 1.0, 2.0));
+}

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, Table, presets};
 use measure::analysis::{Analysis, Judgement, Summary};
-use measure::document::{Arm, Document, Predicted};
+use measure::document::Document;
 use measure::experiment::Stopped;
 use measure::verdict::{Verdict, Words};
 use measure::words::{self, percent};
@@ -128,25 +128,15 @@ fn verdicts(document: &Document, analysis: &Analysis) -> String {
             let style = style(&one.verdict);
             let line = one.verdict.line(Words::Speed);
             let quantity = if effect(one) { String::new() } else { format!("{}: ", one.quantity) };
-            let predicted = if effect(one) { String::new() } else { predicted(document, arm, one) };
-            let _ = writeln!(text, "{label}  {quantity}{style}{line}{style:#}{predicted}");
+            let told = document.predicted_for(&arm.name, &one.quantity).filter(|_| !effect(one));
+            let told = told.map_or(String::new(), |told| format!("; {}", told.ratio_in_words()));
+            let _ = writeln!(text, "{label}  {quantity}{style}{line}{style:#}{told}");
         }
     }
     for arm in &document.left_out {
         let _ = writeln!(text, "{} left out: {}", arm.name, arm.why);
     }
     text
-}
-
-/// The prediction, beside the verdict that it is about.
-fn predicted(document: &Document, arm: &Arm, judgement: &Judgement) -> String {
-    let about = |told: &&Predicted| told.of_metric == (judgement.quantity != "wall");
-    let Some(told) = document.predicted.as_ref().filter(about) else { return String::new() };
-    if arm.plan.promise != launch::Promise::Superpages {
-        return String::new();
-    }
-    let [low, mid, high] = told.ratio().map(words::ratio);
-    format!("; predicted {mid} ({low} to {high})")
 }
 
 fn style(verdict: &Verdict) -> Style {

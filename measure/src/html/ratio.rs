@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, block, colour, frame, key, line, mark, note_at, px};
 use crate::analysis::{Analysis, Judgement};
-use crate::document::Document;
+use crate::document::{Document, Predicted};
 use crate::stats::Interval;
 use crate::verdict::Verdict;
 use crate::words;
@@ -31,6 +31,11 @@ fn drawn(judgement: &Judgement) -> Option<(f64, Option<Interval>)> {
     good(ratio).then_some((ratio, interval))
 }
 
+/// What was predicted of a judgement, where something was, and a ratio is drawn.
+fn foretold<'a>(document: &'a Document, judgement: &Judgement) -> Option<&'a Predicted> {
+    drawn(judgement).and_then(|_| document.predicted_for(&judgement.arm, &judgement.quantity))
+}
+
 /// The section; nothing when there was nothing to compare.
 pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
     let mut judged: Vec<&Judgement> = analysis.judgements.iter().collect();
@@ -46,6 +51,8 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
         [interval.low.max(ratio / REACH), interval.high.min(ratio * REACH)]
     });
     let band = [1.0 / (1.0 + wide.min(1.0)), 1.0 + wide.min(1.0)];
+    let predicted = judged.iter().filter_map(|judgement| foretold(document, judgement));
+    let all = all.chain(predicted.flat_map(Predicted::ratio));
     let (low, high) = ends(all.chain(band).map(|value| value.clamp(1e-290, 1e290)))?;
     let axis = Axis::ratios(low, high);
 
@@ -92,6 +99,10 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
         words::percent(document.judging.confidence.level()),
         words::percent(narrow),
     );
+    let told = match judged.iter().any(|judgement| foretold(document, judgement).is_some()) {
+        true => format!("{told} Dashes: what was predicted, and between which bounds."),
+        false => told,
+    };
     let section = el("section").add(el("h2").text(title));
     let figure = el("figure").add(chart);
     Some(section.add(figure).add(el("p").class("small").text(told)))
@@ -129,9 +140,20 @@ fn row(document: &Document, judgement: &Judgement, axis: &Axis, top: f64) -> Vec
     let name = el("tspan").class("name").text(words::name(&judgement.arm, 20));
     let label = el("text").with("x", 0).with("y", px(top + 15.0));
     let label = label.add(el("title").text(&judgement.arm)).add(name);
-    let mut parts = vec![label.add(el("tspan").with("dx", 10).text(&numbers))];
+    let mut label = label.add(el("tspan").with("dx", 10).text(&numbers));
+    let predicted = foretold(document, judgement);
+    if let Some(told) = predicted {
+        label = label.add(el("tspan").with("dx", 10).class("soft").text(told.ratio_in_words()));
+    }
+    let mut parts = vec![label];
     let Some((ratio, interval)) = drawn(judgement) else { return parts };
     let class = colour(arm);
+    if let Some(told) = predicted {
+        let [low, mid, high] = told.ratio().map(|value| axis.x(value));
+        let y = y + 10.0;
+        parts.push(line(&low, px(y), &high, px(y)).class("predicted"));
+        parts.push(line(&mid, px(y - 4.0), &mid, px(y + 4.0)).class("predicted"));
+    }
     if let Some(interval) = interval {
         let (low, high) = (axis.x(interval.low), axis.x(interval.high));
         parts.push(line(&low, px(y), &high, px(y)).class(format!("whisker {class}")));
