@@ -3,11 +3,14 @@
 //! The check that the published work makes with STREAM, for any program: predict on base pages, run on
 //! superpages, report the error.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use drawing::scale::ends;
 use launch::{Pages, Recipe};
 use measure::analysis::{Summary, analyse};
 use measure::document::Document;
+use measure::sample::{Purpose, Sample};
 use measure::words::{digits, percent};
 use prediction::{Prediction, Prices};
 use serde_json::json;
@@ -23,7 +26,8 @@ use crate::workload::What;
 ///
 /// Without a name: stream and gups. A program's accesses are recorded under QEMU, several times slower
 /// than it runs; our workloads' are known. What is compared is the part of the program's CPU time (of our
-/// workloads, of the phase that they time) that superpages save.
+/// workloads, of the phase that they time) that superpages save; `by block` is how far the measured saving itself
+/// differed between blocks of two runs of either arm.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Workloads: gups, chase, stream, touch, pagerank, btree, hashmap.
@@ -68,6 +72,8 @@ struct Row {
     seconds: [f64; 2],
     /// Share of the memory that can be on superpages that was, in the superpage arm.
     coverage: Option<f64>,
+    /// The measured saving of each block of runs (two of either arm): how far the measurement itself is sure.
+    by_block: Vec<f64>,
     prediction: Prediction,
     prices: Prices,
     source: String,
@@ -165,7 +171,22 @@ fn row(
         notes.push(format!("only {} of what can be was on superpages", percent(coverage)));
     }
     let seconds = [base.0 + base.1, superpage.0 + superpage.1];
-    Ok(Row { name, seconds, coverage, prediction, source: asked.source, prices, notes })
+    let by_block = saved_by_block(document, timed);
+    Ok(Row { name, seconds, coverage, by_block, prediction, source: asked.source, prices, notes })
+}
+
+fn saved_by_block(document: &Document, timed: bool) -> Vec<f64> {
+    let mut blocks: BTreeMap<u32, [f64; 2]> = BTreeMap::new();
+    let measured = |sample: &&Sample| sample.purpose == Purpose::Measured && sample.succeeded();
+    for sample in document.samples.iter().filter(measured) {
+        let seconds = match timed {
+            true => sample.metric.unwrap_or(0.0),
+            false => sample.user_seconds + sample.system_seconds,
+        };
+        blocks.entry(sample.block).or_default()[sample.arm as usize] += seconds;
+    }
+    let both = blocks.into_values().filter(|[base, superpage]| *base > 0.0 && *superpage > 0.0);
+    both.map(|[base, superpage]| 1.0 - superpage / base).collect()
 }
 
 /// Median seconds in user mode and in the kernel; of our workloads, those of the timed phase.
@@ -189,6 +210,7 @@ fn table(rows: &[Row], error: f64) -> String {
         "saving predicted",
         "between",
         "measured",
+        "by block",
         "error (points)",
     ];
     table.set_header(head);
@@ -204,6 +226,10 @@ fn table(rows: &[Row], error: f64) -> String {
             percent(told.saved.mid),
             format!("{} to {}", percent(told.saved.low), percent(told.saved.high)),
             percent(row.measured()),
+            match ends(row.by_block.iter().copied()) {
+                Some((low, high)) => format!("{} to {}", percent(low), percent(high)),
+                None => "?".to_string(),
+            },
             points(row.error()),
         ]);
     }
@@ -234,6 +260,7 @@ fn document(rows: &[Row], error: f64) -> Result<String, Failure> {
                 "superpage_seconds": row.seconds[1],
                 "eligible_coverage": row.coverage,
                 "measured_saved": row.measured(),
+                "measured_saved_by_block": row.by_block,
                 "prediction": row.prediction,
                 "prices": row.prices,
                 "error": row.error(),

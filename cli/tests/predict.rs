@@ -65,6 +65,8 @@ fn verify_cost_says_predicted_measured_and_the_error() {
         ["base_seconds", "superpage_seconds"].map(|key| row[key].as_f64().unwrap());
     let measured = row["measured_saved"].as_f64().unwrap();
     assert!((measured - (1.0 - superpage / base)).abs() < 1e-9, "{row}");
+    // Two runs per arm are a block, whose sums give what their medians give.
+    assert!((share(&row["measured_saved_by_block"][0]) - measured).abs() < 1e-9, "{row}");
     let error = row["prediction"]["saved"]["mid"].as_f64().unwrap() - measured;
     assert!((row["error"].as_f64().unwrap() - error).abs() < 1e-9, "{row}");
     let mean = document["mean_absolute_error"].as_f64().unwrap();
