@@ -1,6 +1,7 @@
 //! Which contention constants bring a machine of `lab::faults` nearest to the rows that its file says they are
 //! fitted to, or to others: `cargo run --release -p superpage-lab --example fit_faults -- altix-128 transfer
-//! crowding thread [baseline=4,8 ...]`. Goes up and down by ever smaller factors from the file's values.
+//! crowding thread [baseline=4,8 ...]`. Goes up and down by ever smaller factors from the file's values;
+//! `transfer-near` is a third of `transfer`.
 
 use superpage_lab::faults::{self, Comparison, Machine};
 
@@ -50,12 +51,14 @@ fn main() {
             for factor in [step, 1.0 / step] {
                 let old = *constant(&mut machine, name);
                 *constant(&mut machine, name) = (old as f64 * factor) as u64;
+                machine.costs.transfer_near = machine.costs.transfer / 3;
                 let tried = error(&machine);
                 if tried < best {
                     best = tried;
                     println!("{name} = {} ns: {best:.5}", *constant(&mut machine, name) / 1000);
                 } else {
                     *constant(&mut machine, name) = old;
+                    machine.costs.transfer_near = machine.costs.transfer / 3;
                 }
             }
         }

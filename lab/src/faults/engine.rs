@@ -57,11 +57,9 @@ pub(super) struct Cpu {
     pub later: u64,
     /// Time for which it will keep the lock that it asked for.
     pub hold: u64,
-    /// The first page of its slice, and the first after it.
-    pub first: u64,
-    pub end: u64,
-    /// The page that it touches next.
+    /// The page that it touches next, and the first after its thread's slice.
     pub page: u64,
+    pub end: u64,
     /// Pages that the present fault maps.
     pub batch: u64,
     /// Pages on its own free list.
@@ -76,6 +74,10 @@ pub(super) struct Engine<'a> {
     pub prices: &'a Prices,
     pub memory: Memory,
     pub cpus: Vec<Cpu>,
+    /// Where the threads' slices begin, and the last one's end.
+    slices: Vec<u64>,
+    /// So many threads run, or are done.
+    begun: usize,
     pub servers: Vec<Server>,
     /// Time and CPU of what comes next.
     pub heap: BinaryHeap<Reverse<u64>>,
@@ -132,24 +134,23 @@ impl<'a> Engine<'a> {
         let threads = u64::from(experiment.threads);
         // In superpages where faults map such, so that no slice ends within one.
         let units = pages / prices.unit;
-        let bound = |cpu: u64| (units * cpu / threads) * prices.unit;
-        let cpu = |cpu: u64| Cpu {
+        let slices: Vec<u64> =
+            (0..=threads).map(|thread| (units * thread / threads) * prices.unit).collect();
+        let cpu = Cpu {
             stage: Stage::Begin,
             at: NOWHERE,
             later: 0,
             hold: 0,
-            first: bound(cpu),
-            end: bound(cpu + 1),
-            page: bound(cpu),
+            page: 0,
+            end: 0,
             batch: 0,
             list: 0,
             prefault: Prefault::new(prices.kernel.prefault),
             finished: 0,
             faults: 0,
         };
-        let cpus: Vec<Cpu> = (0..threads).map(cpu).collect();
         let entries = u64::from(machine.table_entries) * prices.unit;
-        let is_apart = cpus.iter().all(|cpu| cpu.first % entries == 0);
+        let is_apart = slices[..threads as usize].iter().all(|first| first % entries == 0);
         let table_pages = match prices.kernel.entries {
             Entries::LockPerTable if !is_apart => entries,
             _ => 0,
@@ -170,7 +171,9 @@ impl<'a> Engine<'a> {
             prices,
             taken: vec![0; prices.nodes as usize],
             memory,
-            cpus,
+            cpus: vec![cpu; threads as usize],
+            slices,
+            begun: 0,
             servers,
             heap: BinaryHeap::new(),
             pushed: Vec::new(),
@@ -206,9 +209,10 @@ impl<'a> Engine<'a> {
                 finder.look(&mut self, now);
             }
         }
-        let end = self.cpus.iter().map(|cpu| cpu.finished).max().unwrap_or(0);
-        let busy =
-            self.cpus.iter().zip(0..).map(|(cpu, index)| cpu.finished - self.prices.start(index));
+        // A CPU that came for a thread when none was left is as if it had not been there.
+        let ran = || self.cpus.iter().zip(0..).filter(|(cpu, _)| cpu.faults > 0);
+        let end = ran().map(|(cpu, _)| cpu.finished).max().unwrap_or(0);
+        let busy = ran().map(|(cpu, index)| cpu.finished - self.prices.start(index));
         let done = Repetition {
             end,
             busy: busy.sum(),
@@ -230,11 +234,13 @@ impl<'a> Engine<'a> {
             let own = &mut self.cpus[cpu as usize];
             match own.stage {
                 Stage::Begin => {
-                    if own.page == own.end {
+                    if own.page == own.end && !self.begin(cpu) {
+                        let own = &mut self.cpus[cpu as usize];
                         own.stage = Stage::Done;
                         own.finished = now + own.later;
                         return None;
                     }
+                    let own = &mut self.cpus[cpu as usize];
                     // Not past the slice: what lies there is another's and will be present.
                     let entries = self.prices.table_entries;
                     let table_end = (own.page / entries + 1) * entries;
@@ -341,14 +347,37 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// The next thread, on a CPU that has none. Whether there is one for it.
+    fn begin(&mut self, cpu: u32) -> bool {
+        let own = &mut self.cpus[cpu as usize];
+        // All wait on the first CPU; another comes for one of them once.
+        if self.begun + 1 == self.slices.len() || (cpu > 0 && own.end > 0) {
+            return false;
+        }
+        (own.page, own.end) = (self.slices[self.begun], self.slices[self.begun + 1]);
+        own.prefault = Prefault::new(self.prices.kernel.prefault);
+        self.begun += 1;
+        true
+    }
+
     /// Whether no two threads come to the same page table's lock, or there is one for all.
     pub fn locks_are_apart(&self) -> bool {
         self.table_pages == 0
     }
 
-    /// Positions within page tables matter to prefault, and repeat after so many pages.
-    pub fn modulus(&self) -> u64 {
-        if self.prices.kernel.prefault > 0 { self.prices.table_entries } else { 1 }
+    /// A few numbers of the state, which differ in most: who acts next, in how long, and how many wait.
+    pub fn sketch(&self, now: u64) -> [u64; 3] {
+        let next = self.heap.peek().map_or(0, |first| first.0 - key(now, 0));
+        let waiting = |server: u32| self.servers[server as usize].waiting() as u64;
+        [next, waiting(MAP) << 32 | waiting(COUNTER), waiting(self.tables)]
+    }
+
+    /// Where batches that go on from this page are clipped by a page table's end: never, where they end with
+    /// it.
+    pub fn clipped_at(&self, page: u64) -> u64 {
+        let (entries, batch) = (self.prices.table_entries, 1 << self.prices.kernel.prefault);
+        let is_even = entries.is_multiple_of(batch) && page.is_multiple_of(batch);
+        if is_even { u64::MAX } else { (page / entries + 1) * entries }
     }
 
     /// A CPU comes to a server. `None`: it had it all the time, and goes on at once. Otherwise when its

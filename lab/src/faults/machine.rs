@@ -89,8 +89,9 @@ type Time = u64;
 pub enum Starting {
     /// They wait until all are there.
     Together,
-    /// Each begins when it was started.
-    InTurn,
+    /// All wait on the first CPU, which runs one after the other; each other CPU takes one from it, one after
+    /// the other.
+    Pulled,
 }
 
 /// What everything costs, in picoseconds (nanoseconds in the file).
@@ -130,7 +131,8 @@ pub struct Costs {
     /// Unmapping a page and freeing it, after all threads have ended: one thread does it.
     #[serde(deserialize_with = "time")]
     pub unmap: Time,
-    /// Contention: starting a thread and taking it down; one after the other.
+    /// Contention: starting a thread and taking it down, one after the other; or the time from one that is
+    /// pulled to the next.
     #[serde(deserialize_with = "time")]
     pub thread: Time,
     /// Contention: a modified cache line comes from another node.

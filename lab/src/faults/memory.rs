@@ -12,8 +12,6 @@ use super::{Experiment, Kernel};
 #[derive(Debug, Clone)]
 pub(super) struct Memory {
     nodes: Vec<Node>,
-    /// Time that a node's memory is busy with a page that is zeroed.
-    busy: u64,
     scrub: Option<Rule>,
 }
 
@@ -40,7 +38,7 @@ struct Node {
     has_idle_cpu: bool,
     /// The time of the last look.
     seen: u64,
-    /// Until then its memory zeroes for others.
+    /// Until then its CPUs' bus is taken by zeroing.
     busy_until: u64,
 }
 
@@ -77,7 +75,7 @@ impl Memory {
             seen: 0,
             busy_until: 0,
         };
-        Self { nodes: (0..prices.nodes).map(node).collect(), busy: prices.zero_busy, scrub }
+        Self { nodes: (0..prices.nodes).map(node).collect(), scrub }
     }
 
     /// Pages for a CPU of `home`, from `at` on; the other nodes follow when it has too few.
@@ -96,13 +94,15 @@ impl Memory {
         own.free -= pages;
         own.zeroed -= clean;
         let dirty = pages - clean;
-        let mut done = at + prices.zero(dirty, is_local);
+        let (zeroing, busy) = prices.zero(dirty, is_local);
+        let mut done = at + zeroing;
         if !is_local {
             done += clean * prices.costs.remote;
         }
         if dirty > 0 {
-            own.busy_until = own.busy_until.max(at) + dirty * self.busy;
-            done = done.max(own.busy_until);
+            let bus = &mut self.nodes[home].busy_until;
+            *bus = (*bus).max(at) + busy;
+            done = done.max(*bus);
         }
         self.wake(node);
         Taken { done, node }
@@ -174,14 +174,17 @@ impl Memory {
         }
     }
 
-    /// Everything that what comes depends on, but for how many pages are left, at a time. `false`: the
-    /// daemons work, or are about to, so that the numbers of pages matter.
-    pub fn state(&self, at: u64, into: &mut Vec<u64>) -> bool {
+    /// Whether no daemon works: where one does, the numbers of pages matter.
+    pub fn is_quiet(&self) -> bool {
+        self.nodes.iter().all(|node| node.left == 0)
+    }
+
+    /// Everything that what comes depends on, but for how many pages are left, at a time.
+    pub fn state(&self, at: u64, into: &mut Vec<u64>) {
         for node in &self.nodes {
             into.push(node.busy_until.saturating_sub(at));
             into.push(u64::from(node.zeroed > 0) << 1 | u64::from(node.free > 0));
         }
-        self.nodes.iter().all(|node| node.left == 0)
     }
 
     /// Free and zeroed pages, and from which number of each on things are different: below it is not

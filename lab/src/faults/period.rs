@@ -14,14 +14,13 @@ use super::engine::{Engine, Stage, cpu_of, key, time_of};
 pub(super) struct Finder {
     /// The CPU at whose faults states are looked at. `None`: no more of that.
     anchor: Option<u32>,
-    /// The state that others are compared with, and the counts that belong to it.
+    /// The state that others are compared with, a few numbers of it, and the counts that belong to it.
     kept: Vec<u64>,
+    sketch: [u64; 3],
     counts: Counts,
     /// Looks since it was kept, and how many there may be.
     looks: u64,
     limit: u64,
-    /// Pages after which positions within page tables are the same again.
-    modulus: u64,
     /// Reused.
     state: Vec<u64>,
     pending: Vec<u64>,
@@ -44,10 +43,10 @@ impl Finder {
             // Locks that are passed one after the other, and shared by some, never come back.
             anchor: (stepping == Stepping::Skip && apart).then_some(0),
             kept: Vec::new(),
+            sketch: [0; 3],
             counts: Counts::default(),
             looks: 0,
             limit: 1,
-            modulus: engine.modulus(),
             state: Vec::new(),
             pending: vec![0; engine.cpus.len()],
         }
@@ -59,13 +58,19 @@ impl Finder {
 
     /// Looks at the state between two events.
     pub fn look(&mut self, engine: &mut Engine, now: u64) {
-        let is_quiet = self.read(engine, now);
-        if !is_quiet {
+        // Whose next turn depends on how many pages are left is not as it was.
+        if !engine.memory.is_quiet() {
             (self.looks, self.limit) = (0, 1);
             self.kept.clear();
             return;
         }
-        if self.state == self.kept {
+        // Most states differ in a few numbers already: then the others need not be read.
+        let sketch = engine.sketch(now);
+        let is_alike = sketch == self.sketch && !self.kept.is_empty();
+        if is_alike || self.looks + 1 >= self.limit {
+            self.read(engine, now);
+        }
+        if is_alike && self.state == self.kept {
             let was = std::mem::take(&mut self.counts);
             skip(engine, now, &was);
             // What follows is the end of some slice, or of the pages that were zeroed.
@@ -75,6 +80,7 @@ impl Finder {
             self.looks += 1;
             if self.looks >= self.limit {
                 std::mem::swap(&mut self.kept, &mut self.state);
+                self.sketch = sketch;
                 self.counts = counts(engine, now);
                 (self.looks, self.limit) = (0, self.limit * 2);
             }
@@ -86,8 +92,8 @@ impl Finder {
         }
     }
 
-    /// The state, relative to now. Whether nothing in it depends on how many pages are left.
-    fn read(&mut self, engine: &Engine, now: u64) -> bool {
+    /// The state, relative to now.
+    fn read(&mut self, engine: &Engine, now: u64) {
         let state = &mut self.state;
         state.clear();
         self.pending.fill(u64::MAX);
@@ -101,7 +107,7 @@ impl Finder {
             }
             state.push((cpu.stage as u64) << 32 | u64::from(cpu.at));
             state.push(cpu.later);
-            state.push(cpu.page % self.modulus);
+            state.push(cpu.end);
             state.push(cpu.batch << 32 | cpu.list);
             if engine.prices.kernel.prefault > 0 {
                 let expected = cpu.prefault.predicted().wrapping_sub(cpu.page);
@@ -112,7 +118,7 @@ impl Finder {
         for server in &engine.servers {
             server.state(state);
         }
-        engine.memory.state(now, state)
+        engine.memory.state(now, state);
     }
 }
 
@@ -133,7 +139,8 @@ fn skip(engine: &mut Engine, now: u64, was: &Counts) {
     let mut times = u64::MAX;
     for (cpu, was) in engine.cpus.iter().zip(&was.pages) {
         // The last batch of a slice may be a smaller one. Who did nothing ends nothing.
-        let left = (cpu.end - cpu.page).saturating_sub(2 * batch);
+        let end = cpu.end.min(engine.clipped_at(cpu.page));
+        let left = (end - cpu.page).saturating_sub(2 * batch);
         times = times.min(left.checked_div(cpu.page - was).unwrap_or(u64::MAX));
     }
     let stocks = engine.memory.stocks();

@@ -18,7 +18,8 @@ pub(super) struct Prices {
     pub nodes: u32,
     /// CPUs of a node.
     pub per_node: u32,
-    placement: Placement,
+    /// The node of each CPU.
+    homes: Vec<u32>,
     starting: Starting,
     threads: u32,
     /// The address space's lock, that of its page tables and the counter lie in one line, which others use.
@@ -46,14 +47,19 @@ impl Prices {
         let cpus = machine.cpus.max(experiment.threads);
         let picoseconds =
             u128::from(page) * 1_000_000_000_000 / u128::from(machine.node_bandwidth.0);
+        let nodes = cpus.div_ceil(machine.cpus_per_node);
+        let home = |cpu: u32| match machine.placement {
+            Placement::Spread => cpu % nodes,
+            Placement::Packed => cpu / machine.cpus_per_node,
+        };
         Self {
             costs: machine.costs,
             kernel: experiment.kernel,
             unit: experiment.kernel.superpage.map_or(1, |size| (size.0 / page).max(1)),
             table_entries: u64::from(machine.table_entries),
-            nodes: cpus.div_ceil(machine.cpus_per_node),
+            nodes,
             per_node: machine.cpus_per_node,
-            placement: machine.placement,
+            homes: (0..experiment.threads).map(home).collect(),
             starting: machine.starting,
             threads: experiment.threads,
             is_one_line: experiment.threads > 1
@@ -66,19 +72,33 @@ impl Prices {
 
     /// The node on which a thread runs.
     pub fn node(&self, cpu: u32) -> u32 {
-        match self.placement {
-            Placement::Spread => cpu % self.nodes,
-            Placement::Packed => cpu / self.per_node,
+        self.homes[cpu as usize]
+    }
+
+    /// The first thread's time for starting all others. Where these come to their CPUs in time, they are started
+    /// at once.
+    pub fn starting(&self) -> u64 {
+        match self.starting {
+            Starting::Together => u64::from(self.threads) * self.costs.thread,
+            Starting::Pulled => 0,
         }
     }
 
-    /// When a thread begins to fault; the threads before it were started one after the other.
+    /// When a CPU has its first thread.
     pub fn start(&self, cpu: u32) -> u64 {
         let started = match self.starting {
             Starting::Together => self.threads,
-            Starting::InTurn => cpu + 1,
+            Starting::Pulled => cpu,
         };
         u64::from(started) * self.costs.thread
+    }
+
+    /// Unmapping so many pages, by the first thread. What the kernel keeps of each page (a line) comes from the
+    /// CPU that mapped it.
+    pub fn unmap(&self, pages: u64) -> u64 {
+        let each = pages / self.unit / u64::from(self.threads);
+        let lines: u64 = (1..self.threads).map(|cpu| each * self.transfer(Some(cpu), 0)).sum();
+        pages / self.unit * self.costs.unmap + lines
     }
 
     /// Time for a modified line to come from one CPU to another.
@@ -146,10 +166,17 @@ impl Prices {
         (batch / self.unit) * self.costs.page
     }
 
-    /// Zeroing so many pages by a CPU.
-    pub fn zero(&self, pages: u64, is_local: bool) -> u64 {
+    /// Zeroing so many pages by a CPU, and for how long its node's bus is taken meanwhile. What takes longer
+    /// on its way holds the bus for longer: it keeps order (inferred: two CPUs of a node slow each other down
+    /// alike by 1.6, on their own memory and on others'; altix-8, prefault, 1 and 4 GB).
+    pub fn zero(&self, pages: u64, is_local: bool) -> (u64, u64) {
         let page = if self.unit > 1 { self.costs.zero_bulk } else { self.costs.zero };
-        pages * (page + if is_local { 0 } else { self.costs.zero_remote })
+        if is_local {
+            return (pages * page, pages * self.zero_busy);
+        }
+        let far = page + self.costs.zero_remote;
+        let busy = u128::from(self.zero_busy) * u128::from(far) / u128::from(page.max(1));
+        (pages * far, pages * busy as u64)
     }
 }
 

@@ -6,9 +6,10 @@
 //!
 //! Threads are started one after the other. In the rows of altix-128, what wall-clock time the CPUs' time
 //! does not explain grows by the same amount with each thread whatever the patches are, and with one
-//! thread it is the unmapping: there they wait for each other. In those of altix-8 that need no zeroing,
-//! CPU time is wall-clock time at 8 threads: there one is done before the next is started (both inferred
-//! from the User, System and Wall columns).
+//! thread it is the unmapping: there they wait for each other. In one of altix-8 that need no zeroing, CPU
+//! time is wall-clock time at 8 threads: there they all ran on one CPU, and were fetched from it too late in
+//! the others (both inferred from the User, System and Wall columns). So Linux 2.6.11 did: a new thread
+//! begins in its parent's queue, and idle CPUs look at other nodes' queues now and then (recall).
 
 use serde::Serialize;
 use units::ByteSize;
@@ -124,10 +125,9 @@ impl Experiment {
     pub fn run(&self, stepping: Stepping) -> Result<Row, FaultsError> {
         self.check()?;
         let prices = Prices::of(self);
-        let costs = &self.machine.costs;
-        let (pages, threads) = (self.pages(), u64::from(self.threads));
+        let pages = self.pages();
         let is_alone = self.machine.cpus.max(self.threads) == 1;
-        let (start, unmap) = (threads * costs.thread, pages / prices.unit * costs.unmap);
+        let (start, unmap) = (prices.starting(), prices.unmap(pages));
         let mut memory = Memory::of(self, &prices);
         let (mut wall, mut busy, mut faults) = (0u128, 0u128, 0);
         let (mut events, mut skipped) = (0, 0);

@@ -34,7 +34,7 @@ pub fn any() -> impl Strategy<Value = Experiment> {
         machine.cpus = if threads == 1 { 1 } else { 24 };
         machine.cpus_per_node = per_node;
         machine.placement = [Placement::Spread, Placement::Packed][kind as usize % 2];
-        machine.starting = [Starting::Together, Starting::InTurn][kind as usize / 2];
+        machine.starting = [Starting::Together, Starting::Pulled][kind as usize / 2];
         // As long as some faults: so that they overlap with starts.
         machine.costs.thread = 100_000_000;
         machine.table_entries = 32;

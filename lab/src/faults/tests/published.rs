@@ -43,16 +43,20 @@ fn the_pc_is_as_published() {
     assert_eq!(comparison.scaling_error, None);
 }
 
-/// Two of ten peaks are elsewhere: the baseline's at 1 GB (published 144,286 at 4 threads, 139,312 at 8), and that
-/// of prezeroing 1 GB three times, where the daemon had zeroed more than it does here.
+/// Constants are fitted to eight of the 30 rows with more than one thread. One of ten peaks is elsewhere: that of
+/// prezeroing 1 GB three times, where two threads found more zeroed memory than they do here.
 #[test]
 fn the_altix_with_8_cpus_is_near_what_was_published() {
     let comparison = compare(&preset("altix-8").unwrap()).unwrap();
+    let is_held_out = |line: &&crate::faults::Line| line.role == Role::HeldOut;
+    assert_eq!(comparison.lines.iter().filter(is_held_out).count(), 22);
     assert!(comparison.scaling_error.unwrap() < 0.15, "{:?}", comparison.scaling_error);
-    assert_eq!(comparison.held_out_error, None);
-    assert!(comparison.single_error.unwrap() < 0.07, "{:?}", comparison.single_error);
-    let is_elsewhere = |peak: &&crate::faults::Peak| peak.published != peak.simulated;
-    assert!(comparison.peaks.iter().filter(is_elsewhere).count() <= 2, "{:?}", comparison.peaks);
+    assert!(comparison.held_out_error.unwrap() < 0.15, "{:?}", comparison.held_out_error);
+    assert!(comparison.single_error.unwrap() < 0.08, "{:?}", comparison.single_error);
+    let elsewhere = comparison.peaks.iter().filter(|peak| peak.published != peak.simulated);
+    let elsewhere: Vec<_> =
+        elsewhere.map(|peak| (&*peak.patches, peak.bytes >> 30, peak.repetitions)).collect();
+    assert_eq!(elsewhere, [("prezero", 1, 3)]);
 }
 
 #[test]

@@ -33,6 +33,7 @@ struct Thread {
     at: Option<u64>,
     /// Whether it has the thing whose deed is first.
     is_served: bool,
+    has_begun: bool,
     /// Time that it waits for its line beyond the line's own.
     later: u64,
     finished: u64,
@@ -85,6 +86,7 @@ struct Twin<'a> {
     experiment: &'a Experiment,
     prices: &'a Prices,
     threads: Vec<Thread>,
+    slices: std::collections::VecDeque<std::ops::Range<u64>>,
     things: Vec<Thing>,
 }
 
@@ -179,6 +181,14 @@ impl Twin<'_> {
         loop {
             let thread = &mut self.threads[index];
             let Some(deed) = thread.deeds.front().copied() else {
+                if thread.slice.is_empty()
+                    && (cpu == 0 || !thread.has_begun)
+                    && let Some(slice) = self.slices.pop_front()
+                {
+                    thread.slice = slice;
+                    thread.prefault = Prefault::new(self.experiment.kernel.prefault);
+                    thread.has_begun = true;
+                }
                 if thread.slice.is_empty() {
                     thread.finished = now + std::mem::take(&mut thread.later);
                     return;
@@ -248,9 +258,11 @@ fn twin(experiment: &Experiment) -> (Repetition, Memory) {
     let units = experiment.pages() / prices.unit;
     let threads = u64::from(experiment.threads);
     let bound = |cpu: u64| units * cpu / threads * prices.unit;
+    let slices = (0..threads).map(|thread| bound(thread)..bound(thread + 1)).collect();
     let thread = |cpu: u64| Thread {
-        slice: bound(cpu)..bound(cpu + 1),
-        prefault: Prefault::new(experiment.kernel.prefault),
+        slice: 0..0,
+        has_begun: false,
+        prefault: Prefault::new(0),
         list: 0,
         deeds: Default::default(),
         at: Some(prices.start(cpu as u32)),
@@ -260,12 +272,12 @@ fn twin(experiment: &Experiment) -> (Repetition, Memory) {
     };
     let threads: Vec<Thread> = (0..threads).map(thread).collect();
     let mut taken = vec![0; prices.nodes as usize];
-    let mut twin = Twin { experiment, prices: &prices, threads, things: Vec::new() };
+    let mut twin = Twin { experiment, prices: &prices, threads, slices, things: Vec::new() };
     twin.run(&mut memory, &mut taken);
-    let ends = || twin.threads.iter().map(|thread| thread.finished);
+    let ran = || twin.threads.iter().zip(0..).filter(|(thread, _)| thread.has_begun);
     let done = Repetition {
-        end: ends().max().unwrap(),
-        busy: ends().zip(0..).map(|(end, cpu)| end - prices.start(cpu)).sum(),
+        end: ran().map(|(thread, _)| thread.finished).max().unwrap(),
+        busy: ran().map(|(thread, cpu)| thread.finished - prices.start(cpu)).sum(),
         faults: 0,
         taken,
         events: 0,
