@@ -24,6 +24,8 @@ pub struct Facts {
     pub is_filling: bool,
     /// Tasks that run or wait for a CPU, besides the one that zeroes.
     pub running: Option<u64>,
+    /// Thousandths of a CPU that nobody but the one who zeroes had a use for, over the last period.
+    pub spare: Option<u64>,
     /// Units that may be taken before memory runs short, for the machine or for whatever limits us.
     pub headroom: Option<u64>,
     /// Whether somebody waits for memory just now.
@@ -44,9 +46,19 @@ pub enum Decision {
 }
 
 impl Refill {
+    /// Thousandths of a CPU that must have been to spare. How many run at one moment does not say it: a
+    /// server and its client that keep two CPUs busy run both in half of all looks (measured, redis).
+    pub const SPARE: u64 = 500;
+
     /// A stock of at most `stop` units that is filled up again when a quarter is gone.
     pub const fn of(stop: u64, load: u64, patience_ms: u64) -> Self {
         Self { start: stop - stop / 4, stop, load, patience_ms }
+    }
+
+    /// Whether there is a CPU to work on that nobody else needs.
+    pub fn has_cpu(&self, facts: &Facts) -> bool {
+        facts.running.is_none_or(|running| running < self.load)
+            && facts.spare.is_none_or(|spare| spare >= Self::SPARE)
     }
 
     /// Decides. Giving way comes before everything else: to memory, then to time, then to other work.
@@ -61,11 +73,10 @@ impl Refill {
         if facts.idle_ms >= self.patience_ms {
             return if half > 0 { Decision::Shrink(half) } else { Decision::Rest };
         }
-        let is_busy = facts.running.is_some_and(|running| running >= self.load);
         let is_low = facts.ready < self.start || facts.is_filling;
         // No room to grow is no reason to shrink: what was given back would be taken again.
         let is_full = facts.ready >= self.stop || facts.headroom == Some(0);
-        if is_busy || !is_low || is_full {
+        if !self.has_cpu(facts) || !is_low || is_full {
             return Decision::Rest;
         }
         let wanted = self.stop - facts.ready;
@@ -77,5 +88,12 @@ impl Refill {
     /// has little zeroed for it.
     pub fn grown(now: u64, asked: u64, limit: u64) -> u64 {
         now.saturating_mul(2).max(asked).min(limit)
+    }
+
+    /// Thousandths of a CPU to spare over `period`: what was idle on all CPUs, and what the one who zeroes
+    /// took, less what it waited: then it had what others needed. All in the same unit of time.
+    pub fn spare(period: u64, idle: u64, own: u64, waited: u64) -> u64 {
+        let to_spare = idle.saturating_add(own).saturating_sub(waited);
+        to_spare.saturating_mul(1000) / period.max(1)
     }
 }

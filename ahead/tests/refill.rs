@@ -24,6 +24,19 @@ fn it_rests_while_the_cpus_have_other_work() {
 }
 
 #[test]
+fn it_works_only_where_a_cpu_was_to_spare() {
+    let at = |spare| RULE.decide(&Facts { running: Some(0), spare, ..Facts::default() });
+    assert_eq!(at(Some(Refill::SPARE)), Decision::Fill(10));
+    assert_eq!(at(Some(Refill::SPARE - 1)), Decision::Rest);
+    assert_eq!(at(None), Decision::Fill(10));
+    // A CPU that nobody used; one that the stock had; one it shared with somebody, half each.
+    assert_eq!(Refill::spare(50, 50, 0, 0), 1000);
+    assert_eq!(Refill::spare(50, 0, 50, 0), 1000);
+    assert_eq!(Refill::spare(50, 0, 25, 25), 0);
+    assert_eq!(Refill::spare(0, u64::MAX, u64::MAX, 0), u64::MAX);
+}
+
+#[test]
 fn it_gives_way_to_memory_and_to_time() {
     let facts = Facts { ready: 9, ..Facts::default() };
     assert_eq!(RULE.decide(&Facts { is_pressed: true, ..facts }), Decision::Shrink(5));
@@ -45,12 +58,14 @@ fn a_stock_grows_with_what_is_asked_of_it() {
 }
 
 fn facts() -> impl Strategy<Value = Facts> {
-    let known = prop::option::of(0u64..100);
-    (0u64..100, any::<bool>(), known.clone(), known, any::<bool>(), 0u64..5000).prop_map(
-        |(ready, is_filling, running, headroom, is_pressed, idle_ms)| Facts {
+    let known = || prop::option::of(0u64..100);
+    let spare = prop::option::of(0u64..2000);
+    (0u64..100, any::<bool>(), known(), spare, known(), any::<bool>(), 0u64..5000).prop_map(
+        |(ready, is_filling, running, spare, headroom, is_pressed, idle_ms)| Facts {
             ready,
             is_filling,
             running,
+            spare,
             headroom,
             is_pressed,
             idle_ms,
@@ -68,6 +83,7 @@ proptest! {
                 prop_assert!(count > 0 && facts.ready + count <= rule.stop);
                 prop_assert!(facts.headroom.is_none_or(|headroom| count <= headroom));
                 prop_assert!(facts.running.is_none_or(|running| running < load));
+                prop_assert!(facts.spare.is_none_or(|spare| spare >= Refill::SPARE));
                 prop_assert!(!facts.is_pressed && facts.idle_ms < 1000);
             }
             Decision::Shrink(count) => prop_assert!(count > 0 && count <= facts.ready),

@@ -22,6 +22,9 @@ const KERNEL: &str = "linux-6";
 /// Never more than this share of the memory that is available.
 const LARGEST_SHARE: u64 = 4;
 
+/// What of a stock is made ready at once: every process of the program does it.
+const AT_START: ByteSize = ByteSize::mib(64);
+
 /// Decides, from the design and from how much memory there is now.
 pub fn carry_out(design: &Design) -> Result<CarriedOut, Failure> {
     let available = MemInfo::read(&Root::real()).ok().and_then(|info| info.available);
@@ -76,7 +79,8 @@ fn ahead(
         (Some(prezero), Some(available)) => {
             let permille = u64::from(prezero.stop_permille).min(1000 / LARGEST_SHARE);
             let bytes = (u128::from(available.bytes()) * u128::from(permille) / 1000) as u64;
-            ahead.prezero = Some(ByteSize(bytes - bytes % size.bytes()));
+            let stock = ByteSize(bytes - bytes % size.bytes());
+            (ahead.prezero, ahead.start) = (Some(stock), Some(stock.min(AT_START)));
             if permille < u64::from(prezero.stop_permille) {
                 let why = "no more than a quarter of the memory available is taken";
                 not_carried_out("preparation.prezero.stop-permille", why);
@@ -140,6 +144,7 @@ mod tests {
         let done = carried("prezeroed-pool").unwrap();
         assert_eq!((done.recipe.pages, done.recipe.memory), (Pages::Thp, Memory::USUAL));
         assert_eq!(done.recipe.ahead.prezero, Some(ByteSize::mib(326)));
+        assert_eq!(done.recipe.ahead.start, Some(AT_START));
         assert_eq!(done.recipe.ahead.prefault, Some(ByteSize::mib(64)));
         assert_eq!(done.notes, Vec::<String>::new());
     }

@@ -1,41 +1,14 @@
-//! The ledger of one run: a file that the processes of the program add to, and what it says.
-
-use std::fs;
-use std::io::Write;
+//! What libsuperpage.so did in the processes of a run, in words.
 
 use ledger::{Column, Kind, Prepared, Reason, Totals};
-use tempfile::NamedTempFile;
+use measure::ledger_file::LedgerFile;
 use units::ByteSize;
 
-/// The file, gone when this is.
-#[derive(Debug)]
-pub struct LedgerFile(NamedTempFile);
-
-impl LedgerFile {
-    /// An empty one; `None` where no file can be made: then what the program got is not summed up.
-    pub fn create() -> Option<Self> {
-        let shared_memory = fs::metadata("/dev/shm").is_ok_and(|it| it.is_dir());
-        let dir = if shared_memory { "/dev/shm".into() } else { std::env::temp_dir() };
-        let mut file = tempfile::Builder::new().prefix("superpage-").tempfile_in(dir).ok()?;
-        file.write_all(&ledger::empty()).ok()?;
-        // A program may become another user before it executes the one that counts. All that others
-        // could do to it is to add to the sums of one run.
-        let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-        let _ = file.as_file().set_permissions(open_to_all);
-        Some(Self(file))
-    }
-
-    /// How the program's processes learn of it.
-    pub fn variable(&self) -> (String, String) {
-        ("SUPERPAGE_LEDGER".to_string(), self.0.path().display().to_string())
-    }
-
-    /// What they got, in one line.
-    pub fn in_words(&self) -> String {
-        match fs::read(self.0.path()).ok().and_then(|bytes| Totals::parse(&bytes)) {
-            Some(totals) => in_words(&totals),
-            None => "what the library did is unknown: its ledger could not be read".to_string(),
-        }
+/// What they got, in one line.
+pub fn words_of(ledger: &LedgerFile) -> String {
+    match ledger.totals() {
+        Some(totals) => in_words(&totals),
+        None => "what the library did is unknown: its ledger could not be read".to_string(),
     }
 }
 
@@ -74,7 +47,11 @@ fn in_words(totals: &Totals) -> String {
         .collect();
     let why = if reasons.is_empty() { String::new() } else { format!("; {}", reasons.join(", ")) };
     let count = totals.processes();
-    let processes = if count == 1 { "1 process".to_string() } else { format!("{count} processes") };
+    let mut processes =
+        if count == 1 { "1 process".to_string() } else { format!("{count} processes") };
+    if totals.forks() > 0 {
+        processes += &format!(" ({} forked)", totals.forks());
+    }
     format!("in {processes}: {}{why}", parts.join("; "))
 }
 

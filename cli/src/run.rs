@@ -8,6 +8,7 @@ use launch::{
 use machine::{Root, Thp};
 use measure::analysis::took_effect;
 use measure::family::Family;
+use measure::ledger_file::LedgerFile;
 use measure::verdict::Effect;
 use measure::watch::{Depth, Observed, Watch};
 use measure::words;
@@ -15,7 +16,7 @@ use std::os::unix::process::ExitStatusExt;
 use units::{ByteSize, PageSize};
 
 use crate::exit::{self, Done, Failure};
-use crate::ledger_file::LedgerFile;
+use crate::ledger_file;
 use crate::loan::{self, PoolPolicy};
 use crate::{carried_out, facts, signals};
 
@@ -87,6 +88,18 @@ pub struct Args {
         help_heading = "Ahead of need"
     )]
     prezero: Option<ByteSize>,
+
+    /// Of that, make SIZE ready when a process starts, before it asks; else the stock grows with what was
+    /// asked for and not there. Of use to long-lived programs: whatever they start does it as well.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "64M",
+        help_heading = "Ahead of need"
+    )]
+    prezero_start: Option<ByteSize>,
 
     /// Populate up to SIZE ahead of a program that touches its memory in order (THP).
     #[arg(
@@ -160,8 +173,11 @@ impl Args {
             }
             // What is said by a flag as well is the flag's to say.
             recipe.ahead.prezero = recipe.ahead.prezero.or(carried.recipe.ahead.prezero);
+            let start = carried.recipe.ahead.start.min(recipe.ahead.prezero);
+            recipe.ahead.start = recipe.ahead.start.or(start);
             recipe.ahead.prefault = recipe.ahead.prefault.or(carried.recipe.ahead.prefault);
         }
+        recipe.ahead.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok((recipe, notes))
     }
 
@@ -174,7 +190,8 @@ impl Args {
             data: self.data,
             stack: self.stack,
         };
-        let ahead = Ahead { prezero: self.prezero, prefault: self.prefault };
+        let ahead =
+            Ahead { prezero: self.prezero, start: self.prezero_start, prefault: self.prefault };
         // Only THP can be prepared, and only what the library hands out.
         let memory = if memory.is_empty() && !ahead.is_empty() { Memory::USUAL } else { memory };
         let is_thp = memory.is_empty() || !ahead.is_empty();
@@ -246,7 +263,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if !args.quiet {
         exit::say(&report(&plan, &seen, seconds));
         if let Some(ledger) = &ledger {
-            exit::say(&ledger.in_words());
+            exit::say(&ledger_file::words_of(ledger));
         }
         if status.signal() == Some(libc::SIGBUS) && matches!(plan.pages, Pages::Hugetlb(_)) {
             exit::say(

@@ -104,10 +104,16 @@ pub struct Ahead {
     /// At most so much zeroed memory on superpages is kept ready, for the heap and for mappings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prezero: Option<ByteSize>,
+    /// Of that, so much is made ready when a process starts, before it asks; without it the stock grows
+    /// with what was asked for and not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<ByteSize>,
     /// At most so much is populated ahead of a program that touches memory in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefault: Option<ByteSize>,
 }
+
+const PREZERO: &str = "SUPERPAGE_PREZERO";
 
 impl Ahead {
     /// Whether nothing is asked for.
@@ -119,14 +125,24 @@ impl Ahead {
     pub fn settings(&self) -> impl Iterator<Item = (&'static str, String, &'static str)> {
         let prezero = "zeroed superpages that may be kept ready";
         let prefault = "memory that may be populated ahead of touches in order";
-        let all = [
-            ("SUPERPAGE_PREZERO", self.prezero, prezero),
-            ("SUPERPAGE_PREFAULT", self.prefault, prefault),
-        ];
-        all.into_iter().filter_map(|(variable, size, what)| {
+        let all =
+            [(PREZERO, self.prezero, prezero), ("SUPERPAGE_PREFAULT", self.prefault, prefault)];
+        all.into_iter().filter_map(move |(variable, size, what)| {
             let size = size.filter(|size| size.bytes() > 0)?;
-            Some((variable, size.bytes().to_string(), what))
+            let start = self.start.filter(|_| variable == PREZERO);
+            let start = start.map_or(String::new(), |start| format!(",start={}", start.bytes()));
+            Some((variable, format!("{}{start}", size.bytes()), what))
         })
+    }
+
+    /// Whether the words go together.
+    pub fn check(&self) -> Result<(), ParseRecipeError> {
+        match (self.start, self.prezero) {
+            (Some(start), stock) if stock.is_none_or(|stock| stock < start) => {
+                Err(ParseRecipeError::StartWithoutStock(start))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use launch::Promise;
+use launch::{Promise, Recipe};
 use machine::coverage::Coverage;
 use serde::Serialize;
 use units::ByteSize;
@@ -157,6 +157,11 @@ fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Compari
 /// Whether an arm became what it promised: judged by what was read back, on the measured runs if
 /// any of them could be looked at, else on the warm-ups.
 fn effect(document: &Document, arm: usize) -> Effect {
+    let runs = document.samples.iter().filter(|sample| sample.arm == arm as u32);
+    let answers: Vec<_> = runs.map(|sample| sample.library_answered).collect();
+    if !library_answered(&document.arms[arm].recipe, answers) {
+        return Effect::Missing { why: NO_ANSWER.to_string() };
+    }
     let promise = document.arms[arm].plan.promise;
     if promise == Promise::Nothing {
         return Effect::AsPromised;
@@ -211,6 +216,16 @@ fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
         .filter(|sample| sample.minor_faults > 2 * most)
         .filter(|sample| sample.minor_faults as f64 > most as f64 + base_pages(sample))
         .count()
+}
+
+/// Why an arm is not what it says whose library was silent.
+pub const NO_ANSWER: &str = "libsuperpage.so, which was to hand out its memory, did not answer in \
+    every run: is it of another version than the command, or the program static?";
+
+/// Whether the library was at work in every run of an arm that names memory for it, or rules of it.
+pub fn library_answered(recipe: &Recipe, answers: impl IntoIterator<Item = Option<bool>>) -> bool {
+    let is_asked = !recipe.memory.is_empty() || !recipe.ahead.is_empty();
+    !is_asked || answers.into_iter().all(|answer| answer != Some(false))
 }
 
 /// Whether a promise was kept, judged by what was read back.
@@ -301,5 +316,22 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
             .iter()
             .map(|sample| sample.memory.longest_look_seconds)
             .max_by(f64::total_cmp),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_library_breaks_an_arm_that_is_nothing_without_it() {
+        let of = |text: &str| text.parse::<Recipe>().expect("a recipe");
+        let (answered, silent, unknown) = (Some(true), Some(false), None);
+        for text in ["x: pages=thp memory=heap", "x: pages=thp prezero=64M", "x: prefault=64M"] {
+            assert!(library_answered(&of(text), [answered, unknown]), "{text}");
+            assert!(!library_answered(&of(text), [answered, silent]), "{text}");
+        }
+        // Here the library only helps glibc, and coverage says whether that was enough.
+        assert!(library_answered(&of("thp"), [silent]));
     }
 }

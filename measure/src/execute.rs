@@ -17,6 +17,7 @@ use machine::{Counters, FreeContiguity, Root};
 use units::{ByteSize, PageSize, Pid};
 
 use crate::family::Family;
+use crate::ledger_file::LedgerFile;
 use crate::metric::{Metric, MetricError};
 use crate::sample::{Purpose, Sample};
 use crate::schedule::Slot;
@@ -225,13 +226,16 @@ impl Executor for Launcher<'_> {
         let plan = &self.plans[run.at.arm as usize];
         let mut stdout = tempfile::tempfile().map_err(RunError::Output)?;
         let mut stderr = tempfile::tempfile().map_err(RunError::Output)?;
+        let ledger = plan.uses_library().then(LedgerFile::create).flatten();
+        let mut environment = padding(run.environment_padding);
+        environment.extend(ledger.as_ref().map(LedgerFile::variable));
         let start = Start {
             streams: Streams::Into {
                 stdout: stdout.try_clone().map_err(RunError::Output)?,
                 stderr: stderr.try_clone().map_err(RunError::Output)?,
             },
             die_with_parent: true,
-            environment: padding(run.environment_padding),
+            environment,
             directory: None,
         };
         let depth = match run.purpose {
@@ -298,6 +302,7 @@ impl Executor for Launcher<'_> {
             signal: status.signal(),
             warmed_bytes,
             environment_padding: run.environment_padding,
+            library_answered: ledger.and_then(|it| it.totals()).map(|it| it.processes() > 0),
             stragglers: stragglers.ended,
         };
         self.largest_peak = self.largest_peak.max(sample.peak_bytes());

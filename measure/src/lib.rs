@@ -16,6 +16,7 @@ pub mod experiment;
 pub mod family;
 mod first_touch;
 pub mod html;
+pub mod ledger_file;
 pub mod metric;
 pub mod prices;
 pub mod sample;

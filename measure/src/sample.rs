@@ -59,6 +59,9 @@ pub struct Sample {
     pub warmed_bytes: u64,
     /// Bytes of padding put into its environment.
     pub environment_padding: u32,
+    /// Whether libsuperpage.so, which was to be in it, said so; `null` if nobody asked, or nobody knows.
+    #[serde(default)]
+    pub library_answered: Option<bool>,
     /// Processes it left behind, ended afterwards.
     pub stragglers: u32,
 }

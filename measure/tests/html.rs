@@ -96,6 +96,7 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
         signal: None,
         warmed_bytes: 236 << 20,
         environment_padding: 17,
+        library_answered: None,
         stragglers: 0,
     }
 }

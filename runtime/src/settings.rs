@@ -90,6 +90,8 @@ pub struct Settings {
     /// The same, after `,load=`: while as many tasks run, or more, none are prepared; 0: as many as
     /// there are CPUs.
     pub load: usize,
+    /// The same, after `,start=`: bytes to be made ready when the process starts, before it asks.
+    pub start: usize,
     /// SUPERPAGE_PREFAULT: bytes that may be populated ahead of touches in order.
     pub prefault: usize,
     /// SUPERPAGE_LEDGER: the file in which `superpage run` counts what all its processes got.
@@ -115,6 +117,7 @@ impl Settings {
         shrinks_at_once: false,
         prezero: 0,
         load: 0,
+        start: 0,
         prefault: 0,
         ledger: None,
     };
@@ -181,7 +184,7 @@ fn understand() -> Settings {
             }),
             b"SUPERPAGE_FALLBACK" => fallback(bytes).map(|it| settings.fallback = it),
             b"SUPERPAGE_CHILDREN" => children(bytes).map(|it| settings.children = it),
-            b"SUPERPAGE_PREZERO" => prezero(bytes).map(|it| (settings.prezero, settings.load) = it),
+            b"SUPERPAGE_PREZERO" => prezero(bytes, &mut settings),
             b"SUPERPAGE_PREFAULT" => number(bytes).map(|it| settings.prefault = it),
             b"HUGETLB_MORECORE" => {
                 morecore = legacy_heap(bytes);
@@ -327,12 +330,19 @@ fn children(text: &[u8]) -> Option<Children> {
     }
 }
 
-/// `268435456` or `268435456,load=99`.
-fn prezero(text: &[u8]) -> Option<(usize, usize)> {
-    let comma = text.iter().position(|&byte| byte == b',');
-    let (size, load) = text.split_at(comma.unwrap_or(text.len()));
-    let load = if load.is_empty() { Some(0) } else { number(load.strip_prefix(b",load=")?) };
-    Some((number(size)?, load?))
+/// `268435456`, `268435456,load=99` or `268435456,start=67108864`.
+fn prezero(text: &[u8], settings: &mut Settings) -> Option<()> {
+    let mut words = text.split(|&byte| byte == b',');
+    let size = number(words.next()?)?;
+    let (mut load, mut start) = (0, 0);
+    for word in words {
+        match word.split_at_checked(b"load=".len()) {
+            Some((b"load=", value)) => load = number(value)?,
+            _ => start = number(word.strip_prefix(b"start=")?)?.min(size),
+        }
+    }
+    (settings.prezero, settings.load, settings.start) = (size, load, start);
+    Some(())
 }
 
 /// A decimal number of bytes.

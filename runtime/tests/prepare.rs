@@ -50,13 +50,21 @@ in_child! {
 }
 
 #[test]
+fn what_is_to_be_ready_at_the_start_is_ready_before_it_is_asked_for() {
+    testkit::require!(has_thp(), "needs transparent superpages of 2 MiB");
+    let mut command = preparing("child_asks_for_nothing");
+    command.env("SUPERPAGE_PREZERO", format!("{STOCK},load=100000,start={}", 16 * MIB));
+    assert!(succeeds(command));
+}
+
+#[test]
 fn without_being_asked_there_is_no_thread() {
     assert!(succeeds(child("child_is_alone", THP)));
 }
 
 #[test]
 fn what_is_not_understood_is_said_and_turns_everything_off() {
-    for bad in ["256M", "1,load=", "1,load=x", "1,2", "-1", ""] {
+    for bad in ["256M", "1,load=", "1,load=x", "1,2", "-1", "", "1,start=", "1,start=1M", "1,"] {
         let mut command = child("child_is_alone", THP);
         command.env("SUPERPAGE_PREZERO", bad);
         let output = output(command);
@@ -331,6 +339,24 @@ fn child_looks_at_itself() {
     assert!(numbers.iter().all(|number| *number == numbers[0]), "{numbers:?}");
     let ours = tasks().iter().filter(|name| name.trim() == "superpage-pool").count();
     assert_eq!(ours, 1, "{:?}", tasks());
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_asks_for_nothing() {
+    let began = Instant::now();
+    // All that is asked for here is too small for a superpage.
+    while waiting_mib() < 16 && began.elapsed() < Duration::from_secs(15) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // It stops there, or did not begin for want of memory.
+    let waiting = waiting_mib();
+    assert!(waiting <= 16, "{waiting} MiB");
+    if waiting < 16 {
+        testkit::skipped!("the stock was not filled: no memory to spare here");
+    }
+    let start = map(16 * MIB);
+    assert!(is_zero(start, 16 * MIB));
 }
 
 #[test]

@@ -43,7 +43,8 @@ fn pool(burst: Option<ByteSize>) -> Arm {
     let memory = Memory::USUAL;
     // What malloc needs beside the burst is little; a quarter more is enough for any.
     let ready = burst.map_or(READY, |burst| ByteSize((burst.bytes() / 4).saturating_mul(5)));
-    let ahead = Ahead { prezero: Some(ready), prefault: Some(AHEAD) };
+    // The first burst has a rest before it like the others.
+    let ahead = Ahead { prezero: Some(ready), start: Some(ready), prefault: Some(AHEAD) };
     let name = "pool".to_string();
     Arm { recipe: Recipe { name, memory, ahead, ..Recipe::of(Pages::Thp) }, populates: false }
 }

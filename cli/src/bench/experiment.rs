@@ -151,7 +151,7 @@ struct Bench<'a> {
     sizes: &'a [(PageSize, String)],
     loan: &'a mut Loan,
     /// Measured runs: which cell, and what came of it.
-    seen: Vec<(u32, Outcome)>,
+    seen: Vec<(u32, (Outcome, Option<bool>))>,
 }
 
 impl Executor for Bench<'_> {
@@ -174,7 +174,7 @@ impl Executor for Bench<'_> {
         })?;
         sample.metric = Some(outcome.figure.value);
         if run.purpose == Purpose::Measured {
-            self.seen.push((run.at.arm, outcome));
+            self.seen.push((run.at.arm, (outcome, sample.library_answered)));
         }
         Ok(sample)
     }

@@ -1,5 +1,6 @@
 //! A benchmark for people.
 
+use measure::analysis::NO_ANSWER;
 use measure::bench::{Document, Percentiles, Row, Summary};
 use measure::words::{self, figure, known, percent, ratio, seconds};
 use workload::Details;
@@ -147,6 +148,10 @@ fn slowest(document: &Document, of: &str, title: &str) -> String {
 fn not_as_promised(row: &Row) -> String {
     if row.got.as_promised != Some(false) {
         return String::new();
+    }
+    if row.got.library_answered == Some(false) {
+        let (arm, threads) = (&row.cell.arm, row.cell.threads);
+        return format!("{arm}, {threads} thread(s): {NO_ANSWER}; no figures\n");
     }
     let got = known(row.got.share, percent);
     let promised = match row.cell.folio {

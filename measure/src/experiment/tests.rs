@@ -34,6 +34,7 @@ pub(crate) fn sample(run: Run, wall_seconds: f64) -> Sample {
         signal: None,
         warmed_bytes: 0,
         environment_padding: run.environment_padding,
+        library_answered: None,
         stragglers: 0,
     }
 }

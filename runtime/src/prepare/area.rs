@@ -1,5 +1,5 @@
 //! The area: address space of the library's own, cut into superpages, and what mappings and the heap
-//! get of it. Used by `mapping`, `heap` and, through [`with`], by this room's other files.
+//! get of it. Used through [`with`] by this room's other files.
 //!
 //! Mappings are cut from below, the heap's arenas from above. A mapping is a run of superpages of which
 //! as many as possible are ready; the rest is mapped now. Its length is rounded up to whole superpages
@@ -14,8 +14,9 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::chunk::{Chunk, State};
+use super::requests::Taken;
+use super::superpages;
 use super::watch::Watch;
-use super::{is_on, superpages, thread};
 use crate::ledger::{self, Kind, Prepared};
 use crate::lock::Lock;
 use crate::mapping::demote;
@@ -32,7 +33,8 @@ const SMALLEST: usize = 256 << 20;
 
 /// The area and the books about it.
 pub struct Area {
-    start: usize,
+    /// Its address.
+    pub start: usize,
     rows: *mut Chunk,
     /// Rows.
     pub count: usize,
@@ -100,124 +102,9 @@ pub fn release_lock() {
     AREA.release();
 }
 
-/// Fresh zeroed memory of `length` bytes on superpages, as many of them ready as there are; `None`
-/// where the plain path serves better.
-pub fn take(kind: Kind, length: usize) -> Option<usize> {
-    if !is_on() {
-        return None;
-    }
-    let rounded = length.checked_next_multiple_of(superpage())?;
-    if length < superpage() || rounded - length > length / 8 {
-        return None;
-    }
-    let start = with(|area| {
-        area.set_up()?;
-        let start = area.hand_out(kind, rounded / superpage())?;
-        let last = area.at(start + rounded - superpage());
-        area.row(last).unasked = ((rounded - length) / raw::base_page()) as u16;
-        Some(start)
-    })?;
-    thread::wake();
-    Some(start)
-}
-
-/// Address space for an arena, in the area. Never given back.
-pub fn reserve_for_heap(length: usize) -> Option<usize> {
-    if !is_on() {
-        return None;
-    }
-    with(|area| {
-        area.set_up()?;
-        let count = length.div_ceil(superpage());
-        // Half of it is the mappings', whatever the heap needs.
-        let heap = area.heap.checked_sub(count).filter(|heap| *heap >= area.count / 2)?;
-        area.heap = heap;
-        Some(area.address(heap))
-    })
-}
-
-/// Takes `[start, start + length)` of an arena as bare address space, if nothing is in it: memory that
-/// the heap wants on base pages.
-pub fn occupy(start: usize, length: usize) -> bool {
-    with(|area| {
-        let (from, to) = (area.at(start), area.at(start + length));
-        let is_bare = (from..to).all(|at| area.row(at).state == State::Empty);
-        if is_bare {
-            (from..to).for_each(|at| area.row(at).state = State::Given);
-        }
-        is_bare
-    })
-}
-
-/// What a superpage was when it was taken.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
-    /// All zero.
-    Zero,
-    /// What it held when it was given back.
-    Dirty,
-}
-
-/// Makes `[start, start + length)` of an arena usable, and says what each superpage of it holds.
-pub fn take_at(start: usize, length: usize, mut tell: impl FnMut(usize, Taken)) -> Option<()> {
-    loop {
-        // What the thread zeroes will be ready in a moment.
-        let done = with(|area| {
-            let (from, to) = (area.at(start), area.at(start + length));
-            if (from..to).any(|at| area.row(at).state == State::Zeroing) && thread::is_here() {
-                return None;
-            }
-            Some(area.use_heap(from, to, &mut tell))
-        });
-        match done {
-            Some(done) => {
-                thread::wake();
-                return done;
-            }
-            None => raw::pause(),
-        }
-    }
-}
-
-/// `munmap(2)` of a range that touches the area; also for the heap's granules.
-///
-/// # Safety
-/// Nobody uses the range afterwards.
-pub unsafe fn give_back(start: usize, end: usize) -> Result<(), Errno> {
-    with(|area| {
-        let (low, high) = (area.start, area.address(area.count));
-        for (from, to) in [(start, end.min(low)), (start.max(high), end)] {
-            if from < to {
-                // SAFETY: the contract; outside the area it is the kernel's to say what is there.
-                unsafe { raw::munmap(from, to - from) }?;
-            }
-        }
-        // SAFETY: the contract.
-        unsafe { area.take_back(start.max(low), end.min(high)) }
-    })?;
-    thread::wake();
-    Ok(())
-}
-
-/// The program does something to `[start, end)` that leaves it not as it was handed out.
-pub fn changed(start: usize, end: usize) {
-    if !may_hold(start, end) {
-        return;
-    }
-    with(|area| {
-        let (from, to) = (area.at(start), area.at(end.saturating_add(superpage() - 1)));
-        area.watch.forget(from, to);
-        for at in from..to.min(area.count) {
-            if area.row(at).state == State::Given {
-                area.row(at).state = State::Broken;
-            }
-        }
-    });
-}
-
 impl Area {
     /// Reserves the address space, at the first request.
-    fn set_up(&mut self) -> Option<()> {
+    pub fn set_up(&mut self) -> Option<()> {
         if self.count > 0 || self.is_refused {
             return (!self.is_refused).then_some(());
         }
@@ -292,7 +179,8 @@ impl Area {
         best.map(|(_, first)| first)
     }
 
-    fn hand_out(&mut self, kind: Kind, count: usize) -> Option<usize> {
+    /// Gives away a run of `count`, the best there is: its address.
+    pub fn hand_out(&mut self, kind: Kind, count: usize) -> Option<usize> {
         let first = self.best_run(count)?;
         let missing = self.make(kind, first, first + count, &mut |_, _| {})?;
         self.used = self.used.max(first + count);
@@ -306,7 +194,8 @@ impl Area {
         Some(self.address(first))
     }
 
-    fn use_heap(
+    /// Gives the heap `[from, to)`.
+    pub fn use_heap(
         &mut self,
         from: usize,
         to: usize,
@@ -410,9 +299,11 @@ impl Area {
         Some(())
     }
 
+    /// Takes back what was given.
+    ///
     /// # Safety
     /// Nobody uses `[start, end)`, which lies in the area, afterwards.
-    unsafe fn take_back(&mut self, start: usize, end: usize) -> Result<(), Errno> {
+    pub unsafe fn take_back(&mut self, start: usize, end: usize) -> Result<(), Errno> {
         if start >= end {
             return Ok(());
         }

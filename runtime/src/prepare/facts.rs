@@ -7,6 +7,8 @@
 
 use std::ffi::{CStr, c_int};
 
+use ::ahead::Refill;
+
 use super::superpages;
 use crate::limits;
 use crate::raw;
@@ -26,6 +28,8 @@ const DEEPEST: usize = 4;
 pub struct Seen {
     /// Tasks that run or want to, without the thread itself.
     pub running: Option<u64>,
+    /// Thousandths of a CPU that nobody else had a use for.
+    pub spare: Option<u64>,
     /// CPUs that the thread may use.
     pub cpus: u64,
     /// Superpages that may be taken.
@@ -37,6 +41,7 @@ pub struct Seen {
 /// The files, and when they were read.
 pub struct Files {
     load: Option<c_int>,
+    cpu: Cpu,
     memory: Option<c_int>,
     pressure: Option<c_int>,
     /// Limit and use of each memory cgroup around us.
@@ -66,6 +71,12 @@ impl Files {
         let (cpus, has_all_cpus) = cpus();
         Self {
             load: open(c"/proc/loadavg"),
+            cpu: Cpu {
+                idle: open(c"/proc/uptime"),
+                own: open(c"/proc/thread-self/schedstat"),
+                before: None,
+                spare: None,
+            },
             memory: open(c"/proc/meminfo"),
             pressure: open(c"/proc/pressure/memory"),
             groups,
@@ -98,7 +109,8 @@ impl Files {
         // Of a part of the CPUs the load says nothing; of a single one, that it is not idle.
         let says_something = self.has_all_cpus || self.cpus == 1;
         let running = if says_something { self.running() } else { None };
-        Seen { running, cpus: self.cpus, headroom: room.map(superpages), is_pressed }
+        let spare = if says_something { self.cpu.look() } else { None };
+        Seen { running, spare, cpus: self.cpus, headroom: room.map(superpages), is_pressed }
     }
 
     fn running(&self) -> Option<u64> {
@@ -123,6 +135,55 @@ impl Files {
         });
         (room, waited.is_some_and(|percent| percent >= TOO_MUCH))
     }
+}
+
+/// What the CPUs did lately.
+struct Cpu {
+    idle: Option<c_int>,
+    own: Option<c_int>,
+    /// When a period began, and what the counters were then, in ms: up, idle, run, waited.
+    before: Option<[u64; 4]>,
+    /// Of the last whole period.
+    spare: Option<u64>,
+}
+
+/// The counters of idle time are in hundredths of a second.
+const PERIOD_MS: u64 = 50;
+
+impl Cpu {
+    fn look(&mut self) -> Option<u64> {
+        let now = self.counters()?;
+        let [period, idle, own, waited] = match self.before {
+            Some(before) => std::array::from_fn(|at| now[at].saturating_sub(before[at])),
+            None => [0; 4],
+        };
+        if period >= PERIOD_MS {
+            self.spare = Some(Refill::spare(period, idle, own, waited));
+        }
+        if period >= PERIOD_MS || self.before.is_none() {
+            self.before = Some(now);
+        }
+        self.spare
+    }
+
+    fn counters(&self) -> Option<[u64; 4]> {
+        let mut buffer = [0; 128];
+        // 58123.45 101234.56: since the machine started, and idle, all CPUs together
+        let mut words = read(self.idle?, &mut buffer)?.split(|&byte| byte == b' ');
+        let (up, idle) = (hundredths(words.next()?)?, hundredths(words.next()?)?);
+        let mut buffer = [0; 128];
+        // 1234567 12345 67: ns run, ns waited for a CPU, turns
+        let mut words = read(self.own?, &mut buffer)?.split(|&byte| byte == b' ');
+        let mut ms = || Some(first_number(words.next()?)? as u64 / 1_000_000);
+        Some([up * 10, idle * 10, ms()?, ms()?])
+    }
+}
+
+/// `123.45` as 12345.
+fn hundredths(text: &[u8]) -> Option<u64> {
+    let point = text.iter().position(|&byte| byte == b'.')?;
+    let whole = first_number(&text[..point])? as u64;
+    Some(whole * 100 + first_number(&text[point..])? as u64)
 }
 
 /// The number behind `key`.

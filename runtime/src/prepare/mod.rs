@@ -6,10 +6,11 @@
 //! | `area` | address space of the library's own, superpage by superpage: who has it, in what state |
 //! | `chunk` | one superpage of it, and its life cycle |
 //! | `fork` | what of it a child gets |
+//! | `requests` | what mappings and the heap ask of it |
 //! | `stock` | what the thread does to it: fill, zero again, give back |
 //! | `watch` | sequences of touches in mappings and in the heap |
 //! | `thread` | the thread "superpage-pool" and its turns |
-//! | `facts` | load, memory, limits: what the thread looks at |
+//! | `facts` | load, idle CPUs, memory, limits: what the thread looks at |
 //! | `zero` | zeroing past the caches |
 //!
 //! Memory is handed out *by address*: an anonymous mapping or a large object gets a run of superpages
@@ -29,13 +30,15 @@ mod area;
 mod chunk;
 mod facts;
 mod fork;
+mod requests;
 mod stock;
 mod thread;
 mod watch;
 mod zero;
 
-pub use area::{Taken, changed, give_back, may_hold, occupy, reserve_for_heap, take, take_at};
+pub use area::may_hold;
 pub use fork::{after_fork, before_fork, lock, unlock};
+pub use requests::{Taken, begin, changed, give_back, occupy, reserve_for_heap, take, take_at};
 
 /// Whether anything is to be prepared in this process.
 pub fn is_on() -> bool {

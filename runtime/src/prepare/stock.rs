@@ -46,11 +46,22 @@ const AT_ONCE: usize = 64;
 /// Chooses. `is_slow`: the last step took longer than its work, for want of a CPU.
 pub fn choose(seen: &Seen, idle_ms: u64, is_slow: bool) -> Step {
     area::with(|area| {
-        let load = match settings::get().load {
-            0 => seen.cpus,
-            load => load as u64,
+        // Who says a load wants nothing else looked at.
+        let (load, spare) = match settings::get().load {
+            0 => (seen.cpus, seen.spare),
+            load => (load as u64, None),
         };
-        let has_cpu = !is_slow && seen.running.is_none_or(|running| running < load);
+        let rule = Refill::of(area.target, load, PATIENCE_MS);
+        let facts = Facts {
+            ready: area.stock,
+            is_filling: area.is_filling,
+            running: if is_slow { Some(load) } else { seen.running },
+            spare,
+            headroom: seen.headroom,
+            is_pressed: seen.is_pressed,
+            idle_ms,
+        };
+        let has_cpu = rule.has_cpu(&facts);
         area.has_cpu = has_cpu;
         let has_room = !seen.is_pressed && seen.headroom != Some(0);
         if has_cpu
@@ -69,15 +80,6 @@ pub fn choose(seen: &Seen, idle_ms: u64, is_slow: bool) -> Step {
             area.row(at).state = State::Zeroing;
             return Step::Zero(at);
         }
-        let rule = Refill::of(area.target, load, PATIENCE_MS);
-        let facts = Facts {
-            ready: area.stock,
-            is_filling: area.is_filling,
-            running: if is_slow { Some(load) } else { seen.running },
-            headroom: seen.headroom,
-            is_pressed: seen.is_pressed,
-            idle_ms,
-        };
         match rule.decide(&facts) {
             Decision::Fill(_) => match area.begin_fill() {
                 Some(at) => Step::Fill(at),
