@@ -91,14 +91,7 @@ pub struct Args {
 
     /// Of that, make SIZE ready when a process starts, before it asks; else the stock grows with what was
     /// asked for and not there. Of use to long-lived programs: whatever they start does it as well.
-    #[arg(
-        long,
-        value_name = "SIZE",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "64M",
-        help_heading = "Ahead of need"
-    )]
+    #[arg(long, value_name = "SIZE", help_heading = "Ahead of need")]
     prezero_start: Option<ByteSize>,
 
     /// Populate up to SIZE ahead of a program that touches its memory in order (THP).
