@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use superpage_lab::faults::{Experiment, Machine, Patches, Stepping, preset, rows};
+use superpage_lab::faults::{Experiment, Machine, Patches, Stepping, Touches, preset, rows};
 use units::ByteSize;
 
 /// Enough for periods of 512 CPUs.
@@ -21,6 +21,7 @@ fn experiment(machine: &Machine, patches: &Patches, size: ByteSize) -> Experimen
         size,
         repetitions: 1,
         cache_lines: 1,
+        touches: Touches::ALL,
     }
 }
 

@@ -19,6 +19,8 @@ fn faults_are_in_the_papers_columns_or_a_document_or_a_picture() {
     assert_eq!(document["sets"][1]["name"], "linux-6");
     assert_eq!(document["sets"][0]["rows"][2]["is_prediction"], true);
     assert_eq!(document["sets"][0]["rows"][0]["pages"], 3 * 32_768);
+    let text = fine(&["faults", "-p", "prefault", "--size", "512M", "--run", "4", "--gap", "12"]);
+    assert!(text.contains("mapped and never touched: up to 42.9 % of the pages"), "{text}");
     fine(&[&small[..], &["--svg", &picture, "-o", &path(&directory, "t.txt")]].concat());
     let drawn = fs::read_to_string(&picture).unwrap();
     assert!(drawn.starts_with("<?xml") && drawn.matches("<path").count() == 5, "{drawn}");

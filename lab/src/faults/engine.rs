@@ -22,7 +22,7 @@ use super::memory::Memory;
 use super::period::Finder;
 use super::prices::Prices;
 use super::server::{Kind, Server};
-use super::{Entries, Experiment, Stepping};
+use super::{Entries, Experiment, Stepping, Touches};
 
 /// What a CPU does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -250,7 +250,7 @@ impl<'a> Engine<'a> {
                     };
                     own.faults += 1;
                     own.stage = Stage::Map;
-                    let entry = self.prices.costs.entry + own.batch * self.prices.touch;
+                    let entry = self.prices.entry(own.page, own.batch);
                     return Some(now + entry + std::mem::take(&mut own.later));
                 }
                 Stage::Map => {
@@ -339,7 +339,7 @@ impl<'a> Engine<'a> {
                     }
                 }
                 Stage::End => {
-                    own.page += own.batch;
+                    own.page = self.prices.next(own.page + own.batch).min(own.end);
                     own.stage = Stage::Begin;
                 }
                 Stage::Done => return None,
@@ -350,13 +350,17 @@ impl<'a> Engine<'a> {
     /// The next thread, on a CPU that has none. Whether there is one for it.
     fn begin(&mut self, cpu: u32) -> bool {
         let own = &mut self.cpus[cpu as usize];
-        // All wait on the first CPU; another comes for one of them once.
-        if self.begun + 1 == self.slices.len() || (cpu > 0 && own.end > 0) {
-            return false;
+        // A slice may lie where nobody touches anything.
+        while own.page == own.end {
+            // All wait on the first CPU; another comes for one of them once.
+            if self.begun + 1 == self.slices.len() || (cpu > 0 && own.end > 0) {
+                return false;
+            }
+            own.end = self.slices[self.begun + 1];
+            own.page = self.prices.next(self.slices[self.begun]).min(own.end);
+            own.prefault = Prefault::new(self.prices.kernel.prefault);
+            self.begun += 1;
         }
-        (own.page, own.end) = (self.slices[self.begun], self.slices[self.begun + 1]);
-        own.prefault = Prefault::new(self.prices.kernel.prefault);
-        self.begun += 1;
         true
     }
 
@@ -376,7 +380,9 @@ impl<'a> Engine<'a> {
     /// it.
     pub fn clipped_at(&self, page: u64) -> u64 {
         let (entries, batch) = (self.prices.table_entries, 1 << self.prices.kernel.prefault);
-        let is_even = entries.is_multiple_of(batch) && page.is_multiple_of(batch);
+        let is_even = self.prices.touches == Touches::ALL
+            && entries.is_multiple_of(batch)
+            && page.is_multiple_of(batch);
         if is_even { u64::MAX } else { (page / entries + 1) * entries }
     }
 

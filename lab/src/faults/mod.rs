@@ -28,6 +28,7 @@ mod run;
 mod server;
 #[cfg(test)]
 mod tests;
+mod touches;
 
 pub use error::FaultsError;
 pub use kernel::{Entries, Kernel, Lock, MapLock, Scrub};
@@ -35,6 +36,7 @@ pub use machine::{Costs, Fitted, Machine, Placement, Starting, names, preset, pr
 pub use patch::{Patch, Patches};
 pub use published::{Comparison, Line, PatchError, Peak, Published, compare, published};
 pub use run::{Experiment, Row, Stepping, rows};
+pub use touches::Touches;
 
 /// The most threads.
 pub const MOST_THREADS: u32 = 512;

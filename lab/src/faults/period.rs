@@ -108,6 +108,7 @@ impl Finder {
             state.push((cpu.stage as u64) << 32 | u64::from(cpu.at));
             state.push(cpu.later);
             state.push(cpu.end);
+            state.push(cpu.page % engine.prices.touches.period());
             state.push(cpu.batch << 32 | cpu.list);
             if engine.prices.kernel.prefault > 0 {
                 let expected = cpu.prefault.predicted().wrapping_sub(cpu.page);

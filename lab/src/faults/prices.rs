@@ -3,7 +3,7 @@
 
 use design::ResidentCount;
 
-use super::{Costs, Entries, Experiment, Kernel, Lock, MapLock, Placement, Starting};
+use super::{Costs, Entries, Experiment, Kernel, Lock, MapLock, Placement, Starting, Touches};
 
 /// Of one experiment. Times in picoseconds.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub(super) struct Prices {
     threads: u32,
     /// The address space's lock, that of its page tables and the counter lie in one line, which others use.
     pub is_one_line: bool,
+    /// The pages that are touched.
+    pub touches: Touches,
     /// User time of a touched base page.
     pub touch: u64,
     /// A node's memory is busy for so long with each base page.
@@ -65,6 +67,7 @@ impl Prices {
             is_one_line: experiment.threads > 1
                 && experiment.kernel.map == MapLock::AddressSpace
                 && experiment.kernel.entries == Entries::OneLock,
+            touches: experiment.touches,
             touch: machine.costs.touch + u64::from(experiment.cache_lines - 1) * machine.costs.line,
             zero_busy: picoseconds as u64,
         }
@@ -154,6 +157,17 @@ impl Prices {
             }
         };
         Service { busy: take + extra + hold, later: 0 }
+    }
+
+    /// The first page from this one on that a fault maps because it is touched.
+    pub fn next(&self, page: u64) -> u64 {
+        self.touches.next(page) / self.unit * self.unit
+    }
+
+    /// Time before a fault's first stage: the trap, and the touches of what it maps.
+    pub fn entry(&self, page: u64, batch: u64) -> u64 {
+        let touched = self.touches.before(page + batch) - self.touches.before(page);
+        self.costs.entry + touched * self.touch
     }
 
     /// Time under the lock for a batch of pages: superpages have one entry.

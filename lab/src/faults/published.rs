@@ -6,7 +6,7 @@
 use serde::Serialize;
 use units::ByteSize;
 
-use super::{Experiment, FaultsError, Machine, Patches, Row, Stepping};
+use super::{Experiment, FaultsError, Machine, Patches, Row, Stepping, Touches};
 use crate::tables::{Role, geometric, typical};
 
 const ROWS: &str = include_str!("../../data/page-faults-2005.csv");
@@ -140,6 +140,7 @@ pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
             size: ByteSize(published.bytes),
             repetitions: published.repetitions,
             cache_lines: published.cache_lines,
+            touches: Touches::ALL,
         };
         let row = experiment.run(Stepping::Skip)?;
         let is_fitted = published.threads == 1

@@ -17,7 +17,7 @@ use units::ByteSize;
 use super::engine::Engine;
 use super::memory::Memory;
 use super::prices::Prices;
-use super::{FaultsError, Kernel, Machine};
+use super::{FaultsError, Kernel, Machine, Touches};
 
 /// One run of `pft`.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +34,8 @@ pub struct Experiment {
     pub repetitions: u32,
     /// Cache lines of each page that are written.
     pub cache_lines: u32,
+    /// The pages that are touched.
+    pub touches: Touches,
 }
 
 /// Whether periods may be passed over: the result is the same.
@@ -62,9 +64,11 @@ pub struct Row {
     pub system_seconds: f64,
     /// Time by the clock.
     pub wall_seconds: f64,
-    /// Base pages that were mapped, in all repetitions: what the paper counts as faults, also where one
+    /// Base pages that were touched, in all repetitions: what the paper counts as faults, also where one
     /// fault maps several.
     pub pages: u64,
+    /// Base pages that were mapped and never touched.
+    pub wasted_pages: u64,
     /// Traps into the kernel.
     pub faults: u64,
     /// Base pages for each second of CPU time.
@@ -82,7 +86,7 @@ pub struct Row {
 const PICOSECONDS: f64 = 1e12;
 
 impl Experiment {
-    /// Base pages that are touched in a repetition: whole ones, and whole superpages where such are mapped.
+    /// Base pages among which some are touched in a repetition: whole superpages where such are mapped.
     pub fn pages(&self) -> u64 {
         let page = self.unit().0;
         self.size.0 / page * (page / self.machine.base_page.0)
@@ -125,11 +129,10 @@ impl Experiment {
     pub fn run(&self, stepping: Stepping) -> Result<Row, FaultsError> {
         self.check()?;
         let prices = Prices::of(self);
-        let pages = self.pages();
         let is_alone = self.machine.cpus.max(self.threads) == 1;
-        let (start, unmap) = (prices.starting(), prices.unmap(pages));
+        let start = prices.starting();
         let mut memory = Memory::of(self, &prices);
-        let (mut wall, mut busy, mut faults) = (0u128, 0u128, 0);
+        let (mut wall, mut busy, mut faults, mut mapped) = (0u128, 0u128, 0, 0);
         let (mut events, mut skipped) = (0, 0);
         let mut repetition = 0;
         while repetition < self.repetitions {
@@ -137,6 +140,8 @@ impl Experiment {
             let before = memory.clone();
             memory.quiet(prices.start(0), !is_alone);
             let (done, mut after) = Engine::new(self, &prices, memory).run(stepping);
+            let taken: u64 = done.taken.iter().sum();
+            let unmap = prices.unmap(taken);
             let freed = done.end + unmap;
             after.quiet(freed, !is_alone);
             for (node, pages) in done.taken.iter().enumerate() {
@@ -155,12 +160,13 @@ impl Experiment {
                 u128::from(freed) * u128::from(times) + u128::from(preempted) * u128::from(gaps);
             busy += u128::from(done.busy + start + unmap) * u128::from(times);
             faults += done.faults * u64::from(times);
+            mapped += taken * u64::from(times);
             events += done.events;
             skipped += done.skipped + done.faults * u64::from(times - 1);
             repetition += times;
             memory = after;
         }
-        let pages = pages * u64::from(self.repetitions);
+        let pages = self.touches.before(self.pages()) * u64::from(self.repetitions);
         let user = (u128::from(pages) * u128::from(prices.touch)).min(busy);
         let (wall_seconds, busy_seconds) = (wall as f64 / PICOSECONDS, busy as f64 / PICOSECONDS);
         Ok(Row {
@@ -172,6 +178,7 @@ impl Experiment {
             system_seconds: (busy - user) as f64 / PICOSECONDS,
             wall_seconds,
             pages,
+            wasted_pages: mapped - pages,
             faults,
             pages_per_cpu_second: pages as f64 / busy_seconds,
             pages_per_wall_second: pages as f64 / wall_seconds,

@@ -6,7 +6,7 @@ mod words;
 use std::path::PathBuf;
 
 use design::designs;
-use lab::faults::{self, Experiment, Kernel, Machine, Patches, Row};
+use lab::faults::{self, Experiment, Kernel, Machine, Patches, Row, Touches};
 use lab::plot;
 use serde::Serialize;
 use units::ByteSize;
@@ -63,8 +63,16 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     cache_lines: u32,
 
+    /// Pages that are touched in order before a gap. What prefault maps past them is wasted.
+    #[arg(long, value_name = "PAGES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    run: u32,
+
+    /// Pages that nobody touches, after each --run.
+    #[arg(long, value_name = "PAGES", default_value_t = 0)]
+    gap: u32,
+
     /// Compare the machine with its published rows instead, cell by cell.
-    #[arg(long, conflicts_with_all = ["patches", "designs", "threads", "size", "repeat", "cache_lines", "svg"])]
+    #[arg(long, conflicts_with_all = ["patches", "designs", "threads", "size", "repeat", "cache_lines", "run", "gap", "svg"])]
     table: bool,
 
     /// Draw pages per second against CPUs into a file.
@@ -156,6 +164,7 @@ fn simulate(machine: &Machine, args: &Args) -> Result<Vec<Set>, Failure> {
             size: args.size,
             repetitions: args.repeat,
             cache_lines: args.cache_lines,
+            touches: Touches { run: args.run, gap: args.gap },
         };
         sets.push(Set { rows: faults::rows(&experiment, &threads)?, name, kernel });
     }

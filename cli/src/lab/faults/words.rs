@@ -1,6 +1,6 @@
 //! Rows as the paper printed them: one table for each set of patches.
 
-use drawing::three;
+use drawing::three::{self, percent};
 use drawing::words::seconds;
 use lab::faults::{Machine, Row};
 use units::ByteSize;
@@ -18,8 +18,10 @@ pub fn tables(machine: &Machine, sets: &[Set]) -> String {
         text += &format!("\n{}\n", set.name);
         text += &table(&COLUMNS, set.rows.iter().map(row).collect(), &[9]);
         text += &peak(&set.rows);
+        text += &wasted(&set.rows);
     }
-    text += "\nA fault is a base page mapped, as in the paper, also where one trap maps several.\n";
+    text +=
+        "\nA fault is a base page touched, as in the paper, also where one trap maps several.\n";
     text
 }
 
@@ -48,6 +50,15 @@ pub fn gigabytes(bytes: u64) -> String {
     match bytes.is_multiple_of(1 << 28) {
         true => (bytes as f64 / (1u64 << 30) as f64).to_string(),
         false => ByteSize(bytes).to_string(),
+    }
+}
+
+fn wasted(rows: &[Row]) -> String {
+    let most =
+        rows.iter().map(|row| row.wasted_pages as f64 / (row.pages + row.wasted_pages) as f64);
+    match most.fold(0.0, f64::max) {
+        0.0 => String::new(),
+        most => format!("mapped and never touched: up to {} of the pages\n", percent(most)),
     }
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use units::ByteSize;
 
-use crate::faults::{Experiment, Patches, Placement, Starting, preset};
+use crate::faults::{Experiment, Patches, Placement, Starting, Touches, preset};
 
 /// Patches of which any choice goes together.
 const CHOICES: [&[&str]; 5] = [
@@ -18,7 +18,12 @@ const CHOICES: [&[&str]; 5] = [
 pub fn any() -> impl Strategy<Value = Experiment> {
     let places = (0..3usize, 0..2usize, 0..3usize, 0..4usize, 0..4usize, proptest::bool::ANY);
     let shape = (1..=3u32, 0..4u32, 20..400u64, 1..4u32);
-    (places, 1..=24u32, 1..=40u64, shape).prop_map(|(places, threads, pages, shape)| {
+    let touches = prop_oneof![
+        Just(Touches::ALL),
+        (1..20u32, 1..40u32).prop_map(|(run, gap)| Touches { run, gap }),
+    ];
+    let of = (places, 1..=24u32, 1..=40u64, shape, touches);
+    of.prop_map(|(places, threads, pages, shape, touches)| {
         let chosen = [places.0, places.1, places.2, places.3, places.4];
         let names: Vec<&str> = CHOICES
             .iter()
@@ -47,7 +52,7 @@ pub fn any() -> impl Strategy<Value = Experiment> {
         machine.node_memory = ByteSize((least + node_pages) * machine.base_page.0);
         let kernel = patches.kernel(&machine);
         let size = ByteSize(pages * machine.base_page.0);
-        Experiment { machine, kernel, threads, size, repetitions, cache_lines: 1 }
+        Experiment { machine, kernel, threads, size, repetitions, cache_lines: 1, touches }
     })
 }
 
@@ -56,5 +61,6 @@ pub fn of(machine: &str, patches: &str, threads: u32, size: ByteSize) -> Experim
     let machine = preset(machine).expect("a machine");
     let patches: Patches = patches.parse().expect("patches");
     let kernel = patches.kernel(&machine);
-    Experiment { machine, kernel, threads, size, repetitions: 1, cache_lines: 1 }
+    let touches = Touches::ALL;
+    Experiment { machine, kernel, threads, size, repetitions: 1, cache_lines: 1, touches }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use units::ByteSize;
 
 use super::experiments::{any, of};
-use crate::faults::{Experiment, FaultsError, Patch, Patches, Stepping, rows};
+use crate::faults::{Experiment, FaultsError, Patch, Patches, Stepping, Touches, rows};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
@@ -13,8 +13,15 @@ proptest! {
     fn pages_that_are_touched_are_mapped_and_time_adds_up(experiment in any()) {
         let row = experiment.run(Stepping::Skip).unwrap();
         let pages = experiment.size.0 / experiment.machine.base_page.0;
-        prop_assert_eq!(row.pages, pages * u64::from(experiment.repetitions));
+        let (run, gap) = (u64::from(experiment.touches.run), u64::from(experiment.touches.gap));
+        let touched = (0..pages).filter(|page| page % (run + gap) < run).count() as u64;
+        prop_assert_eq!(row.pages, touched * u64::from(experiment.repetitions));
         prop_assert!(row.faults <= row.pages && row.faults > 0);
+        if experiment.kernel.superpage.is_none() {
+            // No more was prefaulted in vain than was touched in order before.
+            prop_assert!(row.wasted_pages <= row.pages);
+            prop_assert!(row.wasted_pages == 0 || experiment.kernel.prefault > 0);
+        }
         let cpu = row.user_seconds + row.system_seconds;
         prop_assert!(cpu <= row.wall_seconds * f64::from(row.threads) * (1.0 + 1e-9));
         prop_assert_eq!(&row, &experiment.run(Stepping::Skip).unwrap());
@@ -72,6 +79,27 @@ fn prefault_maps_in_batches_that_double() {
     assert_eq!((row.pages, row.faults), (64, 8));
     let row = of("altix-128", "superpage", 1, ByteSize::mib(64)).run(Stepping::Skip).unwrap();
     assert_eq!((row.pages, row.faults), (4096, 4));
+}
+
+#[test]
+fn what_is_prefaulted_past_a_run_is_wasted() {
+    let sparse = |patches: &str, run: u32, gap: u32| {
+        let touches = Touches { run, gap };
+        let one = Experiment { touches, ..of("altix-128", patches, 1, ByteSize::mib(1)) };
+        let row = one.run(Stepping::Skip).unwrap();
+        (row.pages, row.wasted_pages, row.faults, row.wall_seconds)
+    };
+    // 64 pages, 4 of each 16: batches of 1, 2 and 4, of which 3 are past the run.
+    let (pages, wasted, faults, wall) = sparse("prefault=4", 4, 12);
+    assert_eq!((pages, wasted, faults), (16, 4 * 3, 4 * 3));
+    let (pages, wasted, faults, base) = sparse("baseline", 4, 12);
+    assert_eq!((pages, wasted, faults), (16, 0, 16));
+    assert!(wall > base, "zeroing 12 pages in vain costs more than four traps");
+    // Who jumps each time is never expected.
+    let (pages, wasted, faults, _) = sparse("prefault=4", 1, 3);
+    assert_eq!((pages, wasted, faults), (16, 0, 16));
+    let (pages, wasted, faults, _) = sparse("superpage=256K", 1, 31);
+    assert_eq!((pages, wasted, faults), (2, 30, 2));
 }
 
 #[test]

@@ -34,6 +34,7 @@ struct Thread {
     /// Whether it has the thing whose deed is first.
     is_served: bool,
     has_begun: bool,
+    has_touched: bool,
     /// Time that it waits for its line beyond the line's own.
     later: u64,
     finished: u64,
@@ -49,6 +50,20 @@ struct Thing {
     stayed: u32,
 }
 
+fn is_touched(experiment: &Experiment, page: u64) -> bool {
+    let (run, gap) = (u64::from(experiment.touches.run), u64::from(experiment.touches.gap));
+    page % (run + gap) < run
+}
+
+/// The first unit from a page on, before `end`, of which a page is touched.
+fn touched(experiment: &Experiment, prices: &Prices, from: u64, end: u64) -> u64 {
+    let mut page = from;
+    while page < end && !is_touched(experiment, page) {
+        page += 1;
+    }
+    if page < end { page / prices.unit * prices.unit } else { end }
+}
+
 fn fault(thread: &mut Thread, cpu: u32, experiment: &Experiment, prices: &Prices) {
     let kernel = &experiment.kernel;
     let (page, end) = (thread.slice.start, thread.slice.end);
@@ -58,8 +73,9 @@ fn fault(thread: &mut Thread, cpu: u32, experiment: &Experiment, prices: &Prices
         1 => thread.prefault.at(page, end.min(table_end)),
         unit => unit,
     };
-    thread.slice.start += batch;
-    let mut deeds = vec![Deed::Time(prices.costs.entry + batch * prices.touch), Deed::Line("map")];
+    thread.slice.start = touched(experiment, prices, page + batch, end);
+    let used = (page..page + batch).filter(|page| is_touched(experiment, *page)).count() as u64;
+    let mut deeds = vec![Deed::Time(prices.costs.entry + used * prices.touch), Deed::Line("map")];
     if thread.list < batch {
         let refill = u64::from(experiment.machine.list_pages) * prices.unit;
         let pages = (batch - thread.list).div_ceil(refill) * refill;
@@ -181,11 +197,12 @@ impl Twin<'_> {
         loop {
             let thread = &mut self.threads[index];
             let Some(deed) = thread.deeds.front().copied() else {
-                if thread.slice.is_empty()
+                while thread.slice.is_empty()
                     && (cpu == 0 || !thread.has_begun)
                     && let Some(slice) = self.slices.pop_front()
                 {
-                    thread.slice = slice;
+                    let first = touched(self.experiment, self.prices, slice.start, slice.end);
+                    thread.slice = first..slice.end;
                     thread.prefault = Prefault::new(self.experiment.kernel.prefault);
                     thread.has_begun = true;
                 }
@@ -193,6 +210,7 @@ impl Twin<'_> {
                     thread.finished = now + std::mem::take(&mut thread.later);
                     return;
                 }
+                thread.has_touched = true;
                 fault(thread, cpu, self.experiment, self.prices);
                 continue;
             };
@@ -262,6 +280,7 @@ fn twin(experiment: &Experiment) -> (Repetition, Memory) {
     let thread = |cpu: u64| Thread {
         slice: 0..0,
         has_begun: false,
+        has_touched: false,
         prefault: Prefault::new(0),
         list: 0,
         deeds: Default::default(),
@@ -274,7 +293,7 @@ fn twin(experiment: &Experiment) -> (Repetition, Memory) {
     let mut taken = vec![0; prices.nodes as usize];
     let mut twin = Twin { experiment, prices: &prices, threads, slices, things: Vec::new() };
     twin.run(&mut memory, &mut taken);
-    let ran = || twin.threads.iter().zip(0..).filter(|(thread, _)| thread.has_begun);
+    let ran = || twin.threads.iter().zip(0..).filter(|(thread, _)| thread.has_touched);
     let done = Repetition {
         end: ran().map(|(thread, _)| thread.finished).max().unwrap(),
         busy: ran().map(|(thread, cpu)| thread.finished - prices.start(cpu)).sum(),

@@ -1,0 +1,36 @@
+//! `Touches`: which pages of its slice a thread touches. Used by `engine` and `run`.
+//!
+//! `pft` touches all of them, in order. A program that does not lets prefault miss: what a batch maps past the
+//! end of a run is never touched, though its memory is taken, zeroed and counted. (A touch that nobody expected is
+//! a batch of one page, so who jumps each time wastes nothing, and has nothing of it.)
+
+/// Runs of pages that are touched in order, with pages between them that nobody touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Touches {
+    /// Pages of a run; at least one.
+    pub run: u32,
+    /// Pages to the next run.
+    pub gap: u32,
+}
+
+impl Touches {
+    /// Every page.
+    pub const ALL: Self = Self { run: 1, gap: 0 };
+
+    /// Pages after which it begins anew.
+    pub(super) fn period(self) -> u64 {
+        u64::from(self.run) + u64::from(self.gap)
+    }
+
+    /// The first page from this one on that is touched.
+    pub(super) fn next(self, page: u64) -> u64 {
+        let place = page % self.period();
+        if place < u64::from(self.run) { page } else { page - place + self.period() }
+    }
+
+    /// How many pages before this one are touched.
+    pub(super) fn before(self, page: u64) -> u64 {
+        let place = (page % self.period()).min(u64::from(self.run));
+        page / self.period() * u64::from(self.run) + place
+    }
+}
