@@ -107,18 +107,29 @@ impl Pair {
     /// N pages). The same entry costs a superpage one table less to read, which is not counted.
     pub(crate) fn by_distance(&self) -> ByDistance {
         let (base, superpage) = (self.base.by_distance(), self.superpage.by_distance());
+        let last = self.base.last();
         let mut translation = vec![0.0; OCTAVES];
-        for k in 0..OCTAVES {
-            let own = k.checked_sub(REGION).map_or(0.0, |less| translation[less]);
-            translation[k] = base[k] - superpage[k] + own;
+        let own =
+            |translation: &[f64], k: usize| k.checked_sub(REGION).map_or(0.0, |k| translation[k]);
+        for k in 0..=last {
+            translation[k] = base[k] - superpage[k] + own(&translation, k);
         }
-        rising(&mut translation);
+        rising(&mut translation[..=last]);
+        for k in last + 1..OCTAVES {
+            let more = own(&translation, k) - own(&translation, last);
+            translation[k] = translation[last] + more.max(0.0);
+        }
         let data = base.iter().zip(&translation).map(|(all, part)| (all - part).max(0.0)).collect();
         ByDistance { data, translation }
     }
 }
 
 impl Curve {
+    /// The binary logarithm of the last footprint.
+    fn last(&self) -> usize {
+        self.first + self.ns.len() - 1
+    }
+
     /// Nanoseconds of a use after a distance in the octave `k`, beyond those at the smallest footprint.
     ///
     /// Uniform use of N pages has every distance below N equally often, so the mean over N is
@@ -127,15 +138,14 @@ impl Curve {
     fn by_distance(&self) -> Vec<f64> {
         let floor = self.ns[0];
         let mut prices = vec![0.0; OCTAVES];
-        for k in 0..OCTAVES {
-            let at = |k: usize| self.ns[k - self.first] - floor;
-            prices[k] = match k {
-                _ if k <= self.first => 0.0,
-                _ if k < self.first + self.ns.len() => 2.0 * at(k) - at(k - 1),
-                _ => prices[k - 1],
-            };
+        let (at, last) = (|k: usize| self.ns[k - self.first] - floor, self.last());
+        for (k, price) in prices.iter_mut().enumerate().take(last + 1).skip(self.first + 1) {
+            *price = 2.0 * at(k) - at(k - 1);
         }
-        rising(&mut prices);
+        // What was not measured must not weigh: copies of the last octave pulled those before down to it.
+        rising(&mut prices[..=last]);
+        let longest = prices[last];
+        prices[last + 1..].fill(longest);
         prices
     }
 }
@@ -193,6 +203,14 @@ mod tests {
             assert!((split.translation[k] - step(10, 20.0, k)).abs() < 1e-9, "{k}: {split:?}");
             assert!((split.data[k] - step(8, 50.0, k)).abs() < 1e-9, "{k}: {split:?}");
         }
+    }
+
+    #[test]
+    fn noise_at_the_end_does_not_weigh_for_what_was_not_measured() {
+        // The last octave came out at half of the one before it.
+        let curve = Curve { first: 6, ns: vec![0.0, 0.0, 50.0, 50.0] };
+        let prices = curve.by_distance();
+        assert_eq!((prices[7], prices[8], prices[9], prices[31]), (0.0, 75.0, 75.0, 75.0));
     }
 
     #[test]

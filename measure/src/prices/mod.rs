@@ -132,17 +132,19 @@ impl Samples {
         Ok(())
     }
 
-    /// Of a base page, all its words in order, read and written, on both sides: of two streams that are read
-    /// and one that is written, side by side, as in STREAM's triad. A stream alone is fetched ahead so well
-    /// that its translation hardly shows.
+    /// Of a base page, all its lines in order, read and written, on both sides: of streams side by side, as in
+    /// STREAM. A stream alone is fetched ahead so well that its translation hardly shows. A written page costs
+    /// what copying and the triad take beyond the three that they read: lines that are written are read and sent
+    /// back among others, and reading alone tells nothing of that.
     fn visit_in_order(&mut self, sides: &mut [Side; 2]) {
         let pages = (self.bytes as u64 / 4 / self.base.bytes()) as f64;
         for repeat in 0..=REPEATS {
             for (side, place) in sides.iter_mut().zip(0..) {
-                let [reads, all] = kernels::streams(side.words(self.bytes));
+                let [reads, copy, triad] = kernels::streams(side.words(self.bytes));
                 if repeat > 0 {
                     self.sequential[0][place].push(reads / 2.0 / pages);
-                    self.sequential[1][place].push((all - reads).max(0.0) / pages);
+                    let writes = (copy + triad - 1.5 * reads) / 2.0;
+                    self.sequential[1][place].push(writes.max(0.0) / pages);
                 }
             }
         }
