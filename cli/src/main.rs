@@ -10,7 +10,7 @@ mod exit;
 mod facts;
 mod files;
 mod lab;
-mod ledger_file;
+mod ledger_words;
 mod legacy;
 mod loan;
 mod measure;

@@ -16,7 +16,7 @@ use std::os::unix::process::ExitStatusExt;
 use units::{ByteSize, PageSize};
 
 use crate::exit::{self, Done, Failure};
-use crate::ledger_file;
+use crate::ledger_words;
 use crate::loan::{self, PoolPolicy};
 use crate::{carried_out, facts, signals};
 
@@ -256,7 +256,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if !args.quiet {
         exit::say(&report(&plan, &seen, seconds));
         if let Some(ledger) = &ledger {
-            exit::say(&ledger_file::words_of(ledger));
+            exit::say(&ledger_words::of(ledger));
         }
         if status.signal() == Some(libc::SIGBUS) && matches!(plan.pages, Pages::Hugetlb(_)) {
             exit::say(

@@ -10,7 +10,8 @@ use drawing::scale::ends;
 use launch::{Pages, Recipe};
 use measure::analysis::{Summary, analyse};
 use measure::document::Document;
-use measure::sample::{Purpose, Sample};
+use measure::experiment::values;
+use measure::sample::Sample;
 use measure::words::{digits, percent};
 use prediction::{Prediction, Prices};
 use serde_json::json;
@@ -177,13 +178,12 @@ fn row(
 
 fn saved_by_block(document: &Document, timed: bool) -> Vec<f64> {
     let mut blocks: BTreeMap<u32, [f64; 2]> = BTreeMap::new();
-    let measured = |sample: &&Sample| sample.purpose == Purpose::Measured && sample.succeeded();
-    for sample in document.samples.iter().filter(measured) {
-        let seconds = match timed {
-            true => sample.metric.unwrap_or(0.0),
-            false => sample.user_seconds + sample.system_seconds,
-        };
-        blocks.entry(sample.block).or_default()[sample.arm as usize] += seconds;
+    let seconds = |sample: &Sample| match timed {
+        true => sample.metric,
+        false => Some(sample.user_seconds + sample.system_seconds),
+    };
+    for sample in values(&document.samples, seconds) {
+        blocks.entry(sample.at.block).or_default()[sample.at.arm as usize] += sample.value;
     }
     let both = blocks.into_values().filter(|[base, superpage]| *base > 0.0 && *superpage > 0.0);
     both.map(|[base, superpage]| 1.0 - superpage / base).collect()

@@ -218,7 +218,7 @@ impl Watch {
             Event::Spawn(process) | Event::Run(process) => self.running = process.0,
             Event::Map { pages, backing: Backing::Anonymous, .. } => self.map(*pages),
             Event::Map { pages, backing: Backing::Heap, .. } | Event::Grow { pages } => {
-                self.drop_tail();
+                self.drop_tail(self.running);
                 self.map(*pages);
                 self.add_tail(pages.first.0 + pages.count);
             }
@@ -229,14 +229,14 @@ impl Watch {
                     region * SLOTS < end && pages.first.0 < (region + 1) * SLOTS
                 };
                 if self.tails.get(&self.running).is_some_and(in_tail) {
-                    self.drop_tail();
+                    self.drop_tail(self.running);
                 }
                 self.unmap(*pages);
             }
             Event::Advise(pages, Advice::DontNeed | Advice::Free) => self.forget(*pages),
             Event::Fork { child, offset } => self.fork(child.0, *offset),
             Event::Exit(process) => {
-                self.tails.remove(&process.0);
+                self.drop_tail(process.0);
                 for pages in self.mapped.remove(&process.0).unwrap_or_default() {
                     self.clear(pages);
                 }
@@ -268,8 +268,8 @@ impl Watch {
         self.tails.insert(self.running, (region, SLOTS as u16 - used));
     }
 
-    fn drop_tail(&mut self) {
-        if let Some((region, beyond)) = self.tails.remove(&self.running) {
+    fn drop_tail(&mut self, process: u32) {
+        if let Some((region, beyond)) = self.tails.remove(&process) {
             self.anonymous[region as usize] -= beyond;
         }
     }

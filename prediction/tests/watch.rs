@@ -210,3 +210,17 @@ fn a_heaps_last_region_is_one_that_a_superpage_could_hold() {
     let touches = demand(&[one]).touches;
     assert_eq!((touches.eligible, touches.superpages, touches.others), (3.0, 1.0, 2.0));
 }
+
+#[test]
+fn pages_that_a_process_leaves_are_anybodys_again() {
+    let pages = Pages { first: Page(1024), count: 100 };
+    let mut one = Block::default();
+    one.event(Event::Spawn(Process(0)));
+    one.event(Event::Map { pages, address: 1024, backing: Backing::Heap });
+    one.event(Event::Exit(Process(0)));
+    one.event(Event::Spawn(Process(1)));
+    let whole = Pages { count: 512, ..pages };
+    one.event(Event::Map { pages: whole, address: 1024, backing: Backing::Anonymous });
+    one.accesses.push(Access::write(Page(1024)));
+    assert_eq!(demand(&[one]).touches.superpages, 1.0);
+}

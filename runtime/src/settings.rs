@@ -336,9 +336,9 @@ fn prezero(text: &[u8], settings: &mut Settings) -> Option<()> {
     let size = number(words.next()?)?;
     let (mut load, mut start) = (0, 0);
     for word in words {
-        match word.split_at_checked(b"load=".len()) {
-            Some((b"load=", value)) => load = number(value)?,
-            _ => start = number(word.strip_prefix(b"start=")?)?.min(size),
+        match word.strip_prefix(b"load=") {
+            Some(value) => load = number(value)?,
+            None => start = number(word.strip_prefix(b"start=")?)?.min(size),
         }
     }
     (settings.prezero, settings.load, settings.start) = (size, load, start);

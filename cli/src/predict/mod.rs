@@ -39,7 +39,7 @@ pub struct Pricing {
     samples: Samples,
     quiet: bool,
     visits: u32,
-    /// What ended the visits, and them.
+    /// What ended the visits between the runs.
     failed: Option<Failure>,
 }
 
@@ -53,37 +53,31 @@ impl Pricing {
         let most = most.min(ByteSize(reached));
         let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
         let mut pricing = Self { samples, quiet, visits: 0, failed: None };
-        pricing.visit();
-        match pricing.failed {
-            Some(failure) => Err(failure),
-            None => Ok(pricing),
-        }
+        pricing.visit()?;
+        Ok(pricing)
     }
 
     /// Measures once more, for who makes the runs to call between them. A failure is told at the end.
     pub fn between(&mut self) {
-        if self.visits < *VISITS.end() {
-            self.visit();
+        if self.failed.is_none() && self.visits < *VISITS.end() {
+            self.failed = self.visit().err();
         }
     }
 
     /// Measures after the runs: the prices of all visits.
     pub fn finish(mut self) -> Result<Prices, Failure> {
-        self.visit();
+        if let Some(failure) = self.failed.take() {
+            return Err(failure);
+        }
+        self.visit()?;
         while self.visits < *VISITS.start() {
-            self.visit();
+            self.visit()?;
         }
-        match self.failed {
-            Some(failure) => Err(failure),
-            None => Ok(self.samples.prices()),
-        }
+        Ok(self.samples.prices())
     }
 
-    fn visit(&mut self) {
+    fn visit(&mut self) -> Result<(), Failure> {
         self.visits += 1;
-        if self.failed.is_some() {
-            return;
-        }
         let what = "measuring what accesses cost on this machine";
         let mut progress = Progress::new(self.quiet, what);
         let visited = self.samples.visit(|done, of| {
@@ -91,7 +85,7 @@ impl Pricing {
             true
         });
         progress.clear();
-        self.failed = visited.map_err(unpriced).err();
+        visited.map_err(unpriced)
     }
 }
 

@@ -5,7 +5,7 @@ use measure::ledger_file::LedgerFile;
 use units::ByteSize;
 
 /// What they got, in one line.
-pub fn words_of(ledger: &LedgerFile) -> String {
+pub fn of(ledger: &LedgerFile) -> String {
     match ledger.totals() {
         Some(totals) => in_words(&totals),
         None => "what the library did is unknown: its ledger could not be read".to_string(),
