@@ -3,21 +3,21 @@
 //! The check that the published work makes with STREAM, for any program: predict on base pages, run on
 //! superpages, report the error.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use drawing::scale::ends;
 use launch::{Pages, Recipe};
 use measure::analysis::{Summary, analyse};
 use measure::document::Document;
 use measure::experiment::values;
 use measure::sample::Sample;
+use measure::stats::stopping::Rule;
+use measure::stats::{self, Better, Interval};
 use measure::words::{digits, percent};
 use prediction::{Prediction, Prices};
 use serde_json::json;
 use workload::Workload;
 
-use crate::compare::{Job, Made, share};
+use crate::compare::{Job, Made, seconds, share};
 use crate::exit::{self, Done, Failure};
 use crate::files;
 use crate::predict::{self, Asked, Pricing, Subject};
@@ -27,8 +27,8 @@ use crate::workload::What;
 ///
 /// Without a name: stream and gups. A program's accesses are recorded under QEMU, several times slower
 /// than it runs; our workloads' are known. What is compared is the part of the program's CPU time (of our
-/// workloads, of the phase that they time) that superpages save; `by block` is how far the measured saving itself
-/// differed between blocks of two runs of either arm.
+/// workloads, of the phase that they time) that superpages save. Runs go on until both arms' means are known
+/// within 2 % with 99 % confidence, or runs or time are used up; beside the saving stands what it lies between.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Workloads: gups, chase, stream, touch, pagerank, btree, hashmap.
@@ -38,9 +38,17 @@ pub struct Args {
     #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<String>,
 
-    /// Runs per arm.
-    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
-    runs: u32,
+    /// Least runs per arm; they come in pairs.
+    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    min_runs: u32,
+
+    /// Most runs per arm.
+    #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    max_runs: u32,
+
+    /// Most time for a program's measured runs together: 90, 90s, 5m, 1h.
+    #[arg(long, default_value = "90s", value_name = "TIME", value_parser = seconds)]
+    max_time: f64,
 
     /// Exit with 1 if the mean error is more than this share of the time.
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -73,8 +81,8 @@ struct Row {
     seconds: [f64; 2],
     /// Share of the memory that can be on superpages that was, in the superpage arm.
     coverage: Option<f64>,
-    /// The measured saving of each block of runs (two of either arm): how far the measurement itself is sure.
-    by_block: Vec<f64>,
+    /// What the measured saving lies between; unknown after one block of runs.
+    between: Option<Interval>,
     prediction: Prediction,
     prices: Prices,
     source: String,
@@ -143,7 +151,12 @@ impl Args {
 
     fn job(&self, subject: &Subject) -> Result<Job, Failure> {
         let recipes = [Pages::Base, Pages::Thp].map(Recipe::of).to_vec();
-        predict::timed_job(subject, recipes, self.runs, self.quiet)
+        let rule = Rule {
+            min_runs: self.min_runs.min(self.max_runs),
+            max_runs: self.max_runs,
+            ..Rule::default()
+        };
+        predict::timed_job(subject, recipes, rule, Some(self.max_time), self.quiet)
     }
 }
 
@@ -155,7 +168,7 @@ fn row(
     timed: bool,
 ) -> Result<Row, Failure> {
     let analysis = analyse(document);
-    let [base, superpage] = [&analysis.arms[0], &analysis.arms[1]].map(|arm| seconds(arm, timed));
+    let [base, superpage] = [&analysis.arms[0], &analysis.arms[1]].map(|arm| medians(arm, timed));
     let (Some(base), Some(superpage)) = (base, superpage) else {
         return Err(Failure::usage(format!("{name}: its runs have no times to compare")));
     };
@@ -172,25 +185,25 @@ fn row(
         notes.push(format!("only {} of what can be was on superpages", percent(coverage)));
     }
     let seconds = [base.0 + base.1, superpage.0 + superpage.1];
-    let by_block = saved_by_block(document, timed);
-    Ok(Row { name, seconds, coverage, by_block, prediction, source: asked.source, prices, notes })
+    let between = saved_between(document, timed);
+    Ok(Row { name, seconds, coverage, between, prediction, source: asked.source, prices, notes })
 }
 
-fn saved_by_block(document: &Document, timed: bool) -> Vec<f64> {
-    let mut blocks: BTreeMap<u32, [f64; 2]> = BTreeMap::new();
+/// The interval that `compare` would give the ratio of the arms, as a saving.
+fn saved_between(document: &Document, timed: bool) -> Option<Interval> {
     let seconds = |sample: &Sample| match timed {
         true => sample.metric,
         false => Some(sample.user_seconds + sample.system_seconds),
     };
-    for sample in values(&document.samples, seconds) {
-        blocks.entry(sample.at.block).or_default()[sample.at.arm as usize] += sample.value;
-    }
-    let both = blocks.into_values().filter(|[base, superpage]| *base > 0.0 && *superpage > 0.0);
-    both.map(|[base, superpage]| 1.0 - superpage / base).collect()
+    let settings = document.judging.statistics(document.settings.seed);
+    let values = values(&document.samples, seconds);
+    let compared = stats::compare(&values, 0, 1, Better::Lower, &settings).ok()?;
+    let speedup = compared.interval?;
+    Some(Interval { low: 1.0 - 1.0 / speedup.low, high: 1.0 - 1.0 / speedup.high })
 }
 
 /// Median seconds in user mode and in the kernel; of our workloads, those of the timed phase.
-fn seconds(arm: &Summary, timed: bool) -> Option<(f64, f64)> {
+fn medians(arm: &Summary, timed: bool) -> Option<(f64, f64)> {
     match timed {
         true => arm.metric.map(|seconds| (seconds, 0.0)),
         false => Some((arm.user_seconds?, arm.system_seconds?)),
@@ -210,11 +223,12 @@ fn table(rows: &[Row], error: f64) -> String {
         "saving predicted",
         "between",
         "measured",
-        "by block",
+        "between",
         "error (points)",
     ];
     table.set_header(head);
     let points = |share: f64| format!("{:+.1}", 100.0 * share);
+    let between = |low: f64, high: f64| format!("{} to {}", percent(low), percent(high));
     for row in rows {
         let told = &row.prediction;
         table.add_row([
@@ -224,12 +238,9 @@ fn table(rows: &[Row], error: f64) -> String {
             row.coverage.map_or("?".to_string(), percent),
             percent(told.translating.mid),
             percent(told.saved.mid),
-            format!("{} to {}", percent(told.saved.low), percent(told.saved.high)),
+            between(told.saved.low, told.saved.high),
             percent(row.measured()),
-            match ends(row.by_block.iter().copied()) {
-                Some((low, high)) => format!("{} to {}", percent(low), percent(high)),
-                None => "?".to_string(),
-            },
+            row.between.map_or("?".to_string(), |saved| between(saved.low, saved.high)),
             points(row.error()),
         ]);
     }
@@ -260,7 +271,7 @@ fn document(rows: &[Row], error: f64) -> Result<String, Failure> {
                 "superpage_seconds": row.seconds[1],
                 "eligible_coverage": row.coverage,
                 "measured_saved": row.measured(),
-                "measured_saved_by_block": row.by_block,
+                "measured_saved_between": row.between,
                 "prediction": row.prediction,
                 "prices": row.prices,
                 "error": row.error(),

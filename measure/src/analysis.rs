@@ -1,7 +1,5 @@
 //! From a document to its verdicts. Pure: the same document gives the same analysis.
 
-use std::num::NonZeroU32;
-
 use launch::{Promise, Recipe};
 use machine::coverage::Coverage;
 use serde::Serialize;
@@ -145,11 +143,7 @@ fn quantities(document: &Document) -> Vec<Quantity> {
 }
 
 fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Comparison, SampleError> {
-    let settings = stats::Settings {
-        confidence: document.judging.confidence,
-        resamples: NonZeroU32::new(document.judging.resamples).unwrap_or(NonZeroU32::MIN),
-        seed: document.settings.seed,
-    };
+    let settings = document.judging.statistics(document.settings.seed);
     let values = values(&document.samples, quantity.of);
     stats::compare(&values, 0, arm, quantity.better, &settings)
 }

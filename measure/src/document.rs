@@ -1,6 +1,8 @@
 //! `Document`: one comparison as a file. Facts only; every judgement is computed from it again,
 //! so that a file redraws the same verdict byte for byte.
 
+use std::num::NonZeroU32;
+
 use launch::{Plan, Recipe};
 use machine::Snapshot;
 use prediction::Prediction;
@@ -9,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::{Settings, Stopped};
 use crate::metric::MetricSpec;
 use crate::sample::Sample;
-use crate::stats::Confidence;
+use crate::stats::{self, Confidence};
 
 /// Name and version of the format. A reader refuses any other.
 pub const SCHEMA: &str = "superpage.compare/1";
@@ -104,6 +106,14 @@ pub struct Judging {
     pub resamples: u32,
     /// Least share of the memory that can be on superpages for an arm that promised them.
     pub least_coverage: f64,
+}
+
+impl Judging {
+    /// The settings of the statistics, from an experiment's seed.
+    pub fn statistics(&self, seed: u64) -> stats::Settings {
+        let resamples = NonZeroU32::new(self.resamples).unwrap_or(NonZeroU32::MIN);
+        stats::Settings { confidence: self.confidence, resamples, seed }
+    }
 }
 
 /// One arm.

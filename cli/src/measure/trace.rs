@@ -36,7 +36,8 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     }
     let pricing = Pricing::begin(&followed.asked, false)?;
     let subject = Subject::Program(command.to_vec());
-    let job = predict::timed_job(&subject, vec![Recipe::of(Pages::Base)], 2, true)?;
+    let job =
+        predict::timed_job(&subject, vec![Recipe::of(Pages::Base)], predict::TWICE, None, true)?;
     let (user, system) = match job.run()? {
         Made::Signal(signal) => {
             let estimate = Estimate::unknown("interrupted before it was timed");

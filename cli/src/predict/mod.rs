@@ -7,6 +7,8 @@ mod subject;
 
 pub use subject::{Asked, Subject, record};
 
+use std::time::{Duration, Instant};
+
 use launch::{Pages, Recipe};
 use machine::{MemInfo, Root, Snapshot};
 use measure::analysis::analyse;
@@ -29,9 +31,12 @@ use crate::loan::PoolPolicy;
 /// stay as they are.
 const MOST: ByteSize = ByteSize::gib(2);
 
-/// Visits of a machine at least and at most, each of up to 5 seconds and twice [`MOST`] of memory: frames decide
-/// what a walk costs, and each visit has its own.
-const VISITS: std::ops::RangeInclusive<u32> = 4..=8;
+/// Visits of a machine at least, each of up to 5 seconds and twice [`MOST`] of memory: frames decide what a
+/// walk costs, and each visit has its own.
+const LEAST_VISITS: u32 = 4;
+/// Between runs, as long as a visit took pass before the next, so many times: prices are then of the same
+/// minutes as the runs, and take a third of them.
+const REST: u32 = 2;
 
 /// This machine's prices, measured before, between and after a program's runs: a shared host's are others a
 /// minute later, and so are the frames that runs leave behind for each other.
@@ -39,6 +44,8 @@ pub struct Pricing {
     samples: Samples,
     quiet: bool,
     visits: u32,
+    /// How long the last visit took, and when it ended.
+    last: (Duration, Instant),
     /// What ended the visits between the runs.
     failed: Option<Failure>,
 }
@@ -52,14 +59,17 @@ impl Pricing {
         let reached = sys::param::page_size().bytes() << demand.demand.reach;
         let most = most.min(ByteSize(reached));
         let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
-        let mut pricing = Self { samples, quiet, visits: 0, failed: None };
+        let last = (Duration::ZERO, Instant::now());
+        let mut pricing = Self { samples, quiet, visits: 0, last, failed: None };
         pricing.visit()?;
         Ok(pricing)
     }
 
-    /// Measures once more, for who makes the runs to call between them. A failure is told at the end.
+    /// Measures once more if it is time, for who makes the runs to call between them. A failure is told at the
+    /// end.
     pub fn between(&mut self) {
-        if self.failed.is_none() && self.visits < *VISITS.end() {
+        let (took, ended) = self.last;
+        if self.failed.is_none() && ended.elapsed() >= REST * took {
             self.failed = self.visit().err();
         }
     }
@@ -70,7 +80,7 @@ impl Pricing {
             return Err(failure);
         }
         self.visit()?;
-        while self.visits < *VISITS.start() {
+        while self.visits < LEAST_VISITS {
             self.visit()?;
         }
         Ok(self.samples.prices())
@@ -78,6 +88,7 @@ impl Pricing {
 
     fn visit(&mut self) -> Result<(), Failure> {
         self.visits += 1;
+        let begun = Instant::now();
         let what = "measuring what accesses cost on this machine";
         let mut progress = Progress::new(self.quiet, what);
         let visited = self.samples.visit(|done, of| {
@@ -85,6 +96,7 @@ impl Pricing {
             true
         });
         progress.clear();
+        self.last = (begun.elapsed(), Instant::now());
         visited.map_err(unpriced)
     }
 }
@@ -108,9 +120,13 @@ pub fn predict(demand: &Asked, prices: &Prices, user: f64, system: f64) -> Predi
     prediction::predict(&demand.demand, prices, &native)
 }
 
+/// Two runs of each arm.
+pub const TWICE: Rule =
+    Rule { min_runs: 2, max_runs: 2, confidence: Confidence::P99, within: 0.02 };
+
 /// Runs one of our workloads on base pages, twice: the CPU seconds of the phase that it times.
 pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failure> {
-    let job = timed_job(subject, vec![Recipe::of(Pages::Base)], 2, quiet)?;
+    let job = timed_job(subject, vec![Recipe::of(Pages::Base)], TWICE, None, quiet)?;
     match job.run()? {
         Made::Document(document) => analyse(&document).arms[0]
             .metric
@@ -119,12 +135,13 @@ pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failur
     }
 }
 
-/// An experiment with a subject, of so many runs per arm. Our workloads are judged by the CPU time of the phase
-/// that they time: prices are CPU time too, and what else runs then matters less.
+/// An experiment with a subject, by a rule and in so many seconds. Our workloads are judged by the CPU time of
+/// the phase that they time: prices are CPU time too, and what else runs then matters less.
 pub fn timed_job(
     subject: &Subject,
     recipes: Vec<Recipe>,
-    runs: u32,
+    rule: Rule,
+    max_seconds: Option<f64>,
     quiet: bool,
 ) -> Result<Job, Failure> {
     let command = subject.command()?;
@@ -142,12 +159,7 @@ pub fn timed_job(
         pool: PoolPolicy::Keep,
         metric_is_primary: metric.is_some(),
         metric,
-        settings: Settings {
-            seed: 1,
-            warm_ups: 1,
-            rule: Rule { min_runs: runs, max_runs: runs, ..Rule::default() },
-            max_seconds: None,
-        },
+        settings: Settings { seed: 1, warm_ups: 1, rule, max_seconds },
         judging: Judging {
             same_within: 0.02,
             same_at_most: 0.05,
