@@ -58,6 +58,15 @@ fn what_is_to_be_ready_at_the_start_is_ready_before_it_is_asked_for() {
 }
 
 #[test]
+fn what_comes_back_to_a_stock_that_has_been_filled_up_leaves_no_hole_in_it() {
+    testkit::require!(has_thp(), "needs transparent superpages of 2 MiB");
+    // Only what is mapped here comes out of the stock, and nothing is populated once it is given.
+    let mut command = child("child_returns_in_turns", Asked { memory: "mmap", ..THP });
+    command.env("SUPERPAGE_PREZERO", format!("{STOCK},load=100000,start={}", 32 * MIB));
+    assert!(succeeds(command));
+}
+
+#[test]
 fn without_being_asked_there_is_no_thread() {
     assert!(succeeds(child("child_is_alone", THP)));
 }
@@ -155,6 +164,15 @@ impl Drop for Group {
 /// The KiB of memory that the kernel may take at any time.
 fn waiting_mib() -> u64 {
     kib("LazyFree:") >> 10
+}
+
+/// Waits until the stock holds as much; `false` if it never does.
+fn comes_to(mib: u64) -> bool {
+    let began = Instant::now();
+    while waiting_mib() < mib && began.elapsed() < Duration::from_secs(15) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    waiting_mib() >= mib
 }
 
 /// Asks for memory and gives it back until the stock holds as much; `false` if it never does.
@@ -272,8 +290,9 @@ fn child_forks() {
         testkit::skipped!("the stock was not filled: no memory to spare here");
     }
     for round in 0..6u64 {
-        let parents = kib("Rss:");
+        // In this order: what is populated in between counts as ours.
         let waiting = waiting_mib();
+        let parents = kib("Rss:");
         let status = in_child(|| {
             let inherits = holds(mine, 0, length, 3) && block.iter().all(|byte| *byte == 7);
             let nothing_of_it = waiting_mib() == 0 && kib("Rss:") <= parents - (waiting << 10);
@@ -344,19 +363,53 @@ fn child_looks_at_itself() {
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_asks_for_nothing() {
-    let began = Instant::now();
     // All that is asked for here is too small for a superpage.
-    while waiting_mib() < 16 && began.elapsed() < Duration::from_secs(15) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let is_full = comes_to(16);
     // It stops there, or did not begin for want of memory.
     let waiting = waiting_mib();
     assert!(waiting <= 16, "{waiting} MiB");
-    if waiting < 16 {
+    if !is_full {
         testkit::skipped!("the stock was not filled: no memory to spare here");
     }
     let start = map(16 * MIB);
     assert!(is_zero(start, 16 * MIB));
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_returns_in_turns() {
+    let take = |mib: usize| {
+        let start = map(mib * MIB);
+        fill(start, mib * MIB, 3);
+        start
+    };
+    let mut is_full = comes_to(32);
+    let burst = take(26);
+    // So much is gone that it is filled up again, behind what was there...
+    is_full &= comes_to(32);
+    // ...and of this so little that it is not. Of what is left no 26 MiB are in a row.
+    take(8);
+    std::thread::sleep(Duration::from_millis(50));
+    let room = 32 - waiting_mib().min(32);
+    unmap(burst, 26 * MIB);
+    is_full &= comes_to(32);
+    if !is_full || room != 8 {
+        testkit::skipped!("the stock was not filled as it should be: no memory to spare here");
+        return;
+    }
+    let start = map(26 * MIB);
+    let is_ready = |at: &usize| is_present(start.wrapping_add(at * 2 * MIB));
+    let ready: Vec<usize> = (0..13).filter(is_ready).collect();
+    assert_eq!(ready.len(), 13, "{ready:?}");
+    assert!(is_zero(start, 26 * MIB));
+}
+
+/// Whether the base page at `start` is in memory.
+fn is_present(start: *mut u8) -> bool {
+    let mut answer = 0u8;
+    // SAFETY: asks about one byte, so about one page; the answer is one byte.
+    assert_eq!(unsafe { libc::mincore(start.cast(), 1, &raw mut answer) }, 0);
+    answer & 1 != 0
 }
 
 #[test]

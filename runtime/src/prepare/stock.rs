@@ -6,10 +6,12 @@
 //! it is done in `Zeroing` only, in which nobody is given the memory, and only to what the kernel says
 //! is still one private superpage that may be written.
 
+use std::ops::Range;
+
 use ::ahead::{Decision, Facts, Refill};
 
 use super::area::{self, Area, EMPTY};
-use super::chunk::State;
+use super::chunk::{Chunk, State};
 use super::facts::Seen;
 use super::zero::zero;
 use crate::ledger::{self, Prepared};
@@ -148,7 +150,7 @@ impl Area {
     /// The row that fills up the best run there is.
     fn begin_fill(&mut self) -> Option<usize> {
         let wanted = usize::try_from(self.target).ok()?;
-        let first = self.best_run(wanted).or_else(|| self.best_run(1))?;
+        let (_, first) = self.best_run(wanted).or_else(|| self.best_run(1))?;
         let end = (first + wanted).min(self.heap);
         let at = (first..end).find(|at| self.row(*at).state == State::Empty)?;
         self.is_filling = true;
@@ -170,7 +172,8 @@ impl Area {
         unsafe { source::map_ordinary(start, superpage(), raw::READ_WRITE, true) }.ok()?;
         self.row(at).state = State::Filling;
         self.stock += 1;
-        self.count_stock(superpage());
+        ledger::prepared(Prepared::Stock, superpage());
+        ledger::prepared_most(self.stock * superpage() as u64);
         Some(at)
     }
 
@@ -193,7 +196,7 @@ impl Area {
         if what == Prepared::Filled {
             self.target = 0;
         }
-        self.drop_stock(at);
+        self.drop_stock(at, at + 1);
     }
 
     fn end_ahead(&mut self, at: usize, is_there: bool) {
@@ -207,16 +210,9 @@ impl Area {
     fn shrink(&mut self, count: usize) {
         let mut left = count;
         for wanted in [State::Dirty, State::Ready] {
-            let mut at = self.count;
-            while left > 0 && at > 0 {
-                // Between the mappings' part and the heap's nothing was ever used.
-                at = if at == self.heap { self.used } else { at };
-                let Some(row) = at.checked_sub(1) else { break };
-                at = row;
-                if self.row(at).state == wanted {
-                    self.drop_stock(at);
-                    left -= 1;
-                }
+            // Between the mappings' part and the heap's nothing was ever used.
+            for rows in [self.heap..self.count, 0..self.used] {
+                left -= self.drop_last(rows, left, |state| state == wanted);
             }
         }
         // Not to be filled up again until somebody asks in vain.
@@ -224,14 +220,35 @@ impl Area {
         self.is_filling = false;
     }
 
-    /// The kernel gets a superpage of the stock.
-    fn drop_stock(&mut self, at: usize) {
-        self.dirty -= u64::from(self.row(at).state == State::Dirty);
-        // SAFETY: nobody has it. If it cannot be unmapped it is never used again.
-        if unsafe { self.empty(at, at + 1) }.is_err() {
-            *self.row(at) = super::chunk::Chunk { state: State::Broken, ..EMPTY };
+    /// The kernel gets the last `count` of the stock in `rows` that are in a state that is meant: how many.
+    pub fn drop_last(
+        &mut self,
+        rows: Range<usize>,
+        count: usize,
+        is_meant: impl Fn(State) -> bool,
+    ) -> usize {
+        let (mut left, mut end) = (count, rows.end);
+        while left > 0 {
+            let mut below = (rows.start..end).rev();
+            let Some(last) = below.find(|at| is_meant(self.row(*at).state)) else { break };
+            let more = below.take(left - 1).take_while(|at| is_meant(self.row(*at).state));
+            end = more.last().unwrap_or(last);
+            self.drop_stock(end, last + 1);
+            left -= last + 1 - end;
         }
-        self.stock -= 1;
-        ledger::prepared_less(Prepared::Stock, superpage());
+        count - left
+    }
+
+    /// The kernel gets superpages of the stock.
+    fn drop_stock(&mut self, from: usize, to: usize) {
+        let is_dirty = |at: &usize| self.row(*at).state == State::Dirty;
+        self.dirty -= (from..to).filter(is_dirty).count() as u64;
+        // SAFETY: nobody has them. What cannot be unmapped is never used again.
+        if unsafe { self.empty(from, to) }.is_err() {
+            let broken = Chunk { state: State::Broken, ..EMPTY };
+            (from..to).for_each(|at| *self.row(at) = broken);
+        }
+        self.stock -= (to - from) as u64;
+        ledger::prepared_less(Prepared::Stock, (to - from) * superpage());
     }
 }
