@@ -2,29 +2,27 @@
 //! fitted to, or to others: `cargo run --release -p superpage-lab --example fit_faults -- altix-128 transfer
 //! crowding thread [baseline=4,8 ...]`. Goes up and down by ever smaller factors from the file's values;
 //! `transfer-near` is a third of `transfer`.
+//!
+//! `--one-thread` instead of rows fits prices (`page zero zero-remote remote`) to the rows with one thread.
+//! `--leave-one-out` instead of rows needs no choice of them: each set of patches is predicted by a fit to all rows
+//! with several threads of the others.
 
-use superpage_lab::faults::{self, Comparison, Machine};
+use superpage_lab::faults::{self, Machine, Published};
+use superpage_lab::tables::Role;
 
-/// The constants that may be fitted, at most three of a machine.
+/// The constants that may be fitted: at most three of contention, and prices of a fault on one CPU.
 fn constant<'a>(machine: &'a mut Machine, name: &str) -> &'a mut u64 {
     match name {
         "thread" => &mut machine.costs.thread,
         "transfer" => &mut machine.costs.transfer,
         "crowding" => &mut machine.costs.crowding,
         "bandwidth" => &mut machine.node_bandwidth.0,
+        "page" => &mut machine.costs.page,
+        "zero" => &mut machine.costs.zero,
+        "zero-remote" => &mut machine.costs.zero_remote,
+        "remote" => &mut machine.costs.remote,
         other => panic!("no constant `{other}`"),
     }
-}
-
-/// The mean square of the logarithms by which the multi-threaded rows are off that constants are fitted to.
-fn fit_error(comparison: &Comparison) -> f64 {
-    let fitted: Vec<f64> = comparison
-        .lines
-        .iter()
-        .filter(|line| line.row.threads > 1 && line.role == superpage_lab::tables::Role::Fitted)
-        .map(|line| line.ratio().ln().powi(2))
-        .collect();
-    fitted.iter().sum::<f64>() / fitted.len().max(1) as f64
 }
 
 /// `baseline=2,4`: rows to fit to, instead of the machine's.
@@ -34,31 +32,49 @@ fn fitted(row: &str) -> faults::Fitted {
     faults::Fitted { patches: patches.to_string(), threads }
 }
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let mut machine = faults::preset(&arguments[0]).expect("a machine");
-    let (rows, names): (Vec<_>, Vec<_>) =
-        arguments[1..].iter().cloned().partition(|argument| argument.contains('='));
-    if !rows.is_empty() {
-        machine.fitted = rows.iter().map(|row| fitted(row)).collect();
-    }
-    let error = |machine: &Machine| fit_error(&faults::compare(machine).expect("it runs"));
-    let mut best = error(&machine);
+fn set(machine: &mut Machine, name: &str, value: u64) {
+    *constant(machine, name) = value;
+    machine.costs.transfer_near = machine.costs.transfer / 3;
+    machine.costs.zero_bulk = machine.costs.zero;
+}
+
+/// What constants are fitted to.
+#[derive(Clone, Copy, PartialEq)]
+enum To {
+    /// The rows with one thread.
+    OneThread,
+    /// Those with several that are marked as fitted.
+    Several,
+}
+
+/// The mean square of the logarithms by which the rows are off that constants are fitted to.
+fn error(machine: &Machine, to: To) -> f64 {
+    let wants = |published: &Published, role: Role| {
+        role == Role::Fitted && (published.threads == 1) == (to == To::OneThread)
+    };
+    let fitted = faults::lines(machine, wants).expect("it runs");
+    let squares: f64 = fitted.iter().map(|line| line.ratio().ln().powi(2)).sum();
+    squares / fitted.len().max(1) as f64
+}
+
+/// An improvement that is less than this is none.
+const NOTICEABLE: f64 = 0.9995;
+
+/// Goes down from where the machine is; what its error is then.
+fn descend(machine: &mut Machine, names: &[String], to: To) -> f64 {
+    let mut best = error(machine, to);
     let mut step = 1.3;
     while !names.is_empty() && step > 1.01 {
         let before = best;
-        for name in &names {
+        for name in names {
             for factor in [step, 1.0 / step] {
-                let old = *constant(&mut machine, name);
-                *constant(&mut machine, name) = (old as f64 * factor) as u64;
-                machine.costs.transfer_near = machine.costs.transfer / 3;
-                let tried = error(&machine);
-                if tried < best {
+                let old = *constant(machine, name);
+                set(machine, name, (old as f64 * factor) as u64);
+                let tried = error(machine, to);
+                if tried < best * NOTICEABLE {
                     best = tried;
-                    println!("{name} = {} ns: {best:.5}", *constant(&mut machine, name) / 1000);
                 } else {
-                    *constant(&mut machine, name) = old;
-                    machine.costs.transfer_near = machine.costs.transfer / 3;
+                    set(machine, name, old);
                 }
             }
         }
@@ -66,13 +82,97 @@ fn main() {
             step = f64::sqrt(step);
         }
     }
+    best
+}
+
+/// Goes down from the best of a wide grid around where the machine is: the file's values have seen all rows.
+fn search(machine: &mut Machine, names: &[String]) {
+    let mut grid = vec![machine.clone()];
+    for name in names {
+        let wider = grid.iter().flat_map(|machine| {
+            [0.3, 1.0, 3.0].map(|factor| {
+                let mut machine = machine.clone();
+                let old = *constant(&mut machine, name);
+                set(&mut machine, name, (old as f64 * factor) as u64);
+                machine
+            })
+        });
+        grid = wider.collect();
+    }
+    let tried = grid.into_iter().map(|machine| (error(&machine, To::Several), machine));
+    let best = tried.min_by(|(one, _), (other, _)| one.total_cmp(other));
+    *machine = best.expect("a grid").1;
+    descend(machine, names, To::Several);
+}
+
+fn show(machine: &mut Machine, names: &[String]) {
+    let values = names.iter().map(|name| (name, *constant(machine, name)));
+    let values: Vec<String> = values
+        .map(|(name, value)| match name.as_str() {
+            "bandwidth" => format!("{name} {} MB/s", value / 1_000_000),
+            _ => format!("{name} {} ns", value / 1000),
+        })
+        .collect();
+    println!("{}", values.join(", "));
+}
+
+/// Each set of patches by a fit that did not see it.
+fn leave_one_out(machine: &Machine, names: &[String]) {
+    let threads: Vec<u32> = (2..=machine.cpus).collect();
+    let mut sets: Vec<String> =
+        faults::published(&machine.name).into_iter().map(|row| row.patches).collect();
+    sets.dedup();
+    let mut logarithms = Vec::new();
+    let off = |logarithms: &[f64]| {
+        let sum: f64 = logarithms.iter().map(|off| off.abs()).sum();
+        (sum / logarithms.len() as f64).exp_m1() * 100.0
+    };
+    for left_out in &sets {
+        let others = sets.iter().filter(|set| *set != left_out);
+        let others =
+            others.map(|set| faults::Fitted { patches: set.clone(), threads: threads.clone() });
+        let mut fold = Machine { fitted: others.collect(), ..machine.clone() };
+        search(&mut fold, names);
+        let comparison = faults::compare(&fold).expect("it runs");
+        let held_out = comparison.lines.iter().filter(|line| line.role == Role::HeldOut);
+        let own: Vec<f64> = held_out.map(|line| line.ratio().ln()).collect();
+        let (rows, percent) = (own.len(), off(&own));
+        println!(
+            "{left_out}: {rows} rows off by {percent:.1} % with constants of the others' rows:"
+        );
+        show(&mut fold, names);
+        logarithms.extend(own);
+    }
+    println!("all {}: off by {:.1} % in the geometric mean", logarithms.len(), off(&logarithms));
+}
+
+fn main() {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut is_asked = |switch: &str| {
+        let before = arguments.len();
+        arguments.retain(|argument| argument != switch);
+        arguments.len() < before
+    };
+    let is_cross = is_asked("--leave-one-out");
+    let to = if is_asked("--one-thread") { To::OneThread } else { To::Several };
+    let mut machine = faults::preset(&arguments[0]).expect("a machine");
+    let (rows, names): (Vec<_>, Vec<_>) =
+        arguments[1..].iter().cloned().partition(|argument| argument.contains('='));
+    if is_cross {
+        return leave_one_out(&machine, &names);
+    }
+    if !rows.is_empty() {
+        machine.fitted = rows.iter().map(|row| fitted(row)).collect();
+    }
+    let best = descend(&mut machine, &names, to);
+    show(&mut machine, &names);
+    println!("mean square of the fitted rows' logarithms: {best:.5}");
     let comparison = faults::compare(&machine).expect("it runs");
-    println!("{:#?}", machine.costs);
-    println!("a second: {}", machine.node_bandwidth);
     let (all, held_out) = (comparison.scaling_error, comparison.held_out_error);
     println!(
         "rows with several threads are off by {all:?}; those that are held out, by {held_out:?}"
     );
+    println!("rows with one thread are off by {:?}", comparison.single_error);
     for peak in &comparison.peaks {
         println!("{peak:?}");
     }

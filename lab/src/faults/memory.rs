@@ -63,19 +63,29 @@ impl Memory {
             time: (machine.costs.zero_bulk << scrub.order).max(1),
             running: u64::from(experiment.threads),
         });
-        let threads = |node: u32| {
-            let is_here = |cpu: &u32| prices.node(*cpu) == node;
-            (0..experiment.threads).filter(is_here).count()
-        };
-        let node = |node: u32| Node {
+        let node = Node {
             free: frames,
             zeroed: if scrub.is_some() { frames } else { 0 },
             left: 0,
-            has_idle_cpu: threads(node) < prices.per_node as usize,
+            has_idle_cpu: false,
             seen: 0,
             busy_until: 0,
         };
-        Self { nodes: (0..prices.nodes).map(node).collect(), scrub }
+        let mut memory = Self { nodes: vec![node; prices.nodes as usize], scrub };
+        memory.place(prices);
+        memory
+    }
+
+    /// On which nodes a daemon works.
+    pub fn daemons(&self) -> Vec<bool> {
+        self.nodes.iter().map(|node| node.left > 0).collect()
+    }
+
+    /// Daemons have the CPUs that threads leave idle.
+    pub fn place(&mut self, prices: &Prices) {
+        for (node, threads) in self.nodes.iter_mut().zip(prices.threads_of_nodes()) {
+            node.has_idle_cpu = threads < prices.per_node;
+        }
     }
 
     /// Pages for a CPU of `home`, from `at` on; the other nodes follow when it has too few.

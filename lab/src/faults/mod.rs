@@ -34,7 +34,7 @@ pub use error::FaultsError;
 pub use kernel::{Entries, Kernel, Lock, MapLock, Scrub};
 pub use machine::{Costs, Fitted, Machine, Placement, Starting, names, preset, preset_text};
 pub use patch::{Patch, Patches};
-pub use published::{Comparison, Line, PatchError, Peak, Published, compare, published};
+pub use published::{Comparison, Line, PatchError, Peak, Published, compare, lines, published};
 pub use run::{Experiment, Row, Stepping, rows};
 pub use touches::Touches;
 

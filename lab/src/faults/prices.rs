@@ -20,6 +20,7 @@ pub(super) struct Prices {
     pub per_node: u32,
     /// The node of each CPU.
     homes: Vec<u32>,
+    placement: Placement,
     starting: Starting,
     threads: u32,
     /// The address space's lock, that of its page tables and the counter lie in one line, which others use.
@@ -50,18 +51,15 @@ impl Prices {
         let picoseconds =
             u128::from(page) * 1_000_000_000_000 / u128::from(machine.node_bandwidth.0);
         let nodes = cpus.div_ceil(machine.cpus_per_node);
-        let home = |cpu: u32| match machine.placement {
-            Placement::Spread => cpu % nodes,
-            Placement::Packed => cpu / machine.cpus_per_node,
-        };
-        Self {
+        let mut prices = Self {
             costs: machine.costs,
             kernel: experiment.kernel,
             unit: experiment.kernel.superpage.map_or(1, |size| (size.0 / page).max(1)),
             table_entries: u64::from(machine.table_entries),
             nodes,
             per_node: machine.cpus_per_node,
-            homes: (0..experiment.threads).map(home).collect(),
+            homes: Vec::new(),
+            placement: machine.placement,
             starting: machine.starting,
             threads: experiment.threads,
             is_one_line: experiment.threads > 1
@@ -70,7 +68,38 @@ impl Prices {
             touches: experiment.touches,
             touch: machine.costs.touch + u64::from(experiment.cache_lines - 1) * machine.costs.line,
             zero_busy: picoseconds as u64,
+        };
+        prices.place(&vec![false; nodes as usize]);
+        prices
+    }
+
+    /// Threads go to their CPUs, while on some nodes a daemon has one. The first stays where it started the others.
+    pub fn place(&mut self, has_daemon: &[bool]) {
+        let mut taken: Vec<u32> = has_daemon.iter().map(|daemon| u32::from(*daemon)).collect();
+        let mut threads = vec![0; has_daemon.len()];
+        self.homes.clear();
+        for thread in 0..self.threads {
+            let has_room = |node: &usize| threads[*node] < self.per_node;
+            let nodes = || (0..taken.len()).filter(has_room);
+            let fewest = || nodes().min_by_key(|node| taken[*node]);
+            let idle = || nodes().find(|node| taken[*node] < self.per_node);
+            let home = match self.placement {
+                _ if thread == 0 => Some(0),
+                Placement::Spread => fewest(),
+                Placement::Packed => idle().or_else(fewest),
+            };
+            let home = home.unwrap_or(0);
+            taken[home] += 1;
+            threads[home] += 1;
+            self.homes.push(home as u32);
         }
+    }
+
+    /// How many threads run on each node.
+    pub fn threads_of_nodes(&self) -> Vec<u32> {
+        let mut threads = vec![0; self.nodes as usize];
+        self.homes.iter().for_each(|home| threads[*home as usize] += 1);
+        threads
     }
 
     /// The node on which a thread runs.

@@ -128,10 +128,21 @@ pub fn published(machine: &str) -> Vec<Published> {
     all.into_iter().map(join).collect()
 }
 
-/// Runs every published row of a machine.
-pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
+/// Runs the published rows of a machine that are wanted.
+pub fn lines(
+    machine: &Machine,
+    wants: impl Fn(&Published, Role) -> bool,
+) -> Result<Vec<Line>, FaultsError> {
     let mut lines = Vec::new();
     for published in published(&machine.name) {
+        let is_fitted = published.threads == 1
+            || machine.fitted.iter().any(|fitted| {
+                fitted.patches == published.patches && fitted.threads.contains(&published.threads)
+            });
+        let role = if is_fitted { Role::Fitted } else { Role::HeldOut };
+        if !wants(&published, role) {
+            continue;
+        }
         let patches: Patches = published.patches.parse()?;
         let experiment = Experiment {
             machine: machine.clone(),
@@ -143,13 +154,14 @@ pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
             touches: Touches::ALL,
         };
         let row = experiment.run(Stepping::Skip)?;
-        let is_fitted = published.threads == 1
-            || machine.fitted.iter().any(|fitted| {
-                fitted.patches == published.patches && fitted.threads.contains(&published.threads)
-            });
-        let role = if is_fitted { Role::Fitted } else { Role::HeldOut };
         lines.push(Line { published, row, role });
     }
+    Ok(lines)
+}
+
+/// Runs every published row of a machine.
+pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
+    let lines = lines(machine, |_, _| true)?;
     let error = |counts: &dyn Fn(&Line) -> bool| {
         typical(lines.iter().filter(|line| counts(line)).map(Line::ratio))
     };

@@ -9,7 +9,9 @@
 //! thread it is the unmapping: there they wait for each other. In one of altix-8 that need no zeroing, CPU
 //! time is wall-clock time at 8 threads: there they all ran on one CPU, and were fetched from it too late in
 //! the others (both inferred from the User, System and Wall columns). So Linux 2.6.11 did: a new thread
-//! begins in its parent's queue, and idle CPUs look at other nodes' queues now and then (recall).
+//! begins in its parent's queue, and idle CPUs look at other nodes' queues now and then (recall). A CPU on which
+//! a daemon zeroes what the last repetition freed is not idle: then a thread goes to another node, whose memory is
+//! zeroed still, and the daemon goes on beside (inferred: altix-8, prezero, 1 GB three times, 2 threads).
 
 use serde::Serialize;
 use units::ByteSize;
@@ -128,7 +130,7 @@ impl Experiment {
     /// Runs it.
     pub fn run(&self, stepping: Stepping) -> Result<Row, FaultsError> {
         self.check()?;
-        let prices = Prices::of(self);
+        let mut prices = Prices::of(self);
         let is_alone = self.machine.cpus.max(self.threads) == 1;
         let start = prices.starting();
         let mut memory = Memory::of(self, &prices);
@@ -137,6 +139,8 @@ impl Experiment {
         let mut repetition = 0;
         while repetition < self.repetitions {
             memory.restart();
+            prices.place(&memory.daemons());
+            memory.place(&prices);
             let before = memory.clone();
             memory.quiet(prices.start(0), !is_alone);
             let (done, mut after) = Engine::new(self, &prices, memory).run(stepping);

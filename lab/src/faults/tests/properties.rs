@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use units::ByteSize;
 
 use super::experiments::{any, of};
-use crate::faults::{Experiment, FaultsError, Patch, Patches, Stepping, Touches, rows};
+use crate::faults::prices::Prices;
+use crate::faults::{Experiment, FaultsError, Patch, Patches, Placement, Stepping, Touches, rows};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
@@ -42,6 +43,25 @@ proptest! {
         let (one, free) = (one.run(Stepping::Skip).unwrap(), free.run(Stepping::Skip).unwrap());
         prop_assert_eq!(one.wall_seconds, free.wall_seconds);
     }
+}
+
+/// Four nodes of two CPUs: the first thread stays, others look for an idle CPU, and all have one.
+#[test]
+fn threads_leave_daemons_their_cpus_while_others_are_idle() {
+    let homes = |placement, threads: u32, daemons: [bool; 4]| {
+        let mut experiment = of("altix-8", "prezero", threads, ByteSize::mib(64));
+        experiment.machine.placement = placement;
+        let mut prices = Prices::of(&experiment);
+        prices.place(&daemons);
+        (0..threads).map(|cpu| prices.node(cpu)).collect::<Vec<u32>>()
+    };
+    let (packed, spread) = (Placement::Packed, Placement::Spread);
+    assert_eq!(homes(packed, 4, [false; 4]), [0, 0, 1, 1]);
+    assert_eq!(homes(packed, 4, [true, false, false, false]), [0, 1, 1, 2]);
+    assert_eq!(homes(packed, 8, [true; 4]), [0, 1, 2, 3, 0, 1, 2, 3]);
+    assert_eq!(homes(spread, 6, [false; 4]), [0, 1, 2, 3, 0, 1]);
+    assert_eq!(homes(spread, 4, [true, true, false, false]), [0, 2, 3, 1]);
+    assert_eq!(homes(spread, 8, [false, true, true, true]).iter().filter(|n| **n == 0).count(), 2);
 }
 
 #[test]

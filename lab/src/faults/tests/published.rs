@@ -43,20 +43,19 @@ fn the_pc_is_as_published() {
     assert_eq!(comparison.scaling_error, None);
 }
 
-/// Constants are fitted to eight of the 30 rows with more than one thread. One of ten peaks is elsewhere: that of
-/// prezeroing 1 GB three times, where two threads found more zeroed memory than they do here.
+/// Constants are fitted to eight of the 30 rows with more than one thread.
 #[test]
 fn the_altix_with_8_cpus_is_near_what_was_published() {
     let comparison = compare(&preset("altix-8").unwrap()).unwrap();
     let is_held_out = |line: &&crate::faults::Line| line.role == Role::HeldOut;
     assert_eq!(comparison.lines.iter().filter(is_held_out).count(), 22);
-    assert!(comparison.scaling_error.unwrap() < 0.15, "{:?}", comparison.scaling_error);
-    assert!(comparison.held_out_error.unwrap() < 0.15, "{:?}", comparison.held_out_error);
-    assert!(comparison.single_error.unwrap() < 0.08, "{:?}", comparison.single_error);
-    let elsewhere = comparison.peaks.iter().filter(|peak| peak.published != peak.simulated);
-    let elsewhere: Vec<_> =
-        elsewhere.map(|peak| (&*peak.patches, peak.bytes >> 30, peak.repetitions)).collect();
-    assert_eq!(elsewhere, [("prezero", 1, 3)]);
+    assert!(comparison.scaling_error.unwrap() < 0.12, "{:?}", comparison.scaling_error);
+    assert!(comparison.held_out_error.unwrap() < 0.12, "{:?}", comparison.held_out_error);
+    assert!(comparison.single_error.unwrap() < 0.06, "{:?}", comparison.single_error);
+    assert_eq!(comparison.peaks.len(), 10);
+    for peak in &comparison.peaks {
+        assert_eq!(peak.published, peak.simulated, "{peak:?}");
+    }
 }
 
 #[test]
