@@ -81,7 +81,7 @@ struct Row {
     seconds: [f64; 2],
     /// Share of the memory that can be on superpages that was, in the superpage arm.
     coverage: Option<f64>,
-    /// What the measured saving lies between; unknown after one block of runs.
+    /// What the measured saving lies between; unknown after runs so few or so different that all is left open.
     between: Option<Interval>,
     prediction: Prediction,
     prices: Prices,
@@ -199,7 +199,8 @@ fn saved_between(document: &Document, timed: bool) -> Option<Interval> {
     let values = values(&document.samples, seconds);
     let compared = stats::compare(&values, 0, 1, Better::Lower, &settings).ok()?;
     let speedup = compared.interval?;
-    Some(Interval { low: 1.0 - 1.0 / speedup.low, high: 1.0 - 1.0 / speedup.high })
+    let saved = Interval { low: 1.0 - 1.0 / speedup.low, high: 1.0 - 1.0 / speedup.high };
+    (saved.low > -1.0).then_some(saved)
 }
 
 /// Median seconds in user mode and in the kernel; of our workloads, those of the timed phase.

@@ -358,10 +358,14 @@ mod tests {
 
     #[test]
     fn a_measured_run_is_seen_too() {
-        let seen = watch(Depth::WithinBudget, "sleep 0.3");
-        assert!(seen.peak_resident_bytes.is_some() && seen.base_pages_only.is_some(), "{seen:?}");
-        let seen = watch(Depth::TicksOnly, "sleep 0.3");
-        assert!(seen.peak_resident_bytes.is_some() && seen.looks == 0, "{seen:?}");
+        // Where much else runs, a watcher may get no turn in so short a time.
+        let seen = |depth| {
+            let mut runs = (0..5).map(|_| watch(depth, "sleep 0.3"));
+            runs.find(|seen| seen.peak_resident_bytes.is_some()).expect("a turn in five runs")
+        };
+        let measured = seen(Depth::WithinBudget);
+        assert!(measured.base_pages_only.is_some(), "{measured:?}");
+        assert_eq!(seen(Depth::TicksOnly).looks, 0);
     }
 
     #[test]
