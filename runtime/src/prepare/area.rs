@@ -14,6 +14,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::chunk::{Chunk, State};
+use super::fetch;
 use super::requests::Taken;
 use super::superpages;
 use super::watch::Watch;
@@ -261,6 +262,9 @@ impl Area {
                 _ => Prepared::HandedOut,
             };
             ledger::prepared(what, superpage());
+            if is_there {
+                fetch::beginning_of(address);
+            }
             missing += usize::from(before == State::Empty);
             *self.row(at) =
                 Chunk { state: State::Given, is_wiped: false, is_prefaulted: is_there, unasked: 0 };

@@ -11,6 +11,7 @@
 //! | `watch` | sequences of touches in mappings and in the heap |
 //! | `thread` | the thread "superpage-pool" and its turns |
 //! | `facts` | load, idle CPUs, memory, limits: what the thread looks at |
+//! | `fetch` | the first lines of what is handed out, on their way before they are touched |
 //! | `zero` | zeroing past the caches |
 //!
 //! Memory is handed out *by address*: an anonymous mapping or a large object gets a run of superpages
@@ -29,6 +30,7 @@ use crate::source;
 mod area;
 mod chunk;
 mod facts;
+mod fetch;
 mod fork;
 mod requests;
 mod stock;
