@@ -13,6 +13,7 @@ use ::ahead::{Decision, Facts, Refill};
 use super::area::{self, Area, EMPTY};
 use super::chunk::{Chunk, State};
 use super::facts::Seen;
+use super::superpages;
 use super::zero::zero;
 use crate::ledger::{self, Prepared};
 use crate::pagemap;
@@ -45,8 +46,16 @@ pub const PATIENCE_MS: u64 = 5_000;
 /// Most superpages that are given back in one go: each takes the kernel some 7 us (measured).
 const AT_ONCE: usize = 64;
 
-/// Chooses. `is_slow`: the last step took longer than its work, for want of a CPU.
-pub fn choose(seen: &Seen, idle_ms: u64, is_slow: bool) -> Step {
+/// Why the thread may have to wait.
+pub struct Waits {
+    /// The last step took longer than its work, for want of a CPU.
+    pub for_cpu: bool,
+    /// The process has just begun: it may end before it asks.
+    pub for_request: bool,
+}
+
+/// Chooses.
+pub fn choose(seen: &Seen, idle_ms: u64, waits: Waits) -> Step {
     area::with(|area| {
         // Who says a load wants nothing else looked at.
         let (load, spare) = match settings::get().load {
@@ -57,7 +66,7 @@ pub fn choose(seen: &Seen, idle_ms: u64, is_slow: bool) -> Step {
         let facts = Facts {
             ready: area.stock,
             is_filling: area.is_filling,
-            running: if is_slow { Some(load) } else { seen.running },
+            running: if waits.for_cpu { Some(load) } else { seen.running },
             spare,
             headroom: seen.headroom,
             is_pressed: seen.is_pressed,
@@ -83,6 +92,12 @@ pub fn choose(seen: &Seen, idle_ms: u64, is_slow: bool) -> Step {
             return Step::Zero(at);
         }
         match rule.decide(&facts) {
+            // The target is another as soon as a request was not served in full.
+            Decision::Fill(_)
+                if waits.for_request && area.target == superpages(settings::get().start) =>
+            {
+                Step::Rest { has_cpu, has_more: true }
+            }
             Decision::Fill(_) => match area.begin_fill() {
                 Some(at) => Step::Fill(at),
                 None => Step::Rest { has_cpu, has_more: false },

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use super::area;
 use super::facts::Files;
-use super::stock::{self, PATIENCE_MS, Step};
+use super::stock::{self, PATIENCE_MS, Step, Waits};
 use crate::ledger::{self, Prepared, Reason};
 use crate::raw;
 
@@ -162,6 +162,7 @@ extern "C" fn run(_: *mut c_void) -> c_int {
     Turns {
         files: Files::open(),
         pagemap,
+        settled_us: now_us(libc::CLOCK_MONOTONIC) + SETTLING_US,
         asked_ms: 0,
         moved_us: 0,
         slow_until_us: 0,
@@ -175,6 +176,8 @@ extern "C" fn run(_: *mut c_void) -> c_int {
 struct Turns {
     files: Files,
     pagemap: c_int,
+    /// From then on the stock is filled before anybody asks.
+    settled_us: u64,
     /// When the stock was last asked for something, or halved.
     asked_ms: u64,
     /// When a program was last seen to get on.
@@ -193,7 +196,9 @@ impl Turns {
             let (is_watching, stock) = self.look(now);
             let seen = self.files.look(now / 1000);
             let idle_ms = (now / 1000).saturating_sub(self.asked_ms);
-            let step = stock::choose(&seen, idle_ms, now < self.slow_until_us);
+            let waits =
+                Waits { for_cpu: now < self.slow_until_us, for_request: now < self.settled_us };
+            let step = stock::choose(&seen, idle_ms, waits);
             match step {
                 Step::Rest { has_cpu, has_more } => {
                     let wait = self.wait(now, is_watching, stock, has_more);
@@ -261,6 +266,9 @@ impl Turns {
 const SLOW_US: u64 = 300;
 /// Rest when others need the CPUs.
 const HELD_UP_US: u64 = 5_000;
+/// A process that ends sooner does not wait for what it never asked for: the superpage that is being zeroed, and giving
+/// back the others. (Measured: one of 1 ms ended 55 us later, one of 4 ms 0.35 ms, with 80 MiB to be ready at the start.)
+const SETTLING_US: u64 = 10_000;
 /// A program that has not got on for so long does something else now.
 const GIVE_UP_US: u64 = 10_000_000;
 
