@@ -241,11 +241,13 @@ impl<'a> Engine<'a> {
                         return None;
                     }
                     let own = &mut self.cpus[cpu as usize];
-                    // Not past the slice: what lies there is another's and will be present.
-                    let entries = self.prices.table_entries;
-                    let table_end = (own.page / entries + 1) * entries;
                     own.batch = match self.prices.unit {
-                        1 => own.prefault.at(own.page, own.end.min(table_end)),
+                        1 if self.prices.kernel.prefault > 0 => {
+                            // Not past the slice: what lies there is another's and will be present.
+                            let entries = self.prices.table_entries;
+                            let table_end = (own.page / entries + 1) * entries;
+                            own.prefault.at(own.page, own.end.min(table_end))
+                        }
                         unit => unit,
                     };
                     own.faults += 1;

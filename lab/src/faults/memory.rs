@@ -91,10 +91,9 @@ impl Memory {
     /// Pages for a CPU of `home`, from `at` on; the other nodes follow when it has too few.
     pub fn take(&mut self, home: u32, pages: u64, at: u64, prices: &Prices) -> Taken {
         let home = home as usize;
-        let count = self.nodes.len();
-        let order = (0..count).map(|step| (home + step) % count);
         let has = |node: &usize| self.nodes[*node].free >= pages;
-        let Some(node) = order.clone().find(has) else {
+        let mut order = (home..self.nodes.len()).chain(0..home);
+        let Some(node) = order.find(has) else {
             unreachable!("an experiment is refused that needs more memory than there is")
         };
         self.look(node, at, false);

@@ -190,23 +190,36 @@ impl Prices {
 
     /// The first page from this one on that a fault maps because it is touched.
     pub fn next(&self, page: u64) -> u64 {
+        // Where a fault ended another begins.
+        if self.touches == Touches::ALL {
+            return page;
+        }
         self.touches.next(page) / self.unit * self.unit
     }
 
     /// Time before a fault's first stage: the trap, and the touches of what it maps.
     pub fn entry(&self, page: u64, batch: u64) -> u64 {
-        let touched = self.touches.before(page + batch) - self.touches.before(page);
+        let touched = match self.touches {
+            Touches::ALL => batch,
+            some => some.before(page + batch) - some.before(page),
+        };
         self.costs.entry + touched * self.touch
     }
 
-    /// Time under the lock for a batch of pages: superpages have one entry.
+    /// Entries of page tables for a batch of pages: superpages have one.
+    fn entries(&self, batch: u64) -> u64 {
+        // Base pages are stepped through one by one: no division then.
+        if self.unit == 1 { batch } else { batch / self.unit }
+    }
+
+    /// Time under the lock for a batch of pages.
     pub fn fill(&self, batch: u64) -> u64 {
-        (batch / self.unit) * self.costs.fill
+        self.entries(batch) * self.costs.fill
     }
 
     /// Time outside of locks for a batch.
     pub fn outside(&self, batch: u64) -> u64 {
-        (batch / self.unit) * self.costs.page
+        self.entries(batch) * self.costs.page
     }
 
     /// Zeroing so many pages by a CPU, and for how long its node's bus is taken meanwhile. What takes longer

@@ -80,8 +80,10 @@ impl Server {
     pub fn leave(&mut self, cpu: u32, prices: &Prices) -> Option<u32> {
         self.owner = Some(cpu);
         self.is_busy = false;
-        let place = self.choose(cpu, prices)?;
-        self.queue.remove(place)
+        match self.choose(cpu, prices)? {
+            0 => self.queue.pop_front(),
+            place => self.queue.remove(place),
+        }
     }
 
     /// The next gets it.
