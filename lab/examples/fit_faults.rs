@@ -5,7 +5,7 @@
 //!
 //! `--one-thread` instead of rows fits prices (`page zero zero-remote remote`) to the rows with one thread.
 //! `--leave-one-out` instead of rows needs no choice of them: each set of patches is predicted by a fit to all rows
-//! with several threads of the others.
+//! with several threads of the others, and each number of threads by one to all others.
 
 use superpage_lab::faults::{self, Machine, Published};
 use superpage_lab::tables::Role;
@@ -116,34 +116,53 @@ fn show(machine: &mut Machine, names: &[String]) {
     println!("{}", values.join(", "));
 }
 
-/// Each set of patches by a fit that did not see it.
-fn leave_one_out(machine: &Machine, names: &[String]) {
-    let threads: Vec<u32> = (2..=machine.cpus).collect();
-    let mut sets: Vec<String> =
-        faults::published(&machine.name).into_iter().map(|row| row.patches).collect();
-    sets.dedup();
+/// A part of the rows with several threads: it is left out of a fit, and predicted by it.
+type Part<'a> = (String, Box<dyn Fn(&Published) -> bool + 'a>);
+
+/// Each part by a fit that saw the others only.
+fn leave_one_out(machine: &Machine, names: &[String], parts: &[Part]) {
     let mut logarithms = Vec::new();
     let off = |logarithms: &[f64]| {
         let sum: f64 = logarithms.iter().map(|off| off.abs()).sum();
         (sum / logarithms.len() as f64).exp_m1() * 100.0
     };
-    for left_out in &sets {
-        let others = sets.iter().filter(|set| *set != left_out);
+    for (part, is_left_out) in parts {
+        let rows = faults::published(&machine.name).into_iter();
+        let others = rows.filter(|row| !is_left_out(row));
         let others =
-            others.map(|set| faults::Fitted { patches: set.clone(), threads: threads.clone() });
+            others.map(|row| faults::Fitted { patches: row.patches, threads: vec![row.threads] });
         let mut fold = Machine { fitted: others.collect(), ..machine.clone() };
         search(&mut fold, names);
-        let comparison = faults::compare(&fold).expect("it runs");
-        let held_out = comparison.lines.iter().filter(|line| line.role == Role::HeldOut);
-        let own: Vec<f64> = held_out.map(|line| line.ratio().ln()).collect();
+        let wants = |row: &Published, role| row.threads > 1 && role == Role::HeldOut;
+        let held_out = faults::lines(&fold, wants).expect("it runs");
+        let own: Vec<f64> = held_out.iter().map(|line| line.ratio().ln()).collect();
         let (rows, percent) = (own.len(), off(&own));
-        println!(
-            "{left_out}: {rows} rows off by {percent:.1} % with constants of the others' rows:"
-        );
+        println!("{part}: {rows} rows off by {percent:.1} % with constants of the others' rows:");
         show(&mut fold, names);
         logarithms.extend(own);
     }
     println!("all {}: off by {:.1} % in the geometric mean", logarithms.len(), off(&logarithms));
+}
+
+/// By patches, then by numbers of threads.
+fn leave_each_out(machine: &Machine, names: &[String]) {
+    let rows = faults::published(&machine.name);
+    let several = || rows.iter().filter(|row| row.threads > 1);
+    let mut patches: Vec<&String> = several().map(|row| &row.patches).collect();
+    patches.dedup();
+    let mut threads: Vec<u32> = several().map(|row| row.threads).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let of_patches = |name: &&String| -> Part {
+        let name = (*name).clone();
+        (name.clone(), Box::new(move |row| row.patches == name))
+    };
+    let of_threads = |threads: &u32| -> Part {
+        let threads = *threads;
+        (format!("{threads} threads"), Box::new(move |row| row.threads == threads))
+    };
+    leave_one_out(machine, names, &patches.iter().map(of_patches).collect::<Vec<_>>());
+    leave_one_out(machine, names, &threads.iter().map(of_threads).collect::<Vec<_>>());
 }
 
 fn main() {
@@ -159,7 +178,7 @@ fn main() {
     let (rows, names): (Vec<_>, Vec<_>) =
         arguments[1..].iter().cloned().partition(|argument| argument.contains('='));
     if is_cross {
-        return leave_one_out(&machine, &names);
+        return leave_each_out(&machine, &names);
     }
     if !rows.is_empty() {
         machine.fitted = rows.iter().map(|row| fitted(row)).collect();
