@@ -258,11 +258,13 @@ impl Point {
     ) {
         let count = if warming { ACCESSES.0 as u64 } else { self.count };
         // Translations come from page tables, whose lines a program that goes on has in its caches as far as they
-        // fit. The other side has just used the caches, so they are filled again: a line of a table has eight
-        // entries, each of which is asked for four times.
+        // fit. The other side has just used the caches, so they are filled again, a line of a table with its eight
+        // entries four times: by the same kind of accesses, because others drive lines out of a shared cache
+        // meanwhile, and a chase gives them more time than loads that need not wait (which made a chase's
+        // translation cheaper than a program finds it).
         let tables = footprint as u64 / sys::param::page_size().bytes() / 2;
         for (side, times) in sides.iter_mut().zip(&mut self.times) {
-            kernels::reads(side.words(footprint), tables, !seed);
+            kernel(side.words(footprint), tables, !seed);
             let ns = kernel(side.words(footprint), count, seed);
             match warming {
                 true => self.count = (SLICE / ns.max(0.1)).clamp(ACCESSES.0, ACCESSES.1) as u64,
