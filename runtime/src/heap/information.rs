@@ -1,8 +1,9 @@
 //! Questions about the heap, and wishes that only glibc's own could grant.
 //!
 //! # Safety
-//! As the functions of the same names. glibc's own are looked up once by name, behind ours in the
-//! loader's order.
+//! As the functions of the same names. glibc's own are looked up once by name, in glibc itself: the next in
+//! the loader's order may be another allocator's that the program is linked with, and knows nothing of glibc's
+//! memory (redis-server with jemalloc ended there).
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::transmute;
@@ -20,9 +21,13 @@ fn glibc(name: &CStr, known: &AtomicPtr<c_void>) -> *mut c_void {
     if !found.is_null() {
         return found;
     }
-    // SAFETY: a name. Its own allocations, if any, go to glibc's malloc: this is only called when
-    // the heap is glibc's.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    // SAFETY: names, and a handle that is never closed. Its own allocations, if any, go to glibc's malloc:
+    // this is only called when the heap is glibc's.
+    let found = unsafe {
+        let glibc = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        let place = if glibc.is_null() { libc::RTLD_NEXT } else { glibc };
+        libc::dlsym(place, name.as_ptr())
+    };
     known.store(found, Ordering::Release);
     found
 }
