@@ -339,3 +339,15 @@ fn is_unharmed_and_named(program: &Program, word: &str) {
         assert!(said.contains("cannot be preloaded") && said.contains(word), "{way:?}: {errors}");
     }
 }
+
+/// With its own allocator, beside a library that leaves the heap alone: what one allocator gave must not be
+/// asked of another.
+#[test]
+fn redis_without_any_memory_named() {
+    let missing = missing(&["redis-server", "redis-cli", "redis-benchmark"]);
+    testkit::require!(missing.is_none(), "no {}", missing.unwrap());
+    let _lock = testkit::machine_lock();
+    let program = Program { kinds: Vec::new(), ..Program::script("sh", "redis.sh") };
+    let [plain, thp] = [Way::Plain, Way::Thp].map(|way| program.run(way).output);
+    assert_eq!((plain.status, plain.stdout), (thp.status, thp.stdout), "{:?}", thp.stderr);
+}
