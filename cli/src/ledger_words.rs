@@ -81,17 +81,23 @@ fn prepared_in_words(totals: &Totals) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// The line about a ledger with these words in it.
+    fn line(words: &[(usize, u64)]) -> String {
+        let mut bytes = ledger::empty();
+        for (word, value) in words {
+            bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_ne_bytes());
+        }
+        in_words(&Totals::parse(&bytes).unwrap())
+    }
+
     #[test]
     fn the_line_says_what_was_got_and_why_not() {
-        let mut bytes = ledger::empty();
-        let mut put = |word: usize, value: u64| {
-            bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_ne_bytes());
-        };
-        put(ledger::processes(), 2);
-        put(ledger::sum(Kind::Heap, Column::Hugetlb), 4 << 20);
-        put(ledger::sum(Kind::Mmap, Column::FellBack), 2 << 20);
-        put(ledger::reason(Reason::PoolShort), 1);
-        let line = in_words(&Totals::parse(&bytes).unwrap());
+        let line = line(&[
+            (ledger::processes(), 2),
+            (ledger::sum(Kind::Heap, Column::Hugetlb), 4 << 20),
+            (ledger::sum(Kind::Mmap, Column::FellBack), 2 << 20),
+            (ledger::reason(Reason::PoolShort), 1),
+        ]);
         assert_eq!(
             line,
             "in 2 processes: heap 4 MiB reserved in the pool; mmap 2 MiB fell back; the hugetlb \
@@ -101,19 +107,17 @@ mod tests {
 
     #[test]
     fn what_was_prepared_is_said_and_never_called_the_programs() {
-        let mut bytes = ledger::empty();
-        let mut put = |word: usize, value: u64| {
-            bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_ne_bytes());
-        };
-        put(ledger::processes(), 1);
-        put(ledger::sum(Kind::Mmap, Column::Advised), 8 << 20);
-        put(ledger::prepared(Prepared::Threads), 1);
-        put(ledger::prepared(Prepared::HandedOut), 6 << 20);
-        put(ledger::prepared(Prepared::Missed), 2 << 20);
-        put(ledger::prepared(Prepared::Recycled), 4 << 20);
-        put(ledger::prepared(Prepared::Most), 16 << 20);
+        let line = line(&[
+            (ledger::processes(), 1),
+            (ledger::sum(Kind::Mmap, Column::Advised), 8 << 20),
+            (ledger::prepared(Prepared::Threads), 1),
+            (ledger::prepared(Prepared::HandedOut), 6 << 20),
+            (ledger::prepared(Prepared::Missed), 2 << 20),
+            (ledger::prepared(Prepared::Recycled), 4 << 20),
+            (ledger::prepared(Prepared::Most), 16 << 20),
+        ]);
         assert_eq!(
-            in_words(&Totals::parse(&bytes).unwrap()),
+            line,
             "in 1 process: mmap 8 MiB advised; 6 MiB of 8 MiB were ready when asked for, 4 MiB \
              zeroed again after use; of the memory, up to 16 MiB was the stock of prepared \
              superpages"
@@ -122,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_library_that_never_ran_is_said() {
-        let line = in_words(&Totals::parse(&ledger::empty()).unwrap());
+        let line = line(&[]);
         assert!(line.contains("nothing was backed"), "{line}");
     }
 }

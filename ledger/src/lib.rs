@@ -293,6 +293,12 @@ impl Totals {
     pub fn all(&self, column: Column) -> u64 {
         Kind::ALL.iter().map(|kind| self.bytes(*kind, column)).sum()
     }
+
+    /// What was asked for in superpages, whatever came of it.
+    pub fn asked(&self) -> u64 {
+        let came = [Column::Hugetlb, Column::Advised, Column::FellBack, Column::Refused];
+        came.iter().map(|column| self.all(*column)).sum()
+    }
 }
 
 #[cfg(test)]
@@ -323,6 +329,7 @@ mod tests {
         let totals = Totals::parse(&bytes).unwrap();
         assert_eq!(totals.bytes(Kind::Data, Column::FellBack), 77);
         assert_eq!(totals.all(Column::FellBack), 77);
+        assert_eq!(totals.asked(), 77);
         assert_eq!(totals.times(Reason::PoolShort), 0);
     }
 

@@ -151,10 +151,18 @@ fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Compari
 /// Whether an arm became what it promised: judged by what was read back, on the measured runs if
 /// any of them could be looked at, else on the warm-ups.
 fn effect(document: &Document, arm: usize) -> Effect {
-    let runs = document.samples.iter().filter(|sample| sample.arm == arm as u32);
-    let answers: Vec<_> = runs.map(|sample| sample.library_answered).collect();
-    if !library_answered(&document.arms[arm].recipe, answers) {
+    let recipe = &document.arms[arm].recipe;
+    let runs = || runs_of(document, arm as u32);
+    if !library_answered(recipe, runs().map(|sample| sample.library_answered)) {
         return Effect::Missing { why: NO_ANSWER.to_string() };
+    }
+    if library_was_idle(recipe, runs().filter_map(|sample| sample.library_asked_bytes)) {
+        let why = format!(
+            "libsuperpage.so, with memory={}, was asked for nothing as large as a superpage: name \
+             the kinds that the program uses (heap: malloc's; mmap: mappings of its own)",
+            recipe.memory.variable()
+        );
+        return Effect::Missing { why };
     }
     let promise = document.arms[arm].plan.promise;
     if promise == Promise::Nothing {
@@ -163,15 +171,13 @@ fn effect(document: &Document, arm: usize) -> Effect {
     let (coverages, _) = coverages(document, arm as u32);
     if coverages.is_empty() && promise == Promise::BasePages {
         // Too dear to look at, but every tick said that it can have no superpage.
-        let runs = document.samples.iter().filter(|sample| sample.arm == arm as u32);
-        let mut told = runs.filter_map(|sample| sample.memory.base_pages_only).peekable();
+        let mut told = runs().filter_map(|sample| sample.memory.base_pages_only).peekable();
         if told.peek().is_some() && told.all(|base_only| base_only) {
             return Effect::AsPromised;
         }
     }
     if coverages.is_empty() {
-        let unknown = document.samples.iter().filter(|sample| sample.arm == arm as u32);
-        let reason = unknown.filter_map(|sample| sample.memory.unknown.clone()).next();
+        let reason = runs().filter_map(|sample| sample.memory.unknown.clone()).next();
         let ended = || "the program ended before its memory could be read back".to_string();
         return Effect::Missing { why: reason.unwrap_or_else(ended) };
     }
@@ -192,9 +198,8 @@ fn effect(document: &Document, arm: usize) -> Effect {
 /// any run seen on superpages, by enough base pages to break the promise.
 fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
     let page = document.machine.page_size.bytes() as f64;
-    let runs = document.samples.iter().filter(|sample| sample.arm == arm);
     let (seen, unseen): (Vec<&Sample>, Vec<&Sample>) =
-        runs.partition(|sample| sample.memory.coverage.is_some());
+        runs_of(document, arm).partition(|sample| sample.memory.coverage.is_some());
     let kept = |sample: &&&Sample| {
         let coverage = sample.memory.coverage.as_ref();
         coverage.and_then(Coverage::anon_ratio).is_some_and(|share| share >= least)
@@ -220,6 +225,13 @@ pub const NO_ANSWER: &str = "libsuperpage.so, which was to hand out its memory, 
 pub fn library_answered(recipe: &Recipe, answers: impl IntoIterator<Item = Option<bool>>) -> bool {
     let is_asked = !recipe.memory.is_empty() || !recipe.ahead.is_empty();
     !is_asked || answers.into_iter().all(|answer| answer != Some(false))
+}
+
+/// Whether the library was to hand out memory and was asked for none, in all runs of which it is known:
+/// then the arm is what it would be without it.
+fn library_was_idle(recipe: &Recipe, asked: impl IntoIterator<Item = u64>) -> bool {
+    let mut asked = asked.into_iter().peekable();
+    !recipe.memory.is_empty() && asked.peek().is_some() && asked.all(|bytes| bytes == 0)
 }
 
 /// Whether a promise was kept, judged by what was read back.
@@ -254,11 +266,20 @@ pub fn took_effect(promise: Promise, coverages: &[&Coverage], least: f64) -> Eff
     }
 }
 
+/// An arm's runs, whatever they count for.
+fn runs_of(document: &Document, arm: u32) -> impl Iterator<Item = &Sample> {
+    document.samples.iter().filter(move |sample| sample.arm == arm)
+}
+
+/// Those that count for `purpose`.
+fn runs_for(document: &Document, arm: u32, purpose: Purpose) -> impl Iterator<Item = &Sample> {
+    runs_of(document, arm).filter(move |sample| sample.purpose == purpose)
+}
+
 /// The arm's coverages, and whether they are from warm-ups only.
 fn coverages(document: &Document, arm: u32) -> (Vec<&Coverage>, bool) {
     let of = |purpose| -> Vec<&Coverage> {
-        let runs = document.samples.iter();
-        let runs = runs.filter(|sample| sample.arm == arm && sample.purpose == purpose);
+        let runs = runs_for(document, arm, purpose);
         runs.filter_map(|sample| sample.memory.coverage.as_ref()).collect()
     };
     match of(Purpose::Measured) {
@@ -268,10 +289,7 @@ fn coverages(document: &Document, arm: u32) -> (Vec<&Coverage>, bool) {
 }
 
 fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
-    let samples = document.samples.iter();
-    let runs: Vec<&Sample> = samples
-        .filter(|sample| sample.arm == index && sample.purpose == Purpose::Measured)
-        .collect();
+    let runs: Vec<&Sample> = runs_for(document, index, Purpose::Measured).collect();
     let median = |of: &dyn Fn(&Sample) -> Option<f64>| {
         describe::median(&mut runs.iter().filter_map(|sample| of(sample)).collect::<Vec<f64>>())
     };
@@ -282,8 +300,7 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
         describe::median(&mut shares)
     };
     let wasted = |purpose| {
-        let runs = document.samples.iter();
-        let runs = runs.filter(|sample| sample.arm == index && sample.purpose == purpose);
+        let runs = runs_for(document, index, purpose);
         let mut wasted: Vec<f64> =
             runs.filter_map(|sample| Some(sample.memory.wasted_bytes? as f64)).collect();
         describe::median(&mut wasted)
@@ -324,6 +341,12 @@ mod tests {
         for text in ["x: pages=thp memory=heap", "x: pages=thp prezero=64M", "x: prefault=64M"] {
             assert!(library_answered(&of(text), [answered, unknown]), "{text}");
             assert!(!library_answered(&of(text), [answered, silent]), "{text}");
+        }
+        let named = of("x: pages=thp memory=mmap");
+        assert!(library_was_idle(&named, [0, 0]));
+        for (recipe, asked) in [(&named, vec![0, 2 << 20]), (&named, vec![]), (&of("thp"), vec![0])]
+        {
+            assert!(!library_was_idle(recipe, asked));
         }
         // Here the library only helps glibc, and coverage says whether that was enough.
         assert!(library_answered(&of("thp"), [silent]));

@@ -280,6 +280,7 @@ impl Executor for Launcher<'_> {
         let used = || std::iter::once(&usage).chain(&stragglers.usage);
         let deltas = counters
             .and_then(|before| Counters::read(&self.root).ok().map(|after| after.since(&before)));
+        let totals = ledger.and_then(|ledger| ledger.totals());
         let mut sample = Sample {
             arm: run.at.arm,
             purpose: run.purpose,
@@ -302,7 +303,8 @@ impl Executor for Launcher<'_> {
             signal: status.signal(),
             warmed_bytes,
             environment_padding: run.environment_padding,
-            library_answered: ledger.and_then(|it| it.totals()).map(|it| it.processes() > 0),
+            library_answered: totals.as_ref().map(|it| it.processes() > 0),
+            library_asked_bytes: totals.as_ref().map(|it| it.asked()),
             stragglers: stragglers.ended,
         };
         self.largest_peak = self.largest_peak.max(sample.peak_bytes());

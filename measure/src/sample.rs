@@ -62,6 +62,9 @@ pub struct Sample {
     /// Whether libsuperpage.so, which was to be in it, said so; `null` if nobody asked, or nobody knows.
     #[serde(default)]
     pub library_answered: Option<bool>,
+    /// What the program asked the library for in superpages, whatever came of it; `null` as above.
+    #[serde(default)]
+    pub library_asked_bytes: Option<u64>,
     /// Processes it left behind, ended afterwards.
     pub stragglers: u32,
 }

@@ -97,6 +97,7 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
         warmed_bytes: 236 << 20,
         environment_padding: 17,
         library_answered: None,
+        library_asked_bytes: None,
         stragglers: 0,
     }
 }

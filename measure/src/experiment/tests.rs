@@ -35,6 +35,7 @@ pub(crate) fn sample(run: Run, wall_seconds: f64) -> Sample {
         warmed_bytes: 0,
         environment_padding: run.environment_padding,
         library_answered: None,
+        library_asked_bytes: None,
         stragglers: 0,
     }
 }
