@@ -9,8 +9,10 @@
 
 mod prefault;
 mod refill;
+mod rests;
 mod sequence;
 
 pub use prefault::Prefault;
 pub use refill::{Decision, Facts, Refill};
+pub use rests::Rests;
 pub use sequence::Sequence;

@@ -19,7 +19,9 @@ const LEAST_MARGIN: usize = 64 << 20;
 /// Share of the last ten seconds in which somebody waited for memory, in percent, that is too much.
 const TOO_MUCH: usize = 10;
 /// How often what changes slowly is read again.
-const SLOW_MS: u64 = 20;
+const SLOW_US: u64 = 20_000;
+/// And all the rest: two superpages or three may be populated meanwhile.
+const FAST_US: u64 = 400;
 /// Groups within groups that are looked at.
 const DEEPEST: usize = 4;
 
@@ -46,7 +48,10 @@ pub struct Files {
     pressure: Option<c_int>,
     /// Limit and use of each memory cgroup around us.
     groups: [Option<(c_int, c_int)>; DEEPEST],
-    read_ms: u64,
+    /// When the slow ones were read.
+    read_us: u64,
+    /// When the last look was, and what was seen; `None` after a rest.
+    last: Option<(u64, Seen)>,
     /// Of the machine, in bytes: to spare, and whether it is short.
     machine: (Option<usize>, bool),
     cpus: u64,
@@ -80,17 +85,23 @@ impl Files {
             memory: open(c"/proc/meminfo"),
             pressure: open(c"/proc/pressure/memory"),
             groups,
-            read_ms: 0,
+            read_us: 0,
+            last: None,
             machine: (None, false),
             cpus,
             has_all_cpus,
         }
     }
 
-    /// Looks again.
-    pub fn look(&mut self, now_ms: u64) -> Seen {
-        if self.read_ms == 0 || now_ms - self.read_ms >= SLOW_MS {
-            self.read_ms = now_ms.max(1);
+    /// Looks again, unless it did so just now.
+    pub fn look(&mut self, now_us: u64) -> Seen {
+        if let Some((then_us, seen)) = self.last
+            && now_us - then_us < FAST_US
+        {
+            return seen;
+        }
+        if self.read_us == 0 || now_us - self.read_us >= SLOW_US {
+            self.read_us = now_us.max(1);
             self.machine = self.machine();
             (self.cpus, self.has_all_cpus) = cpus();
         }
@@ -110,7 +121,15 @@ impl Files {
         let says_something = self.has_all_cpus || self.cpus == 1;
         let running = if says_something { self.running() } else { None };
         let spare = if says_something { self.cpu.look() } else { None };
-        Seen { running, spare, cpus: self.cpus, headroom: room.map(superpages), is_pressed }
+        let headroom = room.map(superpages);
+        let seen = Seen { running, spare, cpus: self.cpus, headroom, is_pressed };
+        self.last = Some((now_us, seen));
+        seen
+    }
+
+    /// After a rest everything may be another.
+    pub fn forget(&mut self) {
+        self.last = None;
     }
 
     fn running(&self) -> Option<u64> {

@@ -13,6 +13,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
+use ::ahead::Rests;
+
 use super::area;
 use super::facts::Files;
 use super::stock::{self, PATIENCE_MS, Step, Waits};
@@ -166,7 +168,7 @@ extern "C" fn run(_: *mut c_void) -> c_int {
         asked_ms: 0,
         moved_us: 0,
         slow_until_us: 0,
-        held_up_us: HELD_UP_US,
+        rests: Rests::new(),
         arrived: 0,
     }
     .go_on()
@@ -184,8 +186,8 @@ struct Turns {
     moved_us: u64,
     /// No CPU was to be had: rest until then.
     slow_until_us: u64,
-    /// How long to rest while no CPU is idle: longer each time.
-    held_up_us: u64,
+    /// How long to rest while no CPU is idle.
+    rests: Rests,
     arrived: usize,
 }
 
@@ -194,7 +196,7 @@ impl Turns {
         loop {
             let now = now_us(libc::CLOCK_MONOTONIC);
             let (is_watching, stock) = self.look(now);
-            let seen = self.files.look(now / 1000);
+            let seen = self.files.look(now);
             let idle_ms = (now / 1000).saturating_sub(self.asked_ms);
             let waits =
                 Waits { for_cpu: now < self.slow_until_us, for_request: now < self.settled_us };
@@ -202,15 +204,16 @@ impl Turns {
             match step {
                 Step::Rest { has_cpu, has_more } => {
                     let wait = self.wait(now, is_watching, stock, has_more);
-                    self.held_up_us = if has_cpu {
-                        HELD_UP_US
-                    } else {
-                        (self.held_up_us * 2).min(8 * HELD_UP_US)
-                    };
-                    sleep(if has_cpu { wait } else { wait.map(|wait| wait.max(self.held_up_us)) });
+                    self.rests.looked(has_cpu);
+                    let held_up_us = if has_cpu { 0 } else { self.rests.rest_us() };
+                    sleep(wait.map(|wait| wait.max(held_up_us)));
+                    self.files.forget();
                 }
                 Step::Shrunk => self.asked_ms = now / 1000,
-                _ => self.work(step, now),
+                _ => {
+                    self.rests.looked(true);
+                    self.work(step, now);
+                }
             }
         }
     }
@@ -264,7 +267,7 @@ impl Turns {
 
 /// Whoever waits for a CPU for longer than it works waits on somebody's behalf.
 const SLOW_US: u64 = 300;
-/// Rest when others need the CPUs.
+/// Rest after having waited for one.
 const HELD_UP_US: u64 = 5_000;
 /// A process that ends sooner does not wait for what it never asked for: the superpage that is being zeroed, and giving
 /// back the others. (Measured: one of 1 ms ended 55 us later, one of 4 ms 0.35 ms, with 80 MiB to be ready at the start.)
