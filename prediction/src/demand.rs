@@ -51,9 +51,13 @@ pub struct Demand {
     /// Cache lines that a random use of a page needs, if more than one. No trace of pages tells; who knows the
     /// program may.
     pub lines_per_use: f64,
-    /// The octave of the longest distance in pages at which memory was used again, in order or not.
-    pub reach: usize,
+    /// Uses of memory again by octave of distance in pages, in order or not.
+    again: Vec<f64>,
 }
+
+/// One use in so many may be farther than a program reaches: sampled distances are now and then a little too
+/// long, and a few pages beyond a power of two are no memory twice as large.
+const FEW: f64 = 50.0;
 
 impl Default for Demand {
     fn default() -> Self {
@@ -64,7 +68,7 @@ impl Default for Demand {
             sequential: Cell::default(),
             touches: Touches::default(),
             lines_per_use: 1.0,
-            reach: 0,
+            again: vec![0.0; OCTAVES],
         }
     }
 }
@@ -79,6 +83,22 @@ impl Demand {
     /// Random uses of other memory: octave in pages, how many.
     pub fn others(&self) -> impl Iterator<Item = (usize, Cell)> {
         self.others.iter().copied().enumerate().filter(|(_, cell)| cell.total() > 0.0)
+    }
+
+    /// The octave of distances in pages that nearly all memory is used again within.
+    pub fn reach(&self) -> usize {
+        let few = self.again.iter().sum::<f64>() / FEW;
+        let mut beyond = 0.0;
+        let is_reached = |&octave: &usize| {
+            beyond += self.again[octave];
+            beyond > few
+        };
+        (0..OCTAVES).rev().find(is_reached).unwrap_or(0)
+    }
+
+    /// Counts a use again.
+    pub(crate) fn add_again(&mut self, pages: usize, count: f64) {
+        self.again[pages] += count;
     }
 
     /// Counts a random use; `regions` is the octave in regions where a superpage could hold the page.
@@ -108,6 +128,7 @@ impl Demand {
             cell.reads *= by;
             cell.writes *= by;
         }
+        self.again.iter_mut().for_each(|count| *count *= by);
         self.accesses *= by;
         let touches = &mut self.touches;
         for count in [&mut touches.eligible, &mut touches.superpages, &mut touches.others] {
@@ -130,7 +151,7 @@ impl Demand {
         self.touches.eligible += other.touches.eligible;
         self.touches.superpages += other.touches.superpages;
         self.touches.others += other.touches.others;
-        self.reach = self.reach.max(other.reach);
+        self.again.iter_mut().zip(&other.again).for_each(|(mine, other)| *mine += other);
     }
 }
 

@@ -157,7 +157,7 @@ impl Watch {
         }
         let stands_for = self.pages.stands_for() as f64 * self.weight;
         let Some(distance) = self.pages.touch(page.0) else { return };
-        demand.reach = demand.reach.max(octave(distance));
+        demand.add_again(octave(distance), stands_for);
         if sequential {
             // A page that others were used beside is one page still: its lines come once.
             if superpage && octave(distance) > octave(STILL) {

@@ -47,7 +47,7 @@ struct Naive {
     others: f64,
     sequential: f64,
     touches: (f64, f64, f64),
-    reach: usize,
+    again: Vec<usize>,
 }
 
 /// Accesses before those uses of `page` that follow each other shortly and of which the last is before, or
@@ -83,7 +83,7 @@ fn naive(accesses: &[Access], counts: &[u32]) -> Naive {
             }
             continue;
         };
-        sum.reach = sum.reach.max(octave(in_pages));
+        sum.again.push(octave(in_pages));
         let here = come_to(page, i, &pages, counts).expect("it is used here");
         let neighbour =
             |other: u32| come_to(other, i, &pages, counts).is_some_and(|there| there + 64 <= here);
@@ -128,7 +128,10 @@ proptest! {
         prop_assert_eq!(fast.sequential.total(), slow.sequential);
         let touches = fast.touches;
         prop_assert_eq!((touches.eligible, touches.superpages, touches.others), slow.touches);
-        prop_assert_eq!(fast.reach, slow.reach);
+        // At most 2 of 100 uses are farther.
+        let mut again = slow.again;
+        again.sort_unstable_by(|a, b| b.cmp(a));
+        prop_assert_eq!(fast.reach(), again.get(again.len() * 2 / 100).copied().unwrap_or(0));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use launch::{Pages, Recipe};
 use measure::analysis::analyse;
 use record::Streams;
 use translation::{Estimate, Evidence, Gain, Interval, Method, Scope};
@@ -36,9 +35,7 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     }
     let pricing = Pricing::begin(&followed.asked, false)?;
     let subject = Subject::Program(command.to_vec());
-    let job =
-        predict::timed_job(&subject, vec![Recipe::of(Pages::Base)], predict::TWICE, None, true)?;
-    let (user, system) = match job.run()? {
+    let (user, system) = match predict::on_base_pages(&subject, true)?.run()? {
         Made::Signal(signal) => {
             let estimate = Estimate::unknown("interrupted before it was timed");
             return Ok(Measured { ended: Some(Ended::Signal(signal)), ..of(estimate, None) });

@@ -56,7 +56,7 @@ impl Pricing {
         let machine = Snapshot::read(&Root::real());
         let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
         let most = available.map_or(MOST, |free| MOST.min(ByteSize(free.bytes() / 6)));
-        let reached = sys::param::page_size().bytes() << demand.demand.reach;
+        let reached = sys::param::page_size().bytes() << demand.demand.reach();
         let most = most.min(ByteSize(reached));
         let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
         let last = (Duration::ZERO, Instant::now());
@@ -120,14 +120,15 @@ pub fn predict(demand: &Asked, prices: &Prices, user: f64, system: f64) -> Predi
     prediction::predict(&demand.demand, prices, &native)
 }
 
-/// Two runs of each arm.
-pub const TWICE: Rule =
-    Rule { min_runs: 2, max_runs: 2, confidence: Confidence::P99, within: 0.02 };
+/// Two runs of a subject on base pages.
+pub fn on_base_pages(subject: &Subject, quiet: bool) -> Result<Job, Failure> {
+    let twice = Rule { min_runs: 2, max_runs: 2, ..Rule::default() };
+    timed_job(subject, vec![Recipe::of(Pages::Base)], twice, None, quiet)
+}
 
 /// Runs one of our workloads on base pages, twice: the CPU seconds of the phase that it times.
 pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failure> {
-    let job = timed_job(subject, vec![Recipe::of(Pages::Base)], TWICE, None, quiet)?;
-    match job.run()? {
+    match on_base_pages(subject, quiet)?.run()? {
         Made::Document(document) => analyse(&document).arms[0]
             .metric
             .ok_or_else(|| Failure::usage(format!("{}: told no time", subject.name()))),
