@@ -190,16 +190,20 @@ fn ways_of(
     let second = levels.get(1).and_then(|level| cost(&level.hit));
     let [first, rest @ ..] = levels else { return Ok(()) };
     let (Some(entries), Some(rise)) = (first.entries, second.or(miss)) else { return Ok(()) };
-    first.ways = ways::of_first(bench, entries, rise)?;
+    first.ways = ways::of_first(bench, entries, rise)?.filter(|ways| make_sets(entries, *ways));
     if let Some(level) = rest.first_mut()
         && let (Some(held), Some(hit), Some(miss)) = (level.entries, cost(&level.hit), miss)
     {
         let ways = ways::of_second(bench, (entries, first.ways), held, miss - hit)?;
-        // Sets are numbered by bits. Where ways and entries do not make so many, one of them is no more than
-        // an effect of a hash (Zen 4).
-        level.ways = ways.filter(|ways| held % ways == 0 && (held / ways).is_power_of_two());
+        level.ways = ways.filter(|ways| make_sets(held, *ways));
     }
     Ok(())
+}
+
+/// Sets are numbered by bits. Where ways and entries do not make so many, one of them is no more than an effect
+/// of a hash (Zen 4's second level), or of what else was in the TLB (47 and 66 of 72 in its first).
+fn make_sets(entries: u64, ways: u64) -> bool {
+    entries.is_multiple_of(ways) && (entries / ways).is_power_of_two()
 }
 
 fn host_backing(
