@@ -110,6 +110,19 @@ fn a_stream_of_events_only_and_an_empty_one() {
     assert!(read(&path) == items(&block));
 }
 
+/// Whatever its offset: no pages of its own lie there. (The reader refused what the writer had written.)
+#[test]
+fn a_child_of_who_has_nothing_mapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    for regions in [0, 1, 7, (1 << 22) - 1] {
+        let mut block = Block::default();
+        block.event(Event::Fork { child: Process(0), offset: regions << 9 });
+        write(&path, &header(Filter::None), std::slice::from_ref(&block));
+        assert_eq!(read(&path), items(&block), "{regions}");
+    }
+}
+
 #[test]
 fn what_a_recorder_knows_of_the_run_comes_back() {
     let dir = tempfile::tempdir().unwrap();

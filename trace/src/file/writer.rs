@@ -151,6 +151,10 @@ impl Writer {
         if let Some(pages) = event.pages() {
             regions = regions.max(((pages.first.0 + (pages.count - 1)) >> 9) + 1);
         }
+        // Also where the child inherits nothing: a reader looks whether its pages lie in the stream.
+        if let Event::Fork { offset, .. } = event {
+            regions = regions.max((offset >> 9) + 1);
+        }
         self.totals.regions = self.totals.regions.max(regions);
         if let Some(process) = event.process() {
             let Some(above) = process.0.checked_add(1) else {
