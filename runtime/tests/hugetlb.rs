@@ -335,8 +335,16 @@ fn child_splits_together() {
                 scope.spawn(move || {
                     for page in 0..2 {
                         let hole = start + page * 2 * MIB + (thread + 1) * 256 * 1024;
+                        let hole = hole as *mut c_void;
                         // SAFETY: each thread's own hole.
-                        assert_eq!(unsafe { libc::munmap(hole as *mut c_void, 4096) }, 0);
+                        let split = unsafe {
+                            match (thread + page) % 4 {
+                                0 => libc::mprotect(hole, 4096, libc::PROT_READ),
+                                1 => libc::madvise(hole, 4096, libc::MADV_DONTFORK),
+                                _ => libc::munmap(hole, 4096),
+                            }
+                        };
+                        assert_eq!(split, 0, "{}", std::io::Error::last_os_error());
                     }
                     // What one thread unmaps another may get.
                     for _ in 0..20 {

@@ -1,7 +1,9 @@
 //! Calls about memory that is there: munmap, mprotect, madvise, mremap.
 //!
 //! What does not touch a range of the table goes straight to the kernel. So does what does, first:
-//! for whole superpages the kernel's answer is right. Only its refusals of parts are mended.
+//! for whole superpages the kernel's answer is right. Only its refusals of parts are mended. Whether a call is
+//! about parts is looked up before the kernel is asked: once it has refused, another thread may have made the
+//! page ordinary, and then the table tells nothing of why it did.
 //!
 //! # Safety
 //! As the system calls of the same names.
@@ -38,9 +40,10 @@ unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
         return Ok(());
     }
     let before = table::first(start, end);
+    let is_cut = before.is_some() && is_cut(start, end);
     // SAFETY: the caller's contract.
     match table::replacing(start, end, || unsafe { raw::munmap(start, length) }) {
-        Err(libc::EINVAL) if before.is_some() && is_cut(start, end) => {
+        Err(libc::EINVAL) if is_cut => {
             if !demote::edges(start, end) {
                 return Err(libc::ENOMEM);
             }
@@ -70,10 +73,11 @@ unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
 pub unsafe extern "C" fn mprotect(address: *mut c_void, length: size_t, to: c_int) -> c_int {
     let (start, end) = (address as usize, round_up(address as usize, length));
     prepare::changed(start, end);
+    let is_cut = is_cut(start, end);
     // SAFETY: the caller's contract, also for the second try.
     raw::answer(unsafe {
         match raw::mprotect(start, length, to) {
-            Err(libc::EINVAL) if is_cut(start, end) => {
+            Err(libc::EINVAL) if is_cut => {
                 if demote::edges(start, end) {
                     let (from, until) = without_shared_edges(start, end);
                     if from < until { raw::mprotect(from, until - from, to) } else { Ok(()) }
@@ -121,6 +125,7 @@ const LEAVES_AS_IT_WAS: [c_int; 9] = [
 
 /// Advice about memory of which some is on superpages of the pool.
 unsafe fn advise(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
+    let is_cut = is_cut(start, end);
     // SAFETY: the caller's contract.
     unsafe {
         match advice {
@@ -140,7 +145,7 @@ unsafe fn advise(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
             | libc::MADV_KEEPONFORK
             | libc::MADV_DONTDUMP
             | libc::MADV_DODUMP => match raw::madvise(start, end - start, advice) {
-                Err(libc::EINVAL) if is_cut(start, end) && demote::edges(start, end) => {
+                Err(libc::EINVAL) if is_cut && demote::edges(start, end) => {
                     raw::madvise(start, end - start, advice)
                 }
                 result => result,
