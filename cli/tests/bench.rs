@@ -61,10 +61,21 @@ fn an_arm_whose_library_is_silent_has_no_figures() {
                   GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
     let found = document(&bench("touch", &["--arm", "base", "--arm", silent, "--json"]));
     let row = &found["rows"][1];
-    assert_eq!(row["got"]["library_answered"], false, "{row}");
+    assert_eq!(row["got"]["library_fault"], "silent", "{row}");
     assert!(row["summary"].is_null(), "{row}");
     let output = outcome(&bench("touch", &["--arm", "base", "--arm", silent]));
     assert!(stdout(&output).contains("did not answer"), "{}", stdout(&output));
+}
+
+#[test]
+fn an_arm_whose_library_was_asked_for_nothing_has_no_figures() {
+    require!(has_thp(), "no transparent superpages here");
+    // Requests are malloc's, and glibc gives superpages by itself.
+    let idle = "idle: pages=thp memory=mmap prezero=16M";
+    let found = document(&bench("requests", &["--arm", "base", "--arm", idle, "--json"]));
+    let row = &found["rows"][1];
+    assert_eq!(row["got"]["library_fault"], "idle", "{row}");
+    assert!(row["summary"].is_null(), "{row}");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! From a document to its verdicts. Pure: the same document gives the same analysis.
 
-use launch::{Promise, Recipe};
+use launch::Promise;
 use machine::coverage::Coverage;
 use serde::Serialize;
 use units::ByteSize;
 
 use crate::document::{Arm, Document};
 use crate::experiment::values;
+use crate::library::{LibraryFault, Told};
 use crate::sample::{Purpose, Sample};
 use crate::stats::{self, Better, Comparison, SampleError, describe};
 use crate::verdict::{Effect, Margin, Verdict, noise_floor, verdict};
@@ -153,16 +154,8 @@ fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Compari
 fn effect(document: &Document, arm: usize) -> Effect {
     let recipe = &document.arms[arm].recipe;
     let runs = || runs_of(document, arm as u32);
-    if !library_answered(recipe, runs().map(|sample| sample.library_answered)) {
-        return Effect::Missing { why: NO_ANSWER.to_string() };
-    }
-    if library_was_idle(recipe, runs().filter_map(|sample| sample.library_asked_bytes)) {
-        let why = format!(
-            "libsuperpage.so, with memory={}, was asked for nothing as large as a superpage: name \
-             the kinds that the program uses (heap: malloc's; mmap: mappings of its own)",
-            recipe.memory.variable()
-        );
-        return Effect::Missing { why };
+    if let Some(fault) = LibraryFault::of(recipe, runs().map(Told::of)) {
+        return Effect::Missing { why: fault.why(recipe) };
     }
     let promise = document.arms[arm].plan.promise;
     if promise == Promise::Nothing {
@@ -215,23 +208,6 @@ fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
         .filter(|sample| sample.minor_faults > 2 * most)
         .filter(|sample| sample.minor_faults as f64 > most as f64 + base_pages(sample))
         .count()
-}
-
-/// Why an arm is not what it says whose library was silent.
-pub const NO_ANSWER: &str = "libsuperpage.so, which was to hand out its memory, did not answer in \
-    every run: is it of another version than the command, or the program static?";
-
-/// Whether the library was at work in every run of an arm that names memory for it, or rules of it.
-pub fn library_answered(recipe: &Recipe, answers: impl IntoIterator<Item = Option<bool>>) -> bool {
-    let is_asked = !recipe.memory.is_empty() || !recipe.ahead.is_empty();
-    !is_asked || answers.into_iter().all(|answer| answer != Some(false))
-}
-
-/// Whether the library was to hand out memory and was asked for none, in all runs of which it is known:
-/// then the arm is what it would be without it.
-fn library_was_idle(recipe: &Recipe, asked: impl IntoIterator<Item = u64>) -> bool {
-    let mut asked = asked.into_iter().peekable();
-    !recipe.memory.is_empty() && asked.peek().is_some() && asked.all(|bytes| bytes == 0)
 }
 
 /// Whether a promise was kept, judged by what was read back.
@@ -327,28 +303,5 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
             .iter()
             .map(|sample| sample.memory.longest_look_seconds)
             .max_by(f64::total_cmp),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_silent_library_breaks_an_arm_that_is_nothing_without_it() {
-        let of = |text: &str| text.parse::<Recipe>().expect("a recipe");
-        let (answered, silent, unknown) = (Some(true), Some(false), None);
-        for text in ["x: pages=thp memory=heap", "x: pages=thp prezero=64M", "x: prefault=64M"] {
-            assert!(library_answered(&of(text), [answered, unknown]), "{text}");
-            assert!(!library_answered(&of(text), [answered, silent]), "{text}");
-        }
-        let named = of("x: pages=thp memory=mmap");
-        assert!(library_was_idle(&named, [0, 0]));
-        for (recipe, asked) in [(&named, vec![0, 2 << 20]), (&named, vec![]), (&of("thp"), vec![0])]
-        {
-            assert!(!library_was_idle(recipe, asked));
-        }
-        // Here the library only helps glibc, and coverage says whether that was enough.
-        assert!(library_answered(&of("thp"), [silent]));
     }
 }

@@ -17,6 +17,7 @@ pub mod family;
 mod first_touch;
 pub mod html;
 pub mod ledger_file;
+pub mod library;
 pub mod metric;
 pub mod prices;
 pub mod sample;

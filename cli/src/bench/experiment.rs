@@ -13,6 +13,7 @@ use measure::bench::{Cell, Document, Row, SCHEMA};
 use measure::document::{Arm as Planned, LeftOut};
 use measure::execute::{Executor, Interrupt, Launcher, Options, Run, RunError};
 use measure::experiment::{self, Settings as Schedule};
+use measure::library::Told;
 use measure::sample::{Purpose, Sample};
 use measure::stats::stopping::Rule;
 use measure::watch::Depth;
@@ -151,7 +152,7 @@ struct Bench<'a> {
     sizes: &'a [(PageSize, String)],
     loan: &'a mut Loan,
     /// Measured runs: which cell, and what came of it.
-    seen: Vec<(u32, (Outcome, Option<bool>))>,
+    seen: Vec<(u32, (Outcome, Told))>,
 }
 
 impl Executor for Bench<'_> {
@@ -174,7 +175,7 @@ impl Executor for Bench<'_> {
         })?;
         sample.metric = Some(outcome.figure.value);
         if run.purpose == Purpose::Measured {
-            self.seen.push((run.at.arm, (outcome, sample.library_answered)));
+            self.seen.push((run.at.arm, (outcome, Told::of(&sample))));
         }
         Ok(sample)
     }

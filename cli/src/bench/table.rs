@@ -1,6 +1,5 @@
 //! A benchmark for people.
 
-use measure::analysis::NO_ANSWER;
 use measure::bench::{Document, Percentiles, Row, Summary};
 use measure::words::{self, figure, known, percent, ratio, seconds};
 use workload::Details;
@@ -149,9 +148,9 @@ fn not_as_promised(row: &Row) -> String {
     if row.got.as_promised != Some(false) {
         return String::new();
     }
-    if row.got.library_answered == Some(false) {
-        let (arm, threads) = (&row.cell.arm, row.cell.threads);
-        return format!("{arm}, {threads} thread(s): {NO_ANSWER}; no figures\n");
+    if let Some(fault) = row.got.library_fault {
+        let (arm, threads, why) = (&row.cell.arm, row.cell.threads, fault.why(&row.cell.recipe));
+        return format!("{arm}, {threads} thread(s): {why}; no figures\n");
     }
     let got = known(row.got.share, percent);
     let promised = match row.cell.folio {

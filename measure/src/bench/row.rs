@@ -6,7 +6,7 @@ use workload::tail::{Distribution, Latency};
 use workload::{Details, Outcome};
 
 use super::Cell;
-use crate::analysis::library_answered;
+use crate::library::{LibraryFault, Told};
 use crate::stats::describe::median;
 
 /// The least share on superpages for an arm that promised them, as in comparisons.
@@ -36,9 +36,9 @@ pub struct Got {
     pub share: Option<f64>,
     /// Whether that is what the arm promised; `null` if it promised nothing, or nobody knows.
     pub as_promised: Option<bool>,
-    /// `false` where libsuperpage.so was to hand out the memory and was silent.
+    /// What is wrong with libsuperpage.so, if it was to hand out the memory, or prepare it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub library_answered: Option<bool>,
+    pub library_fault: Option<LibraryFault>,
 }
 
 /// Medians over the runs; unknown is `null`.
@@ -95,12 +95,13 @@ pub struct Percentiles {
 }
 
 impl Row {
-    /// From the outcomes of the measured runs, each with whether libsuperpage.so answered in it.
-    pub fn new(cell: Cell, runs: Vec<(Outcome, Option<bool>)>) -> Self {
-        let (outcomes, answers): (Vec<Outcome>, Vec<_>) = runs.into_iter().unzip();
+    /// From the outcomes of the measured runs, each with what libsuperpage.so told of it.
+    pub fn new(cell: Cell, runs: Vec<(Outcome, Told)>) -> Self {
+        let (outcomes, told): (Vec<Outcome>, Vec<Told>) = runs.into_iter().unzip();
         let mut got = Got::of(&cell, &outcomes);
-        if !library_answered(&cell.recipe, answers) {
-            (got.library_answered, got.as_promised) = (Some(false), Some(false));
+        got.library_fault = LibraryFault::of(&cell.recipe, told);
+        if got.library_fault.is_some() {
+            got.as_promised = Some(false);
         }
         let summary = Summary::of(&outcomes).filter(|_| got.as_promised != Some(false));
         Self { cell, got, summary, outcomes }
@@ -138,7 +139,7 @@ impl Got {
             (Promise::Superpages, _) | (_, Pages::ThpOf(_)) => share.map(|share| share >= LEAST),
             (Promise::Nothing, _) => None,
         };
-        Self { share, as_promised: promised, library_answered: None }
+        Self { share, as_promised: promised, library_fault: None }
     }
 }
 

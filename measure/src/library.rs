@@ -1,0 +1,94 @@
+//! Whether libsuperpage.so was at work in an arm's runs: an arm that names memory for it, or rules of it, is
+//! what it would be without it where it was not.
+
+use launch::Recipe;
+use serde::Serialize;
+
+use crate::sample::Sample;
+
+/// What the library told of a run; `None` where nobody asked, or nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Told {
+    /// Whether it said that it is there.
+    pub answered: Option<bool>,
+    /// What it was asked for in superpages, whatever came of it.
+    pub asked_bytes: Option<u64>,
+}
+
+/// What is wrong with the library in an arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LibraryFault {
+    /// It did not answer in every run.
+    Silent,
+    /// It was to hand out memory and was asked for none, in all runs of which it is known.
+    Idle,
+}
+
+impl Told {
+    /// Of a run.
+    pub fn of(sample: &Sample) -> Self {
+        Self { answered: sample.library_answered, asked_bytes: sample.library_asked_bytes }
+    }
+}
+
+impl LibraryFault {
+    /// What is wrong, if anything is, by what was told of an arm's runs.
+    pub fn of(recipe: &Recipe, told: impl IntoIterator<Item = Told>) -> Option<Self> {
+        let told: Vec<Told> = told.into_iter().collect();
+        let (hands_out, has_rules) = (!recipe.memory.is_empty(), !recipe.ahead.is_empty());
+        if (hands_out || has_rules) && told.iter().any(|run| run.answered == Some(false)) {
+            return Some(Self::Silent);
+        }
+        let mut asked = told.iter().filter_map(|run| run.asked_bytes).peekable();
+        let is_idle = hands_out && asked.peek().is_some() && asked.all(|bytes| bytes == 0);
+        is_idle.then_some(Self::Idle)
+    }
+
+    /// In words, with the remedy.
+    pub fn why(self, recipe: &Recipe) -> String {
+        match self {
+            Self::Silent => "libsuperpage.so, which was to hand out its memory, did not answer in every run: is it \
+                             of another version than the command, or the program static?"
+                .to_string(),
+            Self::Idle => format!(
+                "libsuperpage.so, with memory={}, was asked for nothing as large as a superpage: name the kinds \
+                 that the program uses (heap: malloc's; mmap: mappings of its own)",
+                recipe.memory.variable()
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(recipe: &str, told: &[(Option<bool>, Option<u64>)]) -> Option<LibraryFault> {
+        let told = told.iter().map(|&(answered, asked_bytes)| Told { answered, asked_bytes });
+        LibraryFault::of(&recipe.parse().expect("a recipe"), told)
+    }
+
+    #[test]
+    fn a_silent_library_breaks_an_arm_that_is_nothing_without_it() {
+        let (answered, silent, unknown) = ((Some(true), None), (Some(false), None), (None, None));
+        for recipe in ["x: pages=thp memory=heap", "x: pages=thp prezero=64M", "x: prefault=64M"] {
+            assert_eq!(fault(recipe, &[answered, unknown]), None, "{recipe}");
+            assert_eq!(fault(recipe, &[answered, silent]), Some(LibraryFault::Silent), "{recipe}");
+        }
+        // Here the library only helps glibc, and coverage says whether that was enough.
+        assert_eq!(fault("thp", &[silent]), None);
+    }
+
+    #[test]
+    fn a_library_that_was_asked_for_nothing_breaks_an_arm_that_names_memory_for_it() {
+        let asked = |bytes| (Some(true), bytes);
+        let named = "x: pages=thp memory=mmap";
+        assert_eq!(fault(named, &[asked(Some(0)), asked(Some(0))]), Some(LibraryFault::Idle));
+        assert_eq!(fault(named, &[asked(Some(0)), asked(Some(2 << 20))]), None);
+        assert_eq!(fault(named, &[asked(None)]), None);
+        assert_eq!(fault("thp", &[asked(Some(0))]), None);
+        let why = LibraryFault::Idle.why(&named.parse().expect("a recipe"));
+        assert!(why.contains("memory=mmap"), "{why}");
+    }
+}
