@@ -1,12 +1,23 @@
 //! What the command's tests share.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 /// The command, with nothing of the surroundings that would change what it does.
 pub fn superpage(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_superpage"));
     command.args(arguments).env_remove("LD_PRELOAD").env_remove("GLIBC_TUNABLES");
+    // A shell without job control has what it starts in the background ignore these, and the command heeds that.
+    // SAFETY: async-signal-safe calls, between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGINT, libc::SIGQUIT] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
     command
 }
 
