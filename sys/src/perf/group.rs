@@ -72,6 +72,7 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
+    use std::hint::black_box;
     use std::process::Command;
 
     use super::*;
@@ -92,7 +93,7 @@ mod tests {
     #[test]
     fn children_are_counted_from_their_exec_on_and_we_are_not() {
         let Some(mut group) = open(Target::Children) else { return };
-        let ours: Vec<u8> = vec![1; 8 << 20];
+        let ours: Vec<u8> = black_box(vec![1; 8 << 20]);
         assert_eq!(group.read().unwrap()[1].value, 0, "{}", ours.len());
         // The child's child is counted too, and what both did stays when they are gone.
         let status = Command::new("sh").args(["-c", "true; (true); :"]).status().unwrap();
@@ -106,10 +107,10 @@ mod tests {
     fn a_stopped_group_counts_no_more() {
         let thread = Pid(rustix::thread::gettid().as_raw_nonzero().get());
         let Some(mut group) = open(Target::Thread(thread)) else { return };
-        let before = vec![1u8; 8 << 20];
+        let before = black_box(vec![1u8; 8 << 20]);
         group.stop().unwrap();
         let stopped = group.read().unwrap();
-        let after = vec![before[0]; 8 << 20];
+        let after = black_box(vec![before[0]; 8 << 20]);
         assert_eq!(group.read().unwrap(), stopped, "{}", after.len());
         assert!(stopped[1].value > 0, "{stopped:?}");
     }
