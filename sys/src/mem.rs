@@ -126,6 +126,18 @@ impl Mapping {
         Ok(whole)
     }
 
+    /// `mmap(start, len, ..., MAP_ANONYMOUS|MAP_NORESERVE|MAP_FIXED)`: nothing but untouched pages again, at the
+    /// same addresses. What was put or advised is forgotten.
+    pub fn renewed(&mut self) -> Result<(), SysError> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: what is replaced is this mapping, which is borrowed exclusively.
+        let renewed = unsafe {
+            rustix::mm::mmap_anonymous(self.start.as_ptr().cast(), self.len, prot, flags)
+        };
+        renewed.map(|_| ()).map_err(|errno| SysError::new("mmap", format!("{self:?}"), errno))
+    }
+
     /// Gives back what lies before the first multiple of `alignment` and after `len` bytes from there.
     fn trim(&mut self, len: usize, alignment: PageSize) {
         let before = alignment.ceil(self.address()) as usize - self.start.as_ptr() as usize;
@@ -285,6 +297,10 @@ mod tests {
         range.bytes_mut()[5] = 7;
         assert_eq!(places.map(|place| range.bytes()[place + 5]), [7; 3]);
         assert_eq!(range.bytes()[base + 5], 0);
+        let address = range.address();
+        range.renewed().unwrap();
+        assert_eq!((range.address(), range.len()), (address, 1 << 36));
+        assert_eq!(places.map(|place| range.bytes()[place + 5]), [0; 3]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 
 use sys::SysError;
-use sys::mem::{Advice, Backing, Mapping};
+use sys::mem::{Advice, Mapping};
 use sys::pagemap::Pagemap;
 use units::PageSize;
 use workload::rng::{GOLDEN, mix};
@@ -134,11 +134,9 @@ impl Arena {
         match self.means {
             Means::Base => self.memory.advise(Advice::DontNeed),
             Means::Advised | Means::File(..) | Means::Scattered(..) => {
-                // The old range first: two do not fit into the addresses there are.
-                let (page, len) = (self.offer.page, self.memory.len());
-                self.memory = Mapping::anonymous(1, Backing::Pages)?;
-                self.memory = range(page, len as u64 / page.bytes(), &self.means)?;
-                assert_eq!(self.memory.len(), len, "the addresses were free a moment ago");
+                // In its place: what is unmapped others may take, and two do not fit into the addresses there are.
+                self.memory.renewed()?;
+                advise(&mut self.memory, &self.means);
                 Ok(())
             }
         }
@@ -203,17 +201,22 @@ fn range(page: PageSize, span: u64, means: &Means) -> Result<Mapping, SysError> 
         let len = usize::try_from(span.saturating_mul(page.bytes())).unwrap_or(usize::MAX);
         match Mapping::sparse(len, alignment) {
             Ok(mut memory) => {
-                match means {
-                    // `EINVAL`: a kernel without THP, which has nothing but base pages.
-                    Means::Base | Means::Advised => {
-                        let _ = memory.advise(Advice::NoHugePage);
-                    }
-                    Means::File(..) | Means::Scattered(..) => {}
-                }
+                advise(&mut memory, means);
                 return Ok(memory);
             }
             Err(error) if span < 1 << 10 => return Err(error),
             Err(_) => span /= 2,
         }
+    }
+}
+
+/// What holds for all of a range before pages come.
+fn advise(memory: &mut Mapping, means: &Means) {
+    match means {
+        // `EINVAL`: a kernel without THP, which has nothing but base pages.
+        Means::Base | Means::Advised => {
+            let _ = memory.advise(Advice::NoHugePage);
+        }
+        Means::File(..) | Means::Scattered(..) => {}
     }
 }
