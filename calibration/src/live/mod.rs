@@ -4,6 +4,7 @@
 //! Nothing of the machine's settings is changed, so there is nothing to restore, however it ends.
 
 mod arena;
+mod broom;
 mod clock;
 mod means;
 
@@ -15,6 +16,7 @@ use workload::latency::{Chain, whole};
 
 use crate::probe::{Clock, Offer, Place, Probe, ProbeError};
 use arena::Arena;
+use broom::Broom;
 use clock::Meter;
 
 /// This machine.
@@ -22,6 +24,7 @@ use clock::Meter;
 pub struct Live {
     arenas: Vec<Arena>,
     meter: Meter,
+    broom: Broom,
     line: u64,
     notes: Vec<String>,
     /// The CPU that all chases run on.
@@ -46,7 +49,8 @@ impl Live {
         let budget = free.map_or(MOST_BYTES, |free| free.bytes() / SHARE).min(MOST_BYTES);
         let mut notes = Vec::new();
         let arenas = means::arenas(root, budget, &mut notes)?;
-        Ok(Self { arenas, meter: Meter::new(), line: means::line(root), notes, cpu })
+        let line = means::line(root);
+        Ok(Self { arenas, meter: Meter::new(), broom: Broom::new(line)?, line, notes, cpu })
     }
 
     /// Page sizes that are not offered, and why.
@@ -73,6 +77,7 @@ impl Probe for Live {
         let offsets: Vec<usize> = places.iter().map(bytes).collect();
         let mut chain = Chain::link(arena.memory(), &offsets, seed)
             .map_err(|error| ProbeError::NotGot { page, why: error.to_string() })?;
+        self.broom.sweep()?;
         let lap = places.len() as u64;
         let loads = whole(lap.max(LOADS));
         chain.ticks(2 * lap);
