@@ -24,7 +24,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// As it should be: curves go to over five times the largest TLB there is (3072 entries, Zen 4).
+    /// As it should be: curves go to four times the largest TLB there is (4096 entries, Zen 5).
     pub const FULL: Self =
         Self { step: 1.09, readings: 3, samples: 9, attempts: 12, most_pages: 1 << 14 };
     /// In a hurry.

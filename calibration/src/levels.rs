@@ -87,7 +87,7 @@ pub(crate) fn staircase(
         && let [first, second, ..] = plateaus[..]
     {
         let rise = second.height - first.height;
-        let entries = onset(bench, &first, limit, rise)?;
+        let entries = end(bench, &first, limit, rise)?;
         if let Some(entries) = entries {
             let lines = bench.shape.page_lines();
             for sample in &mut curve {
@@ -101,10 +101,15 @@ pub(crate) fn staircase(
         }
     }
     let known = tlb_levels(bench, plateaus, typical)?;
-    // What lies beyond the last level: the curve at twice its width, where page tables are still cached.
+    // What lies beyond the last level: the curve at half as many pages again as where it has left it for good,
+    // where page tables are still cached.
     let beyond = |level: &Plateau| {
-        let far = |sample: &&Sample| sample.pages >= 2 * level.last;
-        curve.iter().find(far).or(curve.last()).map_or(0.0, Sample::excess)
+        let left = |sample: &Sample| sample.excess() > level.height + LEAST_STEP;
+        let back = curve.iter().rposition(|sample| !left(sample));
+        let far = back
+            .and_then(|back| curve.get(back + 1))
+            .map_or(u64::MAX, |sample| sample.pages / 2 * 3);
+        curve.iter().find(|sample| sample.pages >= far).or(curve.last()).map_or(0.0, Sample::excess)
     };
     let mut entries = Vec::new();
     for (index, level) in known.iter().enumerate() {
@@ -112,7 +117,7 @@ pub(crate) fn staircase(
         let found = match (index, bench.first) {
             (0, Some((entries, _))) => Some(entries),
             _ if next - level.height < LEAST_STEP => None,
-            _ => onset(bench, level, limit, next - level.height)?,
+            _ => end(bench, level, limit, next - level.height)?,
         };
         entries.push(found);
     }
@@ -201,22 +206,46 @@ fn walks(
     bench.slower(|bench| bench.chase(&scattered), |bench| bench.chase(&spread), least)
 }
 
-/// The most pages that are still on the plateau: found by doubling and bisecting with a rank test.
-/// `rise` is the height of the next step: where the first translation too many falls out, two pages
-/// miss at least (it and the one that it drove out): half of that is the least that counts.
-fn onset(
+/// Where [`REACHED`] of a step follows the first miss within this part of a level's entries, the first miss is its
+/// end: a level of four ways takes a fortieth, a fully associative one that evicts at random a twentieth.
+const STEEP: u64 = 16;
+/// Where misses come slowly, a level ends where they cost this part of the next step.
+const REACHED: f64 = 0.1;
+
+/// The pages that a level holds. `rise` is the height of the next step.
+///
+/// A level of sets that evicts the least recently used answers a chase to its last entry, and then ever fewer:
+/// it ends with the first miss. One whose sets are drawn by a hash misses a little long before (Zen 5's second:
+/// 0.1 to 0.3 of 36 cycles from half of its 4,096 entries on), and where exactly is a matter of chance: it ends
+/// where a tenth of the step is reached.
+fn end(
     bench: &mut Bench,
     plateau: &Plateau,
     limit: u64,
     rise: f64,
 ) -> Result<Option<u64>, ProbeError> {
-    let reference = plateau.reference;
+    let reached = onset(bench, plateau, limit, &|_| REACHED * rise)?;
+    let Some(reached) = reached else { return Ok(None) };
+    // Where the first translation too many falls out, two pages miss at least (it and the one that it drove
+    // out): half of that is the least that counts.
+    let first = onset(bench, plateau, reached + 1, &|pages| rise / pages as f64)?;
+    Ok(first.filter(|first| reached - first <= reached / STEEP).or(Some(reached)))
+}
+
+/// The most pages, below `limit`, that are still on the plateau or less than `least` above it: found by doubling
+/// and bisecting with a rank test.
+fn onset(
+    bench: &mut Bench,
+    plateau: &Plateau,
+    limit: u64,
+    least: &dyn Fn(u64) -> f64,
+) -> Result<Option<u64>, ProbeError> {
     let beyond = |bench: &mut Bench, pages: u64| {
         let excess = |pages| move |bench: &mut Bench| Ok(bench.best(pages)?.excess());
-        bench.slower(excess(pages), excess(reference), rise / pages as f64)
+        bench.slower(excess(pages), excess(plateau.reference), least(pages))
     };
-    let mut low = reference;
-    let mut high = plateau.last.max(reference + 1);
+    let mut low = plateau.reference;
+    let mut high = plateau.last.max(low + 1).min(limit);
     let further = |high: u64| (high + high / 8 + 1).min(limit);
     loop {
         if beyond(bench, high)? {
