@@ -17,8 +17,10 @@ use crate::statistics::median;
 pub enum Verdict {
     /// Superpages have superpage reach.
     Reaches,
-    /// The TLB holds pieces of them.
+    /// The TLB holds pieces of them, of most at least.
     Fractured,
+    /// Of many it holds pieces, of at least as many not: it depends on which the program gets.
+    Mixed,
     /// Neither is clear, or there is nothing to tell it by.
     CannotTell,
 }
@@ -77,12 +79,7 @@ pub(crate) fn look(
     let (within, together) = (median(&within), median(&together));
     // Without a first level to overflow, or if that costs nothing, both cases look alike.
     let tells = lines > entries && apart - together > 1.0;
-    let verdict = match (whole, fractured) {
-        _ if !tells => Verdict::CannotTell,
-        (whole, 0) if 2 * whole > pages => Verdict::Reaches,
-        (_, fractured) if 2 * fractured > pages => Verdict::Fractured,
-        _ => Verdict::CannotTell,
-    };
+    let verdict = if tells { verdict(whole, fractured, pages) } else { Verdict::CannotTell };
     let looked_at = pages;
     Ok(Backing {
         page: bench.offer.page,
@@ -95,6 +92,16 @@ pub(crate) fn look(
         together,
         apart,
     })
+}
+
+/// What so many of each kind among `pages` say.
+fn verdict(whole: u64, fractured: u64, pages: u64) -> Verdict {
+    match (whole, fractured) {
+        (whole, 0) if 2 * whole > pages => Verdict::Reaches,
+        (_, fractured) if 2 * fractured > pages => Verdict::Fractured,
+        (whole, fractured) if 4 * (whole + fractured) > 3 * pages => Verdict::Mixed,
+        _ => Verdict::CannotTell,
+    }
 }
 
 /// Lines that tell: twice the first level's entries.
@@ -117,10 +124,41 @@ impl Backing {
                  spare faults, but the TLB reaches no further",
                 self.fractured, self.looked_at
             ),
+            Verdict::Mixed => format!(
+                "superpages reach the TLB in part: of {} pages of {page} {} take one TLB entry and {} one for \
+                 each base page, because the host backs parts of this machine with base pages; what a program \
+                 saves by superpages depends on which it gets",
+                self.looked_at, self.whole, self.fractured
+            ),
             Verdict::CannotTell => format!(
                 "cannot tell whether pages of {page} take one TLB entry: of {} looked at, {} do and {} do not",
                 self.looked_at, self.whole, self.fractured
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_may_back_parts_of_a_machine_with_superpages() {
+        for (whole, fractured, expected) in [
+            (16, 0, Verdict::Reaches),
+            (9, 0, Verdict::Reaches),
+            (0, 16, Verdict::Fractured),
+            (7, 9, Verdict::Fractured),
+            (8, 8, Verdict::Mixed),
+            (15, 1, Verdict::Mixed),
+            (6, 6, Verdict::CannotTell),
+            (8, 0, Verdict::CannotTell),
+        ] {
+            assert_eq!(
+                verdict(whole, fractured, 16),
+                expected,
+                "{whole} whole, {fractured} fractured"
+            );
         }
     }
 }

@@ -105,6 +105,10 @@ impl Calibration {
             Some(Verdict::Fractured) => {
                 Some((nested(Size::Base), "(measured) superpages are fractured"))
             }
+            Some(Verdict::Mixed) => Some((
+                nested(Size::Base),
+                "(measured) some superpages are fractured: taken for all",
+            )),
             Some(Verdict::Reaches) if self.processor.guest == Some(true) => {
                 Some((nested(Size::Large), "(measured) superpages reach the TLB"))
             }

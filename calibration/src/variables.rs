@@ -36,6 +36,7 @@ impl Calibration {
             let word = match backing.verdict {
                 Verdict::Reaches => "reaches",
                 Verdict::Fractured => "fractured",
+                Verdict::Mixed => "mixed",
                 Verdict::CannotTell => "cannot-tell",
             };
             let _ = writeln!(out, "TLB_SUPERPAGES={word}");

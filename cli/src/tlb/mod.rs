@@ -85,7 +85,7 @@ const HELP: &str = "\
   TLB_L1_ENTRIES, TLB_L2_ENTRIES   neighbouring base pages that each level keeps
   TLB_MISS_COST_nK   as TLB_MISS_COST, for pages of n KiB
   TLB_CORE_MHZ, TLB_COUNTER_MHZ    the core's clock and the time-stamp counter's, measured
-  TLB_SUPERPAGES     reaches, fractured or cannot-tell: whether a superpage takes one entry
+  TLB_SUPERPAGES     reaches, fractured, mixed or cannot-tell: whether a superpage takes one entry
 
 Examples:
   superpage tlb
