@@ -2,7 +2,9 @@
 //!
 //! What it keeps of a page: whether it was touched, and when it was used last. A region counts as one that
 //! a superpage could hold if all 512 of its pages are mapped anonymously. A heap's last region counts as if
-//! the heap had grown past it: on superpages glibc's heap grows by whole ones (glibc.malloc.hugetlb).
+//! the heap had grown past it: on superpages glibc's heap grows by whole ones (glibc.malloc.hugetlb). First touches
+//! of a region that is mapped piece by piece count as its superpage's once it is whole: on superpages such
+//! pieces are cut out of whole ones (CPython's arenas of 1 MiB: half of its first touches were missed).
 
 use std::collections::BTreeMap;
 
@@ -50,6 +52,8 @@ pub struct Watch {
     touched: Vec<u64>,
     /// By region: its pages that are mapped anonymously.
     anonymous: Vec<u16>,
+    /// First touches in regions that are not mapped as a whole yet.
+    early: BTreeMap<u32, u16>,
     /// Mapped pages of each process.
     mapped: BTreeMap<u32, Vec<Pages>>,
     /// Of each process: the last region of its heap, and the pages there that are counted beyond its end.
@@ -72,6 +76,7 @@ impl Default for Watch {
             regions: Distances::new(TRACKED),
             touched: Vec::new(),
             anonymous: Vec::new(),
+            early: BTreeMap::new(),
             mapped: BTreeMap::new(),
             tails: BTreeMap::new(),
             running: 0,
@@ -176,6 +181,7 @@ impl Watch {
     fn first_touch(&mut self, demand: &mut Demand, page: Page, superpage: bool) {
         if !superpage {
             demand.touches.others += 1.0;
+            *self.early.entry(page.region().0).or_default() += 1;
             return;
         }
         demand.touches.eligible += 1.0;
@@ -213,13 +219,15 @@ impl Watch {
         beside.into_iter().flatten().any(|there| since.saturating_sub(there) >= PAGEFUL)
     }
 
-    fn event(&mut self, event: &Event, demand: Demand) -> Demand {
+    fn event(&mut self, event: &Event, mut demand: Demand) -> Demand {
         match event {
             Event::Spawn(process) | Event::Run(process) => self.running = process.0,
-            Event::Map { pages, backing: Backing::Anonymous, .. } => self.map(*pages),
+            Event::Map { pages, backing: Backing::Anonymous, .. } => {
+                self.map(*pages, &mut demand);
+            }
             Event::Map { pages, backing: Backing::Heap, .. } | Event::Grow { pages } => {
                 self.drop_tail(self.running);
-                self.map(*pages);
+                self.map(*pages, &mut demand);
                 self.add_tail(pages.first.0 + pages.count);
             }
             Event::Unmap(pages) => {
@@ -252,9 +260,21 @@ impl Watch {
         demand
     }
 
-    fn map(&mut self, pages: Pages) {
+    fn map(&mut self, pages: Pages, demand: &mut Demand) {
         self.mapped.entry(self.running).or_default().push(pages);
         self.count(pages, u16::wrapping_add);
+        let Some(regions) = regions(pages) else { return };
+        let whole = |&region: &u32| self.anonymous[region as usize] == SLOTS as u16;
+        let became: Vec<u32> =
+            self.early.range(regions).map(|(region, _)| *region).filter(whole).collect();
+        for region in became {
+            // In an earlier phase the touches stay what they were.
+            let touches = f64::from(self.early.remove(&region).expect("it was just found"))
+                .min(demand.touches.others);
+            demand.touches.others -= touches;
+            demand.touches.eligible += touches;
+            demand.touches.superpages += 1.0;
+        }
     }
 
     /// The running process's heap ends at `end`: counts the rest of its region, if the heap is all that is in it.
@@ -314,6 +334,12 @@ impl Watch {
 
     /// The pages' contents are gone: the next touch is a first one.
     fn forget(&mut self, pages: Pages) {
+        if let Some(regions) = regions(pages) {
+            let gone: Vec<u32> = self.early.range(regions).map(|(region, _)| *region).collect();
+            gone.iter().for_each(|region| {
+                self.early.remove(region);
+            });
+        }
         for page in pages.first.0..pages.first.0 + pages.count {
             if let Some(word) = self.touched.get_mut(page as usize / 64) {
                 *word &= !(1 << (page % 64));
@@ -331,6 +357,12 @@ impl Watch {
         let moved = own.iter().map(|p| range(p.first.0 + offset, p.first.0 + offset + p.count));
         self.mapped.insert(child, moved.collect());
     }
+}
+
+/// The regions in which pages lie.
+fn regions(pages: Pages) -> Option<std::ops::RangeInclusive<u32>> {
+    let last = (pages.first.0 + pages.count).checked_sub(1)?;
+    (pages.count > 0).then_some(pages.first.0 / SLOTS..=last / SLOTS)
 }
 
 fn range(begin: u32, end: u32) -> Pages {

@@ -227,3 +227,33 @@ fn pages_that_a_process_leaves_are_anybodys_again() {
     one.accesses.push(Access::write(Page(1024)));
     assert_eq!(demand(&[one]).touches.superpages, 1.0);
 }
+
+#[test]
+fn a_region_that_is_mapped_in_pieces_was_a_superpages_from_its_first_touch() {
+    let piece = |first| Event::Map {
+        pages: Pages { first: Page(first), count: 256 },
+        address: first.into(),
+        backing: Backing::Anonymous,
+    };
+    let touches = |events: Vec<(Event, u32)>| {
+        let mut one = Block::default();
+        one.event(Event::Spawn(Process(0)));
+        for (event, page) in events {
+            one.event(event);
+            one.accesses.extend([Access::write(Page(page)), Access::write(Page(page + 1))]);
+        }
+        let touches = demand(&[one]).touches;
+        (touches.eligible, touches.superpages, touches.others)
+    };
+    // From above down, as the kernel gives them, and a third one whose region stays half.
+    let pieces = vec![(piece(1280), 1280), (piece(1024), 1024), (piece(768), 768)];
+    assert_eq!(touches(pieces), (4.0, 1.0, 2.0));
+    // What was touched and unmapped before was no superpage's.
+    let again = vec![
+        (piece(1280), 1280),
+        (Event::Unmap(Pages { first: Page(1280), count: 256 }), 700),
+        (piece(1280), 1290),
+        (piece(1024), 1024),
+    ];
+    assert_eq!(touches(again), (4.0, 1.0, 4.0));
+}
