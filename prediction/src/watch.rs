@@ -52,8 +52,8 @@ pub struct Watch {
     touched: Vec<u64>,
     /// By region: its pages that are mapped anonymously.
     anonymous: Vec<u16>,
-    /// First touches in regions that are not mapped as a whole yet.
-    early: BTreeMap<u32, u16>,
+    /// By region: its first touches until it was mapped as a whole.
+    early: Vec<u16>,
     /// Mapped pages of each process.
     mapped: BTreeMap<u32, Vec<Pages>>,
     /// Of each process: the last region of its heap, and the pages there that are counted beyond its end.
@@ -76,7 +76,7 @@ impl Default for Watch {
             regions: Distances::new(TRACKED),
             touched: Vec::new(),
             anonymous: Vec::new(),
-            early: BTreeMap::new(),
+            early: Vec::new(),
             mapped: BTreeMap::new(),
             tails: BTreeMap::new(),
             running: 0,
@@ -181,7 +181,11 @@ impl Watch {
     fn first_touch(&mut self, demand: &mut Demand, page: Page, superpage: bool) {
         if !superpage {
             demand.touches.others += 1.0;
-            *self.early.entry(page.region().0).or_default() += 1;
+            let region = page.region().0 as usize;
+            if self.early.len() <= region {
+                self.early.resize(region + 1, 0);
+            }
+            self.early[region] += 1;
             return;
         }
         demand.touches.eligible += 1.0;
@@ -263,14 +267,13 @@ impl Watch {
     fn map(&mut self, pages: Pages, demand: &mut Demand) {
         self.mapped.entry(self.running).or_default().push(pages);
         self.count(pages, u16::wrapping_add);
-        let Some(regions) = regions(pages) else { return };
-        let whole = |&region: &u32| self.anonymous[region as usize] == SLOTS as u16;
-        let became: Vec<u32> =
-            self.early.range(regions).map(|(region, _)| *region).filter(whole).collect();
-        for region in became {
+        for region in regions(pages) {
+            let Some(early) = self.early.get_mut(region) else { break };
+            if self.anonymous[region] != SLOTS as u16 || *early == 0 {
+                continue;
+            }
             // In an earlier phase the touches stay what they were.
-            let touches = f64::from(self.early.remove(&region).expect("it was just found"))
-                .min(demand.touches.others);
+            let touches = f64::from(std::mem::take(early)).min(demand.touches.others);
             demand.touches.others -= touches;
             demand.touches.eligible += touches;
             demand.touches.superpages += 1.0;
@@ -334,11 +337,10 @@ impl Watch {
 
     /// The pages' contents are gone: the next touch is a first one.
     fn forget(&mut self, pages: Pages) {
-        if let Some(regions) = regions(pages) {
-            let gone: Vec<u32> = self.early.range(regions).map(|(region, _)| *region).collect();
-            gone.iter().for_each(|region| {
-                self.early.remove(region);
-            });
+        for region in regions(pages) {
+            if let Some(early) = self.early.get_mut(region) {
+                *early = 0;
+            }
         }
         for page in pages.first.0..pages.first.0 + pages.count {
             if let Some(word) = self.touched.get_mut(page as usize / 64) {
@@ -360,9 +362,9 @@ impl Watch {
 }
 
 /// The regions in which pages lie.
-fn regions(pages: Pages) -> Option<std::ops::RangeInclusive<u32>> {
-    let last = (pages.first.0 + pages.count).checked_sub(1)?;
-    (pages.count > 0).then_some(pages.first.0 / SLOTS..=last / SLOTS)
+fn regions(pages: Pages) -> std::ops::Range<usize> {
+    let end = pages.first.0 + pages.count;
+    (pages.first.0 / SLOTS) as usize..end.div_ceil(SLOTS) as usize
 }
 
 fn range(begin: u32, end: u32) -> Pages {
