@@ -104,11 +104,9 @@ pub(crate) fn staircase(
     // What lies beyond the last level: the curve at half as many pages again as where it has left it for good,
     // where page tables are still cached.
     let beyond = |level: &Plateau| {
-        let left = |sample: &Sample| sample.excess() > level.height + LEAST_STEP;
-        let back = curve.iter().rposition(|sample| !left(sample));
-        let far = back
-            .and_then(|back| curve.get(back + 1))
-            .map_or(u64::MAX, |sample| sample.pages / 2 * 3);
+        let above = |sample: &&Sample| sample.excess() > level.height + LEAST_STEP;
+        let left = curve.iter().rev().take_while(above).last();
+        let far = left.map_or(u64::MAX, |sample| sample.pages / 2 * 3);
         curve.iter().find(|sample| sample.pages >= far).or(curve.last()).map_or(0.0, Sample::excess)
     };
     let mut entries = Vec::new();

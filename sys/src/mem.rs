@@ -128,7 +128,7 @@ impl Mapping {
 
     /// `mmap(start, len, ..., MAP_ANONYMOUS|MAP_NORESERVE|MAP_FIXED)`: nothing but untouched pages again, at the
     /// same addresses. What was put or advised is forgotten.
-    pub fn renewed(&mut self) -> Result<(), SysError> {
+    pub fn renew(&mut self) -> Result<(), SysError> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: what is replaced is this mapping, which is borrowed exclusively.
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(places.map(|place| range.bytes()[place + 5]), [7; 3]);
         assert_eq!(range.bytes()[base + 5], 0);
         let address = range.address();
-        range.renewed().unwrap();
+        range.renew().unwrap();
         assert_eq!((range.address(), range.len()), (address, 1 << 36));
         assert_eq!(places.map(|place| range.bytes()[place + 5]), [0; 3]);
     }

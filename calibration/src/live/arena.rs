@@ -135,7 +135,7 @@ impl Arena {
             Means::Base => self.memory.advise(Advice::DontNeed),
             Means::Advised | Means::File(..) | Means::Scattered(..) => {
                 // In its place: what is unmapped others may take, and two do not fit into the addresses there are.
-                self.memory.renewed()?;
+                self.memory.renew()?;
                 advise(&mut self.memory, &self.means);
                 Ok(())
             }
@@ -212,11 +212,13 @@ fn range(page: PageSize, span: u64, means: &Means) -> Result<Mapping, SysError> 
 
 /// What holds for all of a range before pages come.
 fn advise(memory: &mut Mapping, means: &Means) {
-    match means {
-        // `EINVAL`: a kernel without THP, which has nothing but base pages.
-        Means::Base | Means::Advised => {
-            let _ = memory.advise(Advice::NoHugePage);
-        }
-        Means::File(..) | Means::Scattered(..) => {}
+    if matches!(means, Means::Base | Means::Advised) {
+        no_superpages(memory);
     }
+}
+
+/// No superpages, whatever the machine's settings are.
+pub(super) fn no_superpages(memory: &mut Mapping) {
+    // `EINVAL`: a kernel without THP, which has nothing but base pages.
+    let _ = memory.advise(Advice::NoHugePage);
 }

@@ -11,6 +11,8 @@ use sys::SysError;
 use sys::mem::{Advice, Backing, Mapping};
 use units::PageSize;
 
+use super::arena::no_superpages;
+
 /// Pages that are swept over: twice the largest TLB there is (4096 entries, Zen 5).
 const SWEPT: u64 = 1 << 13;
 /// How often: swept once, 11 of 1,440 chases were still slow; twice, one (and a third of them unswept).
@@ -33,8 +35,7 @@ impl Broom {
         let page = sys::param::page_size();
         let pages = |count: u64| {
             let mut pages = Mapping::anonymous((count * page.bytes()) as usize, Backing::Pages)?;
-            // `EINVAL`: a kernel without THP, which has nothing but base pages.
-            let _ = pages.advise(Advice::NoHugePage);
+            no_superpages(&mut pages);
             Ok::<_, SysError>(pages)
         };
         Ok(Self { swept: pages(SWEPT)?, dropped: pages(DROPPED)?, page, line })
