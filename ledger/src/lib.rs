@@ -96,11 +96,13 @@ pub enum Reason {
     Kernel,
     /// Where the memory lies there can be no superpage: a neighbour, a limit, a debugger's mark.
     Place,
+    /// The program has an allocator of its own, which keeps its heap.
+    OwnAllocator,
 }
 
 impl Reason {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::PoolShort,
         Self::NoPool,
         Self::NoPermission,
@@ -111,6 +113,7 @@ impl Reason {
         Self::Unprotected,
         Self::Kernel,
         Self::Place,
+        Self::OwnAllocator,
     ];
 
     /// A word for programs.
@@ -126,6 +129,7 @@ impl Reason {
             Self::Unprotected => "unprotected",
             Self::Kernel => "kernel",
             Self::Place => "place",
+            Self::OwnAllocator => "own-allocator",
         }
     }
 
@@ -142,6 +146,7 @@ impl Reason {
             Self::Unprotected => "userfaultfd is not to be had",
             Self::Kernel => "the kernel refused",
             Self::Place => "there was no room around it, or a debugger's mark in it",
+            Self::OwnAllocator => "the program has an allocator of its own",
         }
     }
 }
@@ -201,7 +206,7 @@ impl Prepared {
 }
 
 /// `spledgr` and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x02");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x03");
 
 const PROCESSES: usize = 1;
 const FORKS: usize = 2;

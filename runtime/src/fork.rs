@@ -33,7 +33,7 @@ use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::{chips, demote, pieces, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children, Fallback};
-use crate::{heap, libc_state, message, prepare, raw, source, stack};
+use crate::{libc_state, message, prepare, raw, source, stack};
 
 /// Registers the handlers. Ours are the first: the child's run before anybody else's.
 pub fn provide() {
@@ -62,7 +62,6 @@ extern "C" fn prepare() {
         }
         stack::lock();
         demote::lock();
-        heap::lock();
         chips::lock();
         source::lock();
         table::lock();
@@ -178,7 +177,6 @@ fn unlock() {
     table::unlock();
     source::unlock();
     chips::unlock();
-    heap::unlock();
     demote::unlock();
     stack::unlock();
 }
@@ -297,8 +295,7 @@ extern "C" fn copy_everything() {
 
 fn replace(vma: &Vma, ours: c_int) {
     let page = table::first(vma.start, vma.end).map_or_else(source::superpage, |row| row.page);
-    let in_heap = heap::arena::may_hold(vma.start);
-    let is_ours = in_heap || table::first(vma.start, vma.end).is_some();
+    let is_ours = table::first(vma.start, vma.end).is_some();
     let step = page.max(STEP);
     let mut from = vma.start;
     while from < vma.end {
@@ -309,8 +306,7 @@ fn replace(vma: &Vma, ours: c_int) {
         }
         // A mapping that the program made with pages of its own choosing stays what it is.
         if copied {
-            let kind = if in_heap { Kind::Heap } else { Kind::Mmap };
-            ledger::count(kind, Column::FellBack, length);
+            ledger::count(Kind::Mmap, Column::FellBack, length);
         }
         from += length;
     }

@@ -6,7 +6,9 @@
 //! | `settings` | what the environment asks for; read once |
 //! | `source` | where every kind of memory gets its pages; `limits` says when a reservation is not enough |
 //! | `mapping` | mmap and its relatives, for the memory a program maps itself; `pieces`, `table`, `demote` |
-//! | `heap` | malloc and its relatives |
+//! | `heap` | malloc and its relatives: glibc's own, on superpages |
+//! | `symbols` | which functions this library stands in for |
+//! | `contiguity` | advice about superpages, where there is memory to follow it |
 //! | `hold` | keeping writers waiting while memory is copied |
 //! | `segments` | the program's text, data and bss |
 //! | `prepare` | superpages that are ready before they are touched: the stock, and what lies ahead of touches |
@@ -30,6 +32,7 @@
 
 mod answer;
 mod api;
+mod contiguity;
 mod environment;
 mod fork;
 mod glibc;
@@ -50,6 +53,7 @@ mod settings;
 mod source;
 mod stack;
 mod start;
+mod symbols;
 
 // mmap's offset would be 32 bits, and the system call another one (mmap2).
 #[cfg(not(target_pointer_width = "64"))]

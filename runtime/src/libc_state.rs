@@ -15,7 +15,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::heap::arena;
+use crate::mapping::demote;
 use crate::maps;
 
 const FILE_CHAIN: usize = 0x68;
@@ -44,14 +44,19 @@ pub fn leave_the_pool() {
             }
             let lock = *((file + FILE_LOCK) as *const usize);
             for address in [file, file + FILE_SIZE, lock] {
-                arena::leave_the_pool(address);
+                leave(address);
             }
             file = *((file + FILE_CHAIN) as *const usize);
         }
     }
     in_libc_data(|word| {
-        arena::leave_the_pool(word);
+        leave(word);
     });
+}
+
+/// Turns the superpage of the pool that holds `address`, if one does, into ordinary memory.
+fn leave(address: usize) {
+    demote::edges(address + 1, address + 1);
 }
 
 /// In the parent, after the fork.

@@ -85,6 +85,8 @@ pub struct Settings {
     pub whole_heap: bool,
     /// Whether freed memory of the heap goes back at once instead of after a while.
     pub shrinks_at_once: bool,
+    /// Whether the environment sets when glibc's malloc maps objects, grows and shrinks.
+    pub tunes_malloc: bool,
     /// SUPERPAGE_PREZERO: bytes of zeroed superpages that may be kept ready.
     pub prezero: usize,
     /// The same, after `,load=`: while as many tasks run, or more, none are prepared; 0: as many as
@@ -115,6 +117,7 @@ impl Settings {
         says_shortage: false,
         whole_heap: false,
         shrinks_at_once: false,
+        tunes_malloc: false,
         prezero: 0,
         load: 0,
         start: 0,
@@ -196,6 +199,15 @@ fn understand() -> Settings {
             }
             b"HUGETLB_RESTRICT_EXE" => {
                 restricted = !names_this_program(bytes);
+                Some(())
+            }
+            b"MALLOC_TOP_PAD_" | b"MALLOC_TRIM_THRESHOLD_" | b"MALLOC_MMAP_THRESHOLD_"
+            | b"MALLOC_MMAP_MAX_" => {
+                settings.tunes_malloc = true;
+                Some(())
+            }
+            b"GLIBC_TUNABLES" => {
+                settings.tunes_malloc |= tunes_malloc(bytes);
                 Some(())
             }
             b"SUPERPAGE_LEDGER" => {
@@ -294,6 +306,17 @@ pub fn names_this_program(list: &[u8]) -> bool {
     };
     let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
     list.split(|&byte| byte == b':').any(|entry| !entry.is_empty() && entry == name)
+}
+
+/// Whether a list of tunables names one that decides when malloc asks the kernel for memory.
+fn tunes_malloc(list: &[u8]) -> bool {
+    const NAMES: [&[u8]; 4] = [
+        b"glibc.malloc.top_pad=",
+        b"glibc.malloc.trim_threshold=",
+        b"glibc.malloc.mmap_threshold=",
+        b"glibc.malloc.mmap_max=",
+    ];
+    list.split(|&byte| byte == b':').any(|it| NAMES.iter().any(|name| it.starts_with(name)))
 }
 
 fn memory(text: &[u8]) -> Option<Memory> {

@@ -1,83 +1,167 @@
-//! malloc and its relatives: mimalloc over pages of this library's choosing.
+//! malloc and its relatives: glibc's own, on superpages.
 //!
-//! Whether the heap is ours is decided at the process's first allocation and never changes, so no
-//! pointer of one allocator ever reaches the other. Where it is not, every call goes on to glibc.
-//! What programs can tell apart is as glibc has it: `realloc(p, 0)` frees, `memalign` takes any
-//! alignment, failure sets `errno`.
+//! The allocator stays the one that the program would have had, so that everything a program can
+//! tell about it stays as well: the order of its locks at a fork, what it notices of a double free,
+//! what `mallinfo2` and `mallopt` say, which system calls it makes, how a limit meets it. Each
+//! function here calls it, and then looks where the memory came to lie:
 //!
-//! | module | what it owns |
+//! | memory | gets its superpages |
 //! |---|---|
-//! | `arena` | the heap's address space, and which superpages of it are in use |
-//! | `system` | what mimalloc asks of the kernel itself: large objects, its own tables |
-//! | `gate` | mimalloc's locks, held still while the process forks |
-//! | `information` | mallinfo and other questions about the heap |
+//! | an object with a mapping of its own (`large`) | before anybody touches it |
+//! | an arena: the main one's brk area, a thread's 64 MiB (`arenas`) | a piece ahead of what is handed out, once the heap is large |
+//!
+//! A program that brings an allocator of its own (jemalloc, tcmalloc) keeps that: every call goes on
+//! to it, and its mappings get superpages as any other.
 //!
 //! # Safety
-//! The exported functions have the C signatures and contracts of the functions they replace; the
-//! pointers they are given came from them.
+//! The exported functions have the C signatures and contracts of the functions they stand in for,
+//! and call those. What is read of a chunk is its header, whose layout programs have relied on since
+//! glibc 2.0 (`chunk`).
 
-use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::transmute;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use libc::size_t;
-use libmimalloc_sys as mi;
 
-use crate::raw;
+use crate::ledger::{self, Reason};
 use crate::settings::{self, Pages};
+use crate::{raw, symbols};
 
-pub mod arena;
-mod gate;
-mod information;
-mod system;
 
-pub use gate::{lock, unlock};
-
-// glibc's own, past whoever stands in for the plain names.
-unsafe extern "C" {
-    fn __libc_malloc(size: size_t) -> *mut c_void;
-    fn __libc_free(memory: *mut c_void);
-    fn __libc_calloc(count: size_t, size: size_t) -> *mut c_void;
-    fn __libc_realloc(memory: *mut c_void, size: size_t) -> *mut c_void;
-    fn __libc_memalign(alignment: size_t, size: size_t) -> *mut c_void;
+/// The functions this module stands in for.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+enum Function {
+    Malloc,
+    Free,
+    Calloc,
+    Realloc,
+    ReallocArray,
+    PosixMemalign,
+    AlignedAlloc,
+    Memalign,
+    Valloc,
+    Pvalloc,
+    Mallopt,
+    MallocTrim,
 }
 
-static WHOSE: AtomicU8 = AtomicU8::new(0);
-const GLIBC: u8 = 1;
-const OURS: u8 = 2;
+const NAMES: [&CStr; 12] = [
+    c"malloc",
+    c"free",
+    c"calloc",
+    c"realloc",
+    c"reallocarray",
+    c"posix_memalign",
+    c"aligned_alloc",
+    c"memalign",
+    c"valloc",
+    c"pvalloc",
+    c"mallopt",
+    c"malloc_trim",
+];
 
+/// Where they would have been found without this library.
+static NEXT: [AtomicPtr<c_void>; NAMES.len()] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
+
+/// Calls the function that is stood in for; `$otherwise` if there is none.
+macro_rules! next {
+    ($function:ident, fn($($type:ty),*) -> $result:ty, ($($argument:expr),*), $otherwise:expr) => {{
+        let function = NEXT[Function::$function as usize].load(Ordering::Relaxed);
+        if function.is_null() {
+            $otherwise
+        } else {
+            let function = transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> $result>(function);
+            function($($argument),*)
+        }
+    }};
+}
+
+mod arenas;
+mod chunk;
+mod large;
+mod thresholds;
+
+use chunk::Chunk;
+
+static STATE: AtomicU8 = AtomicU8::new(UNDECIDED);
+const UNDECIDED: u8 = 0;
+/// Calls are passed on, and that is all.
+const PASSED_ON: u8 = 1;
+/// The memory is glibc's, and is to be on superpages.
+const WATCHED: u8 = 2;
+
+/// Whether glibc's heap is to be on superpages.
 #[inline(always)]
-fn is_ours() -> bool {
-    match WHOSE.load(Ordering::Acquire) {
-        0 => decide(),
-        whose => whose == OURS,
+fn is_watched() -> bool {
+    match STATE.load(Ordering::Acquire) {
+        UNDECIDED => decide(),
+        state => state == WATCHED,
     }
 }
 
-/// The first allocation of the process; no other thread exists yet.
+/// At the first call, before a second thread exists.
 #[cold]
 fn decide() -> bool {
+    let mut is_glibc = false;
+    for (name, place) in NAMES.iter().zip(&NEXT) {
+        let (function, is_libc) = symbols::next(name)
+            .or_else(|| symbols::in_libc(name))
+            .unwrap_or((std::ptr::null_mut(), false));
+        if *name == NAMES[0] {
+            is_glibc = is_libc;
+        }
+        place.store(function, Ordering::Relaxed);
+    }
     let settings = settings::get();
-    let ours = settings.memory.heap && settings.pages != Pages::Unasked;
-    if ours {
-        arena::set_up();
+    let is_asked = settings.memory.heap && settings.pages != Pages::Unasked;
+    if is_asked && !is_glibc {
+        ledger::because(Reason::OwnAllocator);
     }
-    WHOSE.store(if ours { OURS } else { GLIBC }, Ordering::Release);
-    ours
+    let is_watched = is_asked && is_glibc;
+    STATE.store(if is_watched { WATCHED } else { PASSED_ON }, Ordering::Release);
+    if is_watched {
+        thresholds::begin();
+        arenas::begin();
+    }
+    is_watched
 }
 
-/// glibc aligns every object to 16, also those smaller than that, which mimalloc does not.
+/// What a program gets of memory that malloc returned: the same, unless superpages are to be had or
+/// nothing, and there are none.
 #[inline(always)]
-fn aligned_size(size: usize) -> usize {
-    size.max(16)
-}
-
-/// What C programs see of a failure.
-#[inline(always)]
-fn checked(memory: *mut c_void) -> *mut c_void {
+unsafe fn backed(memory: *mut c_void) -> *mut c_void {
     if memory.is_null() {
-        raw::set_errno(libc::ENOMEM);
+        return memory;
     }
-    memory
+    // SAFETY: memory that glibc's malloc has just returned.
+    let is_backed = unsafe {
+        let chunk = Chunk::of(memory);
+        if chunk.is_mapped() { large::back(chunk) } else { arenas::reach(chunk) }
+    };
+    if is_backed { memory } else { refused(memory) }
+}
+
+#[cold]
+fn refused(memory: *mut c_void) -> *mut c_void {
+    // SAFETY: memory that nobody has seen yet.
+    unsafe { next!(Free, fn(*mut c_void) -> (), (memory), ()) };
+    raw::set_errno(libc::ENOMEM);
+    std::ptr::null_mut()
+}
+
+/// Runs one of malloc's relatives, and sees to what it returned. Memory that is not to be had may be
+/// had with less ahead of it: the heap is grown no further than it must be, and asked again.
+macro_rules! allocate {
+    ($call:expr) => {{
+        if !is_watched() {
+            return $call;
+        }
+        let memory: *mut c_void = $call;
+        if memory.is_null() && arenas::stop_growing_ahead() { $call } else { backed(memory) }
+    }};
 }
 
 /// `void *malloc(size_t size)`
@@ -86,9 +170,24 @@ fn checked(memory: *mut c_void) -> *mut c_void {
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
-    // SAFETY: any size is allowed.
+    // SAFETY: the function of that name.
+    unsafe { allocate!(next!(Malloc, fn(size_t) -> *mut c_void, (size), std::ptr::null_mut())) }
+}
+
+/// `void *calloc(size_t nmemb, size_t size)`
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
+    // SAFETY: the function of that name.
     unsafe {
-        if is_ours() { checked(mi::mi_malloc(aligned_size(size))) } else { __libc_malloc(size) }
+        allocate!(next!(
+            Calloc,
+            fn(size_t, size_t) -> *mut c_void,
+            (count, size),
+            std::ptr::null_mut()
+        ))
     }
 }
 
@@ -98,24 +197,19 @@ pub unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
 /// As in C: `memory` is null or came from here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(memory: *mut c_void) {
-    // SAFETY: the caller's contract; whose it is never changes.
-    unsafe { if is_ours() { mi::mi_free(memory) } else { __libc_free(memory) } }
-}
-
-/// `void *calloc(size_t nmemb, size_t size)`
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
-    // SAFETY: any sizes are allowed; both check the product.
+    // SAFETY: the caller's contract; glibc reads the same header first.
     unsafe {
-        if !is_ours() {
-            return __libc_calloc(count, size);
+        let is_watched = is_watched();
+        if is_watched && !memory.is_null() {
+            let chunk = Chunk::of(memory);
+            if chunk.is_mapped() {
+                thresholds::freed(chunk);
+                large::forget(chunk);
+            }
         }
-        match count.checked_mul(size) {
-            Some(total) => checked(mi::mi_zalloc(aligned_size(total))),
-            None => checked(std::ptr::null_mut()),
+        next!(Free, fn(*mut c_void) -> (), (memory), ());
+        if is_watched {
+            arenas::notice_trim();
         }
     }
 }
@@ -126,16 +220,22 @@ pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
 /// As in C: `memory` is null or came from here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_void {
-    // SAFETY: the caller's contract.
+    // SAFETY: the function of that name, and its contract.
     unsafe {
-        if !is_ours() {
-            return __libc_realloc(memory, size);
+        let resize = |size| {
+            next!(
+                Realloc,
+                fn(*mut c_void, size_t) -> *mut c_void,
+                (memory, size),
+                std::ptr::null_mut()
+            )
+        };
+        if !is_watched() || memory.is_null() || !Chunk::of(memory).is_mapped() {
+            return allocate!(resize(size));
         }
-        if size == 0 && !memory.is_null() {
-            mi::mi_free(memory);
-            return std::ptr::null_mut();
-        }
-        checked(mi::mi_realloc(memory, aligned_size(size)))
+        let allocate =
+            |size| next!(Malloc, fn(size_t) -> *mut c_void, (size), std::ptr::null_mut());
+        large::resize(Chunk::of(memory), size, resize, allocate, glibc_free)
     }
 }
 
@@ -149,12 +249,19 @@ pub unsafe extern "C" fn reallocarray(
     count: size_t,
     size: size_t,
 ) -> *mut c_void {
-    let Some(total) = count.checked_mul(size) else {
-        raw::set_errno(libc::ENOMEM);
-        return std::ptr::null_mut();
-    };
     // SAFETY: the caller's contract.
-    unsafe { realloc(memory, total) }
+    unsafe {
+        match count.checked_mul(size) {
+            Some(total) => realloc(memory, total),
+            // Its refusal, in its own words.
+            None => next!(
+                ReallocArray,
+                fn(*mut c_void, size_t, size_t) -> *mut c_void,
+                (memory, count, size),
+                std::ptr::null_mut()
+            ),
+        }
+    }
 }
 
 /// `int posix_memalign(void **memptr, size_t alignment, size_t size)`
@@ -167,18 +274,23 @@ pub unsafe extern "C" fn posix_memalign(
     alignment: size_t,
     size: size_t,
 ) -> c_int {
-    if !alignment.is_power_of_two() || alignment < size_of::<*mut c_void>() {
-        return libc::EINVAL;
-    }
-    // SAFETY: the caller's contract. errno is left alone, as POSIX has it.
-    raw::keeping_errno(|| unsafe {
-        let memory = aligned(alignment, size);
-        if memory.is_null() {
-            return libc::ENOMEM;
+    // SAFETY: the function of that name, and its contract.
+    unsafe {
+        let is_watched = is_watched();
+        let call = || {
+            next!(
+                PosixMemalign,
+                fn(*mut *mut c_void, size_t, size_t) -> c_int,
+                (result, alignment, size),
+                libc::ENOMEM
+            )
+        };
+        match call() {
+            0 if is_watched && raw::keeping_errno(|| backed(*result)).is_null() => libc::ENOMEM,
+            libc::ENOMEM if is_watched && arenas::stop_growing_ahead() => call(),
+            answer => answer,
         }
-        *result = memory;
-        0
-    })
+    }
 }
 
 /// `void *aligned_alloc(size_t alignment, size_t size)`
@@ -187,57 +299,74 @@ pub unsafe extern "C" fn posix_memalign(
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(alignment: size_t, size: size_t) -> *mut c_void {
-    // SAFETY: `aligned` takes any alignment.
-    unsafe { memalign(alignment, size) }
+    // SAFETY: the function of that name.
+    unsafe {
+        allocate!(next!(
+            AlignedAlloc,
+            fn(size_t, size_t) -> *mut c_void,
+            (alignment, size),
+            std::ptr::null_mut()
+        ))
+    }
 }
 
-/// `void *memalign(size_t alignment, size_t size)`: glibc takes the next power of two.
+/// `void *memalign(size_t alignment, size_t size)`
 ///
 /// # Safety
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(alignment: size_t, size: size_t) -> *mut c_void {
-    let Some(alignment) = alignment.max(1).checked_next_power_of_two() else {
-        raw::set_errno(libc::EINVAL);
-        return std::ptr::null_mut();
-    };
-    // SAFETY: a power of two.
-    checked(unsafe { aligned(alignment, size) })
+    // SAFETY: the function of that name.
+    unsafe {
+        allocate!(next!(
+            Memalign,
+            fn(size_t, size_t) -> *mut c_void,
+            (alignment, size),
+            std::ptr::null_mut()
+        ))
+    }
 }
 
-/// `void *valloc(size_t size)`: aligned to a base page.
+/// `void *valloc(size_t size)`
 ///
 /// # Safety
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(size: size_t) -> *mut c_void {
-    // SAFETY: a power of two.
-    checked(unsafe { aligned(raw::base_page(), size) })
+    // SAFETY: the function of that name.
+    unsafe { allocate!(next!(Valloc, fn(size_t) -> *mut c_void, (size), std::ptr::null_mut())) }
 }
 
-/// `void *pvalloc(size_t size)`: whole base pages.
+/// `void *pvalloc(size_t size)`
 ///
 /// # Safety
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(size: size_t) -> *mut c_void {
-    let page = raw::base_page();
-    match size.max(1).checked_next_multiple_of(page) {
-        // SAFETY: a power of two.
-        Some(size) => checked(unsafe { aligned(page, size) }),
-        None => checked(std::ptr::null_mut()),
-    }
+    // SAFETY: the function of that name.
+    unsafe { allocate!(next!(Pvalloc, fn(size_t) -> *mut c_void, (size), std::ptr::null_mut())) }
 }
 
+/// `int mallopt(int param, int value)`
+///
 /// # Safety
-/// `alignment` is a power of two.
-unsafe fn aligned(alignment: usize, size: usize) -> *mut c_void {
-    // SAFETY: the contract; any size is allowed.
-    unsafe {
-        if is_ours() {
-            mi::mi_malloc_aligned(size, alignment)
-        } else {
-            __libc_memalign(alignment, size)
-        }
+/// None needed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
+    if is_watched() {
+        thresholds::chosen_by_the_program(parameter);
     }
+    set_option(parameter, value)
+}
+
+/// glibc's `free`.
+unsafe extern "C" fn glibc_free(memory: *mut c_void) {
+    // SAFETY: the function of that name.
+    unsafe { next!(Free, fn(*mut c_void) -> (), (memory), ()) }
+}
+
+/// glibc's `mallopt`.
+fn set_option(parameter: c_int, value: c_int) -> c_int {
+    // SAFETY: numbers only.
+    unsafe { next!(Mallopt, fn(c_int, c_int) -> c_int, (parameter, value), 0) }
 }

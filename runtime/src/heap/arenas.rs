@@ -1,0 +1,347 @@
+//! Superpages for what glibc's arenas hand out: the main one, which grows by brk, and those of threads,
+//! which grow inside 64 MiB of address space each.
+//!
+//! An arena takes memory a few base pages at a time, and a superpage is only given where all of it is
+//! mapped. So the heap is grown ahead, by the allocator's own means: an object of several MiB is
+//! allocated, which comes from the arena's top; the superpages that lie wholly inside are nobody
+//! else's at that moment, and are advised, or replaced by pages of the pool; then the object is freed,
+//! and is the top again. Nothing is known of the allocator but what its interface says, no other
+//! thread can be met, and no system call is made that glibc's malloc does not make.
+//!
+//! Life of a superpage of an arena: unmapped -> inside the object, untouched -> backed -> handed out
+//! in pieces -> given back to the kernel when glibc trims the top.
+//!
+//! A heap earns its superpages as a whole: it stays as it was until it holds 32 MiB. The early memory
+//! is then advised as well, and left to the kernel's daemon to collapse.
+//!
+//! # Safety
+//! What is discarded or replaced lies inside an object that this thread has just allocated.
+
+use std::ffi::{c_int, c_void};
+use std::mem::transmute;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::{Chunk, Function, NEXT, large, thresholds};
+use crate::contiguity;
+use crate::ledger::{self, Column, Kind};
+use crate::mapping::table::{self, Range};
+use crate::settings::{self, Fallback};
+use crate::{raw, source};
+
+/// `HEAP_MAX_SIZE`: what a thread's arena grows in, aligned to its size.
+const SPAN: usize = 64 << 20;
+/// How often an arena that is not backed is looked at.
+const STEP: usize = 2 << 20;
+/// From this size on a heap gets superpages of THP: a small program would pay for clearing what it
+/// hardly touches.
+const LARGE_HEAP: usize = 32 << 20;
+/// The same of the pool.
+const LARGE_HEAP_ON_POOL: usize = 4 << 20;
+/// How far ahead an arena is grown: an eighth of the heap, within these.
+const MIN_AHEAD: usize = 4 << 20;
+const MAX_AHEAD: usize = 16 << 20;
+/// The same on the pool, whose pages are reserved for this process from then on.
+const MAX_AHEAD_ON_POOL: usize = 8 << 20;
+
+/// What lies below needs no look: in the main arena.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+/// The same in threads' arenas, by the number of their span.
+static THREADS: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
+/// Where the main arena begins.
+static START: AtomicUsize = AtomicUsize::new(0);
+/// What threads' arenas hold, about.
+static IN_THREADS: AtomicUsize = AtomicUsize::new(0);
+/// The end of the brk area when it was last looked at.
+static LAST_BREAK: AtomicUsize = AtomicUsize::new(0);
+/// Whether somebody is growing an arena.
+static IS_BUSY: AtomicBool = AtomicBool::new(false);
+/// Whether the heap is large, and its early memory has been advised.
+static IS_LARGE: AtomicBool = AtomicBool::new(false);
+/// Whether an arena was grown ahead since memory last ran out.
+static IS_AHEAD: AtomicBool = AtomicBool::new(false);
+/// `mlockall(MCL_FUTURE)`: what is mapped ahead would be resident at once.
+static IS_LOCKED: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" {
+    /// glibc's record of the end of the brk area.
+    static __curbrk: *mut c_void;
+}
+
+fn current_break() -> usize {
+    // SAFETY: libc's variable, which other threads may write meanwhile: either value will do.
+    unsafe { (&raw const __curbrk).read_volatile() as usize }
+}
+
+/// Before the first allocation. Where even the first bytes are to be on the pool, the main arena is
+/// made to begin at a superpage.
+pub fn begin() {
+    // SAFETY: asks for the end of the brk area, and moves it up.
+    unsafe {
+        let start = libc::sbrk(0) as usize;
+        START.store(start, Ordering::Relaxed);
+        let settings = settings::get();
+        let page = source::superpage();
+        if !settings.whole_heap || page > MAX_AHEAD {
+            return;
+        }
+        // malloc's own first object shares the last base page below.
+        let boundary = (start + raw::base_page()).next_multiple_of(page);
+        libc::sbrk((boundary - raw::base_page() - start) as isize);
+        let first = allocate(1);
+        if first.is_null() {
+            return;
+        }
+        let gap = boundary.saturating_sub(Chunk::of(first).end() + HEADERS);
+        let last = if gap >= HEADERS { allocate(gap - HEADERS / 2) } else { first };
+        if !last.is_null() {
+            reach(Chunk::of(last));
+        }
+    }
+}
+
+/// Two headers, which is also more than the smallest chunk.
+const HEADERS: usize = 4 * size_of::<usize>();
+
+/// Something was allocated: arenas are grown ahead if it comes near the end of what is backed.
+/// `false`: there are no superpages, and the caller wants nothing else.
+#[inline(always)]
+pub fn reach(chunk: Chunk) -> bool {
+    let end = chunk.end();
+    let is_known = if chunk.is_of_a_thread() {
+        // The slot may be another span's.
+        slot(end).load(Ordering::Relaxed).wrapping_sub(end) <= SPAN
+    } else {
+        end <= MAIN.load(Ordering::Relaxed)
+    };
+    is_known || look(chunk)
+}
+
+#[inline(always)]
+fn slot(address: usize) -> &'static AtomicUsize {
+    &THREADS[address / SPAN % THREADS.len()]
+}
+
+/// One at a time: whoever comes meanwhile is seen at the next allocation.
+#[cold]
+fn look(chunk: Chunk) -> bool {
+    if IS_BUSY.swap(true, Ordering::Acquire) {
+        return true;
+    }
+    let is_backed = raw::keeping_errno(|| advance(chunk));
+    IS_BUSY.store(false, Ordering::Release);
+    is_backed
+}
+
+fn advance(chunk: Chunk) -> bool {
+    let end = chunk.end();
+    let next_look = end.next_multiple_of(STEP);
+    let (limit, known, holds) = if chunk.is_of_a_thread() {
+        let span = end - end % SPAN;
+        let limit = slot(end);
+        let known = limit.load(Ordering::Relaxed);
+        let known = if (span..=span + SPAN).contains(&known) { known } else { span };
+        let more = next_look.saturating_sub(known);
+        (limit, known, IN_THREADS.fetch_add(more, Ordering::Relaxed) + more + main_size())
+    } else {
+        LAST_BREAK.store(current_break(), Ordering::Relaxed);
+        let known = MAIN.load(Ordering::Relaxed).max(START.load(Ordering::Relaxed));
+        let holds = end.saturating_sub(START.load(Ordering::Relaxed));
+        (&MAIN, known, holds + IN_THREADS.load(Ordering::Relaxed))
+    };
+    if !is_large(holds) || IS_LOCKED.load(Ordering::Relaxed) {
+        ledger::count(Kind::Heap, Column::Small, next_look.saturating_sub(known));
+        limit.store(next_look, Ordering::Relaxed);
+        return true;
+    }
+    match grow(chunk, holds) {
+        Growth::To(backed) => {
+            let ahead = backed.saturating_sub(source::superpage());
+            if chunk.is_of_a_thread() {
+                IN_THREADS.fetch_add(ahead.saturating_sub(next_look), Ordering::Relaxed);
+            }
+            limit.store(ahead.max(end), Ordering::Relaxed);
+            IS_AHEAD.store(true, Ordering::Relaxed);
+        }
+        Growth::None => {
+            ledger::count(Kind::Heap, Column::Small, next_look.saturating_sub(known));
+            limit.store(next_look, Ordering::Relaxed);
+        }
+        Growth::Refused => return false,
+    }
+    true
+}
+
+fn main_size() -> usize {
+    let start = START.load(Ordering::Relaxed);
+    MAIN.load(Ordering::Relaxed).saturating_sub(start)
+}
+
+/// Whether a heap that holds so much gets superpages.
+fn is_large(holds: usize) -> bool {
+    let settings = settings::get();
+    let least = match (settings.whole_heap, settings.is_hugetlb()) {
+        (true, _) => 0,
+        (false, true) => LARGE_HEAP_ON_POOL,
+        (false, false) => LARGE_HEAP,
+    };
+    if holds < least {
+        return false;
+    }
+    if !IS_LARGE.swap(true, Ordering::Relaxed) {
+        large::heap_is_large();
+        if settings.is_thp() {
+            let page = source::superpage();
+            let from = START.load(Ordering::Relaxed).next_multiple_of(page);
+            let to = MAIN.load(Ordering::Relaxed);
+            if to > from + page {
+                contiguity::advise(Kind::Heap, from, (to - from) / page * page);
+            }
+        }
+    }
+    true
+}
+
+/// What came of growing an arena ahead.
+enum Growth {
+    /// It is backed up to there.
+    To(usize),
+    /// It is as it was.
+    None,
+    /// There are no superpages, and base pages are not wanted.
+    Refused,
+}
+
+/// Grows the arena that `chunk` is the newest of.
+fn grow(chunk: Chunk, holds: usize) -> Growth {
+    let page = source::superpage();
+    let is_on_pool = settings::get().is_hugetlb();
+    let most = if is_on_pool { MAX_AHEAD_ON_POOL } else { MAX_AHEAD };
+    if page > most / 2 {
+        return Growth::None;
+    }
+    let ahead = (holds / 8).clamp(MIN_AHEAD, most).next_multiple_of(page);
+    let size = ahead + page;
+    if chunk.is_of_a_thread() && SPAN - chunk.end() % SPAN < size + page {
+        return Growth::None;
+    }
+    // SAFETY: memory of malloc's, freed below.
+    let Some(object) = thresholds::with_large_from_arena(size + ahead, || unsafe { allocate(size) })
+    else {
+        return Growth::None;
+    };
+    if object.is_null() {
+        return Growth::None;
+    }
+    // SAFETY: it was just allocated.
+    let inside = unsafe { Chunk::of(object) };
+    let is_next = !inside.is_mapped()
+        && inside.is_of_a_thread() == chunk.is_of_a_thread()
+        && inside.memory > chunk.memory;
+    let (from, to) = (inside.memory.next_multiple_of(page), inside.end() / page * page);
+    let growth = if !is_next || from >= to {
+        Growth::None
+    } else if is_on_pool {
+        // SAFETY: the object is this thread's, and holds nothing.
+        unsafe { on_pool(from, to) }
+    } else {
+        // The arena's end was written to where the last object ended: a base page would stay there.
+        // SAFETY: as above.
+        let _ = unsafe { raw::madvise(from, page, libc::MADV_DONTNEED) };
+        contiguity::advise(Kind::Heap, from, to - from);
+        Growth::To(to)
+    };
+    // SAFETY: allocated above.
+    unsafe { next!(Free, fn(*mut c_void) -> (), (object), ()) };
+    if !chunk.is_of_a_thread() {
+        LAST_BREAK.store(current_break(), Ordering::Relaxed);
+    }
+    growth
+}
+
+/// Pages of the pool, or what the fallback says.
+unsafe fn on_pool(from: usize, to: usize) -> Growth {
+    // SAFETY: the caller's.
+    if unsafe { large::put_on_pool(from, to) } {
+        return Growth::To(to);
+    }
+    match settings::get().fallback {
+        Fallback::Error => {
+            ledger::count(Kind::Heap, Column::Refused, to - from);
+            return Growth::Refused;
+        }
+        Fallback::Thp => {
+            contiguity::advise(Kind::Heap, from, to - from);
+        }
+        Fallback::Base => ledger::count(Kind::Heap, Column::FellBack, to - from),
+    }
+    Growth::To(to)
+}
+
+/// glibc's malloc.
+unsafe fn allocate(size: usize) -> *mut c_void {
+    // SAFETY: the function of that name.
+    unsafe { next!(Malloc, fn(usize) -> *mut c_void, (size), std::ptr::null_mut()) }
+}
+
+/// After a free: glibc may have given back the top of the main arena.
+#[inline(always)]
+pub fn notice_trim() {
+    let now = current_break();
+    if now < LAST_BREAK.load(Ordering::Relaxed) {
+        trimmed(now);
+    }
+}
+
+#[cold]
+fn trimmed(now: usize) {
+    let before = LAST_BREAK.swap(now, Ordering::Relaxed);
+    MAIN.fetch_min(now, Ordering::Relaxed);
+    if before > now {
+        ledger::count(Kind::Heap, Column::Returned, before - now);
+        table::remove(now, before);
+    }
+}
+
+/// Memory ran out: what the arenas hold ahead goes back, and they grow by what is needed for a while.
+/// Whether that may have helped.
+#[cold]
+pub fn stop_growing_ahead() -> bool {
+    if !IS_AHEAD.swap(false, Ordering::Relaxed) {
+        return false;
+    }
+    // SAFETY: gives back what malloc has free.
+    unsafe { next!(MallocTrim, fn(usize) -> c_int, (0), 0) };
+    notice_trim();
+    MAIN.fetch_add(2 * MAX_AHEAD, Ordering::Relaxed);
+    true
+}
+
+/// `int mlockall(int flags)`: what is mapped from now on is resident at once, so nothing is any more
+/// before it is needed.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    if flags & libc::MCL_FUTURE != 0 {
+        IS_LOCKED.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: numbers only.
+    unsafe { raw::call!(SYS_mlockall, flags) as c_int }
+}
+
+/// `int munlockall(void)`
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munlockall() -> c_int {
+    IS_LOCKED.store(false, Ordering::Relaxed);
+    // SAFETY: takes nothing.
+    unsafe { raw::call!(SYS_munlockall) as c_int }
+}
+
+/// A row of the table for pages of the pool under the heap.
+pub fn row(from: usize, to: usize) -> Range {
+    Range { start: from, end: to, page: source::superpage(), shared: false }
+}

@@ -1,0 +1,266 @@
+//! Objects that glibc gives mappings of their own: superpages before their first touch.
+//!
+//! On THP all of the mapping is advised, so that it stays one mapping and `realloc` can move it; then it
+//! grows and shrinks by whole superpages, because the kernel places mappings of such lengths where superpages fit.
+//! On the pool the superpages that lie wholly inside are replaced; the kernel cannot enlarge those, so
+//! `realloc` moves them under a larger object.
+//!
+//! # Safety
+//! What is replaced is the memory of an object that malloc has just returned to this thread, or that
+//! `realloc` was given: nobody else may use it.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::arenas::{row, stop_growing_ahead};
+use super::chunk::Chunk;
+use crate::contiguity;
+use crate::ledger::{self, Column, Kind};
+use crate::mapping::table;
+use crate::settings::{self, Fallback};
+use crate::{raw, source};
+
+/// Objects of this size and more are backed; smaller ones too (see [`heap_is_large`]) in a large heap.
+static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
+/// From this size on an object is resized by whole superpages.
+const ROUNDED_FROM: usize = 16 << 20;
+/// Each time that an object has grown by so much, memory is asked about again.
+const ASKED_EACH: usize = 64 << 20;
+
+/// From now on whatever can hold a superpage is backed.
+pub fn heap_is_large() {
+    BACKED_FROM.fetch_min(2 * source::superpage(), Ordering::Relaxed);
+}
+
+/// A new object. `false`: there are no superpages, and the caller wants nothing else.
+///
+/// # Safety
+/// It was just allocated, and is a mapping of its own.
+#[inline(always)]
+pub unsafe fn back(chunk: Chunk) -> bool {
+    // SAFETY: the contract.
+    chunk.size() < BACKED_FROM.load(Ordering::Relaxed) || unsafe { back_large(chunk) }
+}
+
+#[cold]
+unsafe fn back_large(chunk: Chunk) -> bool {
+    // SAFETY: the contract of `back`.
+    let Some((start, length)) = (unsafe { chunk.mapping() }) else { return true };
+    if settings::get().is_thp() {
+        contiguity::advise(Kind::Heap, start, length);
+        return true;
+    }
+    let page = source::superpage();
+    let (from, to) = (start.next_multiple_of(page), (start + length) / page * page);
+    if from >= to {
+        return true;
+    }
+    raw::keeping_errno(|| {
+        // The header is all that has been written.
+        let header = chunk.memory as *mut [usize; 2];
+        // SAFETY: the object is this thread's alone; the header lies before its memory.
+        unsafe {
+            let header = header.sub(1);
+            let before = header.read();
+            if put_on_pool(from, to) {
+                if (from..to).contains(&(header as usize)) {
+                    header.write(before);
+                }
+                ledger::count(Kind::Heap, Column::Small, length - (to - from));
+                return true;
+            }
+        }
+        match settings::get().fallback {
+            Fallback::Error => {
+                ledger::count(Kind::Heap, Column::Refused, length);
+                return false;
+            }
+            Fallback::Thp => {
+                contiguity::advise(Kind::Heap, start, length);
+            }
+            Fallback::Base => ledger::count(Kind::Heap, Column::FellBack, length),
+        }
+        true
+    })
+}
+
+/// Puts pages of the pool, reserved, at `[from, to)`; `false`: it has none, and nothing has changed.
+///
+/// # Safety
+/// What is there is the caller's, and is not needed.
+pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
+    // SAFETY: the contract.
+    match unsafe { source::place_hugetlb(from, to - from, raw::READ_WRITE, libc::MAP_PRIVATE) } {
+        Ok(()) => {
+            table::remove(from, to);
+            table::add(row(from, to));
+            ledger::count(Kind::Heap, Column::Hugetlb, to - from);
+            true
+        }
+        Err(why) => {
+            ledger::because(why);
+            false
+        }
+    }
+}
+
+/// It is about to be freed.
+///
+/// # Safety
+/// It is a mapping of its own.
+pub unsafe fn forget(chunk: Chunk) {
+    if chunk.size() < BACKED_FROM.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: the contract.
+    if let Some((start, length)) = unsafe { chunk.mapping() } {
+        ledger::count(Kind::Heap, Column::Returned, length);
+        table::remove(start, start + length);
+    }
+}
+
+/// `realloc` of an object that is a mapping of its own, by glibc's functions.
+///
+/// # Safety
+/// As in C; the functions are what their names say.
+pub unsafe fn resize(
+    old: Chunk,
+    size: usize,
+    resize: impl Fn(usize) -> *mut c_void,
+    allocate: impl Fn(usize) -> *mut c_void,
+    free: unsafe extern "C" fn(*mut c_void),
+) -> *mut c_void {
+    let grows = size > old.size();
+    let is_large = size >= BACKED_FROM.load(Ordering::Relaxed);
+    // SAFETY: the contract, throughout.
+    unsafe {
+        let Some((start, length)) = old.mapping() else { return resize(size) };
+        if grows && is_large && table::first(start, start + length).is_some() {
+            let moved = move_on_pool(old, size, allocate, free);
+            if !moved.is_null() {
+                return moved;
+            }
+        }
+        let rounded = if size >= ROUNDED_FROM { round_up(size) } else { size };
+        let mut memory = resize(rounded);
+        if memory.is_null() && (rounded != size || stop_growing_ahead()) {
+            memory = resize(size);
+        }
+        if memory.is_null() || !is_large {
+            return memory;
+        }
+        let new = Chunk::of(memory);
+        let is_new = old.size() < BACKED_FROM.load(Ordering::Relaxed)
+            || new.size() / ASKED_EACH > old.size() / ASKED_EACH;
+        if new.is_mapped()
+            && is_new
+            && settings::get().is_thp()
+            && let Some((start, length)) = new.mapping()
+        {
+            contiguity::advise(Kind::Heap, start, length);
+        }
+        memory
+    }
+}
+
+/// The request whose mapping is whole superpages: malloc adds a header and rounds up to base pages.
+fn round_up(size: usize) -> usize {
+    const HEADERS: usize = 4 * size_of::<usize>();
+    let page = source::superpage();
+    match size.checked_add(HEADERS).and_then(|size| size.checked_next_multiple_of(page)) {
+        Some(mapping) => mapping - HEADERS,
+        None => size,
+    }
+}
+
+/// A larger object, under which the old one's superpages are moved; null if that cannot be.
+unsafe fn move_on_pool(
+    old: Chunk,
+    size: usize,
+    allocate: impl Fn(usize) -> *mut c_void,
+    free: unsafe extern "C" fn(*mut c_void),
+) -> *mut c_void {
+    let page = source::superpage();
+    let null = std::ptr::null_mut();
+    let memory = allocate(round_up(size));
+    if memory.is_null() {
+        return null;
+    }
+    // SAFETY: both objects are this thread's; the superpages of the old one are moved whole, what
+    // lies around them is copied. Where they would come to lie at other places in their superpages, or
+    // are not on the pool throughout, nothing is moved.
+    unsafe {
+        let new = Chunk::of(memory);
+        let (Some((start, length)), true) = (old.mapping(), new.is_mapped()) else {
+            free(memory);
+            return null;
+        };
+        let (from, to) = (start.next_multiple_of(page), (start + length) / page * page);
+        let distance = new.memory.wrapping_sub(old.memory);
+        let is_whole =
+            table::first(from, to).is_some_and(|row| row.start <= from && row.end >= to);
+        let target = from.wrapping_add(distance);
+        let (old_header, new_header) = (header(old).read(), header(new).read());
+        if !is_whole
+            || !distance.is_multiple_of(page)
+            || raw::move_to(from, to - from, target).is_err()
+        {
+            free(memory);
+            return null;
+        }
+        table::remove(from, to);
+        let moved = target + (to - from);
+        table::add(row(target, moved));
+        header(new).write(new_header);
+        let before = from.saturating_sub(old.memory);
+        std::ptr::copy_nonoverlapping(old.memory as *const u8, memory.cast(), before);
+        let behind = old.end().saturating_sub(to);
+        std::ptr::copy_nonoverlapping(to as *const u8, moved as *mut u8, behind);
+        let (more, end) = (moved + behind.next_multiple_of(page), new.end() / page * page);
+        if more < end && !put_on_pool(more, end) {
+            ledger::count(Kind::Heap, Column::FellBack, end - more);
+        }
+        give_back_around(old, start, length, (from, to), old_header, free);
+        memory
+    }
+}
+
+unsafe fn header(chunk: Chunk) -> *mut [usize; 2] {
+    // SAFETY: the caller's chunk, whose header lies before its memory.
+    unsafe { (chunk.memory as *mut [usize; 2]).sub(1) }
+}
+
+/// Frees an object whose inside has been moved away. glibc unmaps all of its mapping: so the hole is
+/// filled first, unless another thread has mapped something there.
+unsafe fn give_back_around(
+    old: Chunk,
+    start: usize,
+    length: usize,
+    (from, to): (usize, usize),
+    old_header: [usize; 2],
+    free: unsafe extern "C" fn(*mut c_void),
+) {
+    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: an object of the caller's that nobody uses any more.
+    unsafe {
+        match raw::mmap(from, to - from, raw::READ_WRITE, flags, -1, 0) {
+            Ok(at) if at == from => {
+                if from < old.memory {
+                    header(old).write(old_header);
+                }
+                free(old.memory as *mut c_void);
+            }
+            // malloc goes on counting the mapping; its ends go back.
+            other => {
+                if let Ok(at) = other {
+                    let _ = raw::munmap(at, to - from);
+                }
+                for (from, to) in [(start, from), (to, start + length)] {
+                    if from < to {
+                        let _ = raw::munmap(from, to - from);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! From which size on glibc gives an object a mapping of its own, and when it gives back the top of the
+//! heap. Both move while a program runs: with the largest mapping freed so far (`free` in
+//! `malloc/malloc.c`), unless somebody has set one of them with `mallopt`. This library sets some, for
+//! a moment or to grow the heap in pieces; so it does here what glibc then no longer does.
+//!
+//! A program that chose such a parameter itself has its choice respected: nothing is set any more.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::{chunk::Chunk, set_option};
+use crate::settings;
+
+/// `DEFAULT_MMAP_THRESHOLD_MAX` on 64-bit systems.
+pub const MAX_MAPPED_FROM: usize = 32 << 20;
+/// `DEFAULT_MMAP_THRESHOLD`, `DEFAULT_TRIM_THRESHOLD`
+const DEFAULT: usize = 128 << 10;
+
+/// The threshold that glibc has, or would have.
+static MAPPED_FROM: AtomicUsize = AtomicUsize::new(DEFAULT);
+/// What the top of the heap may be at least before it is given back.
+static LEAST_TRIMMED: AtomicUsize = AtomicUsize::new(0);
+/// Whether glibc no longer moves the thresholds, because this library has set one.
+static ARE_OURS: AtomicBool = AtomicBool::new(false);
+static ARE_THE_PROGRAMS: AtomicBool = AtomicBool::new(false);
+
+/// Before the first allocation.
+pub fn begin() {
+    ARE_THE_PROGRAMS.store(settings::get().tunes_malloc, Ordering::Relaxed);
+}
+
+/// The program set a parameter of malloc's.
+pub fn chosen_by_the_program(parameter: c_int) {
+    const ONES: [c_int; 4] =
+        [libc::M_TRIM_THRESHOLD, libc::M_TOP_PAD, libc::M_MMAP_THRESHOLD, libc::M_MMAP_MAX];
+    if ONES.contains(&parameter) {
+        ARE_THE_PROGRAMS.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A mapping is about to be freed.
+pub fn freed(chunk: Chunk) {
+    let size = chunk.size();
+    if size <= MAPPED_FROM.load(Ordering::Relaxed) || size > MAX_MAPPED_FROM {
+        return;
+    }
+    MAPPED_FROM.store(size, Ordering::Relaxed);
+    if ARE_OURS.load(Ordering::Relaxed) && !ARE_THE_PROGRAMS.load(Ordering::Relaxed) {
+        set_option(libc::M_MMAP_THRESHOLD, size as c_int);
+        set_trim();
+    }
+}
+
+/// Runs `work` while objects of up to 32 MiB come from the arena, and keeps up to `kept` bytes at the
+/// heap's top from now on; `None` if the program sets these things itself.
+pub fn with_large_from_arena<R>(kept: usize, work: impl FnOnce() -> R) -> Option<R> {
+    if ARE_THE_PROGRAMS.load(Ordering::Relaxed) {
+        return None;
+    }
+    ARE_OURS.store(true, Ordering::Relaxed);
+    LEAST_TRIMMED.fetch_max(kept, Ordering::Relaxed);
+    set_trim();
+    set_option(libc::M_MMAP_THRESHOLD, MAX_MAPPED_FROM as c_int);
+    let result = work();
+    set_option(libc::M_MMAP_THRESHOLD, MAPPED_FROM.load(Ordering::Relaxed) as c_int);
+    Some(result)
+}
+
+fn set_trim() {
+    // As glibc does, but for what is kept ahead.
+    let mapped_from = MAPPED_FROM.load(Ordering::Relaxed);
+    let glibc = if mapped_from > DEFAULT { 2 * mapped_from } else { DEFAULT };
+    let trim = glibc.max(LEAST_TRIMMED.load(Ordering::Relaxed));
+    set_option(libc::M_TRIM_THRESHOLD, c_int::try_from(trim).unwrap_or(c_int::MAX));
+}
