@@ -259,6 +259,7 @@ extern "C" fn in_child() {
     unlock();
     ledger::after_fork();
     stack::after_fork();
+    crate::heap::after_fork();
     prepare::after_fork();
     let socket = CHILD_END.load(Ordering::Relaxed);
     if socket >= 0 {

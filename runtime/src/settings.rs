@@ -201,7 +201,9 @@ fn understand() -> Settings {
                 restricted = !names_this_program(bytes);
                 Some(())
             }
-            b"MALLOC_TOP_PAD_" | b"MALLOC_TRIM_THRESHOLD_" | b"MALLOC_MMAP_THRESHOLD_"
+            b"MALLOC_TOP_PAD_"
+            | b"MALLOC_TRIM_THRESHOLD_"
+            | b"MALLOC_MMAP_THRESHOLD_"
             | b"MALLOC_MMAP_MAX_" => {
                 settings.tunes_malloc = true;
                 Some(())

@@ -80,7 +80,10 @@ pub fn next(name: &CStr) -> Option<(*mut c_void, bool)> {
 /// libc's definition of `name`, for a program in which libc comes before this library.
 pub fn in_libc(name: &CStr) -> Option<(*mut c_void, bool)> {
     // SAFETY: an object of the loader's list.
-    objects().find(|it| it.is_libc()).and_then(|libc| unsafe { libc.define(name) }).map(|at| (at, true))
+    objects()
+        .find(|it| it.is_libc())
+        .and_then(|libc| unsafe { libc.define(name) })
+        .map(|at| (at, true))
 }
 
 fn objects() -> impl Iterator<Item = &'static Object> {

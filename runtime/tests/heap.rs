@@ -345,7 +345,7 @@ fn child_forks_amid_threads() {
                 let mut round = 0;
                 while !stop.is_asked() {
                     churn(thread * 1000 + round + 1, 300, 30);
-                    // New threads take mimalloc's locks.
+                    // New threads take malloc's locks, and get arenas.
                     std::thread::spawn(|| Block::new(100, 1)).join().expect("no panic");
                     round += 1;
                 }

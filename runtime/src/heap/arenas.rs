@@ -225,7 +225,8 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         return Growth::None;
     }
     // SAFETY: memory of malloc's, freed below.
-    let Some(object) = thresholds::with_large_from_arena(size + ahead, || unsafe { allocate(size) })
+    let Some(object) =
+        thresholds::with_large_from_arena(size + ahead, || unsafe { allocate(size) })
     else {
         return Growth::None;
     };
@@ -314,6 +315,11 @@ pub fn stop_growing_ahead() -> bool {
     notice_trim();
     MAIN.fetch_add(2 * MAX_AHEAD, Ordering::Relaxed);
     true
+}
+
+/// In a forked child.
+pub fn after_fork() {
+    IS_BUSY.store(false, Ordering::Relaxed);
 }
 
 /// `int mlockall(int flags)`: what is mapped from now on is resident at once, so nothing is any more

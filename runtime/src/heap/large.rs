@@ -197,8 +197,7 @@ unsafe fn move_on_pool(
         };
         let (from, to) = (start.next_multiple_of(page), (start + length) / page * page);
         let distance = new.memory.wrapping_sub(old.memory);
-        let is_whole =
-            table::first(from, to).is_some_and(|row| row.start <= from && row.end >= to);
+        let is_whole = table::first(from, to).is_some_and(|row| row.start <= from && row.end >= to);
         let target = from.wrapping_add(distance);
         let (old_header, new_header) = (header(old).read(), header(new).read());
         if !is_whole

@@ -28,7 +28,6 @@ use crate::ledger::{self, Reason};
 use crate::settings::{self, Pages};
 use crate::{raw, symbols};
 
-
 /// The functions this module stands in for.
 #[derive(Clone, Copy)]
 #[repr(usize)]
@@ -127,6 +126,11 @@ fn decide() -> bool {
         arenas::begin();
     }
     is_watched
+}
+
+/// In a forked child: who was growing an arena is not there any more.
+pub fn after_fork() {
+    arenas::after_fork();
 }
 
 /// What a program gets of memory that malloc returned: the same, unless superpages are to be had or

@@ -41,7 +41,7 @@ pub fn unlock() {
 }
 
 fn edges_alone(from: usize, to: usize) -> bool {
-    [from, to].into_iter().all(|edge| match table::first(edge, edge + 1) {
+    [from, to].into_iter().all(|edge| match table::first(edge, edge.saturating_add(1)) {
         Some(range) if !range.shared && edge > range.start && edge % range.page != 0 => {
             let start = edge - edge % range.page;
             stack::if_within(start, start + range.page, || page(&range, start))
