@@ -1,0 +1,112 @@
+//! On which pages glibc's heap comes to lie, and that nothing else about it changes.
+
+mod common;
+mod programs;
+
+use std::process::Command;
+
+use programs::{NEEDS_POOL, build, has, has_thp, number, pool_of, run, under};
+
+fn program() -> &'static std::path::Path {
+    static BUILT: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new();
+    BUILT.get_or_init(|| build("heap.c", "heap-pages", "cc", &["-O1", "-pthread"]))
+}
+
+/// What it prints under the library.
+fn backed(pages: &str, fallback: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new(program());
+    command.args(arguments).envs(under(pages, "heap", fallback)).env_remove("GLIBC_TUNABLES");
+    run(command)
+}
+
+fn natively(arguments: &[&str]) -> String {
+    let mut command = Command::new(program());
+    command.args(arguments).env_remove("GLIBC_TUNABLES");
+    run(command)
+}
+
+#[test]
+fn a_large_heap_of_small_objects_gets_superpages() {
+    testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
+    for arguments in [["small", "300"], ["threads", "75"]] {
+        let text = backed("thp", "base", &arguments);
+        // The first 32 MiB are left to the kernel's daemon, and one superpage here and there is lost.
+        assert!(number(&text, "huge") >= 180, "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn a_small_heap_stays_as_it_was() {
+    testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
+    let (base, thp) = (natively(&["small", "20"]), backed("thp", "base", &["small", "20"]));
+    assert_eq!(number(&thp, "huge"), 0, "{thp}");
+    assert!(number(&thp, "rss") <= number(&base, "rss") + 2, "{base}{thp}");
+}
+
+#[test]
+fn the_pool_holds_small_objects_and_large_ones() {
+    testkit::require!(has("cc"), "needs a C compiler");
+    let Some(pool) = pool_of(400) else {
+        testkit::skipped!("{NEEDS_POOL}");
+        return;
+    };
+    for arguments in [["small", "200"], ["threads", "50"], ["grow", "120"], ["aligned", "20"]] {
+        let text = backed("hugetlb:2097152", "base", &arguments);
+        let least = if arguments[0] == "aligned" { 0 } else { 50 };
+        assert!(number(&text, "pool") >= least, "{arguments:?}: {text}");
+        assert!(pool.is_empty(), "{arguments:?}");
+    }
+    // Too few pages: what there are is used, and the rest is ordinary memory.
+    pool.allow(20);
+    for arguments in [["small", "100"], ["grow", "100"], ["aligned", "20"]] {
+        let text = backed("hugetlb:2097152", "base", &arguments);
+        assert!(number(&text, "pool") <= 40, "{arguments:?}: {text}");
+        assert!(pool.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_growing_object_is_not_copied() {
+    testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
+    let text = backed("thp", "base", &["grow", "200"]);
+    assert!(number(&text, "huge") >= 150, "{text}");
+    assert!(number(&text, "rss") <= 210, "{text}");
+    backed("thp", "base", &["aligned", "20"]);
+}
+
+/// glibc moves its thresholds as a program runs, and stops once one of them is set.
+#[test]
+fn objects_get_mappings_of_their_own_where_they_would_have() {
+    testkit::require!(has("cc"), "needs a C compiler");
+    for what in ["thresholds", "chosen"] {
+        assert_eq!(backed("thp", "base", &[what]), natively(&[what]), "{what}");
+    }
+    // A threshold from the environment is a choice as well.
+    let chosen = ("MALLOC_MMAP_THRESHOLD_", "2000000");
+    let text = |variables: &[(&'static str, String)]| {
+        let mut command = Command::new(program());
+        command.arg("thresholds").envs(variables.iter().map(|(name, value)| (name, value)));
+        run({
+            command.env(chosen.0, chosen.1);
+            command
+        })
+    };
+    assert_eq!(text(&under("thp", "heap", "base")), text(&[]));
+}
+
+#[test]
+fn an_allocator_of_the_programs_own_keeps_its_heap() {
+    testkit::require!(has("cc"), "needs a C compiler");
+    let flags = ["-O1", "-shared", "-fPIC", "-fno-builtin"];
+    let allocator = build("allocator.c", "liballocator.so", "cc", &flags);
+    let report = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-allocator.json");
+    let _ = std::fs::remove_file(&report);
+    let mut command = Command::new(program());
+    command.args(["small", "20"]).envs(under("thp", "heap", "base"));
+    let preload = format!("{}:{}", common::library().display(), allocator.display());
+    command.env("LD_PRELOAD", preload);
+    command.env("SUPERPAGE_REPORT", format!("json:{}", report.display()));
+    run(command);
+    let text = std::fs::read_to_string(&report).expect("a report");
+    assert!(text.contains("\"own-allocator\":1"), "{text}");
+}

@@ -1,0 +1,95 @@
+/* Uses of malloc whose memory the tests look at. First argument: what; each prints words and numbers. */
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void show(const char *when) {
+    char line[256];
+    long kib, rss = 0, huge = 0, pool = 0;
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "Rss: %ld", &kib) == 1) rss = kib;
+        if (sscanf(line, "AnonHugePages: %ld", &kib) == 1) huge = kib;
+        if (sscanf(line, "Private_Hugetlb: %ld", &kib) == 1) pool = kib;
+    }
+    fclose(file);
+    printf("%s rss %ld huge %ld pool %ld\n", when, rss >> 10, huge >> 10, pool >> 10);
+}
+
+/* Objects of 100 to 250 bytes, so many MiB, each checked once all are there. */
+static void *fill(void *argument) {
+    size_t count = (size_t)(intptr_t)argument * (1 << 20) / 190;
+    unsigned char **objects = malloc(count * sizeof *objects);
+    for (size_t i = 0; i < count; i++) {
+        objects[i] = malloc(100 + i % 150);
+        memset(objects[i], (int)i, 100 + i % 150);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (objects[i][0] != (unsigned char)i || objects[i][99 + i % 150] != (unsigned char)i) abort();
+    return objects;
+}
+
+static int is_mapped(void *memory) { return (((size_t *)memory)[-1] & 2) != 0; }
+
+/* Which objects get mappings of their own, as mappings are freed and the heap grows past 32 MiB. What
+   the arena holds ahead then may serve objects of up to 10 MiB: those are not asked for. */
+static void thresholds(int option) {
+    if (option) printf("mallopt %d\n", mallopt(M_MMAP_THRESHOLD, 1 << 20));
+    size_t sizes[] = {100 << 10, 200 << 10, 1 << 20, 14 << 20, 31 << 20, 40 << 20};
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 6; i++) {
+            void *memory = malloc(sizes[i]);
+            printf("%d", is_mapped(memory));
+            if (i <= round + 1) free(memory);
+        }
+        puts("");
+        if (round == 1) fill((void *)60);
+    }
+}
+
+int main(int count, char **arguments) {
+    const char *what = arguments[1];
+    long amount = count > 2 ? atol(arguments[2]) : 0;
+    if (!strcmp(what, "small")) {
+        fill((void *)amount);
+    } else if (!strcmp(what, "threads")) {
+        pthread_t threads[4];
+        for (int i = 0; i < 4; i++) pthread_create(threads + i, 0, fill, (void *)amount);
+        for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    } else if (!strcmp(what, "grow")) {
+        unsigned char *memory = 0;
+        for (long size = 1; size <= amount; size++) {
+            memory = realloc(memory, size << 20);
+            memset(memory + ((size - 1) << 20), (int)size, 1 << 20);
+        }
+        for (long size = 1; size <= amount; size++)
+            if (memory[(size << 20) - 1] != (unsigned char)size || memory[(size - 1) << 20] != (unsigned char)size) abort();
+        show("grown");
+        for (long size = amount; size > amount / 2; size--) memory = realloc(memory, size << 20);
+        for (long size = 1; size <= amount / 2; size++)
+            if (memory[(size << 20) - 1] != (unsigned char)size) abort();
+    } else if (!strcmp(what, "thresholds")) {
+        thresholds(0);
+        return 0;
+    } else if (!strcmp(what, "chosen")) {
+        thresholds(1);
+        return 0;
+    } else if (!strcmp(what, "aligned")) {
+        for (size_t alignment = 16; alignment <= 64 << 20; alignment *= 4) {
+            void *memory = 0;
+            if (posix_memalign(&memory, alignment, amount << 20)) abort();
+            if ((uintptr_t)memory % alignment) abort();
+            memset(memory, 1, amount << 20);
+            memory = realloc(memory, (amount + 9) << 20);
+            for (long at = 0; at < amount << 20; at += 4096)
+                if (((char *)memory)[at] != 1) abort();
+            free(memory);
+        }
+    }
+    show("end");
+    return 0;
+}
