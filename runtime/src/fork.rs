@@ -12,11 +12,18 @@
 //! Pages of 1 GiB are copied by the parent instead, into the child: on Linux 6.18 a child of fork was
 //! seen to read zeroes from them (32 of 760 forks), so a child's own copy cannot be trusted.
 //!
-//! The parent's other threads are held up meanwhile if they write to such memory (`hold`): without a
-//! free page the kernel would take the child's away for them before it is copied.
+//! Other threads of the parent go on meanwhile, and what they write needs further pages. There must
+//! be as many free ones as they could write to, or the kernel would take the child's. What the pool
+//! lacks of that is turned into ordinary memory before the fork, which makes its pages free ones: at
+//! most half of the memory, once, and then it is as THP. Holding the writers up instead (`hold`) for
+//! the length of a fork was given up: who waits may hold a lock that the fork waits for next.
 //!
-//! All locks of this library are held across the fork, so a child is not born with one that is
-//! never given back.
+//! # No circle
+//! Nothing of ours that others wait for is held across a fork: no lock, no lock of libc's, no writer.
+//! glibc takes, after our handler, the locks of its name services, then of stdio's list of files, then
+//! malloc's; whoever holds one of those may be in a function of this library, and comes out of it,
+//! because what holds a lock of ours waits for the kernel only (`lock`). So the child may find any lock
+//! taken and any value half changed: [`in_child`] sets right what it needs, from what the kernel says.
 //!
 //! # Safety
 //! The child's handler runs alone in its process, in the state a forked child of many threads is in:
@@ -26,49 +33,92 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use crate::hold::{self, Hold};
+use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
+use crate::mapping::table::Range;
 use crate::mapping::{chips, demote, pieces, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children, Fallback};
-use crate::{libc_state, message, prepare, raw, source, stack};
+use crate::{heap, message, prepare, raw, source, stack};
 
-/// Registers the handlers. Ours are the first: the child's run before anybody else's.
+/// Registers the handlers. Ours are the first: the child's run before anybody else's, and before a
+/// fork they run last.
 pub fn provide() {
     // SAFETY: the three functions live as long as the library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
 }
 
-/// The sockets between a parent and the child it is making; -1 where none is needed.
-static PARENT_END: AtomicI32 = AtomicI32::new(-1);
-static CHILD_END: AtomicI32 = AtomicI32::new(-1);
+/// Whether any thread is about to fork. Until it has, nobody maps private pages of the pool: whether
+/// there are any, and how many, was looked up already.
+pub fn is_under_way() -> bool {
+    UNDER_WAY.load(Ordering::SeqCst) != 0
+}
 
-/// Whether the process had one thread when it prepared: then no lock is held but perhaps by code that a
-/// signal interrupted and that goes on in both processes, and none is taken.
-static ALONE: AtomicBool = AtomicBool::new(false);
+/// How many threads are.
+static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
+
+/// One fork, from the handler before it to the ones after it.
+struct Fork {
+    /// The thread (its errno's address); 0: nobody's.
+    owner: AtomicUsize,
+    /// Which of one thread's is the latest: a signal handler may fork in the midst of a fork.
+    number: AtomicU64,
+    /// The sockets between a parent and the child it is making; -1 where none is needed.
+    parent_end: AtomicI32,
+    child_end: AtomicI32,
+    /// The signals that were blocked before; [`NOT_CHANGED`] if none were since.
+    signals: AtomicU64,
+}
+
+/// `SIGKILL` cannot be blocked, so no set has it.
+const NOT_CHANGED: u64 = u64::MAX;
+
+/// Those under way. glibc may let several threads in at a time.
+static FORKS: [Fork; 64] = [const {
+    Fork {
+        owner: AtomicUsize::new(0),
+        number: AtomicU64::new(0),
+        parent_end: AtomicI32::new(-1),
+        child_end: AtomicI32::new(-1),
+        signals: AtomicU64::new(NOT_CHANGED),
+    }
+}; 64];
+
+impl Fork {
+    fn begin() -> Option<&'static Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        UNDER_WAY.fetch_add(1, Ordering::SeqCst);
+        let me = raw::errno_address();
+        let is_free = |fork: &&Self| {
+            fork.owner.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        let fork = FORKS.iter().find(is_free)?;
+        fork.number.store(COUNT.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Some(fork)
+    }
+
+    /// The one that this thread is coming out of.
+    fn latest() -> Option<&'static Self> {
+        let me = raw::errno_address();
+        let mine = FORKS.iter().filter(|fork| fork.owner.load(Ordering::Relaxed) == me);
+        mine.max_by_key(|fork| fork.number.load(Ordering::Relaxed))
+    }
+
+    fn end(&self) {
+        close(&self.parent_end);
+        close(&self.child_end);
+        let signals = self.signals.swap(NOT_CHANGED, Ordering::Relaxed);
+        self.owner.store(0, Ordering::Relaxed);
+        if signals != NOT_CHANGED {
+            raw::set_signals(signals);
+        }
+    }
+}
 
 extern "C" fn prepare() {
-    let alone = hold::has_one_thread();
-    ALONE.store(alone, Ordering::Relaxed);
-    let may_copy = settings::get().children != Children::Same && source::has_private_hugetlb();
-    if prepare::is_on() {
-        prepare::before_fork();
-    }
-    if !alone {
-        if may_copy {
-            libc_state::leave_the_pool();
-        }
-        stack::lock();
-        demote::lock();
-        chips::lock();
-        source::lock();
-        table::lock();
-        pieces::lock();
-    }
-    // Also of a process with one thread: the library's own is not one of libc's.
-    prepare::lock();
+    let fork = Fork::begin();
     if settings::get().children == Children::Same || !source::has_private_hugetlb() {
         return;
     }
@@ -82,16 +132,18 @@ extern "C" fn prepare() {
     let made = raw::keeping_errno(|| unsafe {
         raw::call!(SYS_socketpair, libc::AF_UNIX, kind, 0, ends.as_mut_ptr())
     });
-    if made != 0 {
+    let Some(fork) = fork.filter(|_| made == 0) else {
         unguarded(b"there is no descriptor for a socket");
         return;
-    }
-    PARENT_END.store(ends[0], Ordering::Relaxed);
-    CHILD_END.store(ends[1], Ordering::Relaxed);
-    // A handler in the child could write to what is already copied.
-    SIGNALS.store(raw::set_signals(u64::MAX), Ordering::Relaxed);
-    if !alone {
-        hold_up_other_threads();
+    };
+    fork.parent_end.store(ends[0], Ordering::Relaxed);
+    fork.child_end.store(ends[1], Ordering::Relaxed);
+    if hold::has_one_thread() {
+        // What a signal handler writes while the child copies needs a page, like what threads write.
+        // Nobody else is there to wait for what the handler would do.
+        fork.signals.store(raw::set_signals(u64::MAX), Ordering::Relaxed);
+    } else {
+        leave_pages_free();
     }
 }
 
@@ -104,81 +156,55 @@ fn unguarded(why: &[u8]) {
     ]);
 }
 
-/// The signals that were blocked before.
-static SIGNALS: AtomicU64 = AtomicU64::new(0);
-
-/// Other threads of the parent go on while the child copies. What they write then must not reach
-/// the copy, and must not need a page: without one the kernel would take the child's.
-fn hold_up_other_threads() {
-    // Without privilege a system call that writes meanwhile would fail with EFAULT. Where the pool
-    // has as many pages again nobody need be held up: the kernel gives the writers pages of their
-    // own, and the child keeps what it was born with.
-    let everybody = raw::keeping_errno(Hold::of_everybody);
-    if everybody.is_none() && raw::keeping_errno(has_as_many_pages_again) {
-        return;
-    }
-    let Some(hold) = everybody.or_else(|| raw::keeping_errno(Hold::of_the_program)) else {
-        message::line(&[
-            b"no descriptor to hold up other threads with: a forked child may be killed",
-        ]);
-        return;
-    };
-    // What this thread itself needs to get through the fork.
-    let on_stack = 0u8;
-    let (stack, storage) = (&raw const on_stack as usize, raw::errno_address());
-    maps::each(|vma| {
-        let is_needed = [stack, storage].iter().any(|it| (vma.start..vma.end).contains(it));
-        // SAFETY: the lock is held for the fork.
-        let is_entered = || unsafe { table::holds_private(vma.start, vma.end) };
-        if is_to_be_copied(vma, is_entered)
-            && !is_needed
-            && !raw::keeping_errno(|| hold.protect(vma.start, vma.end - vma.start))
-        {
-            ledger::because(Reason::Unprotected);
-        }
-    });
-    HOLD.store(hold.into_number(), Ordering::Relaxed);
-}
-
-fn has_as_many_pages_again() -> bool {
+/// Makes the pool have as many free pages as other threads could write to while the child copies.
+fn leave_pages_free() {
     let mut bytes = 0;
-    let read = maps::each(|vma| {
-        // SAFETY: the lock is held for the fork.
-        let is_entered = || unsafe { table::holds_private(vma.start, vma.end) };
-        if is_to_be_copied(vma, is_entered) {
-            bytes += vma.end - vma.start;
+    each_private(|vma| bytes += vma.end - vma.start);
+    if is_spare(bytes) {
+        return;
+    }
+    // What this thread writes itself while the page is copied.
+    let on_stack = 0u8;
+    let needed = [&raw const on_stack as usize, raw::errno_address()];
+    each_private(|vma| {
+        let mut start = vma.start;
+        while start < vma.end && !is_spare(bytes) {
+            let row = table::first(start, start + 1);
+            let page = row.map_or_else(source::superpage, |row| row.page);
+            let is_needed = needed.iter().any(|it| (start..start + page).contains(it));
+            if row.is_some() && !is_needed && demote::to_ordinary(start, page) {
+                table::remove(start, start + page);
+                bytes -= page;
+                ledger::count(Kind::Mmap, Column::FellBack, page);
+                ledger::because(Reason::Forked);
+            }
+            start += page;
         }
     });
-    // Gigantic pages are copied by the parent, from what it has by then.
-    read.is_some() && source::superpage() < GIGANTIC && source::has_to_spare(bytes)
+    if !is_spare(bytes) {
+        ledger::because(Reason::Unprotected);
+    }
 }
 
-/// The descriptor that holds up other threads; -1 if none does.
-static HOLD: AtomicI32 = AtomicI32::new(-1);
+/// Whether the pool could serve so much more. Gigantic pages are copied by the parent, from what it
+/// has by then: there must be none.
+fn is_spare(bytes: usize) -> bool {
+    bytes == 0 || source::superpage() < GIGANTIC && source::has_to_spare(bytes)
+}
 
-fn let_go() {
-    let number = HOLD.swap(-1, Ordering::Relaxed);
-    if number >= 0 {
-        raw::keeping_errno(|| drop(Hold::from_number(number)));
-    }
+/// Calls `tell` with each mapping that a child gets a copy of.
+fn each_private(mut tell: impl FnMut(&Vma)) {
+    maps::each(|vma| {
+        let is_entered = || table::first(vma.start, vma.end).is_some_and(|row| !row.shared);
+        if is_to_be_copied(vma, is_entered) {
+            tell(vma);
+        }
+    });
 }
 
 /// `is_entered`: whether the table has it, for what lies in files of a mount. Code is not written.
 fn is_to_be_copied(vma: &Vma, is_entered: impl FnOnce() -> bool) -> bool {
     vma.is_private() && vma.flags[2] != b'x' && (vma.is_anonymous_hugetlb() || is_entered())
-}
-
-fn unlock() {
-    prepare::unlock();
-    if ALONE.load(Ordering::Relaxed) {
-        return;
-    }
-    pieces::unlock();
-    table::unlock();
-    source::unlock();
-    chips::unlock();
-    demote::unlock();
-    stack::unlock();
 }
 
 /// What the child asks of its parent: a range to be filled, or, with no length, nothing more.
@@ -191,18 +217,14 @@ struct Request {
 }
 
 extern "C" fn in_parent() {
-    close(&CHILD_END);
-    let socket = PARENT_END.load(Ordering::Relaxed);
+    UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
+    let Some(fork) = Fork::latest() else { return };
+    close(&fork.child_end);
+    let socket = fork.parent_end.load(Ordering::Relaxed);
     if socket >= 0 {
         raw::keeping_errno(|| serve(socket));
-        close(&PARENT_END);
     }
-    let_go();
-    unlock();
-    libc_state::let_go();
-    if socket >= 0 {
-        raw::set_signals(SIGNALS.load(Ordering::Relaxed));
-    }
+    fork.end();
 }
 
 /// Fills what the child asks for until it is done or dead.
@@ -254,21 +276,55 @@ fn serve(socket: c_int) {
 }
 
 extern "C" fn in_child() {
-    close(&PARENT_END);
-    let_go();
-    unlock();
+    let fork = Fork::latest();
+    let me = raw::errno_address();
+    for other in &FORKS {
+        let owner = other.owner.load(Ordering::Relaxed);
+        let is_this = fork.is_some_and(|it| std::ptr::eq(it, other));
+        if owner != 0 && !is_this {
+            // Of another thread, or one that a handler of this thread's interrupted by forking.
+            close(&other.parent_end);
+            close(&other.child_end);
+            if owner != me {
+                other.owner.store(0, Ordering::Relaxed);
+                other.signals.store(NOT_CHANGED, Ordering::Relaxed);
+            }
+        }
+    }
+    let mine = FORKS.iter().filter(|it| it.owner.load(Ordering::Relaxed) == me).count();
+    UNDER_WAY.store(mine.saturating_sub(1) as u32, Ordering::SeqCst);
     ledger::after_fork();
+    demote::after_fork();
+    chips::after_fork();
+    pieces::after_fork();
+    table::after_fork();
     stack::after_fork();
-    crate::heap::after_fork();
+    heap::after_fork();
     prepare::after_fork();
-    let socket = CHILD_END.load(Ordering::Relaxed);
+    let Some(fork) = fork else { return };
+    close(&fork.parent_end);
+    let socket = fork.child_end.load(Ordering::Relaxed);
     if socket >= 0 {
+        // A handler could write to what is being copied.
+        let before = raw::set_signals(u64::MAX);
         raw::keeping_errno(|| on_another_stack(copy_everything));
-        let done = Request::default();
-        tell(socket, &done);
-        close(&CHILD_END);
+        tell(socket, &Request::default());
         source::forget_private_hugetlb();
-        raw::set_signals(SIGNALS.load(Ordering::Relaxed));
+        raw::set_signals(before);
+    }
+    // What is left of the pool, now that the kernel's list says it.
+    if table::is_in_use() {
+        maps::each(enter);
+    }
+    fork.end();
+}
+
+/// Enters what the table lacks of the pool's memory: a thread that does not exist here may have been
+/// about to.
+fn enter(vma: &Vma) {
+    if vma.is_anonymous_hugetlb() && table::first(vma.start, vma.end).is_none() {
+        let (start, end, page) = (vma.start, vma.end, source::superpage());
+        table::add(Range { start, end, page, shared: !vma.is_private() });
     }
 }
 
@@ -356,7 +412,7 @@ fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int
 }
 
 fn ask_parent(request: &Request) {
-    let socket = CHILD_END.load(Ordering::Relaxed);
+    let socket = Fork::latest().map_or(-1, |fork| fork.child_end.load(Ordering::Relaxed));
     tell(socket, request);
     let mut done = 0usize;
     // SAFETY: a value of ours, and its size.

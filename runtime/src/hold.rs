@@ -121,20 +121,6 @@ impl Hold {
     }
 }
 
-impl Hold {
-    /// Gives up the value and keeps what it does, until [`Self::from_number`].
-    pub fn into_number(self) -> c_int {
-        let number = self.0;
-        std::mem::forget(self);
-        number
-    }
-
-    /// The value that [`Self::into_number`] gave up.
-    pub fn from_number(number: c_int) -> Self {
-        Self(number)
-    }
-}
-
 impl Drop for Hold {
     fn drop(&mut self) {
         raw::close(self.0);

@@ -16,7 +16,6 @@
 //! | `fork` | what becomes of all that in a child |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `pagemap` | what lies under pages, asked of the kernel |
-//! | `libc_state` | what libc writes in the midst of a fork |
 //! | `answer` | what is found out once |
 //! | `environment` | what programs that this one executes learn of all this |
 //! | `ledger` | what was asked for and got |
@@ -39,7 +38,6 @@ mod glibc;
 mod heap;
 mod hold;
 mod ledger;
-mod libc_state;
 mod limits;
 mod lock;
 mod mapping;

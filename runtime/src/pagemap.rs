@@ -24,10 +24,14 @@ pub fn is_untouched(start: usize, length: usize) -> bool {
 
 /// Asks the file; `false` if it cannot be opened.
 fn ask(question: impl FnOnce(c_int) -> bool) -> bool {
+    with(|fd| question(fd).then_some(())).is_some()
+}
+
+/// Runs `work` with the file opened for it; `None` if it cannot be.
+pub fn with<R>(work: impl FnOnce(c_int) -> Option<R>) -> Option<R> {
     raw::keeping_errno(|| {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        let Some(fd) = raw::open(c"/proc/self/pagemap", flags, 0) else { return false };
-        let answer = question(fd);
+        let fd = raw::open(c"/proc/self/pagemap", libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
+        let answer = work(fd);
         raw::close(fd);
         answer
     })
@@ -87,6 +91,8 @@ pub const PAGE_IS_HUGE: u64 = 1 << 6;
 pub const PAGE_IS_PRESENT: u64 = 1 << 3;
 /// A page of a file, or shared anonymous memory.
 pub const PAGE_IS_FILE: u64 = 1 << 2;
+/// The page of zeroes that everybody reads who has not written.
+pub const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
 /// `PAGEMAP_SCAN` (Linux 6.7, ENOTTY before) on /proc/self/pagemap: how many regions of
 /// `[start, end)` are all of `categories`, written to `regions`, and up to where was looked.
@@ -129,9 +135,11 @@ pub fn is_all(fd: c_int, first: usize, last: usize, categories: u64) -> bool {
         && region[0].end == last
 }
 
-/// Whether any page of the range is of all these categories, or nobody knows.
-pub fn has_any(fd: c_int, first: usize, last: usize, categories: u64) -> bool {
-    let mut region = [Region::default()];
-    let found = scan(fd, first as u64, last as u64, categories, &mut region);
-    !found.is_ok_and(|(found, _)| found == 0)
+/// Whether any page of the range is of any of these categories, or nobody knows.
+pub fn has_any_of(fd: c_int, first: usize, last: usize, categories: u64) -> bool {
+    (0..u64::BITS).map(|bit| categories & 1 << bit).filter(|it| *it != 0).any(|category| {
+        let mut region = [Region::default()];
+        let found = scan(fd, first as u64, last as u64, category, &mut region);
+        !found.is_ok_and(|(found, _)| found == 0)
+    })
 }

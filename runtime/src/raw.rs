@@ -50,10 +50,33 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// Gives the CPU to somebody else.
-pub fn pause() {
-    // SAFETY: takes nothing.
-    unsafe { call!(SYS_sched_yield) };
+/// Sleeps until [`futex_wake`], if `*word` is still `seen`; a signal may end it early. Threads of this
+/// process only. Errno is left alone.
+pub fn futex_wait(word: *const u32, seen: u32) {
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let forever = std::ptr::null::<libc::timespec>();
+    // SAFETY: the kernel reads the word, or fails.
+    keeping_errno(|| unsafe { call!(SYS_futex, word, operation, seen, forever) });
+}
+
+/// Wakes one who sleeps there; errno is left alone.
+pub fn futex_wake(word: *const u32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: an address, which is only compared.
+    keeping_errno(|| unsafe { call!(SYS_futex, word, operation, 1) });
+}
+
+/// Whether this thread blocks any signal, as it does in a handler.
+pub fn blocks_signals() -> bool {
+    let mut blocked = 0u64;
+    keeping_errno(|| {
+        // SAFETY: asks only; a set of the kernel's size.
+        unsafe {
+            let (nothing, into) = (std::ptr::null::<u64>(), &raw mut blocked);
+            call!(SYS_rt_sigprocmask, libc::SIG_BLOCK, nothing, into, size_of::<u64>())
+        };
+    });
+    blocked != 0
 }
 
 /// Opens a file; errno is set if that fails.

@@ -13,11 +13,10 @@ use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::answer::Answer;
-use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
-use crate::lock::Lock;
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
+use crate::{fork, hold};
 
 /// On what pages a request came to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,15 +197,17 @@ fn map_checked(flags: c_int, fd: c_int, length: usize, protection: c_int) -> Res
     }
     // SAFETY: fresh memory.
     let map = || unsafe { raw::mmap(0, length, protection, flags, fd, 0) };
-    let start = if sharing == libc::MAP_PRIVATE {
-        FORKED_BETWEEN.with(|()| {
-            HAS_PRIVATE.store(true, Ordering::Relaxed);
-            map()
-        })
-    } else {
-        map()
-    };
-    let start = start.map_err(reason_of)?;
+    if sharing == libc::MAP_PRIVATE {
+        // Before a fork asks whether there is such memory, or seen by who looks below.
+        HAS_PRIVATE.store(true, Ordering::SeqCst);
+    }
+    let start = map().map_err(reason_of)?;
+    if sharing == libc::MAP_PRIVATE && fork::is_under_way() {
+        // The fork may have looked for such memory already.
+        // SAFETY: fresh memory of ours.
+        let _ = unsafe { raw::munmap(start, length) };
+        return Err(Reason::Forked);
+    }
     if faults_may_fail() {
         // SAFETY: fresh memory of ours. The advice needs it writable.
         let populated = unsafe {
@@ -248,22 +249,9 @@ pub fn reason_of(errno: Errno) -> Reason {
 /// Whether this process ever mapped private hugetlb pages that are still its own.
 static HAS_PRIVATE: AtomicBool = AtomicBool::new(false);
 
-/// Held across a fork, so that nobody makes such a mapping in the middle of one.
-static FORKED_BETWEEN: Lock<()> = Lock::new(());
-
-/// For `fork`.
-pub fn lock() {
-    FORKED_BETWEEN.take();
-}
-
-/// For `fork`.
-pub fn unlock() {
-    FORKED_BETWEEN.release();
-}
-
 /// Whether there may be private hugetlb memory.
 pub fn has_private_hugetlb() -> bool {
-    HAS_PRIVATE.load(Ordering::Relaxed)
+    HAS_PRIVATE.load(Ordering::SeqCst)
 }
 
 /// After a forked child has replaced it.

@@ -1,6 +1,6 @@
 //! What happens when the library is loaded, in this order: the settings are read, the ledger is
 //! joined, children are provided for, the program's segments and stack are moved, glibc's malloc is
-//! made reliable where it stays in use, a stock of superpages is begun.
+//! made reliable where it stays in use.
 //!
 //! The library is linked `initfirst` (build.rs), so this runs before any other constructor can
 //! allocate or map anything.
@@ -38,7 +38,6 @@ extern "C" fn start() {
     if settings.children == Children::Alone {
         crate::environment::leave();
     }
-    crate::prepare::begin();
 }
 
 /// The caller wants an error rather than base pages, and the program has not begun: it does not.

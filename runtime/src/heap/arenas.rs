@@ -322,29 +322,9 @@ pub fn after_fork() {
     IS_BUSY.store(false, Ordering::Relaxed);
 }
 
-/// `int mlockall(int flags)`: what is mapped from now on is resident at once, so nothing is any more
-/// before it is needed.
-///
-/// # Safety
-/// As the system call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    if flags & libc::MCL_FUTURE != 0 {
-        IS_LOCKED.store(true, Ordering::Relaxed);
-    }
-    // SAFETY: numbers only.
-    unsafe { raw::call!(SYS_mlockall, flags) as c_int }
-}
-
-/// `int munlockall(void)`
-///
-/// # Safety
-/// As the system call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn munlockall() -> c_int {
-    IS_LOCKED.store(false, Ordering::Relaxed);
-    // SAFETY: takes nothing.
-    unsafe { raw::call!(SYS_munlockall) as c_int }
+/// What is mapped from now on is resident at once, or no longer is: only then is the heap grown ahead.
+pub fn is_locked(is_locked: bool) {
+    IS_LOCKED.store(is_locked, Ordering::Relaxed);
 }
 
 /// A row of the table for pages of the pool under the heap.

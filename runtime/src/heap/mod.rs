@@ -83,6 +83,7 @@ mod chunk;
 mod large;
 mod thresholds;
 
+pub use arenas::is_locked;
 use chunk::Chunk;
 
 static STATE: AtomicU8 = AtomicU8::new(UNDECIDED);

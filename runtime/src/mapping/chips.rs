@@ -10,7 +10,7 @@
 //! it up.
 
 use crate::ledger::{self, Column, Kind};
-use crate::lock::Lock;
+use crate::lock::{Level, Lock};
 use crate::source;
 use crate::{raw, settings};
 
@@ -48,26 +48,24 @@ struct Chips {
 
 const NOWHERE: Stretch = Stretch { start: 0, end: 0 };
 
-static CHIPS: Lock<Chips> = Lock::new(Chips {
-    seen: 0,
-    pause: 0,
-    next: 0,
-    end: 0,
-    grow_by: 0,
-    extents: [NOWHERE; MOST_EXTENTS],
-    extents_used: 0,
-    kept: [NOWHERE; MOST_KEPT],
-    kept_used: 0,
-});
+static CHIPS: Lock<Chips> = Lock::new(
+    Level::Chips,
+    Chips {
+        seen: 0,
+        pause: 0,
+        next: 0,
+        end: 0,
+        grow_by: 0,
+        extents: [NOWHERE; MOST_EXTENTS],
+        extents_used: 0,
+        kept: [NOWHERE; MOST_KEPT],
+        kept_used: 0,
+    },
+);
 
-/// For `fork`.
-pub fn lock() {
-    CHIPS.take();
-}
-
-/// For `fork`.
-pub fn unlock() {
-    CHIPS.release();
+/// In a forked child.
+pub fn after_fork() {
+    CHIPS.after_fork(|_, _| {});
 }
 
 /// A cleared chip of `length` bytes, or `None` where base pages serve better, or there is nothing else.
@@ -76,13 +74,14 @@ pub fn take(length: usize) -> Option<usize> {
         return None;
     }
     let length = length.next_multiple_of(raw::base_page());
-    CHIPS.with(|chips| {
+    let take = |chips: &mut Chips| {
         chips.seen = chips.seen.saturating_add(length);
         if chips.seen <= UNTOUCHED_AT_FIRST {
             return None;
         }
         chips.take_kept(length).or_else(|| chips.cut(length))
-    })
+    };
+    CHIPS.with_or(take, || None)
 }
 
 /// Something else is at `[from, to)` now: what was kept there is no more.
@@ -94,7 +93,7 @@ pub fn forget(from: usize, to: usize) {
 
 /// Keeps what the program unmaps, if all of it lies in an extent; `false`: it must be unmapped.
 pub fn keep(start: usize, end: usize) -> bool {
-    end - start >= SMALLEST && CHIPS.with(|chips| chips.keep(start, end))
+    end - start >= SMALLEST && CHIPS.with_or(|chips| chips.keep(start, end), || false)
 }
 
 impl Chips {

@@ -17,7 +17,7 @@ use super::chips;
 use super::table::{self, Range};
 use crate::hold::{self, Hold};
 use crate::ledger::{self, Column, Kind, Reason};
-use crate::lock::Lock;
+use crate::lock::{Level, Lock};
 use crate::settings::{self, Fallback};
 use crate::{maps, raw, stack};
 
@@ -25,19 +25,14 @@ use crate::{maps, raw, stack};
 /// memory or no descriptor for it, and nothing has changed.
 pub fn edges(from: usize, to: usize) -> bool {
     // One after the other: a second thread finds the page gone from the table, and is done.
-    ONE_AT_A_TIME.with(|()| edges_alone(from, to))
+    ONE_AT_A_TIME.with_or(|()| edges_alone(from, to), || false)
 }
 
-static ONE_AT_A_TIME: Lock<()> = Lock::new(());
+static ONE_AT_A_TIME: Lock<()> = Lock::new(Level::Demotion, ());
 
-/// For `fork`.
-pub fn lock() {
-    ONE_AT_A_TIME.take();
-}
-
-/// For `fork`.
-pub fn unlock() {
-    ONE_AT_A_TIME.release();
+/// In a forked child.
+pub fn after_fork() {
+    ONE_AT_A_TIME.after_fork(|(), _| {});
 }
 
 fn edges_alone(from: usize, to: usize) -> bool {

@@ -117,10 +117,15 @@ impl Request {
         let Self { address, length, protection, flags, fd, offset } = self;
         // SAFETY: the caller's contract.
         let map = || unsafe { raw::mmap(address, length, protection, flags, fd, offset) };
-        if flags & libc::MAP_FIXED == 0 {
-            return map();
+        if address != 0 {
+            prepare::changed(address, self.end());
         }
-        prepare::changed(address, self.end());
+        if flags & libc::MAP_FIXED == 0 {
+            return match map() {
+                Err(libc::ENOMEM) if prepare::give_way() => map(),
+                result => result,
+            };
+        }
         // What was there is lost if this works, and only then.
         let start = table::replacing(address, self.end(), map)?;
         chips::forget(address, self.end());
@@ -162,7 +167,7 @@ impl Request {
         // The kernel would populate with base pages before the advice could be given.
         let populated = self.is_populated();
         if self.is_prepared()
-            && let Some(start) = prepare::take(Kind::Mmap, self.length)
+            && let Some(start) = prepare::take(self.length)
         {
             if populated {
                 // SAFETY: memory that was just mapped; there may be none (MAP_POPULATE promises nothing).
@@ -180,6 +185,8 @@ impl Request {
             let advised = raw::madvise(start, self.length, libc::MADV_HUGEPAGE).is_ok();
             if populated {
                 let _ = raw::madvise(start, self.length, libc::MADV_POPULATE_WRITE);
+            } else if advised && self.is_prepared() {
+                prepare::populate(start, self.length);
             }
             if self.protection != libc::PROT_NONE {
                 let column = if advised { Column::Advised } else { Column::FellBack };

@@ -31,9 +31,11 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, length: size_t) -> c_int {
 unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
     let end = round_up(start, length);
     let is_valid = start.is_multiple_of(raw::base_page()) && start < end;
-    if is_valid && prepare::may_hold(start, end) {
-        // SAFETY: the caller's contract.
-        return unsafe { prepare::give_back(start, end) };
+    if is_valid {
+        if prepare::keep(start, end) {
+            return Ok(());
+        }
+        prepare::changed(start, end);
     }
     if table::may_overlap(start, end) && start < end && chips::are_used() && chips::keep(start, end)
     {
@@ -97,6 +99,9 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, length: size_t, to: c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, length: size_t, advice: c_int) -> c_int {
     let (start, end) = (address as usize, round_up(address as usize, length));
+    if advice == libc::MADV_NOHUGEPAGE {
+        prepare::discard_untouched(start, end);
+    }
     if !LEAVES_AS_IT_WAS.contains(&advice) {
         prepare::changed(start, end);
     }

@@ -27,7 +27,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::lock::Lock;
+use crate::lock::{Level, Lock};
 use crate::{raw, source};
 
 const SMALLEST: usize = 64 << 10;
@@ -44,17 +44,18 @@ struct Extent {
     refused: bool,
 }
 
-static EXTENT: Lock<Extent> = Lock::new(Extent { next: 0, end: 0, grow_by: 0, refused: false });
+static EXTENT: Lock<Extent> =
+    Lock::new(Level::Pieces, Extent { next: 0, end: 0, grow_by: 0, refused: false });
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 
-/// For `fork`.
-pub fn lock() {
-    EXTENT.take();
-}
-
-/// For `fork`.
-pub fn unlock() {
-    EXTENT.release();
+/// In a forked child. The extent that another thread was changing is nobody's there: it stays as it
+/// is, untouched, and the next piece begins another.
+pub fn after_fork() {
+    EXTENT.after_fork(|extent, was_held| {
+        if was_held {
+            (extent.next, extent.end) = (0, 0);
+        }
+    });
 }
 
 /// A fresh, zeroed, readable and writable private mapping of `length` bytes, or `None` where the
@@ -66,7 +67,8 @@ pub fn take(length: usize) -> Option<*mut c_void> {
     if SEEN.fetch_add(length, Ordering::Relaxed) < UNTOUCHED_AT_FIRST {
         return None;
     }
-    let piece = EXTENT.with(|extent| extent.cut(length));
+    // An allocator may come here with a lock of its own: it does not wait for ours.
+    let piece = EXTENT.try_with(|extent| extent.cut(length)).flatten();
     piece.map(|address| address as *mut c_void)
 }
 

@@ -9,9 +9,10 @@
 //! # Safety
 //! The rows live in a mapping of their own that only grows, reached under the lock.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::lock::Lock;
+use crate::lock::{Level, Lock};
 use crate::raw;
 
 /// A range on hugetlb pages.
@@ -44,25 +45,16 @@ struct Rows {
 // SAFETY: the pointer is to a mapping that belongs to this table alone.
 unsafe impl Send for Rows {}
 
-static TABLE: Lock<Rows> = Lock::new(Rows { rows: std::ptr::null_mut(), used: 0, room: 0 });
+static TABLE: Lock<Rows> = Lock::new(Level::Table, NO_ROWS);
+const NO_ROWS: Rows = Rows { rows: std::ptr::null_mut(), used: 0, room: 0 };
 /// The span of all ranges there ever were: most calls are outside, and then no lock is needed.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
-/// For `fork`.
-pub fn lock() {
-    TABLE.take();
-}
-
-/// For `fork`.
-pub fn unlock() {
-    TABLE.release();
-}
-
 /// Enters a range. If there is no memory for the table it is not entered, and `false` is returned:
 /// then the range must not be handed out.
 pub fn add(range: Range) -> bool {
-    let entered = TABLE.with(|table| table.insert(range));
+    let entered = TABLE.with_or(|table| table.insert(range), || false);
     if entered {
         LOWEST.fetch_min(range.start, Ordering::Relaxed);
         HIGHEST.fetch_max(range.end, Ordering::Relaxed);
@@ -80,13 +72,16 @@ pub fn replacing<T, E>(
     if !may_overlap(from, to) {
         return work();
     }
-    TABLE.with(|table| {
-        let result = work();
+    let work = Cell::new(Some(work));
+    let run = || work.take().expect("it runs once")();
+    let run_and_cut = |table: &mut Rows| {
+        let result = run();
         if result.is_ok() {
             table.cut(from, to);
         }
         result
-    })
+    };
+    TABLE.with_or(run_and_cut, run)
 }
 
 /// Forgets whatever lies in `[from, to)`; ranges that stick out are cut.
@@ -106,21 +101,26 @@ pub fn first(from: usize, to: usize) -> Option<Range> {
     if !may_overlap(from, to) {
         return None;
     }
-    TABLE.with(|table| {
+    let find = |table: &mut Rows| {
         let rows = table.slice();
         let overlapping = rows.iter().filter(|row| row.start < to && from < row.end);
         overlapping.min_by_key(|row| row.start).copied()
-    })
+    };
+    TABLE.with_or(find, || None)
 }
 
-/// Whether private memory in `[from, to)` is entered; for `fork`, which holds the lock.
-///
-/// # Safety
-/// Between [`lock`] and [`unlock`], by the same thread.
-pub unsafe fn holds_private(from: usize, to: usize) -> bool {
-    // SAFETY: the contract.
-    let rows = unsafe { TABLE.taken() }.slice();
-    rows.iter().any(|row| !row.shared && row.start < to && from < row.end)
+/// In a forked child: what another thread was changing is forgotten. `fork` asks the kernel.
+pub fn after_fork() {
+    TABLE.after_fork(|table, was_held| {
+        if was_held {
+            *table = NO_ROWS;
+        }
+    });
+}
+
+/// Whether anything was ever entered.
+pub fn is_in_use() -> bool {
+    HIGHEST.load(Ordering::Relaxed) != 0
 }
 
 impl Rows {

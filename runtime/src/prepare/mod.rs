@@ -1,46 +1,36 @@
-//! Superpages that are ready before a program touches them: a stock of zeroed ones, and what lies ahead
-//! of touches in order. The rules are those of the crate `ahead`.
+//! Superpages that are there before they are touched, made so by the thread that maps them.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `area` | address space of the library's own, superpage by superpage: who has it, in what state |
-//! | `chunk` | one superpage of it, and its life cycle |
-//! | `fork` | what of it a child gets |
-//! | `requests` | what mappings and the heap ask of it |
-//! | `stock` | what the thread does to it: fill, zero again, give back |
-//! | `watch` | sequences of touches in mappings and in the heap |
-//! | `thread` | the thread "superpage-pool" and its turns |
-//! | `facts` | load, idle CPUs, memory, limits: what the thread looks at |
-//! | `fetch` | the first lines of what is handed out, on their way before they are touched |
+//! | `given` | which mappings are as they were handed out |
+//! | `stock` | mappings that were unmapped and are kept for the next request of that length |
+//! | `ahead` | populating the beginning of a new mapping |
+//! | `bound` | how much of either there may be |
+//! | `calls` | functions of libc after which there must be no stock |
 //! | `zero` | zeroing past the caches |
 //!
-//! Memory is handed out *by address*: an anonymous mapping or a large object gets a run of superpages
-//! where they lie, populated and zero, and the heap's arenas lie in the area themselves. So handing out
-//! is a change of state, and no system call. What waits in the stock is `MADV_FREE`: the kernel takes it
-//! at any moment, before it reclaims or kills anything, and what is read there is zero either way.
+//! There is no thread of ours and no address space is reserved. What a program gets is an ordinary
+//! mapping, but that some of it is resident.
 //!
 //! # Safety
-//! A superpage is written by the thread only in states in which nobody else has it (see `chunk`); all
-//! states change under one lock. `MADV_FREE` is given under that lock, only to what nobody has.
+//! Everything is words that change one at a time: a signal handler, another thread or a fork may come
+//! in between any two. Memory is written only between being taken out of the stock and being handed
+//! out, by the thread that does both.
 
 use crate::answer::Answer;
 use crate::settings::{self, Pages};
 use crate::source;
 
-mod area;
-mod chunk;
-mod facts;
-mod fetch;
-mod fork;
-mod requests;
+mod ahead;
+mod bound;
+mod calls;
+mod given;
 mod stock;
-mod thread;
-mod watch;
 mod zero;
 
-pub use area::may_hold;
-pub use fork::{after_fork, before_fork, lock, unlock};
-pub use requests::{Taken, begin, changed, give_back, occupy, reserve_for_heap, take, take_at};
+pub use ahead::populate;
+pub use given::{changed, discard_untouched};
+pub use stock::{give_way, keep, take};
 
 /// Whether anything is to be prepared in this process.
 pub fn is_on() -> bool {
@@ -50,13 +40,14 @@ pub fn is_on() -> bool {
         let is_asked = settings.prezero > 0 || settings.prefault > 0;
         // Sizes below the largest (mTHP) come with page tables that moving and freeing split.
         is_asked && settings.pages == Pages::Thp(0) && FITTING.contains(&source::superpage())
-    })
+    }) && !calls::is_sandboxed()
 }
 
 /// A superpage is prepared in one step: 2 MiB take 0.1 to 0.4 ms (measured), 32 MiB some 5.
 const FITTING: std::ops::RangeInclusive<usize> = 1 << 20..=32 << 20;
 
-/// Bytes of a setting in superpages.
-fn superpages(bytes: usize) -> u64 {
-    (bytes / source::superpage()) as u64
+/// In a forked child, which has neither a stock nor mappings of its own yet.
+pub fn after_fork() {
+    given::after_fork();
+    stock::after_fork();
 }

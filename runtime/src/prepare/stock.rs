@@ -1,269 +1,242 @@
-//! What the thread does to the area, step by step: each step is chosen under the lock, carried out
-//! without it, and entered under it. Used by `thread`.
+//! The stock: mappings that the program has unmapped, kept as they lie for its next request of that
+//! length, and zeroed then.
+//!
+//! Life of a run: unmapped by the program -> kept: without access, and `MADV_FREE`, so that the kernel
+//! takes it before it reclaims or kills anything -> zeroed and handed out, or unmapped: when several
+//! requests have passed it by, when memory or address space is short, when something else is to lie
+//! there.
+//!
+//! What is locked is not kept: the kernel refuses `MADV_FREE` for it, as it does for what is not
+//! private anonymous memory any more.
 //!
 //! # Safety
-//! Populating changes no contents, so it may meet whoever was given the memory meanwhile. Zeroing does:
-//! it is done in `Zeroing` only, in which nobody is given the memory, and only to what the kernel says
-//! is still one private superpage that may be written.
+//! A run is its `holder`'s alone until that is [`KEPT`] or 0 again. All of a run's words lie on one
+//! page, so a forked child sees them as of one moment.
 
-use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ::ahead::{Decision, Facts, Refill};
+use super::{bound, given, is_on, zero};
+use crate::ledger::{self, Column, Kind, Prepared};
+use crate::pagemap::{self, Region};
+use crate::raw;
+use crate::settings;
+use crate::source::superpage;
 
-use super::area::{self, Area, EMPTY};
-use super::chunk::{Chunk, State};
-use super::facts::Seen;
-use super::superpages;
-use super::zero::zero;
-use crate::ledger::{self, Prepared};
-use crate::pagemap;
-use crate::source::{self, superpage};
-use crate::{raw, settings};
-
-/// What is to be done to a superpage.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// Populate the row, which is the stock's or the heap's.
-    Fill(usize),
-    /// Populate the row, which is the program's.
-    Ahead(usize),
-    /// Zero the row again.
-    Zero(usize),
-    /// Something was given back.
-    Shrunk,
-    /// Nothing that could be done now.
-    Rest {
-        /// Whether a CPU is idle.
-        has_cpu: bool,
-        /// Whether there is something to do once the CPUs or memory allow it.
-        has_more: bool,
-    },
+#[repr(align(64))]
+struct Run {
+    /// 0: no run; [`KEPT`]; else the thread that works on it (its errno's address).
+    holder: AtomicUsize,
+    start: AtomicUsize,
+    length: AtomicUsize,
+    /// How many large requests had been made when it was kept.
+    born: AtomicUsize,
 }
 
-/// Nobody asked the stock for anything for so long: it is halved.
-pub const PATIENCE_MS: u64 = 5_000;
+const KEPT: usize = 1;
+const COUNT: usize = 16;
+/// A run that so many large requests had no use for goes to the kernel.
+const PATIENCE: usize = 8;
 
-/// Most superpages that are given back in one go: each takes the kernel some 7 us (measured).
-const AT_ONCE: usize = 64;
+static RUNS: [Run; COUNT] = [const {
+    Run {
+        holder: AtomicUsize::new(0),
+        start: AtomicUsize::new(0),
+        length: AtomicUsize::new(0),
+        born: AtomicUsize::new(0),
+    }
+}; COUNT];
+static REQUESTS: AtomicUsize = AtomicUsize::new(0);
 
-/// Why the thread may have to wait.
-pub struct Waits {
-    /// The last step took longer than its work, for want of a CPU.
-    pub for_cpu: bool,
-    /// The process has just begun: it may end before it asks.
-    pub for_request: bool,
+impl Run {
+    fn claim(&self, from: usize) -> bool {
+        let me = raw::errno_address();
+        self.holder.compare_exchange(from, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    fn free(&self) {
+        // A child must not take them for those of the next run.
+        self.length.store(0, Ordering::Relaxed);
+        self.start.store(0, Ordering::Release);
+        self.holder.store(0, Ordering::Release);
+    }
+
+    fn is_kept(&self) -> bool {
+        self.holder.load(Ordering::Acquire) == KEPT
+    }
+
+    fn range(&self) -> (usize, usize) {
+        let start = self.start.load(Ordering::Relaxed);
+        (start, start + self.length.load(Ordering::Relaxed))
+    }
+
+    /// Unmaps a run that this thread holds.
+    fn release(&self) {
+        let (start, end) = self.range();
+        // SAFETY: the program gave it up, and it was not handed out again.
+        let _ = unsafe { raw::munmap(start, end - start) };
+        ledger::prepared_less(Prepared::Stock, end - start);
+        self.free();
+    }
 }
 
-/// Chooses.
-pub fn choose(seen: &Seen, idle_ms: u64, waits: Waits) -> Step {
-    area::with(|area| {
-        // Who says a load wants nothing else looked at.
-        let (load, spare) = match settings::get().load {
-            0 => (seen.cpus, seen.spare),
-            load => (load as u64, None),
-        };
-        let rule = Refill::of(area.target, load, PATIENCE_MS);
-        let facts = Facts {
-            ready: area.stock,
-            is_filling: area.is_filling,
-            running: if waits.for_cpu { Some(load) } else { seen.running },
-            spare,
-            headroom: seen.headroom,
-            is_pressed: seen.is_pressed,
-            idle_ms,
-        };
-        let has_cpu = rule.has_cpu(&facts);
-        area.has_cpu = has_cpu;
-        let has_room = !seen.is_pressed && seen.headroom != Some(0);
-        if has_cpu
-            && has_room
-            && let Some(at) = area.next_ahead()
-        {
-            return area.begin_ahead(at);
+/// Releases the kept runs that are `meant`; whether there were any.
+fn release(meant: impl Fn(&Run) -> bool) -> bool {
+    let mut any = false;
+    for run in &RUNS {
+        if run.is_kept() && meant(run) && run.claim(KEPT) {
+            run.release();
+            any = true;
         }
-        let dirty = area.dirty();
-        if has_cpu
-            && let Some(at) = dirty
-            && !seen.is_pressed
-            && idle_ms < PATIENCE_MS
-        {
-            area.dirty -= 1;
-            area.row(at).state = State::Zeroing;
-            return Step::Zero(at);
-        }
-        match rule.decide(&facts) {
-            // The target is another as soon as a request was not served in full.
-            Decision::Fill(_)
-                if waits.for_request && area.target == superpages(settings::get().start) =>
-            {
-                Step::Rest { has_cpu, has_more: true }
+    }
+    any
+}
+
+/// Gives up all that is kept, for want of memory or address space; whether there was anything.
+pub fn give_way() -> bool {
+    release(|_| true)
+}
+
+/// Gives up what is kept in `[start, end)`.
+pub fn give_up(start: usize, end: usize) {
+    release(|run| {
+        let (from, to) = run.range();
+        from < end && start < to
+    });
+}
+
+/// A mapping of `length` bytes, all of it zero, from the stock.
+pub fn take(length: usize) -> Option<usize> {
+    if settings::get().prezero == 0 || !is_on() || !length.is_multiple_of(superpage()) {
+        return None;
+    }
+    let now = REQUESTS.fetch_add(1, Ordering::Relaxed);
+    let is_fit = |run: &&Run| {
+        run.is_kept() && run.length.load(Ordering::Relaxed) == length && run.claim(KEPT)
+    };
+    let Some(run) = RUNS.iter().find(is_fit) else {
+        release(|run| now.wrapping_sub(run.born.load(Ordering::Relaxed)) > PATIENCE);
+        ledger::prepared(Prepared::Missed, length);
+        return None;
+    };
+    // Another thread may have put something of another length there before it was claimed.
+    let (start, end) = run.range();
+    if end - start != length {
+        run.holder.store(KEPT, Ordering::Release);
+        return None;
+    }
+    // SAFETY: nobody's, and this thread's now.
+    if unsafe { raw::mprotect(start, length, raw::READ_WRITE).is_err() || !clear(start, end) } {
+        run.release();
+        return None;
+    }
+    ledger::prepared_less(Prepared::Stock, length);
+    run.free();
+    ledger::count(Kind::Mmap, Column::Advised, length);
+    given::enter(start, length, length);
+    Some(start)
+}
+
+/// Makes a run all zero; `false`: nobody knows what of it is there.
+///
+/// # Safety
+/// Private anonymous memory that nobody uses and that can be written.
+unsafe fn clear(start: usize, end: usize) -> bool {
+    let cleared = pagemap::with(|fd| {
+        let mut at = start;
+        while at < end {
+            let mut regions = [Region::default(); 32];
+            let from_to = (at as u64, end as u64);
+            let wanted = pagemap::PAGE_IS_HUGE | pagemap::PAGE_IS_PRESENT;
+            let (found, until) =
+                pagemap::scan(fd, from_to.0, from_to.1, wanted, &mut regions).ok()?;
+            for region in &regions[..found] {
+                let (from, to) = (region.start as usize, region.end as usize);
+                // SAFETY: the contract. What the kernel takes now comes back as zeroes.
+                unsafe {
+                    discard(at, from);
+                    zero::zero(from, to - from);
+                }
+                ledger::prepared(Prepared::Recycled, to - from);
+                ledger::prepared(Prepared::HandedOut, to - from);
+                at = to;
             }
-            Decision::Fill(_) => match area.begin_fill() {
-                Some(at) => Step::Fill(at),
-                None => Step::Rest { has_cpu, has_more: false },
-            },
-            Decision::Shrink(count) => {
-                area.shrink(usize::try_from(count).unwrap_or(AT_ONCE).min(AT_ONCE));
-                Step::Shrunk
-            }
-            Decision::Rest => {
-                area.is_filling &= area.stock < area.target;
-                let is_low = area.stock < rule.start || area.is_filling;
-                Step::Rest { has_cpu, has_more: is_low || dirty.is_some() }
-            }
+            // SAFETY: the contract.
+            unsafe { discard(at, until as usize) };
+            at = at.max(until as usize);
         }
-    })
+        Some(())
+    });
+    cleared.is_some()
 }
 
-/// Does it, and enters it.
-pub fn carry_out(step: Step, pagemap: i32) {
-    match step {
-        Step::Fill(at) => {
-            let is_there = populate(area::with(|area| area.address(at)));
-            area::with(|area| area.end_fill(at, is_there, Prepared::Filled));
-        }
-        Step::Ahead(at) => {
-            let is_there = populate(area::with(|area| area.address(at)));
-            area::with(|area| area.end_ahead(at, is_there));
-        }
-        Step::Zero(at) => {
-            let address = area::with(|area| area.address(at));
-            let is_fit = is_ours(address, pagemap);
-            if is_fit {
-                // SAFETY: nobody has it in this state, and it can be written.
-                unsafe { zero(address, superpage()) };
-            }
-            area::with(|area| area.end_fill(at, is_fit, Prepared::Recycled));
-        }
-        Step::Shrunk | Step::Rest { .. } => {}
+/// The kernel took superpages, or split them: the rest of them goes as well.
+unsafe fn discard(from: usize, to: usize) {
+    if from < to {
+        // SAFETY: the contract of `clear`.
+        let _ = unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) };
+        ledger::prepared(Prepared::Lost, to - from);
     }
 }
 
-/// One superpage a call: nobody who waits for the address space's lock waits for long.
-fn populate(address: usize) -> bool {
-    // SAFETY: changes no contents. What is no memory, or may not be written, is an error.
-    unsafe { raw::madvise(address, superpage(), libc::MADV_POPULATE_WRITE) }.is_ok()
+/// Keeps what the program unmaps; `false`: it must be unmapped.
+pub fn keep(start: usize, end: usize) -> bool {
+    if !given::leave(start, end) || !is_on() {
+        return false;
+    }
+    let length = end - start;
+    let kept = |run: &Run| if run.is_kept() { run.length.load(Ordering::Relaxed) } else { 0 };
+    let is_fit = start.is_multiple_of(superpage())
+        && length.is_multiple_of(superpage())
+        && RUNS.iter().map(kept).sum::<usize>() + length
+            <= bound::allowed(settings::get().prezero, 0)
+        && bound::is_unlimited()
+        && is_whole(start, end);
+    let Some(run) = RUNS.iter().find(|run| is_fit && run.claim(0)) else { return false };
+    run.length.store(length, Ordering::Relaxed);
+    run.start.store(start, Ordering::Release);
+    run.born.store(REQUESTS.load(Ordering::Relaxed), Ordering::Relaxed);
+    // Whoever uses it still gets the signal that it would.
+    // SAFETY: the program gives it up.
+    let is_kept = unsafe {
+        raw::madvise(start, length, libc::MADV_FREE)
+            .and_then(|()| raw::mprotect(start, length, libc::PROT_NONE))
+            .is_ok()
+    };
+    if !is_kept {
+        run.free();
+        return false;
+    }
+    ledger::prepared(Prepared::Stock, length);
+    let before: usize = RUNS.iter().map(kept).sum();
+    ledger::prepared_most((before + length) as u64);
+    run.holder.store(KEPT, Ordering::Release);
+    true
 }
 
-/// Whether what lies there is one superpage of private memory that may be written.
-fn is_ours(address: usize, fd: i32) -> bool {
-    let end = address + superpage();
-    pagemap::is_all(fd, address, end, pagemap::PAGE_IS_HUGE)
-        && !pagemap::has_any(fd, address, end, pagemap::PAGE_IS_FILE)
-        && populate(address)
+/// Whether all of it lies on superpages of its own.
+fn is_whole(start: usize, end: usize) -> bool {
+    let is_whole = |fd| {
+        let is_huge = pagemap::is_all(fd, start, end, pagemap::PAGE_IS_HUGE);
+        let is_other = pagemap::PAGE_IS_FILE | pagemap::PAGE_IS_PFNZERO;
+        (is_huge && !pagemap::has_any_of(fd, start, end, is_other)).then_some(())
+    };
+    pagemap::with(is_whole).is_some()
 }
 
-impl Area {
-    /// A row that is to be zeroed again.
-    fn dirty(&mut self) -> Option<usize> {
-        if self.dirty == 0 {
-            return None;
-        }
-        self.busy_rows().find(|at| self.row(*at).state == State::Dirty)
-    }
-
-    /// The row that fills up the best run there is.
-    fn begin_fill(&mut self) -> Option<usize> {
-        let wanted = usize::try_from(self.target).ok()?;
-        let (_, first) = self.best_run(wanted).or_else(|| self.best_run(1))?;
-        let end = (first + wanted).min(self.heap);
-        let at = (first..end).find(|at| self.row(*at).state == State::Empty)?;
-        self.is_filling = true;
-        self.used = self.used.max(at + 1);
-        self.map(at)
-    }
-
-    fn begin_ahead(&mut self, at: usize) -> Step {
-        match self.row(at).state {
-            State::Given => Step::Ahead(at),
-            _ => self.map(at).map_or(Step::Shrunk, Step::Fill),
-        }
-    }
-
-    /// Puts fresh memory at an empty row, for the stock.
-    fn map(&mut self, at: usize) -> Option<usize> {
-        let start = self.address(at);
-        // SAFETY: address space of ours, in which nothing is.
-        unsafe { source::map_ordinary(start, superpage(), raw::READ_WRITE, true) }.ok()?;
-        self.row(at).state = State::Filling;
-        self.stock += 1;
-        ledger::prepared(Prepared::Stock, superpage());
-        ledger::prepared_most(self.stock * superpage() as u64);
-        Some(at)
-    }
-
-    /// It is populated, or zero again, or it is not to be had.
-    fn end_fill(&mut self, at: usize, is_there: bool, what: Prepared) {
-        let state = self.row(at).state;
-        if state != State::Filling && state != State::Zeroing {
-            // Somebody was given it meanwhile.
-            self.row(at).is_prefaulted |= state == State::Given;
-            return;
-        }
-        let address = self.address(at);
-        // Locked memory cannot give way: then there is to be no stock.
-        // SAFETY: nobody has it, and it is zero.
-        if is_there && unsafe { raw::madvise(address, superpage(), libc::MADV_FREE) }.is_ok() {
-            self.row(at).state = State::Ready;
-            ledger::prepared(what, superpage());
-            return;
-        }
-        if what == Prepared::Filled {
-            self.target = 0;
-        }
-        self.drop_stock(at, at + 1);
-    }
-
-    fn end_ahead(&mut self, at: usize, is_there: bool) {
-        if is_there && self.row(at).state == State::Given {
-            self.row(at).is_prefaulted = true;
-            ledger::prepared(Prepared::Ahead, superpage());
-        }
-    }
-
-    /// Gives back `count` of the stock: first what is not even zero, then the last.
-    fn shrink(&mut self, count: usize) {
-        let mut left = count;
-        for wanted in [State::Dirty, State::Ready] {
-            // Between the mappings' part and the heap's nothing was ever used.
-            for rows in [self.heap..self.count, 0..self.used] {
-                left -= self.drop_last(rows, left, |state| state == wanted);
+/// In a forked child: what was kept, or being kept or handed out, is of no use to its one thread,
+/// and shared with the parent.
+pub fn after_fork() {
+    let me = raw::errno_address();
+    for run in &RUNS {
+        let holder = run.holder.load(Ordering::Relaxed);
+        // A handler has forked in the midst of this thread's own work, which goes on.
+        if holder != 0 && holder != me {
+            let (start, end) = run.range();
+            if start != 0 && end > start {
+                // SAFETY: nobody's, as said.
+                let _ = unsafe { raw::munmap(start, end - start) };
             }
+            run.free();
         }
-        // Not to be filled up again until somebody asks in vain.
-        self.target = self.target.min(self.stock);
-        self.is_filling = false;
-    }
-
-    /// The kernel gets the last `count` of the stock in `rows` that are in a state that is meant: how many.
-    pub fn drop_last(
-        &mut self,
-        rows: Range<usize>,
-        count: usize,
-        is_meant: impl Fn(State) -> bool,
-    ) -> usize {
-        let (mut left, mut end) = (count, rows.end);
-        while left > 0 {
-            let mut below = (rows.start..end).rev();
-            let Some(last) = below.find(|at| is_meant(self.row(*at).state)) else { break };
-            let more = below.take(left - 1).take_while(|at| is_meant(self.row(*at).state));
-            end = more.last().unwrap_or(last);
-            self.drop_stock(end, last + 1);
-            left -= last + 1 - end;
-        }
-        count - left
-    }
-
-    /// The kernel gets superpages of the stock.
-    fn drop_stock(&mut self, from: usize, to: usize) {
-        let is_dirty = |at: &usize| self.row(*at).state == State::Dirty;
-        self.dirty -= (from..to).filter(is_dirty).count() as u64;
-        // SAFETY: nobody has them. What cannot be unmapped is never used again.
-        if unsafe { self.empty(from, to) }.is_err() {
-            let broken = Chunk { state: State::Broken, ..EMPTY };
-            (from..to).for_each(|at| *self.row(at) = broken);
-        }
-        self.stock -= (to - from) as u64;
-        ledger::prepared_less(Prepared::Stock, (to - from) * superpage());
     }
 }

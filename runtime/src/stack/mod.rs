@@ -18,7 +18,7 @@ mod slots;
 mod threads;
 
 pub use elsewhere::if_within;
-pub use slots::{after_fork, lock, unlock};
+pub use slots::after_fork;
 
 use crate::settings::Settings;
 

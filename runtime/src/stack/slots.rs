@@ -8,13 +8,15 @@
 //!
 //! # Safety
 //! The records lie in mappings of their own that are never unmapped, so a pointer to one stays good.
-//! They are changed under the lock, but for `tid`, which the thread itself writes.
+//! They are changed under the lock, but for `tid`, which the thread itself writes. A fork does not
+//! wait for the lock: whatever step a child finds undone, a record never claims memory that is not
+//! there. What it finds taken by nobody is lost to it, and mapped.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::ledger::{self, Column, Kind};
-use crate::lock::Lock;
+use crate::lock::{Level, Lock};
 use crate::mapping::table::{self, Range};
 use crate::source::{self, Backing};
 use crate::{raw, settings};
@@ -35,7 +37,8 @@ enum State {
     Released,
 }
 
-/// A stack.
+/// A stack. Its record lies on one page.
+#[repr(align(128))]
 pub struct Slot {
     state: State,
     /// Its lowest address; below it lies a guard of `guard` bytes.
@@ -66,22 +69,15 @@ struct Slots {
 // SAFETY: the pointers are to records that belong to this list alone.
 unsafe impl Send for Slots {}
 
-static SLOTS: Lock<Slots> = Lock::new(Slots {
-    first: std::ptr::null_mut(),
-    cursor: std::ptr::null_mut(),
-    fresh: std::ptr::null_mut(),
-    left: 0,
-});
-
-/// For `fork`.
-pub fn lock() {
-    SLOTS.take();
-}
-
-/// For `fork`.
-pub fn unlock() {
-    SLOTS.release();
-}
+static SLOTS: Lock<Slots> = Lock::new(
+    Level::Stacks,
+    Slots {
+        first: std::ptr::null_mut(),
+        cursor: std::ptr::null_mut(),
+        fresh: std::ptr::null_mut(),
+        left: 0,
+    },
+);
 
 /// So many stacks with nobody on them are kept for the next threads.
 const IDLE_AT_MOST: usize = 16;
@@ -89,7 +85,7 @@ const IDLE_AT_MOST: usize = 16;
 /// A stack of `size` bytes above a guard, whose thread will be joined or is `detached`. `None`: there
 /// is no memory, or it is not to be had on superpages and the caller wants an error then.
 pub fn take(size: usize, guard: usize, detached: bool) -> Option<*mut Slot> {
-    SLOTS.with(|slots| {
+    let take = |slots: &mut Slots| {
         slots.reap();
         let fits = |slot: &Slot| {
             slot.state == State::Idle
@@ -113,20 +109,22 @@ pub fn take(size: usize, guard: usize, detached: bool) -> Option<*mut Slot> {
         slot.tid.store(0, Ordering::Relaxed);
         slot.guard_asked = guard;
         Some(slot as *mut Slot)
-    })
+    };
+    SLOTS.with_or(take, || None)
 }
 
 /// The guard asked for below the stack at `address`, if it is one of these.
 pub fn guard_asked(address: usize) -> Option<usize> {
-    SLOTS.with(|slots| {
+    let find = |slots: &mut Slots| {
         let is_here = |slot: &&mut Slot| (slot.start..slot.end).contains(&address);
         slots.iter().find(is_here).map(|slot| slot.guard_asked)
-    })
+    };
+    SLOTS.with_or(find, || None)
 }
 
 /// The thread was not made after all.
 pub fn give_back(slot: *mut Slot) {
-    // SAFETY: a record, under the lock.
+    // SAFETY: a record, under the lock. Without it the stack stays taken: it is lost.
     SLOTS.with(|_| unsafe { (*slot).state = State::Idle });
 }
 
@@ -149,14 +147,18 @@ pub fn release(address: usize) {
     });
 }
 
-/// In a forked child: of all threads only this one is left. The lock is free.
+/// In a forked child: of all threads only this one is left.
 pub fn after_fork() {
-    SLOTS.with(|slots| {
+    SLOTS.after_fork(|slots, was_held| {
         let here = 0u8;
         let here = &raw const here as usize;
         // SAFETY: takes nothing. Its record is libc's, on the stack: the handler of a fork may run
         // on another.
         let this = unsafe { libc::pthread_self() } as usize;
+        if was_held {
+            // The next record may be written already, and not be entered.
+            (slots.cursor, slots.left) = (std::ptr::null_mut(), 0);
+        }
         for slot in slots.iter() {
             let range = slot.start..slot.end;
             if range.contains(&here) || range.contains(&this) {
@@ -298,10 +300,11 @@ impl Slot {
     }
 
     fn unmap(&mut self) {
+        // First: a child that is forked meanwhile must not take it for a stack.
+        self.state = State::Empty;
         // SAFETY: nobody is on it.
         let _ = unsafe { raw::munmap(self.start - self.guard, self.guard + self.end - self.start) };
         table::remove(self.start, self.end);
         ledger::count(Kind::Stack, Column::Returned, self.end - self.start);
-        self.state = State::Empty;
     }
 }

@@ -1,0 +1,64 @@
+//! How much may be prepared: never so much that anybody misses it.
+
+use std::ffi::CStr;
+
+use crate::{limits, raw, source};
+
+/// However large the process is.
+const MOST: usize = 64 << 20;
+/// The part of the process's memory, and of what its cgroup has left.
+const SHARE: usize = 10;
+
+/// The bytes that may be prepared of `asked`, in a process that uses or asks for `more` than it had.
+pub fn allowed(asked: usize, more: usize) -> usize {
+    let bytes = asked.min(MOST).min((most_resident() + more) / SHARE);
+    if bytes < source::superpage() {
+        return 0;
+    }
+    match cgroup_room() {
+        Some(room) => bytes.min(room / SHARE),
+        None => bytes,
+    }
+}
+
+/// The most memory this process ever had.
+fn most_resident() -> usize {
+    // SAFETY: all zero is a value of the structure, and the kernel fills it in.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let got = raw::keeping_errno(|| unsafe {
+        raw::call!(SYS_getrusage, libc::RUSAGE_SELF, &raw mut usage)
+    });
+    if got == 0 { (usage.ru_maxrss as usize) << 10 } else { 0 }
+}
+
+/// What the process's cgroups may still use, the least; `None`: there is no limit, or nobody knows.
+fn cgroup_room() -> Option<usize> {
+    let mut room: Option<usize> = None;
+    limits::each_memory_group(|limit, usage| {
+        if let (Some(limit), Some(usage)) = (number_in(limit), number_in(usage)) {
+            let left = limit.saturating_sub(usage);
+            room = Some(room.map_or(left, |room| room.min(left)));
+        }
+    });
+    room
+}
+
+/// The number that a file begins with; `None`: there is no such file, or it says `max`.
+fn number_in(path: &CStr) -> Option<usize> {
+    let mut buffer = [0; 64];
+    source::first_number(source::read_file(path, &mut buffer)?)
+}
+
+/// Whether a limit of the process's own leaves room for what it does not need yet.
+pub fn is_unlimited() -> bool {
+    [libc::RLIMIT_AS, libc::RLIMIT_DATA].into_iter().all(|which| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the kernel fills the structure in.
+        let got = raw::keeping_errno(|| unsafe {
+            let nothing = std::ptr::null::<libc::rlimit>();
+            raw::call!(SYS_prlimit64, 0, which as usize, nothing, &raw mut limit)
+        });
+        got == 0 && limit.rlim_cur == libc::RLIM_INFINITY
+    })
+}
