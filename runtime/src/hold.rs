@@ -7,6 +7,7 @@
 //! # Safety
 //! `ioctl(2)` with the structures that linux/userfaultfd.h gives its commands.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 
 use crate::answer::Answer;
@@ -31,7 +32,11 @@ pub fn has_one_thread() -> bool {
 }
 
 /// Writers are held up while this exists.
-pub struct Hold(c_int);
+pub struct Hold {
+    fd: c_int,
+    /// The first address that was protected, and the one after the last.
+    span: Cell<(usize, usize)>,
+}
 
 /// `struct uffdio_api`
 #[repr(C)]
@@ -48,6 +53,12 @@ struct Register {
     mode: u64,
     ioctls: u64,
 }
+/// `struct uffdio_range`
+#[repr(C)]
+struct Span {
+    start: u64,
+    length: u64,
+}
 /// `struct uffdio_writeprotect`
 #[repr(C)]
 struct WriteProtect {
@@ -63,6 +74,9 @@ const fn command(number: u64, size: usize) -> u64 {
 const UFFDIO_API: u64 = command(0x3f, size_of::<Api>());
 const UFFDIO_REGISTER: u64 = command(0x00, size_of::<Register>());
 const UFFDIO_WRITEPROTECT: u64 = command(0x06, size_of::<WriteProtect>());
+// _IOR(0xAA, nr, struct uffdio_range)
+const UFFDIO_UNREGISTER: u64 = 2 << 30 | (size_of::<Span>() as u64) << 16 | 0xaa << 8 | 0x01;
+const UFFDIO_WAKE: u64 = 2 << 30 | (size_of::<Span>() as u64) << 16 | 0xaa << 8 | 0x02;
 const UFFD_API: u64 = 0xaa;
 const UFFD_FEATURE_WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
 const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
@@ -102,13 +116,16 @@ impl Hold {
     }
 
     fn ready(fd: libc::c_long) -> Option<Self> {
-        let hold = (fd >= 0).then_some(Self(fd as c_int))?;
+        let span = Cell::new((usize::MAX, 0));
+        let hold = (fd >= 0).then_some(Self { fd: fd as c_int, span })?;
         let mut api = Api { api: UFFD_API, features: UFFD_FEATURE_WP_HUGETLBFS_SHMEM, ioctls: 0 };
         hold.call(UFFDIO_API, &mut api).then_some(hold)
     }
 
     /// From now on whoever writes to the range waits. It must be of whole hugetlb pages.
     pub fn protect(&self, start: usize, length: usize) -> bool {
+        let (from, to) = self.span.get();
+        self.span.set((from.min(start), to.max(start + length)));
         let (start, length) = (start as u64, length as u64);
         let mut register = Register { start, length, mode: UFFDIO_REGISTER_MODE_WP, ioctls: 0 };
         let mut protect = WriteProtect { start, length, mode: UFFDIO_WRITEPROTECT_MODE_WP };
@@ -117,12 +134,21 @@ impl Hold {
 
     fn call<T>(&self, command: u64, argument: &mut T) -> bool {
         // SAFETY: the command's own structure, which the kernel reads and writes.
-        unsafe { raw::call!(SYS_ioctl, self.0, command, std::ptr::from_mut(argument)) == 0 }
+        unsafe { raw::call!(SYS_ioctl, self.fd, command, std::ptr::from_mut(argument)) == 0 }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        raw::close(self.0);
+        // A child that is forked meanwhile inherits the descriptor: closing this one does not end it.
+        let (from, to) = self.span.get();
+        if from < to {
+            let mut range = Span { start: from as u64, length: (to - from) as u64 };
+            raw::keeping_errno(|| {
+                self.call(UFFDIO_UNREGISTER, &mut range);
+                self.call(UFFDIO_WAKE, &mut range);
+            });
+        }
+        raw::close(self.fd);
     }
 }
