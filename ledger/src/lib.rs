@@ -98,11 +98,14 @@ pub enum Reason {
     Place,
     /// The program has an allocator of its own, which keeps its heap.
     OwnAllocator,
+    /// Another process has the shared memory, or the kernel writes to it (registered buffers): it cannot
+    /// be moved, and a call that needs that fails.
+    Held,
 }
 
 impl Reason {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::PoolShort,
         Self::NoPool,
         Self::NoPermission,
@@ -114,6 +117,7 @@ impl Reason {
         Self::Kernel,
         Self::Place,
         Self::OwnAllocator,
+        Self::Held,
     ];
 
     /// A word for programs.
@@ -130,6 +134,7 @@ impl Reason {
             Self::Kernel => "kernel",
             Self::Place => "place",
             Self::OwnAllocator => "own-allocator",
+            Self::Held => "held",
         }
     }
 
@@ -147,6 +152,7 @@ impl Reason {
             Self::Kernel => "the kernel refused",
             Self::Place => "there was no room around it, or a debugger's mark in it",
             Self::OwnAllocator => "the program has an allocator of its own",
+            Self::Held => "another process or a device held on to the memory",
         }
     }
 }

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::table::Range;
-use crate::mapping::{chips, demote, pieces, table};
+use crate::mapping::{demote, pieces, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children, Fallback};
 use crate::{heap, message, prepare, raw, source, stack};
@@ -295,7 +295,6 @@ extern "C" fn in_child() {
     UNDER_WAY.store(mine.saturating_sub(1) as u32, Ordering::SeqCst);
     ledger::after_fork();
     demote::after_fork();
-    chips::after_fork();
     pieces::after_fork();
     table::after_fork();
     stack::after_fork();

@@ -20,6 +20,13 @@ pub fn is_possible() -> bool {
     ANSWER.get(|| raw::keeping_errno(|| Hold::new().is_some()))
 }
 
+/// Whether it can also hold up system calls of other threads: where it cannot, one that writes while
+/// memory is made ordinary fails with EFAULT. As it was when it was first asked.
+pub fn stops_system_calls() -> bool {
+    static ANSWER: Answer = Answer::new();
+    ANSWER.get(|| raw::keeping_errno(|| Hold::of_everybody().is_some()))
+}
+
 unsafe extern "C" {
     /// glibc 2.32: nonzero while the process has never had a second thread.
     static __libc_single_threaded: std::ffi::c_char;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::message::Decimal;
 use crate::raw;
-use crate::source::read_file;
+use crate::source::{first_number, read_file};
 
 /// Whether a limit is in force, or may be.
 pub fn stand_in_the_way(page: usize) -> bool {
@@ -87,6 +87,26 @@ pub fn each_memory_group(mut tell: impl FnMut(&CStr, &CStr)) {
     });
 }
 
+/// Bytes that can be had without swapping, as the machine and the memory cgroups have it; `None` if
+/// nobody says.
+pub fn available_memory() -> Option<usize> {
+    let mut buffer = [0; 4096];
+    let text = read_file(c"/proc/meminfo", &mut buffer)?;
+    let key = b"MemAvailable:";
+    let at = text.windows(key.len()).position(|window| window == key)?;
+    let mut available = first_number(&text[at + key.len()..])?.checked_mul(1024)?;
+    each_memory_group(|limit, usage| {
+        let (mut first, mut second) = ([0; 64], [0; 64]);
+        let number = |text: Option<&[u8]>| text.and_then(first_number);
+        let limit = number(read_file(limit, &mut first));
+        let usage = number(read_file(usage, &mut second));
+        if let (Some(limit), Some(usage)) = (limit, usage) {
+            available = available.min(limit.saturating_sub(usage));
+        }
+    });
+    Some(available)
+}
+
 enum Version {
     One,
     Two,
@@ -122,7 +142,7 @@ fn upwards(path: &[u8], mut tell: impl FnMut(&[u8])) {
 }
 
 /// The pieces of a path as a C string; `None` if the buffer is too small.
-fn join<'a>(buffer: &'a mut [u8], pieces: &[&[u8]]) -> Option<&'a CStr> {
+pub fn join<'a>(buffer: &'a mut [u8], pieces: &[&[u8]]) -> Option<&'a CStr> {
     let mut used = 0;
     for piece in pieces.iter().copied().chain([b"\0" as &[u8]]) {
         buffer.get_mut(used..used + piece.len())?.copy_from_slice(piece);

@@ -32,8 +32,6 @@ pub enum Level {
     Stacks,
     /// `mapping::demote`: one thread at a time turns superpages into ordinary memory.
     Demotion,
-    /// `mapping::chips`.
-    Chips,
     /// `mapping::pieces`: the extent that small mappings are cut from.
     Pieces,
     /// `mapping::table`: which ranges lie on the pool. Taken under all others.

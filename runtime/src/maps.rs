@@ -19,6 +19,8 @@ pub struct Vma<'a> {
     pub flags: [u8; 4],
     /// Where in the file it begins.
     pub offset: u64,
+    /// The file's device, as the kernel prints it in hexadecimal (`major:minor`), and its inode.
+    pub file: (u64, u64),
     /// The file's path or the kernel's name for the mapping; empty for anonymous memory.
     pub name: &'a [u8],
 }
@@ -37,13 +39,19 @@ impl Vma<'_> {
         self.flags[3] == b'p'
     }
 
+    /// Whether it is anonymous shared memory of base pages (the kernel's own name for it).
+    pub fn is_anonymous_shared(&self) -> bool {
+        !self.is_private() && self.name.starts_with(b"/dev/zero (deleted)")
+    }
+
     /// Whether it is anonymous hugetlb memory (the kernel's own name for it).
     pub fn is_anonymous_hugetlb(&self) -> bool {
         self.name.starts_with(b"/anon_hugepage")
     }
 }
 
-const PATH: &CStr = c"/proc/self/maps";
+/// Of this thread: /proc/self has none once the main thread is gone.
+const PATH: &CStr = c"/proc/thread-self/maps";
 
 /// Whether [`each`] can do its work.
 pub fn can_be_read() -> bool {
@@ -56,15 +64,24 @@ pub fn can_be_read() -> bool {
 
 /// Calls `tell` with each mapping, in ascending order; `None` if they could not be read. The list
 /// is read in pieces, so `tell` must not rely on what it changes being shown.
-pub fn each(mut tell: impl FnMut(&Vma)) -> Option<()> {
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+pub fn each(tell: impl FnMut(&Vma)) -> Option<()> {
+    each_of(PATH, tell)
+}
+
+/// The same of any process: `path` is its file of that kind.
+pub fn each_of(path: &CStr, mut tell: impl FnMut(&Vma)) -> Option<()> {
+    each_line(path, |line| {
+        if let Some(vma) = parse(line) {
+            tell(&vma);
+        }
+    })
+}
+
+/// Calls `tell` with each line of a file; `None` if it could not be read.
+pub fn each_line(path: &CStr, mut tell: impl FnMut(&[u8])) -> Option<()> {
     raw::keeping_errno(|| {
-        let fd = raw::open(PATH, flags, 0)?;
-        let complete = read_lines(fd, &mut |line| {
-            if let Some(vma) = parse(line) {
-                tell(&vma);
-            }
-        });
+        let fd = raw::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
+        let complete = read_lines(fd, &mut tell);
         raw::close(fd);
         complete
     })
@@ -111,20 +128,35 @@ fn parse(line: &[u8]) -> Option<Vma<'_>> {
     let dash = range.iter().position(|&byte| byte == b'-')?;
     let flags = fields.next()?.try_into().ok()?;
     let offset = hexadecimal(fields.next()?)?;
-    let rest = fields.nth(2).unwrap_or(b"");
+    let device = fields.next()?;
+    let colon = device.iter().position(|&byte| byte == b':')?;
+    let device = hexadecimal(&device[..colon])? << 32 | hexadecimal(&device[colon + 1..])?;
+    let inode = decimal(fields.next()?)?;
+    let rest = fields.next().unwrap_or(b"");
     let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
     Some(Vma {
         start: hexadecimal(&range[..dash])? as usize,
         end: hexadecimal(&range[dash + 1..])? as usize,
         flags,
         offset,
+        file: (device, inode),
         name: &rest[blanks..],
     })
 }
 
-fn hexadecimal(text: &[u8]) -> Option<u64> {
+/// A number as the kernel prints addresses, without `0x`.
+pub fn hexadecimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 16 {
         return None;
     }
     text.iter().try_fold(0, |sum, &byte| Some(sum << 4 | u64::from((byte as char).to_digit(16)?)))
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |sum, &byte| {
+        sum.checked_mul(10)?.checked_add(u64::from((byte as char).to_digit(10)?))
+    })
 }

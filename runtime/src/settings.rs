@@ -74,6 +74,9 @@ pub struct Settings {
     pub memory: Memory,
     /// SUPERPAGE_FALLBACK
     pub fallback: Fallback,
+    /// SUPERPAGE_POOL=always: also memory goes to the pool of which not every later call of the program can
+    /// be carried out as on ordinary memory (`mapping`).
+    pub always_pool: bool,
     /// SUPERPAGE_CHILDREN
     pub children: Children,
     /// SUPERPAGE_REPORT: where a report is appended when the process ends.
@@ -112,6 +115,7 @@ impl Settings {
             stack: 0,
         },
         fallback: Fallback::Base,
+        always_pool: false,
         children: Children::Base,
         report: None,
         says_shortage: false,
@@ -186,6 +190,7 @@ fn understand() -> Settings {
                 settings.memory = it;
             }),
             b"SUPERPAGE_FALLBACK" => fallback(bytes).map(|it| settings.fallback = it),
+            b"SUPERPAGE_POOL" => pool(bytes).map(|it| settings.always_pool = it),
             b"SUPERPAGE_CHILDREN" => children(bytes).map(|it| settings.children = it),
             b"SUPERPAGE_PREZERO" => prezero(bytes, &mut settings),
             b"SUPERPAGE_PREFAULT" => number(bytes).map(|it| settings.prefault = it),
@@ -342,6 +347,14 @@ fn fallback(text: &[u8]) -> Option<Fallback> {
         b"error" => Some(Fallback::Error),
         b"base" => Some(Fallback::Base),
         b"thp" => Some(Fallback::Thp),
+        _ => None,
+    }
+}
+
+fn pool(text: &[u8]) -> Option<bool> {
+    match text {
+        b"" | b"exact" => Some(false),
+        b"always" => Some(true),
         _ => None,
     }
 }

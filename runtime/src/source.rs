@@ -160,15 +160,31 @@ pub unsafe fn place_hugetlb(
     protection: c_int,
     sharing: c_int,
 ) -> Result<(), Reason> {
-    let elsewhere = map_hugetlb(length, protection, sharing)?;
-    // SAFETY: both ranges are ours.
-    if unsafe { raw::move_to(elsewhere, length, at) }.is_err() {
-        // SAFETY: as above.
-        let _ = unsafe { raw::munmap(elsewhere, length) };
-        return Err(Reason::Kernel);
+    let fresh = map_hugetlb(length, protection, sharing)?;
+    let mut done = 0;
+    while done < length {
+        let step = (length - done).min(MAX_MOVE);
+        // SAFETY: both ranges are ours.
+        if unsafe { raw::move_to(fresh + done, step, at + done) }.is_err() {
+            let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+            // SAFETY: as above; what came to lie there becomes address space again.
+            unsafe {
+                let _ = raw::munmap(fresh + done, length - done);
+                if done > 0 {
+                    let _ = raw::mmap(at, done, libc::PROT_NONE, flags, -1, 0);
+                }
+            }
+            return Err(Reason::Kernel);
+        }
+        done += step;
     }
     Ok(())
 }
+
+/// As much of a hugetlb mapping is moved at once. `move_hugetlb_page_tables` (mm/hugetlb.c) returns the
+/// bytes it moved, and up to one table of page tables more, as an `int`, which its caller compares with
+/// the length: of 4 GiB nothing is left, and of 3.9 GiB untouched neither (Linux 6.18, mm/mremap.c).
+const MAX_MOVE: usize = 1 << 30;
 
 /// Pool pages wherever the kernel puts them, reserved, or populated where that does not suffice.
 pub fn map_hugetlb(length: usize, protection: c_int, sharing: c_int) -> Result<usize, Reason> {
@@ -319,4 +335,42 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         }
     })?;
     Some(&buffer[..length])
+}
+
+/// Calls `tell` with each name in a directory, and the directory's descriptor, until it says `false`;
+/// `None` if it could not be read.
+pub fn each_name(path: &CStr, mut tell: impl FnMut(c_int, &CStr) -> bool) -> Option<()> {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    raw::keeping_errno(|| {
+        let fd = raw::open(path, flags, 0)?;
+        let complete = read_names(fd, &mut tell);
+        raw::close(fd);
+        complete
+    })
+}
+
+fn read_names(fd: c_int, tell: &mut dyn FnMut(c_int, &CStr) -> bool) -> Option<()> {
+    // What `linux_dirent64` has before the name: inode, offset, length of the entry, type.
+    const NAME: usize = 19;
+    let mut buffer = [0u64; 1024];
+    loop {
+        let into = buffer.as_mut_ptr();
+        // SAFETY: a descriptor and a buffer of our own.
+        let got = unsafe { raw::call!(SYS_getdents64, fd, into, size_of_val(&buffer)) };
+        if got <= 0 {
+            return (got == 0).then_some(());
+        }
+        // SAFETY: as many bytes as were written, of numbers that may be read as bytes.
+        let entries =
+            unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), got as usize) };
+        let mut at = 0;
+        while let Some(entry) = entries.get(at..).filter(|rest| rest.len() > NAME) {
+            let length = usize::from(u16::from_ne_bytes([entry[16], entry[17]]));
+            let name = CStr::from_bytes_until_nul(entry.get(NAME..length)?).ok()?;
+            if !tell(fd, name) {
+                return Some(());
+            }
+            at += length;
+        }
+    }
 }

@@ -1,31 +1,50 @@
-//! Turning hugetlb pages of a running program into ordinary memory, in place.
+//! Moving memory of a running program from the pool to ordinary memory, in place.
 //!
-//! Needed when a program unmaps, protects or replaces part of such a page: it asked for ordinary
-//! memory and may do that. Other threads may be writing to the rest of the page meanwhile, so it
-//! is write-protected through userfaultfd first: who writes then waits in the kernel, be it the
-//! program or a system call on its behalf. The contents are copied, the copy is moved over the
-//! page in one step, and with the descriptor closed the waiters go on, on the copy.
+//! Plain use of a mapping stays on the pool. A call that the kernel does not carry there exactly as it
+//! does on ordinary memory comes here first, and is then the kernel's, on ordinary memory: there is
+//! one way in which such calls are made right, and it is [`make_ordinary`].
 //!
-//! In a process with one thread nobody can write meanwhile, and the descriptor is not needed.
+//! All or nothing: what is to be replaced is found (`plan`), every copy is made and filled, and only
+//! then does the first one take its place. What fails before that leaves everything as it was; what
+//! fails after (a limit on mappings) leaves contents and protections as they were, on other pages.
+//!
+//! Other threads may be writing meanwhile, so the pieces are write-protected through userfaultfd
+//! first: who writes then waits in the kernel, be it the program or a system call on its behalf. The
+//! contents are copied, each copy is moved over its piece in one step, and with the descriptor closed
+//! the waiters go on, on the copy. In a process with one thread nobody can write meanwhile.
+//!
+//! Shared memory moves only if nobody else has its object (`object`): a copy would be another object.
+//! Between that look and the move another thread may fork, and the child keeps the old object.
+//!
+//! What cannot be kept: a page that the kernel itself holds on to (O_DIRECT in flight, memory registered
+//! with a network card) goes on being written by the device after its contents were copied. Buffers
+//! registered with io_uring are known (`pinned`) and stay where they are: the call fails with `ENOMEM`.
 //!
 //! # Safety
-//! The page belongs to a range of `table`. Its contents are read while nobody can change them.
+//! The pieces belong to ranges of `table`, and the kernel has confirmed it. Their contents are read
+//! while nobody can change them.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::chips;
-use super::table::{self, Range};
+use super::plan::{Piece, Plan};
+use super::{object, pinned, table};
 use crate::hold::{self, Hold};
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::lock::{Level, Lock};
+use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback};
-use crate::{maps, raw, stack};
+use crate::{limits, maps, source, stack};
 
-/// Demotes the pages of private ranges that `[from, to)` covers only partly. `false`: there was no
-/// memory or no descriptor for it, and nothing has changed.
-pub fn edges(from: usize, to: usize) -> bool {
-    // One after the other: a second thread finds the page gone from the table, and is done.
-    ONE_AT_A_TIME.with_or(|()| edges_alone(from, to), || false)
+/// How much a call makes ordinary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The superpages that the range covers in part: the kernel carries the call for whole ones.
+    Edges,
+    /// Every superpage that it touches: the kernel does not carry the call on the pool.
+    Covered,
+    /// The whole mapping: the call is about what belongs to a mapping.
+    Mapping,
 }
 
 static ONE_AT_A_TIME: Lock<()> = Lock::new(Level::Demotion, ());
@@ -35,74 +54,292 @@ pub fn after_fork() {
     ONE_AT_A_TIME.after_fork(|(), _| {});
 }
 
-fn edges_alone(from: usize, to: usize) -> bool {
-    [from, to].into_iter().all(|edge| match table::first(edge, edge.saturating_add(1)) {
-        Some(range) if !range.shared && edge > range.start && edge % range.page != 0 => {
-            let start = edge - edge % range.page;
-            stack::if_within(start, start + range.page, || page(&range, start))
-        }
-        _ => true,
+/// One demotion after the other: a second thread finds the pages ordinary, and is done.
+fn alone<R>(work: impl FnOnce() -> Result<R, Errno>) -> Result<R, Errno> {
+    ONE_AT_A_TIME.with(|()| work()).unwrap_or(Err(libc::ENOMEM))
+}
+
+/// Whether any memory of this process has been moved: then mappings may have boundaries that the
+/// program did not make (`remap`).
+pub fn has_moved_any() -> bool {
+    HAS_MOVED.load(Ordering::Relaxed)
+}
+
+static HAS_MOVED: AtomicBool = AtomicBool::new(false);
+
+/// Whether all memory was locked, and copies must be.
+static IS_LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// From now on copies are locked, or no more (`mlockall(2)`).
+pub fn lock_copies(are_locked: bool) {
+    IS_LOCKED.store(are_locked, Ordering::Relaxed);
+}
+
+/// Makes superpages of `[from, to)` ordinary memory with the same contents and protections.
+///
+/// # Errors
+/// `ENOMEM`: no memory, no descriptor to hold up other threads with, or somebody else has the shared
+/// object. Nothing that the program could see has changed.
+pub fn make_ordinary(from: usize, to: usize, extent: Extent) -> Result<(), Errno> {
+    if from >= to || !table::may_overlap(from, to) {
+        return Ok(());
+    }
+    alone(|| carry_out(&mut Plan::new(from, to, extent)?, true))
+}
+
+/// Discards the contents of whole private superpages of `[from, to)`, and of no others. They stay on the
+/// pool if it has fresh ones: after the kernel's own MADV_DONTNEED a reservation does not hold where the
+/// pool has surplus pages, and the next touch could be killed.
+///
+/// # Errors
+/// As [`make_ordinary`].
+pub fn discard(from: usize, to: usize) -> Result<(), Errno> {
+    if from >= to || !table::may_overlap(from, to) {
+        return Ok(());
+    }
+    alone(|| {
+        let mut plan = Plan::new(from, to, Extent::Covered)?;
+        plan.retain(|piece| {
+            let is_whole = from <= piece.start && piece.end <= to;
+            !piece.shared && is_whole && !renew(piece)
+        });
+        carry_out(&mut plan, false)
     })
 }
 
-/// Demotes one page of the table.
-fn page(range: &Range, start: usize) -> bool {
-    let length = range.page;
-    let replaced = to_ordinary(start, length);
-    if replaced {
-        table::remove(start, start + length);
-        chips::forget(start, start + length);
-        ledger::because(Reason::Split);
-        ledger::count(Kind::Mmap, Column::Returned, length);
-        ledger::count(Kind::Mmap, Column::FellBack, length);
+/// Puts fresh pages of the pool, reserved, in the place of those that exist; `false` if it has none.
+fn renew(piece: &Piece) -> bool {
+    /// What is held twice for a moment.
+    const STEP: usize = 1 << 30;
+    let is_plain = piece.marks == table::Marks::default() && !IS_LOCKED.load(Ordering::Relaxed);
+    let mut at = piece.start;
+    while at < piece.end {
+        let mut end = at;
+        while end < piece.end && end - at < STEP && is_present(end) {
+            end += piece.page;
+        }
+        if at < end {
+            let is_usual = is_plain && piece.page == source::superpage();
+            // SAFETY: the program gives the contents up; the range stays in the table as it is.
+            let place = || unsafe {
+                source::place_hugetlb(at, end - at, piece.protection, libc::MAP_PRIVATE)
+            };
+            if !is_usual || place().is_err() {
+                return false;
+            }
+        }
+        at = end.max(at + piece.page);
     }
-    replaced
+    true
 }
 
-/// Puts ordinary memory with the same contents and protection in the place of a private hugetlb
-/// page, whoever else writes to it.
+/// The same for private pages of the pool that are in no table. Whether they are ordinary now.
 pub fn to_ordinary(start: usize, length: usize) -> bool {
     let Some(protection) = protection_of(start) else { return false };
-    let flags = raw::PRIVATE_ANONYMOUS;
-    // SAFETY: fresh memory.
-    let Ok(copy) = (unsafe { raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0) }) else {
-        return false;
+    let piece = Piece {
+        start,
+        end: start + length,
+        page: length,
+        shared: false,
+        protection,
+        marks: table::Marks::default(),
+        file: (0, 0),
+        offset: 0,
+        copy: 0,
+        is_opened: false,
     };
-    if settings::get().fallback == Fallback::Thp {
-        // SAFETY: as above. Advice may be refused.
-        let _ = unsafe { raw::madvise(copy, length, libc::MADV_HUGEPAGE) };
-    }
-    let replaced = raw::keeping_errno(|| replace(start, length, protection, copy));
-    if !replaced {
-        // SAFETY: ours, and used by nobody.
-        let _ = unsafe { raw::munmap(copy, length) };
-    }
-    replaced
+    raw::keeping_errno(|| replace(&mut [piece], true)).is_ok()
 }
 
-fn replace(start: usize, length: usize, protection: c_int, copy: usize) -> bool {
-    let hold = if hold::has_one_thread() {
-        None
-    } else {
-        match Hold::new().filter(|hold| hold.protect(start, length)) {
-            None => return false,
-            hold => hold,
+/// Replaces the pieces of a plan, on another stack if this one is among them.
+fn carry_out(plan: &mut Plan, keeps_contents: bool) -> Result<(), Errno> {
+    let pieces = plan.pieces();
+    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(()) };
+    let (low, high) = (first.start, last.end);
+    raw::keeping_errno(|| stack::if_within(low, high, || replace(pieces, keeps_contents)))
+}
+
+fn replace(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> {
+    if !object::are_only_here(pieces) || pinned::are_any(pieces) {
+        ledger::because(Reason::Held);
+        return Err(libc::ENOMEM);
+    }
+    let result = make_copies(pieces).and_then(|()| {
+        let hold = if keeps_contents { hold_up_others(pieces)? } else { None };
+        let result = fill_copies(pieces, keeps_contents).and_then(|()| put_copies(pieces));
+        if result.is_err() {
+            close_again(pieces);
         }
-    };
-    // SAFETY: the page is readable once it is made so, nobody writes it, and `copy` is ours; the
-    // copy then takes the page's place with the page's protection.
-    let moved = unsafe {
-        let readable = protection & libc::PROT_READ != 0
-            || raw::mprotect(start, length, protection | libc::PROT_READ).is_ok();
-        if readable && is_present(start) {
-            std::ptr::copy_nonoverlapping(start as *const u8, copy as *mut u8, length);
+        drop(hold);
+        result
+    });
+    // Of what took its place nothing is left where it was.
+    for piece in pieces.iter().filter(|piece| piece.copy != 0) {
+        // SAFETY: ours, and used by nobody.
+        let _ = unsafe { raw::munmap(piece.copy, piece.length()) };
+    }
+    if result.is_err() {
+        ledger::because(Reason::Kernel);
+    }
+    result
+}
+
+/// Ordinary memory for each piece: one object for the shared ones of one mapping.
+fn make_copies(pieces: &mut [Piece]) -> Result<(), Errno> {
+    check_memory(pieces)?;
+    let mut at = 0;
+    while at < pieces.len() {
+        let rest = &pieces[at..];
+        // What lies in one mapping shares one object, so that it can be enlarged and mapped again.
+        let same = |piece: &&Piece| piece.shared && piece.file == rest[0].file;
+        let count = if rest[0].shared { rest.iter().take_while(same).count() } else { 1 };
+        let group = &mut pieces[at..at + count];
+        let (start, end) = (group[0].start, group[count - 1].end);
+        at += count;
+        let page = group.iter().map(|piece| piece.page).max().unwrap_or(1);
+        let copy = map_copy(end - start, page, group[0].shared)?;
+        let mut used = start;
+        for piece in group {
+            let gap = piece.start - used;
+            if gap > 0 {
+                // SAFETY: ours, and used by nobody.
+                let _ = unsafe { raw::munmap(copy + used - start, gap) };
+            }
+            piece.copy = copy + (piece.start - start);
+            used = piece.end;
         }
-        readable
-            && raw::mprotect(copy, length, protection).is_ok()
-            && raw::move_to(copy, length, start).is_ok()
+    }
+    Ok(())
+}
+
+fn map_copy(length: usize, page: usize, shared: bool) -> Result<usize, Errno> {
+    let start = source::reserve(length, page)?;
+    let sharing = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+    let flags = sharing | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: address space of our own.
+    if let Err(errno) = unsafe { raw::mmap(start, length, raw::READ_WRITE, flags, -1, 0) } {
+        // SAFETY: as above.
+        let _ = unsafe { raw::munmap(start, length) };
+        return Err(errno);
+    }
+    if settings::get().fallback == Fallback::Thp {
+        // SAFETY: as above. Advice may be refused.
+        let _ = unsafe { raw::madvise(start, length, libc::MADV_HUGEPAGE) };
+    }
+    Ok(start)
+}
+
+/// Large copies are made only if memory for them is there: better an error than the OOM killer.
+fn check_memory(pieces: &[Piece]) -> Result<(), Errno> {
+    const UNCHECKED: usize = 64 << 20;
+    let bytes: usize = pieces.iter().map(Piece::length).sum();
+    if bytes <= UNCHECKED {
+        return Ok(());
+    }
+    let present = |piece: &Piece| {
+        let pages = (piece.start..piece.end).step_by(piece.page);
+        pages.filter(|page| piece.shared || is_present(*page)).count() * piece.page
     };
-    drop(hold);
-    moved
+    let needed: usize = pieces.iter().map(present).sum();
+    match limits::available_memory() {
+        Some(available) if available < needed => Err(libc::ENOMEM),
+        _ => Ok(()),
+    }
+}
+
+/// From now on whoever writes to the pieces waits.
+fn hold_up_others(pieces: &[Piece]) -> Result<Option<Hold>, Errno> {
+    if hold::has_one_thread() {
+        return Ok(None);
+    }
+    let hold = Hold::new().ok_or(libc::ENOMEM)?;
+    let is_held = pieces
+        .iter()
+        .filter(|piece| piece.copy != 0)
+        .all(|piece| hold.protect(piece.start, piece.length()));
+    if is_held { Ok(Some(hold)) } else { Err(libc::ENOMEM) }
+}
+
+/// Gives the copies the contents, the protections and the advice of the pieces.
+fn fill_copies(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> {
+    for piece in pieces.iter_mut().filter(|piece| piece.copy != 0) {
+        let (start, copy, length) = (piece.start, piece.copy, piece.length());
+        // SAFETY: the piece is readable once it is made so, nobody writes it, and the copy is ours.
+        unsafe {
+            if keeps_contents {
+                if piece.protection & libc::PROT_READ == 0 {
+                    raw::mprotect(start, length, piece.protection | libc::PROT_READ)?;
+                    piece.is_opened = true;
+                }
+                copy_contents(piece);
+            }
+            if piece.marks.dont_fork {
+                raw::madvise(copy, length, libc::MADV_DONTFORK)?;
+            }
+            if piece.marks.dont_dump {
+                raw::madvise(copy, length, libc::MADV_DONTDUMP)?;
+            }
+            if IS_LOCKED.load(Ordering::Relaxed) && raw::call!(SYS_mlock, copy, length) != 0 {
+                return Err(libc::ENOMEM);
+            }
+            raw::mprotect(copy, length, piece.protection)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies what is not zero: the rest of a fresh copy is.
+///
+/// # Safety
+/// The piece can be read, the copy is ours.
+unsafe fn copy_contents(piece: &Piece) {
+    let base = raw::base_page();
+    for page in (0..piece.length()).step_by(piece.page) {
+        // Of a shared object there may be pages that this process has not mapped yet.
+        if !piece.shared && !is_present(piece.start + page) {
+            continue;
+        }
+        for at in (page..page + piece.page).step_by(base) {
+            let (from, to) = ((piece.start + at) as *const u64, (piece.copy + at) as *mut u64);
+            // SAFETY: the contract.
+            unsafe {
+                let is_zero = std::slice::from_raw_parts(from, base / size_of::<u64>())
+                    .iter()
+                    .all(|word| *word == 0);
+                if !is_zero {
+                    std::ptr::copy_nonoverlapping(from, to, base / size_of::<u64>());
+                }
+            }
+        }
+    }
+}
+
+/// Moves the copies over the pieces.
+fn put_copies(pieces: &mut [Piece]) -> Result<(), Errno> {
+    for piece in pieces.iter_mut().filter(|piece| piece.copy != 0) {
+        let length = piece.length();
+        // SAFETY: both are whole mappings or parts of them; what was there is in the copy.
+        unsafe { raw::move_to(piece.copy, length, piece.start) }.map_err(|_| libc::ENOMEM)?;
+        piece.copy = 0;
+        piece.is_opened = false;
+        HAS_MOVED.store(true, Ordering::Relaxed);
+        if piece.page > raw::base_page() {
+            table::remove(piece.start, piece.end);
+            let kind = if piece.shared { Kind::Shared } else { Kind::Mmap };
+            ledger::because(Reason::Split);
+            ledger::count(kind, Column::Returned, length);
+            ledger::count(kind, Column::FellBack, length);
+        }
+    }
+    Ok(())
+}
+
+/// Gives pieces that stay the protection they had.
+fn close_again(pieces: &[Piece]) {
+    for piece in pieces.iter().filter(|piece| piece.is_opened) {
+        // SAFETY: as it was before.
+        let _ = unsafe { raw::mprotect(piece.start, piece.length(), piece.protection) };
+    }
 }
 
 /// Whether the page exists; one that does not is zero, like a fresh copy.

@@ -1,16 +1,22 @@
 //! mmap and its relatives: the memory a program, or a library in it, maps itself.
 //!
 //! On THP, memory stays ordinary anonymous memory: large mappings are advised, small ones placed
-//! side by side (`pieces`, on the pool `chips`), and whatever the program does to them later is what the kernel makes of
+//! side by side (`pieces`), and whatever the program does to them later is what the kernel makes of
 //! it.
 //!
 //! On hugetlb, a large mapping becomes a body of reserved superpages and a tail of base pages, so
 //! that its length is what the program asked for and calls about the whole of it work as they are.
-//! Calls about parts of a superpage, which the kernel refuses, are made right here: the page is
-//! turned into ordinary memory first (`demote`), or the effect is brought about otherwise.
+//! Before a call that the kernel does not carry there as on ordinary memory, the superpages in its way
+//! are made ordinary (`demote`): one way for all calls, of which `parts`, `remap` and `others` say what
+//! each needs.
 //!
 //! Left alone: memory with an address hint, executable, locked, of `MAP_NORESERVE` (the program
-//! says that it will not use most of it) or for a stack, and everything that chose its pages itself.
+//! says that it will not use most of it) or for a stack, everything that chose its pages itself, and
+//! what is smaller than a superpage. Private memory also where other threads' system calls could not be
+//! held up while it is made ordinary, unless SUPERPAGE_POOL=always.
+//!
+//! Seen are calls of libc, its `syscall` among them; a program that has the instruction in its own code
+//! gets the kernel's answers for hugetlb.
 //!
 //! # Safety
 //! The exported functions are the system calls of the same names, with the same contracts.
@@ -19,20 +25,28 @@ use std::ffi::{c_int, c_void};
 
 use libc::{off64_t, size_t};
 
-pub mod chips;
 pub mod demote;
+#[cfg(target_arch = "x86_64")]
+mod direct;
+mod object;
+mod others;
 mod parts;
 pub mod pieces;
+mod pinned;
+mod plan;
+mod remap;
 mod shared;
 pub mod table;
 
 pub use shared::shmget;
 
-use crate::ledger::{self, Column, Kind};
+use crate::hold;
+use crate::ledger::{self, Column, Kind, Reason};
 use crate::prepare;
 use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
-use crate::settings::{self, Pages, Settings};
+use crate::settings::{self, Fallback, Pages, Settings};
 use crate::source::{self, Backing};
+use demote::Extent;
 use table::Range;
 
 /// What a program asks of `mmap(2)`.
@@ -77,22 +91,22 @@ pub unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: off64_t,
 ) -> *mut c_void {
+    let request = Request { address: address as usize, length, protection, flags, fd, offset };
     // SAFETY: same contract.
-    unsafe { mmap(address, length, protection, flags, fd, offset) }
+    raw::answer_address(unsafe { request.serve() })
 }
 
 impl Request {
     unsafe fn serve(self) -> Result<usize, Errno> {
         let settings = settings::get();
         let is_fixed = self.flags & libc::MAP_FIXED != 0;
-        // The parts of superpages that stay become ordinary memory.
-        if is_fixed
-            && table::may_overlap(self.address, self.end())
-            && !demote::edges(self.address, self.end())
-        {
-            return Err(libc::ENOMEM);
+        if is_fixed {
+            // The parts of superpages that stay become ordinary memory.
+            parts::first_make_ordinary(self.address, self.end(), Extent::Edges)?;
         }
-        if settings.pages == Pages::Unasked {
+        // The kernel looks at the offset even where there is no file.
+        let is_valid = self.offset.unsigned_abs().is_multiple_of(raw::base_page() as u64);
+        if settings.pages == Pages::Unasked || !is_valid {
             // SAFETY: the caller's contract.
             return unsafe { self.plain() };
         }
@@ -127,9 +141,17 @@ impl Request {
             };
         }
         // What was there is lost if this works, and only then.
-        let start = table::replacing(address, self.end(), map)?;
-        chips::forget(address, self.end());
-        Ok(start)
+        table::replacing(address, self.end(), map)
+    }
+
+    /// The same, where the program may replace part of a superpage.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn replace_as_it_is(self) -> Result<usize, Errno> {
+        if self.flags & libc::MAP_FIXED != 0 {
+            parts::first_make_ordinary(self.address, self.end(), Extent::Edges)?;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.plain() }
     }
 
     /// Where it ends, if it begins at its address.
@@ -162,7 +184,7 @@ impl Request {
             let column = if piece.is_some() { Column::Advised } else { Column::Small };
             ledger::count(Kind::Mmap, column, self.length);
             // SAFETY: the caller's contract.
-            return piece.map_or_else(|| unsafe { self.plain() }, |piece| Ok(piece as usize));
+            return piece.map_or_else(|| unsafe { self.small_on_thp() }, |it| Ok(it as usize));
         }
         // The kernel would populate with base pages before the advice could be given.
         let populated = self.is_populated();
@@ -196,6 +218,19 @@ impl Request {
         }
     }
 
+    /// A mapping that is put into a larger one is advised like that: it must remain one mapping, or
+    /// mremap would fail.
+    unsafe fn small_on_thp(self) -> Result<usize, Errno> {
+        // SAFETY: the caller's contract; then advice about memory that was just mapped.
+        unsafe {
+            let start = self.plain()?;
+            if self.address != 0 {
+                let _ = raw::madvise(start, self.length, libc::MADV_HUGEPAGE);
+            }
+            Ok(start)
+        }
+    }
+
     /// Whether it can be memory that is prepared already. jemalloc maps all it uses with MAP_NORESERVE, in
     /// extents far smaller than what others reserve so.
     fn is_prepared(&self) -> bool {
@@ -224,23 +259,29 @@ impl Request {
         let is_ours = self.protection == READ_WRITE && self.flags & !known == 0;
         let is_fixed = self.flags & libc::MAP_FIXED != 0;
         if !is_ours || (self.address != 0 && !is_fixed) || self.length < superpage {
-            let is_plain = self.address == 0 && self.flags == PRIVATE_ANONYMOUS;
-            if is_ours
-                && is_plain
-                && let Some(chip) = chips::take(self.length)
-            {
-                return Ok(chip);
-            }
             if is_ours {
                 ledger::count(Kind::Mmap, Column::Small, self.length);
             }
             // SAFETY: the caller's contract.
             return unsafe { self.plain() };
         }
+        if !settings.always_pool && !hold::stops_system_calls() {
+            ledger::because(Reason::Unprotected);
+            // SAFETY: the caller's contract.
+            return unsafe { self.without_pool(settings) };
+        }
         let length = self.length.checked_next_multiple_of(raw::base_page()).ok_or(libc::ENOMEM)?;
         // SAFETY: the caller's range, or address space of our own.
         unsafe {
-            let start = if is_fixed { self.plain()? } else { source::reserve(length, superpage)? };
+            let start = if is_fixed {
+                self.plain()?
+            } else {
+                match source::reserve(length, superpage) {
+                    Ok(start) => start,
+                    // The space for alignment counts against limits that the mapping alone may keep.
+                    Err(_) => return self.without_pool(settings),
+                }
+            };
             let (from, to) = (start.next_multiple_of(superpage), start + length);
             let to = to - to % superpage;
             let result = self.fill(start, length, from, to, is_fixed, settings);
@@ -248,6 +289,23 @@ impl Request {
                 let _ = raw::munmap(start, length);
             }
             result.map(|()| start)
+        }
+    }
+
+    /// What falls back because of the process and not of the pool.
+    unsafe fn without_pool(self, settings: &Settings) -> Result<usize, Errno> {
+        if settings.fallback == Fallback::Error {
+            ledger::count(Kind::Mmap, Column::Refused, self.length);
+            return Err(libc::ENOMEM);
+        }
+        ledger::count(Kind::Mmap, Column::FellBack, self.length);
+        // SAFETY: the caller's contract; then advice about memory that was just mapped.
+        unsafe {
+            let start = self.plain()?;
+            if settings.fallback == Fallback::Thp {
+                let _ = raw::madvise(start, self.length, libc::MADV_HUGEPAGE);
+            }
+            Ok(start)
         }
     }
 
@@ -270,7 +328,8 @@ impl Request {
         unsafe {
             if source::place(Kind::Mmap, from, to - from, self.protection)? == Backing::Hugetlb {
                 let page = source::superpage();
-                if !table::add(Range { start: from, end: to, page, shared: false }) {
+                let range = Range { start: from, end: to, page, shared: false };
+                if !table::add_part(range, (start, end)) {
                     return Err(libc::ENOMEM);
                 }
             }
@@ -278,7 +337,7 @@ impl Request {
             if !has_ends && to < end {
                 let flags = PRIVATE_ANONYMOUS | libc::MAP_FIXED;
                 raw::mmap(to, end - to, self.protection, flags, -1, 0)?;
-                if settings.fallback == settings::Fallback::Thp {
+                if settings.fallback == Fallback::Thp {
                     let _ = raw::madvise(to, end - to, libc::MADV_HUGEPAGE);
                 }
             }

@@ -1,11 +1,19 @@
 //! Shared memory: anonymous (`MAP_SHARED | MAP_ANONYMOUS`), of memfd and POSIX objects, and of System
 //! V.
 //!
-//! On hugetlb, anonymous and System V memory become objects of the pool. Their pages are reserved
-//! once per object, so every process that inherits or attaches one is guaranteed its faults, a
-//! forked child too. A memfd or POSIX object keeps its pages whatever is asked: a program may write
-//! or read it like a file, give it any length and send it to processes that know nothing of
-//! superpages, and a hugetlb file allows none of that. It gets advice.
+//! On hugetlb, anonymous memory becomes an object of the pool. Its pages are reserved once per object,
+//! so every process that inherits it is guaranteed its faults, a forked child too. A call about part of
+//! a superpage moves it to ordinary memory as long as no other process has the object; then it fails
+//! with `ENOMEM`. Address space that is only reserved (`PROT_NONE`) stays ordinary.
+//!
+//! A System V segment cannot be moved: others attach it by its number at any time, and `shmdt` knows
+//! it by its object. On the pool it has another length than was asked for, goes only to addresses at
+//! multiples of a superpage, and no part of it can be protected. So it lies there only where that was
+//! asked for (SUPERPAGE_POOL=always), and calls about parts of it fail with `EINVAL`.
+//!
+//! A memfd or POSIX object keeps its pages whatever is asked: a program may write or read it like a
+//! file, give it any length and send it to processes that know nothing of superpages, and a hugetlb
+//! file allows none of that. It gets advice.
 //!
 //! On THP all of them are advised; whether the kernel heeds it is `shmem_enabled`'s to say.
 //!
@@ -18,6 +26,7 @@ use libc::{key_t, size_t};
 
 use super::Request;
 use super::table::{self, Range};
+use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback};
@@ -42,7 +51,8 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
             return Ok(start);
         }
         let settings = settings::get();
-        if settings.is_hugetlb() && request.address == 0 {
+        let is_reserved_only = request.protection & libc::PROT_WRITE == 0;
+        if settings.is_hugetlb() && request.address == 0 && !is_reserved_only {
             match anonymous(request) {
                 Ok(start) => return Ok(start),
                 Err(why) => ledger::because(why),
@@ -64,6 +74,9 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
 
 /// A body of superpages and a tail of base pages: two objects, which nobody can tell from one.
 unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
+    if !settings::get().always_pool && !hold::stops_system_calls() {
+        return Err(Reason::Unprotected);
+    }
     let page = source::superpage();
     let length = request.length.next_multiple_of(raw::base_page());
     let body = length - length % page;
@@ -77,7 +90,11 @@ unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
             let has_tail = tail == 0
                 || raw::mmap(start + body, tail, request.protection, flags, -1, 0).is_ok();
             let range = Range { start, end: start + body, page, shared: true };
-            if has_tail && table::add(range) { Ok(start) } else { Err(Reason::Kernel) }
+            if has_tail && table::add_part(range, (start, start + length)) {
+                Ok(start)
+            } else {
+                Err(Reason::Kernel)
+            }
         });
         if result.is_err() {
             let _ = raw::munmap(start, length);
@@ -126,7 +143,8 @@ fn is_memory_file(fd: c_int) -> bool {
     })
 }
 
-/// `int shmget(key_t key, size_t size, int shmflg)`: a new segment gets pages of the pool.
+/// `int shmget(key_t key, size_t size, int shmflg)`: a new segment gets pages of the pool, where that was
+/// asked for.
 ///
 /// # Safety
 /// As the system call.
@@ -148,7 +166,8 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
                 || raw::call!(SYS_shmget, key, 0, 0) == -1 && raw::errno() == libc::ENOENT
         })
     };
-    if is_ours && settings.is_hugetlb() && size >= source::superpage() && is_new() {
+    let may_be_on_pool = settings.is_hugetlb() && settings.always_pool;
+    if is_ours && may_be_on_pool && size >= source::superpage() && is_new() {
         let page = source::superpage();
         let encoded = source::hugetlb_flags(page) & !libc::MAP_HUGETLB;
         // SAFETY: numbers only.

@@ -3,8 +3,9 @@
 //! The kernel cannot unmap, protect or advise part of a hugetlb page, and a program that asked for
 //! ordinary memory may do just that. Here is looked up whether a range that a call names touches
 //! such a page. Ranges enter when they are mapped and leave when they are unmapped or replaced
-//! through libc; a range that a program unmaps by a raw system call stays until somebody trips over
-//! it, which is why users of an answer must expect the kernel to disagree.
+//! through libc. A range that is unmapped past this library (libc's own calls, raw system calls)
+//! stays until somebody trips over it: a row is a guess that the kernel confirms or refutes
+//! (`demote` asks it before it acts on one).
 //!
 //! # Safety
 //! The rows live in a mapping of their own that only grows, reached under the lock.
@@ -28,17 +29,30 @@ pub struct Range {
     pub shared: bool,
 }
 
-impl Range {
-    /// Whether a page of it is only partly inside `[from, to)`.
-    pub fn is_cut_by(&self, from: usize, to: usize) -> bool {
-        let inside =
-            |edge: usize| edge > self.start && edge < self.end && !edge.is_multiple_of(self.page);
-        inside(from) || inside(to)
-    }
+/// What the program asked for about a range by advice that the kernel keeps per mapping. A copy
+/// that takes the range's place is advised alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// MADV_DONTFORK
+    pub dont_fork: bool,
+    /// MADV_DONTDUMP
+    pub dont_dump: bool,
+}
+
+/// A range and what is known about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Where it is.
+    pub range: Range,
+    /// What was advised.
+    pub marks: Marks,
+    /// First address of the mapping that it was made as a part of, and the one after the last: with the
+    /// tail of base pages, and as it was then.
+    pub mapping: (usize, usize),
 }
 
 struct Rows {
-    rows: *mut Range,
+    rows: *mut Row,
     used: usize,
     room: usize,
 }
@@ -54,7 +68,13 @@ static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Enters a range. If there is no memory for the table it is not entered, and `false` is returned:
 /// then the range must not be handed out.
 pub fn add(range: Range) -> bool {
-    let entered = TABLE.with_or(|table| table.insert(range), || false);
+    add_part(range, (range.start, range.end))
+}
+
+/// The same for the superpages of a mapping that has more than superpages.
+pub fn add_part(range: Range, mapping: (usize, usize)) -> bool {
+    let row = Row { range, marks: Marks::default(), mapping };
+    let entered = TABLE.with_or(|table| table.insert(row), || false);
     if entered {
         LOWEST.fetch_min(range.start, Ordering::Relaxed);
         HIGHEST.fetch_max(range.end, Ordering::Relaxed);
@@ -98,15 +118,44 @@ pub fn may_overlap(from: usize, to: usize) -> bool {
 
 /// The first range, by address, that overlaps `[from, to)`.
 pub fn first(from: usize, to: usize) -> Option<Range> {
+    first_row(from, to).map(|row| row.range)
+}
+
+/// The same with all that is known about it.
+pub fn first_row(from: usize, to: usize) -> Option<Row> {
     if !may_overlap(from, to) {
         return None;
     }
     let find = |table: &mut Rows| {
-        let rows = table.slice();
-        let overlapping = rows.iter().filter(|row| row.start < to && from < row.end);
-        overlapping.min_by_key(|row| row.start).copied()
+        let overlapping = table.slice().iter().filter(|row| row.overlaps(from, to));
+        overlapping.min_by_key(|row| row.range.start).copied()
     };
     TABLE.with_or(find, || None)
+}
+
+/// Notes advice about whole superpages of `[from, to)`.
+pub fn mark(from: usize, to: usize, change: impl Fn(&mut Marks)) {
+    if !may_overlap(from, to) {
+        return;
+    }
+    TABLE.with(|table| {
+        let mut at = 0;
+        while at < table.used {
+            let row = table.slice()[at];
+            at += 1;
+            let mut marks = row.marks;
+            change(&mut marks);
+            if !row.overlaps(from, to) || marks == row.marks {
+                continue;
+            }
+            // Cut out and entered again: at the end, where it is met once more and is right.
+            let Range { start, end, .. } = row.range;
+            let (start, end) = (start.max(from), end.min(to));
+            table.cut(start, end);
+            table.insert(Row { range: Range { start, end, ..row.range }, marks, ..row });
+            at = 0;
+        }
+    });
 }
 
 /// In a forked child: what another thread was changing is forgotten. `fork` asks the kernel.
@@ -123,8 +172,14 @@ pub fn is_in_use() -> bool {
     HIGHEST.load(Ordering::Relaxed) != 0
 }
 
+impl Row {
+    fn overlaps(&self, from: usize, to: usize) -> bool {
+        self.range.start < to && from < self.range.end
+    }
+}
+
 impl Rows {
-    fn slice(&self) -> &[Range] {
+    fn slice(&self) -> &[Row] {
         if self.rows.is_null() {
             return &[];
         }
@@ -132,29 +187,29 @@ impl Rows {
         unsafe { std::slice::from_raw_parts(self.rows, self.used) }
     }
 
-    fn insert(&mut self, range: Range) -> bool {
+    fn insert(&mut self, row: Row) -> bool {
         if self.used == self.room && !self.grow() {
             return false;
         }
         // SAFETY: `used` is below `room`.
-        unsafe { self.rows.add(self.used).write(range) };
+        unsafe { self.rows.add(self.used).write(row) };
         self.used += 1;
         true
     }
 
     fn grow(&mut self) -> bool {
-        let room = (self.room * 2).max(raw::base_page() / size_of::<Range>());
+        let room = (self.room * 2).max(raw::base_page() / size_of::<Row>());
         // SAFETY: fresh memory; the old rows are copied and then nobody's.
         unsafe {
-            let bytes = room * size_of::<Range>();
+            let bytes = room * size_of::<Row>();
             let Ok(fresh) = raw::mmap(0, bytes, raw::READ_WRITE, raw::PRIVATE_ANONYMOUS, -1, 0)
             else {
                 return false;
             };
-            let fresh = fresh as *mut Range;
+            let fresh = fresh as *mut Row;
             if self.used > 0 {
                 std::ptr::copy_nonoverlapping(self.rows, fresh, self.used);
-                let _ = raw::munmap(self.rows as usize, self.room * size_of::<Range>());
+                let _ = raw::munmap(self.rows as usize, self.room * size_of::<Row>());
             }
             self.rows = fresh;
         }
@@ -167,15 +222,15 @@ impl Rows {
         while at < self.used {
             // SAFETY: `at` is below `used`.
             let row = unsafe { &mut *self.rows.add(at) };
-            if row.end <= from || row.start >= to {
+            if !row.overlaps(from, to) {
                 at += 1;
                 continue;
             }
-            let (left, right) = (row.start < from, row.end > to);
-            let tail = Range { start: to, ..*row };
+            let (left, right) = (row.range.start < from, row.range.end > to);
+            let tail = Row { range: Range { start: to, ..row.range }, ..*row };
             match (left, right) {
-                (true, _) => row.end = from,
-                (false, true) => row.start = to,
+                (true, _) => row.range.end = from,
+                (false, true) => row.range.start = to,
                 (false, false) => {
                     self.used -= 1;
                     // SAFETY: both are below the old `used`; the last takes the place of this one.

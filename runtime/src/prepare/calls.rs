@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::{pid_t, rlimit};
 
 use super::give_way;
-use crate::{heap, raw};
+use crate::raw;
 
 static IS_SANDBOXED: AtomicBool = AtomicBool::new(false);
 
@@ -39,31 +39,6 @@ pub unsafe extern "C" fn prctl(
     }
     // SAFETY: the caller's contract.
     unsafe { raw::call!(SYS_prctl, operation, second, third, fourth, fifth) as c_int }
-}
-
-/// `int mlockall(int flags)`: what is kept would be locked, and counted.
-///
-/// # Safety
-/// As the system call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    give_way();
-    if flags & libc::MCL_FUTURE != 0 {
-        heap::is_locked(true);
-    }
-    // SAFETY: the caller's contract.
-    unsafe { raw::call!(SYS_mlockall, flags) as c_int }
-}
-
-/// `int munlockall(void)`.
-///
-/// # Safety
-/// As the system call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn munlockall() -> c_int {
-    heap::is_locked(false);
-    // SAFETY: the caller's contract.
-    unsafe { raw::call!(SYS_munlockall) as c_int }
 }
 
 /// `int prlimit(pid_t pid, int resource, const struct rlimit *new, struct rlimit *old)`. Once there

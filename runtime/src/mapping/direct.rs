@@ -1,0 +1,109 @@
+//! `syscall(2)`: calls about memory that a program makes past libc's functions for them.
+//!
+//! They must not find a superpage where the program has ordinary memory, so they take the same ways as
+//! libc's functions. Only `mmap` gets from here no superpages: who maps memory like that wants what the
+//! kernel gives. Every other call costs a few comparisons, and is made with the registers and the stack
+//! as they came (a call may return twice, or on another stack).
+//!
+//! # Safety
+//! As the system calls.
+
+use std::ffi::{c_int, c_long, c_void};
+
+use super::{Request, others, parts, remap};
+use crate::raw;
+
+/// `long syscall(long number, ...)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn syscall() {
+    std::arch::naked_asm!(
+        "cmp rdi, 63",
+        "ja 2f",
+        "mov rax, {low}",
+        "bt rax, rdi",
+        "jc {seen}",
+        "jmp superpage_system_call",
+        "2:",
+        "cmp rdi, {mlock}",
+        "je {seen}",
+        "cmp rdi, {mlockall}",
+        "je {seen}",
+        "cmp rdi, {munlockall}",
+        "je {seen}",
+        "cmp rdi, {remap_file_pages}",
+        "je {seen}",
+        "cmp rdi, {mlock2}",
+        "je {seen}",
+        "cmp rdi, {pkey_mprotect}",
+        "je {seen}",
+        "cmp rdi, {process_madvise}",
+        "je {seen}",
+        "jmp superpage_system_call",
+        seen = sym seen,
+        low = const LOW,
+        mlock = const libc::SYS_mlock,
+        mlockall = const libc::SYS_mlockall,
+        munlockall = const libc::SYS_munlockall,
+        remap_file_pages = const libc::SYS_remap_file_pages,
+        mlock2 = const libc::SYS_mlock2,
+        pkey_mprotect = const libc::SYS_pkey_mprotect,
+        process_madvise = const libc::SYS_process_madvise,
+    )
+}
+
+/// The numbers below 64 that are seen, as bits.
+const LOW: u64 = 1 << libc::SYS_mmap
+    | 1 << libc::SYS_mprotect
+    | 1 << libc::SYS_munmap
+    | 1 << libc::SYS_ioctl
+    | 1 << libc::SYS_mremap
+    | 1 << libc::SYS_madvise;
+
+/// Gets what `syscall` got: a jump leads here, so the last argument lies where the caller put it.
+unsafe extern "C" fn seen(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    let address = a as *mut c_void;
+    // SAFETY: the caller's contract. An argument that a call does not have may be anything.
+    unsafe {
+        match number {
+            libc::SYS_mmap => {
+                let (protection, flags) = (c as c_int, d as c_int);
+                let (fd, offset) = (e as c_int, f as i64);
+                let request = Request { address: a, length: b, protection, flags, fd, offset };
+                raw::answer_address(request.replace_as_it_is()) as c_long
+            }
+            libc::SYS_mprotect => raw::answer(parts::protect(a, b, c as c_int)).into(),
+            libc::SYS_munmap => raw::answer(parts::unmap(a, b)).into(),
+            libc::SYS_madvise => raw::answer(parts::advise(a, b, c as c_int)).into(),
+            libc::SYS_ioctl => others::ioctl(a as c_int, b as _, c as *mut c_void).into(),
+            libc::SYS_mremap => {
+                remap::mremap(address, b, c, d as c_int, e as *mut c_void) as c_long
+            }
+            libc::SYS_mlock => others::mlock(address, b).into(),
+            libc::SYS_mlock2 => others::mlock2(address, b, c as _).into(),
+            libc::SYS_mlockall => others::mlockall(a as c_int).into(),
+            libc::SYS_munlockall => others::munlockall().into(),
+            libc::SYS_remap_file_pages => {
+                others::remap_file_pages(address, b, c as c_int, d, e as c_int).into()
+            }
+            libc::SYS_pkey_mprotect => {
+                others::pkey_mprotect(address, b, c as c_int, d as c_int).into()
+            }
+            libc::SYS_process_madvise => {
+                others::process_madvise(a as c_int, b as _, c, d as c_int, e as _) as c_long
+            }
+            _ => raw::system_call(number, a, b, c, d, e, f),
+        }
+    }
+}

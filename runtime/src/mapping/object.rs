@@ -1,0 +1,60 @@
+//! Whether anybody else has an object of shared memory mapped.
+//!
+//! Anonymous shared memory has no name: only processes that were forked since can have it. They are
+//! looked for in /proc, as far as this process may look: a child that became another user is not seen.
+//!
+//! # Safety
+//! System calls on descriptors and buffers of our own.
+
+use std::ffi::CStr;
+
+use super::plan::Piece;
+use crate::{limits, maps, message, raw, source};
+
+/// Whether the objects behind shared pieces are mapped where the pieces lie, and nowhere else.
+pub fn are_only_here(pieces: &[Piece]) -> bool {
+    if !pieces.iter().any(|piece| piece.shared) {
+        return true;
+    }
+    let is_ours = |file| pieces.iter().any(|piece| piece.shared && piece.file == file);
+    let mut is_elsewhere = false;
+    let read = maps::each(|vma| {
+        let is_here = |piece: &Piece| piece.start < vma.end && vma.start < piece.end;
+        is_elsewhere |= pieces.iter().any(|piece| shows(vma, piece) && !is_here(piece));
+    });
+    read.is_some()
+        && !is_elsewhere
+        && any_other_process(|path| {
+            let mut has_it = false;
+            maps::each_of(path, |vma| has_it |= !vma.is_private() && is_ours(vma.file));
+            has_it
+        }) == Some(false)
+}
+
+/// Whether a mapping shows a part of an object that a piece shows.
+fn shows(vma: &maps::Vma, piece: &Piece) -> bool {
+    let (length, other) = ((vma.end - vma.start) as u64, piece.length() as u64);
+    piece.shared
+        && piece.file == vma.file
+        && piece.offset < vma.offset + length
+        && vma.offset < piece.offset + other
+}
+
+/// Whether `ask` says yes of a process other than this; it gets the path of its mappings. `None` if the
+/// processes cannot be listed.
+fn any_other_process(mut ask: impl FnMut(&CStr) -> bool) -> Option<bool> {
+    let ours = message::Decimal::new(raw::pid() as u64);
+    let mut found = false;
+    source::each_name(c"/proc", |_, name| {
+        let name = name.to_bytes();
+        let mut path = [0u8; 64];
+        if name.iter().all(u8::is_ascii_digit)
+            && name != ours.bytes()
+            && let Some(path) = limits::join(&mut path, &[b"/proc/", name, b"/maps"])
+        {
+            found = ask(path);
+        }
+        !found
+    })?;
+    Some(found)
+}

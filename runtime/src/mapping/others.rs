@@ -1,0 +1,235 @@
+//! Calls that few programs make of their memory, and that the kernel does not carry on the pool as on
+//! ordinary memory: locking, protection keys, nonlinear mappings, advice by descriptor, userfaultfd.
+//!
+//! Not among them: msync, mincore and munlock, which the pool answers alike (a superpage that was touched
+//! is resident as a whole, as on THP).
+//!
+//! # Safety
+//! As the system calls of the same names.
+
+use std::ffi::{c_int, c_uint, c_ulong, c_void};
+
+use libc::{iovec, size_t, ssize_t};
+
+use super::demote::{self, Extent};
+use super::parts::{extent_of, first_make_ordinary, protect, round_up};
+use super::table;
+use crate::{heap, limits, maps, message, prepare, raw};
+
+/// Makes what is in the way ordinary, and runs the call; -1 with errno if that fails.
+unsafe fn after(
+    address: *const c_void,
+    length: size_t,
+    extent: Extent,
+    call: impl FnOnce() -> libc::c_long,
+) -> c_int {
+    let start = address as usize;
+    match first_make_ordinary(start, round_up(start, length), extent) {
+        Ok(()) => call() as c_int,
+        Err(errno) => raw::fails_with(errno),
+    }
+}
+
+/// `int mlock(const void *addr, size_t len)`. The kernel neither counts nor remembers that pages of the
+/// pool are locked.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock(address: *const c_void, length: size_t) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { after(address, length, Extent::Covered, || raw::call!(SYS_mlock, address, length)) }
+}
+
+/// `int mlock2(const void *addr, size_t len, unsigned flags)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock2(address: *const c_void, length: size_t, flags: c_uint) -> c_int {
+    // glibc does without the system call where it can.
+    if flags == 0 {
+        // SAFETY: the caller's contract.
+        return unsafe { mlock(address, length) };
+    }
+    // SAFETY: the caller's contract.
+    unsafe {
+        after(address, length, Extent::Covered, || raw::call!(SYS_mlock2, address, length, flags))
+    }
+}
+
+/// `int mlockall(int flags)`: what lies on the pool is never paged out, and its copies are locked.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    // What is kept would be locked, and counted; what is grown ahead, resident at once.
+    prepare::give_way();
+    if flags & libc::MCL_FUTURE != 0 {
+        heap::is_locked(true);
+    }
+    // SAFETY: numbers only.
+    let result = unsafe { raw::call!(SYS_mlockall, flags) } as c_int;
+    if result == 0 && flags & libc::MCL_CURRENT != 0 {
+        demote::lock_copies(true);
+    }
+    result
+}
+
+/// `int munlockall(void)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munlockall() -> c_int {
+    demote::lock_copies(false);
+    heap::is_locked(false);
+    // SAFETY: takes nothing.
+    unsafe { raw::call!(SYS_munlockall) as c_int }
+}
+
+/// `int pkey_mprotect(void *addr, size_t len, int prot, int pkey)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pkey_mprotect(
+    address: *mut c_void,
+    length: size_t,
+    protection: c_int,
+    key: c_int,
+) -> c_int {
+    // As in glibc: without a key it needs no kernel that knows keys.
+    if key == -1 {
+        // SAFETY: the caller's contract.
+        return raw::answer(unsafe { protect(address as usize, length, protection) });
+    }
+    // SAFETY: the caller's contract.
+    unsafe {
+        after(address, length, Extent::Covered, || {
+            raw::call!(SYS_pkey_mprotect, address, length, protection, key)
+        })
+    }
+}
+
+/// `int remap_file_pages(void *addr, size_t size, int prot, size_t pgoff, int flags)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remap_file_pages(
+    address: *mut c_void,
+    length: size_t,
+    protection: c_int,
+    offset: size_t,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe {
+        after(address, length, Extent::Mapping, || {
+            raw::call!(SYS_remap_file_pages, address, length, protection, offset, flags)
+        })
+    }
+}
+
+/// `ssize_t process_madvise(int pidfd, const struct iovec *iov, size_t n, int advice, unsigned flags)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_madvise(
+    process: c_int,
+    ranges: *const iovec,
+    count: size_t,
+    advice: c_int,
+    flags: c_uint,
+) -> ssize_t {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if table::may_overlap(0, usize::MAX) && !ranges.is_null() && is_this(process) {
+            let ranges = std::slice::from_raw_parts(ranges, count.min(libc::UIO_MAXIOV as usize));
+            let extent = match advice {
+                libc::MADV_DONTNEED => Some(Extent::Covered),
+                _ => extent_of(advice),
+            };
+            for range in ranges.iter().filter(|_| extent.is_some()) {
+                let (start, extent) = (range.iov_base as usize, extent.unwrap_or(Extent::Covered));
+                if first_make_ordinary(start, round_up(start, range.iov_len), extent).is_err() {
+                    return raw::fails_with(libc::ENOMEM) as ssize_t;
+                }
+            }
+        }
+        raw::call!(SYS_process_madvise, process, ranges, count, advice, flags) as ssize_t
+    }
+}
+
+/// Whether a descriptor stands for this process.
+fn is_this(process: c_int) -> bool {
+    /// PIDFD_SELF_THREAD and PIDFD_SELF_THREAD_GROUP (Linux 6.14, linux/pidfd.h).
+    const OURS: [c_int; 2] = [-10_000, -10_001];
+    if process < 0 {
+        return OURS.contains(&process);
+    }
+    let mut path = [0u8; 64];
+    let number = message::Decimal::new(process.unsigned_abs().into());
+    let parts = [b"/proc/thread-self/fdinfo/" as &[u8], number.bytes()];
+    let Some(path) = limits::join(&mut path, &parts) else { return false };
+    let ours = message::Decimal::new(raw::pid() as u64);
+    let mut is_ours = false;
+    let _ = maps::each_line(path, |line| {
+        let pid = line.strip_prefix(b"Pid:").map(<[u8]>::trim_ascii);
+        is_ours |= pid == Some(ours.bytes());
+    });
+    is_ours
+}
+
+/// linux/userfaultfd.h: `_IOWR(0xAA, 0x00, struct uffdio_register)`.
+const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
+/// `_IOWR(0xAA, 0x05, struct uffdio_move)`.
+const UFFDIO_MOVE: c_ulong = 0xc028_aa05;
+
+/// `int ioctl(int fd, unsigned long request, ...)`, with one argument, as the kernel has it. Memory that
+/// is watched through userfaultfd is filled and protected by base pages. Any other request costs two
+/// comparisons.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if request == UFFDIO_REGISTER || request == UFFDIO_MOVE {
+            if let Err(errno) = before_userfaultfd(request, argument) {
+                return raw::fails_with(errno);
+            }
+        }
+        raw::call!(SYS_ioctl, fd, request, argument) as c_int
+    }
+}
+
+/// What is registered becomes ordinary, as the whole mapping; what is moved, where it comes from.
+fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw::Errno> {
+    if argument.is_null() || !table::may_overlap(0, usize::MAX) {
+        return Ok(());
+    }
+    // struct uffdio_register: start, length. struct uffdio_move: to, from, length.
+    let mut words = [0u64; 3];
+    let size = size_of_val(&words);
+    let ours = iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size };
+    let theirs = iovec { iov_base: argument, iov_len: size };
+    // By a system call, which an address that is none does not kill.
+    // SAFETY: the words are written as far as the call says.
+    let got = raw::keeping_errno(|| unsafe {
+        raw::call!(SYS_process_vm_readv, raw::pid(), &raw const ours, 1, &raw const theirs, 1, 0)
+    });
+    if got != size as libc::c_long {
+        return Ok(());
+    }
+    let (start, length, extent) = match request {
+        UFFDIO_REGISTER => (words[0], words[1], Extent::Mapping),
+        _ => (words[1], words[2], Extent::Covered),
+    };
+    let start = start as usize;
+    first_make_ordinary(start, round_up(start, length as usize), extent)
+}

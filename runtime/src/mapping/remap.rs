@@ -1,0 +1,248 @@
+//! `mremap(2)`: changing the length and the place of a mapping.
+//!
+//! The kernel can neither enlarge a mapping of the pool nor move it exactly (where page tables are
+//! missing it loses count of the target), so what is to be enlarged or moved is made ordinary first.
+//! What is only made smaller stays.
+//!
+//! A program sees one mapping where the kernel sees several: copies of superpages keep the mark of
+//! where they were made (`vm_pgoff`), and parts with and without advice for THP are apart. The kernel
+//! moves no more than one mapping at a time, so these are moved one by one.
+//!
+//! # Safety
+//! As the system call.
+
+use std::ffi::{c_int, c_void};
+
+use libc::size_t;
+
+use super::demote::{self, Extent};
+use super::parts::{first_make_ordinary, is_valid, round_up, unmap};
+use super::table;
+use crate::raw::{self, Errno};
+use crate::{maps, prepare, settings, source};
+
+/// `void *mremap(void *old, size_t old_size, size_t new_size, int flags, ... void *new)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_size: size_t,
+    new_size: size_t,
+    flags: c_int,
+    target: *mut c_void,
+) -> *mut c_void {
+    // Without MREMAP_FIXED libc takes no fifth argument, and what lies in its register is anything.
+    let target = if flags & libc::MREMAP_FIXED != 0 { target as usize } else { 0 };
+    let call = Call { start: old as usize, old_size, new_size, flags, target };
+    // SAFETY: the caller's contract.
+    raw::answer_address(unsafe { call.serve() })
+}
+
+/// What a program asks of `mremap(2)`.
+#[derive(Clone, Copy)]
+struct Call {
+    start: usize,
+    old_size: usize,
+    new_size: usize,
+    flags: c_int,
+    target: usize,
+}
+
+impl Call {
+    fn end(&self) -> usize {
+        round_up(self.start, self.old_size)
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.flags & libc::MREMAP_FIXED != 0
+    }
+
+    unsafe fn serve(self) -> Result<usize, Errno> {
+        let target_end = round_up(self.target, self.new_size);
+        prepare::changed(self.start, self.end());
+        if self.is_fixed() {
+            prepare::changed(self.target, target_end);
+        }
+        // Of shared memory there may be more with no length at all (`old_size` 0).
+        let around = self.end().max(self.start.saturating_add(1));
+        let is_on_pool = self.start.is_multiple_of(raw::base_page())
+            && self.new_size > 0
+            && table::first(self.start, around).is_some();
+        if is_on_pool && self.only_shrinks() {
+            // SAFETY: the caller's contract.
+            return unsafe { self.shrink() };
+        }
+        if is_on_pool {
+            let is_shared = table::first(self.start, around).is_some_and(|row| row.shared);
+            let extent = if is_shared { Extent::Mapping } else { Extent::Covered };
+            if is_shared || self.old_size > 0 {
+                demote::make_ordinary(self.start, around, extent)?;
+            }
+        }
+        if self.is_fixed() {
+            first_make_ordinary(self.target, target_end, Extent::Edges)?;
+        }
+        // SAFETY: the caller's contract.
+        let plain = || unsafe { self.plain() };
+        let result = if self.is_fixed() {
+            table::replacing(self.target, target_end, plain)
+        } else {
+            plain()
+        };
+        match result {
+            Err(libc::EFAULT) if self.may_be_in_parts() => {
+                // SAFETY: as above.
+                let moved = unsafe { self.move_parts() };
+                if moved.is_ok() && self.is_fixed() {
+                    table::remove(self.target, target_end);
+                }
+                moved
+            }
+            result => result,
+        }
+    }
+
+    /// To the kernel as it is.
+    unsafe fn plain(self) -> Result<usize, Errno> {
+        let Self { start, old_size, new_size, flags, target } = self;
+        raw::keeping_errno(|| {
+            // SAFETY: the caller's contract.
+            let moved = unsafe { raw::call!(SYS_mremap, start, old_size, new_size, flags, target) };
+            if moved == -1 { Err(raw::errno()) } else { Ok(moved as usize) }
+        })
+    }
+
+    fn only_shrinks(&self) -> bool {
+        let stays = self.flags & !libc::MREMAP_MAYMOVE == 0;
+        stays && self.old_size > 0 && round_up(self.start, self.new_size) <= self.end()
+    }
+
+    /// Never by the kernel: it would round the sizes up to superpages.
+    unsafe fn shrink(self) -> Result<usize, Errno> {
+        let from = round_up(self.start, self.new_size);
+        if !is_mapped(self.start) {
+            return Err(libc::EFAULT);
+        }
+        if from < self.end() {
+            // SAFETY: the caller gives the end up.
+            unsafe { unmap(from, self.end() - from) }?;
+        }
+        Ok(self.start)
+    }
+
+    /// Whether the kernel's refusal can be due to boundaries that this library made.
+    fn may_be_in_parts(&self) -> bool {
+        let settings = settings::get();
+        let is_ours = demote::has_moved_any() || settings.is_thp() && settings.memory.mmap;
+        let known = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+        is_ours && self.flags & !known == 0 && is_valid(self.start, self.end()) && self.new_size > 0
+    }
+
+    /// Moves the parts of what the program made as one mapping, as one.
+    unsafe fn move_parts(self) -> Result<usize, Errno> {
+        let length = self.end() - self.start;
+        let new_length = round_up(0, self.new_size);
+        let last = self.last_part().ok_or(libc::EFAULT)?;
+        let added = new_length.saturating_sub(length);
+        // SAFETY: the caller's contract, throughout.
+        unsafe {
+            if new_length < length {
+                let (from, rest) = (self.start + new_length, length - new_length);
+                unmap(from, rest)?;
+                return Self { old_size: new_length, ..self }.serve();
+            }
+            if self.target == 0 && self.flags & libc::MREMAP_DONTUNMAP == 0 {
+                // In place, if there is space behind it.
+                let (old_size, new_size) = (self.end() - last, self.end() - last + added);
+                let call = Self { start: last, old_size, new_size, flags: 0, target: 0 };
+                let grown = call.plain();
+                if grown.is_ok() || self.flags & libc::MREMAP_MAYMOVE == 0 {
+                    return grown.map(|_| self.start);
+                }
+            }
+            let place = if self.is_fixed() {
+                self.target
+            } else {
+                let page = source::superpage();
+                source::reserve(
+                    new_length,
+                    if new_length < page { raw::base_page() } else { page },
+                )?
+            };
+            let mut at = self.start;
+            let moved = loop {
+                let Some((_, end)) = part_at(at, self.end()) else { break Err(libc::EFAULT) };
+                let part = end - at;
+                let grown = part + if end == self.end() { added } else { 0 };
+                let keeps = self.flags & libc::MREMAP_DONTUNMAP;
+                let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | keeps;
+                let target = place + (at - self.start);
+                let call = Self { start: at, old_size: part, new_size: grown, flags, target };
+                if let Err(errno) = call.plain() {
+                    break Err(errno);
+                }
+                at = end;
+                if at == self.end() {
+                    break Ok(place);
+                }
+            };
+            if moved.is_err() {
+                self.move_back(place, at);
+                if !self.is_fixed() {
+                    let _ = raw::munmap(place, new_length);
+                }
+            }
+            moved
+        }
+    }
+
+    /// Puts the parts before `end` back where they were.
+    unsafe fn move_back(&self, place: usize, end: usize) {
+        let (from, to) = (place, place + (end - self.start));
+        let mut at = from;
+        while let Some((_, end)) = part_at(at, to).filter(|_| at < to) {
+            // SAFETY: as it was before; nothing else came there, or it was left (MREMAP_DONTUNMAP).
+            let _ = unsafe { raw::move_to(at, end - at, self.start + (at - from)) };
+            at = end;
+        }
+    }
+
+    /// Where the last part begins, if all of them are private anonymous memory of one protection without
+    /// gaps: then the program may have made them as one.
+    fn last_part(&self) -> Option<usize> {
+        let (mut at, mut last, mut first) = (self.start, self.start, None);
+        let mut is_one = true;
+        maps::each(|vma| {
+            if vma.end <= self.start || vma.start >= self.end() {
+                return;
+            }
+            let is_alike = *first.get_or_insert(vma.flags) == vma.flags;
+            is_one &= vma.start <= at && is_alike && vma.is_private() && vma.file == (0, 0);
+            last = vma.start.max(self.start);
+            at = vma.end;
+        })?;
+        (is_one && at >= self.end()).then_some(last)
+    }
+}
+
+/// The part of `[at, end)` that lies in the mapping at `at`.
+fn part_at(at: usize, end: usize) -> Option<(usize, usize)> {
+    let mut found = None;
+    maps::each(|vma| {
+        if vma.start <= at && at < vma.end {
+            found = Some((at, vma.end.min(end)));
+        }
+    })?;
+    found
+}
+
+/// Whether anything is mapped at the base page.
+fn is_mapped(at: usize) -> bool {
+    let mut present = 0u8;
+    raw::keeping_errno(|| {
+        // SAFETY: one base page is asked about, one byte is written.
+        unsafe { raw::call!(SYS_mincore, at, raw::base_page(), &raw mut present) == 0 }
+    })
+}
