@@ -1,5 +1,5 @@
 //! Anticipatory prefault (Lameter's patches of 2004 and 2005): who touches memory in order gets more
-//! and more of it at once. Used by whoever serves touches: a fault handler, or a thread that watches them.
+//! and more of it at once. Used by whoever serves touches: a fault handler.
 
 /// The state of one sequence of touches: one task's, or one place in one mapping.
 ///

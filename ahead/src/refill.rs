@@ -1,5 +1,5 @@
 //! Keeping a stock of zeroed memory (prezeroing): when to zero, when to stop, when to give back. Used by
-//! whoever keeps the stock: the library's pool thread, the laboratory's scrubd.
+//! whoever keeps the stock: the laboratory's scrubd.
 
 /// The rules of one stock. Amounts are in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

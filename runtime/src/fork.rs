@@ -172,10 +172,9 @@ fn leave_pages_free() {
             let row = table::first(start, start + 1);
             let page = row.map_or_else(source::superpage, |row| row.page);
             let is_needed = needed.iter().any(|it| (start..start + page).contains(it));
-            if row.is_some() && !is_needed && demote::to_ordinary(start, page) {
-                table::remove(start, start + page);
+            let replace = || demote::to_ordinary(start, page);
+            if !is_needed && table::replacing_page(start, page, replace) {
                 bytes -= page;
-                ledger::count(Kind::Mmap, Column::FellBack, page);
                 ledger::because(Reason::Forked);
             }
             start += page;

@@ -71,13 +71,18 @@ impl<T> Lock<T> {
     /// this lock or one of a later level.
     pub fn with<R>(&'static self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let me = raw::errno_address();
-        if self.is_out_of_order(me) || !self.take(me) {
+        if self.is_out_of_order(me) {
             return None;
         }
-        // SAFETY: taken, until `release`.
-        let result = work(unsafe { &mut *self.value.get() });
-        self.release();
-        Some(result)
+        // A thread that is cancelled where it stands would never release it.
+        raw::not_cancelled(|| {
+            self.take(me).then(|| {
+                // SAFETY: taken, until `release`.
+                let result = work(unsafe { &mut *self.value.get() });
+                self.release();
+                result
+            })
+        })
     }
 
     /// The same; `reentered` says what is done instead.
@@ -93,12 +98,14 @@ impl<T> Lock<T> {
     /// where this thread may hold anything: libc's locks, or the program's.
     pub fn try_with<R>(&'static self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let me = raw::errno_address();
-        self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        self.enter();
-        // SAFETY: taken, until `release`.
-        let result = work(unsafe { &mut *self.value.get() });
-        self.release();
-        Some(result)
+        raw::not_cancelled(|| {
+            self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
+            self.enter();
+            // SAFETY: taken, until `release`.
+            let result = work(unsafe { &mut *self.value.get() });
+            self.release();
+            Some(result)
+        })
     }
 
     /// In a forked child: nobody else holds it any more. `renew` gets the value and whether its

@@ -66,6 +66,24 @@ pub fn futex_wake(word: *const u32) {
     keeping_errno(|| unsafe { call!(SYS_futex, word, operation, 1) });
 }
 
+/// Runs `work`; who cancels this thread meanwhile is heard afterwards.
+pub fn not_cancelled<R>(work: impl FnOnce() -> R) -> R {
+    unsafe extern "C-unwind" {
+        // A thread that asked to be cancelled anywhere may end in the second.
+        fn pthread_setcanceltype(new: c_int, old: *mut c_int) -> c_int;
+    }
+    const DEFERRED: c_int = 0;
+    let mut before = DEFERRED;
+    // SAFETY: a number and a local. Neither call makes a system call or takes a lock.
+    unsafe { pthread_setcanceltype(DEFERRED, &raw mut before) };
+    let result = work();
+    if before != DEFERRED {
+        // SAFETY: as above.
+        unsafe { pthread_setcanceltype(before, std::ptr::null_mut()) };
+    }
+    result
+}
+
 /// Whether this thread blocks any signal, as it does in a handler.
 pub fn blocks_signals() -> bool {
     let mut blocked = 0u64;

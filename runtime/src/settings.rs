@@ -90,14 +90,14 @@ pub struct Settings {
     pub shrinks_at_once: bool,
     /// Whether the environment sets when glibc's malloc maps objects, grows and shrinks.
     pub tunes_malloc: bool,
-    /// SUPERPAGE_PREZERO: bytes of zeroed superpages that may be kept ready.
+    /// SUPERPAGE_PREZERO: bytes of unmapped memory that may be kept for the next request.
     pub prezero: usize,
     /// The same, after `,load=`: while as many tasks run, or more, none are prepared; 0: as many as
     /// there are CPUs.
     pub load: usize,
     /// The same, after `,start=`: bytes to be made ready when the process starts, before it asks.
     pub start: usize,
-    /// SUPERPAGE_PREFAULT: bytes that may be populated ahead of touches in order.
+    /// SUPERPAGE_PREFAULT: bytes of a new mapping that may be populated when it is mapped.
     pub prefault: usize,
     /// SUPERPAGE_LEDGER: the file in which `superpage run` counts what all its processes got.
     pub ledger: Option<&'static CStr>,

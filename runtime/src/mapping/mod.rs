@@ -208,7 +208,7 @@ impl Request {
             if populated {
                 let _ = raw::madvise(start, self.length, libc::MADV_POPULATE_WRITE);
             } else if advised && self.is_prepared() {
-                prepare::populate(start, self.length);
+                prepare::populate(start, self.length, self.length);
             }
             if self.protection != libc::PROT_NONE {
                 let column = if advised { Column::Advised } else { Column::FellBack };

@@ -104,6 +104,24 @@ pub fn replacing<T, E>(
     TABLE.with_or(run_and_cut, run)
 }
 
+/// Runs `work`, which puts ordinary memory in the place of the private page at `start`, if it is still
+/// entered, and forgets the page if that worked. Nobody unmaps it through libc meanwhile.
+pub fn replacing_page(start: usize, page: usize, work: impl FnOnce() -> bool) -> bool {
+    let replace = |table: &mut Rows| {
+        let end = start + page;
+        let is_here = |row: &Row| {
+            let Range { start: from, end: to, shared, .. } = row.range;
+            !shared && from <= start && end <= to
+        };
+        let is_replaced = table.slice().iter().any(is_here) && work();
+        if is_replaced {
+            table.cut(start, end);
+        }
+        is_replaced
+    };
+    TABLE.with_or(replace, || false)
+}
+
 /// Forgets whatever lies in `[from, to)`; ranges that stick out are cut.
 pub fn remove(from: usize, to: usize) {
     if may_overlap(from, to) {

@@ -11,19 +11,19 @@ use crate::{raw, settings};
 /// So much at a time: who waits for the address space's lock does not wait for longer.
 const PORTION: usize = 8 << 20;
 
-/// A new mapping of `length` bytes was advised: remembers it, and populates its beginning as far as
-/// `SUPERPAGE_PREFAULT` says.
-pub fn populate(start: usize, length: usize) {
+/// A new mapping of `length` bytes was handed out, `advised` of them for superpages: remembers it, and
+/// populates its beginning as far as `SUPERPAGE_PREFAULT` says.
+pub fn populate(start: usize, length: usize, advised: usize) {
     if !is_on() {
         return;
     }
-    given::enter(start, length, ahead_of(start, length));
+    given::enter(start, length, ahead_of(start, length, advised));
 }
 
 /// The bytes from the beginning that are populated now.
-fn ahead_of(start: usize, length: usize) -> usize {
+fn ahead_of(start: usize, length: usize, advised: usize) -> usize {
     let size = superpage();
-    let prefault = settings::get().prefault.min(length);
+    let prefault = settings::get().prefault.min(advised);
     if prefault < size {
         return 0;
     }
