@@ -210,7 +210,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
 
 /// What is registered becomes ordinary, as the whole mapping; what is moved, where it comes from.
 fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw::Errno> {
-    if argument.is_null() || !table::may_overlap(0, usize::MAX) {
+    if argument.is_null() || !table::may_overlap(0, usize::MAX) && !prepare::is_on() {
         return Ok(());
     }
     // struct uffdio_register: start, length. struct uffdio_move: to, from, length.
@@ -231,5 +231,11 @@ fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw
         _ => (words[1], words[2], Extent::Covered),
     };
     let start = start as usize;
-    first_make_ordinary(start, round_up(start, length as usize), extent)
+    let end = round_up(start, length as usize);
+    if request == UFFDIO_REGISTER {
+        // Nothing of it is to be there before it is touched, and what is registered is not kept.
+        prepare::discard_untouched(start, end);
+        prepare::changed(start, end);
+    }
+    first_make_ordinary(start, end, extent)
 }
