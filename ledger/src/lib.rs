@@ -101,11 +101,15 @@ pub enum Reason {
     /// Another process has the shared memory, or the kernel writes to it (registered buffers): it cannot
     /// be moved, and a call that needs that fails.
     Held,
+    /// Too little free memory is contiguous: advised memory would be compacted at each first touch.
+    Fragmented,
+    /// Contiguity went away while advised memory was touched: seen afterwards, once for each look.
+    Compacted,
 }
 
 impl Reason {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::PoolShort,
         Self::NoPool,
         Self::NoPermission,
@@ -118,6 +122,8 @@ impl Reason {
         Self::Place,
         Self::OwnAllocator,
         Self::Held,
+        Self::Fragmented,
+        Self::Compacted,
     ];
 
     /// A word for programs.
@@ -135,6 +141,8 @@ impl Reason {
             Self::Place => "place",
             Self::OwnAllocator => "own-allocator",
             Self::Held => "held",
+            Self::Fragmented => "fragmented",
+            Self::Compacted => "compacted",
         }
     }
 
@@ -153,6 +161,8 @@ impl Reason {
             Self::Place => "there was no room around it, or a debugger's mark in it",
             Self::OwnAllocator => "the program has an allocator of its own",
             Self::Held => "another process or a device held on to the memory",
+            Self::Fragmented => "memory is fragmented: too few free superpages",
+            Self::Compacted => "superpages ran out while memory was touched",
         }
     }
 }

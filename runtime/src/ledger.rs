@@ -95,6 +95,7 @@ pub fn after_fork() {
 /// Says at the end what SUPERPAGE_REPORT asks for: a line if this process did not get all, or its
 /// report as one line of JSON appended to a file.
 pub fn report() {
+    crate::contiguity::finish();
     if settings::get().says_shortage {
         say_shortage();
     }

@@ -8,6 +8,7 @@
 //! | `mapping` | mmap and its relatives, for the memory a program maps itself; `pieces`, `table`, `demote` |
 //! | `heap` | malloc and its relatives: glibc's own, on superpages |
 //! | `symbols` | which functions this library stands in for |
+//! | `filter` | whether a seccomp filter may be in place |
 //! | `contiguity` | advice about superpages, where there is memory to follow it |
 //! | `hold` | keeping writers waiting while memory is copied |
 //! | `segments` | the program's text, data and bss |
@@ -33,6 +34,7 @@ mod answer;
 mod api;
 mod contiguity;
 mod environment;
+mod filter;
 mod fork;
 mod glibc;
 mod heap;

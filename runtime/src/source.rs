@@ -16,7 +16,7 @@ use crate::answer::Answer;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
-use crate::{fork, hold};
+use crate::{contiguity, fork, hold};
 
 /// On what pages a request came to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,38 +116,31 @@ pub unsafe fn place_ordinary(
     advised: bool,
 ) -> Result<Backing, Errno> {
     // SAFETY: the caller's contract.
-    let taken = match unsafe { map_ordinary(at, length, protection, advised) } {
+    let taken = match unsafe { map_ordinary(kind, at, length, protection, advised) } {
         Ok(taken) => taken,
         Err(errno) => {
             ledger::count(kind, Column::Refused, length);
             return Err(errno);
         }
     };
-    if advised && !taken {
-        ledger::because(Reason::ThpOff);
-    }
-    let fell_back =
-        if settings::get().is_hugetlb() || !taken { Column::FellBack } else { Column::Advised };
-    ledger::count(kind, fell_back, length);
-    Ok(if taken { Backing::Advised } else { Backing::Base })
+    let column = if settings::get().is_hugetlb() { Column::FellBack } else { Column::Advised };
+    ledger::count(kind, column, taken);
+    ledger::count(kind, Column::FellBack, length - taken);
+    Ok(if taken > 0 { Backing::Advised } else { Backing::Base })
 }
 
-/// The same for memory that nobody asked for yet: not counted. Whether the advice was taken.
-///
-/// # Safety
-/// As [`place`].
-pub unsafe fn map_ordinary(
+/// The same, not counted. How many bytes are advised.
+unsafe fn map_ordinary(
+    kind: Kind,
     at: usize,
     length: usize,
     protection: c_int,
     advised: bool,
-) -> Result<bool, Errno> {
+) -> Result<usize, Errno> {
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the caller's contract; then fresh memory.
-    unsafe {
-        raw::mmap(at, length, protection, flags, -1, 0)?;
-        Ok(advised && raw::madvise(at, length, libc::MADV_HUGEPAGE).is_ok())
-    }
+    // SAFETY: the caller's contract.
+    unsafe { raw::mmap(at, length, protection, flags, -1, 0) }?;
+    Ok(if advised { contiguity::advise(kind, at, length) } else { 0 })
 }
 
 /// Pool pages at `[at, at + length)`, all of them or none.

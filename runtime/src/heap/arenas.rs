@@ -22,7 +22,6 @@ use std::mem::transmute;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::{Chunk, Function, NEXT, large, thresholds};
-use crate::contiguity;
 use crate::ledger::{self, Column, Kind};
 use crate::mapping::table::{self, Range};
 use crate::settings::{self, Fallback};
@@ -194,7 +193,7 @@ fn is_large(holds: usize) -> bool {
             let from = START.load(Ordering::Relaxed).next_multiple_of(page);
             let to = MAIN.load(Ordering::Relaxed);
             if to > from + page {
-                contiguity::advise(Kind::Heap, from, (to - from) / page * page);
+                large::advise(from, (to - from) / page * page);
             }
         }
     }
@@ -248,7 +247,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         // The arena's end was written to where the last object ended: a base page would stay there.
         // SAFETY: as above.
         let _ = unsafe { raw::madvise(from, page, libc::MADV_DONTNEED) };
-        contiguity::advise(Kind::Heap, from, to - from);
+        large::advise(from, to - from);
         Growth::To(to)
     };
     // SAFETY: allocated above.
@@ -270,9 +269,7 @@ unsafe fn on_pool(from: usize, to: usize) -> Growth {
             ledger::count(Kind::Heap, Column::Refused, to - from);
             return Growth::Refused;
         }
-        Fallback::Thp => {
-            contiguity::advise(Kind::Heap, from, to - from);
-        }
+        Fallback::Thp => large::advise(from, to - from),
         Fallback::Base => ledger::count(Kind::Heap, Column::FellBack, to - from),
     }
     Growth::To(to)

@@ -47,7 +47,7 @@ unsafe fn back_large(chunk: Chunk) -> bool {
     // SAFETY: the contract of `back`.
     let Some((start, length)) = (unsafe { chunk.mapping() }) else { return true };
     if settings::get().is_thp() {
-        contiguity::advise(Kind::Heap, start, length);
+        advise(start, length);
         return true;
     }
     let page = source::superpage();
@@ -75,13 +75,19 @@ unsafe fn back_large(chunk: Chunk) -> bool {
                 ledger::count(Kind::Heap, Column::Refused, length);
                 return false;
             }
-            Fallback::Thp => {
-                contiguity::advise(Kind::Heap, start, length);
-            }
+            Fallback::Thp => advise(start, length),
             Fallback::Base => ledger::count(Kind::Heap, Column::FellBack, length),
         }
         true
     })
+}
+
+/// Advises memory of the heap as far as that can be followed.
+pub fn advise(start: usize, length: usize) {
+    let advised = contiguity::advise(Kind::Heap, start, length);
+    let column = if settings::get().is_hugetlb() { Column::FellBack } else { Column::Advised };
+    ledger::count(Kind::Heap, column, advised);
+    ledger::count(Kind::Heap, Column::FellBack, length - advised);
 }
 
 /// Puts pages of the pool, reserved, at `[from, to)`; `false`: it has none, and nothing has changed.
@@ -141,6 +147,8 @@ pub unsafe fn resize(
                 return moved;
             }
         }
+        // The kernel moves one mapping at a time.
+        contiguity::rejoin(start, length);
         let rounded = if size >= ROUNDED_FROM { round_up(size) } else { size };
         let mut memory = resize(rounded);
         if memory.is_null() && (rounded != size || stop_growing_ahead()) {
@@ -157,7 +165,7 @@ pub unsafe fn resize(
             && settings::get().is_thp()
             && let Some((start, length)) = new.mapping()
         {
-            contiguity::advise(Kind::Heap, start, length);
+            advise(start, length);
         }
         memory
     }

@@ -11,7 +11,7 @@
 use std::ffi::{c_int, c_long, c_void};
 
 use super::{Request, others, parts, remap};
-use crate::raw;
+use crate::{filter, raw};
 
 /// `long syscall(long number, ...)`.
 ///
@@ -40,6 +40,8 @@ pub unsafe extern "C" fn syscall() {
         "je {seen}",
         "cmp rdi, {pkey_mprotect}",
         "je {seen}",
+        "cmp rdi, {seccomp}",
+        "je {seen}",
         "cmp rdi, {process_madvise}",
         "je {seen}",
         "jmp superpage_system_call",
@@ -52,6 +54,7 @@ pub unsafe extern "C" fn syscall() {
         mlock2 = const libc::SYS_mlock2,
         pkey_mprotect = const libc::SYS_pkey_mprotect,
         process_madvise = const libc::SYS_process_madvise,
+        seccomp = const libc::SYS_seccomp,
     )
 }
 
@@ -102,6 +105,10 @@ unsafe extern "C" fn seen(
             }
             libc::SYS_process_madvise => {
                 others::process_madvise(a as c_int, b as _, c, d as c_int, e as _) as c_long
+            }
+            libc::SYS_seccomp => {
+                filter::may_be_in_place_now();
+                raw::system_call(number, a, b, c, d, e, f)
             }
             _ => raw::system_call(number, a, b, c, d, e, f),
         }

@@ -40,6 +40,7 @@ pub mod table;
 
 pub use shared::shmget;
 
+use crate::contiguity;
 use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::prepare;
@@ -204,15 +205,20 @@ impl Request {
         // may refuse it (no THP) or the populating (no memory: MAP_POPULATE promises nothing).
         unsafe {
             let start = self.plain()?;
-            let advised = raw::madvise(start, self.length, libc::MADV_HUGEPAGE).is_ok();
+            let advised =
+                if self.protection == libc::PROT_NONE || self.flags & libc::MAP_NORESERVE != 0 {
+                    contiguity::advise_reserved(Kind::Mmap, start, self.length)
+                } else {
+                    contiguity::advise(Kind::Mmap, start, self.length)
+                };
             if populated {
                 let _ = raw::madvise(start, self.length, libc::MADV_POPULATE_WRITE);
-            } else if advised && self.is_prepared() {
+            } else if advised == self.length && self.is_prepared() {
                 prepare::populate(start, self.length, self.length);
             }
             if self.protection != libc::PROT_NONE {
-                let column = if advised { Column::Advised } else { Column::FellBack };
-                ledger::count(Kind::Mmap, column, self.length);
+                ledger::count(Kind::Mmap, Column::Advised, advised);
+                ledger::count(Kind::Mmap, Column::FellBack, self.length - advised);
             }
             Ok(start)
         }
@@ -338,7 +344,7 @@ impl Request {
                 let flags = PRIVATE_ANONYMOUS | libc::MAP_FIXED;
                 raw::mmap(to, end - to, self.protection, flags, -1, 0)?;
                 if settings.fallback == Fallback::Thp {
-                    let _ = raw::madvise(to, end - to, libc::MADV_HUGEPAGE);
+                    contiguity::advise(Kind::Mmap, to, end - to);
                 }
             }
             if self.is_populated() {

@@ -27,8 +27,9 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::ledger::Kind;
 use crate::lock::{Level, Lock};
-use crate::{raw, source};
+use crate::{contiguity, raw, source};
 
 const SMALLEST: usize = 64 << 10;
 const UNTOUCHED_AT_FIRST: usize = 4 << 20;
@@ -101,8 +102,7 @@ impl Extent {
         if self.end > self.next {
             unmap(self.next, self.end - self.next);
         }
-        // SAFETY: as above. Advice may be refused.
-        let _ = unsafe { raw::madvise(start, size, libc::MADV_HUGEPAGE) };
+        contiguity::advise(Kind::Mmap, start, size);
         *self = Self { next: start, end: start + size, grow_by: size, refused: false };
         Some(())
     }

@@ -19,7 +19,7 @@ use super::demote::{self, Extent};
 use super::parts::{first_make_ordinary, is_valid, round_up, unmap};
 use super::table;
 use crate::raw::{self, Errno};
-use crate::{maps, prepare, settings, source};
+use crate::{contiguity, maps, prepare, settings, source};
 
 /// `void *mremap(void *old, size_t old_size, size_t new_size, int flags, ... void *new)`.
 ///
@@ -62,6 +62,7 @@ impl Call {
     unsafe fn serve(self) -> Result<usize, Errno> {
         let target_end = round_up(self.target, self.new_size);
         prepare::changed(self.start, self.end());
+        contiguity::rejoin(self.start, self.end().saturating_sub(self.start));
         if self.is_fixed() {
             prepare::changed(self.target, target_end);
         }

@@ -26,6 +26,7 @@ use libc::{key_t, size_t};
 
 use super::Request;
 use super::table::{self, Range};
+use crate::contiguity;
 use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
@@ -111,14 +112,14 @@ unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
 
 /// Asks for THP under shared memory that is mapped at `start`.
 pub fn advise(start: usize, length: usize) {
-    // SAFETY: advice changes no contents.
-    let taken = unsafe { raw::madvise(start, length, libc::MADV_HUGEPAGE) }.is_ok();
-    if taken && is_heeded() {
-        ledger::count(Kind::Shared, Column::Advised, length);
+    let advised = if is_heeded() {
+        contiguity::advise(Kind::Shared, start, length)
     } else {
         ledger::because(Reason::ThpOff);
-        ledger::count(Kind::Shared, Column::FellBack, length);
-    }
+        0
+    };
+    ledger::count(Kind::Shared, Column::Advised, advised);
+    ledger::count(Kind::Shared, Column::FellBack, length - advised);
 }
 
 /// Whether the kernel gives shared memory THP where they are advised.
@@ -217,10 +218,11 @@ pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) 
             (asked == 0).then(|| status.assume_init().shm_segsz)
         });
         if let Some(size) = size.filter(|size| *size >= source::superpage()) {
-            // A segment of the pool refuses the advice, and needs none.
+            // A segment of the pool needs no advice. It is the one that knows no cold pages.
             // SAFETY: advice changes no contents.
-            let taken = unsafe { raw::madvise(start as usize, size, libc::MADV_HUGEPAGE) };
-            if taken.is_ok() {
+            let is_ordinary =
+                unsafe { raw::madvise(start as usize, raw::base_page(), libc::MADV_COLD) }.is_ok();
+            if is_ordinary {
                 advise(start as usize, size);
             }
         }

@@ -1,45 +1,15 @@
-//! Functions of libc after which there must be no stock: those that lock what is mapped or limit it,
-//! and those by which a program enters a sandbox, whose filter may know none of the calls that
-//! looking after the stock takes.
+//! Functions of libc after which there must be no stock: those that limit what is mapped. (`filter` and
+//! `mapping::others` know of others.)
 //!
 //! # Safety
 //! The exported functions are the system calls of the same names, with the same contracts.
 
-use std::ffi::{c_int, c_ulong};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::c_int;
 
 use libc::{pid_t, rlimit};
 
 use super::give_way;
 use crate::raw;
-
-static IS_SANDBOXED: AtomicBool = AtomicBool::new(false);
-
-/// Whether the program has asked for a sandbox.
-pub fn is_sandboxed() -> bool {
-    IS_SANDBOXED.load(Ordering::Relaxed)
-}
-
-/// `int prctl(int op, ...)`. All of its forms take up to four numbers.
-///
-/// # Safety
-/// As the system call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn prctl(
-    operation: c_int,
-    second: c_ulong,
-    third: c_ulong,
-    fourth: c_ulong,
-    fifth: c_ulong,
-) -> c_int {
-    // Without the first an unprivileged program gets no filter.
-    if matches!(operation, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP) {
-        IS_SANDBOXED.store(true, Ordering::Relaxed);
-        give_way();
-    }
-    // SAFETY: the caller's contract.
-    unsafe { raw::call!(SYS_prctl, operation, second, third, fourth, fifth) as c_int }
-}
 
 /// `int prlimit(pid_t pid, int resource, const struct rlimit *new, struct rlimit *old)`. Once there
 /// is a limit nothing is kept any more (`bound`).

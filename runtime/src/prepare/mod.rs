@@ -18,6 +18,7 @@
 //! out, by the thread that does both.
 
 use crate::answer::Answer;
+use crate::filter;
 use crate::settings::{self, Pages};
 use crate::source;
 
@@ -40,7 +41,7 @@ pub fn is_on() -> bool {
         let is_asked = settings.prezero > 0 || settings.prefault > 0;
         // Sizes below the largest (mTHP) come with page tables that moving and freeing split.
         is_asked && settings.pages == Pages::Thp(0) && FITTING.contains(&source::superpage())
-    }) && !calls::is_sandboxed()
+    }) && !filter::may_be_in_place()
 }
 
 /// A superpage is prepared in one step: 2 MiB take 0.1 to 0.4 ms (measured), 32 MiB some 5.

@@ -1,0 +1,169 @@
+//! What was advised and is still to be touched, and the borders within mappings that were advised
+//! in part.
+//!
+//! Hints in plain atomics, without a lock: of two threads that write an entry at once one is lost,
+//! and a thread that reads an entry while it is written asks about memory that is not ours to ask
+//! about, which only tells it whether it is resident.
+//!
+//! # Safety
+//! Only `mincore` and advice, which change no contents; memory that is gone is an error of theirs.
+
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use crate::raw;
+
+/// A piece that was advised: `[start, end)`; 0: none.
+struct Piece {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// Untouched samples when it was last looked at, and how often that was no fewer than before.
+    untouched: AtomicUsize,
+    age: AtomicUsize,
+}
+
+const PIECES: usize = 16;
+static ADVISED: [Piece; PIECES] = [const {
+    Piece {
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        untouched: AtomicUsize::new(0),
+        age: AtomicUsize::new(0),
+    }
+}; PIECES];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Places of a piece that are looked at.
+const SAMPLES: usize = 8;
+
+/// `[start, end)` is advised now.
+pub fn add(start: usize, end: usize) {
+    for piece in &ADVISED {
+        let (from, to) = (piece.start.load(Relaxed), piece.end.load(Relaxed));
+        if from == 0 {
+            continue;
+        }
+        // Pieces that grow, up or down, are one.
+        if to == start {
+            piece.end.store(end, Relaxed);
+        } else if from == end {
+            piece.start.store(start, Relaxed);
+        } else {
+            continue;
+        }
+        piece.untouched.store(usize::MAX, Relaxed);
+        piece.age.store(0, Relaxed);
+        return;
+    }
+    let piece = &ADVISED[NEXT.fetch_add(1, Relaxed) % PIECES];
+    piece.start.store(0, Relaxed);
+    piece.end.store(end, Relaxed);
+    piece.untouched.store(usize::MAX, Relaxed);
+    piece.age.store(0, Relaxed);
+    piece.start.store(start, Relaxed);
+}
+
+/// No more than this is outstanding: for whoever has enough either way.
+pub fn at_most() -> usize {
+    let length = |piece: &Piece| {
+        let start = piece.start.load(Relaxed);
+        if start == 0 { 0 } else { piece.end.load(Relaxed).saturating_sub(start) }
+    };
+    ADVISED.iter().map(length).fold(0, usize::saturating_add)
+}
+
+/// Looks at a piece of which nothing more was touched, after which it counts half.
+const HALVED_AFTER: usize = 32;
+
+/// Bytes that were advised and are not resident, from a few samples. What stays untouched for long
+/// counts less and less: many programs map more than they touch.
+pub fn outstanding(superpage: usize) -> usize {
+    ADVISED.iter().map(|piece| piece.outstanding(superpage)).fold(0, usize::saturating_add)
+}
+
+impl Piece {
+    fn outstanding(&self, superpage: usize) -> usize {
+        let (start, end) = (self.start.load(Relaxed), self.end.load(Relaxed));
+        if start == 0 || end <= start {
+            return 0;
+        }
+        let first = start.next_multiple_of(superpage);
+        let whole = end.saturating_sub(first) / superpage;
+        let samples = whole.clamp(1, SAMPLES);
+        let is_untouched = |sample: &usize| {
+            let at = if whole == 0 { start } else { first + sample * whole / samples * superpage };
+            is_resident(at) == Some(false)
+        };
+        let untouched = (0..samples).filter(is_untouched).count();
+        if untouched == 0 {
+            // Touched, or unmapped.
+            let _ = self.start.compare_exchange(start, 0, Relaxed, Relaxed);
+            return 0;
+        }
+        if untouched >= self.untouched.swap(untouched, Relaxed) {
+            self.age.fetch_add(1, Relaxed);
+        } else {
+            self.age.store(0, Relaxed);
+        }
+        let halvings = (self.age.load(Relaxed) / HALVED_AFTER).min(usize::BITS as usize - 1);
+        ((end - start) / samples * untouched) >> halvings
+    }
+}
+
+/// Whether the base page at `address` is there; `None`: it is not mapped.
+fn is_resident(address: usize) -> Option<bool> {
+    let mut present = 0u8;
+    let page = raw::base_page();
+    let at = address & !(page - 1);
+    // SAFETY: asks only; one page needs one byte.
+    let asked =
+        raw::keeping_errno(|| unsafe { raw::call!(SYS_mincore, at, page, &raw mut present) });
+    (asked == 0).then_some(present & 1 != 0)
+}
+
+/// A mapping that is advised before `at` and not behind; `at` 0: none, 1: being written.
+struct Border {
+    at: AtomicUsize,
+    end: AtomicUsize,
+}
+
+const BORDERS: usize = 32;
+static INSIDE: [Border; BORDERS] =
+    [const { Border { at: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; BORDERS];
+
+/// Notes a border; `false`: there are too many.
+pub fn add_border(at: usize, end: usize) -> bool {
+    for border in &INSIDE {
+        let old = border.at.load(Relaxed);
+        let is_gone = || is_resident(old - 1).is_none() && is_resident(old).is_none();
+        if (old == 0 || old == at || old > 1 && is_gone())
+            && border.at.compare_exchange(old, 1, Relaxed, Relaxed).is_ok()
+        {
+            border.end.store(end, Relaxed);
+            border.at.store(at, Release);
+            return true;
+        }
+    }
+    false
+}
+
+/// Advises what lies behind the borders in `[start, end)` as well, so that it is one mapping again.
+pub fn remove_borders(start: usize, end: usize) {
+    for border in &INSIDE {
+        let at = border.at.load(Acquire);
+        if at <= 1 || at <= start || at >= end {
+            continue;
+        }
+        let until = border.end.load(Relaxed);
+        if border.at.compare_exchange(at, 0, Relaxed, Relaxed).is_ok() {
+            // SAFETY: advice changes no contents.
+            let _ =
+                unsafe { raw::madvise(at, until.min(end).saturating_sub(at), libc::MADV_HUGEPAGE) };
+            if until > end {
+                add_border(end, until);
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What the machine says: free blocks, memory that could be free, stalls and fallbacks so far, and
+//! whether first touches compact at all.
+//!
+//! # Safety
+//! System calls on descriptors and buffers of our own. Buffers are small: this may run on a
+//! signal's stack.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use super::blocks::{Blocks, Free, Lines};
+use crate::answer::Answer;
+use crate::raw;
+use crate::settings::{self, Pages};
+use crate::source::{self, first_number};
+
+/// Gives each line of a file to `each`; `None`: it cannot be read to its end.
+fn each_line(path: &CStr, mut each: impl FnMut(&[u8])) -> Option<()> {
+    raw::keeping_errno(|| {
+        let fd = raw::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
+        let mut lines = Lines::new();
+        let mut piece = [0u8; 512];
+        let complete = loop {
+            // SAFETY: a descriptor and a buffer of our own.
+            match unsafe { raw::call!(SYS_read, fd, piece.as_mut_ptr(), piece.len()) } {
+                0 => break true,
+                -1 if raw::errno() == libc::EINTR => {}
+                -1 => break false,
+                got => lines.feed(&piece[..got as usize], &mut each),
+            }
+        };
+        raw::close(fd);
+        complete.then_some(())
+    })
+}
+
+/// Free memory that this thread may have; `None`: /proc/buddyinfo is not to be had.
+pub fn free(superpage: usize) -> Option<Free> {
+    let mut blocks = Blocks::new(raw::base_page(), superpage);
+    each_line(c"/proc/buddyinfo", |line| blocks.line(line))?;
+    match blocks.nodes() {
+        0 => None,
+        1 => Some(blocks.usable(0, |_| true)),
+        _ => {
+            let allowed = allowed_nodes();
+            let may_use = |node: usize| {
+                allowed.get(node / 64).is_none_or(|word| word >> (node % 64) & 1 != 0)
+            };
+            Some(blocks.usable(local_node(), may_use))
+        }
+    }
+}
+
+/// The node of the CPU this thread runs on.
+fn local_node() -> usize {
+    let (mut cpu, mut node) = (0u32, 0u32);
+    let null = std::ptr::null_mut::<u8>();
+    // SAFETY: the kernel writes two numbers.
+    raw::keeping_errno(|| unsafe { raw::call!(SYS_getcpu, &raw mut cpu, &raw mut node, null) });
+    node as usize
+}
+
+/// The nodes of this thread's cpuset, and of its memory policy where that binds it.
+fn allowed_nodes() -> [u64; 16] {
+    const MPOL_F_MEMS_ALLOWED: usize = 1 << 2;
+    let ask = |flags: usize| {
+        let (mut mode, mut mask) = (0i32, [0u64; 16]);
+        // SAFETY: the kernel writes a number and as many bits as it is told that there are.
+        let asked = raw::keeping_errno(|| unsafe {
+            raw::call!(SYS_get_mempolicy, &raw mut mode, mask.as_mut_ptr(), 1024, 0, flags)
+        });
+        (asked == 0).then_some((mode & 0xff, mask))
+    };
+    let mut nodes = ask(MPOL_F_MEMS_ALLOWED).map_or([u64::MAX; 16], |(_, mask)| mask);
+    if let Some((raw::MPOL_BIND, bound)) = ask(0) {
+        nodes.iter_mut().zip(bound).for_each(|(node, bound)| *node &= bound);
+    }
+    nodes
+}
+
+/// Bytes that are not free but could be: what is available beyond what is free.
+pub fn reclaimable() -> Option<usize> {
+    let (mut free, mut available) = (None, None);
+    each_line(c"/proc/meminfo", |line| {
+        let value = |name: &[u8]| first_number(line.strip_prefix(name)?)?.checked_mul(1024);
+        free = free.or(value(b"MemFree:"));
+        available = available.or(value(b"MemAvailable:"));
+    })?;
+    Some(available?.saturating_sub(free?))
+}
+
+/// Memory of the machine, in bytes.
+pub fn total() -> usize {
+    static TOTAL: AtomicUsize = AtomicUsize::new(0);
+    let known = TOTAL.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let mut info = std::mem::MaybeUninit::<libc::sysinfo>::zeroed();
+    // SAFETY: the kernel writes the structure if it returns 0.
+    let total = raw::keeping_errno(|| unsafe {
+        let asked = raw::call!(SYS_sysinfo, info.as_mut_ptr());
+        (asked == 0).then(|| info.assume_init())
+    });
+    let total =
+        total.map_or(0, |info| (info.totalram as usize).saturating_mul(info.mem_unit as usize));
+    TOTAL.store(total.max(1), Relaxed);
+    total
+}
+
+/// Sums of the machine since it started.
+#[derive(Clone, Copy, Default)]
+pub struct Counters {
+    /// Direct compactions.
+    pub stalls: usize,
+    /// First touches that were to get a superpage and got base pages.
+    pub fallbacks: usize,
+}
+
+/// Reads them: some 30 microseconds, more with many CPUs.
+pub fn counters() -> Option<Counters> {
+    let mut counters = Counters::default();
+    let mut found = 0;
+    each_line(c"/proc/vmstat", |line| {
+        let value = |name: &[u8]| first_number(line.strip_prefix(name)?.strip_prefix(b" ")?);
+        if let Some(stalls) = value(b"compact_stall") {
+            counters.stalls = stalls;
+            found += 1;
+        } else if let Some(fallbacks) = value(b"thp_fault_fallback") {
+            counters.fallbacks = fallbacks;
+            found += 1;
+        }
+    })?;
+    (found == 2).then_some(counters)
+}
+
+/// Whether a first touch of advised memory may compact: not where that is left to kcompactd.
+pub fn compacts_at_touches() -> bool {
+    static ANSWER: Answer = Answer::new();
+    ANSWER.get(|| {
+        let mut buffer = [0; 64];
+        let text = source::read_file(c"/sys/kernel/mm/transparent_hugepage/defrag", &mut buffer);
+        let is =
+            |word: &[u8]| text.is_some_and(|text| text.windows(word.len()).any(|at| at == word));
+        !is(b"[defer]") && !is(b"[never]")
+    })
+}
+
+/// The size of the blocks that first touches of advised memory ask for first.
+pub fn superpage() -> usize {
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    let known = SIZE.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let pmd = source::pmd_size().unwrap_or_else(source::superpage);
+    let size = match settings::get().pages {
+        Pages::Thp(size) if size != 0 && size < pmd && is_never(pmd) => size,
+        _ => pmd,
+    };
+    SIZE.store(size, Relaxed);
+    size
+}
+
+/// Whether superpages of that size are off while smaller ones may be on (since Linux 6.8).
+fn is_never(size: usize) -> bool {
+    let mut path = [0u8; 80];
+    let kib = crate::message::Decimal::new(size as u64 >> 10);
+    let words: [&[u8]; 3] =
+        [b"/sys/kernel/mm/transparent_hugepage/hugepages-", kib.bytes(), b"kB/enabled"];
+    let mut used = 0;
+    for word in words {
+        path[used..used + word.len()].copy_from_slice(word);
+        used += word.len();
+    }
+    let mut buffer = [0; 64];
+    let text = CStr::from_bytes_until_nul(&path)
+        .ok()
+        .and_then(|path| source::read_file(path, &mut buffer));
+    text.is_some_and(|text| text.windows(7).any(|word| word == b"[never]"))
+}

@@ -1,0 +1,290 @@
+//! How much of the program's memory is advised for superpages: as much as free memory is
+//! contiguous.
+//!
+//! Where memory is fragmented (one page in each superpage that cannot be moved is enough), each
+//! first touch of advised memory goes into direct compaction for milliseconds and then gets base
+//! pages all the same. Nothing can be taken back while a program touches one large piece. So
+//! `decide` says before the advice how much of it fits, from the free blocks in /proc/buddyinfo (3
+//! microseconds) less what was advised before and is still untouched. Where free memory is short
+//! because page cache fills it, or the file cannot be read, a few superpages are tried (`probe`).
+//! What went wrong all the same is seen in /proc/vmstat afterwards: it is counted, and for a while,
+//! longer each time, nothing is advised.
+//!
+//! A mapping that is advised in part is two to the kernel, and `mremap` of both at once fails. So
+//! the border is noted, and [`rejoin`] removes it first.
+//!
+//! Everything here is a hint in plain atomics: no lock, no allocation, and a child of a fork goes
+//! on as its parent was. Once a seccomp filter may be in place no file is opened and nothing is
+//! tried: the last answer stays.
+//!
+//! # Safety
+//! Advice changes no contents.
+
+mod blocks;
+mod decide;
+mod granted;
+mod machine;
+mod probe;
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+
+use crate::ledger::{self, Kind, Reason};
+use crate::{filter, raw};
+use decide::{Decision, Facts};
+
+/// Pieces of this size are decided anew; for smaller ones what was read is good for as much in all.
+const FRESH: usize = 8 << 20;
+/// Advised in all before the machine's counters are looked at: it costs a small program nothing.
+/// And before they are looked at again, unless that went well: then twice as much each time.
+const FIRST_LOOK: usize = 64 << 20;
+/// The most between two looks.
+const MAX_LOOK: usize = 512 << 20;
+/// Fallbacks that are the program's own, by its faults, from which on they count.
+const MANY_FALLBACKS: usize = 16;
+/// Asked for in all before something is tried, ...
+const FIRST_TRIAL: usize = 64 << 20;
+/// ... and after a trial that went well, and at first after one that did not.
+const NEXT_TRIAL: usize = 256 << 20;
+/// The longest pause.
+const MAX_PAUSE: usize = 64 << 30;
+
+/// Asked for, and advised, so far.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+static ADVISED: AtomicUsize = AtomicUsize::new(0);
+/// Asked for since free blocks were last read, and what may still be advised without reading them.
+static SINCE: AtomicUsize = AtomicUsize::new(usize::MAX / 2);
+static LEFT: AtomicUsize = AtomicUsize::new(0);
+/// Whether there was too little.
+static SHORT: AtomicBool = AtomicBool::new(false);
+
+static TRIALS: Pause = Pause::new(FIRST_TRIAL);
+static TRIED_AT: AtomicUsize = AtomicUsize::new(0);
+/// Of the last trial.
+static VERDICT: AtomicU8 = AtomicU8::new(0);
+const GOOD: u8 = 1;
+const BAD: u8 = 2;
+
+static LOSSES: Pause = Pause::new(0);
+/// `ADVISED` at which the counters are looked at next, and what they were.
+static LOOK_AT: AtomicUsize = AtomicUsize::new(FIRST_LOOK);
+static LOOK_AFTER: AtomicUsize = AtomicUsize::new(FIRST_LOOK);
+static HAS_LOOKED: AtomicBool = AtomicBool::new(false);
+static STALLS: AtomicUsize = AtomicUsize::new(0);
+static FALLBACKS: AtomicUsize = AtomicUsize::new(0);
+static FAULTS: AtomicUsize = AtomicUsize::new(0);
+
+/// Until when something is left alone, measured in bytes that are asked for.
+struct Pause {
+    until: AtomicUsize,
+    length: AtomicUsize,
+}
+
+impl Pause {
+    const fn new(until: usize) -> Self {
+        Self { until: AtomicUsize::new(until), length: AtomicUsize::new(NEXT_TRIAL) }
+    }
+
+    fn is_over(&self) -> bool {
+        ASKED.load(Relaxed) >= self.until.load(Relaxed)
+    }
+
+    /// It went well: the next pause is a short one.
+    fn reset(&self) {
+        self.length.store(NEXT_TRIAL, Relaxed);
+        self.until.store(ASKED.load(Relaxed).saturating_add(NEXT_TRIAL), Relaxed);
+    }
+
+    /// It did not: twice as long each time.
+    fn grow(&self) {
+        let length = self.length.load(Relaxed);
+        self.until.store(ASKED.load(Relaxed).saturating_add(length), Relaxed);
+        self.length.store(length.saturating_mul(2).min(MAX_PAUSE), Relaxed);
+    }
+}
+
+/// Advises as much of `[start, start + length)` as free memory allows: nothing, a part that begins
+/// at `start`, or all. Returns how many bytes; why they are not all is counted. errno is left
+/// alone.
+pub fn advise(kind: Kind, start: usize, length: usize) -> usize {
+    give(kind, start, length, false)
+}
+
+/// The same for address space that is only reserved, of which little may come to be touched: all or
+/// nothing, and later pieces do not wait for its touches.
+pub fn advise_reserved(kind: Kind, start: usize, length: usize) -> usize {
+    give(kind, start, length, true)
+}
+
+/// To be called before `[start, start + length)` is moved or resized by `mremap`: it becomes one
+/// mapping.
+pub fn rejoin(start: usize, length: usize) {
+    granted::remove_borders(start, start.saturating_add(length));
+}
+
+/// At the end of the process: whether what was advised last could be had.
+pub fn finish() {
+    if HAS_LOOKED.load(Relaxed) && !filter::may_be_in_place() {
+        look();
+    }
+}
+
+fn give(kind: Kind, start: usize, length: usize, is_reserved: bool) -> usize {
+    let fits = if filter::may_be_in_place() {
+        if SHORT.load(Relaxed) { 0 } else { length }
+    } else if machine::compacts_at_touches() {
+        fitting(kind, start, length, is_reserved)
+    } else {
+        length
+    };
+    if fits < length {
+        ledger::because(Reason::Fragmented);
+    }
+    if fits == 0 {
+        return 0;
+    }
+    // SAFETY: advice changes no contents.
+    if unsafe { raw::madvise(start, fits, libc::MADV_HUGEPAGE) }.is_err() {
+        ledger::because(Reason::ThpOff);
+        return 0;
+    }
+    if !is_reserved {
+        ADVISED.fetch_add(fits, Relaxed);
+    }
+    fits
+}
+
+/// How much of it fits; that much is the piece's from now on.
+fn fitting(kind: Kind, start: usize, length: usize, is_reserved: bool) -> usize {
+    let superpage = machine::superpage();
+    let need = length.checked_next_multiple_of(superpage).unwrap_or(length);
+    if !is_reserved {
+        ASKED.fetch_add(length, Relaxed);
+        if ADVISED.load(Relaxed).saturating_add(length) >= LOOK_AT.load(Relaxed) {
+            look();
+        }
+    }
+    if !LOSSES.is_over() {
+        return 0;
+    }
+    let since = SINCE.fetch_add(need, Relaxed);
+    if since.saturating_add(need) < FRESH {
+        let take = |left: usize| left.checked_sub(need);
+        let is_there = LEFT.fetch_update(Relaxed, Relaxed, take).is_ok();
+        if is_there && !SHORT.load(Relaxed) {
+            granted::add(start, start + length);
+            return length;
+        }
+        if SHORT.load(Relaxed) {
+            return 0;
+        }
+    }
+    decided(kind, start, length, need, is_reserved)
+}
+
+/// The same, from what the machine says now.
+fn decided(kind: Kind, start: usize, length: usize, need: usize, is_reserved: bool) -> usize {
+    let superpage = machine::superpage();
+    SINCE.store(0, Relaxed);
+    let Some(free) = machine::free(superpage) else {
+        let is_good = trial(0) != Some(false);
+        SHORT.store(!is_good, Relaxed);
+        LEFT.store(if is_good { FRESH } else { 0 }, Relaxed);
+        return if is_good { length } else { 0 };
+    };
+    let mut facts = Facts {
+        need,
+        contiguous: free.contiguous,
+        free: free.all,
+        total: machine::total(),
+        outstanding: granted::at_most(),
+        was_short: SHORT.load(Relaxed),
+        may_part: !is_reserved && matches!(kind, Kind::Heap | Kind::Mmap),
+        is_reserved,
+        ..Facts::default()
+    };
+    let mut decision = facts.decide();
+    if decision != Decision::All {
+        facts.outstanding = granted::outstanding(superpage);
+        facts.reclaimable = machine::reclaimable().unwrap_or(0);
+        decision = facts.decide();
+    }
+    if decision == Decision::Doubtful {
+        facts.tried = Some(trial(facts.contiguous).unwrap_or(false));
+        decision = facts.decide();
+    }
+    let fits = match decision {
+        Decision::All | Decision::Oversized => length,
+        Decision::Part(usable) => {
+            let border = (start + usable.min(length)) & !(superpage - 1);
+            let can_part = border > start && can_be_rejoined(border);
+            if can_part && granted::add_border(border, start + length) { border - start } else { 0 }
+        }
+        Decision::Nothing | Decision::Doubtful => 0,
+    };
+    SHORT.store(fits < length, Relaxed);
+    LEFT.store(if fits < length { 0 } else { facts.usable().saturating_sub(need) }, Relaxed);
+    if fits > 0 && !is_reserved && decision != Decision::Oversized {
+        granted::add(start, start + fits);
+    }
+    fits
+}
+
+/// Mappings with an `anon_vma` of their own are never merged (`is_mergeable_anon_vma`, mm/vma.c).
+/// So the piece gets its own before it is parted: by its first fault, of the page behind the
+/// border.
+fn can_be_rejoined(border: usize) -> bool {
+    // SAFETY: a fault, which changes no contents.
+    unsafe { raw::madvise(border, raw::base_page(), libc::MADV_POPULATE_WRITE) }.is_ok()
+}
+
+/// Whether superpages are had in good time besides the `free` ones: tried, or known from the last
+/// time; `None`: not known.
+///
+/// More must be asked for than are free, or nothing is learned of those that are not. What is asked
+/// for is zeroed for nothing, so it may be a sixteenth of what the program asked for since the last
+/// trial.
+fn trial(free: usize) -> Option<bool> {
+    const BESIDES: usize = 4;
+    let superpage = machine::superpage();
+    let asked = ASKED.load(Relaxed);
+    let affordable = asked.saturating_sub(TRIED_AT.load(Relaxed)) / 16 / superpage;
+    let count = free / superpage + BESIDES;
+    if TRIALS.is_over() && count <= affordable.max(BESIDES) {
+        TRIED_AT.store(asked, Relaxed);
+        if let Some(is_good) = probe::superpages(count, superpage) {
+            VERDICT.store(if is_good { GOOD } else { BAD }, Relaxed);
+            if is_good { TRIALS.reset() } else { TRIALS.grow() }
+        }
+    }
+    match VERDICT.load(Relaxed) {
+        GOOD => Some(true),
+        BAD => Some(false),
+        _ => None,
+    }
+}
+
+/// Compares the machine's counters with what they were at the last look.
+fn look() {
+    let after = LOOK_AFTER.load(Relaxed);
+    LOOK_AT.store(ADVISED.load(Relaxed).saturating_add(after), Relaxed);
+    let (Some(counters), Some(faults)) = (machine::counters(), probe::process_faults()) else {
+        return;
+    };
+    let since = |last: &AtomicUsize, now: usize| now.saturating_sub(last.swap(now, Relaxed));
+    let stalls = since(&STALLS, counters.stalls);
+    let fallbacks = since(&FALLBACKS, counters.fallbacks);
+    let faults = since(&FAULTS, faults);
+    if !HAS_LOOKED.swap(true, Relaxed) {
+        return;
+    }
+    // They are everybody's, but a superpage of ours that fell back was as many faults of ours.
+    let own = fallbacks.min(faults / (machine::superpage() / raw::base_page()).max(1));
+    if stalls >= MANY_FALLBACKS && own >= MANY_FALLBACKS {
+        ledger::because(Reason::Compacted);
+        LOOK_AFTER.store(FIRST_LOOK, Relaxed);
+        LOSSES.grow();
+    } else {
+        LOOK_AFTER.store(MAX_LOOK.min(after * 2), Relaxed);
+        LOSSES.length.store(NEXT_TRIAL, Relaxed);
+    }
+}

@@ -1,0 +1,403 @@
+//! How much is advised: from the texts of several machines (pure), and on memory that is fragmented
+//! on purpose (kernel ring: root, a C compiler, some GiB of free memory).
+
+mod common;
+mod programs;
+
+#[allow(dead_code, reason = "the library uses all of it")]
+#[path = "../src/contiguity/blocks.rs"]
+mod blocks;
+#[allow(dead_code, reason = "the library uses all of it")]
+#[path = "../src/contiguity/decide.rs"]
+mod decide;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use blocks::{Blocks, Free, Lines, MAX_LINE, MAX_NODES};
+use common::MIB;
+use decide::{Decision, Facts, REOPEN};
+use programs::{build, has, has_thp, number, run, under};
+
+const KIB: usize = 1 << 10;
+const GIB: usize = 1 << 30;
+const SUPERPAGE: usize = 2 * MIB;
+
+fn read(text: &[u8], base: usize, superpage: usize) -> Blocks {
+    let mut blocks = Blocks::new(base, superpage);
+    Lines::new().feed(text, |line| blocks.line(line));
+    blocks
+}
+
+fn usable(text: &str) -> Free {
+    read(text.as_bytes(), 4 * KIB, SUPERPAGE).usable(0, |_| true)
+}
+
+/// A guest of 24 GB.
+const GUEST: &str = "\
+Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3 
+Node 0, zone    DMA32   1044    838    544    332    215    118     66     42     23     14    710 
+Node 0, zone   Normal   3417   4773   3362   1890   1139    397    600    431    308    240   4670 
+";
+
+/// The same, with one page in each superpage pinned.
+const FRAGMENTED: &str = "\
+Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3 
+Node 0, zone    DMA32   2376   2168   1873   1663   1549   1450   1398   1373   1355      1     28 
+Node 0, zone   Normal  43488  30924  21101  15068  11420   9200   8181   7586   7164      1      0 
+";
+
+/// Two nodes, of which the second is fragmented.
+const TWO_NODES: &str = "\
+Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      3
+Node 0, zone    DMA32      5      3      2      2      3      2      2      2      3      2    410
+Node 0, zone   Normal    100     80     60     40     20     10      5      4      3      2   8000
+Node 1, zone   Normal  90000  80000  70000  60000  50000  40000  30000  20000   9000      4      1
+";
+
+/// An Arm server without DMA32, pages of 4 KiB.
+const ARM: &str = "\
+Node 0, zone      DMA    120     80     40     20     10      5      2      1      1      0    200
+Node 0, zone   Normal    220     90     30     10      8      4      2      1      1      7   1500
+";
+
+/// Pages of 64 KiB: superpages of 512 MiB are order 13, the largest.
+const ARM_64K: &str = "\
+Node 0, zone    DMA32    12     9     4     3     2     1     1     1     0     1     1     1     0      3
+Node 0, zone   Normal   310   120    66    40    21    14     9     4     2     1     1     0     1     55
+";
+
+#[test]
+fn free_blocks_are_those_of_the_machines() {
+    let of = |text, base, superpage| read(str::as_bytes(text), base, superpage).usable(0, |_| true);
+    let guest = of(GUEST, 4 * KIB, SUPERPAGE);
+    // Order 9 of each zone, and order 10 twice.
+    assert_eq!(guest.contiguous, (1 + 14 + 240 + 2 * (3 + 710 + 4670)) * SUPERPAGE);
+    assert_eq!(of(FRAGMENTED, 4 * KIB, SUPERPAGE).contiguous, (3 + 6 + 56) * SUPERPAGE);
+    assert!(of(FRAGMENTED, 4 * KIB, SUPERPAGE).all > 18 * GIB);
+    assert_eq!(of(ARM, 4 * KIB, SUPERPAGE).contiguous, (7 + 2 * 1700) * SUPERPAGE);
+    assert_eq!(of(ARM_64K, 64 * KIB, 512 * MIB).contiguous, 58 * 512 * MIB);
+    // 64 KiB superpages on 4 KiB pages: order 4.
+    let small = of("Node 0, zone Normal 9 9 9 9 3 1\n", 4 * KIB, 64 * KIB);
+    assert_eq!(small, Free { contiguous: 5 * 64 * KIB, all: 15 * 9 * 4 * KIB + 5 * 64 * KIB });
+    // 1 GiB is larger than any free list has.
+    assert_eq!(of(GUEST, 4 * KIB, GIB).contiguous, 0);
+}
+
+#[test]
+fn nodes_count_as_the_kernel_looks_for_superpages() {
+    let blocks = read(TWO_NODES.as_bytes(), 4 * KIB, SUPERPAGE);
+    assert_eq!(blocks.nodes(), 2);
+    let first = (1 + 2 * 3 + 2 + 2 * 410 + 2 + 2 * 8000) * SUPERPAGE;
+    let second = (4 + 2) * SUPERPAGE;
+    assert_eq!(blocks.usable(0, |_| true).contiguous, first + second);
+    // On the fragmented node each touch would compact there before it goes to the other.
+    assert_eq!(blocks.usable(1, |_| true).contiguous, second);
+    // Bound away from it: all comes from the other.
+    assert_eq!(blocks.usable(1, |node| node == 0).contiguous, first);
+    assert_eq!(blocks.usable(0, |_| false), Free::default());
+    // Nodes beyond those that are told apart.
+    let many = format!("Node {}, zone Normal 1\nNode 4000000, zone Normal 2\n", MAX_NODES - 1);
+    let many = read(many.as_bytes(), 4 * KIB, SUPERPAGE);
+    assert_eq!(many.nodes(), 1);
+    assert_eq!(many.usable(5_000_000, |_| true).all, 3 * 4 * KIB);
+}
+
+#[test]
+fn text_may_arrive_in_any_pieces() {
+    let whole = usable(TWO_NODES);
+    for size in 1..200 {
+        let mut blocks = Blocks::new(4 * KIB, SUPERPAGE);
+        let mut lines = Lines::new();
+        for piece in TWO_NODES.as_bytes().chunks(size) {
+            lines.feed(piece, |line| blocks.line(line));
+        }
+        assert_eq!(blocks.usable(0, |_| true), whole, "pieces of {size}");
+    }
+}
+
+#[test]
+fn what_is_no_free_list_is_left_out() {
+    let huge = format!("Node 0, zone Normal {}\n", "1 ".repeat(MAX_LINE));
+    for text in [
+        "",
+        "\n\n",
+        "Node",
+        "Node 0, zone Normal 1 2 3", // cut off: the last number may be half of one
+        "Node 0, zone Normal\n",
+        "Node 0 zone Normal 1\n",
+        "Node x, zone Normal 1\n",
+        "Node 0, zone Normal 1 -2 3\n",
+        "Node 0, zone Normal 1 2x\n",
+        "Node 0, zone Normal 99999999999999999999999999\n",
+        "Node 99999999999999999999999999, zone Normal 1\n",
+        "node 0, zone Normal 1\n",
+        &huge,
+    ] {
+        assert_eq!(read(text.as_bytes(), 4 * KIB, SUPERPAGE).nodes(), 0, "{text:?}");
+    }
+    let beside = format!("garbage\n{huge}{GUEST}Node 0, zone Normal 1 2");
+    assert_eq!(usable(&beside), usable(GUEST));
+    // Counts that no machine has stay numbers.
+    let most = format!("Node 0, zone Normal {0} {0} {0} {0}\n", usize::MAX);
+    assert_eq!(usable(&most).all, usize::MAX);
+}
+
+#[test]
+fn any_bytes_are_read_to_their_end() {
+    let mut state = 1u64;
+    let mut draw = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    for _ in 0..20_000 {
+        let mut text = TWO_NODES.as_bytes().to_vec();
+        for _ in 0..draw(6) + 1 {
+            let at = draw(text.len());
+            match draw(3) {
+                0 => text[at] = draw(256) as u8,
+                1 => text.truncate(at.max(1)),
+                _ => text.insert(at, b"0 9,\n\0x"[draw(7)]),
+            }
+        }
+        let blocks = read(&text, 4 * KIB, SUPERPAGE);
+        for local in 0..3 {
+            let free = blocks.usable(local, |_| true);
+            assert!(free.contiguous <= free.all, "{:?}", String::from_utf8_lossy(&text));
+        }
+    }
+}
+
+/// 24 GB, of which 20 are free.
+fn facts(need: usize, contiguous: usize) -> Facts {
+    Facts { need, contiguous, free: 20 * GIB, total: 24 * GIB, may_part: true, ..Facts::default() }
+}
+
+#[test]
+fn what_fits_is_advised() {
+    use Decision::{All, Doubtful, Nothing, Oversized, Part};
+    let fragmented = facts(4 * GIB, 40 * MIB);
+    let half = facts(4 * GIB, 2 * GIB);
+    let cached = Facts { free: GIB, reclaimable: 18 * GIB, ..facts(4 * GIB, 200 * MIB) };
+    let nearly_all = facts(19 * GIB, 20 * GIB - 100 * MIB);
+    for (name, facts, expected) in [
+        ("unfragmented", facts(4 * GIB, 20 * GIB), All),
+        ("unfragmented, nearly all of it", nearly_all, All),
+        ("fragmented", fragmented, Nothing),
+        ("fragmented, one superpage", facts(SUPERPAGE, 40 * MIB), Nothing),
+        ("half", half, Part(2 * GIB - 64 * MIB)),
+        ("half, that cannot be parted", Facts { may_part: false, ..half }, Nothing),
+        (
+            "half, of which half is promised",
+            Facts { outstanding: GIB, ..half },
+            Part(GIB - 64 * MIB),
+        ),
+        ("half, a piece that fits", facts(64 * MIB, 2 * GIB), All),
+        ("all is promised", Facts { outstanding: 2 * GIB, ..half }, Nothing),
+        ("more was promised than there is", Facts { outstanding: 3 * GIB, ..half }, Nothing),
+        (
+            "short before",
+            Facts { was_short: true, ..facts(64 * MIB, 128 * MIB + REOPEN - 1) },
+            Nothing,
+        ),
+        ("enough again", Facts { was_short: true, ..facts(64 * MIB, 128 * MIB + REOPEN) }, All),
+        ("page cache", cached, Doubtful),
+        ("page cache, tried", Facts { tried: Some(true), ..cached }, All),
+        ("page cache, tried, and slow", Facts { tried: Some(false), ..cached }, Part(136 * MIB)),
+        ("less page cache than needed", Facts { reclaimable: 2 * GIB, ..cached }, Part(136 * MIB)),
+        ("much is free, in small blocks", Facts { reclaimable: 3 * GIB, ..fragmented }, Nothing),
+        ("a terabyte, most never touched", facts(1 << 40, 19 * GIB), Oversized),
+        ("a terabyte, fragmented", facts(1 << 40, GIB), Part(GIB - 64 * MIB)),
+        ("reserved", Facts { is_reserved: true, ..facts(20 * GIB, 19 * GIB) }, Oversized),
+        ("reserved, fragmented", Facts { is_reserved: true, may_part: false, ..half }, Nothing),
+        (
+            "a small machine",
+            Facts { free: 700 * MIB, total: GIB, ..facts(512 * MIB, 600 * MIB) },
+            All,
+        ),
+        ("nothing is known", Facts { need: SUPERPAGE, ..Facts::default() }, Nothing),
+    ] {
+        assert_eq!(facts.decide(), expected, "{name}");
+    }
+}
+
+#[test]
+fn no_more_is_promised_than_there_is() {
+    let sizes = [0, SUPERPAGE, 64 * MIB, GIB, 4 * GIB, 20 * GIB, usize::MAX / 2, usize::MAX];
+    let mut cases = 0;
+    for need in sizes {
+        for contiguous in sizes {
+            for outstanding in sizes {
+                for was_short in [false, true] {
+                    let facts = Facts { outstanding, was_short, ..facts(need, contiguous) };
+                    match facts.decide() {
+                        Decision::All => assert!(need == 0 || need + outstanding <= contiguous),
+                        Decision::Part(part) => {
+                            assert!(part < need && part <= contiguous - outstanding)
+                        }
+                        Decision::Oversized => assert!(need > facts.free),
+                        Decision::Nothing | Decision::Doubtful => {}
+                    }
+                    cases += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(cases, 2 * sizes.len().pow(3));
+}
+
+/// Fragmented memory; whole again when this goes. Others may not depend on free memory meanwhile.
+struct Fragmented {
+    child: Child,
+    _lock: testkit::MachineLock,
+}
+
+impl Fragmented {
+    /// Leaves `keep` MiB free, of which `left` superpages are contiguous. `None`: not on this
+    /// machine.
+    fn new(left: usize, keep: usize) -> Option<Self> {
+        if !testkit::is_root() || !has("cc") || !has_thp() {
+            return None;
+        }
+        let lock = testkit::machine_lock()?;
+        // What can be moved together is, so that pins keep it from being moved later.
+        std::fs::write("/proc/sys/vm/compact_memory", "1").ok()?;
+        let text = std::fs::read("/proc/buddyinfo").ok()?;
+        let free = read(&text, 4 * KIB, SUPERPAGE).usable(0, |_| true);
+        if free.contiguous < (keep + 1024) * MIB {
+            return None;
+        }
+        let program = build("fragment.c", "fragment", "cc", &["-O2"]);
+        let mut child = Command::new(program)
+            .args([left.to_string(), keep.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        let out = BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line);
+        let this = Self { child, _lock: lock };
+        println!("{line}");
+        (out.is_ok() && line.starts_with("blocks")).then_some(this)
+    }
+}
+
+impl Drop for Fragmented {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::write("/proc/sys/vm/compact_memory", "1");
+    }
+}
+
+const NEEDS_MEMORY: &str = "needs root, a C compiler, THP and 5 GiB free in superpages";
+
+/// What the library says and the machine counts about a program that touches `count` pieces.
+fn touch(program: &std::path::Path, pieces: [&str; 4], is_ours: bool) -> String {
+    let mut command = Command::new(program);
+    command.args(pieces);
+    if is_ours {
+        command.envs(under("thp", "mmap", "base"));
+    }
+    run(command)
+}
+
+#[test]
+fn fragmented_memory_is_not_compacted_at_each_touch() {
+    let program = has("cc").then(|| build("touch.c", "touch_fragmented", "cc", &["-O2"]));
+    let fragmented = Fragmented::new(16, 4096);
+    testkit::require!(fragmented.is_some() && program.is_some(), "{NEEDS_MEMORY}");
+    let program = program.expect("built");
+    // What advice that nobody decides about does there: some stalls for each superpage.
+    let blind = touch(&program, ["256", "1", "0", "advised"], false);
+    testkit::require!(number(&blind, "stalls") >= 100, "memory could not be fragmented: {blind}");
+    for pieces in [["1024", "1", "0", ""], ["64", "16", "0", ""], ["4", "64", "0", ""]] {
+        let report = touch(&program, pieces, true);
+        assert!(
+            number(&report, "stalls") < 200,
+            "{pieces:?}: {report}; without a decision {blind}"
+        );
+    }
+}
+
+/// The same, with another text in place of /proc/buddyinfo: what the program is told, not what
+/// there is.
+fn touch_told(name: &str, text: &str, pieces: [&str; 4]) -> Option<String> {
+    let can_mount =
+        Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|it| it.success());
+    if !can_mount || !has("cc") || !has_thp() {
+        return None;
+    }
+    let program = build("touch.c", &format!("touch_{name}"), "cc", &["-O2"]);
+    let file = program.with_extension("buddyinfo");
+    std::fs::write(&file, text).expect("written");
+    let mut command = Command::new("unshare");
+    command
+        .args(["-m", "sh", "-c", "mount --bind \"$0\" /proc/buddyinfo && exec env \"$@\""])
+        .arg(file);
+    command
+        .args(under("thp", "mmap", "base").iter().map(|(name, value)| format!("{name}={value}")));
+    Some(run({
+        command.arg(program).args(pieces);
+        command
+    }))
+}
+
+const NEEDS_MOUNTS: &str = "needs root (unshare -m), a C compiler and THP of 2 MiB";
+/// 156 free superpages, of which the margin is 32.
+const PARTLY: &str = "Node 0, zone Normal 9999 9999 9999 9999 9999 9999 9999 9999 9999 0 78\n";
+
+#[test]
+fn a_piece_advised_in_part_is_still_one_mapping_to_mremap() {
+    let report = touch_told("parted", PARTLY, ["512", "1", "0", "remapped"]);
+    testkit::require!(report.is_some(), "{NEEDS_MOUNTS}");
+    let report = report.expect("run");
+    // Where others have the superpages meanwhile there are fewer, but never more.
+    assert!(number(&report, "huge_kib") <= (156 - 32) * 2048, "{report}");
+}
+
+#[test]
+fn what_is_promised_to_one_piece_is_not_given_to_the_next() {
+    let report = touch_told("ahead", PARTLY, ["64", "8", "0", "ahead"]);
+    testkit::require!(report.is_some(), "{NEEDS_MOUNTS}");
+    let report = report.expect("run");
+    assert!(number(&report, "huge_kib") <= (156 - 32) * 2048, "{report}");
+}
+
+#[test]
+fn without_the_file_it_is_tried() {
+    let trials = touch_told("blind", "", ["64", "8", "0", ""]);
+    testkit::require!(trials.is_some(), "{NEEDS_MOUNTS}");
+    let lock = testkit::machine_lock();
+    let text = std::fs::read("/proc/buddyinfo").expect("a file of /proc");
+    let free = read(&text, 4 * KIB, SUPERPAGE).usable(0, |_| true);
+    testkit::require!(lock.is_some() && free.contiguous > 3 * GIB, "memory is fragmented already");
+    let report = touch_told("blind", "", ["64", "8", "0", ""]).expect("it ran before");
+    assert!(number(&report, "huge_kib") >= 450 << 10, "{report}");
+}
+
+#[test]
+fn a_program_that_may_have_a_filter_opens_no_file() {
+    let told = touch_told("sealed", FRAGMENTED, ["64", "4", "0", "sealed"]);
+    testkit::require!(told.is_some(), "{NEEDS_MOUNTS}");
+    // Nothing was read before, so it is as if nothing were known: advised.
+    let report = told.expect("run");
+    testkit::require!(number(&report, "fallbacks") == 0, "memory is fragmented: {report}");
+    assert!(number(&report, "huge_kib") >= 200 << 10, "{report}");
+}
+
+#[test]
+fn memory_that_is_whole_is_advised_whole() {
+    testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP");
+    let lock = testkit::machine_lock();
+    let text = std::fs::read("/proc/buddyinfo").expect("a file of /proc");
+    let free = read(&text, 4 * KIB, SUPERPAGE).usable(0, |_| true);
+    testkit::require!(lock.is_some() && free.contiguous > 3 * GIB, "memory is fragmented already");
+    let program = build("touch.c", "touch_whole", "cc", &["-O2"]);
+    for pieces in [["512", "1", "0", ""], ["64", "8", "0", ""]] {
+        let report = touch(&program, pieces, true);
+        // All but the ends that are not aligned.
+        assert!(number(&report, "huge_kib") >= 450 << 10, "{pieces:?}: {report}");
+    }
+}
