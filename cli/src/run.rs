@@ -312,7 +312,11 @@ fn report(plan: &Plan, seen: &Observed, seconds: f64) -> String {
     };
     let share = words::known(coverage.ratio(), words::percent);
     let on = format!("{} of {}", coverage.superpage_bytes(), coverage.resident());
-    let verdict = match took_effect(plan.promise, &[coverage], DEFAULT_LEAST_COVERAGE) {
+    let effect = match &plan.left_alone {
+        Some(why) => Effect::Missing { why: why.clone() },
+        None => took_effect(plan.promise, &[coverage], DEFAULT_LEAST_COVERAGE),
+    };
+    let verdict = match effect {
         Effect::AsPromised if plan.promise == Promise::Nothing => String::new(),
         Effect::AsPromised => ", as asked".to_string(),
         Effect::Missing { why } => format!("; {} did not take effect: {why}", plan.name),

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod instrumentation;
 mod memory;
 mod plan;
 mod program;
@@ -16,6 +17,7 @@ mod start;
 mod tunables;
 
 pub use error::LaunchError;
+pub use instrumentation::Instrumentation;
 pub use memory::{Ahead, Children, Fallback, Memory};
 pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise, ThpRequest};
 pub use program::{Kind, Program};

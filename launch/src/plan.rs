@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, PageSize};
 
-use crate::{Children, Fallback, Kind, LaunchError, Memory, Pages, Program, Recipe, tunables};
+use crate::{Children, Fallback, Instrumentation, Kind, LaunchError, Memory, Pages, Program, Recipe, tunables};
 
 /// What the decision needs to know of the machine and the environment.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +102,9 @@ pub struct Plan {
     pub stack: Option<ByteSize>,
     /// What must be read back for the arm to count.
     pub promise: Promise,
+    /// Why the program is left alone, where it is: nothing of ours goes into it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_alone: Option<String>,
     /// What the user should know: parts that cannot be reached, and risks.
     pub notes: Vec<String>,
 }
@@ -125,14 +128,21 @@ impl Plan {
             thp: ThpRequest::Inherit,
             stack: None,
             promise: Promise::Nothing,
+            left_alone: None,
             notes: Vec::new(),
         };
         let mut preload = recipe.preload.clone();
-        if plan.pages == Pages::Auto {
+        let asks = !matches!(plan.pages, Pages::System | Pages::Base);
+        let tool = plan.instrumentation(recipe, wrapped, facts).filter(|_| asks);
+        if plan.pages == Pages::Auto && tool.is_none() {
             plan.pages = plan.choose(facts)?;
         }
         let by_library = !recipe.memory.is_empty();
+        if let Some((path, tool)) = &tool {
+            plan.leave_alone(path, *tool);
+        }
         match plan.pages {
+            _ if tool.is_some() => {}
             Pages::System | Pages::Auto => {}
             Pages::Base => plan.ask_for_base_pages(recipe, facts),
             Pages::Thp if by_library => {
@@ -160,8 +170,10 @@ impl Plan {
             Pages::Thp => preload.extend(plan.ask_for_thp(recipe, wrapped, facts)?),
             Pages::Hugetlb(size) => plan.ask_for_hugetlb(size, recipe, facts)?,
         }
-        plan.prepare_ahead(recipe);
-        if plan.promise == Promise::Superpages {
+        if plan.left_alone.is_none() {
+            plan.prepare_ahead(recipe);
+        }
+        if plan.promise == Promise::Superpages && plan.left_alone.is_none() {
             plan.note_reach(wrapped);
         }
         if !preload.is_empty() {
@@ -189,7 +201,39 @@ impl Plan {
         let about =
             ["neither malloc's tunables", "libsuperpage.so cannot be preloaded", NOTHING_AHEAD];
         let notes = self.notes.iter().map(String::as_str);
-        notes.filter(move |note| about.iter().any(|start| note.starts_with(start)))
+        let left_alone = self.left_alone.as_deref();
+        notes.filter(move |note| {
+            Some(*note) == left_alone || about.iter().any(|start| note.starts_with(start))
+        })
+    }
+
+    /// The sanitizer or valgrind in what is started, and the file that has it.
+    fn instrumentation(
+        &self,
+        recipe: &Recipe,
+        wrapped: Option<&Program>,
+        facts: &Facts,
+    ) -> Option<(String, Instrumentation)> {
+        let of_program = |program: &Program| match program.kind {
+            Kind::Instrumented(tool) => Some((program.path.display().to_string(), tool)),
+            _ => None,
+        };
+        let mut programs = [Some(&self.program), wrapped].into_iter().flatten();
+        programs.find_map(of_program).or_else(|| {
+            let others = recipe.variable(LD_PRELOAD).or(facts.ld_preload.as_deref())?;
+            let mut libraries =
+                others.split([':', ' ']).chain(recipe.preload.iter().map(String::as_str));
+            libraries.find_map(|name| Some((name.to_string(), Instrumentation::of_library(name)?)))
+        })
+    }
+
+    fn leave_alone(&mut self, path: &str, tool: Instrumentation) {
+        let why = tool.why();
+        let why = why.strip_prefix("it ").unwrap_or(&why);
+        let note = format!("{path} {why}: run on base pages, without libsuperpage.so");
+        self.promise = Promise::Superpages;
+        self.left_alone = Some(note.clone());
+        self.notes.push(note);
     }
 
     fn ask_for_base_pages(&mut self, recipe: &Recipe, facts: &Facts) {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use object::elf;
 use object::read::ReadCache;
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use serde::{Deserialize, Serialize};
 
-use crate::LaunchError;
+use crate::{Instrumentation, LaunchError};
 
 /// A program file that exists and may be executed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,8 @@ pub enum Kind {
     Static,
     /// Set-user-id or set-group-id: the loader ignores preloads from outside.
     Privileged,
+    /// Of a sanitizer or valgrind: nothing of ours may go into it.
+    Instrumented(Instrumentation),
     /// A script; what counts is its interpreter, which inherits the environment.
     Script(String),
     /// Neither ELF nor `#!`, or unreadable: nothing is known.
@@ -88,6 +90,9 @@ impl Kind {
         if privileged {
             return Self::Privileged;
         }
+        if let Some(tool) = Instrumentation::of_path(path) {
+            return Self::Instrumented(tool);
+        }
         let mut start = [0; 256];
         let Ok(length) = file.read(&mut start) else { return Self::Unknown };
         let start = &start[..length];
@@ -114,6 +119,10 @@ impl Kind {
             }
             Some(None)
         };
+        let file = ElfFile::<Header, _>::parse(cache).ok();
+        if let Some(tool) = file.and_then(|file| Instrumentation::of_elf(&file)) {
+            return Self::Instrumented(tool);
+        }
         match interpreter() {
             None => Self::Unknown,
             Some(None) => Self::Static,
@@ -136,6 +145,7 @@ impl Kind {
             Self::Glibc | Self::Script(_) => None,
             Self::OtherLoader(path) => Some(format!("it is loaded by {path}, not by our glibc")),
             Self::Static => Some("it is linked statically".to_string()),
+            Self::Instrumented(tool) => Some(tool.why()),
             Self::Privileged => Some("it is set-user-id or set-group-id".to_string()),
             Self::Unknown => Some("its file could not be read as a program".to_string()),
         }

@@ -157,6 +157,9 @@ fn effect(document: &Document, arm: usize) -> Effect {
     if let Some(fault) = LibraryFault::of(recipe, runs().map(Told::of)) {
         return Effect::Missing { why: fault.why(recipe) };
     }
+    if let Some(why) = &document.arms[arm].plan.left_alone {
+        return Effect::Missing { why: why.clone() };
+    }
     let promise = document.arms[arm].plan.promise;
     if promise == Promise::Nothing {
         return Effect::AsPromised;

@@ -31,6 +31,7 @@ fn arm(name: &str, promise: Promise) -> Arm {
     let change =
         EnvironmentChange { variable: "X".into(), value: HOSTILE.into(), why: HOSTILE.into() };
     let plan = Plan {
+        left_alone: None,
         name: name.to_string(),
         pages: Pages::Thp,
         program: Program {

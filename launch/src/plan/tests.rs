@@ -267,3 +267,26 @@ fn a_program_the_library_cannot_reach_is_named_up_front() {
     let plan = Plan::resolve(&Recipe::superpage(), program(Kind::Glibc), None, Vec::new(), &facts);
     assert_eq!(plan.unwrap().unreached_notes().count(), 0);
 }
+
+#[test]
+fn a_program_with_a_sanitizer_is_left_alone_and_that_is_said() {
+    let asan = Kind::Instrumented(Instrumentation::AddressSanitizer);
+    let resolve = |recipe: &str, kind: Kind, facts: &Facts| {
+        let plan = Plan::resolve(&recipe.parse().unwrap(), program(kind), None, vec![], facts);
+        plan.unwrap()
+    };
+    for recipe in ["thp", "x: pages=thp memory=heap,mmap", "x: pages=hugetlb memory=heap", "auto"] {
+        let plan = resolve(recipe, asan.clone(), &facts());
+        assert_eq!((plan.environment.len(), plan.thp), (0, ThpRequest::Inherit), "{recipe}");
+        let notes: Vec<&str> = plan.unreached_notes().collect();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with("/bin/app is built with AddressSanitizer"), "{notes:?}");
+        assert_eq!(plan.left_alone.as_deref(), Some(notes[0]));
+    }
+    // Base pages are no more than it has anyway.
+    let plan = resolve("base", asan, &facts());
+    assert_eq!((plan.left_alone, plan.thp), (None, ThpRequest::Disabled));
+    let preloaded = Facts { ld_preload: Some("/usr/lib/libasan.so.8".to_string()), ..facts() };
+    let plan = resolve("x: pages=thp memory=heap", Kind::Glibc, &preloaded);
+    assert!(plan.left_alone.is_some() && !plan.sets("SUPERPAGE_PAGES"));
+}

@@ -39,6 +39,7 @@ fn plan(index: usize, arm: &Arm) -> Element {
         Kind::Glibc => "dynamic, loaded by glibc".to_string(),
         Kind::OtherLoader(path) => format!("dynamic, loaded by {path}"),
         Kind::Static => "static".to_string(),
+        Kind::Instrumented(tool) => format!("with {}", tool.name()),
         Kind::Privileged => "set-user-id or set-group-id".to_string(),
         Kind::Script(line) => format!("script of {line}"),
         Kind::Unknown => words::UNKNOWN.to_string(),
