@@ -127,3 +127,42 @@ fn what_was_prepared_is_reported_apart() {
     assert!(lines.contains("was the stock of prepared superpages"), "{lines}");
     assert!(lines.contains("ready when asked for"), "{lines}");
 }
+
+/// A program of `runtime/tests/programs`, built by gcc; `None` where that cannot be.
+fn built(source: &str, name: &str, flags: &[&str]) -> Option<std::path::PathBuf> {
+    let sources =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/tests/programs");
+    let program = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut command = std::process::Command::new("gcc");
+    command.arg(sources.join(source)).args(flags).arg("-o").arg(&program);
+    command.status().is_ok_and(|status| status.success()).then_some(program)
+}
+
+#[test]
+fn a_program_with_a_sanitizer_is_left_alone_and_that_is_said_before_it_starts() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    for (sanitizer, name) in [("address", "AddressSanitizer"), ("thread", "ThreadSanitizer")] {
+        let flag = format!("-fsanitize={sanitizer}");
+        let program = built("instrumented.c", &format!("run-{sanitizer}"), &[&flag]);
+        let Some(program) = program else {
+            testkit::skipped!("no gcc, or none with {flag}");
+            continue;
+        };
+        let path = program.to_str().unwrap();
+        let output = run(&["run", "--heap", "--mmap", "--pages", "thp", "--", path, "maps"]);
+        assert_eq!(stdout(&output), "outside\n", "{}", stderr(&output));
+        let lines = stderr(&output);
+        let first =
+            format!("superpage: {path} is built with {name}, which brings its own allocator");
+        assert!(lines.starts_with(&first), "{lines}");
+        let script = format!("{path} maps; exit $?");
+        let output = run(&["run", "--heap", "--pages", "thp", "--", "sh", "-c", &script]);
+        assert_eq!(stdout(&output), "outside\n", "{}", stderr(&output));
+        assert!(stderr(&output).contains("a program with a sanitizer was left alone"));
+        let arms = ["--arm", "base", "--arm", "x: pages=thp memory=heap,mmap"];
+        let mut compare = vec!["compare", "--runs", "3", "--warmups", "1"];
+        compare.extend(arms);
+        let output = run(&[&compare[..], &["--", path, "once"]].concat());
+        assert!(stdout(&output).contains(name), "{}{}", stdout(&output), stderr(&output));
+    }
+}

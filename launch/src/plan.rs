@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, PageSize};
 
-use crate::{Children, Fallback, Instrumentation, Kind, LaunchError, Memory, Pages, Program, Recipe, tunables};
+use crate::{
+    Children, Fallback, Instrumentation, Kind, LaunchError, Memory, Pages, Program, Recipe,
+    tunables,
+};
 
 /// What the decision needs to know of the machine and the environment.
 #[derive(Clone, Debug, Default)]

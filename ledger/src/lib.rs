@@ -105,11 +105,17 @@ pub enum Reason {
     Fragmented,
     /// Contiguity went away while advised memory was touched: seen afterwards, once for each look.
     Compacted,
+    /// The program is of a sanitizer and runs without the library.
+    Instrumented,
+    /// Code whose file the kernel holds in small pages.
+    SmallFilePages,
+    /// Code that its program maps again from its file (V8): it may not be copied.
+    MappedAgain,
 }
 
 impl Reason {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::PoolShort,
         Self::NoPool,
         Self::NoPermission,
@@ -124,6 +130,9 @@ impl Reason {
         Self::Held,
         Self::Fragmented,
         Self::Compacted,
+        Self::Instrumented,
+        Self::SmallFilePages,
+        Self::MappedAgain,
     ];
 
     /// A word for programs.
@@ -143,6 +152,9 @@ impl Reason {
             Self::Held => "held",
             Self::Fragmented => "fragmented",
             Self::Compacted => "compacted",
+            Self::Instrumented => "instrumented",
+            Self::SmallFilePages => "small-file-pages",
+            Self::MappedAgain => "mapped-again",
         }
     }
 
@@ -163,6 +175,9 @@ impl Reason {
             Self::Held => "another process or a device held on to the memory",
             Self::Fragmented => "memory is fragmented: too few free superpages",
             Self::Compacted => "superpages ran out while memory was touched",
+            Self::Instrumented => "a program with a sanitizer was left alone",
+            Self::SmallFilePages => "code stays on base pages: its file is cached in small pages",
+            Self::MappedAgain => "code that V8 maps again from its file is not copied",
         }
     }
 }

@@ -1,20 +1,24 @@
 //! Taking ourselves out of the environment, for programs that this one executes
-//! (`SUPERPAGE_CHILDREN=none`).
+//! (`SUPERPAGE_CHILDREN=none`), and for a program that this library must not be in (`aside`).
 //!
 //! # Safety
 //! The list and its strings are the kernel's, on this process's stack: they may be written, and libc
-//! takes the list over as it finds it, after this library's constructor.
+//! takes the list over as it finds it, after this library's constructor. No function of libc is called:
+//! a sanitizer may have put its own in its place.
 
 use std::ffi::{CStr, c_char};
 
+use crate::loaded::after;
 use crate::settings;
 
-/// Removes `SUPERPAGE_*` and this library's name in `LD_PRELOAD`. Only from the constructor.
-pub fn leave() {
+/// Removes `SUPERPAGE_*` and this library's name in `LD_PRELOAD`; whether that was there. Only from the
+/// constructor.
+pub fn leave() -> bool {
     let list = settings::initial_environment().cast_mut();
     if list.is_null() {
-        return;
+        return false;
     }
+    let mut was_preloaded = false;
     // SAFETY: the kernel's list: pointers to C strings, then a null pointer. What is written back is
     // a part of what was there.
     unsafe {
@@ -22,55 +26,85 @@ pub fn leave() {
         while !(*from).is_null() {
             let entry = *from;
             from = from.add(1);
-            if is_kept(entry.cast_mut()) {
+            if is_kept(entry.cast_mut(), &mut was_preloaded) {
                 *to = entry;
                 to = to.add(1);
             }
         }
         *to = std::ptr::null();
     }
+    was_preloaded
+}
+
+/// The value of a variable, whose name is given with its `=`.
+pub fn value(name: &[u8]) -> Option<&'static CStr> {
+    let mut list = settings::initial_environment();
+    // SAFETY: the kernel's list, as in `leave`; the strings stay.
+    unsafe {
+        while !list.is_null() && !(*list).is_null() {
+            if let Some(value) = after(*list, name) {
+                let mut end = value;
+                while end.read_volatile() != 0 {
+                    end = end.add(1);
+                }
+                let length = end.offset_from_unsigned(value) + 1;
+                let bytes = std::slice::from_raw_parts(value.cast::<u8>(), length);
+                return Some(CStr::from_bytes_with_nul_unchecked(bytes));
+            }
+            list = list.add(1);
+        }
+    }
+    None
 }
 
 /// Whether the entry stays; `LD_PRELOAD` is shortened in place.
-unsafe fn is_kept(entry: *mut c_char) -> bool {
-    // SAFETY: a C string.
-    let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
-    const PRELOAD: &[u8] = b"LD_PRELOAD=";
-    if text.starts_with(b"SUPERPAGE_") {
-        return false;
-    }
-    if !text.starts_with(PRELOAD) {
-        return true;
-    }
-    let length = text.len();
-    // SAFETY: the string's own bytes, which nobody else looks at meanwhile.
-    let text = unsafe { std::slice::from_raw_parts_mut(entry.cast::<u8>(), length + 1) };
-    let kept = without_us(text, PRELOAD.len(), length);
-    text[kept] = 0;
-    kept > PRELOAD.len()
-}
-
-/// Moves the names that stay to the front of `text[from..to]`; where they end.
-fn without_us(text: &mut [u8], from: usize, to: usize) -> usize {
-    let is_separator = |byte: u8| byte == b':' || byte == b' ';
-    let (mut at, mut end) = (from, from);
-    while at < to {
-        let length = text[at..to].iter().take_while(|&&byte| !is_separator(byte)).count();
-        let name = &text[at..at + length];
-        let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
-        if length > 0 && !is_ours(file) {
-            if end > from {
-                text[end] = b':';
-                end += 1;
-            }
-            text.copy_within(at..at + length, end);
-            end += length;
+unsafe fn is_kept(entry: *mut c_char, was_preloaded: &mut bool) -> bool {
+    // SAFETY: a C string; what is written lies before what is read.
+    unsafe {
+        if after(entry, b"SUPERPAGE_").is_some() {
+            return false;
         }
-        at += length + 1;
+        let Some(list) = after(entry, b"LD_PRELOAD=") else { return true };
+        let start = list.cast_mut();
+        let (mut at, mut end) = (start, start);
+        while *at != 0 {
+            let (name, mut file) = (at, at);
+            while *at != 0 && !is_separator(*at) {
+                if *at as u8 == b'/' {
+                    file = at.add(1);
+                }
+                at = at.add(1);
+            }
+            if is_ours(file) {
+                *was_preloaded = true;
+            } else if at != name {
+                if end != start {
+                    *end = b':' as c_char;
+                    end = end.add(1);
+                }
+                let mut from = name;
+                while from != at {
+                    // Volatile: no call of memmove is made of this.
+                    end.write_volatile(*from);
+                    (from, end) = (from.add(1), end.add(1));
+                }
+            }
+            if *at != 0 {
+                at = at.add(1);
+            }
+        }
+        *end = 0;
+        end != start
     }
-    end
 }
 
-fn is_ours(file: &[u8]) -> bool {
-    file.starts_with(b"libsuperpage.so") || file.starts_with(b"libhugetlbfs.so")
+fn is_separator(byte: c_char) -> bool {
+    byte as u8 == b':' || byte as u8 == b' '
+}
+
+unsafe fn is_ours(file: *const c_char) -> bool {
+    // SAFETY: a part of a C string.
+    unsafe {
+        after(file, b"libsuperpage.so").is_some() || after(file, b"libhugetlbfs.so").is_some()
+    }
 }

@@ -67,6 +67,17 @@ pub fn open() {
     add(::ledger::processes(), 1);
 }
 
+/// In the run's ledger, for a process that does not join it: it met `why`.
+pub fn note(path: &CStr, why: Reason) {
+    if let Some(words) = map(path) {
+        // SAFETY: words of the mapping that was just made, which stays.
+        unsafe {
+            (*words.add(::ledger::processes())).fetch_add(1, Ordering::Relaxed);
+            (*words.add(::ledger::reason(why))).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 fn map(path: &CStr) -> Option<*mut AtomicU64> {
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
     let fd = raw::open(path, flags, 0)?;

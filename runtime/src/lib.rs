@@ -11,6 +11,8 @@
 //! | `filter` | whether a seccomp filter may be in place |
 //! | `contiguity` | advice about superpages, where there is memory to follow it |
 //! | `hold` | keeping writers waiting while memory is copied |
+//! | `aside` | programs that it must not be in: sanitizers, valgrind |
+//! | `loaded` | what the loader has loaded, asked without calling anything |
 //! | `segments` | the program's text, data and bss |
 //! | `prepare` | superpages that are ready before they are touched: the stock, and what lies ahead of touches |
 //! | `stack` | stacks of a fixed size: the main thread's and those of threads |
@@ -28,10 +30,11 @@
 //! # Safety
 //! The exported functions have the C signatures of the functions they stand in for. They call the
 //! kernel directly (`raw`), never a libc function that may itself be replaced, so they cannot
-//! recurse; and nothing here uses Rust's allocator, because this library *is* the allocator.
+//! recurse; and nothing here uses Rust's allocator, which would be the program's.
 
 mod answer;
 mod api;
+mod aside;
 mod contiguity;
 mod environment;
 mod filter;
@@ -41,6 +44,7 @@ mod heap;
 mod hold;
 mod ledger;
 mod limits;
+mod loaded;
 mod lock;
 mod mapping;
 mod maps;

@@ -175,14 +175,23 @@ fn read() {
     STATE.store(READY, Ordering::Release);
 }
 
+/// Nothing is asked for after all. Only from the constructor, before there is a second thread.
+pub fn turn_off() {
+    // SAFETY: the one thread, and nobody holds what `get` returned but the constructor, which ends.
+    unsafe { *SETTINGS.0.get() = Settings::NONE };
+    STATE.store(READY, Ordering::Release);
+}
+
 fn understand() -> Settings {
     let mut settings = Settings::NONE;
     let mut named = false;
     let mut bad = None;
     let mut morecore = None;
     let mut restricted = false;
+    let mut under_valgrind = false;
     each_variable(|name, value| {
         let bytes = value.to_bytes();
+        under_valgrind |= crate::aside::is_of_valgrind(name, bytes);
         let understood = match name {
             b"SUPERPAGE_PAGES" => pages(bytes).map(|it| settings.pages = it),
             b"SUPERPAGE_MEMORY" => memory(bytes).map(|it| {
@@ -237,6 +246,9 @@ fn understand() -> Settings {
             bad = Some((name, value));
         }
     });
+    if under_valgrind {
+        return Settings::NONE;
+    }
     if let Some((name, value)) = bad {
         message::line(&[
             name,
@@ -418,7 +430,8 @@ unsafe extern "C" {
     static __libc_stack_end: *const usize;
 }
 
-fn initial_arguments() -> *const *const c_char {
+/// The arguments the process was started with.
+pub fn initial_arguments() -> *const *const c_char {
     // SAFETY: the loader sets it before it runs or relocates anything else.
     unsafe {
         let start = __libc_stack_end;

@@ -22,6 +22,11 @@ static CONSTRUCTOR: extern "C" fn() = start;
 static DESTRUCTOR: extern "C" fn() = end;
 
 extern "C" fn start() {
+    // First: what follows calls functions that a sanitizer may have replaced.
+    if crate::aside::has_to_stay_out() {
+        settings::turn_off();
+        return;
+    }
     let settings = settings::get();
     if settings.pages == Pages::Unasked {
         crate::segments::legacy::provide();

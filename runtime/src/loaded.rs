@@ -1,0 +1,151 @@
+//! What the loader has loaded: names and exported symbols, read from its tables.
+//!
+//! No function of libc is called, not even memcmp: sanitizers put their own in its place, and these must not
+//! run before their runtime is ready.
+//!
+//! # Safety
+//! The loader's list (`struct r_debug`, link.h) is whole when constructors run, and nothing that was loaded
+//! at the start is ever unloaded. Each object's dynamic section ends with a null entry, its names with a zero
+//! byte, its symbols' hash chains with an odd hash (the ELF and GNU hash formats).
+
+use std::ffi::{c_char, c_int};
+
+/// `struct link_map`, the part that is public.
+#[repr(C)]
+pub struct Object {
+    base: usize,
+    name: *const c_char,
+    dynamic: *const [usize; 2],
+    next: *const Object,
+}
+
+#[repr(C)]
+struct Debug {
+    version: c_int,
+    first: *const Object,
+}
+
+unsafe extern "C" {
+    static _r_debug: Debug;
+}
+
+/// The objects that are loaded, the program itself first.
+pub fn objects() -> impl Iterator<Item = &'static Object> {
+    // SAFETY: see the module.
+    let mut next = unsafe { _r_debug.first };
+    std::iter::from_fn(move || {
+        // SAFETY: as above.
+        let object = unsafe { next.as_ref() }?;
+        next = object.next;
+        Some(object)
+    })
+}
+
+/// `Elf64_Sym`
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: u64,
+    size: u64,
+}
+
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_GNU_HASH: usize = 0x6fff_fef5;
+
+impl Object {
+    /// Whether its file's name begins with `start` followed by one of `then` and no letter.
+    pub fn is_file_of(&self, start: &[u8], then: &[&[u8]]) -> bool {
+        let mut file = self.name;
+        let mut at = file;
+        // SAFETY: the loader's name, a C string or null.
+        unsafe {
+            while !at.is_null() && *at != 0 {
+                if *at as u8 == b'/' {
+                    file = at.add(1);
+                }
+                at = at.add(1);
+            }
+            !file.is_null()
+                && then.iter().any(|then| {
+                    after(file, start)
+                        .and_then(|rest| after(rest, then))
+                        .is_some_and(|rest| !(*rest as u8).is_ascii_alphabetic() && *rest != 0)
+                })
+        }
+    }
+
+    /// Whether it exports the symbol. Objects without a GNU hash table (very old ones) are taken to export
+    /// nothing.
+    pub fn exports(&self, name: &[u8]) -> bool {
+        let (hashes, symbols, strings) =
+            (self.entry(DT_GNU_HASH), self.entry(DT_SYMTAB), self.entry(DT_STRTAB));
+        if hashes == 0 || symbols == 0 || strings == 0 {
+            return false;
+        }
+        let hash = name
+            .iter()
+            .fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
+        // SAFETY: the table's header (buckets, first hashed symbol, words of the filter, shift), the filter, a
+        // bucket for each remainder, and a hash for each symbol; the last of a chain is odd.
+        unsafe {
+            let header = hashes as *const u32;
+            let (buckets, first, words) = (*header, *header.add(1), *header.add(2) as usize);
+            let bucket = header.add(4).cast::<u64>().add(words).cast::<u32>();
+            if buckets == 0 {
+                return false;
+            }
+            let chain = bucket.add(buckets as usize);
+            let mut at = *bucket.add((hash % buckets) as usize);
+            if at < first {
+                return false;
+            }
+            loop {
+                let found = *chain.add((at - first) as usize);
+                let symbol = &*(symbols as *const Symbol).add(at as usize);
+                let own = (strings + symbol.name as usize) as *const c_char;
+                if found | 1 == hash | 1 && after(own, name).is_some_and(|rest| *rest == 0) {
+                    return symbol.section != 0;
+                }
+                if found & 1 == 1 {
+                    return false;
+                }
+                at += 1;
+            }
+        }
+    }
+
+    /// An address in its dynamic section; 0 if it has none of that kind.
+    fn entry(&self, tag: usize) -> usize {
+        let mut at = self.dynamic;
+        // SAFETY: see the module.
+        unsafe {
+            while !at.is_null() && (*at)[0] != 0 {
+                if (*at)[0] == tag {
+                    let value = (*at)[1];
+                    // glibc puts addresses in place of offsets, but where the section is read-only.
+                    return if value < self.base { self.base + value } else { value };
+                }
+                at = at.add(1);
+            }
+        }
+        0
+    }
+}
+
+/// What follows `start` in a C string that begins with it.
+pub unsafe fn after(mut text: *const c_char, start: &[u8]) -> Option<*const c_char> {
+    for byte in start {
+        // SAFETY: up to here no byte was zero, unless `start` has one.
+        unsafe {
+            if *text as u8 != *byte {
+                return None;
+            }
+            text = text.add(1);
+        }
+    }
+    Some(text)
+}
