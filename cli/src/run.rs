@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use launch::{
     Ahead, Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Streams,
+    Text,
 };
 use machine::{Root, Thp};
 use measure::analysis::took_effect;
@@ -58,9 +59,17 @@ pub struct Args {
     #[arg(long, help_heading = "Memory")]
     shm: bool,
 
-    /// The program's code.
-    #[arg(long, help_heading = "Memory")]
-    text: bool,
+    /// The program's code: file (its file's superpages, where the kernel has some or makes them) or copy
+    /// (else private copies too; a program that looks for its code in /proc/self/maps may break).
+    #[arg(
+        long,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "file",
+        help_heading = "Memory"
+    )]
+    text: Option<Text>,
 
     /// The program's data and bss.
     #[arg(long, help_heading = "Memory")]

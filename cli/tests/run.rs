@@ -160,7 +160,7 @@ fn a_program_with_a_sanitizer_is_left_alone_and_that_is_said_before_it_starts() 
         assert_eq!(stdout(&output), "outside\n", "{}", stderr(&output));
         assert!(stderr(&output).contains("a program with a sanitizer was left alone"));
         let arms = ["--arm", "base", "--arm", "x: pages=thp memory=heap,mmap"];
-        let mut compare = vec!["compare", "--runs", "3", "--warmups", "1"];
+        let mut compare = vec!["compare", "--max-runs", "2"];
         compare.extend(arms);
         let output = run(&[&compare[..], &["--", path, "once"]].concat());
         assert!(stdout(&output).contains(name), "{}{}", stdout(&output), stderr(&output));

@@ -8,6 +8,26 @@ use units::ByteSize;
 
 use crate::ParseRecipeError;
 
+/// What may be done to put a program's code on superpages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Text {
+    /// Superpages of its file, where the kernel has some or makes them; nothing else of it changes.
+    File,
+    /// The same, or else private copies. Programs that look for their code in /proc/self/maps may break.
+    Copy,
+}
+
+impl FromStr for Text {
+    type Err = ParseRecipeError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "file" => Ok(Self::File),
+            "copy" => Ok(Self::Copy),
+            _ => Err(ParseRecipeError::UnknownText(text.to_string())),
+        }
+    }
+}
+
 /// Kinds of memory that libsuperpage.so backs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -19,7 +39,7 @@ pub struct Memory {
     /// Shared memory: System V, anonymous, memfd and POSIX.
     pub shm: bool,
     /// The program's code.
-    pub text: bool,
+    pub text: Option<Text>,
     /// The program's data and bss.
     pub data: bool,
     /// Stacks, of this fixed size.
@@ -29,7 +49,7 @@ pub struct Memory {
 impl Memory {
     /// Heap and mappings: where nearly all memory of nearly all programs is.
     pub const USUAL: Self =
-        Self { heap: true, mmap: true, shm: false, text: false, data: false, stack: None };
+        Self { heap: true, mmap: true, shm: false, text: None, data: false, stack: None };
 
     /// Whether nothing is meant.
     pub fn is_empty(&self) -> bool {
@@ -42,7 +62,8 @@ impl Memory {
             (self.heap, "heap"),
             (self.mmap, "mmap"),
             (self.shm, "shm"),
-            (self.text, "text"),
+            (self.text == Some(Text::File), "text"),
+            (self.text == Some(Text::Copy), "text=copy"),
             (self.data, "data"),
         ];
         let mut words: Vec<String> =
@@ -63,7 +84,8 @@ impl FromStr for Memory {
                 "heap" => memory.heap = true,
                 "mmap" => memory.mmap = true,
                 "shm" => memory.shm = true,
-                "text" => memory.text = true,
+                "text" | "text=file" => memory.text = Some(Text::File),
+                "text=copy" => memory.text = Some(Text::Copy),
                 "data" => memory.data = true,
                 "stack" => memory.stack = Some(ByteSize::mib(8)),
                 _ => {
@@ -226,6 +248,8 @@ mod tests {
             ("mmap, heap ,", "heap,mmap"),
             ("stack", "stack=8388608"),
             ("text,data,shm,stack=2M", "shm,text,data,stack=2097152"),
+            ("data,text=copy", "text=copy,data"),
+            ("text=file", "text"),
             ("", ""),
         ] {
             let memory: Memory = text.parse().unwrap();

@@ -65,8 +65,13 @@ pub enum ParseRecipeError {
     )]
     UnknownPages(String),
     /// Not a kind of memory.
-    #[error("`{0}` is no kind of memory; choose of heap, mmap, shm, text, data, stack=SIZE")]
+    #[error(
+        "`{0}` is no kind of memory; choose of heap, mmap, shm, text, text=copy, data, stack=SIZE"
+    )]
     UnknownMemory(String),
+    /// No way to treat code.
+    #[error("`{0}` is no way to put code on superpages; choose of file, copy")]
+    UnknownText(String),
     /// Not something to fall back to.
     #[error("`{0}` is nothing to fall back to; choose error, base or thp")]
     UnknownFallback(String),

@@ -176,7 +176,10 @@ impl Reason {
             Self::Fragmented => "memory is fragmented: too few free superpages",
             Self::Compacted => "superpages ran out while memory was touched",
             Self::Instrumented => "a program with a sanitizer was left alone",
-            Self::SmallFilePages => "code stays on base pages: its file is cached in small pages",
+            Self::SmallFilePages => {
+                "code stays on base pages: its file is cached in small pages, or not linked for superpages \
+                 (--text=copy copies it)"
+            }
             Self::MappedAgain => "code that V8 maps again from its file is not copied",
         }
     }

@@ -48,6 +48,19 @@ pub enum Children {
     Alone,
 }
 
+/// What is done about code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Text {
+    /// Nothing.
+    #[default]
+    Leave,
+    /// Superpages of its file, where the kernel has some or makes them.
+    File,
+    /// The same, or else private copies: the program then runs code that no file has, which programs that
+    /// look for their code in /proc/self/maps do not expect.
+    Copy,
+}
+
 /// Which memory is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -58,7 +71,7 @@ pub struct Memory {
     /// Shared memory: System V, anonymous, memfd and POSIX.
     pub shared: bool,
     /// The program's code.
-    pub text: bool,
+    pub text: Text,
     /// The program's data and bss.
     pub data: bool,
     /// Stacks of this many bytes each; 0: not meant.
@@ -110,7 +123,7 @@ impl Settings {
             heap: false,
             mmap: false,
             shared: false,
-            text: false,
+            text: Text::Leave,
             data: false,
             stack: 0,
         },
@@ -346,7 +359,8 @@ fn memory(text: &[u8]) -> Option<Memory> {
             b"heap" => memory.heap = true,
             b"mmap" => memory.mmap = true,
             b"shm" => memory.shared = true,
-            b"text" => memory.text = true,
+            b"text" => memory.text = Text::File,
+            b"text=copy" => memory.text = Text::Copy,
             b"data" => memory.data = true,
             _ => memory.stack = number(word.strip_prefix(b"stack=")?)?,
         }

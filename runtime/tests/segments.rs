@@ -42,7 +42,7 @@ fn text_data_and_bss_lie_on_thp() {
     testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
     testkit::require!(has("cc"), "no C compiler");
     for kind in ["pie", "fixed", "aligned"] {
-        let mut command = command(program(kind), under("thp", "text,data", "base"));
+        let mut command = command(program(kind), under("thp", "text=copy,data", "base"));
         command.arg("parts");
         let text = run(command);
         // 6.6 MiB of code hold two whole superpages, wherever they begin.
@@ -56,7 +56,7 @@ fn text_data_and_bss_lie_on_thp() {
 fn each_is_moved_only_when_asked() {
     testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
     testkit::require!(has("cc"), "no C compiler");
-    let text = run(command(program("pie"), under("thp", "text", "base")));
+    let text = run(command(program("pie"), under("thp", "text=copy", "base")));
     assert!(number(&text, "text") > 0 && number(&text, "data") == 0, "{text}");
     let text = run(command(program("pie"), under("thp", "data", "base")));
     assert!(number(&text, "bss") > 0, "{text}");
@@ -72,7 +72,8 @@ fn text_data_and_bss_lie_on_hugetlb() {
     let pool = pool.unwrap();
     for kind in ["pie", "fixed", "aligned"] {
         for argument in ["", "parts"] {
-            let mut command = command(program(kind), under("hugetlb:2097152", "text,data", "base"));
+            let mut command =
+                command(program(kind), under("hugetlb:2097152", "text=copy,data", "base"));
             command.arg(argument);
             let text = run(command);
             assert!(number(&text, "text") >= 2 * 2 * MIB, "{kind}: {text}");
@@ -91,7 +92,7 @@ fn without_a_pool_the_fallback_decides() {
     testkit::require!(pool.is_some(), "{NEEDS_POOL}");
     let report = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("segments-report");
     let _ = std::fs::remove_file(&report);
-    let variables = under("hugetlb:2097152", "text,data", "base");
+    let variables = under("hugetlb:2097152", "text=copy,data", "base");
     let mut command = command(program("pie"), variables);
     command.env("SUPERPAGE_REPORT", format!("json:{}", report.display()));
     let text = run(command);
@@ -103,10 +104,12 @@ fn without_a_pool_the_fallback_decides() {
     let fell_back = data.split("\"fell_back_bytes\":").nth(1).expect("a column");
     assert!(!fell_back.starts_with('0'), "{told}");
 
-    let text = run(self::command(program("pie"), under("hugetlb:2097152", "text,data", "thp")));
+    let text =
+        run(self::command(program("pie"), under("hugetlb:2097152", "text=copy,data", "thp")));
     assert!(number(&text, "bss") >= 62 * MIB, "{text}");
 
-    let mut strict = self::command(program("pie"), under("hugetlb:2097152", "text,data", "error"));
+    let mut strict =
+        self::command(program("pie"), under("hugetlb:2097152", "text=copy,data", "error"));
     let output = strict.output().expect("it starts");
     assert_eq!(output.status.code(), Some(127));
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -119,11 +122,11 @@ fn exceptions_pass_through_code_on_superpages() {
     testkit::require!(has("c++"), "no C++ compiler");
     let flags = ["-O1", "-ftemplate-depth=2000"];
     let program = build("throws.cc", "throws", "c++", &flags);
-    let text = run(command(&program, under("thp", "text,data", "base")));
+    let text = run(command(&program, under("thp", "text=copy,data", "base")));
     assert_eq!(number(&text, "caught"), 300);
     let pool = pool_of(16);
     testkit::require!(pool.is_some(), "{NEEDS_POOL}");
-    let text = run(command(&program, under("hugetlb:2097152", "text,data", "base")));
+    let text = run(command(&program, under("hugetlb:2097152", "text=copy,data", "base")));
     assert_eq!(number(&text, "caught"), 300);
 }
 
@@ -139,7 +142,7 @@ fn a_debugger_names_functions_and_stops_in_them() {
         }
         let mut gdb = Command::new("gdb");
         gdb.args(["-batch", "-nx", "-ex", "set startup-with-shell off"]);
-        for (name, value) in under(pages, "text,data", "base") {
+        for (name, value) in under(pages, "text=copy,data", "base") {
             gdb.arg("-ex").arg(format!("set environment {name} {value}"));
         }
         // The first stop is before the code is moved, its mark is in the code that is not; the
@@ -164,7 +167,9 @@ fn a_profiler_names_functions() {
     let data = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("segments-perf");
     let mut record = Command::new("perf");
     record.args(["record", "-q", "-e", "cpu-clock:u", "-F", "20000", "-o"]).arg(&data).arg("--");
-    record.arg("env").args(under("thp", "text", "base").iter().map(|(k, v)| format!("{k}={v}")));
+    record
+        .arg("env")
+        .args(under("thp", "text=copy", "base").iter().map(|(k, v)| format!("{k}={v}")));
     record.arg(program("fixed"));
     let recorded = record.output().is_ok_and(|output| output.status.success());
     testkit::require!(recorded, "perf cannot record here");
@@ -224,7 +229,68 @@ fn what_it_costs_at_the_start() {
         times.min().expect("some")
     };
     for program in [PathBuf::from("/bin/true"), program("pie").clone()] {
-        let (without, with) = (best(&program, "mmap"), best(&program, "text,data"));
+        let (without, with) = (best(&program, "mmap"), best(&program, "text=copy,data"));
         println!("{}: {without:?} without, {with:?} with text and data", program.display());
     }
+}
+
+#[test]
+fn code_is_put_on_its_files_superpages_or_left_as_it_is() {
+    testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
+    testkit::require!(has("cc"), "no C compiler");
+    for kind in ["pie", "fixed", "aligned"] {
+        let shape = |variables| {
+            let text = run(command(program(kind), variables));
+            (number(&text, "copied"), number(&text, "mappings"))
+        };
+        let native = shape(Vec::new());
+        assert_eq!(native.0, 0, "{kind}");
+        assert_eq!(shape(under("thp", "text", "base")), native, "{kind}");
+        let (copied, _) = shape(under("thp", "text=copy", "base"));
+        println!("{kind}: {copied} KiB copied where that was asked for");
+    }
+}
+
+#[test]
+fn code_on_tmpfs_is_collapsed_where_it_is() {
+    testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
+    testkit::require!(has("cc"), "no C compiler");
+    let shmem = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+    let denied = shmem.is_ok_and(|mode| mode.contains("[deny]"));
+    testkit::require!(!denied, "shmem_enabled is deny");
+    let dir = tempfile::Builder::new().prefix("superpage-").tempdir_in("/dev/shm");
+    testkit::require!(dir.is_ok(), "no /dev/shm to write to");
+    let dir = dir.unwrap();
+    let path = dir.path().join("segments");
+    std::fs::copy(program("aligned"), &path).expect("it is copied");
+    let text = run(command(&path, under("thp", "text", "base")));
+    assert!(number(&text, "text") >= 2 * 2 * MIB, "{text}");
+    assert_eq!(number(&text, "copied"), 0, "{text}");
+}
+
+/// V8 maps its code again from the file, which breaks where that is a copy (nodejs/node issue 64408).
+#[test]
+fn node_runs_with_its_code_on_superpages() {
+    testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
+    testkit::require!(has("node"), "no node");
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/programs/workers.js");
+    let outcome = |memory: Option<&str>| {
+        let report = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("segments-node");
+        let _ = std::fs::remove_file(&report);
+        let mut node = Command::new("node");
+        node.arg(&script);
+        if let Some(memory) = memory {
+            node.envs(under("thp", memory, "base"));
+            node.env("SUPERPAGE_REPORT", format!("json:{}", report.display()));
+        }
+        (run(node), std::fs::read_to_string(&report).unwrap_or_default())
+    };
+    let (native, _) = outcome(None);
+    assert!(native.starts_with("done"), "{native}");
+    let (text, report) = outcome(Some("text"));
+    assert_eq!(text, native);
+    assert!(report.contains("\"mapped-again\":0"), "{report}");
+    let (text, report) = outcome(Some("text=copy"));
+    assert_eq!(text, native);
+    assert!(report.contains("\"mapped-again\":1"), "{report}");
 }

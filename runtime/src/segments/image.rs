@@ -5,10 +5,10 @@
 //! `dl_iterate_phdr` hands out the loader's own headers, which live as long as the images; none of
 //! those loaded at the start is ever unloaded.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 use super::Fit;
-use crate::{maps, raw, source};
+use crate::{loaded, maps, raw, source};
 
 /// "Superpages, please", set by `hugeedit` (libhugetlbfs, elflink.c).
 const PF_LINUX_HUGETLB: u32 = 0x10_0000;
@@ -113,6 +113,38 @@ pub fn each_segment(mut tell: impl FnMut(Segment, bool)) {
     let mut walk = Walk { tell: &mut tell, is_program: true };
     // SAFETY: the callback gets the walk, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
+}
+
+/// Whether V8 is in the program or its libraries: by a function of its interface, which Node.js and Electron
+/// export, or where it is hidden, by the name of an option in the program's file.
+pub fn has_v8() -> bool {
+    loaded::objects().any(|object| object.exports(b"_ZN2v82V810GetVersionEv"))
+        || has_text(c"/proc/self/exe", b"interpreted_frames_native_stack")
+}
+
+/// Whether a file has `part` in it, or cannot be read.
+fn has_text(path: &CStr, part: &[u8]) -> bool {
+    const CHUNK: usize = 64 << 10;
+    let Some(fd) = raw::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0) else { return true };
+    let mut buffer = [0u8; CHUNK];
+    let mut offset = 0;
+    let found = loop {
+        // SAFETY: a buffer and its length.
+        let got = unsafe { raw::call!(SYS_pread64, fd, buffer.as_mut_ptr(), CHUNK, offset) };
+        let Ok(got) = usize::try_from(got) else { break true };
+        // By its first byte: a window at each byte of a large program would take long.
+        let text = &buffer[..got];
+        let mut starts = text.iter().enumerate().filter(|(_, byte)| **byte == part[0]);
+        if starts.any(|(at, _)| text[at..].starts_with(part)) {
+            break true;
+        }
+        if got < CHUNK {
+            break false;
+        }
+        offset += CHUNK - part.len();
+    };
+    raw::close(fd);
+    found
 }
 
 /// A part of a segment that is mapped with one protection.

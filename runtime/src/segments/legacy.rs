@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::image::{self, Segments};
 use super::{Fit, Order};
-use crate::settings::{self, Fallback, Pages};
+use crate::settings::{self, Fallback, Pages, Text};
 use crate::{message, raw, source};
 
 /// What the environment says.
@@ -136,7 +136,7 @@ pub extern "C" fn superpage_legacy_elfmap() -> c_int {
     let memory = settings.memory;
     let wishes = Wishes::read();
     let refused = wishes.elfmap.is_some_and(|text| text.eq_ignore_ascii_case(b"no"));
-    if memory.text || memory.data || refused || !wishes.is_for_this_program() {
+    if memory.text != Text::Leave || memory.data || refused || !wishes.is_for_this_program() {
         return -1;
     }
     if settings.pages == Pages::Unasked {
@@ -157,8 +157,12 @@ fn move_segments(wishes: &Wishes) -> c_int {
             }
         }
     };
+    let keeps_text = sizes.0.is_some() && image::has_v8();
     let mut segments = Segments::new();
     image::each_segment(|segment, is_program| {
+        if !segment.is_written && keeps_text {
+            return;
+        }
         if is_program && page_of(segment.is_written, segment.is_marked).is_some() {
             segments.push(segment);
         }
@@ -170,7 +174,13 @@ fn move_segments(wishes: &Wishes) -> c_int {
     let mut moved = 0;
     image::each_stretch(&segments, fit == Fit::Whole, |stretch| {
         let Some(page) = page_of(stretch.is_written, stretch.is_marked) else { return };
-        let order = Order { pages: Pages::Hugetlb(page), page, fallback: Fallback::Base, fit };
+        let order = Order {
+            pages: Pages::Hugetlb(page),
+            page,
+            fallback: Fallback::Base,
+            fit,
+            text: Text::Copy,
+        };
         if super::put(&stretch, &order) {
             moved += 1;
         } else if wishes.verbose >= 2 && fit == Fit::Whole {

@@ -7,9 +7,14 @@
 //!
 //! | part | on THP | on hugetlb |
 //! |---|---|---|
-//! | text | the file's own superpages where there are any, else a copy | a copy |
+//! | text | the file's own superpages, or base pages | the same |
+//! | text=copy | the file's own superpages where there are any, else a copy | a copy |
 //! | data | a copy | a copy |
 //! | bss | advised where it is, what was touched collapsed | fresh pages, what was touched copied |
+//!
+//! Code is copied only where that is asked for by name. A copy is no file's: a program that finds its code
+//! by the file's name in /proc/self/maps and maps it again (V8 does, nodejs/node issue 64408) breaks, and
+//! so would whatever else takes its code for the file's. Code of V8 is never copied.
 //!
 //! Constants stay where they are unless their segment is marked by `hugeedit`: a copy is private
 //! memory, made whether it is used or not, and libraries such as ICU bring 28 MiB of them.
@@ -24,7 +29,7 @@
 
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::pagemap;
-use crate::settings::{Fallback, Pages, Settings};
+use crate::settings::{Fallback, Pages, Settings, Text};
 use crate::source;
 
 mod image;
@@ -42,6 +47,8 @@ struct Order {
     page: usize,
     fallback: Fallback,
     fit: Fit,
+    /// What may be done about code.
+    text: Text,
 }
 
 /// Which superpages a segment is to get.
@@ -61,11 +68,12 @@ enum Fit {
 /// a look at the program headers when no segment is large enough.
 pub fn provide(settings: &Settings) {
     let memory = settings.memory;
-    if !memory.text && !memory.data {
+    if memory.text == Text::Leave && !memory.data {
         return;
     }
     let page = source::superpage();
-    let wanted = |is_written: bool| if is_written { memory.data } else { memory.text };
+    let wanted =
+        |is_written: bool| if is_written { memory.data } else { memory.text != Text::Leave };
     let mut segments = Segments::new();
     image::each_segment(|segment, _| {
         if wanted(segment.is_written) {
@@ -79,14 +87,20 @@ pub fn provide(settings: &Settings) {
     if segments.is_empty() {
         return;
     }
-    let debugged = settings.is_hugetlb() && memory.text && image::is_traced();
+    let mut text = memory.text;
+    if text == Text::Copy && image::has_v8() {
+        ledger::because(Reason::MappedAgain);
+        text = Text::File;
+    }
+    let debugged = settings.is_hugetlb() && text == Text::Copy && image::is_traced();
     image::each_stretch(&segments, false, |stretch| {
         if !stretch.is_written && !stretch.is_code() && !stretch.is_marked {
             ledger::count(Kind::Text, Column::Small, stretch.end - stretch.start);
             return;
         }
         let fit = if stretch.is_marked { Fit::Touched } else { Fit::Filled };
-        let mut order = Order { pages: settings.pages, page, fallback: settings.fallback, fit };
+        let (pages, fallback) = (settings.pages, settings.fallback);
+        let mut order = Order { pages, page, fallback, fit, text };
         // A debugger cannot write breakpoints into pool pages without write permission (EFAULT).
         if debugged && stretch.is_code() {
             ledger::because(Reason::Place);
@@ -103,6 +117,9 @@ fn kind(is_written: bool) -> Kind {
 /// Puts one stretch on superpages, as far as they fit; `true` if they did.
 fn put(stretch: &Stretch, order: &Order) -> bool {
     let kind = kind(stretch.is_written);
+    if !stretch.is_written && order.text == Text::File {
+        return put_on_file(stretch, order);
+    }
     let Some((first, last)) = stretch.fitting(order.page, order.fit) else {
         ledger::count(kind, Column::Small, stretch.end - stretch.start);
         return false;
@@ -132,6 +149,27 @@ fn put(stretch: &Stretch, order: &Order) -> bool {
         }
     }
     any
+}
+
+/// Code on its file's superpages, as far as there are some: nothing of it changes but the pages under it.
+fn put_on_file(stretch: &Stretch, order: &Order) -> bool {
+    let length = stretch.end - stretch.start;
+    let Some((first, last)) = stretch.fitting(order.page, Fit::Inside) else {
+        ledger::count(Kind::Text, Column::Small, length);
+        return false;
+    };
+    let on = relocate::to_file(stretch, first, last, order.page);
+    let off = last - first - on;
+    ledger::count(Kind::Text, Column::Small, length - (last - first));
+    ledger::count(Kind::Text, Column::Advised, on);
+    if off > 0 {
+        if order.fallback == Fallback::Error && matches!(order.pages, Pages::Hugetlb(_)) {
+            crate::start::refuse(Kind::Text);
+        }
+        ledger::because(Reason::SmallFilePages);
+        ledger::count(Kind::Text, Column::FellBack, off);
+    }
+    off == 0
 }
 
 /// Puts the superpages at `[first, last)` under a part of `stretch`.

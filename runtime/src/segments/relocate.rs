@@ -72,6 +72,44 @@ pub fn to_thp(stretch: &Stretch, first: usize, last: usize, page: usize) -> Resu
     Ok(())
 }
 
+/// The file's own superpages under `[first, last)` of code, as far as the kernel has some or makes them;
+/// how many bytes have them, or will when they are first read.
+///
+/// What is not cached yet is read in superpages then, where the filesystem has large folios (ext4, XFS,
+/// tmpfs). What is cached in small pages stays so, unless MADV_COLLAPSE can change it (tmpfs, or
+/// `CONFIG_READ_ONLY_THP_FOR_FS`): other processes use them too, so they are never dropped. The whole mapping
+/// is advised, so that it stays one: a program may look for its code in /proc/self/maps.
+pub fn to_file(stretch: &Stretch, first: usize, last: usize, page: usize) -> usize {
+    if is_off() || !stretch.is_congruent || source::pmd_size() != Some(page) {
+        return 0;
+    }
+    let length = stretch.end - stretch.start;
+    // SAFETY: advice about a file's mapping, which keeps its contents.
+    if unsafe { raw::madvise(stretch.start, length, libc::MADV_HUGEPAGE) }.is_err() {
+        return 0;
+    }
+    let is_huge = |at: usize| {
+        if !is_cached(at) {
+            return true;
+        }
+        // SAFETY: a readable byte of the mapping; and advice that keeps contents.
+        unsafe {
+            let _ = std::ptr::read_volatile(at as *const u8);
+            pagemap::is_huge(at, at + page) || raw::madvise(at, page, libc::MADV_COLLAPSE).is_ok()
+        }
+    };
+    (first..last).step_by(page).filter(|at| is_huge(*at)).count() * page
+}
+
+/// Whether the kernel has the file's page that is mapped at `at` in memory. It says so only to who may
+/// write the file or owns it, and to others that it has.
+fn is_cached(at: usize) -> bool {
+    let mut answer = 1u8;
+    // SAFETY: one base page is asked about, one byte is the answer.
+    unsafe { raw::call!(SYS_mincore, at, raw::base_page(), &raw mut answer) };
+    answer & 1 != 0
+}
+
 /// Whether the file's own superpages are, or can be, mapped here. They serve better than a copy:
 /// nothing is copied, all processes share them, and profilers see the file's name.
 ///

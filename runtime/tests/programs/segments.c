@@ -46,7 +46,7 @@ static __thread int of_thread = 7;
 static int only_pool;
 static long huge(const void *from, const void *to)
 {
-    static const char *fields[] = {"Private_Hugetlb", "AnonHugePages", "FilePmdMapped"};
+    static const char *fields[] = {"Private_Hugetlb", "AnonHugePages", "FilePmdMapped", "ShmemPmdMapped"};
     FILE *file = fopen("/proc/self/smaps", "r");
     char line[4096], name[64];
     unsigned long start, end, kib, sum = 0;
@@ -57,9 +57,28 @@ static long huge(const void *from, const void *to)
         if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
             inside = start < (unsigned long)to && end > (unsigned long)from;
         else if (inside && sscanf(line, "%63[^:]: %lu", name, &kib) == 2)
-            for (int i = 0; i < (only_pool ? 1 : 3); i++)
+            for (int i = 0; i < (only_pool ? 1 : 4); i++)
                 if (!strcmp(name, fields[i]))
                     sum += kib;
+    }
+    fclose(file);
+    return sum;
+}
+
+/* How much of [from, to) is no file's any more, in KiB, and in how many mappings it lies. */
+static long anonymous(const void *from, const void *to, int *mappings)
+{
+    FILE *file = fopen("/proc/self/smaps", "r");
+    char line[4096];
+    unsigned long start, end, kib, sum = 0;
+    int inside = 0;
+    if (!file)
+        abort();
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+            *mappings += inside = start < (unsigned long)to && end > (unsigned long)from;
+        else if (inside && sscanf(line, "Anonymous: %lu", &kib) == 1)
+            sum += kib;
     }
     fclose(file);
     return sum;
@@ -124,7 +143,9 @@ int main(int count, char **arguments)
     long text = huge(table[0], table[calls - 1]), kib = huge(bss, bss + sizeof bss);
     long all = huge(&data, &data + 1);
     /* Data and bss may have become one mapping. */
-    printf("text %ld bss %ld data %ld\n", text, kib, all);
+    int mappings = 0;
+    long copied = anonymous(table[0], table[calls - 1], &mappings);
+    printf("text %ld bss %ld data %ld copied %ld mappings %d\n", text, kib, all, copied, mappings);
 
     /* Parts of it, protected differently and given back. */
     if (count > 1 && !strcmp(arguments[1], "parts")) {

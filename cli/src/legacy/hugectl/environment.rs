@@ -10,7 +10,8 @@
 use std::path::PathBuf;
 
 use launch::{
-    Facts, Fallback, Kind, LaunchError, Memory, Pages, Plan, Pool, Program, Recipe, ThpRequest,
+    Facts, Fallback, Kind, LaunchError, Memory, Pages, Plan, Pool, Program, Recipe, Text,
+    ThpRequest,
 };
 use units::PageSize;
 
@@ -194,7 +195,7 @@ impl Decision {
         let memory = Memory {
             heap: has("heap"),
             shm: has("shm"),
-            text: has("text"),
+            text: has("text").then_some(Text::File),
             data: has("data"),
             ..Memory::default()
         };
