@@ -1,4 +1,4 @@
-//! Lending a hugetlb pool to a run: the one setting this command changes, through the journal.
+//! Raising a hugetlb pool for a run: the one setting this command changes, beside whoever else does.
 //!
 //! What is raised is the overcommit limit, not the pool: pages are then taken from free memory
 //! when a program maps them (and reserved, so that its faults cannot fail) and go back when it
@@ -7,8 +7,8 @@
 use std::path::PathBuf;
 
 use launch::{Pages, Recipe};
-use machine::journal::{Journal, JournalError, Knob};
-use machine::pool::{self, Request, Status};
+use machine::journal::{Journal, JournalError, Knob, Restoration, SharedKnob, Want};
+use machine::pool::{self, PoolError, Request, Status};
 use machine::{MemInfo, Root};
 use units::{ByteSize, PageSize};
 
@@ -23,13 +23,15 @@ pub enum PoolPolicy {
     Keep,
 }
 
-/// A loan under way, or none: dropping it, or [`Loan::give_back`], puts everything back.
+/// Raised limits and grown pools, or none: dropping it, or [`OvercommitGuard::restore`], puts everything back.
 #[derive(Default)]
-pub struct Loan {
+pub struct OvercommitGuard {
+    shares: Vec<SharedKnob>,
+    /// For knobs that are set for this command alone.
     journal: Option<Journal>,
     /// What was changed, in words.
-    pub lent: Vec<String>,
-    /// Why a pool could not be lent to.
+    pub raised: Vec<String>,
+    /// Why a pool could not be raised.
     pub refused: Vec<Failure>,
 }
 
@@ -39,53 +41,45 @@ pub fn journal_dir() -> PathBuf {
     PathBuf::from("/var/lib/superpage/journal")
 }
 
-/// What arms are lent, if the policy allows it, and why a pool of theirs was not lent to.
-pub fn for_arms(
+/// Raises what arms need, if the policy allows it; why a pool of theirs was not raised.
+pub fn raise_for_arms(
     policy: PoolPolicy,
     recipes: &[&Recipe],
     facts: &launch::Facts,
-) -> (Loan, Option<Failure>) {
+) -> (OvercommitGuard, Option<Failure>) {
     if policy == PoolPolicy::Keep {
-        return (Loan::default(), None);
+        return (OvercommitGuard::default(), None);
     }
-    match lend(recipes, None, facts) {
-        Ok(mut lent) => {
-            lent.complain();
-            let refused = lent.refused.pop();
-            (lent, refused)
-        }
-        Err(why) => (Loan::default(), Some(why)),
-    }
+    let mut guard = raise(recipes, None, facts);
+    let refused = guard.refused.pop();
+    (guard, refused)
 }
 
-/// Lends to every pool that `recipes` ask for. A pool that cannot be lent to is noted in
-/// [`Loan::refused`]; the others are lent to all the same.
+/// Raises every pool that `recipes` ask for, beside whoever else does. A pool that cannot be raised is noted
+/// in [`OvercommitGuard::refused`]; the others are raised all the same.
 ///
 /// With `grow`, the pools are grown by that much at once, which compacts memory where it must;
 /// without, they may grow as pages are asked for.
-pub fn lend(
+pub fn raise(
     recipes: &[&Recipe],
     grow: Option<ByteSize>,
     facts: &launch::Facts,
-) -> Result<Loan, Failure> {
-    let mut loan = Loan { journal: None, lent: Vec::new(), refused: Vec::new() };
+) -> OvercommitGuard {
+    let mut guard = OvercommitGuard::default();
     for size in pools_of(recipes, facts) {
-        if loan.journal.is_none() {
-            loan.journal = Some(Journal::open(&journal_dir(), &Root::real())?);
-        }
-        let lent = match grow {
-            Some(bytes) => loan.grow(size, bytes),
-            None => loan.raise(size),
+        let raised = match grow {
+            Some(bytes) => guard.grow(size, bytes),
+            None => guard.raise(size),
         };
-        if let Err(why) = lent {
-            loan.refused.push(why);
+        if let Err(why) = raised {
+            guard.refused.push(why);
         }
     }
-    Ok(loan)
+    guard
 }
 
-/// What [`lend`] would do, in words; `facts` become what they would then be.
-pub fn pretend(
+/// What [`raise`] would do, in words; `facts` become what they would then be.
+pub fn preview(
     recipes: &[&Recipe],
     grow: Option<ByteSize>,
     facts: &mut launch::Facts,
@@ -101,7 +95,7 @@ pub fn pretend(
             words.push(format!("{} grown by {pages}", Knob::hugetlb_pool(size)));
             continue;
         }
-        let Ok(pages) = pages_to_lend(size) else { continue };
+        let Ok(pages) = limit_to_raise(size) else { continue };
         if let Some(pool) = facts.pools.iter_mut().find(|pool| pool.size == size) {
             pool.overcommit_left = pool.overcommit_left.max(pages);
         }
@@ -128,49 +122,58 @@ fn pool_size(recipe: &Recipe, facts: &launch::Facts) -> Option<PageSize> {
     }
 }
 
-impl Loan {
-    /// Sets any knob, for as long as the loan lasts or until it is set again.
+impl OvercommitGuard {
+    /// Sets any knob, for as long as the guard lasts or until it is set again.
     pub fn set(&mut self, knob: &Knob, value: &str) -> Result<(), JournalError> {
         if self.journal.is_none() {
-            self.journal = Some(Journal::open(&journal_dir(), &Root::real())?);
-            self.complain();
+            let journal = Journal::open(&journal_dir(), &Root::real())?;
+            say_restored(journal.inherited());
+            self.journal = Some(journal);
         }
         let Some(journal) = self.journal.as_mut() else { return Ok(()) };
         journal.set(knob, value).map(|_| ())
     }
 
     fn raise(&mut self, size: PageSize) -> Result<(), Failure> {
-        let Some(journal) = self.journal.as_mut() else { return Ok(()) };
-        let knob = Knob::hugetlb_overcommit(size);
-        let pages = pages_to_lend(size)?;
-        // An administrator's higher limit stays.
-        let now: u64 = knob.read(&Root::real())?.trim().parse().unwrap_or(0);
-        if now >= pages {
-            return Ok(());
+        let (root, knob) = (Root::real(), Knob::hugetlb_overcommit(size));
+        // An administrator's higher limit stays: at least this.
+        let want = Want::AtLeast(limit_to_raise(size)?);
+        let before = knob.read(&root)?;
+        let share = SharedKnob::raise(&journal_dir(), &root, &knob, want)?;
+        say_restored(share.inherited());
+        let got = share.written().got.clone();
+        if got != before {
+            let bytes = got.parse::<u64>().ok().map(|pages| pages.saturating_mul(size.bytes()));
+            let bytes = bytes.map_or("unknown".to_string(), |bytes| ByteSize(bytes).to_string());
+            self.raised.push(format!("{knob} set to {got} ({bytes}), put back afterwards"));
         }
-        let written = journal.set(&knob, &pages.to_string())?;
-        let bytes = written.got.parse::<u64>().ok().map(|got| got.saturating_mul(size.bytes()));
-        let bytes = bytes.map_or("unknown".to_string(), |bytes| ByteSize(bytes).to_string());
-        self.lent.push(format!("{knob} set to {} ({bytes}), put back afterwards", written.got));
+        self.shares.push(share);
         Ok(())
     }
 
     /// Grows the pool itself. A pool that got only a part of it is no failure: the program may fall
     /// back, and is told.
     fn grow(&mut self, size: PageSize, bytes: ByteSize) -> Result<(), Failure> {
-        let Some(journal) = self.journal.as_mut() else { return Ok(()) };
         let (root, pages) = (Root::real(), bytes.bytes().div_ceil(size.bytes()));
+        let (knob, want) = (Knob::hugetlb_pool(size), Want::Plus(pages));
         let status = Status::read(&root)?;
         let before = status.persistent(size, None)?;
         let request = Request { size, node: None, before, target: before + pages };
         pool::check_room(&root, &status, &[request])?;
-        let options = pool::Options::default();
-        let outcome = pool::resize(&root, journal, request, options, &mut |_| {
-            std::ops::ControlFlow::Continue(())
-        })?;
-        let got = outcome.got.saturating_sub(before);
+        let mut got = 0;
+        let share =
+            SharedKnob::raise_by(&journal_dir(), &root, &knob, want, &mut |knobs, from, to| {
+                let request = Request { size, node: None, before: from, target: to };
+                let options = pool::Options::default();
+                let goes_on = &mut |_: &_| std::ops::ControlFlow::Continue(());
+                let outcome = pool::resize(&root, knobs, request, options, goes_on)?;
+                got = outcome.got.saturating_sub(from);
+                Ok::<(), PoolError>(())
+            })?;
+        say_restored(share.inherited());
+        self.shares.push(share);
         let amount = ByteSize(got.saturating_mul(size.bytes()));
-        self.lent.push(format!("the pool of {size} pages grown by {got} ({amount})"));
+        self.raised.push(format!("the pool of {size} pages grown by {got} ({amount})"));
         if got < pages {
             crate::exit::say(&format!(
                 "the pool of {size} pages was grown by {got} of {pages}: memory is too fragmented, \
@@ -180,39 +183,44 @@ impl Loan {
         Ok(())
     }
 
-    /// Says what was put back after an earlier superpage that was killed, and takes note of it.
-    pub fn complain(&mut self) {
-        for restoration in self.journal.iter().flat_map(|journal| journal.inherited()) {
-            crate::exit::say(&format!("left by a killed superpage: {restoration}"));
-        }
+    /// Puts everything back and says, one line each, what could not be.
+    pub fn restore(mut self) -> Vec<String> {
+        self.put_back()
     }
 
-    /// Puts everything back and says, one line each, what could not be.
-    pub fn give_back(mut self) -> Vec<String> {
-        let Some(journal) = self.journal.take() else { return Vec::new() };
-        let restored = journal.restore();
+    fn put_back(&mut self) -> Vec<String> {
+        let shares = self.shares.drain(..).filter_map(SharedKnob::restore);
+        let mut restored: Vec<Restoration> = shares.collect();
+        restored.extend(self.journal.take().into_iter().flat_map(Journal::restore));
         let left = restored.iter().filter(|one| crate::restore::is_left_changed(&one.outcome));
         left.map(ToString::to_string).collect()
     }
 }
 
 /// However it ends: what could not be put back is said.
-impl Drop for Loan {
+impl Drop for OvercommitGuard {
     fn drop(&mut self) {
-        if let Some(journal) = self.journal.take() {
-            let again = Loan { journal: Some(journal), lent: Vec::new(), refused: Vec::new() };
-            again.give_back().iter().for_each(|line| crate::exit::say(line));
-        }
+        self.put_back().iter().for_each(|line| crate::exit::say(line));
     }
 }
 
-/// Nine tenths of what is available: the limit lets a program take pages, it does not take them.
-/// More than it needs on purpose: a forked child that writes needs pages beyond the reservation.
-fn pages_to_lend(size: PageSize) -> Result<u64, Failure> {
+/// Says what was put back after an earlier superpage that was killed.
+fn say_restored(restored: &[Restoration]) {
+    for restoration in restored {
+        crate::exit::say(&format!("left by a killed superpage: {restoration}"));
+    }
+}
+
+/// What is on demand already, and nine tenths of what is available: the limit lets a program take pages, it
+/// does not take them. More than it needs on purpose: a forked child that writes needs pages beyond the
+/// reservation.
+fn limit_to_raise(size: PageSize) -> Result<u64, Failure> {
     let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
-    available.map(|available| share_of(available, size)).ok_or_else(|| {
+    let available = available.ok_or_else(|| {
         Failure::cannot("/proc/meminfo does not say how much memory is available; use --pool keep")
-    })
+    })?;
+    let surplus = Status::read(&Root::real())?.surplus(size, None)?.unwrap_or(0);
+    Ok(surplus + share_of(available, size))
 }
 
 fn share_of(available: ByteSize, size: PageSize) -> u64 {
@@ -224,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lends_nine_tenths_of_what_is_free() {
+    fn raises_by_nine_tenths_of_what_is_free() {
         let size = PageSize::new(2 << 20).unwrap();
         assert_eq!(share_of(ByteSize::gib(20), size), 9216);
         assert_eq!(share_of(ByteSize(0), size), 0);

@@ -18,7 +18,7 @@ use units::{ByteSize, PageSize};
 
 use crate::exit::{self, Done, Failure};
 use crate::ledger_words;
-use crate::loan::{self, PoolPolicy};
+use crate::loan::{self, OvercommitGuard, PoolPolicy};
 use crate::{carried_out, facts, signals};
 
 /// Run a program on the pages asked for.
@@ -232,19 +232,24 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    // Before anything is lent, so that no signal finds it lent and nobody to give it back.
+    // Before anything is raised, so that no signal finds it raised and nobody to restore it.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
     let (recipe, notes) = args.recipe()?;
     let mut facts = facts::read();
-    let mut loan = None;
+    let mut guard = OvercommitGuard::default();
     let mut would_lend = Vec::new();
     let grow = args.grow_pool.filter(|size| size.bytes() > 0);
     if args.lends() && args.dry_run {
-        would_lend = loan::pretend(&[&recipe], grow, &mut facts);
+        would_lend = loan::preview(&[&recipe], grow, &mut facts);
     } else if args.lends() {
-        let mut lent = loan::lend(&[&recipe], grow, &facts).map_err(Failure::in_launcher)?;
-        lent.complain();
-        loan = Some(lent);
+        guard = loan::raise(&[&recipe], grow, &facts);
+        for why in std::mem::take(&mut guard.refused) {
+            // Who may not change settings at all has asked for what cannot be done here.
+            if sys::param::effective_user() != 0 {
+                return Err(why.in_launcher());
+            }
+            exit::say(&format!("the pool is left as it is: {why}"));
+        }
         facts = facts::read();
     }
     let mut plan = launch::resolve(&recipe, &args.command, &facts::search_path(), &facts)
@@ -258,7 +263,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     let ledger = plan.uses_library().then(LedgerFile::create).flatten();
     let ended = supervise(&plan, relay, ledger.as_ref());
-    for line in loan.map(loan::Loan::give_back).unwrap_or_default() {
+    for line in guard.restore() {
         exit::say(&line);
     }
     let (status, seen, seconds) = ended?;

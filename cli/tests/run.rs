@@ -166,3 +166,67 @@ fn a_program_with_a_sanitizer_is_left_alone_and_that_is_said_before_it_starts() 
         assert!(stdout(&output).contains(name), "{}{}", stdout(&output), stderr(&output));
     }
 }
+
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
+
+fn pool_says(file: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("{POOL}/{file}")).unwrap();
+    text.trim().parse().unwrap()
+}
+
+/// A run that has raised the pool and waits.
+fn raising(option: &str) -> std::process::Child {
+    let script = "echo ready; exec sleep 60";
+    let words = ["run", "-q", "--heap", "--pages", "hugetlb:2M", option, "--", "sh", "-c", script];
+    let mut child = superpage(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut reader = std::io::BufReader::new(child.stdout.as_mut().unwrap());
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
+
+fn end(child: &mut std::process::Child, signal: i32) {
+    let pid = units::Pid(child.id() as i32);
+    let below = machine::process::tree(&machine::Root::real(), pid);
+    sys::signal::send(pid, signal).unwrap();
+    child.wait().unwrap();
+    // The program of a launcher that was killed goes on: nobody else ends it.
+    for program in below.into_iter().filter(|one| *one != pid && signal == libc::SIGKILL) {
+        let _ = sys::signal::send(program, libc::SIGKILL);
+    }
+}
+
+#[test]
+fn runs_raise_a_pool_beside_each_other_and_the_last_restores_it() {
+    testkit::require!(testkit::is_root(), "not root: no pool can be raised");
+    testkit::require!(std::path::Path::new(POOL).exists(), "no pool of 2 MiB pages");
+    let _lock = testkit::machine_lock();
+    let _found = testkit::PoolsAsFound::note();
+    run(&["restore"]);
+    for (option, file) in
+        [("--grow-pool", "nr_overcommit_hugepages"), ("--grow-pool=16M", "nr_hugepages")]
+    {
+        let before = pool_says(file);
+        let (mut first, mut second) = (raising(option), raising(option));
+        assert!(pool_says(file) > before, "{option}");
+        end(&mut first, libc::SIGTERM);
+        assert!(pool_says(file) > before, "{option}: the second still has it");
+        end(&mut second, libc::SIGTERM);
+        assert_eq!(pool_says(file), before, "{option}");
+
+        // One is killed: the other's end, or `restore`, takes back what it had raised.
+        let (mut first, mut second) = (raising(option), raising(option));
+        let both = pool_says(file);
+        end(&mut first, libc::SIGKILL);
+        assert_eq!(pool_says(file), both, "{option}: nobody knows yet");
+        let alive = run(&["restore"]);
+        assert!(stdout(&alive).contains("left alone: its owner"), "{}", stdout(&alive));
+        assert!(pool_says(file) > before && pool_says(file) <= both, "{option}");
+        end(&mut second, libc::SIGKILL);
+        let restored = run(&["restore"]);
+        assert_eq!(restored.status.code(), Some(0), "{}", stdout(&restored));
+        assert_eq!(pool_says(file), before, "{option}");
+        assert_eq!(stdout(&run(&["restore"])), "nothing to restore\n");
+    }
+}

@@ -23,7 +23,7 @@ use super::{Common, arms};
 use crate::compare::Bar;
 use crate::compare::arms::{Asked, WarmMemory};
 use crate::exit::{self, Failure};
-use crate::loan::{self, Loan, PoolPolicy};
+use crate::loan::{self, OvercommitGuard, PoolPolicy};
 use crate::workload::What;
 use crate::{facts, run, signals};
 
@@ -61,17 +61,17 @@ pub fn run(
     let asked = if named { Asked::new(&recipes, false) } else { Asked::by_default(&recipes) };
     let policy = if common.dry_run { PoolPolicy::Keep } else { common.pool };
     let machine = Snapshot::read(&Root::real());
-    let (mut loan, no_loan) = loan::for_arms(policy, &asked.recipes(), &facts);
+    let (mut guard, not_raised) = loan::raise_for_arms(policy, &asked.recipes(), &facts);
     facts = facts::read();
     if common.allow {
         arms::allowed(&mut facts, &arms);
     }
     if common.dry_run && common.pool == PoolPolicy::Lend {
-        loan::pretend(&asked.recipes(), None, &mut facts);
+        loan::preview(&asked.recipes(), None, &mut facts);
     }
     let populating: Vec<bool> = arms.iter().map(|arm| arm.populates).collect();
     let names: Vec<String> = asked.recipes().iter().map(|recipe| recipe.name.clone()).collect();
-    let (planned, mut left_out) = asked.plan(&command, &facts, no_loan)?;
+    let (planned, mut left_out) = asked.plan(&command, &facts, not_raised)?;
     let populates =
         |name: &String| names.iter().position(|one| one == name).is_some_and(|at| populating[at]);
     let mut cells = cells(&planned, &threads(common)?, populates);
@@ -98,7 +98,7 @@ pub fn run(
             cells.iter().map(|cell| format!("{} x{}", cell.arm, cell.threads)).collect();
         let mut bar = Bar::new(&shown, &schedule, common.outputs.quiet);
         let mut bench =
-            Bench { launcher, cells: &cells, sizes: &sizes, loan: &mut loan, seen: Vec::new() };
+            Bench { launcher, cells: &cells, sizes: &sizes, guard: &mut guard, seen: Vec::new() };
         let ran = experiment::run(&mut bench, cells.len() as u32, &schedule, &mut |event| {
             bar.show(&event);
         });
@@ -113,8 +113,8 @@ pub fn run(
             ran => break (ran, seen),
         }
     };
-    let lent = loan.lent.clone();
-    for line in loan.give_back() {
+    let lent = guard.raised.clone();
+    for line in guard.restore() {
         exit::say(&line);
     }
     let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
@@ -150,7 +150,7 @@ struct Bench<'a> {
     cells: &'a [Cell],
     /// Sizes of THP to be switched, and how they were found.
     sizes: &'a [(PageSize, String)],
-    loan: &'a mut Loan,
+    guard: &'a mut OvercommitGuard,
     /// Measured runs: which cell, and what came of it.
     seen: Vec<(u32, (Outcome, Told))>,
 }
@@ -164,7 +164,7 @@ impl Executor for Bench<'_> {
                 Some(folio) if folio == *size => "madvise",
                 Some(_) => "never",
             };
-            self.loan.set(&Knob::thp_size_enabled(*size), value)?;
+            self.guard.set(&Knob::thp_size_enabled(*size), value)?;
         }
         let mut sample = self.launcher.execute(run)?;
         let printed = self.launcher.printed().trim();

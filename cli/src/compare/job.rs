@@ -60,7 +60,7 @@ impl Job {
         let mut facts = facts::read();
         let asked = arms::Asked::new(&self.recipes, self.aa);
         let would_lend = match self.pool {
-            PoolPolicy::Lend => loan::pretend(&asked.recipes(), None, &mut facts),
+            PoolPolicy::Lend => loan::preview(&asked.recipes(), None, &mut facts),
             PoolPolicy::Keep => Vec::new(),
         };
         let (arms, left_out) = asked.plan(&self.command, &facts, None)?;
@@ -94,10 +94,10 @@ impl Job {
         let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
         let mut facts = facts::read();
         let asked = arms::Asked::new(&self.recipes, self.aa);
-        let (loan, no_loan) = loan::for_arms(self.pool, &asked.recipes(), &facts);
+        let (guard, not_raised) = loan::raise_for_arms(self.pool, &asked.recipes(), &facts);
         facts = facts::read();
         let named = !self.recipes.is_empty();
-        let (mut arms, mut left_out) = asked.plan(&self.command, &facts, no_loan)?;
+        let (mut arms, mut left_out) = asked.plan(&self.command, &facts, not_raised)?;
 
         let machine = Snapshot::read(&Root::real());
         let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
@@ -132,8 +132,8 @@ impl Job {
             }
         };
         let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
-        let lent = loan.lent.clone();
-        for line in loan.give_back() {
+        let lent = guard.raised.clone();
+        for line in guard.restore() {
             exit::say(&line);
         }
         let ran = match ran {

@@ -135,6 +135,11 @@ impl Knob {
         &self.0
     }
 
+    /// Whether several processes may raise it at a time: a pool, or its limit.
+    pub(super) fn may_be_shared(&self) -> bool {
+        self.0.ends_with("/nr_hugepages") || self.0.ends_with("/nr_overcommit_hugepages")
+    }
+
     /// For a hugetlb pool, the file that tells how many of its pages are surplus.
     pub(super) fn surplus(&self) -> Option<String> {
         Some(format!("{}/surplus_hugepages", self.0.strip_suffix("/nr_hugepages")?))

@@ -3,8 +3,11 @@
 //! Life of a change: the knob's value is read, the change is appended to the journal and synced,
 //! the knob is written, read back, and what was got is appended. `Journal::restore`, its drop, or
 //! after a crash [`restore_orphans`] undo the changes, last knob first. [`Journal::keep`] forgets
-//! them instead. One writer at a time holds the lock; the kernel frees it when the writer ends,
+//! them instead. One journal at a time holds the lock; the kernel frees it when the writer ends,
 //! however it ends, so a journal without a locked lock file has no owner.
+//!
+//! Programs that only raise a pool or its overcommit limit for their time do not need the journal: any
+//! number of them share the knob ([`SharedKnob`]).
 //!
 //! What is never done: writing a path that is not a [`Knob`], overwriting what somebody else set
 //! meanwhile, or applying a journal of another boot.
@@ -15,6 +18,7 @@ mod lock;
 mod outcome;
 mod record;
 mod restore;
+mod shared;
 mod value;
 mod writer;
 
@@ -23,8 +27,9 @@ pub use knob::{KhugepagedKnob, Knob, NotAKnob};
 pub use lock::Holder;
 pub use outcome::{Outcome, Restoration};
 pub use restore::restore_orphans;
+pub use shared::{SharedKnob, Want};
 pub use value::canonical;
-pub use writer::{Journal, Written};
+pub use writer::{Journal, KnobWriter, Written};
 
 /// The journal's name in its directory.
 pub const FILE: &str = "journal.jsonl";

@@ -85,6 +85,13 @@ pub enum Outcome {
     },
 }
 
+impl Restoration {
+    /// Whether it is about what a dead owner left, not about one that lives.
+    pub(super) fn is_of_the_dead(&self) -> bool {
+        !matches!(self.outcome, Outcome::OwnerAlive { .. })
+    }
+}
+
 impl Outcome {
     /// Whether the journal must stay, because a later attempt could succeed.
     pub(super) fn keeps_journal(&self) -> bool {

@@ -9,6 +9,7 @@ use super::knob::Knob;
 use super::lock::{self, WriterLock};
 use super::outcome::{Outcome, Restoration};
 use super::record::{self, Change, Fault, Parsed};
+use super::shared;
 use super::{FILE, LOCK};
 use crate::{Root, snapshot, text};
 
@@ -20,17 +21,30 @@ const MAX_JOURNAL: u64 = 4 << 20;
 pub fn restore_orphans(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
     // No journal, nothing to do: an unprivileged caller should not fail over a missing directory.
     // One that it may not look into is another matter: there may be changes to undo in it.
-    if !is_there(&dir.join(FILE))? && !is_there(&dir.join(LOCK))? {
+    let has_journal = is_there(&dir.join(FILE))? || is_there(&dir.join(LOCK))?;
+    if !has_journal && !shared::is_used(dir)? {
         return Ok(Vec::new());
     }
     lock::prepare(dir)?;
-    match WriterLock::take(dir) {
-        Ok(_lock) => recover(dir, root),
+    let mut done = match WriterLock::take(dir) {
+        Ok(_lock) => recover(dir, root)?,
         Err(JournalError::Busy { holder, .. }) => {
-            Ok(vec![Restoration { knob: None, outcome: Outcome::OwnerAlive { holder } }])
+            vec![Restoration { knob: None, outcome: Outcome::OwnerAlive { holder } }]
         }
-        Err(error) => Err(error),
-    }
+        Err(error) => return Err(error),
+    };
+    done.extend(shared::recover(dir, root)?);
+    Ok(done)
+}
+
+/// Undoes what dead owners left in `dir`. A lock is taken only where there is a journal to look into: who
+/// opens one meanwhile is not to find it held.
+pub(super) fn restore_dead(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
+    let done = match is_there(&dir.join(FILE))? {
+        true => restore_orphans(dir, root)?,
+        false => shared::recover(dir, root)?,
+    };
+    Ok(done.into_iter().filter(Restoration::is_of_the_dead).collect())
 }
 
 /// Undoes what lies in `dir`; the caller holds the lock.

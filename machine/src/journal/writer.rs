@@ -13,6 +13,7 @@ use super::lock::{self, WriterLock};
 use super::outcome::{Outcome, Restoration};
 use super::record::{Change, Header, Line};
 use super::restore;
+use super::shared::{self, Alone};
 use super::{FILE, canonical};
 use crate::{Root, snapshot, text};
 
@@ -31,6 +32,8 @@ pub struct Journal {
     changes: Vec<Change>,
     inherited: Vec<Restoration>,
     state: State,
+    /// Knobs that others could share, kept for this journal.
+    alone: Vec<Alone>,
     /// Held until the very end: released after the journal's file is gone.
     _lock: WriterLock,
 }
@@ -54,6 +57,21 @@ impl Written {
     /// Whether all of it was got.
     pub fn is_full(&self) -> bool {
         self.asked == self.got
+    }
+}
+
+/// Who may write knobs: [`Journal`], or within a change to a shared knob.
+pub trait KnobWriter {
+    /// Sets `knob` to `value` and reads it back.
+    ///
+    /// # Errors
+    /// What the knob's file, or the journal's, says.
+    fn set(&mut self, knob: &Knob, value: &str) -> Result<Written, JournalError>;
+}
+
+impl KnobWriter for Journal {
+    fn set(&mut self, knob: &Knob, value: &str) -> Result<Written, JournalError> {
+        Journal::set(self, knob, value)
     }
 }
 
@@ -83,6 +101,7 @@ impl Journal {
             changes: Vec::new(),
             inherited,
             state: State::Open,
+            alone: Vec::new(),
             _lock: lock,
         };
         journal.append(&header)?;
@@ -105,6 +124,11 @@ impl Journal {
             return Ok(Written { asked, got: old });
         }
         knob.check(&old)?;
+        if !self.alone.iter().any(|alone| alone.knob == *knob)
+            && let Some(dir) = self.path.parent()
+        {
+            self.alone.extend(shared::take_alone(dir, knob)?);
+        }
         let seq = self.changes.len() as u32 + 1;
         self.append(&Line::Change {
             seq,

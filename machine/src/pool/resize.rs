@@ -17,7 +17,7 @@ use super::outcome::{
 use super::room::Room;
 use super::spec::Spec;
 use super::status::Status;
-use crate::journal::{Journal, Knob};
+use crate::journal::{Journal, Knob, KnobWriter};
 use crate::{FreeContiguity, Root, ZoneFree, compaction};
 
 /// Turns specs into requests, judged by the pools as they are. Nothing is written.
@@ -117,11 +117,11 @@ pub(super) fn resize_all(
     Ok(outcomes)
 }
 
-/// Resizes one pool under a journal that the caller keeps or restores. `options.room` is the
+/// Resizes one pool by a journal, or a share in it, that the caller keeps or restores. `options.room` is the
 /// caller's business: see [`check_room`].
 pub fn resize(
     root: &Root,
-    journal: &mut Journal,
+    journal: &mut dyn KnobWriter,
     request: Request,
     options: Options,
     progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
@@ -173,7 +173,7 @@ fn unchanged(request: &Request) -> Outcome {
 
 struct Kernel<'a> {
     root: &'a Root,
-    journal: &'a mut Journal,
+    journal: &'a mut dyn KnobWriter,
     request: Request,
     progress: &'a mut dyn FnMut(&Progress) -> ControlFlow<()>,
 }

@@ -1,0 +1,505 @@
+//! Knobs that several processes raise at a time: a pool's size and its overcommit limit.
+//!
+//! The knob's value is what was found there and what all holders want on top of it; the last one out
+//! restores it. In `shared/KNOB` of the journal's directory (KNOB: its path, `/` written as `,`):
+//!
+//! | file | what |
+//! |---|---|
+//! | `lock` | locked while the knob or these files change: for a change, not for a run |
+//! | `state` | what was found, and what was last written; replaced as a whole before the knob is written |
+//! | `share-PID-N` | what one holder wants; locked by it for as long as it lives, however it ends |
+//!
+//! A share that can be locked is a dead holder's. Whoever comes next, or `superpage restore`, takes it away
+//! and sets the knob to what the living want. A [`super::Journal`], which changes a knob for itself alone,
+//! holds a share of its own kind; there is then no other, and none is given meanwhile.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::JournalError;
+use super::knob::Knob;
+use super::lock::{self, Holder, WriterLock};
+use super::outcome::{Outcome, Restoration};
+use super::restore;
+use super::writer::{KnobWriter, Written};
+use crate::{Root, snapshot, text};
+
+/// The directory in the journal's.
+const DIR: &str = "shared";
+const STATE: &str = "state";
+const SHARE: &str = "share-";
+/// No change takes longer than growing a pool by all of memory.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// What a holder wants of a knob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Want {
+    /// That it is this much: a limit. Of several the largest counts.
+    AtLeast(u64),
+    /// So much more than without this holder: pages. Those of several add up.
+    Plus(u64),
+    /// To set it as it likes, and that nobody else does.
+    Alone,
+}
+
+/// A share in a knob, given up when dropped.
+#[derive(Debug)]
+pub struct SharedKnob {
+    root: Root,
+    place: Place,
+    share: Option<Share>,
+    /// What was undone of dead holders when it was raised.
+    inherited: Vec<Restoration>,
+    written: Written,
+}
+
+impl SharedKnob {
+    /// Raises `knob` as `want` has it, beside whoever else does. What dead holders left is undone first.
+    ///
+    /// # Errors
+    /// [`JournalError::Busy`] where a journal has the knob for itself; what the knob's file says.
+    pub fn raise(
+        journal_dir: &Path,
+        root: &Root,
+        knob: &Knob,
+        want: Want,
+    ) -> Result<Self, JournalError> {
+        Self::raise_by(journal_dir, root, knob, want, &mut |writer, _, to| {
+            writer.set(knob, &to.to_string()).map(|_| ())
+        })
+    }
+
+    /// The same; `change` takes the knob from a value to another, in steps if it likes.
+    ///
+    /// # Errors
+    /// As [`SharedKnob::raise`], and what `change` fails with; the knob is then as the others want it.
+    pub fn raise_by<E: From<JournalError>>(
+        journal_dir: &Path,
+        root: &Root,
+        knob: &Knob,
+        want: Want,
+        change: &mut dyn FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        // A dead journal may have left this knob changed.
+        let inherited = restore::restore_dead(journal_dir, root)?;
+        let place = Place::make(journal_dir, knob)?;
+        let lock = place.lock()?;
+        let living = place.remove_dead()?;
+        if let Some(holder) = living.iter().find(|one| one.want == Want::Alone) {
+            return Err(place.busy(holder).into());
+        }
+        let share = Share::create(&place.dir, &lock.holder, want)?;
+        let written = Written { asked: String::new(), got: String::new() };
+        let mut shared = Self { root: root.clone(), place, share: Some(share), inherited, written };
+        // From here on a failure drops it, which settles the knob without it; the lock goes first.
+        match shared.settle_by(change) {
+            Ok(()) => {
+                drop(lock);
+                Ok(shared)
+            }
+            Err(error) => {
+                drop(lock);
+                Err(error)
+            }
+        }
+    }
+
+    fn settle_by<E: From<JournalError>>(
+        &mut self,
+        change: &mut dyn FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let settled = self.place.settle(&self.root, change)?;
+        if let Some(share) = &mut self.share
+            && let Want::Plus(pages) = share.want
+        {
+            // Of a pool that got less, only that much is given back.
+            let missing = settled.asked.saturating_sub(settled.got);
+            share.rewrite(Want::Plus(pages.saturating_sub(missing)))?;
+        }
+        let (asked, got) = (settled.asked.to_string(), settled.got.to_string());
+        self.written = Written { asked, got };
+        Ok(())
+    }
+
+    /// What the knob was set to, and what it said then.
+    pub fn written(&self) -> &Written {
+        &self.written
+    }
+
+    /// What was undone of dead holders.
+    pub fn inherited(&self) -> &[Restoration] {
+        &self.inherited
+    }
+
+    /// Gives the share up: the knob becomes what the others want, or what was found; then that is returned.
+    pub fn restore(mut self) -> Option<Restoration> {
+        self.close()
+    }
+
+    fn close(&mut self) -> Option<Restoration> {
+        let share = self.share.take()?;
+        let knob = Some(self.place.knob.clone());
+        let settled = self.place.lock().and_then(|_lock| {
+            share.remove()?;
+            self.place.settle_alone(&self.root)
+        });
+        match settled {
+            Ok(outcome) => outcome.map(|outcome| Restoration { knob, outcome }),
+            Err(error) => {
+                Some(Restoration { knob, outcome: Outcome::Failed { why: error.to_string() } })
+            }
+        }
+    }
+}
+
+impl Drop for SharedKnob {
+    fn drop(&mut self) {
+        // Nobody is left to hear of it; a failure leaves the state for `superpage restore`.
+        let _ = self.close();
+    }
+}
+
+/// Takes a knob for a journal alone; `None` for those that nobody shares.
+pub(super) fn take_alone(journal_dir: &Path, knob: &Knob) -> Result<Option<Alone>, JournalError> {
+    if !knob.may_be_shared() {
+        return Ok(None);
+    }
+    let place = Place::make(journal_dir, knob)?;
+    let lock = place.lock()?;
+    if let Some(holder) = place.remove_dead()?.first() {
+        return Err(place.busy(holder));
+    }
+    let share = Share::create(&place.dir, &lock.holder, Want::Alone)?;
+    Ok(Some(Alone { knob: knob.clone(), share: Some(share) }))
+}
+
+/// A knob that a journal has for itself, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Alone {
+    pub knob: Knob,
+    share: Option<Share>,
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if let Some(share) = self.share.take() {
+            let _ = share.remove();
+        }
+    }
+}
+
+/// Sets every shared knob to what the living want, and says what came of it and who they are.
+pub(super) fn recover(journal_dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
+    let mut done = Vec::new();
+    for place in Place::all(journal_dir)? {
+        let knob = Some(place.knob.clone());
+        let _lock = match place.lock() {
+            Ok(lock) => lock,
+            Err(JournalError::Busy { holder, .. }) => {
+                done.push(Restoration { knob, outcome: Outcome::OwnerAlive { holder } });
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let living = place.remove_dead()?;
+        if living.iter().any(|one| one.want == Want::Alone) {
+            // Its owner is named by the journal's lock.
+            continue;
+        }
+        let outcome = place.settle_alone(root).unwrap_or_else(|error| {
+            let why = error.to_string();
+            Some(if error.is_gone() { Outcome::Gone { why } } else { Outcome::Failed { why } })
+        });
+        done.extend(outcome.map(|outcome| Restoration { knob: knob.clone(), outcome }));
+        done.extend(living.into_iter().map(|one| Restoration {
+            knob: knob.clone(),
+            outcome: Outcome::OwnerAlive { holder: one.holder },
+        }));
+    }
+    Ok(done)
+}
+
+/// Whether anything was ever shared here.
+pub(super) fn is_used(journal_dir: &Path) -> Result<bool, JournalError> {
+    let path = journal_dir.join(DIR);
+    path.try_exists().map_err(|source| JournalError::io("look for", path, source))
+}
+
+/// The directory of one knob.
+#[derive(Debug)]
+struct Place {
+    dir: PathBuf,
+    knob: Knob,
+}
+
+/// What a share's file says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Wanted {
+    holder: Holder,
+    want: Want,
+}
+
+/// What was found, and what was last written. Values of the knob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct State {
+    superpage_share: u32,
+    boot_id: String,
+    found: u64,
+    old: u64,
+    asked: u64,
+    /// `None`: about to be written, or its writer died in the midst of it.
+    got: Option<u64>,
+}
+
+/// What a knob was set to.
+struct Settled {
+    asked: u64,
+    got: u64,
+}
+
+impl State {
+    /// Whether `now` is what the last change left: killed before the read-back, a pool may have stopped
+    /// anywhere between the old and the new size.
+    fn left(&self, now: u64) -> bool {
+        let (low, high) = (self.old.min(self.asked), self.old.max(self.asked));
+        self.got.map_or((low..=high).contains(&now), |got| got == now)
+    }
+}
+
+impl Place {
+    fn make(journal_dir: &Path, knob: &Knob) -> Result<Self, JournalError> {
+        lock::prepare(journal_dir)?;
+        let dir = journal_dir.join(DIR).join(knob.path().replace('/', ","));
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.map_err(|source| JournalError::io("create", &dir, source))?;
+        Ok(Self { dir, knob: knob.clone() })
+    }
+
+    fn all(journal_dir: &Path) -> Result<Vec<Self>, JournalError> {
+        let dir = journal_dir.join(DIR);
+        let entries = match fs::read_dir(&dir) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|source| JournalError::io("read", &dir, source))?,
+        };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let places = names.filter_map(|name| {
+            // What is no knob was not put there by us.
+            let knob = Knob::new(&name.replace(',', "/")).ok()?;
+            Some(Self { dir: dir.join(name), knob })
+        });
+        Ok(places.collect())
+    }
+
+    /// Keeps others from changing the knob and the files; waits for who does.
+    fn lock(&self) -> Result<WriterLock, JournalError> {
+        let until = Instant::now() + MAX_WAIT;
+        loop {
+            match WriterLock::take(&self.dir) {
+                Err(JournalError::Busy { .. }) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    fn busy(&self, holder: &Wanted) -> JournalError {
+        JournalError::Busy { holder: holder.holder.clone(), path: self.dir.clone() }
+    }
+
+    /// The living holders; the dead ones' shares are taken away.
+    fn remove_dead(&self) -> Result<Vec<Wanted>, JournalError> {
+        let io = |doing, source| JournalError::io(doing, &self.dir, source);
+        let mut living = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(|source| io("read", source))?.flatten() {
+            let path = entry.path();
+            if !entry.file_name().as_encoded_bytes().starts_with(SHARE.as_bytes()) {
+                continue;
+            }
+            let file = match OpenOptions::new().read(true).write(true).open(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                file => file.map_err(|source| JournalError::io("open", &path, source))?,
+            };
+            match file.try_lock() {
+                Ok(()) => fs::remove_file(&path)
+                    .map_err(|source| JournalError::io("remove", &path, source))?,
+                Err(TryLockError::WouldBlock) => living.extend(Wanted::read(file)),
+                Err(TryLockError::Error(source)) => {
+                    return Err(JournalError::io("lock", path, source));
+                }
+            }
+        }
+        Ok(living)
+    }
+
+    /// Sets the knob to what the living want, in one write. `Some` where somebody should hear of it: it was
+    /// restored, or changed by somebody else.
+    fn settle_alone(&self, root: &Root) -> Result<Option<Outcome>, JournalError> {
+        let (state, now) = (self.state(root)?, self.now(root)?);
+        if let Some(state) = state.as_ref().filter(|state| !state.left(now)) {
+            // Not ours to write, whatever the living wanted. The last of them forgets it.
+            if self.remove_dead()?.is_empty() {
+                self.remove_state()?;
+            }
+            let (ours, original) = (state.got.unwrap_or(state.asked), state.found.to_string());
+            let (ours, now) = (ours.to_string(), now.to_string());
+            return Ok(Some(Outcome::ChangedElsewhere { ours, now, original }));
+        }
+        self.settle::<JournalError>(root, &mut |writer, _, to| {
+            writer.set(&self.knob, &to.to_string()).map(|_| ())
+        })?;
+        let Some(state) = state else { return Ok(None) };
+        if self.state(root)?.is_some() {
+            return Ok(None);
+        }
+        if now == state.found {
+            return Ok(Some(Outcome::AlreadyRestored { value: now.to_string() }));
+        }
+        let (from, to) = (now.to_string(), state.found.to_string());
+        Ok(Some(Outcome::Restored { from, to, got: self.now(root)?.to_string() }))
+    }
+
+    /// Sets the knob to what was found and what the living want on top. The caller holds the lock.
+    fn settle<E: From<JournalError>>(
+        &self,
+        root: &Root,
+        change: &mut dyn FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), E>,
+    ) -> Result<Settled, E> {
+        let wants: Vec<Want> = self.remove_dead()?.into_iter().map(|one| one.want).collect();
+        let (state, old) = (self.state(root)?, self.now(root)?);
+        // What somebody else set meanwhile is what was found.
+        let found = state.filter(|state| state.left(old)).map_or(old, |state| state.found);
+        let limit = |want: &Want| if let Want::AtLeast(value) = want { *value } else { 0 };
+        let plus = |want: &Want| if let Want::Plus(value) = want { *value } else { 0 };
+        let highest = wants.iter().map(limit).fold(found, u64::max);
+        let asked = wants.iter().map(plus).fold(highest, u64::saturating_add);
+        let boot_id = text::word(root, snapshot::BOOT_ID).map_err(JournalError::from)?;
+        let mut state = State { superpage_share: 1, boot_id, found, old, asked, got: None };
+        if asked != old {
+            self.put(&state)?;
+            change(&mut Writer(root), old, asked)?;
+        }
+        let got = self.now(root)?;
+        if wants.is_empty() {
+            self.remove_state()?;
+        } else {
+            state.got = Some(got);
+            self.put(&state)?;
+        }
+        Ok(Settled { asked, got })
+    }
+
+    fn now(&self, root: &Root) -> Result<u64, JournalError> {
+        let value = self.knob.read(root)?;
+        let why = "is no number, and only numbers are shared";
+        value.parse().map_err(|_| JournalError::BadValue { knob: self.knob.clone(), value, why })
+    }
+
+    /// What is written there; nothing if it is of another boot, which reset the knob, or cannot be read: a
+    /// state is replaced as a whole, so that is not ours.
+    fn state(&self, root: &Root) -> Result<Option<State>, JournalError> {
+        let path = self.dir.join(STATE);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(|source| JournalError::io("open", &path, source))?,
+        };
+        let mut bytes = Vec::new();
+        let read = file.take(4096).read_to_end(&mut bytes);
+        read.map_err(|source| JournalError::io("read", &path, source))?;
+        let state = serde_json::from_slice::<State>(&bytes).ok();
+        let boot_id = text::word(root, snapshot::BOOT_ID)?;
+        Ok(state.filter(|state| state.superpage_share == 1 && state.boot_id == boot_id))
+    }
+
+    fn put(&self, state: &State) -> Result<(), JournalError> {
+        let (path, new) = (self.dir.join(STATE), self.dir.join("state.new"));
+        let written = || {
+            let mut options = OpenOptions::new();
+            let mut file =
+                options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+            file.write_all(&serde_json::to_vec(state)?)?;
+            file.sync_data()?;
+            fs::rename(&new, &path)
+        };
+        written().map_err(|source| JournalError::io("write", &path, source))?;
+        restore::sync_dir(&self.dir)
+    }
+
+    fn remove_state(&self) -> Result<(), JournalError> {
+        let path = self.dir.join(STATE);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(JournalError::io("remove", path, error))
+            }
+            _ => restore::sync_dir(&self.dir),
+        }
+    }
+}
+
+impl Wanted {
+    fn read(file: File) -> Option<Self> {
+        let mut bytes = Vec::new();
+        file.take(4096).read_to_end(&mut bytes).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+}
+
+/// One holder's file, locked by it.
+#[derive(Debug)]
+struct Share {
+    path: PathBuf,
+    file: File,
+    holder: Holder,
+    want: Want,
+}
+
+impl Share {
+    /// The caller holds the place's lock, so nobody takes the file for a dead holder's before it is locked.
+    fn create(dir: &Path, holder: &Holder, want: Want) -> Result<Self, JournalError> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let pid = holder.pid.map_or(0, |pid| pid.0);
+        let path = dir.join(format!("{SHARE}{pid}-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let mut options = OpenOptions::new();
+        let file = options.create_new(true).read(true).write(true).mode(0o600).open(&path);
+        let file = file.map_err(|source| JournalError::io("create", &path, source))?;
+        file.lock().map_err(|source| JournalError::io("lock", &path, source))?;
+        let mut share = Self { path, file, holder: holder.clone(), want };
+        share.rewrite(want)?;
+        Ok(share)
+    }
+
+    /// Written in place: the lock is the file's. Only the holder and who holds the place's lock look at it.
+    fn rewrite(&mut self, want: Want) -> Result<(), JournalError> {
+        use std::os::unix::fs::FileExt;
+        self.want = want;
+        let wanted = Wanted { holder: self.holder.clone(), want };
+        let written = serde_json::to_vec(&wanted).map_err(std::io::Error::from);
+        let written = written.and_then(|bytes| {
+            self.file.set_len(0)?;
+            self.file.write_all_at(&bytes, 0)
+        });
+        written.map_err(|source| JournalError::io("write", &self.path, source))
+    }
+
+    fn remove(self) -> Result<(), JournalError> {
+        fs::remove_file(&self.path).map_err(|source| JournalError::io("remove", self.path, source))
+    }
+}
+
+/// Writes a knob whose change is in the state already.
+struct Writer<'a>(&'a Root);
+
+impl KnobWriter for Writer<'_> {
+    fn set(&mut self, knob: &Knob, value: &str) -> Result<Written, JournalError> {
+        knob.check(value)?;
+        knob.write(self.0, value)?;
+        Ok(Written { asked: value.to_string(), got: knob.read(self.0)? })
+    }
+}
