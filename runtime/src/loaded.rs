@@ -8,7 +8,7 @@
 //! at the start is ever unloaded. Each object's dynamic section ends with a null entry, its names with a zero
 //! byte, its symbols' hash chains with an odd hash (the ELF and GNU hash formats).
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 
 /// `struct link_map`, the part that is public.
 #[repr(C)]
@@ -27,6 +27,8 @@ struct Debug {
 
 unsafe extern "C" {
     static _r_debug: Debug;
+    /// This library's own dynamic section, named by the linker.
+    static _DYNAMIC: [usize; 2];
 }
 
 /// The objects that are loaded, the program itself first.
@@ -78,13 +80,29 @@ impl Object {
         }
     }
 
-    /// Whether it exports the symbol. Objects without a GNU hash table (very old ones) are taken to export
-    /// nothing.
+    /// Whether it exports the symbol.
     pub fn exports(&self, name: &[u8]) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// The address of the function that it exports under this name.
+    pub fn function(&self, name: &[u8]) -> Option<*mut c_void> {
+        const STT_FUNC: u8 = 2;
+        let symbol = self.find(name).filter(|symbol| symbol.info & 0xf == STT_FUNC)?;
+        Some((self.base + symbol.value as usize) as *mut c_void)
+    }
+
+    /// Whether it is this library.
+    pub fn is_ours(&self) -> bool {
+        std::ptr::eq(self.dynamic, &raw const _DYNAMIC)
+    }
+
+    /// Objects without a GNU hash table (very old ones) are taken to export nothing.
+    fn find(&self, name: &[u8]) -> Option<&Symbol> {
         let (hashes, symbols, strings) =
             (self.entry(DT_GNU_HASH), self.entry(DT_SYMTAB), self.entry(DT_STRTAB));
         if hashes == 0 || symbols == 0 || strings == 0 {
-            return false;
+            return None;
         }
         let hash = name
             .iter()
@@ -96,22 +114,22 @@ impl Object {
             let (buckets, first, words) = (*header, *header.add(1), *header.add(2) as usize);
             let bucket = header.add(4).cast::<u64>().add(words).cast::<u32>();
             if buckets == 0 {
-                return false;
+                return None;
             }
             let chain = bucket.add(buckets as usize);
             let mut at = *bucket.add((hash % buckets) as usize);
             if at < first {
-                return false;
+                return None;
             }
             loop {
                 let found = *chain.add((at - first) as usize);
                 let symbol = &*(symbols as *const Symbol).add(at as usize);
                 let own = (strings + symbol.name as usize) as *const c_char;
                 if found | 1 == hash | 1 && after(own, name).is_some_and(|rest| *rest == 0) {
-                    return symbol.section != 0;
+                    return (symbol.section != 0).then_some(symbol);
                 }
                 if found & 1 == 1 {
-                    return false;
+                    return None;
                 }
                 at += 1;
             }

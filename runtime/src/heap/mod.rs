@@ -18,7 +18,7 @@
 //! and call those. What is read of a chunk is its header, whose layout programs have relied on since
 //! glibc 2.0 (`chunk`).
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
@@ -46,19 +46,19 @@ enum Function {
     MallocTrim,
 }
 
-const NAMES: [&CStr; 12] = [
-    c"malloc",
-    c"free",
-    c"calloc",
-    c"realloc",
-    c"reallocarray",
-    c"posix_memalign",
-    c"aligned_alloc",
-    c"memalign",
-    c"valloc",
-    c"pvalloc",
-    c"mallopt",
-    c"malloc_trim",
+const NAMES: [&[u8]; 12] = [
+    b"malloc",
+    b"free",
+    b"calloc",
+    b"realloc",
+    b"reallocarray",
+    b"posix_memalign",
+    b"aligned_alloc",
+    b"memalign",
+    b"valloc",
+    b"pvalloc",
+    b"mallopt",
+    b"malloc_trim",
 ];
 
 /// Where they would have been found without this library.
@@ -107,9 +107,7 @@ fn is_watched() -> bool {
 fn decide() -> bool {
     let mut is_glibc = false;
     for (name, place) in NAMES.iter().zip(&NEXT) {
-        let (function, is_libc) = symbols::next(name)
-            .or_else(|| symbols::in_libc(name))
-            .unwrap_or((std::ptr::null_mut(), false));
+        let (function, is_libc) = symbols::next(name).unwrap_or((std::ptr::null_mut(), false));
         if *name == NAMES[0] {
             is_glibc = is_libc;
         }
