@@ -4,10 +4,16 @@ use ledger::{Column, Kind, Prepared, Reason, Totals};
 use measure::ledger_file::LedgerFile;
 use units::ByteSize;
 
-/// What they got, in one line.
-pub fn of(ledger: &LedgerFile) -> String {
+/// What they got, in one line; so many of them could not add to it.
+pub fn of(ledger: &LedgerFile, uncounted: usize) -> String {
+    let missing = match uncounted {
+        0 => String::new(),
+        1 => "; at least 1 process more is not counted".to_string(),
+        count => format!("; at least {count} processes more are not counted"),
+    };
+    let why = if uncounted == 0 { "" } else { " (another user, namespace or capabilities)" };
     match ledger.totals() {
-        Some(totals) => in_words(&totals),
+        Some(totals) => in_words(&totals) + &missing + why,
         None => "what the library did is unknown: its ledger could not be read".to_string(),
     }
 }

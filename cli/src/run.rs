@@ -261,7 +261,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     for note in plan.unreached_notes().chain(notes.iter().map(String::as_str)) {
         exit::say(note);
     }
-    let ledger = plan.uses_library().then(LedgerFile::create).flatten();
+    let ledger = match plan.uses_library().then(LedgerFile::create).transpose() {
+        Ok(ledger) => ledger,
+        Err(why) => {
+            exit::say(&format!("what the library does cannot be counted: {why}"));
+            None
+        }
+    };
     let ended = supervise(&plan, relay, ledger.as_ref());
     for line in guard.restore() {
         exit::say(&line);
@@ -270,7 +276,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if !args.quiet {
         exit::say(&report(&plan, &seen, seconds));
         if let Some(ledger) = &ledger {
-            exit::say(&ledger_words::of(ledger));
+            exit::say(&ledger_words::of(ledger, seen.uncounted));
         }
         if status.signal() == Some(libc::SIGBUS) && matches!(plan.pages, Pages::Hugetlb(_)) {
             exit::say(
@@ -303,7 +309,14 @@ fn supervise(
         launch::start(plan, start).map_err(|error: LaunchError| Failure::of_launcher(&error))?;
     let relaying = relay.to(pid);
     let family = Family::of_child(Root::real(), pid);
-    let watch = Watch::start(Root::real(), family, began, Depth::WithinBudget, 0);
+    let watch = Watch::start(
+        Root::real(),
+        family,
+        began,
+        Depth::WithinBudget,
+        0,
+        ledger.map(LedgerFile::mark),
+    );
     let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
     let ended = sys::wait::until_exit(pid);
     let seconds = began.elapsed().as_secs_f64();

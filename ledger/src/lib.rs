@@ -1,6 +1,6 @@
 //! What libsuperpage.so counts about the memory it was asked for, and how the command reads it.
 //!
-//! A ledger is a file of 64-bit words that all processes of one run map and add to, so that what a
+//! A ledger is memory of 64-bit words that all processes of one run map and add to, so that what a
 //! killed process got is not lost. Only sums are kept: they need no lock and no cleaning up. Both
 //! sides are built from this description; the version is checked by whoever opens the file.
 #![forbid(unsafe_code)]
@@ -303,6 +303,14 @@ impl Totals {
         (words[0] == MAGIC).then_some(Self(words))
     }
 
+    /// Adds another ledger of the same run.
+    pub fn add(&mut self, other: &Self) {
+        let most = prepared(Prepared::Most);
+        for (word, (sum, more)) in self.0.iter_mut().zip(other.0).enumerate().skip(1) {
+            *sum = if word == most { (*sum).max(more) } else { sum.wrapping_add(more) };
+        }
+    }
+
     /// Processes in which the library was active.
     pub fn processes(&self) -> u64 {
         self.0[PROCESSES]
@@ -370,6 +378,22 @@ mod tests {
         assert_eq!(totals.all(Column::FellBack), 77);
         assert_eq!(totals.asked(), 77);
         assert_eq!(totals.times(Reason::PoolShort), 0);
+    }
+
+    #[test]
+    fn ledgers_of_one_run_are_added() {
+        let of = |words: &[(usize, u64)]| {
+            let mut bytes = empty();
+            for (word, value) in words {
+                bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_ne_bytes());
+            }
+            Totals::parse(&bytes).unwrap()
+        };
+        let (most, heap) = (prepared(Prepared::Most), sum(Kind::Heap, Column::Advised));
+        let mut totals = of(&[(processes(), 1), (heap, 10), (most, 7)]);
+        // What a process gave back that another took is below zero, modulo 2^64.
+        totals.add(&of(&[(processes(), 2), (heap, 4u64.wrapping_neg()), (most, 5)]));
+        assert_eq!(totals, of(&[(processes(), 3), (heap, 6), (most, 7)]));
     }
 
     #[test]

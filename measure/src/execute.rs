@@ -226,7 +226,7 @@ impl Executor for Launcher<'_> {
         let plan = &self.plans[run.at.arm as usize];
         let mut stdout = tempfile::tempfile().map_err(RunError::Output)?;
         let mut stderr = tempfile::tempfile().map_err(RunError::Output)?;
-        let ledger = plan.uses_library().then(LedgerFile::create).flatten();
+        let ledger = plan.uses_library().then(LedgerFile::create).and_then(Result::ok);
         let mut environment = padding(run.environment_padding);
         environment.extend(ledger.as_ref().map(LedgerFile::variable));
         let start = Start {
@@ -261,7 +261,8 @@ impl Executor for Launcher<'_> {
             self.interrupt.interrupt(); // asked between the check and the start
         }
         let family = self.family.clone();
-        let watch = Watch::start(self.root.clone(), family, began, depth, run.seed);
+        let mark = ledger.as_ref().map(LedgerFile::mark);
+        let watch = Watch::start(self.root.clone(), family, began, depth, run.seed, mark);
         let ended = sys::wait::until_exit(pid);
         let wall = began.elapsed();
 
@@ -281,6 +282,8 @@ impl Executor for Launcher<'_> {
         let deltas = counters
             .and_then(|before| Counters::read(&self.root).ok().map(|after| after.since(&before)));
         let totals = ledger.and_then(|ledger| ledger.totals());
+        // Nothing counted says nothing where some could not count.
+        let totals = totals.filter(|totals| totals.asked() > 0 || memory.uncounted == 0);
         let mut sample = Sample {
             arm: run.at.arm,
             purpose: run.purpose,

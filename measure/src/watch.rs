@@ -6,6 +6,7 @@
 //! within budget (measured runs) spends at most a fixed share of the time passed, and never makes
 //! a look that it expects to hold the program up for longer than [`LONGEST_STALL`].
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use machine::coverage::Coverage;
 use machine::{Root, process, waste};
 
 use crate::family::Family;
+use crate::ledger_file::Mark;
 use serde::{Deserialize, Serialize};
 use sys::param::thread_cpu_time;
 use units::{ByteSize, Pid};
@@ -79,6 +81,9 @@ pub struct Observed {
     pub longest_look_seconds: f64,
     /// Why something above is unknown, if the kernel said so.
     pub unknown: Option<String>,
+    /// Processes seen that have the library in them and do not add to the run's ledger.
+    #[serde(skip)]
+    pub uncounted: usize,
 }
 
 /// A watch under way.
@@ -89,8 +94,15 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts watching `family`, whose program was started at `since`.
-    pub fn start(root: Root, family: Family, since: Instant, depth: Depth, seed: u64) -> Self {
+    /// Starts watching `family`, whose program was started at `since` and adds to the ledger of `mark`.
+    pub fn start(
+        root: Root,
+        family: Family,
+        since: Instant,
+        depth: Depth,
+        seed: u64,
+        mark: Option<Mark>,
+    ) -> Self {
         let (stop, stopped) = channel();
         let watcher = Watcher {
             root,
@@ -103,6 +115,8 @@ impl Watch {
             spent: Duration::ZERO,
             dearer: 1.0,
             looked_at: None,
+            mark,
+            counted: BTreeMap::new(),
             seen: Observed::default(),
         };
         let thread = std::thread::spawn(move || watcher.run(&stopped));
@@ -129,7 +143,19 @@ struct Watcher {
     /// How many times dearer than priced the dearest look was.
     dearer: f64,
     looked_at: Option<(u64, Instant)>,
+    mark: Option<Mark>,
+    /// By process: its command's name when its mappings were last read, and what was found.
+    counted: BTreeMap<Pid, (String, Counted)>,
     seen: Observed,
+}
+
+/// Whether a process adds to the run's ledger.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Counted {
+    Yes,
+    /// Not when it was looked at first: it may have been about to.
+    NotYet,
+    No,
 }
 
 /// What a tick found.
@@ -172,8 +198,9 @@ impl Watcher {
         let mut faulted = 0;
         let mut anonymous = Vec::new();
         let mut base_only = true;
-        for pid in &self.members {
-            let Ok(process) = process::resident(&self.root, *pid) else { continue };
+        for pid in self.members.clone() {
+            let Ok(process) = process::resident(&self.root, pid) else { continue };
+            self.note_counted(pid, &process.name);
             let bytes = |part: Option<ByteSize>| part.map_or(0, ByteSize::bytes);
             held.resident += process.total().map_or(0, ByteSize::bytes);
             // Files and shared memory are mapped many pages at a fault.
@@ -195,6 +222,24 @@ impl Watcher {
             self.note(held.resident, None);
         }
         held
+    }
+
+    /// Mappings are read when a process is seen first, and when it executed another program.
+    fn note_counted(&mut self, pid: Pid, name: &str) {
+        let Some(mark) = &self.mark else { return };
+        let before = self.counted.get(&pid).filter(|(before, _)| before == name);
+        let before = before.map(|(_, counted)| *counted);
+        if matches!(before, Some(Counted::Yes | Counted::No)) {
+            return;
+        }
+        let Ok(is_uncounted) = mark.is_uncounted(&self.root, pid) else { return };
+        let counted = match (is_uncounted, before) {
+            (false, _) => Counted::Yes,
+            (true, None) => Counted::NotYet,
+            (true, Some(_)) => Counted::No,
+        };
+        self.seen.uncounted += usize::from(counted == Counted::No);
+        self.counted.insert(pid, (name.to_string(), counted));
     }
 
     /// Reads the members anew only if a process was born anywhere since (`/proc/loadavg`, field 5):
@@ -329,7 +374,7 @@ mod tests {
         let since = Instant::now();
         let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
         let family = Family::of_child(Root::real(), Pid(child.id() as i32));
-        let watch = Watch::start(Root::real(), family, since, depth, 1);
+        let watch = Watch::start(Root::real(), family, since, depth, 1, None);
         sys::wait::until_exit(Pid(child.id() as i32)).unwrap();
         let seen = watch.stop();
         child.wait().unwrap();

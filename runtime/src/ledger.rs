@@ -2,9 +2,10 @@
 //!
 //! # Safety
 //! `SHARED` is null, or `BYTES` of a file mapped shared at start-up and never unmapped. Its words
-//! are only ever used as atomics, by every process that maps them.
+//! are only ever used as atomics, by every process that maps them. The file is one that nobody can shorten
+//! (sealed), or nobody but this user; how it is found and why so: measure/src/ledger_file.rs.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 pub use ::ledger::{Column, Kind, Prepared, Reason};
@@ -57,10 +58,11 @@ pub fn prepared_most(bytes: u64) {
     }
 }
 
-/// Joins the run's ledger, if there is one and it is of this version.
+/// Joins the run's ledger, if there is one that this process may open and it is of this version; else what
+/// this process gets is counted for itself alone.
 pub fn open() {
-    if let Some(path) = settings::get().ledger
-        && let Some(words) = raw::keeping_errno(|| map(path))
+    if let Some(value) = settings::get().ledger
+        && let Some(words) = raw::keeping_errno(|| join(value.to_bytes()))
     {
         SHARED.store(words, Ordering::Release);
     }
@@ -69,7 +71,7 @@ pub fn open() {
 
 /// In the run's ledger, for a process that does not join it: it met `why`.
 pub fn note(path: &CStr, why: Reason) {
-    if let Some(words) = map(path) {
+    if let Some(words) = join(path.to_bytes()) {
         // SAFETY: words of the mapping that was just made, which stays.
         unsafe {
             (*words.add(::ledger::processes())).fetch_add(1, Ordering::Relaxed);
@@ -78,19 +80,90 @@ pub fn note(path: &CStr, why: Reason) {
     }
 }
 
-fn map(path: &CStr) -> Option<*mut AtomicU64> {
-    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    let fd = raw::open(path, flags, 0)?;
-    // SAFETY: system calls with a descriptor of our own and a fresh mapping.
+/// `PATH:INODE` of the sealed file of all, and perhaps `:DIRECTORY`, in which each user has one.
+fn join(value: &[u8]) -> Option<*mut AtomicU64> {
+    let mut fields = value.splitn(3, |byte| *byte == b':');
+    let path = Path::new(&[fields.next()?])?;
+    let inode = fields.next()?;
+    map_sealed(&path, inode).or_else(|| map_own(fields.next()?))
+}
+
+const FLAGS: c_int = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+
+fn map_sealed(path: &Path, inode: &[u8]) -> Option<*mut AtomicU64> {
+    let is_it = |file: &libc::stat| message::Decimal::new(file.st_ino).bytes() == inode;
+    // Looked at before it is opened: in another namespace of processes the path is something else's.
+    // SAFETY: a path and a place for the answer, which is all zero before.
+    let file = unsafe {
+        let mut file: libc::stat = std::mem::zeroed();
+        let flags = 0;
+        let looked =
+            raw::call!(SYS_newfstatat, libc::AT_FDCWD, path.c_str().as_ptr(), &raw mut file, flags);
+        (looked == 0).then_some(file)?
+    };
+    is_it(&file).then(|| map(raw::open(path.c_str(), FLAGS, 0)?, is_it)).flatten()
+}
+
+/// The file of the user that this process is, made if there is none.
+fn map_own(directory: &[u8]) -> Option<*mut AtomicU64> {
+    // SAFETY: takes nothing.
+    let user = unsafe { raw::call!(SYS_geteuid) } as u64;
+    let path = Path::new(&[directory, b"/", message::Decimal::new(user).bytes()])?;
+    let fd = raw::open(path.c_str(), FLAGS | libc::O_CREAT | libc::O_NOFOLLOW, 0o600)?;
+    // Of this user alone, who else could shorten it under us. It grows once, to the same size by whoever is first.
+    let is_own = |file: &libc::stat| {
+        u64::from(file.st_uid) == user && file.st_nlink == 1 && file.st_mode & 0o077 == 0
+    };
+    // SAFETY: a descriptor of our own; a file that is there keeps its length and contents.
     unsafe {
+        if raw::call!(SYS_lseek, fd, 0, libc::SEEK_END) == 0 {
+            raw::call!(SYS_ftruncate, fd, ::ledger::BYTES);
+            let magic = ::ledger::MAGIC.to_ne_bytes();
+            raw::call!(SYS_pwrite64, fd, magic.as_ptr(), magic.len(), 0);
+        }
+    }
+    map(fd, is_own)
+}
+
+/// Maps what `fd` is open on and closes it.
+fn map(fd: c_int, is_it: impl Fn(&libc::stat) -> bool) -> Option<*mut AtomicU64> {
+    // SAFETY: system calls with a descriptor of our own, a place for the answer and a fresh mapping.
+    unsafe {
+        let mut file: libc::stat = std::mem::zeroed();
+        let looked = raw::call!(SYS_fstat, fd, &raw mut file) == 0;
         // A file that is too short would kill us at the first touch behind its end.
-        let size = raw::call!(SYS_lseek, fd, 0, libc::SEEK_END);
-        let mapped = (size == ::ledger::BYTES as libc::c_long)
+        let fits = file.st_mode & libc::S_IFMT == libc::S_IFREG
+            && file.st_size == ::ledger::BYTES as libc::off_t;
+        let mapped = (looked && fits && is_it(&file))
             .then(|| raw::mmap(0, ::ledger::BYTES, raw::READ_WRITE, libc::MAP_SHARED, fd, 0).ok());
         raw::close(fd);
-        let words = mapped.flatten()? as *mut AtomicU64;
-        let is_ours = (*words).load(Ordering::Relaxed) == ::ledger::MAGIC;
-        is_ours.then_some(words)
+        let start = mapped.flatten()?;
+        let words = start as *mut AtomicU64;
+        if (*words).load(Ordering::Relaxed) == ::ledger::MAGIC {
+            return Some(words);
+        }
+        let _ = raw::munmap(start, ::ledger::BYTES);
+        None
+    }
+}
+
+/// A path under construction.
+struct Path([u8; 256]);
+
+impl Path {
+    fn new(parts: &[&[u8]]) -> Option<Self> {
+        let mut path = Self([0; 256]);
+        let mut used = 0;
+        for part in parts {
+            // The last byte stays zero.
+            path.0[..255].get_mut(used..used + part.len())?.copy_from_slice(part);
+            used += part.len();
+        }
+        Some(path)
+    }
+
+    fn c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
     }
 }
 

@@ -112,7 +112,7 @@ pub struct Settings {
     pub start: usize,
     /// SUPERPAGE_PREFAULT: bytes of a new mapping that may be populated when it is mapped.
     pub prefault: usize,
-    /// SUPERPAGE_LEDGER: the file in which `superpage run` counts what all its processes got.
+    /// SUPERPAGE_LEDGER: where `superpage run` counts what all its processes got (see `ledger`).
     pub ledger: Option<&'static CStr>,
 }
 

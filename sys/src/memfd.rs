@@ -2,7 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, memfd_create};
+use rustix::io::{Errno, pwrite};
 use units::PageSize;
 
 use crate::SysError;
@@ -19,6 +20,25 @@ pub fn create(name: &str, hugetlb: Option<PageSize>) -> Result<OwnedFd, SysError
     };
     memfd_create(name, MemfdFlags::CLOEXEC | size)
         .map_err(|errno| SysError::new("memfd_create", name, errno))
+}
+
+/// A memory file of these contents whose size can never change, closed on exec, its owner's only. Its bytes
+/// can be written: `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL` (Linux 3.17).
+pub fn sealed(name: &str, contents: &[u8]) -> Result<OwnedFd, SysError> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Linux 6.3 may be set to refuse memory files that could be executed (vm.memfd_noexec); before, the flag is unknown.
+    let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL).or_else(|errno| match errno {
+        Errno::INVAL => memfd_create(name, flags),
+        other => Err(other),
+    });
+    let file = file.map_err(|errno| SysError::new("memfd_create", name, errno))?;
+    fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|errno| SysError::new("fchmod", name, errno))?;
+    // A few hundred bytes of memory are written whole or not at all.
+    pwrite(&file, contents, 0).map_err(|errno| SysError::new("pwrite", name, errno))?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals)
+        .map_err(|errno| SysError::new("fcntl(F_ADD_SEALS)", name, errno))?;
+    Ok(file)
 }
 
 #[cfg(test)]

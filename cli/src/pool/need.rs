@@ -91,7 +91,7 @@ fn watch(command: &[String]) -> Result<(Observed, Option<i32>), Failure> {
     let pid = launch::start(&plan, start)?;
     let relaying = relay.to(pid);
     let family = Family::of_child(Root::real(), pid);
-    let watch = Watch::start(Root::real(), family, began, Depth::Thorough, 0);
+    let watch = Watch::start(Root::real(), family, began, Depth::Thorough, 0, None);
     let ended = sys::wait::until_exit(pid);
     let seen = watch.stop();
     relaying.stop();

@@ -104,7 +104,7 @@ impl Header {
         let Some((bytes, checksum)) = all.split_last_chunk::<8>() else {
             return Err("the header is too short");
         };
-        if xxh3_64(bytes) != u64::from_le_bytes(*checksum) {
+        if !super::is_sum(bytes, u64::from_le_bytes(*checksum)) {
             return Err("the header's checksum is wrong");
         }
         let header = Self::fields(&bytes[FIXED.min(bytes.len())..]);

@@ -4,8 +4,6 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::chunk::{self, Chunk, Frame};
 use super::column::Unpacker;
 use super::foot::{ChunkInfo, Footer, LONGEST, RegionRun, Run, TRAILER, Totals, Trailer};
@@ -254,7 +252,7 @@ impl<R: Read + Seek> Reader<R> {
             doing: "cannot be read",
             source,
         })?;
-        if xxh3_64(&self.bytes) != checksum {
+        if !super::is_sum(&self.bytes, checksum) {
             return Err(self.corrupt(number, "its checksum is wrong"));
         }
         let frame = self.frame();

@@ -1,0 +1,13 @@
+//! Documents of `compare` (JSON), analysed and drawn as `--from` does; and ledgers of runs.
+#![no_main]
+
+use measure::document::Document;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let _ = ledger::Totals::parse(data);
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(document) = Document::parse(text, "x.json") {
+        let _ = document.to_json();
+        let _ = measure::csv::samples(&document);
+    }
+});

@@ -1,0 +1,18 @@
+//! What perf wrote: perf.data, perf stat (-j, -x, plain), perf script; and lines of key=value.
+#![no_main]
+
+use std::io::{Seek, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    if data.starts_with(b"PERFFILE2") || data.starts_with(b"2ELIFREP") || data.starts_with(b"PERF") {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(data).unwrap();
+        file.rewind().unwrap();
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let _ = translation::from::read(&path);
+    } else {
+        let _ = translation::from::read_text(&String::from_utf8_lossy(data), Path::new("x"));
+    }
+});

@@ -1,0 +1,8 @@
+//! pools.toml, what `superpage pool ensure` reads.
+#![no_main]
+
+use std::path::Path;
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let _ = machine::pool::ensure::parse(text, Path::new("pools.toml"));
+});
