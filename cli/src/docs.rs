@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::CommandFactory;
 
 use crate::exit::{self, Done, Failure};
+use crate::files;
 
 /// Print completions for a shell.
 #[derive(Debug, clap::Args)]
@@ -18,6 +19,10 @@ pub struct CompletionsArgs {
 pub struct ManArgs {
     /// Where to; superpage.1, superpage-run.1 and so on are written there.
     directory: PathBuf,
+
+    /// Write over pages that exist.
+    #[arg(long)]
+    force: bool,
 }
 
 /// Written by hand: the options of these commands are not clap's.
@@ -39,9 +44,21 @@ pub fn man(args: ManArgs) -> Result<Done, Failure> {
     let failed = |error: std::io::Error| {
         Failure::usage(format!("{}: {error}; give an existing directory", args.directory.display()))
     };
-    clap_mangen::generate_to(crate::Cli::command(), &args.directory).map_err(failed)?;
-    for (name, text) in LEGACY {
-        std::fs::write(args.directory.join(name), text).map_err(failed)?;
+    let made = tempfile::tempdir().map_err(Failure::cannot)?;
+    clap_mangen::generate_to(crate::Cli::command(), made.path()).map_err(Failure::cannot)?;
+    let mut pages = Vec::new();
+    for entry in std::fs::read_dir(made.path()).map_err(Failure::cannot)? {
+        let entry = entry.map_err(Failure::cannot)?;
+        let text = std::fs::read(entry.path()).map_err(Failure::cannot)?;
+        pages.push((args.directory.join(entry.file_name()), text));
+    }
+    pages.extend(LEGACY.map(|(name, text)| (args.directory.join(name), text.into())));
+    std::fs::read_dir(&args.directory).map_err(failed)?;
+    for (path, _) in &pages {
+        files::check_new(path, args.force)?;
+    }
+    for (path, text) in pages {
+        files::write(&path, text)?;
     }
     Ok(Done::Fine)
 }

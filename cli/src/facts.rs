@@ -91,7 +91,7 @@ fn sizes_that_are_on(thp: &Thp) -> Vec<PageSize> {
 
 /// libsuperpage.so beside the command: in cargo's target directory, or as a package lays it out.
 fn runtime_library() -> Option<PathBuf> {
-    let exe = env::current_exe().ok()?;
+    let exe = sys::param::own_executable()?;
     let dir = exe.parent()?;
     let places = ["libsuperpage.so", "deps/libsuperpage.so", "../lib/libsuperpage.so"];
     let found = places.iter().map(|place| dir.join(place)).find(|path| path.is_file())?;

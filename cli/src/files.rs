@@ -1,9 +1,14 @@
 //! Files that the command writes: whole or not at all, and never over another unless told to. Where a
 //! file may be named, `-` is standard output.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::path::Path;
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+use units::ByteSize;
 
 use crate::exit::{self, Failure};
 
@@ -20,51 +25,115 @@ pub fn deliver(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes beside the file and renames, so that a reader never sees half of it.
+/// Writes beside the file and renames, so that a reader never sees half of it, and a killed command loses nothing.
 pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
     if is_stdout(path) {
         return exit::print(&String::from_utf8_lossy(contents.as_ref()));
     }
-    // Not a plain file (/dev/stderr, or a link that is to stay one): written through.
-    if path.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return fs::write(path, contents).map_err(|error| unwritable(path, &error));
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", sys::param::own_pid()));
-    let written = fs::write(&beside, contents).and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&beside);
-        unwritable(path, &error)
-    })
+    let failed = |error: io::Error| unwritable(path, &error);
+    let target = match Place::of(path)? {
+        // /dev/stderr, a pipe: nothing can be beside it.
+        Place::Device => {
+            let mut file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            return file.write_all(contents.as_ref()).map_err(failed);
+        }
+        Place::File(target) | Place::New(target) => target,
+    };
+    let mut file = beside(&target).map_err(failed)?;
+    file.write_all(contents.as_ref()).map_err(failed)?;
+    file.persist(&target).map(drop).map_err(|error| failed(error.error))
 }
 
-/// Fails now rather than after minutes of work, if the file cannot be written.
-pub fn check_writable(path: &Path) -> Result<(), Failure> {
+/// What a name stands for.
+enum Place {
+    /// A device, a pipe, a socket.
+    Device,
+    /// A file that is there; where a link leads.
+    File(PathBuf),
+    /// Nothing yet.
+    New(PathBuf),
+}
+
+impl Place {
+    fn of(path: &Path) -> Result<Self, Failure> {
+        let failed = |error: io::Error| unwritable(path, &error);
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => Err(failed(ErrorKind::IsADirectory.into())),
+            Ok(metadata) if !metadata.is_file() => Ok(Self::Device),
+            Ok(_) => {
+                // Opened by its own name first: the kernel does not follow what others put into /tmp.
+                OpenOptions::new().write(true).open(path).map_err(failed)?;
+                Ok(Self::File(fs::canonicalize(path).map_err(failed)?))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if path.symlink_metadata().is_ok() {
+                    let why = format!("{}: a link that leads nowhere; remove it", path.display());
+                    return Err(Failure::usage(why));
+                }
+                Ok(Self::New(path.to_path_buf()))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// A file of a new name in the same directory, which nobody else has opened.
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut prefix = OsString::from(".");
+    prefix.push(name);
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .suffix(".part")
+        // What a file gets that a program creates; the umask takes from it.
+        .permissions(fs::Permissions::from_mode(0o666))
+        .tempfile_in(directory.unwrap_or(Path::new(".")))
+}
+
+/// Fails now rather than after minutes of work, if the file cannot be written, or is there and not to be
+/// written over.
+pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
     if is_stdout(path) {
         return Ok(());
     }
     if path.as_os_str().is_empty() {
         return Err(Failure::usage("a file's name is empty; give one, or - for standard output"));
     }
-    let existed = path.exists();
-    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-    opened.map_err(|error| unwritable(path, &error))?;
-    if !existed {
-        let _ = fs::remove_file(path);
-    }
-    Ok(())
+    let target = match Place::of(path)? {
+        Place::Device => {
+            // A pipe would wait for its reader; it is opened when there is something to write.
+            let is_pipe = fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
+            if !is_pipe {
+                let opened = OpenOptions::new().write(true).open(path);
+                opened.map_err(|error| unwritable(path, &error))?;
+            }
+            return Ok(());
+        }
+        Place::File(_) if !force => {
+            return Err(Failure::usage(format!(
+                "{}: exists; choose another name, or --force to write over it",
+                path.display()
+            )));
+        }
+        Place::File(target) | Place::New(target) => target,
+    };
+    beside(&target).map(drop).map_err(|error| unwritable(path, &error))
 }
 
-/// That a file would be written over which is not to be.
-pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
-    let plain = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-    if plain && !force {
-        return Err(Failure::usage(format!(
-            "{}: exists; choose another name, or --force to write over it",
-            path.display()
-        )));
+/// Reads text of at most `most` bytes; whoever names a disk or /dev/zero gets an answer. `wanted` says in errors what to give.
+pub fn text(path: &Path, most: u64, wanted: &str) -> Result<String, Failure> {
+    let shown = path.display();
+    let failed = |error: io::Error| Failure::usage(format!("{shown}: {error}; give {wanted}"));
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > most {
+        let most = ByteSize(most);
+        return Err(Failure::usage(format!("{shown}: more than {most}; give {wanted}")));
     }
-    check_writable(path)
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::usage(format!("{shown}: not text (UTF-8); give {wanted}")))
 }
 
 /// Fails now rather than after minutes, if what is printed, or the picture that the flag `drawn_by` asks for,
@@ -85,7 +154,7 @@ pub fn check_outputs(
 }
 
 /// That a file could not be written, and what to do.
-pub fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
     let remedy = match error.kind() {
         ErrorKind::NotFound => "; make the directory first",
         ErrorKind::PermissionDenied => "; choose a place you may write",
@@ -94,4 +163,73 @@ pub fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
         _ => "; choose another place",
     };
     Failure::usage(format!("{}: {error}{remedy}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap().flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_exists_is_written_over_only_by_force_and_nothing_is_left_beside() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        check_new(&path, false).unwrap();
+        assert!(!path.exists());
+        write(&path, "one").unwrap();
+        let refused = check_new(&path, false).unwrap_err().to_string();
+        assert!(refused.contains("exists") && refused.contains("--force"), "{refused}");
+        check_new(&path, true).unwrap();
+        write(&path, "two").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        assert_eq!(names(directory.path()), ["x"]);
+    }
+
+    #[test]
+    fn a_link_stays_one_and_one_that_leads_nowhere_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        symlink("file", &link).unwrap();
+        for outcome in [check_new(&link, true), write(&link, "one")] {
+            assert!(outcome.unwrap_err().to_string().contains("leads nowhere"));
+        }
+        assert!(!file.exists());
+        write(&file, "one").unwrap();
+        assert!(check_new(&link, false).unwrap_err().to_string().contains("--force"));
+        write(&link, "two").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new("file"));
+    }
+
+    #[test]
+    fn devices_and_pipes_are_written_through() {
+        for path in ["/dev/null", "/dev/stderr"] {
+            check_new(Path::new(path), false).unwrap();
+            write(Path::new(path), "").unwrap();
+        }
+        let refused = check_new(Path::new("/"), true).unwrap_err().to_string();
+        assert!(refused.contains("directory"), "{refused}");
+    }
+
+    #[test]
+    fn text_without_end_is_refused() {
+        let refused = |path: &Path| text(path, 1 << 10, "a design").unwrap_err().to_string();
+        let zero = refused(Path::new("/dev/zero"));
+        assert!(zero.contains("more than 1 KiB; give a design"), "{zero}");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        write(&path, [0xff; 4]).unwrap();
+        assert!(refused(&path).contains("not text"));
+        write(&path, [b'x'; 1 << 10]).unwrap();
+        assert_eq!(text(&path, 1 << 10, "a design").unwrap().len(), 1 << 10);
+    }
 }

@@ -62,6 +62,10 @@ pub struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
+    /// Write over a file that exists.
+    #[arg(long)]
+    force: bool,
+
     /// No progress on standard error.
     #[arg(long, short)]
     quiet: bool,
@@ -102,7 +106,7 @@ impl Row {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     if let Some(path) = &args.output {
-        files::check_writable(path)?;
+        files::check_new(path, args.force)?;
     }
     let subjects = args.subjects();
     if args.dry_run {

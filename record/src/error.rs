@@ -41,6 +41,17 @@ pub enum RecordError {
         /// Its first line.
         said: String,
     },
+    /// Somebody else could put code where the plugin is kept.
+    #[error(
+        "{}: {what}, so others could change the recorder's plugin, which is code; mend that, or set XDG_CACHE_HOME to a \
+         directory of your own", path.display()
+    )]
+    Untrusted {
+        /// The directory or file.
+        path: PathBuf,
+        /// Whose it is, or who may write it.
+        what: String,
+    },
     /// The program is none that QEMU's x86-64 runs.
     #[error("{}: {what}, and only 64-bit x86 programs can be recorded; {remedy}", path.display())]
     Foreign {
@@ -105,6 +116,7 @@ impl RecordError {
                 | Self::BadQemu { .. }
                 | Self::NoCompiler
                 | Self::Compiler { .. }
+                | Self::Untrusted { .. }
                 | Self::NoFaults { .. }
         )
     }

@@ -25,6 +25,6 @@ mod wire;
 
 pub use error::RecordError;
 pub use faults::FaultSession;
-pub use plugin::Tools;
+pub use plugin::{Tools, is_private};
 pub use session::{Ended, Limits, Progress, Recorded, Recording, Session, Streams, record};
 pub use stream::Seen;

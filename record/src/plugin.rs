@@ -1,6 +1,11 @@
 //! QEMU, and our plugin for it: found, built at first use, kept in the user's cache. Debian's qemu-user
 //! loads plugins and brings no header for them, so the source here needs none of QEMU's files to build.
+//!
+//! A plugin is code that runs as this user: it is loaded only from a file that is this user's (or root's), that nobody else may
+//! write, at a path of which the same holds for each directory.
 
+use std::fs::{DirBuilder, Metadata, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -37,15 +42,29 @@ impl Tools {
     /// with the `cc` along `search`. Half a second the first time.
     pub fn prepare(search: &str, cache: &Path) -> Result<Self, RecordError> {
         let tools = Self::find(search, cache)?;
+        let failed =
+            |error| RecordError::io(cache, "the recorder's plugin cannot be kept there", error);
+        check_private(cache)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(|source| {
+            let remedy = "; set XDG_CACHE_HOME to a place you may write";
+            let doing = "the recorder's plugin cannot be kept there";
+            RecordError::Io { path: cache.to_path_buf(), doing, source, remedy }
+        })?;
+        // Links are followed once, here: what QEMU is given has none.
+        let cache = cache.canonicalize().map_err(failed)?;
+        check_private(&cache)?;
+        let name = tools.plugin.file_name().unwrap_or_default();
+        let tools = Self { plugin: cache.join(name), ..tools };
         if !tools.is_built() {
-            build(&tools.plugin, cache, search)?;
+            build(&tools.plugin, &cache, search)?;
         }
         Ok(tools)
     }
 
-    /// Whether the plugin is there already.
+    /// Whether the plugin is there already, and nobody else can have written it.
     pub fn is_built(&self) -> bool {
-        self.plugin.is_file()
+        let metadata = self.plugin.symlink_metadata();
+        metadata.is_ok_and(|it| it.is_file() && intruder(&it).is_none())
     }
 
     /// The same as [`Tools::prepare`], but nothing is built.
@@ -72,7 +91,6 @@ impl Tools {
 
 /// The first file of that name along `search` that may be executed.
 fn find(name: &str, search: &str) -> Option<PathBuf> {
-    use std::os::unix::fs::PermissionsExt;
     let paths = search.split(':').map(|directory| Path::new(directory).join(name));
     // QEMU starts itself again when the program executes another, from wherever that is.
     let paths = paths.filter_map(|path| std::path::absolute(path).ok());
@@ -80,6 +98,36 @@ fn find(name: &str, search: &str) -> Option<PathBuf> {
         path.metadata()
             .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     })
+}
+
+/// Who else than this user and root may change what has this metadata.
+fn intruder(metadata: &Metadata) -> Option<String> {
+    let (owner, mode) = (metadata.uid(), metadata.mode());
+    if owner != 0 && owner != sys::param::effective_user() {
+        return Some(format!("it belongs to user {owner}"));
+    }
+    // In a sticky directory (/tmp) others can add names, and change none of ours.
+    let is_shared = metadata.is_dir() && mode & 0o1000 != 0;
+    (mode & 0o022 != 0 && !is_shared)
+        .then(|| format!("others may write it (mode {:o})", mode & 0o7777))
+}
+
+/// Whether nobody but this user and root can change what lies in `directory`, which may be one that is yet to be made.
+pub fn is_private(directory: &Path) -> bool {
+    check_private(directory).is_ok()
+}
+
+fn check_private(directory: &Path) -> Result<(), RecordError> {
+    let there = directory.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
+    for ancestor in there.iter().flat_map(|there| there.ancestors()) {
+        let metadata = ancestor.symlink_metadata();
+        let metadata =
+            metadata.map_err(|error| RecordError::io(ancestor, "cannot be looked at", error))?;
+        if let Some(what) = intruder(&metadata) {
+            return Err(RecordError::Untrusted { path: ancestor.to_path_buf(), what });
+        }
+    }
+    Ok(())
 }
 
 fn version(qemu: &Path) -> Result<String, RecordError> {
@@ -104,8 +152,11 @@ fn build(plugin: &Path, cache: &Path, search: &str) -> Result<(), RecordError> {
         source,
         remedy: "; set XDG_CACHE_HOME to a place you may write",
     };
-    std::fs::create_dir_all(cache).map_err(failed)?;
-    let room = tempfile::Builder::new().prefix(".recorder").tempdir_in(cache).map_err(failed)?;
+    let room = tempfile::Builder::new()
+        .prefix(".recorder")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir_in(cache)
+        .map_err(failed)?;
     for (name, source) in SOURCES {
         std::fs::write(room.path().join(name), source).map_err(failed)?;
     }
@@ -123,6 +174,8 @@ fn build(plugin: &Path, cache: &Path, search: &str) -> Result<(), RecordError> {
         let said = line.unwrap_or("it says nothing").trim().to_string();
         return Err(RecordError::Compiler { path: cc, said });
     }
+    // Whatever the umask let the compiler make.
+    std::fs::set_permissions(&made, Permissions::from_mode(0o755)).map_err(failed)?;
     std::fs::rename(&made, plugin).map_err(failed)
 }
 
@@ -143,17 +196,62 @@ mod tests {
     fn it_is_built_once_and_a_failed_compiler_leaves_nothing() {
         testkit::require!(find("cc", "/usr/bin").is_some(), "no C compiler");
         let cache = tempfile::tempdir().unwrap();
-        let plugin = cache.path().join("deep/recorder.so");
+        let plugin = cache.path().join("recorder.so");
         build(&plugin, plugin.parent().unwrap(), "/usr/bin").unwrap();
         assert!(plugin.metadata().unwrap().len() > 1000);
         let tools = tempfile::tempdir().unwrap();
         let cc = tools.path().join("cc");
         std::fs::write(&cc, "#!/bin/sh\necho 'x.c:1: error: no such thing' >&2\nexit 1\n").unwrap();
         std::fs::set_permissions(&cc, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::create_dir(cache.path().join("again")).unwrap();
         let again = cache.path().join("again/recorder.so");
         let error = build(&again, again.parent().unwrap(), tools.path().to_str().unwrap());
         let error = error.unwrap_err().to_string();
         assert!(error.contains("no such thing") && error.contains("apt-get"), "{error}");
         assert_eq!(std::fs::read_dir(again.parent().unwrap()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_plugin_that_others_could_have_written_is_none() {
+        let cache = tempfile::tempdir().unwrap();
+        let plugin = cache.path().join("recorder.so");
+        let tools = Tools { qemu: PathBuf::new(), version: String::new(), plugin: plugin.clone() };
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::write(&plugin, "code").unwrap();
+        for (bits, is_built) in [(0o755, true), (0o775, false), (0o757, false), (0o600, true)] {
+            mode(&plugin, bits);
+            assert_eq!(tools.is_built(), is_built, "{bits:o}");
+        }
+        let elsewhere = cache.path().join("elsewhere");
+        std::fs::rename(&plugin, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &plugin).unwrap();
+        assert!(!tools.is_built());
+        assert!(is_private(&cache.path().join("yet/to/be/made")));
+        let open = cache.path().join("open");
+        std::fs::create_dir_all(open.join("inner")).unwrap();
+        for (bits, private) in [(0o755, true), (0o770, false), (0o777, false), (0o1777, true)] {
+            mode(&open, bits);
+            assert_eq!(is_private(&open.join("inner")), private, "{bits:o}");
+        }
+        mode(&open, 0o777);
+        let error = check_private(&open.join("inner")).unwrap_err();
+        assert!(error.is_cannot() && error.to_string().contains("mode 777"), "{error}");
+    }
+
+    #[test]
+    fn root_does_not_trust_what_is_another_users() {
+        testkit::require!(sys::param::effective_user() == 0, "needs root");
+        let home = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(home.path(), Some(65534), Some(65534)).unwrap();
+        assert!(!is_private(&home.path().join(".cache")));
+        let cache = tempfile::tempdir().unwrap();
+        let plugin = cache.path().join("recorder.so");
+        std::fs::write(&plugin, "code").unwrap();
+        let tools = Tools { qemu: PathBuf::new(), version: String::new(), plugin: plugin.clone() };
+        assert!(tools.is_built());
+        std::os::unix::fs::chown(&plugin, Some(65534), Some(65534)).unwrap();
+        assert!(!tools.is_built());
     }
 }

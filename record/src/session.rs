@@ -160,7 +160,10 @@ impl Session {
         let most = recording.limits.accesses.unwrap_or(u64::MAX);
         let stream = Stream::new(data, code.transpose()?, recording.limits.skip, most);
 
-        let room = tempfile::Builder::new().prefix("superpage-record").tempdir();
+        let room = tempfile::Builder::new()
+            .prefix("superpage-record")
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .tempdir();
         let room = room.map_err(|error| {
             RecordError::io(&std::env::temp_dir(), "no directory can be made there", error)
         })?;

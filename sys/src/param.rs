@@ -8,6 +8,16 @@ pub fn page_size() -> PageSize {
         .expect("the kernel's page size is a power of two")
 }
 
+/// This program's file: `/proc/self/exe`, or what the kernel was given to execute (`AT_EXECFN`) where /proc is not
+/// mounted.
+pub fn own_executable() -> Option<std::path::PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    std::env::current_exe().ok().or_else(|| {
+        let given = std::ffi::OsStr::from_bytes(rustix::param::linux_execfn().to_bytes());
+        std::path::absolute(given).ok().filter(|path| path.is_file())
+    })
+}
+
 /// The effective user id (`geteuid`): to tell a file of our own from another's. Whether a call is
 /// allowed is found by trying it.
 pub fn effective_user() -> u32 {

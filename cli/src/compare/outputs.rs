@@ -1,6 +1,5 @@
 //! Where a comparison goes: table, JSON, CSV, HTML; and what makes it exit with 1.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use measure::analysis::Analysis;
@@ -30,6 +29,10 @@ pub struct Outputs {
     /// Write one self-contained page with every sample in it.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    /// Write over files that exist.
+    #[arg(long)]
+    force: bool,
 
     /// No progress on standard error.
     #[arg(long, short)]
@@ -73,11 +76,15 @@ impl FailIf {
 }
 
 impl Outputs {
-    /// Fails now rather than after minutes of runs, if a file cannot be written.
+    /// Fails now rather than after minutes of runs, if a file cannot be written, or would be written over.
     pub fn check(&self) -> Result<(), Failure> {
-        for path in [&self.output, &self.html].into_iter().flatten() {
-            files::check_writable(path)?;
-        }
+        let (output, html) = (self.output.as_deref(), self.html.as_deref());
+        files::check_outputs(
+            output.filter(|path| !files::is_stdout(path)),
+            "--html",
+            html,
+            self.force,
+        )?;
         let printed = self.output.as_deref().is_none_or(files::is_stdout);
         if printed && self.html.as_deref().is_some_and(files::is_stdout) {
             return Err(Failure::usage(
@@ -107,14 +114,6 @@ impl Outputs {
 /// Reads a document for `--from`.
 pub fn read(path: &Path) -> Result<Document, Failure> {
     const MOST: u64 = 256 << 20;
-    let shown = path.display();
-    let read = |error: std::io::Error| {
-        Failure::usage(format!("{shown}: {error}; give a file that `compare --json` wrote"))
-    };
-    let metadata = fs::metadata(path).map_err(read)?;
-    if metadata.len() > MOST {
-        return Err(Failure::usage(format!("{shown}: too large to be a comparison")));
-    }
-    let text = fs::read_to_string(path).map_err(read)?;
-    Document::parse(&text, &shown.to_string()).map_err(Failure::usage)
+    let text = files::text(path, MOST, "a file that `compare --json` wrote")?;
+    Document::parse(&text, &path.display().to_string()).map_err(Failure::usage)
 }

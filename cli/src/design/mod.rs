@@ -5,14 +5,13 @@ mod diff;
 mod list;
 mod show;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use design::{Design, DesignError, Value, designs};
 use serde_json::{Value as Json, json};
 
 use crate::exit::{Done, Failure};
+use crate::files;
 
 /// List, show, check and compare superpage designs.
 ///
@@ -80,21 +79,14 @@ pub fn load(word: &str) -> Result<Named, Failure> {
     Ok(Named { label, file: None, text, design: preset.design()? })
 }
 
-/// More than any design; whoever names a disk or /dev/zero gets an answer.
+/// More than any design.
 const LARGEST: u64 = 1 << 20;
 
 fn read(file: &str) -> Result<String, Failure> {
     if file.is_empty() {
         return Err(Failure::usage("the name of a file is empty; give a design file"));
     }
-    let mut bytes = Vec::new();
-    let read = File::open(file).and_then(|open| open.take(LARGEST + 1).read_to_end(&mut bytes));
-    read.map_err(|error| Failure::usage(format!("{file}: {error}; give a design file")))?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(Failure::usage(format!("{file}: more than 1 MiB; give a design file")));
-    }
-    String::from_utf8(bytes)
-        .map_err(|_| Failure::usage(format!("{file}: not text (UTF-8); give a design file")))
+    files::text(Path::new(file), LARGEST, "a design file")
 }
 
 impl From<DesignError> for Failure {

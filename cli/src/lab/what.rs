@@ -1,8 +1,6 @@
 //! What an experiment is made of, from names and files on the command line to their contents. The only
 //! file of `lab` that reads designs, machines, traces and this machine's free lists.
 
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use hardware::Machine;
@@ -17,6 +15,7 @@ use units::ByteSize;
 use super::compare;
 use crate::design::Named;
 use crate::exit::Failure;
+use crate::files;
 use crate::this_machine;
 
 /// What runs, on what.
@@ -267,26 +266,7 @@ fn file(word: &str, extension: &str) -> Result<Option<(String, String)>, Failure
 
 /// The text of a file, which should be `wanted`.
 pub fn text(path: &Path, wanted: &str) -> Result<String, Failure> {
-    let shown = path.display();
-    let failed = |error: std::io::Error| {
-        let error = match error.kind() {
-            std::io::ErrorKind::InvalidData => "not text (UTF-8)".to_string(),
-            _ => error.to_string(),
-        };
-        Failure::usage(format!("{shown}: {error}; give {wanted}"))
-    };
-    let too_large = || Failure::usage(format!("{shown}: more than 16 MiB; give {wanted}"));
-    let metadata = fs::metadata(path).map_err(failed)?;
-    if metadata.is_file() && metadata.len() > MOST {
-        return Err(too_large());
-    }
-    let mut text = String::new();
-    let mut file = fs::File::open(path).map_err(failed)?.take(MOST + 1);
-    file.read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > MOST {
-        return Err(too_large());
-    }
-    Ok(text)
+    files::text(path, MOST, wanted)
 }
 
 /// That a name is not known, with the one that is spelt most like it.

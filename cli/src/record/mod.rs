@@ -178,9 +178,10 @@ pub struct Native {
 /// With --native, what the program takes unrecorded. A trace that may not be replaced is told before anything
 /// runs.
 fn natively(args: &Args, recording: &Recording) -> Result<Option<Native>, Failure> {
-    if !args.force && recording.output.is_file() {
-        let path = recording.output.clone();
-        return Err(TraceError::Exists { path }.into());
+    for path in [Some(&recording.output), recording.instructions.as_ref()].into_iter().flatten() {
+        if !args.force && path.is_file() {
+            return Err(TraceError::Exists { path: path.clone() }.into());
+        }
     }
     if !args.native {
         return Ok(None);
@@ -222,12 +223,20 @@ impl Args {
     }
 }
 
+/// Where root keeps it if the environment is another user's (sudo may leave HOME as it was).
+const OF_ROOT: &str = "/var/cache";
+
 /// Where the plugin is kept: $XDG_CACHE_HOME/superpage, or ~/.cache/superpage (XDG Base Directory
 /// Specification: a relative path there is ignored).
 pub fn cache() -> Result<PathBuf, Failure> {
     let variable =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let is_root = sys::param::effective_user() == 0;
+    let base = base.map(|base| match is_root && !::record::is_private(&base) {
+        true => PathBuf::from(OF_ROOT),
+        false => base,
+    });
     base.map(|base| base.join("superpage")).ok_or_else(|| {
         Failure::cannot(
             "the recorder's plugin is kept in a cache, and neither XDG_CACHE_HOME nor HOME names a \

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,9 @@ impl Store {
     /// The plan that lies here.
     pub fn plan(&self) -> Result<Plan, SweepError> {
         let path = self.plan_file();
-        let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+        let text = read_limited(&path)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(|_| ErrorKind::InvalidData.into()));
+        let text = text.map_err(|error| match error.kind() {
             ErrorKind::NotFound => SweepError::NoPlan(self.directory.clone()),
             _ => SweepError::file(&path, error),
         })?;
@@ -103,7 +105,7 @@ impl Store {
     pub fn read(&self) -> Result<Contents, SweepError> {
         let mut contents = Contents::default();
         for path in self.files("jsonl")? {
-            let bytes = fs::read(&path).map_err(|error| SweepError::file(&path, error))?;
+            let bytes = read_limited(&path).map_err(|error| SweepError::file(&path, error))?;
             let lines = match parse_all(&String::from_utf8_lossy(&bytes)) {
                 Ok(lines) => lines,
                 Err((line, why)) => {
@@ -179,7 +181,9 @@ impl Store {
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{mark}.tmp"));
         let beside = PathBuf::from(beside);
-        let written = File::create(&beside).and_then(|mut file| {
+        // A killed run's; a link that somebody put there is not followed.
+        let _ = fs::remove_file(&beside);
+        let written = File::create_new(&beside).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             // The name must not reach the disk before what it names.
             file.sync_data()?;
@@ -242,4 +246,13 @@ fn parse(line: &str) -> Result<(Hash, Report), String> {
 fn check(cell: Hash, report: &Report) -> Hash {
     let report = serde_json::to_string(report).expect("a report is plain data");
     Hash::of([cell.to_string().as_str(), &report])
+}
+/// More than any plan, or the results of any pass; whoever puts a disk in its place gets an answer.
+const MAX_FILE: u64 = 256 << 20;
+
+fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    let fits = bytes.len() as u64 <= MAX_FILE;
+    if fits { Ok(bytes) } else { Err(std::io::Error::other("more than 256 MiB")) }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,8 @@ pub(super) fn prepare(dir: &Path) -> Result<(), JournalError> {
         .create(dir)
         .map_err(|source| JournalError::io("create", dir, source))?;
     let metadata = fs::metadata(dir).map_err(|source| JournalError::io("open", dir, source))?;
-    if metadata.permissions().mode() & 0o022 == 0 {
+    let is_ours = [0, sys::param::effective_user()].contains(&metadata.uid());
+    if is_ours && metadata.permissions().mode() & 0o022 == 0 {
         Ok(())
     } else {
         Err(JournalError::OpenDirectory { path: dir.to_owned() })
