@@ -53,7 +53,6 @@ const CASES: &[Case] = &[
     (&["compare", "gups", "--html", "/etc/passwd"], 2, &["/etc/passwd", "exists", "--force"]),
     (&["compare", "gups", "-o", "/etc/passwd"], 2, &["/etc/passwd", "exists", "--force"]),
     (&["verify-cost", "gups", "-o", "/etc/passwd"], 2, &["/etc/passwd", "exists", "--force"]),
-    (&["record", "-o", "/etc/passwd", "--", "true"], 2, &["/etc/passwd", "--force"]),
     (&["compare", "--from", "/dev/null"], 2, &["/dev/null", "compare --json"]),
     (&["design", "show", "linx"], 2, &["`linx` is no design (`linux`?)", "known are base,"]),
     (&["design", "show", "nosuch"], 2, &["`nosuch` is no design; known are", "give a file"]),

@@ -86,6 +86,7 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
             longest_look_seconds: 0.0005,
             base_pages_only: Some(true),
             unknown: Some(HOSTILE.to_string()),
+            uncounted: 0,
         },
         thp_fault_fallbacks: None,
         compaction_stalls: Some(3),
