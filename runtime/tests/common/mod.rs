@@ -7,7 +7,11 @@ use std::process::{Command, Output};
 pub const MIB: usize = 1 << 20;
 
 /// Where cargo puts the library: beside the test, or one directory up.
+/// Another one can be named, to run the same tests against it.
 pub fn library() -> PathBuf {
+    if let Some(path) = std::env::var_os("SUPERPAGE_TEST_LIBRARY") {
+        return path.into();
+    }
     let exe = std::env::current_exe().expect("our own path");
     let deps = exe.parent().expect("a directory");
     let places = [deps.join("libsuperpage.so"), deps.join("../libsuperpage.so")];

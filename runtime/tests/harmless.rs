@@ -1,0 +1,182 @@
+//! No program can tell the difference but by its speed: each case has the same outcome natively and in
+//! each mode.
+//!
+//! An outcome is how the program ended (status, signal, or that it hung for 20 seconds) and what it
+//! wrote, without addresses and without the library's own messages. Programs are in
+//! `programs/harmless`; each says there what it shows. Modes: T `--heap --mmap --pages thp`,
+//! P the same with `--prezero 64M --prefault 64M`, H `--heap --mmap --pages hugetlb`, S the same with
+//! `--shm`. No test asserts a time; `scripts/harmless-times` prints those.
+//!
+//! Kernel tier: T and P need THP. Privileged tier: H and S raise the pool's limit and hold the
+//! machine's lock.
+
+mod common;
+#[path = "harmless/memory.rs"]
+mod memory;
+#[path = "harmless/modes.rs"]
+mod modes;
+#[path = "harmless/outcome.rs"]
+mod outcome;
+mod programs;
+#[path = "harmless/tools.rs"]
+mod tools;
+
+/// Each program, its cases, and in which modes they are compared.
+macro_rules! cases {
+    ($($program:ident { $($case:ident [$($mode:ident)*])* })*) => {
+        $(mod $program {
+            $(#[test]
+            fn $case() {
+                crate::compare_case(
+                    stringify!($program), stringify!($case), &[$(crate::modes::Mode::$mode),*]);
+            })*
+        })*
+    };
+}
+
+/// Runs one case of a program everywhere.
+fn compare_case(program: &'static str, case: &str, modes: &[modes::Mode]) {
+    let path = outcome::built(program);
+    testkit::require!(path.is_some(), "no C compiler");
+    let path = path.unwrap();
+    outcome::compare(&format!("{program}::{case}"), modes, None, || {
+        let mut command = modes::natively(&path);
+        command.arg(case);
+        command
+    });
+}
+
+cases! {
+    protect {
+        discard_over_a_guard                    [T P H S]
+        discard_from_a_guard                    [T P H S]
+        discard_over_a_readonly_page            [T P H S]
+        discard_part                            [T P H S]
+        every_second_page                       [T P H S]
+        executable_part                         [T P H S]
+        protection_keys                         [T P H S]
+        unmap_part                              [T P H S]
+        raw_system_calls                        [T P H S]
+    }
+    advice {
+        every_advice                            [T P H S]
+        wipe_on_fork                            [T P H S]
+        do_not_fork                             [T P H S]
+        no_superpages                           [T P H S]
+        fresh_memory_is_not_resident            [T P H S]
+    }
+    remap {
+        grow                                    [T P H S]
+        grow_from_the_middle                    [T P H S]
+        to_a_place                              [T P H S]
+        and_keep_the_old                        [T P H S]
+        shrink                                  [T P H S]
+        over_a_renewed_piece                    [T P H S]
+        protected_parts                         [T P H S]
+    }
+    placement {
+        the_place_of_what_was_unmapped          [T P H S]
+        wrong_arguments                         [T P H S]
+        kinds_of_mappings                       [T P H S]
+    }
+    shared {
+        commit_parts                            [T P H S]
+        guard_page                              [T P H S]
+        unmap_part                              [T P H S]
+        map_over_part                           [T P H S]
+        remap_file_pages_of_part                [T P H S]
+        empty_part                              [T P H S]
+        resize                                  [T P H S]
+        locking_and_syncing                     [T P H S]
+        child_protects_part                     [T P H S]
+        system_v                                [T P H S]
+    }
+    userfault {
+        fills_a_mapping                         [T P H S]
+        fills_memory_of_malloc                  [T P H S]
+        sees_writes                             [T P H S]
+    }
+    transfers {
+        registered_buffer                       [T P H S]
+        reads_in_flight                         [T P H S]
+        system_calls_of_another_thread          [T P H S]
+    }
+    stdio {
+        getline_flush_and_fork                  [T P H S]
+        server_of_a_threaded_process            [T P H S]
+        fork_handlers_that_allocate             [T P H S]
+    }
+    processes {
+        vforks                                  [T P H S]
+        clones_in_the_same_memory               [T P H S]
+        raw_clones                              [T P H S]
+        forks_without_handlers                  [T P H S]
+        forks                                   [T P H S]
+        forks_of_forks                          [T P H S]
+    }
+    threads {
+        cancelled_while_mapping                 [T P H S]
+        alarms_while_mapping                    [T P H S]
+        exit_while_threads_allocate             [T P H S]
+        fork_while_threads_allocate             [T P H S]
+        thousand_threads                        [T P H S]
+        memory_of_finished_threads              [T P H S]
+    }
+    ends {
+        main_thread_leaves                      [T P H S]
+        raw_exit                                [T P H S]
+        strict_seccomp_and_exit                 [T P H S]
+        strict_seccomp_and_a_forbidden_call     [T P H S]
+        strict_seccomp_and_malloc               [T P H S]
+        aborts                                  [T P H S]
+        segmentation_fault                      [T P H S]
+        leaves_at_once                          [T P H S]
+        leaves_quickly                          [T P H S]
+        leaves_with_handlers                    [T P H S]
+        executes_another                        [T P H S]
+    }
+    sandbox {
+        filter_that_kills                       [T P H S]
+        filter_that_refuses                     [T P H S]
+        filter_of_all_threads                   [T P H S]
+        enters_namespaces                       [T P H S]
+        leaves_namespaces                       [T P H S]
+        becomes_nobody                          [T P H S]
+        changes_root                            [T P H S]
+        closes_all_descriptors                  [T P H S]
+    }
+    limits {
+        address_space                           [T P H S]
+        data                                    [T P H S]
+        descriptors                             [T P H S]
+        processes                               [T P H S]
+        stack                                   [T P H S]
+        lock_everything                         [T P H S]
+        lock_everything_as_root                 [T P H S]
+        unmap_what_is_locked                    [T P H S]
+        unmap_what_root_locked                  [T P H S]
+        lock_parts                              [T P H S]
+    }
+    misuse {
+        small_twice                             [T P H S]
+        medium_twice                            [T P H S]
+        large_twice                             [T P H S]
+        of_the_stack                            [T P H S]
+        of_the_middle                           [T P H S]
+        of_the_middle_of_large_memory           [T P H S]
+        resized_after_free                      [T P H S]
+        overrun                                 [T P H S]
+    }
+    malloc {
+        information                             [T P H S]
+        information_in_xml                      [T P H S]
+        usable_sizes                            [T P H S]
+        settings                                [T P H S]
+        perturbed                               [T P H S]
+        without_mappings                        [T P H S]
+        errors                                  [T P H S]
+    }
+    usage {
+        peaks_of_children                       [T P]
+    }
+}

@@ -1,0 +1,304 @@
+//! Memory that programs take: peaks, cores, many small processes, and control groups.
+
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use crate::modes::{self, Mode, natively, preload};
+use crate::outcome::{End, Outcome, built, compare};
+use crate::programs;
+
+/// 64 MiB in KiB: below it a program is small.
+const SMALL: u64 = 64 << 10;
+
+/// Commands, the modes, and how much more than natively their peaks may be above 64 MiB, in percent.
+/// Below, it is the larger of 5 % and 2 MiB. The pool's pages are not part of a peak: no H, no S.
+macro_rules! peaks {
+    ($($name:ident [$($mode:ident)*] $percent:literal $command:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            compare_peaks(stringify!($name), &[$(Mode::$mode),*], $percent, &$command);
+        })*
+    };
+}
+
+peaks! {
+    // case                             modes   above 64 MiB
+    peak_of_a_small_heap                [T P]   5   ["peaks", "small_heap"];
+    peak_of_python                      [T P]   5   ["python3", "-c", "import json, ssl, asyncio"];
+    peak_of_a_compiler                  [T P]   5   ["cc", "-O2", "-w", "-c", SOURCE, "-o", "/dev/null"];
+    peak_of_growing_by_realloc          [T P]   10  ["peaks", "grows_by_realloc"];
+    peak_of_sparse_use                  [T P]   3   ["peaks", "sparse"];
+    peak_of_sparse_use_of_a_small_heap  [T P]   3   ["peaks", "sparse_and_small"];
+    peak_of_one_byte_of_many            [T P]   5   ["peaks", "one_byte_of_many"];
+}
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/stacks.c");
+
+fn limit(native: u64, percent: u64) -> u64 {
+    if native < SMALL {
+        (native + native / 20).max(native + 2048)
+    } else {
+        native + native * percent / 100
+    }
+}
+
+fn compare_peaks(case: &str, modes: &[Mode], percent: u64, command: &[&'static str]) {
+    let (peak, program) = (built("peak"), built("peaks"));
+    testkit::require!(peak.is_some() && program.is_some(), "no C compiler");
+    testkit::require!(command[0] == "peaks" || programs::has(command[0]), "no {}", command[0]);
+    let (peak, program) = (peak.unwrap(), program.unwrap());
+    let run = |mode: Option<Mode>| {
+        let mut launcher = natively(&peak);
+        launcher.arg(if command[0] == "peaks" { program.as_os_str() } else { command[0].as_ref() });
+        launcher.args(&command[1..]);
+        if let Some(mode) = mode {
+            launcher.envs(mode.variables()).env("HARMLESS_PRELOAD", preload(None));
+        }
+        let outcome = Outcome::of(launcher);
+        assert_eq!(outcome.end, End::Exit(0), "{case} in {mode:?}: {outcome:?}");
+        let faults =
+            outcome.said.contains("faults").then(|| programs::number(&outcome.said, "faults"));
+        (programs::number(&outcome.said, "peak"), faults)
+    };
+    let mut wrong = Vec::new();
+    for &mode in modes {
+        if let Err(reason) = mode.hold() {
+            testkit::skipped!("{mode:?}: {reason}");
+            continue;
+        }
+        // One after the other, so that both see the same machine.
+        let runs: Vec<_> = (0..3).map(|_| (run(None), run(Some(mode)))).collect();
+        let native = median(runs.iter().map(|(native, _)| native.0).collect());
+        let under = median(runs.iter().map(|(_, under)| under.0).collect());
+        let within = under <= limit(native, percent);
+        println!(
+            "{case} {mode:?} {} {native} KiB -> {under} KiB",
+            if within { "same" } else { "differs" }
+        );
+        if !within {
+            wrong.push(format!("{mode:?}: {native} KiB natively, {under} KiB"));
+        }
+        if let (Some(native), Some(under)) = (runs[0].0.1, runs[0].1.1)
+            && under > native + native / 10 + 100
+        {
+            wrong.push(format!("{mode:?}: {native} faults natively, {under}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{case}: {wrong:?}");
+}
+
+fn median(mut numbers: Vec<u64>) -> u64 {
+    numbers.sort_unstable();
+    numbers[numbers.len() / 2]
+}
+
+/// A process that has said that it is ready, and ends when this goes.
+struct Waiting {
+    child: Child,
+    _input: ChildStdin,
+}
+
+impl Waiting {
+    fn new(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let input = child.stdin.take().expect("a pipe");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("a pipe");
+        BufReader::new(output).read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n", "{command:?}");
+        Self { child, _input: input }
+    }
+
+    /// A field of its smaps_rollup in KiB.
+    fn kib(&self, field: &str) -> u64 {
+        let path = format!("/proc/{}/smaps_rollup", self.child.id());
+        programs::number(&std::fs::read_to_string(path).expect("a file of /proc"), field)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One of the waiting programs, natively or in a mode.
+fn waiting(case: &str, program: &Path, mode: Option<Mode>) -> Waiting {
+    let mut command = natively(program);
+    command.arg(case);
+    if let Some(mode) = mode {
+        command.envs(mode.variables()).env("LD_PRELOAD", preload(None));
+    }
+    Waiting::new(command)
+}
+
+/// What fifty processes of next to nothing have between them, in proportion where they share it.
+#[test]
+fn fifty_small_processes() {
+    let program = built("peaks");
+    testkit::require!(program.is_some(), "no C compiler");
+    let program = program.unwrap();
+    let total = |mode| {
+        let processes: Vec<_> = (0..50).map(|_| waiting("waits_small", &program, mode)).collect();
+        // What is prepared behind a program's back would come now.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        processes.iter().map(|process| process.kib("Pss:")).sum::<u64>()
+    };
+    let mut wrong = Vec::new();
+    for mode in [Mode::T, Mode::P, Mode::H] {
+        let held = mode.hold();
+        if let Err(reason) = held {
+            testkit::skipped!("{mode:?}: {reason}");
+            continue;
+        }
+        let (native, under) = (total(None), total(Some(mode)));
+        // The library's own data: the launcher's share is not among it.
+        let within = under <= native + 50 * 300;
+        println!(
+            "fifty_small_processes {mode:?} {} {native} KiB -> {under} KiB",
+            if within { "same" } else { "differs" }
+        );
+        if !within {
+            wrong.push(format!("{mode:?}: {native} KiB natively, {under} KiB"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// A core holds what the program uses, not what is kept free for it.
+#[test]
+fn a_core_of_a_running_process() {
+    testkit::require!(programs::has("gdb"), "no gcore");
+    let program = built("peaks");
+    testkit::require!(program.is_some(), "no C compiler");
+    let program = program.unwrap();
+    let size = |mode| {
+        let process = waiting("waits", &program, mode);
+        let name = format!("harmless-core-{}", std::process::id());
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let mut gcore = natively("timeout");
+        gcore.args(["15", "gcore", "-o", &name]).arg(process.child.id().to_string());
+        let outcome = Outcome::of(gcore);
+        let core = directory.join(format!("{name}.{}", process.child.id()));
+        let size = std::fs::metadata(&core).map(|core| core.len() >> 10);
+        let _ = std::fs::remove_file(core);
+        let size = size.unwrap_or(u64::MAX);
+        if outcome.end == End::Exit(0) { size } else { u64::MAX }
+    };
+    let native = size(None);
+    testkit::require!(native != u64::MAX, "gcore does not work here");
+    let mut wrong = Vec::new();
+    for mode in [Mode::T, Mode::P, Mode::H] {
+        let held = mode.hold();
+        if let Err(reason) = held {
+            testkit::skipped!("{mode:?}: {reason}");
+            continue;
+        }
+        let under = size(Some(mode));
+        // 5 %, and the library's own data.
+        let within = under <= native + native / 20 + 512;
+        println!(
+            "a_core_of_a_running_process {mode:?} {} {native} KiB -> {under} KiB",
+            if within { "same" } else { "differs" }
+        );
+        if !within {
+            wrong.push(format!("{mode:?}: {native} KiB natively, {under} KiB"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// Programs that survive natively in a control group of 128 MB survive there.
+macro_rules! in_a_group {
+    ($($case:ident [$($mode:ident)*])*) => {
+        mod group {
+            $(#[test]
+            fn $case() {
+                super::compare_in_a_group(stringify!($case), &[$(super::Mode::$mode),*]);
+            })*
+        }
+    };
+}
+
+in_a_group! {
+    small_objects           [T P H S]
+    one_large_object        [T P H S]
+    mapped_and_unmapped     [T P H S]
+    child_that_writes_all   [T P H S]
+    growing_object          [T P H S]
+}
+
+fn compare_in_a_group(case: &str, modes: &[Mode]) {
+    let program = built("group");
+    testkit::require!(program.is_some(), "no C compiler");
+    let program = program.unwrap();
+    let machine = modes::machine();
+    testkit::require!(machine.is_some(), "{}", programs::NEEDS_POOL);
+    let group = Group::new(case, 128 << 20);
+    testkit::require!(group.is_some(), "no memory control group can be made here");
+    let group = group.unwrap();
+    compare(&format!("group::{case}"), modes, None, || {
+        let mut command = natively("sh");
+        command.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]);
+        command.arg(&group.0).arg(&program).arg(case);
+        command
+    });
+}
+
+/// A memory control group; it goes with this.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(case: &str, limit: u64) -> Option<Self> {
+        let root = Path::new("/sys/fs/cgroup");
+        let name = format!("superpage-harmless-{}-{case}", std::process::id());
+        let (parent, file) = if root.join("memory").is_dir() {
+            (root.join("memory"), "memory.limit_in_bytes")
+        } else {
+            let given = std::fs::read_to_string(root.join("cgroup.subtree_control")).ok()?;
+            given.contains("memory").then_some((root.to_path_buf(), "memory.max"))?
+        };
+        let group = Self(parent.join(name));
+        std::fs::create_dir(&group.0).ok()?;
+        let mut file = std::fs::File::options().write(true).open(group.0.join(file)).ok()?;
+        write!(file, "{limit}").ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A process that has just ended may still be in it.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+/// What all of this presumes: in each mode memory of the program is on superpages.
+#[test]
+fn every_mode_is_in_effect() {
+    let program = built("peaks");
+    testkit::require!(program.is_some(), "no C compiler");
+    let program = program.unwrap();
+    for mode in [Mode::T, Mode::P, Mode::H, Mode::S] {
+        let held = mode.hold();
+        if let Err(reason) = held {
+            testkit::skipped!("{mode:?}: {reason}");
+            continue;
+        }
+        let mut command = natively(&program);
+        command.arg("on_superpages").envs(mode.variables()).env("LD_PRELOAD", preload(None));
+        let outcome = Outcome::of(command);
+        assert_eq!(outcome.end, End::Exit(0), "{mode:?}: {outcome:?}");
+        assert!(programs::number(&outcome.said, "mapped") > 0, "{mode:?}: {outcome:?}");
+        let shared = programs::number(&outcome.said, "shared");
+        assert_eq!(shared > 0, mode == Mode::S, "{mode:?}: {outcome:?}");
+    }
+}

@@ -1,0 +1,100 @@
+//! The four ways in which each case is run beside the native one, and whether this machine has them.
+
+use std::process::Command;
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::common::{Pool, library};
+use crate::programs;
+
+/// Whose memory is backed, and by what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `--heap --mmap --pages thp`
+    T,
+    /// The same with `--prezero --prefault`
+    P,
+    /// `--heap --mmap --pages hugetlb`
+    H,
+    /// The same with `--shm`
+    S,
+}
+
+/// Held while a program runs: the machine's pool with its limit raised, where the mode needs it.
+pub type Held = Option<Arc<Pool>>;
+
+/// 2 GiB for the cases that run at a time; none is taken that is not used.
+const PAGES: u64 = 1024;
+
+impl Mode {
+    fn is_pool(self) -> bool {
+        matches!(self, Self::H | Self::S)
+    }
+
+    /// What the library is asked for.
+    pub fn variables(self) -> Vec<(&'static str, String)> {
+        let pages = if self.is_pool() { "hugetlb:2097152" } else { "thp" };
+        let memory = if self == Self::S { "heap,mmap,shm" } else { "heap,mmap" };
+        let mut variables = vec![
+            ("SUPERPAGE_PAGES", pages.to_string()),
+            ("SUPERPAGE_MEMORY", memory.to_string()),
+            ("SUPERPAGE_FALLBACK", "thp".to_string()),
+        ];
+        if self == Self::P {
+            // On a machine as busy as one that runs tests, too.
+            variables.push(("SUPERPAGE_PREZERO", "67108864,load=100000".to_string()));
+            variables.push(("SUPERPAGE_PREFAULT", "67108864".to_string()));
+        }
+        variables
+    }
+
+    /// What must be held for it.
+    ///
+    /// # Errors
+    /// Why this machine cannot.
+    pub fn hold(self) -> Result<Held, &'static str> {
+        if !self.is_pool() {
+            return if programs::has_thp() { Ok(None) } else { Err("THP of 2 MiB are off") };
+        }
+        shared_pool().map(Some).ok_or(programs::NEEDS_POOL)
+    }
+}
+
+/// The machine's lock and pool, shared by the tests of this process that run at a time and put back
+/// by the last of them.
+fn shared_pool() -> Option<Arc<Pool>> {
+    static SHARED: Mutex<Weak<Pool>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(pool) = shared.upgrade() {
+        return Some(pool);
+    }
+    let pool = Arc::new(programs::pool_of(PAGES)?);
+    *shared = Arc::downgrade(&pool);
+    Some(pool)
+}
+
+/// The machine's lock, for what changes other state of the machine.
+pub fn machine() -> Option<Arc<Pool>> {
+    shared_pool()
+}
+
+/// A command without the library, however these tests were started.
+pub fn natively(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SUPERPAGE_") {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("LD_PRELOAD").env_remove("GLIBC_TUNABLES");
+    // glibc's own messages to stderr, also where there is a terminal.
+    command.env("LIBC_FATAL_STDERR_", "1").current_dir(env!("CARGO_TARGET_TMPDIR"));
+    command
+}
+
+/// `LD_PRELOAD` for a mode, with what else is preloaded.
+pub fn preload(also: Option<&std::path::Path>) -> String {
+    let library = library();
+    let paths = [Some(library.as_path()), also];
+    let paths = paths.into_iter().flatten().map(|path| path.to_str().expect("a path in UTF-8"));
+    paths.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,161 @@
+//! Programs and tools of others: shells under limits, debuggers, sanitizers, preloaded libraries.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::modes::{self, Mode, natively};
+use crate::outcome::{built, built_as, compare};
+use crate::programs;
+
+/// Whole command lines; `{program}` is a program of `programs/harmless`.
+macro_rules! commands {
+    ($($name:ident [$($mode:ident)*] $shell:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            compare(stringify!($name), &[$(Mode::$mode),*], None, || shell($shell));
+        })*
+    };
+}
+
+fn shell(script: &str) -> Command {
+    let mut command = natively("bash");
+    command.args(["-c", script]);
+    command
+}
+
+commands! {
+    address_space_limited_by_a_shell [T P H S]
+        "ulimit -v 4000000; ls / > /dev/null; seq 100000 | sort -n | tail -1; \
+         python3 -c 'import threading, ssl; t = threading.Thread(target=print, args=(1,)); t.start(); t.join()'";
+    data_limited_by_a_shell [T P H S]
+        "ulimit -d 300000; seq 100000 | sort -n | tail -1; python3 -c 'print(len(bytearray(100 << 20)))'";
+    python_maps_resizes_and_forks [T P H S]
+        "python3 -c '
+import mmap, multiprocessing, gc
+m = mmap.mmap(-1, 8 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+m[:] = b\"a\" * len(m); m.resize(24 << 20); print(m[0], m[-1], len(m))
+s = mmap.mmap(-1, 8 << 20); s[:] = b\"b\" * len(s)
+p = multiprocessing.get_context(\"fork\").Process(target=s.write, args=(b\"child\",)); p.start(); p.join()
+print(s[:6], p.exitcode, gc.isenabled())
+try: s.resize(16 << 20); print(len(s))
+except OSError as error: print(error)
+'";
+    a_filter_of_processes [T P H S]
+        "seq 200000 | sort -R --random-source=/bin/bash -S 20M | gzip -c | gunzip -c | sha1sum";
+}
+
+/// What stands in the way of a tool, if it does not work here without the library.
+fn works(mut command: Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// libfaketime and others replace `clock_gettime` by one that allocates.
+#[test]
+fn a_preloaded_clock_that_allocates() {
+    let clock = built_as("clock", "clock.so", &["-shared", "-fPIC"]);
+    testkit::require!(clock.is_some(), "no C compiler");
+    compare(
+        "a_preloaded_clock_that_allocates",
+        &[Mode::T, Mode::P, Mode::H, Mode::S],
+        clock.as_deref(),
+        || shell("/bin/true; date -d @0 -u; seq 10 | sort -n"),
+    );
+}
+
+/// Programs with a sanitizer's allocator are left alone.
+#[test]
+fn a_program_with_the_thread_sanitizer() {
+    sanitized("sanitized-threads", &["-fsanitize=thread", "-O1"]);
+}
+
+/// Linked statically: the dynamic one refuses any library that is loaded before it, so that only the
+/// launcher can step aside.
+#[test]
+fn a_program_with_the_address_sanitizer() {
+    sanitized("sanitized-addresses", &["-fsanitize=address", "-static-libasan", "-O1"]);
+}
+
+fn sanitized(name: &'static str, flags: &[&str]) {
+    let supported = works({
+        let mut command = natively("sh");
+        let flags = flags.join(" ");
+        command.args([
+            "-c",
+            &format!("echo 'int main(){{}}' | cc {flags} -xc - -o {name}.probe && ./{name}.probe"),
+        ]);
+        command
+    });
+    testkit::require!(supported, "no compiler with {flags:?}, or its programs do not start here");
+    let program = built_as("sanitized", name, flags).expect("a compiler");
+    compare(name, &[Mode::T, Mode::P, Mode::H, Mode::S], None, || natively(&program));
+}
+
+#[test]
+fn a_program_under_valgrind() {
+    testkit::require!(programs::has("valgrind"), "no valgrind");
+    let program = built("sanitized");
+    testkit::require!(program.is_some(), "no C compiler");
+    let program = program.unwrap();
+    compare("a_program_under_valgrind", &[Mode::T, Mode::P, Mode::H, Mode::S], None, || {
+        let mut command = natively("valgrind");
+        command.args(["-q", "--error-exitcode=9"]).arg(&program);
+        command
+    });
+}
+
+/// A debugger finds malloc and its type where it looks for them, and calls functions.
+#[test]
+fn a_debugger_calls_functions() {
+    testkit::require!(programs::has("gdb"), "no gdb");
+    let program = built("peaks");
+    testkit::require!(program.is_some(), "no C compiler");
+    let program = program.unwrap();
+    compare("a_debugger_calls_functions", &[Mode::T, Mode::P, Mode::H, Mode::S], None, || {
+        // The shell between them keeps the library out of gdb itself.
+        let mut command = natively("bash");
+        let script = "preload=$LD_PRELOAD; unset LD_PRELOAD; exec gdb -batch -nx \
+            -ex 'set startup-with-shell off' -ex 'set confirm off' -ex 'set debuginfod enabled off' \
+            ${preload:+-ex \"set environment LD_PRELOAD $preload\"} \
+            -ex 'break small_heap' -ex 'run small_heap > /dev/null' \
+            -ex 'print (int)puts(\"hi\")' -ex kill \"$0\" \
+            2>&1 | grep '^\\$'";
+        command.args(["-c", script]).arg(&program);
+        command
+    });
+}
+
+/// The kernel's merging of equal pages, with its daemon at work for as long as these take.
+#[test]
+fn equal_pages_are_merged() {
+    let machine = modes::machine();
+    testkit::require!(machine.is_some(), "{}", programs::NEEDS_POOL);
+    let daemon = Daemon::start();
+    testkit::require!(daemon.is_some(), "no KSM");
+    crate::compare_case("usage", "merged_by_advice", &[Mode::T, Mode::P, Mode::H, Mode::S]);
+    crate::compare_case("usage", "merged_by_prctl", &[Mode::T, Mode::P, Mode::H, Mode::S]);
+}
+
+/// ksmd with its settings as they were; put back when this goes, under the machine's lock.
+struct Daemon(Vec<(PathBuf, String)>);
+
+impl Daemon {
+    fn start() -> Option<Self> {
+        let wanted = [("pages_to_scan", "100000"), ("sleep_millisecs", "10"), ("run", "1")];
+        let mut daemon = Self(Vec::new());
+        for (name, value) in wanted {
+            let file = PathBuf::from("/sys/kernel/mm/ksm").join(name);
+            let found = std::fs::read_to_string(&file).ok()?;
+            daemon.0.push((file.clone(), found));
+            std::fs::write(file, value).ok()?;
+        }
+        Some(daemon)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        for (file, found) in self.0.iter().rev() {
+            let _ = std::fs::write(file, found);
+        }
+    }
+}

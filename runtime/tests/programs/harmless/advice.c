@@ -1,0 +1,101 @@
+/* madvise of wholes and parts. On base pages every advice is taken for whole pages and refused for
+ * parts of one; a child sees what was to be wiped as zeroes and what was not to be copied not at all. */
+#include "common.h"
+
+static int every_advice(void)
+{
+    static const int advices[] = {
+        MADV_WIPEONFORK, MADV_KEEPONFORK, MADV_DONTFORK,      MADV_DOFORK,         MADV_DONTDUMP,
+        MADV_DODUMP,     MADV_MERGEABLE,  MADV_UNMERGEABLE,   MADV_COLD,           MADV_PAGEOUT,
+        MADV_FREE,       MADV_WILLNEED,   MADV_RANDOM,        MADV_SEQUENTIAL,     MADV_NORMAL,
+        MADV_NOHUGEPAGE, MADV_HUGEPAGE,   MADV_POPULATE_READ, MADV_POPULATE_WRITE, 102 /* install a guard */,
+        103 /* remove it */,
+    };
+    char *start = map_filled(8 * MIB);
+    for (size_t i = 0; i < sizeof advices / sizeof *advices; i++) {
+        printf("advice %d: whole %s", advices[i], outcome(madvise(start, 8 * MIB, advices[i])));
+        printf(", part %s", outcome(madvise(start + PAGE, PAGE, advices[i])));
+        printf(", part of a page %s", outcome(madvise(start + 1, PAGE, advices[i])));
+        printf(", reads %s\n", load(start + 5 * MIB));
+    }
+    return 0;
+}
+
+/* Wipes [offset, offset + part) of a mapping on fork; counts what a child finds wiped. */
+static void wipe(size_t length, size_t offset, size_t part)
+{
+    char *start = map_filled(length);
+    printf("of %zu KiB [%zu, +%zu): ", length >> 10, offset >> 10, part >> 10);
+    printf("%s", outcome(madvise(start + offset, part, MADV_WIPEONFORK)));
+    pid_t child = fork();
+    if (!child) {
+        int inside = 0, outside = 0;
+        for (size_t at = 0; at < length; at += PAGE)
+            if (!start[at])
+                at >= offset && at < offset + part ? inside++ : outside++;
+        printf(", child sees %d pages wiped inside, %d outside", inside, outside);
+        _exit(0);
+    }
+    ended_well("", child);
+    printf("parent has %d\n", start[offset]);
+    munmap(start, length);
+}
+
+static int wipe_on_fork(void)
+{
+    wipe(8 * MIB, 0, 8 * MIB);
+    wipe(8 * MIB, PAGE, PAGE);
+    wipe(8 * MIB, MIB, 4 * MIB);
+    wipe(4 * MIB, 0, 4 * MIB);
+    /* Many small mappings lie near each other. */
+    for (int i = 0; i < 40; i++)
+        memset(map(200000), 1, 200000);
+    wipe(PAGE, 0, PAGE);
+    wipe(MIB, 0, MIB);
+    return 0;
+}
+
+static int do_not_fork(void)
+{
+    char *whole = map_filled(4 * MIB), *part = map_filled(4 * MIB);
+    printf("whole %s", outcome(madvise(whole, 4 * MIB, MADV_DONTFORK)));
+    printf(", part %s\n", outcome(madvise(part + 2 * PAGE, 2 * PAGE, MADV_DONTFORK)));
+    pid_t child = fork();
+    if (!child) {
+        printf("child: whole %s, part %s", load(whole), load(part + 2 * PAGE));
+        printf(", beside it %s\n", load(part));
+        _exit(0);
+    }
+    return !ended_well("child", child);
+}
+
+/* Advice against superpages right after mmap. */
+static int no_superpages(void)
+{
+    char *start = map(64 * MIB);
+    printf("madvise %s", outcome(madvise(start, 64 * MIB, MADV_NOHUGEPAGE)));
+    memset(start, 1, 64 * MIB);
+    printf(", %ld KiB on superpages\n", superpage_kib(start));
+    return 0;
+}
+
+/* Nothing of a fresh mapping is resident, of a touched page only that page's neighbours may be. */
+static int fresh_memory_is_not_resident(void)
+{
+    static unsigned char resident[8192];
+    for (int round = 0; round < 5; round++) {
+        char *start = map(32 * MIB);
+        int pages = 0;
+        mincore(start, 32 * MIB, resident);
+        for (int i = 0; i < 8192; i++)
+            pages += resident[i] & 1;
+        printf("%d pages resident\n", pages);
+        memset(start, 1, 32 * MIB);
+        munmap(start, 32 * MIB);
+        usleep(20000);
+    }
+    return 0;
+}
+
+MAIN(CASE(every_advice), CASE(wipe_on_fork), CASE(do_not_fork), CASE(no_superpages),
+     CASE(fresh_memory_is_not_resident))

@@ -1,0 +1,136 @@
+/* Programs that confine themselves: seccomp filters that allow what glibc's malloc needs, namespaces,
+ * another user, another root. On base pages they go on as before. */
+#include "common.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#define ALLOW(call)                                                                                \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+/* Allows malloc's system calls, output and the end; all others have `verdict`. */
+static void confine(unsigned verdict, int flags)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        ALLOW(SYS_read), ALLOW(SYS_write), ALLOW(SYS_brk), ALLOW(SYS_mmap), ALLOW(SYS_munmap),
+        ALLOW(SYS_mremap), ALLOW(SYS_mprotect), ALLOW(SYS_madvise), ALLOW(SYS_futex),
+        ALLOW(SYS_exit), ALLOW(SYS_exit_group), ALLOW(SYS_rt_sigreturn), ALLOW(SYS_clock_gettime),
+        ALLOW(SYS_clock_nanosleep), ALLOW(SYS_getrandom),
+        BPF_STMT(BPF_RET | BPF_K, verdict),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    use_memory();
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program)) {
+        printf("no seccomp filter: %s\n", strerrorname_np(errno));
+        _exit(SKIPPED);
+    }
+}
+
+static int filter_that_kills(void)
+{
+    confine(SECCOMP_RET_KILL_PROCESS, 0);
+    printf("churn %d\n", churn());
+    return 0;
+}
+
+static int filter_that_refuses(void)
+{
+    confine(SECCOMP_RET_ERRNO | EPERM, 0);
+    printf("churn %d\n", churn());
+    return 0;
+}
+
+/* Of all threads, as libseccomp sets it; and nothing happens behind the program's back later. */
+static int filter_of_all_threads(void)
+{
+    confine(SECCOMP_RET_KILL_PROCESS, SECCOMP_FILTER_FLAG_TSYNC);
+    for (int i = 0; i < 10; i++) {
+        free(memset(malloc(10 * MIB), 1, 10 * MIB));
+        for (int size = 0; size < 1000; size++)
+            free(malloc(size * 100));
+        usleep(20000);
+    }
+    printf("churn %d\n", churn());
+    return 0;
+}
+
+/* Entering them is allowed to processes of one thread only. */
+static int enters_namespaces(void)
+{
+    use_memory();
+    int mounts = open("/proc/self/ns/mnt", O_RDONLY), pids = open("/proc/self/ns/pid", O_RDONLY);
+    printf("mounts %s", outcome(setns(mounts, CLONE_NEWNS)));
+    printf(", processes %s\n", outcome(setns(pids, CLONE_NEWPID)));
+    return churn();
+}
+
+static int leaves_namespaces(void)
+{
+    use_memory();
+    printf("users %s", outcome(unshare(CLONE_NEWUSER)));
+    printf(", mounts %s", outcome(unshare(CLONE_NEWNS)));
+    printf(", memory %s", outcome(unshare(CLONE_VM | CLONE_SIGHAND | CLONE_THREAD)));
+    printf(", files %s\n", outcome(unshare(CLONE_FS | CLONE_FILES)));
+    return churn();
+}
+
+/* Every thread of the process has the new user and none of the old privileges. */
+static int becomes_nobody(void)
+{
+    use_memory();
+    printf("groups %s", outcome(setgroups(0, 0)));
+    printf(", group %s", outcome(setresgid(65534, 65534, 65534)));
+    printf(", user %s\n", outcome(setresuid(65534, 65534, 65534)));
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; (task = readdir(tasks));) {
+        char path[300], line[256];
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        FILE *file = task->d_name[0] == '.' ? 0 : fopen(path, "r");
+        while (file && fgets(line, sizeof line, file))
+            if (!strncmp(line, "Name:", 5) || !strncmp(line, "Uid:", 4)
+                || !strncmp(line, "CapEff:", 7))
+                printf("%s", line);
+        if (file)
+            fclose(file);
+    }
+    return churn();
+}
+
+static int changes_root(void)
+{
+    char path[] = "/tmp/emptyXXXXXX";
+    use_memory();
+    int parent = open("/tmp", O_RDONLY | O_DIRECTORY);
+    int failed = !mkdtemp(path) || chroot(path) || chdir("/");
+    unlinkat(parent, path + strlen("/tmp/"), AT_REMOVEDIR);
+    printf("chroot %d, churn %d\n", failed, churn());
+    pid_t child = fork();
+    if (!child)
+        _exit(churn());
+    return !ended_well("child", child);
+}
+
+static int closes_all_descriptors(void)
+{
+    use_memory();
+    for (int fd = 3; fd < 1024; fd++)
+        close(fd);
+    int first = open("/dev/null", O_RDONLY);
+    printf("churn %d, first descriptor %d\n", churn(), first);
+    pid_t child = fork();
+    if (!child)
+        _exit(churn());
+    return !ended_well("child", child);
+}
+
+MAIN(CASE(filter_that_kills), CASE(filter_that_refuses), CASE(filter_of_all_threads),
+     CASE(enters_namespaces), CASE(leaves_namespaces), CASE(becomes_nobody), CASE(changes_root),
+     CASE(closes_all_descriptors))
