@@ -7,6 +7,8 @@
 //! P the same with `--prezero 64M --prefault 64M`, H `--heap --mmap --pages hugetlb`, S the same with
 //! `--shm`. No test asserts a time; `scripts/harmless-times` prints those.
 //!
+//! `SUPERPAGE_TEST_MODES=TP` leaves the others out; `SUPERPAGE_TEST_LIBRARY` names another library.
+//!
 //! Kernel tier: T and P need THP. Privileged tier: H and S raise the pool's limit and hold the
 //! machine's lock.
 

@@ -155,8 +155,8 @@ fn fifty_small_processes() {
             continue;
         }
         let (native, under) = (total(None), total(Some(mode)));
-        // The library's own data: the launcher's share is not among it.
-        let within = under <= native + 50 * 300;
+        // The library's own data and what the loader writes to it: 72 KiB were measured.
+        let within = under <= native + 50 * 128;
         println!(
             "fifty_small_processes {mode:?} {} {native} KiB -> {under} KiB",
             if within { "same" } else { "differs" }
@@ -236,7 +236,7 @@ fn compare_in_a_group(case: &str, modes: &[Mode]) {
     testkit::require!(program.is_some(), "no C compiler");
     let program = program.unwrap();
     let machine = modes::machine();
-    testkit::require!(machine.is_some(), "{}", programs::NEEDS_POOL);
+    testkit::require!(machine.is_some(), "{}", modes::NEEDS_MACHINE);
     let group = Group::new(case, 128 << 20);
     testkit::require!(group.is_some(), "no memory control group can be made here");
     let group = group.unwrap();

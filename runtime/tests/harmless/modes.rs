@@ -1,9 +1,10 @@
 //! The four ways in which each case is run beside the native one, and whether this machine has them.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::common::{Pool, library};
+use crate::common::{DIR, library};
 use crate::programs;
 
 /// Whose memory is backed, and by what.
@@ -19,8 +20,8 @@ pub enum Mode {
     S,
 }
 
-/// Held while a program runs: the machine's pool with its limit raised, where the mode needs it.
-pub type Held = Option<Arc<Pool>>;
+/// Held while a program runs, where the mode needs the pool.
+pub type Held = Option<Arc<Machine>>;
 
 /// 2 GiB for the cases that run at a time; none is taken that is not used.
 const PAGES: u64 = 1024;
@@ -52,30 +53,45 @@ impl Mode {
     /// # Errors
     /// Why this machine cannot.
     pub fn hold(self) -> Result<Held, &'static str> {
+        let chosen = std::env::var("SUPERPAGE_TEST_MODES").ok();
+        if chosen.is_some_and(|chosen| !chosen.contains(&format!("{self:?}"))) {
+            return Err("not among SUPERPAGE_TEST_MODES");
+        }
         if !self.is_pool() {
             return if programs::has_thp() { Ok(None) } else { Err("THP of 2 MiB are off") };
         }
-        shared_pool().map(Some).ok_or(programs::NEEDS_POOL)
+        machine().map(Some).ok_or(NEEDS_MACHINE)
     }
 }
 
-/// The machine's lock and pool, shared by the tests of this process that run at a time and put back
-/// by the last of them.
-fn shared_pool() -> Option<Arc<Pool>> {
-    static SHARED: Mutex<Weak<Pool>> = Mutex::new(Weak::new());
+/// The machine's lock and its pools as they were found, with more pages allowed.
+pub struct Machine {
+    // Dropped first: put back while the lock is held.
+    _found: testkit::PoolsAsFound,
+    _lock: testkit::MachineLock,
+}
+
+/// Shared by the tests of this process that run at a time, and put back by the last of them; `None`:
+/// this machine cannot.
+pub fn machine() -> Option<Arc<Machine>> {
+    static SHARED: Mutex<Weak<Machine>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(pool) = shared.upgrade() {
-        return Some(pool);
+    if let Some(machine) = shared.upgrade() {
+        return Some(machine);
     }
-    let pool = Arc::new(programs::pool_of(PAGES)?);
-    *shared = Arc::downgrade(&pool);
-    Some(pool)
+    if !testkit::is_root() || !Path::new(DIR).exists() {
+        return None;
+    }
+    let lock = testkit::machine_lock()?;
+    let machine = Machine { _found: testkit::PoolsAsFound::note(), _lock: lock };
+    std::fs::write(format!("{DIR}/nr_overcommit_hugepages"), PAGES.to_string()).ok()?;
+    let machine = Arc::new(machine);
+    *shared = Arc::downgrade(&machine);
+    Some(machine)
 }
 
-/// The machine's lock, for what changes other state of the machine.
-pub fn machine() -> Option<Arc<Pool>> {
-    shared_pool()
-}
+/// Why there may be none.
+pub const NEEDS_MACHINE: &str = "needs root and hugetlb pages of 2 MiB";
 
 /// A command without the library, however these tests were started.
 pub fn natively(program: impl AsRef<std::ffi::OsStr>) -> Command {
@@ -92,7 +108,7 @@ pub fn natively(program: impl AsRef<std::ffi::OsStr>) -> Command {
 }
 
 /// `LD_PRELOAD` for a mode, with what else is preloaded.
-pub fn preload(also: Option<&std::path::Path>) -> String {
+pub fn preload(also: Option<&Path>) -> String {
     let library = library();
     let paths = [Some(library.as_path()), also];
     let paths = paths.into_iter().flatten().map(|path| path.to_str().expect("a path in UTF-8"));

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
 
 use crate::modes::{self, Mode, natively};
 use crate::outcome::{built, built_as, compare};
@@ -25,10 +26,10 @@ fn shell(script: &str) -> Command {
 
 commands! {
     address_space_limited_by_a_shell [T P H S]
-        "ulimit -v 4000000; ls / > /dev/null; seq 100000 | sort -n | tail -1; \
+        "ulimit -v 4000000; x=$(seq 300000); echo ${#x}; ls / > /dev/null; seq 100000 | sort -n | tail -1; \
          python3 -c 'import threading, ssl; t = threading.Thread(target=print, args=(1,)); t.start(); t.join()'";
     data_limited_by_a_shell [T P H S]
-        "ulimit -d 300000; seq 100000 | sort -n | tail -1; python3 -c 'print(len(bytearray(100 << 20)))'";
+        "ulimit -d 300000; x=$(seq 300000); echo ${#x}; seq 100000 | sort -n | tail -1; python3 -c 'print(len(bytearray(100 << 20)))'";
     python_maps_resizes_and_forks [T P H S]
         "python3 -c '
 import mmap, multiprocessing, gc
@@ -103,36 +104,47 @@ fn a_program_under_valgrind() {
     });
 }
 
-/// A debugger finds malloc and its type where it looks for them, and calls functions.
+/// A debugger passes a string to a function: it allocates it in the program, by calling malloc.
 #[test]
 fn a_debugger_calls_functions() {
     testkit::require!(programs::has("gdb"), "no gdb");
     let program = built("peaks");
     testkit::require!(program.is_some(), "no C compiler");
     let program = program.unwrap();
-    compare("a_debugger_calls_functions", &[Mode::T, Mode::P, Mode::H, Mode::S], None, || {
+    let debugger = || {
         // The shell between them keeps the library out of gdb itself.
-        let mut command = natively("bash");
-        let script = "preload=$LD_PRELOAD; unset LD_PRELOAD; exec gdb -batch -nx \
-            -ex 'set startup-with-shell off' -ex 'set confirm off' -ex 'set debuginfod enabled off' \
+        let script = "preload=$LD_PRELOAD; unset LD_PRELOAD; gdb -batch -nx \
+            -ex 'set startup-with-shell off' -ex 'set confirm off' \
             ${preload:+-ex \"set environment LD_PRELOAD $preload\"} \
             -ex 'break small_heap' -ex 'run small_heap > /dev/null' \
-            -ex 'print (int)puts(\"hi\")' -ex kill \"$0\" \
-            2>&1 | grep '^\\$'";
-        command.args(["-c", script]).arg(&program);
+            -ex 'print (int)puts(\"hi\")' -ex kill \"$0\" 2> /dev/null | grep '^\\$'";
+        let mut command = shell(script);
+        command.arg(&program);
         command
-    });
+    };
+    testkit::require!(works(debugger()), "gdb cannot call functions of a program here");
+    compare("a_debugger_calls_functions", &[Mode::T, Mode::P, Mode::H, Mode::S], None, debugger);
 }
 
 /// The kernel's merging of equal pages, with its daemon at work for as long as these take.
-#[test]
-fn equal_pages_are_merged() {
+fn merged(case: &str) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let machine = modes::machine();
-    testkit::require!(machine.is_some(), "{}", programs::NEEDS_POOL);
+    testkit::require!(machine.is_some(), "{}", modes::NEEDS_MACHINE);
     let daemon = Daemon::start();
     testkit::require!(daemon.is_some(), "no KSM");
-    crate::compare_case("usage", "merged_by_advice", &[Mode::T, Mode::P, Mode::H, Mode::S]);
-    crate::compare_case("usage", "merged_by_prctl", &[Mode::T, Mode::P, Mode::H, Mode::S]);
+    crate::compare_case("usage", case, &[Mode::T, Mode::P, Mode::H, Mode::S]);
+}
+
+#[test]
+fn equal_pages_are_merged_by_advice() {
+    merged("merged_by_advice");
+}
+
+#[test]
+fn equal_pages_are_merged_by_prctl() {
+    merged("merged_by_prctl");
 }
 
 /// ksmd with its settings as they were; put back when this goes, under the machine's lock.
