@@ -63,7 +63,7 @@ fn compare_peaks(case: &str, modes: &[Mode], percent: u64, command: &[&'static s
     };
     let mut wrong = Vec::new();
     for &mode in modes {
-        if let Err(reason) = mode.hold() {
+        if let Err(reason) = mode.prepare() {
             testkit::skipped!("{mode:?}: {reason}");
             continue;
         }
@@ -149,8 +149,7 @@ fn fifty_small_processes() {
     };
     let mut wrong = Vec::new();
     for mode in [Mode::T, Mode::P, Mode::H] {
-        let held = mode.hold();
-        if let Err(reason) = held {
+        if let Err(reason) = mode.prepare() {
             testkit::skipped!("{mode:?}: {reason}");
             continue;
         }
@@ -192,8 +191,7 @@ fn a_core_of_a_running_process() {
     testkit::require!(native != u64::MAX, "gcore does not work here");
     let mut wrong = Vec::new();
     for mode in [Mode::T, Mode::P, Mode::H] {
-        let held = mode.hold();
-        if let Err(reason) = held {
+        if let Err(reason) = mode.prepare() {
             testkit::skipped!("{mode:?}: {reason}");
             continue;
         }
@@ -235,8 +233,7 @@ fn compare_in_a_group(case: &str, modes: &[Mode]) {
     let program = built("group");
     testkit::require!(program.is_some(), "no C compiler");
     let program = program.unwrap();
-    let machine = modes::machine();
-    testkit::require!(machine.is_some(), "{}", modes::NEEDS_MACHINE);
+    testkit::require!(modes::has_machine(), "{}", modes::NEEDS_MACHINE);
     let group = Group::new(case, 128 << 20);
     testkit::require!(group.is_some(), "no memory control group can be made here");
     let group = group.unwrap();
@@ -288,8 +285,7 @@ fn every_mode_is_in_effect() {
     testkit::require!(program.is_some(), "no C compiler");
     let program = program.unwrap();
     for mode in [Mode::T, Mode::P, Mode::H, Mode::S] {
-        let held = mode.hold();
-        if let Err(reason) = held {
+        if let Err(reason) = mode.prepare() {
             testkit::skipped!("{mode:?}: {reason}");
             continue;
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Mutex, PoisonError};
 
 use crate::common::{DIR, library};
 use crate::programs;
@@ -19,9 +19,6 @@ pub enum Mode {
     /// The same with `--shm`
     S,
 }
-
-/// Held while a program runs, where the mode needs the pool.
-pub type Held = Option<Arc<Machine>>;
 
 /// 2 GiB for the cases that run at a time; none is taken that is not used.
 const PAGES: u64 = 1024;
@@ -48,46 +45,59 @@ impl Mode {
         variables
     }
 
-    /// What must be held for it.
+    /// Makes sure that this machine has what it needs, until this process ends.
     ///
     /// # Errors
-    /// Why this machine cannot.
-    pub fn hold(self) -> Result<Held, &'static str> {
+    /// Why it has not.
+    pub fn prepare(self) -> Result<(), &'static str> {
         let chosen = std::env::var("SUPERPAGE_TEST_MODES").ok();
         if chosen.is_some_and(|chosen| !chosen.contains(&format!("{self:?}"))) {
             return Err("not among SUPERPAGE_TEST_MODES");
         }
         if !self.is_pool() {
-            return if programs::has_thp() { Ok(None) } else { Err("THP of 2 MiB are off") };
+            return if programs::has_thp() { Ok(()) } else { Err("THP of 2 MiB are off") };
         }
-        machine().map(Some).ok_or(NEEDS_MACHINE)
+        has_machine().then_some(()).ok_or(NEEDS_MACHINE)
     }
 }
 
 /// The machine's lock and its pools as they were found, with more pages allowed.
-pub struct Machine {
+struct Machine {
     // Dropped first: put back while the lock is held.
     _found: testkit::PoolsAsFound,
     _lock: testkit::MachineLock,
 }
 
-/// Shared by the tests of this process that run at a time, and put back by the last of them; `None`:
-/// this machine cannot.
-pub fn machine() -> Option<Arc<Machine>> {
-    static SHARED: Mutex<Weak<Machine>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Some(machine) = shared.upgrade() {
-        return Some(machine);
+static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
+
+/// Takes the machine's lock and raises the pool's limit, once for all tests of this process: who takes
+/// it anew for each waits for all others each time. Whether that could be done.
+pub fn has_machine() -> bool {
+    let mut machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if machine.is_none() {
+        *machine = Machine::new();
+        if machine.is_some() {
+            // SAFETY: a function of this program; the test harness ends by `exit`, also on failure.
+            unsafe { libc::atexit(put_back) };
+        }
     }
-    if !testkit::is_root() || !Path::new(DIR).exists() {
-        return None;
+    machine.is_some()
+}
+
+extern "C" fn put_back() {
+    drop(MACHINE.lock().unwrap_or_else(PoisonError::into_inner).take());
+}
+
+impl Machine {
+    fn new() -> Option<Self> {
+        if !testkit::is_root() || !Path::new(DIR).exists() {
+            return None;
+        }
+        let lock = testkit::machine_lock()?;
+        let machine = Self { _found: testkit::PoolsAsFound::note(), _lock: lock };
+        std::fs::write(format!("{DIR}/nr_overcommit_hugepages"), PAGES.to_string()).ok()?;
+        Some(machine)
     }
-    let lock = testkit::machine_lock()?;
-    let machine = Machine { _found: testkit::PoolsAsFound::note(), _lock: lock };
-    std::fs::write(format!("{DIR}/nr_overcommit_hugepages"), PAGES.to_string()).ok()?;
-    let machine = Arc::new(machine);
-    *shared = Arc::downgrade(&machine);
-    Some(machine)
 }
 
 /// Why there may be none.

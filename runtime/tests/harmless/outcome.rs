@@ -130,15 +130,11 @@ pub fn compare(case: &str, modes: &[Mode], also: Option<&Path>, make: impl Fn() 
     }
     let mut differences = String::new();
     for &mode in modes {
-        let held = match mode.hold() {
-            Ok(held) => held,
-            Err(reason) => {
-                testkit::skipped!("{mode:?}: {reason}");
-                continue;
-            }
-        };
+        if let Err(reason) = mode.prepare() {
+            testkit::skipped!("{mode:?}: {reason}");
+            continue;
+        }
         let under = run(preload(also), mode.variables());
-        drop(held);
         let same = native == under;
         println!("{case} {mode:?} {}", if same { "same" } else { "differs" });
         if !same {

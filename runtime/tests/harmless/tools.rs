@@ -130,8 +130,7 @@ fn a_debugger_calls_functions() {
 fn merged(case: &str) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let machine = modes::machine();
-    testkit::require!(machine.is_some(), "{}", modes::NEEDS_MACHINE);
+    testkit::require!(modes::has_machine(), "{}", modes::NEEDS_MACHINE);
     let daemon = Daemon::start();
     testkit::require!(daemon.is_some(), "no KSM");
     crate::compare_case("usage", case, &[Mode::T, Mode::P, Mode::H, Mode::S]);
