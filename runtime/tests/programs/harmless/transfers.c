@@ -97,7 +97,7 @@ static int registered_buffer(void)
         submit((struct io_uring_sqe){.opcode = IORING_OP_READ_FIXED, .fd = fd,
                                      .addr = (uintptr_t)target, .len = MIB, .buf_index = 0});
         int result = complete();
-        printf("superpage %d: read %d, %s\n", part, result,
+        printf("part %d: read %d, %s\n", part, result,
                is_all(target, MIB, 9) ? "seen" : "not seen");
     }
     return 0;
