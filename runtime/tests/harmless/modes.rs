@@ -112,6 +112,9 @@ pub fn natively(program: impl AsRef<std::ffi::OsStr>) -> Command {
         }
     }
     command.env_remove("LD_PRELOAD").env_remove("GLIBC_TUNABLES");
+    // The system's programs rather than scripts that look for them.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("/usr/bin:/bin:{path}"));
     // glibc's own messages to stderr, also where there is a terminal.
     command.env("LIBC_FATAL_STDERR_", "1").current_dir(env!("CARGO_TARGET_TMPDIR"));
     command
