@@ -94,6 +94,11 @@ impl<T> Lock<T> {
         self.with(work).unwrap_or_else(reentered)
     }
 
+    /// Whether this is a handler that interrupted the holder.
+    pub fn is_held_here(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & !AWAITED == raw::errno_address()
+    }
+
     /// Runs `work` with the value unless anybody holds the lock. It never waits, so it may be used
     /// where this thread may hold anything: libc's locks, or the program's.
     pub fn try_with<R>(&'static self, work: impl FnOnce(&mut T) -> R) -> Option<R> {

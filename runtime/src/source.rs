@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::answer::Answer;
 use crate::ledger::{self, Column, Kind, Reason};
+use crate::mapping::table;
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
 use crate::{contiguity, fork, hold};
@@ -203,6 +204,9 @@ fn map_checked(flags: c_int, fd: c_int, length: usize, protection: c_int) -> Res
     let sharing = flags & libc::MAP_TYPE;
     if sharing == libc::MAP_PRIVATE && !hold::is_possible() {
         return Err(Reason::Unprotected);
+    }
+    if !table::can_be_changed() {
+        return Err(Reason::Held);
     }
     // SAFETY: fresh memory.
     let map = || unsafe { raw::mmap(0, length, protection, flags, fd, 0) };

@@ -24,6 +24,7 @@
 //! The pieces belong to ranges of `table`, and the kernel has confirmed it. Their contents are read
 //! while nobody can change them.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -54,9 +55,12 @@ pub fn after_fork() {
     ONE_AT_A_TIME.after_fork(|(), _| {});
 }
 
-/// One demotion after the other: a second thread finds the pages ordinary, and is done.
+/// One demotion after the other: a second thread finds the pages ordinary, and is done. A signal handler
+/// that interrupted one makes its own in between, of other pages: no two mappings share one.
 fn alone<R>(work: impl FnOnce() -> Result<R, Errno>) -> Result<R, Errno> {
-    ONE_AT_A_TIME.with(|()| work()).unwrap_or(Err(libc::ENOMEM))
+    let work = Cell::new(Some(work));
+    let run = || work.take().map_or(Err(libc::ENOMEM), |work| work());
+    ONE_AT_A_TIME.with_or(|()| run(), run)
 }
 
 /// Whether any memory of this process has been moved: then mappings may have boundaries that the

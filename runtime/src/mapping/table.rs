@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::lock::{Level, Lock};
-use crate::raw;
+use crate::{maps, raw, source};
 
 /// A range on hugetlb pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +148,26 @@ pub fn first_row(from: usize, to: usize) -> Option<Row> {
         let overlapping = table.slice().iter().filter(|row| row.overlaps(from, to));
         overlapping.min_by_key(|row| row.range.start).copied()
     };
-    TABLE.with_or(find, || None)
+    TABLE.with_or(find, || as_the_kernel_says(from, to))
+}
+
+/// The same for a signal handler that interrupted who changes the table.
+fn as_the_kernel_says(from: usize, to: usize) -> Option<Row> {
+    let mut found = None;
+    maps::each(|vma| {
+        let (start, end) = (vma.start, vma.end);
+        if found.is_none() && vma.is_anonymous_hugetlb() && start < to && from < end {
+            let (page, shared) = (source::superpage(), !vma.is_private());
+            let range = Range { start, end, page, shared };
+            found = Some(Row { range, marks: Marks::default(), mapping: (start, end) });
+        }
+    })?;
+    found
+}
+
+/// Whether a range can be entered now: not by such a handler.
+pub fn can_be_changed() -> bool {
+    !TABLE.is_held_here()
 }
 
 /// Notes advice about whole superpages of `[from, to)`.
