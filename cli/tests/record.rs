@@ -99,3 +99,38 @@ fn what_cannot_be_recorded_is_told_with_the_remedy() {
     );
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "no half file is left");
 }
+
+#[test]
+fn root_takes_no_plugin_from_another_users_home() {
+    testkit::require!(testkit::is_root(), "not root, who alone could be given another's home");
+    let home = tempfile::tempdir().unwrap();
+    let cache = home.path().join(".cache/superpage");
+    std::fs::create_dir_all(&cache).unwrap();
+    let plan = || {
+        let dry_run = ["record", "--dry-run", "--json", "-o", "x.spt", "--", "true"];
+        let mut command = superpage(&dry_run);
+        command.current_dir(home.path()).env_remove("XDG_CACHE_HOME").env("HOME", home.path());
+        let output = command.output().unwrap();
+        let plan: Option<serde_json::Value> = serde_json::from_str(&stdout(&output)).ok();
+        plan.and_then(|plan| plan["plugin"].as_str().map(std::path::PathBuf::from))
+    };
+    let Some(own) = plan() else {
+        testkit::skipped!("programs cannot be recorded here");
+        return;
+    };
+    assert!(own.starts_with(home.path()), "{}", own.display());
+    for path in [home.path(), &cache] {
+        std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        let used = plan().unwrap();
+        std::os::unix::fs::chown(path, Some(0), Some(0)).unwrap();
+        // A home, or a cache in it, that belongs to somebody else.
+        let is_home = path == home.path();
+        assert_eq!(used.starts_with("/var/cache/superpage"), is_home, "{}", used.display());
+    }
+    std::os::unix::fs::chown(&cache, Some(65534), Some(65534)).unwrap();
+    let mut command = superpage(&["record", "-o", "x.spt", "--", "true"]);
+    command.current_dir(home.path()).env_remove("XDG_CACHE_HOME").env("HOME", home.path());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("belongs to user 65534"), "{}", stderr(&output));
+}

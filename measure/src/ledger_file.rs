@@ -145,8 +145,9 @@ impl Beside {
 
     fn create_in(base: &Path, mode: u32) -> Option<Self> {
         let root = sys::param::effective_user() == 0;
-        if root {
-            let _ = DirBuilder::new().mode(mode).create(base);
+        if root && DirBuilder::new().mode(mode).create(base).is_ok() {
+            // Whatever the umask took.
+            fs::set_permissions(base, Permissions::from_mode(mode)).ok()?;
         }
         let metadata = fs::symlink_metadata(base).ok()?;
         // Not to be listed by others, and nobody's to replace.
@@ -214,6 +215,11 @@ fn open_directory(path: &Path) -> Option<File> {
 mod tests {
     use super::*;
 
+    fn private() -> tempfile::TempDir {
+        let mode = Permissions::from_mode(0o711);
+        tempfile::Builder::new().permissions(mode).tempdir().unwrap()
+    }
+
     #[test]
     fn it_can_be_neither_shortened_nor_lengthened_nor_unsealed() {
         let ledger = LedgerFile::create().unwrap();
@@ -231,7 +237,7 @@ mod tests {
 
     #[test]
     fn files_of_other_users_are_added_and_what_is_no_ledger_is_not() {
-        let base = tempfile::tempdir().unwrap();
+        let base = private();
         let beside = Beside::create_in(base.path(), 0o700).unwrap();
         let mut bytes = ledger::empty();
         bytes[ledger::processes() * 8] = 3;
@@ -250,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_killed_runs_directory_goes_with_the_next_and_a_running_ones_stays() {
-        let base = tempfile::tempdir().unwrap();
+        let base = private();
         let left = base.path().join("run-left");
         fs::create_dir(&left).unwrap();
         fs::write(left.join("0"), "x").unwrap();
@@ -264,10 +270,11 @@ mod tests {
 
     #[test]
     fn a_place_that_others_can_list_or_write_is_not_used() {
-        let base = tempfile::tempdir().unwrap();
-        for mode in [0o755, 0o733, 0o777] {
+        let base = private();
+        for (mode, is_used) in [(0o711, true), (0o700, true), (0o755, false), (0o733, false)] {
             fs::set_permissions(base.path(), Permissions::from_mode(mode)).unwrap();
-            assert!(Beside::create_in(base.path(), 0o700).is_none(), "{mode:o}");
+            let made = Beside::create_in(base.path(), 0o700);
+            assert_eq!(made.is_some(), is_used, "{mode:o}");
         }
         let link = base.path().join("link");
         std::os::unix::fs::symlink("/tmp", &link).unwrap();

@@ -127,7 +127,9 @@ pub fn record(
     fetches: bool,
     quiet: bool,
 ) -> Result<Followed, Failure> {
-    let room = tempfile::tempdir()
+    let room = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .tempdir()
         .map_err(|error| Failure::usage(format!("a directory for the recording: {error}")))?;
     let path = room.path().join("program.spt");
     let search = facts::search_path();
