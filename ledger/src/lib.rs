@@ -90,7 +90,8 @@ pub enum Reason {
     Forked,
     /// Part of a superpage was unmapped, moved or protected differently.
     Split,
-    /// Without userfaultfd private memory on hugetlb pages cannot be kept right.
+    /// On hugetlb pages not every later call would work as on ordinary memory: without userfaultfd, or of a
+    /// System V segment.
     Unprotected,
     /// The kernel refused for another reason.
     Kernel,
@@ -168,7 +169,9 @@ impl Reason {
             Self::ThpOff => "transparent superpages are off for that memory",
             Self::Forked => "a forked child's memory was copied to base pages",
             Self::Split => "parts of superpages were unmapped or protected differently",
-            Self::Unprotected => "userfaultfd is not to be had",
+            Self::Unprotected => {
+                "what a program may do to the memory could not be done on the pool"
+            }
             Self::Kernel => "the kernel refused",
             Self::Place => "there was no room around it, or a debugger's mark in it",
             Self::OwnAllocator => "the program has an allocator of its own",

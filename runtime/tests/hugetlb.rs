@@ -32,15 +32,13 @@ fn no_write_is_lost_while_a_superpage_is_split() {
 }
 
 #[test]
-fn small_mappings_share_superpages_and_are_used_again() {
+fn mappings_smaller_than_a_superpage_are_ordinary() {
     let pool = Pool::lock();
     testkit::require!(pool.is_some(), "{NEEDS}");
     let pool = pool.unwrap();
-    for pages in [64, 8, 0] {
-        pool.allow(pages);
-        assert!(succeeds(child("child_maps_small", HUGETLB)), "{pages} pages");
-        assert!(pool.is_empty());
-    }
+    pool.allow(64);
+    assert!(succeeds(child("child_maps_small", HUGETLB)));
+    assert!(pool.is_empty());
 }
 
 #[test]
@@ -71,6 +69,269 @@ fn threads_may_split_the_same_superpage_and_map_what_others_unmap() {
     pool.allow(64);
     assert!(succeeds(child("child_splits_together", HUGETLB)));
     assert!(pool.is_empty());
+}
+
+#[test]
+fn calls_that_hugetlb_does_not_carry_work_as_on_base_pages() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(64);
+    assert!(succeeds(child("child_calls_rarely", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn parts_of_shared_memory_move_unless_another_process_has_it() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(64);
+    assert!(succeeds(child("child_shares", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn buffers_registered_with_io_uring_stay_where_they_are() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(16);
+    assert!(succeeds(child("child_registers_buffers", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn four_gibibytes_in_one_piece_are_on_the_pool() {
+    const PAGES: u64 = 2100;
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    let meminfo = std::fs::read_to_string("/proc/meminfo").expect("a file of /proc");
+    let line = meminfo.lines().find(|line| line.starts_with("MemAvailable:")).expect("the field");
+    let available: u64 = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap();
+    testkit::require!(available >> 20 >= 8, "needs 8 GiB of memory");
+    pool.allow(PAGES);
+    assert!(succeeds(child("child_maps_four_gibibytes", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn without_a_way_to_hold_up_system_calls_only_who_asks_gets_the_pool() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(16);
+    for (word, mib) in [("exact", "0"), ("always", "8")] {
+        let mut command = child("child_has_no_privilege", HUGETLB);
+        command.env("SUPERPAGE_POOL", word).env("SUPERPAGE_TEST_MIB", mib);
+        // The device gives the descriptor to whoever may open it, and the call to CAP_SYS_PTRACE.
+        let (user, group) = (65_534, 65_534);
+        std::os::unix::process::CommandExt::uid(&mut command, user);
+        std::os::unix::process::CommandExt::gid(&mut command, group);
+        assert!(succeeds(command), "{word}");
+        assert!(pool.is_empty());
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_calls_rarely() {
+    let at = |start: *mut u8, offset: usize| start.wrapping_add(offset).cast::<c_void>();
+    let filled = |seed| {
+        let start = map(8 * MIB);
+        fill(start, 8 * MIB, seed);
+        start
+    };
+    let on_pool = hugetlb_mib;
+    // SAFETY: mappings of this function's own.
+    unsafe {
+        // A guard superpage and a guard page stay what they are when all is emptied.
+        for guard in [2 * MIB, 4096] {
+            let start = filled(1);
+            assert_eq!(libc::mprotect(at(start, 2 * MIB), guard, libc::PROT_NONE), 0);
+            assert_eq!(libc::madvise(start.cast(), 8 * MIB, libc::MADV_DONTNEED), 0);
+            assert!(!can_write(start.add(2 * MIB)) && can_write(start.add(2 * MIB + guard)));
+            assert!(is_zero(start, 2 * MIB) && is_zero(start.add(4 * MIB), 4 * MIB));
+            assert_eq!(libc::munmap(start.cast(), 8 * MIB), 0);
+        }
+        // What is emptied by whole superpages stays on the pool.
+        let start = filled(1);
+        let before = on_pool();
+        assert_eq!(libc::madvise(at(start, 2 * MIB), 4 * MIB, libc::MADV_DONTNEED), 0);
+        fill(start, 8 * MIB, 2);
+        assert_eq!(on_pool(), before);
+        // The pages around an edge move, and no others.
+        assert_eq!(libc::mprotect(at(start, MIB), 4096, libc::PROT_READ), 0);
+        assert_eq!(on_pool(), before - 2);
+        // Wiped in the child: a page, and what is whole.
+        for (from, length) in [(4 * MIB + 4096, 4096), (6 * MIB, 2 * MIB)] {
+            assert_eq!(libc::madvise(at(start, from), length, libc::MADV_WIPEONFORK), 0);
+            let status =
+                in_child(|| is_zero(start.add(from), length) && holds(start, from - 4096, from, 2));
+            assert_eq!(status, 0);
+        }
+        // Advice that goes with a mapping goes with the copy.
+        let start = filled(3);
+        assert_eq!(libc::madvise(start.cast(), 4 * MIB, libc::MADV_DONTFORK), 0);
+        assert_eq!(libc::mprotect(at(start, MIB), 4096, libc::PROT_READ), 0);
+        assert_eq!(in_child(|| !is_mapped(start) && !is_mapped(start.add(2 * MIB))), 0);
+        // Enlarged across a part that was replaced.
+        let start = filled(4);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let rw = libc::PROT_READ | libc::PROT_WRITE;
+        let part = at(start, 3 * MIB);
+        assert_eq!(libc::mmap(part, MIB, rw, flags, -1, 0), part);
+        let moved = libc::mremap(start.cast(), 8 * MIB, 12 * MIB, libc::MREMAP_MAYMOVE);
+        assert_ne!(moved, libc::MAP_FAILED);
+        let moved = moved.cast::<u8>();
+        let expected = |at: usize| (start as u64 + at as u64) ^ 4;
+        let word = |at: usize| *moved.add(at).cast::<u64>();
+        assert!([0, 3 * MIB - 8, 4 * MIB, 8 * MIB - 8].iter().all(|at| word(*at) == expected(*at)));
+        assert!(is_zero(moved.add(3 * MIB), MIB) && is_zero(moved.add(8 * MIB), 4 * MIB));
+        // Kept in place, and empty there.
+        let start = filled(5);
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
+        let moved = libc::mremap(start.cast(), 8 * MIB, 8 * MIB, flags);
+        assert_ne!(moved, libc::MAP_FAILED);
+        assert!(is_zero(start, 8 * MIB) && *moved.cast::<u64>() == start as u64 ^ 5);
+        // Past libc's functions of those names.
+        let start = filled(6);
+        assert_eq!(libc::syscall(libc::SYS_munmap, at(start, MIB), 4096usize), 0);
+        assert!(!is_mapped(start.add(MIB)) && holds(start, 0, MIB, 6));
+        assert_eq!(libc::syscall(libc::SYS_munmap, at(start, 1), 4096usize), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL));
+        // Locked memory is counted.
+        assert_eq!(libc::mlock(at(start, 5 * MIB), 8192), 0);
+        let status = std::fs::read_to_string("/proc/self/status").expect("our own");
+        assert!(status.lines().any(|line| line.starts_with("VmLck:") && line.ends_with(" 8 kB")));
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_shares() {
+    let length = 8 * MIB + 8192;
+    let start = map_as(length, libc::MAP_SHARED);
+    fill(start, length, 1);
+    let at = |offset: usize| start.wrapping_add(offset).cast::<c_void>();
+    let before = hugetlb_mib();
+    assert!(before >= 8);
+    // SAFETY: parts of the mapping above.
+    unsafe {
+        // While a child has it: refused, and nothing changed.
+        let (mut ready, mut go) = ([0; 2], [0; 2]);
+        assert_eq!(libc::pipe(ready.as_mut_ptr()) | libc::pipe(go.as_mut_ptr()), 0);
+        let child = libc::fork();
+        if child == 0 {
+            let mut byte = 0u8;
+            libc::write(ready[1], (&raw const byte).cast(), 1);
+            libc::read(go[0], (&raw mut byte).cast(), 1);
+            start.add(5 * MIB).cast::<u64>().write(99);
+            libc::_exit(0);
+        }
+        let mut byte = 0u8;
+        libc::read(ready[0], (&raw mut byte).cast(), 1);
+        assert_eq!(libc::mprotect(at(MIB), 4096, libc::PROT_NONE), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOMEM));
+        assert!(can_write(start.add(MIB)) && holds(start, 0, length, 1));
+        assert_eq!(libc::mprotect(at(2 * MIB), 2 * MIB, libc::PROT_READ), 0, "whole superpages");
+        libc::write(go[1], (&raw const byte).cast(), 1);
+        let mut status = -1;
+        assert_eq!((libc::waitpid(child, &mut status, 0), status), (child, 0));
+        assert_eq!(*start.add(5 * MIB).cast::<u64>(), 99);
+        // Now it may move; the rest stays shared and on the pool.
+        assert_eq!(libc::mprotect(at(MIB), 4096, libc::PROT_NONE), 0);
+        assert!(!can_write(start.add(MIB)) && !can_write(start.add(2 * MIB)));
+        assert_eq!(hugetlb_mib(), before - 2);
+        assert!(holds(start, 0, MIB, 1) && holds(start, MIB + 4096, 5 * MIB, 1));
+        assert_eq!(
+            in_child(|| {
+                start.cast::<u64>().write(7);
+                start.add(6 * MIB).cast::<u64>().write(8);
+                true
+            }),
+            0
+        );
+        assert_eq!((*start.cast::<u64>(), *start.add(6 * MIB).cast::<u64>()), (7, 8));
+        // Mapped once more: one object, also where it had been divided.
+        assert_eq!(libc::mprotect(start.cast(), length, libc::PROT_READ | libc::PROT_WRITE), 0);
+        let again = libc::mremap(start.cast(), 0, length, libc::MREMAP_MAYMOVE).cast::<u8>();
+        assert_ne!(again.cast(), libc::MAP_FAILED);
+        for place in [0, 3 * MIB, 8 * MIB + 4096] {
+            again.add(place).cast::<u64>().write(place as u64 + 1);
+            assert_eq!(*start.add(place).cast::<u64>(), place as u64 + 1);
+        }
+        // Address space that is only reserved is no use on the pool.
+        let before = hugetlb_mib();
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let null = std::ptr::null_mut();
+        let reserved = libc::mmap(null, 8 * MIB, libc::PROT_NONE, flags, -1, 0).cast::<u8>();
+        let rw = libc::PROT_READ | libc::PROT_WRITE;
+        assert_eq!(libc::mprotect(reserved.cast(), 8 * MIB, rw), 0);
+        fill(reserved, 8 * MIB, 3);
+        assert_eq!(hugetlb_mib(), before);
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_registers_buffers() {
+    const IORING_REGISTER_BUFFERS: usize = 0;
+    let start = map(4 * MIB);
+    fill(start, 4 * MIB, 1);
+    let at = |offset: usize| start.wrapping_add(offset).cast::<c_void>();
+    // `struct io_uring_params`: 120 bytes, all of them zero.
+    let mut parameters = [0u64; 15];
+    let buffer = libc::iovec { iov_base: at(MIB), iov_len: 64 << 10 };
+    // SAFETY: the structures the calls want, and parts of the mapping above.
+    unsafe {
+        let ring = libc::syscall(libc::SYS_io_uring_setup, 4, parameters.as_mut_ptr());
+        if ring < 0 {
+            testkit::skipped!("no io_uring: {}", std::io::Error::last_os_error());
+            return;
+        }
+        let (register, one) = (libc::SYS_io_uring_register, 1usize);
+        let done = libc::syscall(register, ring, IORING_REGISTER_BUFFERS, &raw const buffer, one);
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        // Its superpage stays; the next may go.
+        assert_eq!(libc::munmap(at(0), 4096), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::ENOMEM));
+        assert!(holds(start, 0, 4 * MIB, 1));
+        assert_eq!(libc::munmap(at(3 * MIB), 4096), 0);
+        assert_eq!(libc::close(ring as i32), 0);
+        assert!(holds(start, 0, 3 * MIB, 1));
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_maps_four_gibibytes() {
+    let length = 4096 * MIB;
+    let start = map(length);
+    assert_eq!(read("resv_hugepages"), 2048);
+    for place in [0, 1023 * MIB, 1024 * MIB, 3000 * MIB, length - 4096] {
+        // SAFETY: inside the mapping.
+        unsafe {
+            assert_eq!(*start.add(place), 0);
+            *start.add(place) = 1;
+        }
+    }
+    assert_eq!(hugetlb_mib(), 10);
+    // SAFETY: not used again.
+    assert_eq!(unsafe { libc::munmap(start.cast(), length) }, 0);
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_has_no_privilege() {
+    let expected = std::env::var("SUPERPAGE_TEST_MIB").expect("set by the test");
+    let start = map(8 * MIB);
+    fill(start, 8 * MIB, 1);
+    assert_eq!(hugetlb_mib().to_string(), expected);
+    // SAFETY: part of the mapping above.
+    assert_eq!(unsafe { libc::munmap(start.add(MIB).cast(), 4096) }, 0);
+    assert!(holds(start, 0, MIB, 1) && holds(start, MIB + 4096, 8 * MIB, 1));
 }
 
 #[test]
@@ -209,41 +470,26 @@ fn child_writes_while_splitting() {
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_maps_small() {
-    let pages = read("nr_overcommit_hugepages");
-    let maps = || map(MIB);
-    let chips: Vec<*mut u8> = (0..40).map(|_| maps()).collect();
-    for (at, chip) in chips.iter().enumerate() {
-        assert!(is_zero(*chip, MIB), "fresh memory is zero");
-        fill(*chip, MIB, at as u64);
+    let before = hugetlb_mib();
+    let small: Vec<*mut u8> = (0..40).map(|_| map(MIB)).collect();
+    for (at, start) in small.iter().enumerate() {
+        assert!(is_zero(*start, MIB), "fresh memory is zero");
+        fill(*start, MIB, at as u64);
     }
-    if pages == 64 {
-        assert!(hugetlb_mib() >= 32, "{} MiB", hugetlb_mib());
+    assert_eq!(hugetlb_mib(), before);
+    // What is unmapped is not there any more, and its place is free.
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let at = small[20].cast::<c_void>();
+    // SAFETY: the test's own, not used again.
+    unsafe {
+        assert_eq!(libc::munmap(at, MIB), 0);
+        assert!(!is_mapped(small[20]));
+        assert_eq!(libc::mmap(at, MIB, libc::PROT_READ, flags, -1, 0), at);
     }
-    let unmap = |chip: *mut u8, length: usize| {
-        // SAFETY: the test's own, not used again.
-        assert_eq!(unsafe { libc::munmap(chip.cast(), length) }, 0);
-    };
-    // Every other one goes; those between stay as they are, and what comes next is zero.
-    chips.iter().step_by(2).for_each(|chip| unmap(*chip, MIB));
-    for round in 0..60 {
-        let chip = map(MIB);
-        assert!(is_zero(chip, MIB), "round {round}");
-        fill(chip, MIB, 1);
-        unmap(chip, MIB);
+    assert!(is_zero(small[20], MIB));
+    for (at, start) in small.iter().enumerate().filter(|(at, _)| *at != 20) {
+        assert!(holds(*start, 0, MIB, at as u64), "mapping {at}");
     }
-    for (at, chip) in chips.iter().enumerate().filter(|(at, _)| at % 2 == 1) {
-        assert!(holds(*chip, 0, MIB, at as u64), "chip {at}");
-    }
-    // Parts of one: unmapped and protected.
-    unmap(chips[11].wrapping_add(MIB / 2), 4096);
-    assert!(!is_mapped(chips[11].wrapping_add(MIB / 2)));
-    assert!(holds(chips[11], 0, MIB / 2, 11) && holds(chips[11], MIB / 2 + 4096, MIB, 11));
-    // SAFETY: the test's own.
-    assert_eq!(unsafe { libc::mprotect(chips[21].cast(), 4096, libc::PROT_READ) }, 0);
-    assert!(!can_write(chips[21]) && can_write(chips[21].wrapping_add(4096)));
-    chips.iter().skip(1).step_by(2).for_each(|chip| unmap(*chip, MIB));
-    let left = read("nr_hugepages");
-    assert!(left <= 12, "what is empty goes back: {left} of {pages} pages");
 }
 
 #[test]
@@ -272,25 +518,6 @@ fn child_calls_oddly() {
         // Below 4 GiB, where that is asked for.
         let low = libc::mmap(std::ptr::null_mut(), 4 * MIB, rw, anonymous | libc::MAP_32BIT, -1, 0);
         assert!(low == libc::MAP_FAILED || (low as usize) < 1 << 32);
-        // Small mappings: unmapped twice, in halves, and mapped over.
-        let chips: Vec<*mut u8> = (0..24).map(|_| map(MIB)).collect();
-        chips.iter().enumerate().for_each(|(at, chip)| fill(*chip, MIB, at as u64));
-        let unmap = |chip: *mut u8, length| assert_eq!(libc::munmap(chip.cast(), length), 0);
-        unmap(chips[10], MIB);
-        unmap(chips[10], MIB);
-        unmap(chips[12], MIB / 2);
-        unmap(chips[12], MIB);
-        let (a, b) = (map(MIB), map(MIB / 2));
-        assert!(a != b && (a.add(MIB) <= b || b.add(MIB / 2) <= a), "{a:?} {b:?}");
-        unmap(chips[14], MIB);
-        let over = libc::mmap(chips[14].cast(), MIB, rw, anonymous | libc::MAP_FIXED, -1, 0);
-        fill(over.cast(), MIB, 77);
-        let others: Vec<*mut u8> = (0..4).map(|_| map(MIB)).collect();
-        others.iter().for_each(|other| fill(*other, MIB, 78));
-        assert!(holds(over.cast(), 0, MIB, 77));
-        for at in (9..24).filter(|at| ![10, 12, 14].contains(at)) {
-            assert!(holds(chips[at], 0, MIB, at as u64), "chip {at}");
-        }
         // As small as an object may be, aligned as in glibc.
         for _ in 0..100 {
             assert_eq!(std::hint::black_box(libc::malloc(5)) as usize % 16, 0);

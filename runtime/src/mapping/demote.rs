@@ -28,8 +28,9 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::plan::{Piece, Plan};
-use super::{object, pinned, table};
+use super::plan::{self, Piece, Plan};
+use super::table::{self, Range};
+use super::{object, pinned};
 use crate::hold::{self, Hold};
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::lock::{Level, Lock};
@@ -46,6 +47,13 @@ pub enum Extent {
     Covered,
     /// The whole mapping: the call is about what belongs to a mapping.
     Mapping,
+}
+
+/// What becomes of the contents of what is replaced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contents {
+    Kept(Extent),
+    Discarded,
 }
 
 static ONE_AT_A_TIME: Lock<()> = Lock::new(Level::Demotion, ());
@@ -85,10 +93,12 @@ pub fn lock_copies(are_locked: bool) {
 /// `ENOMEM`: no memory, no descriptor to hold up other threads with, or somebody else has the shared
 /// object. Nothing that the program could see has changed.
 pub fn make_ordinary(from: usize, to: usize, extent: Extent) -> Result<(), Errno> {
-    if from >= to || !table::may_overlap(from, to) {
+    let is_concerned = |row: &table::Row| plan::concerns(row, extent);
+    if from >= to || table::first_row(from, to, is_concerned).is_none() {
         return Ok(());
     }
-    alone(|| carry_out(&mut Plan::new(from, to, extent)?, true))
+    let contents = Contents::Kept(extent);
+    alone(|| carry_out(&mut Plan::new(from, to, extent)?, contents))
 }
 
 /// Discards the contents of whole private superpages of `[from, to)`, and of no others. They stay on the
@@ -98,7 +108,7 @@ pub fn make_ordinary(from: usize, to: usize, extent: Extent) -> Result<(), Errno
 /// # Errors
 /// As [`make_ordinary`].
 pub fn discard(from: usize, to: usize) -> Result<(), Errno> {
-    if from >= to || !table::may_overlap(from, to) {
+    if from >= to || table::first(from, to).is_none() {
         return Ok(());
     }
     alone(|| {
@@ -107,7 +117,7 @@ pub fn discard(from: usize, to: usize) -> Result<(), Errno> {
             let is_whole = from <= piece.start && piece.end <= to;
             !piece.shared && is_whole && !renew(piece)
         });
-        carry_out(&mut plan, false)
+        carry_out(&mut plan, Contents::Discarded)
     })
 }
 
@@ -147,30 +157,33 @@ pub fn to_ordinary(start: usize, length: usize) -> bool {
         shared: false,
         protection,
         marks: table::Marks::default(),
+        mapping: (start, start + length),
         file: (0, 0),
         offset: 0,
         copy: 0,
         is_opened: false,
     };
-    raw::keeping_errno(|| replace(&mut [piece], true)).is_ok()
+    raw::keeping_errno(|| replace(&mut [piece], Contents::Kept(Extent::Covered))).is_ok()
 }
 
 /// Replaces the pieces of a plan, on another stack if this one is among them.
-fn carry_out(plan: &mut Plan, keeps_contents: bool) -> Result<(), Errno> {
+fn carry_out(plan: &mut Plan, contents: Contents) -> Result<(), Errno> {
     let pieces = plan.pieces();
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(()) };
     let (low, high) = (first.start, last.end);
-    raw::keeping_errno(|| stack::if_within(low, high, || replace(pieces, keeps_contents)))
+    raw::keeping_errno(|| stack::if_within(low, high, || replace(pieces, contents)))
 }
 
-fn replace(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> {
+fn replace(pieces: &mut [Piece], contents: Contents) -> Result<(), Errno> {
     if !object::are_only_here(pieces) || pinned::are_any(pieces) {
         ledger::because(Reason::Held);
         return Err(libc::ENOMEM);
     }
-    let result = make_copies(pieces).and_then(|()| {
-        let hold = if keeps_contents { hold_up_others(pieces)? } else { None };
-        let result = fill_copies(pieces, keeps_contents).and_then(|()| put_copies(pieces));
+    let keeps = contents != Contents::Discarded;
+    let is_whole = contents == Contents::Kept(Extent::Mapping);
+    let result = make_copies(pieces, is_whole).and_then(|()| {
+        let hold = if keeps { hold_up_others(pieces)? } else { None };
+        let result = fill_copies(pieces, keeps).and_then(|()| put_copies(pieces, is_whole));
         if result.is_err() {
             close_again(pieces);
         }
@@ -188,30 +201,33 @@ fn replace(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> {
     result
 }
 
-/// Ordinary memory for each piece: one object for the shared ones of one mapping.
-fn make_copies(pieces: &mut [Piece]) -> Result<(), Errno> {
+/// Ordinary memory for each piece. Where the whole mapping is replaced (`is_whole`), what is shared lies
+/// in one object, in which it can be enlarged, mapped again and rearranged.
+fn make_copies(pieces: &mut [Piece], is_whole: bool) -> Result<(), Errno> {
     check_memory(pieces)?;
     let mut at = 0;
     while at < pieces.len() {
-        let rest = &pieces[at..];
-        // What lies in one mapping shares one object, so that it can be enlarged and mapped again.
-        let same = |piece: &&Piece| piece.shared && piece.file == rest[0].file;
-        let count = if rest[0].shared { rest.iter().take_while(same).count() } else { 1 };
-        let group = &mut pieces[at..at + count];
-        let (start, end) = (group[0].start, group[count - 1].end);
-        at += count;
-        let page = group.iter().map(|piece| piece.page).max().unwrap_or(1);
-        let copy = map_copy(end - start, page, group[0].shared)?;
+        let (rest, first) = (&pieces[at..], pieces[at]);
+        let is_one_object = is_whole && first.shared;
+        let beside = |piece: &&Piece| piece.shared && piece.mapping == first.mapping;
+        let count = if is_one_object { rest.iter().take_while(beside).count() } else { 1 };
+        let (start, end) = if is_one_object { first.mapping } else { (first.start, first.end) };
+        let page = rest[..count].iter().map(|piece| piece.page).max().unwrap_or(first.page);
+        let copy = map_copy(end - start, page, first.shared)?;
         let mut used = start;
-        for piece in group {
-            let gap = piece.start - used;
-            if gap > 0 {
+        let unmap_gap = |from: usize, to: usize| {
+            if from < to {
                 // SAFETY: ours, and used by nobody.
-                let _ = unsafe { raw::munmap(copy + used - start, gap) };
+                let _ = unsafe { raw::munmap(copy + (from - start), to - from) };
             }
+        };
+        for piece in &mut pieces[at..at + count] {
+            unmap_gap(used, piece.start);
             piece.copy = copy + (piece.start - start);
             used = piece.end;
         }
+        unmap_gap(used, end);
+        at += count;
     }
     Ok(())
 }
@@ -319,7 +335,7 @@ unsafe fn copy_contents(piece: &Piece) {
 }
 
 /// Moves the copies over the pieces.
-fn put_copies(pieces: &mut [Piece]) -> Result<(), Errno> {
+fn put_copies(pieces: &mut [Piece], is_whole: bool) -> Result<(), Errno> {
     for piece in pieces.iter_mut().filter(|piece| piece.copy != 0) {
         let length = piece.length();
         // SAFETY: both are whole mappings or parts of them; what was there is in the copy.
@@ -327,8 +343,13 @@ fn put_copies(pieces: &mut [Piece]) -> Result<(), Errno> {
         piece.copy = 0;
         piece.is_opened = false;
         HAS_MOVED.store(true, Ordering::Relaxed);
+        table::remove(piece.start, piece.end);
+        if piece.shared && !is_whole {
+            let Piece { start, end, page, shared, mapping, .. } = *piece;
+            // Forgotten for want of memory, it stays an object of its own.
+            table::add_ordinary(Range { start, end, page, shared }, mapping);
+        }
         if piece.page > raw::base_page() {
-            table::remove(piece.start, piece.end);
             let kind = if piece.shared { Kind::Shared } else { Kind::Mmap };
             ledger::because(Reason::Split);
             ledger::count(kind, Column::Returned, length);

@@ -190,10 +190,7 @@ unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
 
 /// Makes what is in the way of a call ordinary, unless the kernel will refuse the call anyhow.
 pub(super) fn first_make_ordinary(start: usize, end: usize, extent: Extent) -> Result<(), Errno> {
-    if !is_valid(start, end) || table::first(start, end).is_none() {
-        return Ok(());
-    }
-    demote::make_ordinary(start, end, extent)
+    if is_valid(start, end) { demote::make_ordinary(start, end, extent) } else { Ok(()) }
 }
 
 /// Whether a range is of whole base pages, and not empty.

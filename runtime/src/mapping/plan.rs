@@ -25,6 +25,8 @@ pub struct Piece {
     pub protection: c_int,
     /// What was advised.
     pub marks: Marks,
+    /// The mapping that it was made as a part of.
+    pub mapping: (usize, usize),
     /// The object behind shared memory: device and inode.
     pub file: (u64, u64),
     /// Where in the object it begins.
@@ -46,7 +48,7 @@ impl Piece {
         self.end == next.start
             && (self.page, self.shared, self.protection)
                 == (next.page, next.shared, next.protection)
-            && self.marks == next.marks
+            && (self.marks, self.mapping) == (next.marks, next.mapping)
             && (!self.shared
                 || self.file == next.file && self.offset + self.length() as u64 == next.offset)
     }
@@ -68,7 +70,7 @@ impl Plan {
     pub fn new(from: usize, to: usize, extent: Extent) -> Result<Self, Errno> {
         let mut plan = Self { pieces: std::ptr::null_mut(), used: 0, capacity: 0 };
         let (mut low, mut high, mut at) = (usize::MAX, 0, from);
-        while let Some(row) = table::first_row(at, to) {
+        while let Some(row) = table::first_row(at, to, |row| concerns(row, extent)) {
             let (first, last) = span(&row, from, to, extent);
             (low, high) = (low.min(first), high.max(last));
             at = row.range.end;
@@ -125,25 +127,22 @@ impl Plan {
     ) -> bool {
         let (mut at, end) = (vma.start.max(low), vma.end.min(high));
         let mut is_whole = true;
-        while at < end {
-            let row = table::first_row(at, end);
-            let row_start = row.map_or(end, |row| row.range.start.max(at));
-            // Base pages of a shared mapping that is to become one object.
-            if at < row_start && extent == Extent::Mapping && vma.is_anonymous_shared() {
-                is_whole &= self.push(piece_of(vma, at, row_start, raw::base_page(), None));
-            }
-            let Some(row) = row else { break };
+        while let Some(row) = table::first_row(at, end, |row| concerns(row, extent)) {
+            let start = row.range.start.max(at);
             at = row.range.end.min(end);
-            if !is_hugetlb(row_start) {
+            let is_as_entered = match row.is_ordinary {
+                true => vma.is_anonymous_shared(),
+                false => is_hugetlb(start),
+            };
+            if !is_as_entered {
                 // It was unmapped past us, and something else is there now.
-                table::remove(row_start, at);
+                table::remove(start, at);
                 continue;
             }
             for (first, last) in wanted(&row, from, to, extent) {
-                let (first, last) = (first.max(row_start), last.min(at));
+                let (first, last) = (first.max(start), last.min(at));
                 if first < last {
-                    let piece = piece_of(vma, first, last, row.range.page, Some(row.marks));
-                    is_whole &= self.push(piece);
+                    is_whole &= self.push(piece_of(vma, first, last, &row));
                 }
             }
         }
@@ -177,19 +176,25 @@ impl Drop for Plan {
     }
 }
 
-fn piece_of(vma: &Vma, start: usize, end: usize, page: usize, marks: Option<Marks>) -> Piece {
+fn piece_of(vma: &Vma, start: usize, end: usize, row: &Row) -> Piece {
     Piece {
         start,
         end,
-        page,
+        page: if row.is_ordinary { raw::base_page() } else { row.range.page },
         shared: !vma.is_private(),
         protection: vma.protection(),
-        marks: marks.unwrap_or_default(),
+        marks: row.marks,
+        mapping: row.mapping,
         file: vma.file,
         offset: vma.offset + (start - vma.start) as u64,
         copy: 0,
         is_opened: false,
     }
+}
+
+/// Whether a row can be replaced: base pages only where they join what is.
+pub fn concerns(row: &Row, extent: Extent) -> bool {
+    !row.is_ordinary || extent == Extent::Mapping
 }
 
 /// Everything that is looked at because of a row.

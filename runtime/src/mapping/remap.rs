@@ -68,17 +68,16 @@ impl Call {
         }
         // Of shared memory there may be more with no length at all (`old_size` 0).
         let around = self.end().max(self.start.saturating_add(1));
-        let is_on_pool = self.start.is_multiple_of(raw::base_page())
-            && self.new_size > 0
-            && table::first(self.start, around).is_some();
-        if is_on_pool && self.only_shrinks() {
-            // SAFETY: the caller's contract.
-            return unsafe { self.shrink() };
-        }
-        if is_on_pool {
-            let is_shared = table::first(self.start, around).is_some_and(|row| row.shared);
-            let extent = if is_shared { Extent::Mapping } else { Extent::Covered };
-            if is_shared || self.old_size > 0 {
+        let is_valid = self.start.is_multiple_of(raw::base_page()) && self.new_size > 0;
+        let row = table::first_row(self.start, around, |_| true).filter(|_| is_valid);
+        if let Some(row) = row {
+            if self.only_shrinks() {
+                // SAFETY: the caller's contract.
+                return unsafe { self.shrink() };
+            }
+            // What is shared can be enlarged, and mapped again, as far as its object goes.
+            let extent = if row.range.shared { Extent::Mapping } else { Extent::Covered };
+            if row.range.shared || self.old_size > 0 {
                 demote::make_ordinary(self.start, around, extent)?;
             }
         }
@@ -210,17 +209,18 @@ impl Call {
         }
     }
 
-    /// Where the last part begins, if all of them are private anonymous memory of one protection without
-    /// gaps: then the program may have made them as one.
+    /// Where the last part begins, if all of them are private anonymous memory without gaps, alike but for
+    /// advice for THP: then the program may have made them as one.
     fn last_part(&self) -> Option<usize> {
         let (mut at, mut last, mut first) = (self.start, self.start, None);
         let mut is_one = true;
-        maps::each(|vma| {
+        maps::each_with_marks(|vma, marks| {
             if vma.end <= self.start || vma.start >= self.end() {
                 return;
             }
-            let is_alike = *first.get_or_insert(vma.flags) == vma.flags;
-            is_one &= vma.start <= at && is_alike && vma.is_private() && vma.file == (0, 0);
+            let alike = (vma.flags, marks);
+            is_one &= vma.start <= at && *first.get_or_insert(alike) == alike;
+            is_one &= vma.is_private() && vma.file == (0, 0);
             last = vma.start.max(self.start);
             at = vma.end;
         })?;

@@ -90,14 +90,17 @@ unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
             let tail = length - body;
             let has_tail = tail == 0
                 || raw::mmap(start + body, tail, request.protection, flags, -1, 0).is_ok();
-            let range = Range { start, end: start + body, page, shared: true };
-            if has_tail && table::add_part(range, (start, start + length)) {
-                Ok(start)
-            } else {
-                Err(Reason::Kernel)
-            }
+            let end = start + body;
+            let range = Range { start, end, page, shared: true };
+            let rest = Range { start: end, end: start + length, page, shared: true };
+            let mapping = (start, start + length);
+            let is_entered = || {
+                table::add_part(range, mapping) && (tail == 0 || table::add_ordinary(rest, mapping))
+            };
+            if has_tail && is_entered() { Ok(start) } else { Err(Reason::Kernel) }
         });
         if result.is_err() {
+            table::remove(start, start + length);
             let _ = raw::munmap(start, length);
         } else {
             ledger::count(Kind::Shared, Column::Hugetlb, body);
@@ -167,8 +170,11 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
                 || raw::call!(SYS_shmget, key, 0, 0) == -1 && raw::errno() == libc::ENOENT
         })
     };
-    let may_be_on_pool = settings.is_hugetlb() && settings.always_pool;
-    if is_ours && may_be_on_pool && size >= source::superpage() && is_new() {
+    let is_wanted = is_ours && settings.is_hugetlb() && size >= source::superpage() && is_new();
+    if is_wanted && !settings.always_pool {
+        ledger::because(Reason::Unprotected);
+        ledger::count(Kind::Shared, Column::FellBack, size);
+    } else if is_wanted {
         let page = source::superpage();
         let encoded = source::hugetlb_flags(page) & !libc::MAP_HUGETLB;
         // SAFETY: numbers only.

@@ -49,6 +49,9 @@ pub struct Row {
     /// First address of the mapping that it was made as a part of, and the one after the last: with the
     /// tail of base pages, and as it was then.
     pub mapping: (usize, usize),
+    /// Whether it is on base pages after all, as an object of its own: a part of shared memory that a
+    /// call about the whole mapping puts together again.
+    pub is_ordinary: bool,
 }
 
 struct Rows {
@@ -73,11 +76,19 @@ pub fn add(range: Range) -> bool {
 
 /// The same for the superpages of a mapping that has more than superpages.
 pub fn add_part(range: Range, mapping: (usize, usize)) -> bool {
-    let row = Row { range, marks: Marks::default(), mapping };
+    enter(Row { range, marks: Marks::default(), mapping, is_ordinary: false })
+}
+
+/// The same for shared base pages that the program has as a part of such a mapping.
+pub fn add_ordinary(range: Range, mapping: (usize, usize)) -> bool {
+    enter(Row { range, marks: Marks::default(), mapping, is_ordinary: true })
+}
+
+fn enter(row: Row) -> bool {
     let entered = TABLE.with_or(|table| table.insert(row), || false);
     if entered {
-        LOWEST.fetch_min(range.start, Ordering::Relaxed);
-        HIGHEST.fetch_max(range.end, Ordering::Relaxed);
+        LOWEST.fetch_min(row.range.start, Ordering::Relaxed);
+        HIGHEST.fetch_max(row.range.end, Ordering::Relaxed);
     }
     entered
 }
@@ -136,19 +147,19 @@ pub fn may_overlap(from: usize, to: usize) -> bool {
 
 /// The first range, by address, that overlaps `[from, to)`.
 pub fn first(from: usize, to: usize) -> Option<Range> {
-    first_row(from, to).map(|row| row.range)
+    first_row(from, to, |row| !row.is_ordinary).map(|row| row.range)
 }
 
-/// The same with all that is known about it.
-pub fn first_row(from: usize, to: usize) -> Option<Row> {
-    if !may_overlap(from, to) {
+/// The first row that `is_meant`, with all that is known about it.
+pub fn first_row(from: usize, to: usize, is_meant: impl Fn(&Row) -> bool) -> Option<Row> {
+    if from >= to || !may_overlap(from, to) {
         return None;
     }
     let find = |table: &mut Rows| {
         let overlapping = table.slice().iter().filter(|row| row.overlaps(from, to));
-        overlapping.min_by_key(|row| row.range.start).copied()
+        overlapping.filter(|row| is_meant(row)).min_by_key(|row| row.range.start).copied()
     };
-    TABLE.with_or(find, || as_the_kernel_says(from, to))
+    TABLE.with_or(find, || as_the_kernel_says(from, to).filter(|row| is_meant(row)))
 }
 
 /// The same for a signal handler that interrupted who changes the table.
@@ -159,7 +170,8 @@ fn as_the_kernel_says(from: usize, to: usize) -> Option<Row> {
         if found.is_none() && vma.is_anonymous_hugetlb() && start < to && from < end {
             let (page, shared) = (source::superpage(), !vma.is_private());
             let range = Range { start, end, page, shared };
-            found = Some(Row { range, marks: Marks::default(), mapping: (start, end) });
+            let marks = Marks::default();
+            found = Some(Row { range, marks, mapping: (start, end), is_ordinary: false });
         }
     })?;
     found
