@@ -80,20 +80,21 @@ pub fn each_of(path: &CStr, mut tell: impl FnMut(&Vma)) -> Option<()> {
 /// Two letters for each mark that the kernel keeps about a mapping (`VmFlags` of smaps, proc(5)).
 pub type Marks = [u8; 128];
 
-/// Calls `tell` with each mapping, without its name, and its marks but for advice for THP. It walks the
-/// page tables of the process: for what is done seldom.
-pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks)) -> Option<()> {
+/// Calls `tell` with each mapping, without its name, its marks but for advice for THP, and whether that was
+/// given. It walks the page tables of the process: for what is done seldom.
+pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, bool)) -> Option<()> {
     let mut known: Option<Vma<'static>> = None;
     each_line(c"/proc/thread-self/smaps", |line| {
         if let Some(words) = line.strip_prefix(b"VmFlags:") {
             let mut marks = [0; 128];
             let words = words.split(|&byte| byte == b' ');
+            let is_advised = words.clone().any(|word| word == b"hg");
             let kept = words.filter(|word| word.len() == 2 && *word != b"hg");
             for (place, word) in marks.chunks_exact_mut(2).zip(kept) {
                 place.copy_from_slice(word);
             }
             if let Some(vma) = known.take() {
-                tell(&vma, marks);
+                tell(&vma, marks, is_advised);
             }
         } else if let Some(vma) = parse(line) {
             let Vma { start, end, flags, offset, file, name: _ } = vma;

@@ -71,14 +71,6 @@ fn alone<R>(work: impl FnOnce() -> Result<R, Errno>) -> Result<R, Errno> {
     ONE_AT_A_TIME.with_or(|()| run(), run)
 }
 
-/// Whether any memory of this process has been moved: then mappings may have boundaries that the
-/// program did not make (`remap`).
-pub fn has_moved_any() -> bool {
-    HAS_MOVED.load(Ordering::Relaxed)
-}
-
-static HAS_MOVED: AtomicBool = AtomicBool::new(false);
-
 /// Whether all memory was locked, and copies must be.
 static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
@@ -342,11 +334,10 @@ fn put_copies(pieces: &mut [Piece], is_whole: bool) -> Result<(), Errno> {
         unsafe { raw::move_to(piece.copy, length, piece.start) }.map_err(|_| libc::ENOMEM)?;
         piece.copy = 0;
         piece.is_opened = false;
-        HAS_MOVED.store(true, Ordering::Relaxed);
         table::remove(piece.start, piece.end);
-        if piece.shared && !is_whole {
+        if !piece.shared || !is_whole {
             let Piece { start, end, page, shared, mapping, .. } = *piece;
-            // Forgotten for want of memory, it stays an object of its own.
+            // Where it is forgotten for want of memory, it cannot be moved as one with its neighbours.
             table::add_ordinary(Range { start, end, page, shared }, mapping);
         }
         if piece.page > raw::base_page() {

@@ -199,10 +199,10 @@ const UFFDIO_MOVE: c_ulong = 0xc028_aa05;
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     // SAFETY: the caller's contract.
     unsafe {
-        if request == UFFDIO_REGISTER || request == UFFDIO_MOVE {
-            if let Err(errno) = before_userfaultfd(request, argument) {
-                return raw::fails_with(errno);
-            }
+        if (request == UFFDIO_REGISTER || request == UFFDIO_MOVE)
+            && let Err(errno) = before_userfaultfd(request, argument)
+        {
+            return raw::fails_with(errno);
         }
         raw::call!(SYS_ioctl, fd, request, argument) as c_int
     }

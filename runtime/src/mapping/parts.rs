@@ -117,10 +117,13 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
         // SAFETY: the caller's contract.
         libc::MADV_DONTNEED => unsafe { discard(start, end) },
         // These pages are superpages already.
-        // SAFETY: advice that changes no contents.
-        libc::MADV_HUGEPAGE | libc::MADV_COLLAPSE => each_part(start, end, |from, to, row| {
-            if row.is_some() { Ok(()) } else { unsafe { raw::madvise(from, to - from, advice) } }
-        }),
+        libc::MADV_HUGEPAGE | libc::MADV_COLLAPSE => {
+            each_part(start, end, |from, to, row| match row {
+                // SAFETY: advice that changes no contents.
+                None => unsafe { raw::madvise(from, to - from, advice) },
+                Some(_) => Ok(()),
+            })
+        }
         _ => {
             if let Some(extent) = extent_of(advice) {
                 demote::make_ordinary(start, end, extent)?;

@@ -194,7 +194,7 @@ fn piece_of(vma: &Vma, start: usize, end: usize, row: &Row) -> Piece {
 
 /// Whether a row can be replaced: base pages only where they join what is.
 pub fn concerns(row: &Row, extent: Extent) -> bool {
-    !row.is_ordinary || extent == Extent::Mapping
+    !row.is_ordinary || row.range.shared && extent == Extent::Mapping
 }
 
 /// Everything that is looked at because of a row.

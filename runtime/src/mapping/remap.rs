@@ -6,7 +6,8 @@
 //!
 //! A program sees one mapping where the kernel sees several: copies of superpages keep the mark of
 //! where they were made (`vm_pgoff`), and parts with and without advice for THP are apart. The kernel
-//! moves no more than one mapping at a time, so these are moved one by one.
+//! enlarges no more than one mapping at a time (`EFAULT`), so these are moved one by one. Boundaries of
+//! other kinds are the program's, and the refusal stands.
 //!
 //! # Safety
 //! As the system call.
@@ -17,7 +18,7 @@ use libc::size_t;
 
 use super::demote::{self, Extent};
 use super::parts::{first_make_ordinary, is_valid, round_up, unmap};
-use super::table;
+use super::table::{self, Range, Row};
 use crate::raw::{self, Errno};
 use crate::{contiguity, maps, prepare, settings, source};
 
@@ -69,7 +70,8 @@ impl Call {
         // Of shared memory there may be more with no length at all (`old_size` 0).
         let around = self.end().max(self.start.saturating_add(1));
         let is_valid = self.start.is_multiple_of(raw::base_page()) && self.new_size > 0;
-        let row = table::first_row(self.start, around, |_| true).filter(|_| is_valid);
+        let may_move = |row: &Row| !row.is_ordinary || row.range.shared;
+        let row = table::first_row(self.start, around, may_move).filter(|_| is_valid);
         if let Some(row) = row {
             if self.only_shrinks() {
                 // SAFETY: the caller's contract.
@@ -91,8 +93,9 @@ impl Call {
         } else {
             plain()
         };
-        match result {
-            Err(libc::EFAULT) if self.may_be_in_parts() => {
+        let is_divided = is_divided(self.start, self.end());
+        let result = match result {
+            Err(libc::EFAULT) if self.may_be_in_parts(is_divided) => {
                 // SAFETY: as above.
                 let moved = unsafe { self.move_parts() };
                 if moved.is_ok() && self.is_fixed() {
@@ -101,7 +104,20 @@ impl Call {
                 moved
             }
             result => result,
+        };
+        if let Ok(place) = result
+            && is_divided
+            && place != self.start
+        {
+            // The boundaries moved along.
+            if self.flags & libc::MREMAP_DONTUNMAP == 0 {
+                table::remove(self.start, self.end());
+            }
+            let (start, end) = (place, place + round_up(0, self.new_size));
+            let page = raw::base_page();
+            table::add_ordinary(Range { start, end, page, shared: false }, (start, end));
         }
+        result
     }
 
     /// To the kernel as it is.
@@ -133,9 +149,9 @@ impl Call {
     }
 
     /// Whether the kernel's refusal can be due to boundaries that this library made.
-    fn may_be_in_parts(&self) -> bool {
+    fn may_be_in_parts(&self, is_divided: bool) -> bool {
         let settings = settings::get();
-        let is_ours = demote::has_moved_any() || settings.is_thp() && settings.memory.mmap;
+        let is_ours = is_divided || settings.is_thp() && settings.memory.mmap;
         let known = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
         is_ours && self.flags & !known == 0 && is_valid(self.start, self.end()) && self.new_size > 0
     }
@@ -210,22 +226,30 @@ impl Call {
     }
 
     /// Where the last part begins, if all of them are private anonymous memory without gaps, alike but for
-    /// advice for THP: then the program may have made them as one.
+    /// advice for THP, and divided by this library: then the program may have made them as one.
     fn last_part(&self) -> Option<usize> {
         let (mut at, mut last, mut first) = (self.start, self.start, None);
-        let mut is_one = true;
-        maps::each_with_marks(|vma, marks| {
+        let (mut is_one, mut was_advised) = (true, None);
+        maps::each_with_marks(|vma, marks, is_advised| {
             if vma.end <= self.start || vma.start >= self.end() {
                 return;
             }
             let alike = (vma.flags, marks);
             is_one &= vma.start <= at && *first.get_or_insert(alike) == alike;
             is_one &= vma.is_private() && vma.file == (0, 0);
+            if let Some(before) = was_advised.replace(is_advised) {
+                is_one &= before != is_advised || is_divided(vma.start - 1, vma.start + 1);
+            }
             last = vma.start.max(self.start);
             at = vma.end;
         })?;
         (is_one && at >= self.end()).then_some(last)
     }
+}
+
+/// Whether private memory of `[from, to)` was made ordinary.
+fn is_divided(from: usize, to: usize) -> bool {
+    table::first_row(from, to, |row| row.is_ordinary && !row.range.shared).is_some()
 }
 
 /// The part of `[at, end)` that lies in the mapping at `at`.

@@ -49,8 +49,9 @@ pub struct Row {
     /// First address of the mapping that it was made as a part of, and the one after the last: with the
     /// tail of base pages, and as it was then.
     pub mapping: (usize, usize),
-    /// Whether it is on base pages after all, as an object of its own: a part of shared memory that a
-    /// call about the whole mapping puts together again.
+    /// Whether it is on base pages after all. Of shared memory that is an object of its own, which a call
+    /// about the whole mapping puts together again; private memory has boundaries here that the program
+    /// did not make.
     pub is_ordinary: bool,
 }
 
@@ -79,7 +80,7 @@ pub fn add_part(range: Range, mapping: (usize, usize)) -> bool {
     enter(Row { range, marks: Marks::default(), mapping, is_ordinary: false })
 }
 
-/// The same for shared base pages that the program has as a part of such a mapping.
+/// The same for base pages that the program has as a part of such a mapping.
 pub fn add_ordinary(range: Range, mapping: (usize, usize)) -> bool {
     enter(Row { range, marks: Marks::default(), mapping, is_ordinary: true })
 }
@@ -237,6 +238,18 @@ impl Rows {
     }
 
     fn insert(&mut self, row: Row) -> bool {
+        if row.is_ordinary && !row.range.shared {
+            // Many small ones side by side say no more than one.
+            let alike = |other: &Row| other.is_ordinary && !other.range.shared;
+            let (start, end) = (row.range.start, row.range.end);
+            let beside = |other: &Row| other.range.end == start || other.range.start == end;
+            if let Some(at) = self.slice().iter().position(|it| alike(it) && beside(it)) {
+                // SAFETY: `at` is below `used`.
+                let other = unsafe { &mut (*self.rows.add(at)).range };
+                (other.start, other.end) = (other.start.min(start), other.end.max(end));
+                return true;
+            }
+        }
         if self.used == self.room && !self.grow() {
             return false;
         }
