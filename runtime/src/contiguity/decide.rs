@@ -1,5 +1,7 @@
 //! How much of a piece of memory is advised: pure.
 //!
+//! Why and how: docs/decisions/contiguity.md.
+//!
 //! Nothing can be taken back while a program touches one large piece, so what is advised must be
 //! there beforehand: free blocks of a superpage, less what was advised before and is still to be
 //! touched. A first touch that finds none of them left goes into direct compaction, some
