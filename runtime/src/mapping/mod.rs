@@ -182,10 +182,14 @@ impl Request {
             self.address == 0 && self.protection == READ_WRITE && self.flags == PRIVATE_ANONYMOUS;
         if self.length < superpage {
             let piece = if is_plain { pieces::take(self.length) } else { None };
-            let column = if piece.is_some() { Column::Advised } else { Column::Small };
+            let column = match piece {
+                Some((_, true)) => Column::Advised,
+                Some((_, false)) => Column::FellBack,
+                None => Column::Small,
+            };
             ledger::count(Kind::Mmap, column, self.length);
             // SAFETY: the caller's contract.
-            return piece.map_or_else(|| unsafe { self.small_on_thp() }, |it| Ok(it as usize));
+            return piece.map_or_else(|| unsafe { self.small_on_thp() }, |(it, _)| Ok(it as usize));
         }
         // The kernel would populate with base pages before the advice could be given.
         let populated = self.is_populated();

@@ -7,7 +7,7 @@
 //! it may unmap, move or protect its piece, and only that piece changes.
 //!
 //! Life of an extent: mapped -> cut into pieces until one no longer fits -> its tail unmapped.
-//! Extents double from 2 MiB to 32 MiB. The first 4 MiB a process asks for stay as they were, so a
+//! Extents double from 2 MiB to 8 MiB. The first 32 MiB a process asks for stay as they were, so a
 //! small program pays nothing.
 //!
 //! The price:
@@ -32,13 +32,15 @@ use crate::lock::{Level, Lock};
 use crate::{contiguity, raw, source};
 
 const SMALLEST: usize = 64 << 10;
-const UNTOUCHED_AT_FIRST: usize = 4 << 20;
-const LARGEST_EXTENT: usize = 32 << 20;
+const UNTOUCHED_AT_FIRST: usize = 32 << 20;
+const LARGEST_EXTENT: usize = 8 << 20;
 
 /// What is left of the current extent: `next..end`, all of it ours and untouched.
 struct Extent {
     next: usize,
     end: usize,
+    /// Where its advice ends.
+    advised_to: usize,
     /// Size of the last one.
     grow_by: usize,
     /// Whether there are to be no more.
@@ -46,7 +48,7 @@ struct Extent {
 }
 
 static EXTENT: Lock<Extent> =
-    Lock::new(Level::Pieces, Extent { next: 0, end: 0, grow_by: 0, refused: false });
+    Lock::new(Level::Pieces, Extent { next: 0, end: 0, advised_to: 0, grow_by: 0, refused: false });
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// In a forked child. The extent that another thread was changing is nobody's there: it stays as it
@@ -59,9 +61,9 @@ pub fn after_fork() {
     });
 }
 
-/// A fresh, zeroed, readable and writable private mapping of `length` bytes, or `None` where the
-/// plain path serves better.
-pub fn take(length: usize) -> Option<*mut c_void> {
+/// A fresh, zeroed, readable and writable private mapping of `length` bytes, and whether it is advised;
+/// `None` where the plain path serves better.
+pub fn take(length: usize) -> Option<(*mut c_void, bool)> {
     if !(SMALLEST..source::superpage()).contains(&length) {
         return None;
     }
@@ -70,18 +72,18 @@ pub fn take(length: usize) -> Option<*mut c_void> {
     }
     // An allocator may come here with a lock of its own: it does not wait for ours.
     let piece = EXTENT.try_with(|extent| extent.cut(length)).flatten();
-    piece.map(|address| address as *mut c_void)
+    piece.map(|(address, is_advised)| (address as *mut c_void, is_advised))
 }
 
 impl Extent {
-    fn cut(&mut self, length: usize) -> Option<usize> {
+    fn cut(&mut self, length: usize) -> Option<(usize, bool)> {
         let length = length.next_multiple_of(raw::base_page());
         if self.end - self.next < length {
             self.renew()?;
         }
         let piece = self.next;
         self.next += length;
-        Some(piece)
+        Some((piece, self.next <= self.advised_to))
     }
 
     /// Gives back the tail and maps the next extent.
@@ -102,8 +104,8 @@ impl Extent {
         if self.end > self.next {
             unmap(self.next, self.end - self.next);
         }
-        contiguity::advise(Kind::Mmap, start, size);
-        *self = Self { next: start, end: start + size, grow_by: size, refused: false };
+        let advised_to = start + contiguity::advise(Kind::Mmap, start, size);
+        *self = Self { next: start, end: start + size, advised_to, grow_by: size, refused: false };
         Some(())
     }
 }
