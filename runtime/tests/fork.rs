@@ -1,15 +1,51 @@
-//! What a forked child, and its parent, find in memory on the pool's pages.
+//! What a forked child, and its parent, find in memory on the pool's pages; and that forks end whatever
+//! other threads are at (`programs/forks.c`).
 //!
 //! Privileged ring: the pool's limit is set, so they need root and hold the machine's lock.
 
 mod common;
+mod programs;
 
 use std::ffi::c_void;
+use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::*;
 
 const NEEDS: &str = "needs root and 2 MiB hugetlb pages";
+
+/// `programs/forks.c`, which checks itself.
+fn forks(pages: &str, memory: &str, variables: &[(&str, &str)]) {
+    static BUILT: OnceLock<std::path::PathBuf> = OnceLock::new();
+    let build = || programs::build("forks.c", "forks", "cc", &["-O1", "-pthread"]);
+    let mut command = Command::new(BUILT.get_or_init(build));
+    command.arg("30").envs(programs::under(pages, memory, "thp")).envs(variables.iter().copied());
+    assert_eq!(programs::number(&programs::run(command), "forks"), 30);
+}
+
+#[test]
+fn forks_amid_threads_end_on_thp() {
+    testkit::require!(programs::has("cc"), "no C compiler");
+    forks("thp", "mmap", &[]);
+    forks("thp", "heap,mmap,stack=2097152", &[]);
+    let prepared = [("SUPERPAGE_PREZERO", "67108864"), ("SUPERPAGE_PREFAULT", "33554432")];
+    forks("thp", "heap,mmap", &prepared);
+}
+
+#[test]
+fn forks_amid_threads_end_on_the_pool_and_on_a_short_one() {
+    testkit::require!(programs::has("cc"), "no C compiler");
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    for pages in [300, 40, 20] {
+        pool.allow(pages);
+        forks("hugetlb", "mmap", &[]);
+        forks("hugetlb", "heap,mmap", &[]);
+        assert!(pool.is_empty(), "{pages} pages");
+    }
+}
 
 #[test]
 fn a_forked_child_needs_no_page_of_the_pool() {
