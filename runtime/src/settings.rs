@@ -105,11 +105,6 @@ pub struct Settings {
     pub tunes_malloc: bool,
     /// SUPERPAGE_PREZERO: bytes of unmapped memory that may be kept for the next request.
     pub prezero: usize,
-    /// The same, after `,load=`: while as many tasks run, or more, none are prepared; 0: as many as
-    /// there are CPUs.
-    pub load: usize,
-    /// The same, after `,start=`: bytes to be made ready when the process starts, before it asks.
-    pub start: usize,
     /// SUPERPAGE_PREFAULT: bytes of a new mapping that may be populated when it is mapped.
     pub prefault: usize,
     /// SUPERPAGE_LEDGER: where `superpage run` counts what all its processes got (see `ledger`).
@@ -136,8 +131,6 @@ impl Settings {
         shrinks_at_once: false,
         tunes_malloc: false,
         prezero: 0,
-        load: 0,
-        start: 0,
         prefault: 0,
         ledger: None,
     };
@@ -394,19 +387,14 @@ fn children(text: &[u8]) -> Option<Children> {
     }
 }
 
-/// `268435456`, `268435456,load=99` or `268435456,start=67108864`.
+/// `268435456`. `,load=99` and `,start=67108864` are understood as well, and ask for nothing: there is
+/// no thread whose work they would steer.
 fn prezero(text: &[u8], settings: &mut Settings) -> Option<()> {
     let mut words = text.split(|&byte| byte == b',');
-    let size = number(words.next()?)?;
-    let (mut load, mut start) = (0, 0);
-    for word in words {
-        match word.strip_prefix(b"load=") {
-            Some(value) => load = number(value)?,
-            None => start = number(word.strip_prefix(b"start=")?)?.min(size),
-        }
-    }
-    (settings.prezero, settings.load, settings.start) = (size, load, start);
-    Some(())
+    settings.prezero = number(words.next()?)?;
+    words.try_for_each(|word| {
+        number(word.strip_prefix(b"load=").or_else(|| word.strip_prefix(b"start="))?).map(drop)
+    })
 }
 
 /// A decimal number of bytes.

@@ -85,7 +85,9 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
     if advice == libc::MADV_NOHUGEPAGE {
         prepare::discard_untouched(start, end);
     }
-    if !LEAVES_AS_IT_WAS.contains(&advice) {
+    if LEAVES_AS_IT_WAS.contains(&advice) {
+        prepare::give_up(start, end);
+    } else {
         prepare::changed(start, end);
     }
     // SAFETY: the caller's contract.
