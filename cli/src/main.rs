@@ -61,11 +61,20 @@ enum Command {
     Legacy(legacy::Command),
 }
 
+/// Does `work` in a thread of its own: all that it leaves free in malloc can be given back afterwards, where the
+/// main thread's would stay in its caches. `run` waits for long.
+fn in_passing<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
 fn main() -> ExitCode {
     if let Some(code) = legacy::under_own_name() {
         return code;
     }
-    let cli = match Cli::try_parse() {
+    let cli = match in_passing(Cli::try_parse) {
         Ok(cli) => cli,
         Err(error) => return exit::of_clap(&error),
     };

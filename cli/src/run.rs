@@ -234,8 +234,8 @@ impl Args {
 pub fn run(args: Args) -> Result<Done, Failure> {
     // Before anything is raised, so that no signal finds it raised and nobody to restore it.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
-    let (recipe, notes) = args.recipe()?;
-    let mut facts = facts::read();
+    let ((recipe, notes), mut facts) =
+        crate::in_passing(|| Ok::<_, Failure>((args.recipe()?, facts::read())))?;
     let mut guard = OvercommitGuard::default();
     let mut would_lend = Vec::new();
     let grow = args.grow_pool.filter(|size| size.bytes() > 0);
@@ -252,8 +252,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         }
         facts = facts::read();
     }
-    let mut plan = launch::resolve(&recipe, &args.command, &facts::search_path(), &facts)
-        .map_err(|error| Failure::of_launcher(&error))?;
+    let search = facts::search_path();
+    let planned = crate::in_passing(|| launch::resolve(&recipe, &args.command, &search, &facts));
+    let mut plan = planned.map_err(|error| Failure::of_launcher(&error))?;
     plan.notes.extend(notes.iter().cloned());
     if args.dry_run {
         return print_plan(&plan, &would_lend, args.json);
@@ -318,6 +319,11 @@ fn supervise(
         ledger.map(LedgerFile::mark),
     );
     let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
+    // From here on this process only waits. Once more after the first looks, which are the largest.
+    sys::mem::give_back_unused();
+    if !sys::wait::until_exit_or(pid, FIRST_LOOKS) {
+        sys::mem::give_back_unused();
+    }
     let ended = sys::wait::until_exit(pid);
     let seconds = began.elapsed().as_secs_f64();
     let seen = watch.stop();
@@ -326,6 +332,9 @@ fn supervise(
     let (status, _) = sys::wait::reap(pid).map_err(ours)?;
     Ok((status, seen, seconds))
 }
+
+/// The first looks at a program, with the largest buffers, lie within this.
+const FIRST_LOOKS: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// What it got, in one line.
 fn report(plan: &Plan, seen: &Observed, seconds: f64) -> String {

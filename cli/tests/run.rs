@@ -230,3 +230,112 @@ fn runs_raise_a_pool_beside_each_other_and_the_last_restores_it() {
         assert_eq!(stdout(&run(&["restore"])), "nothing to restore\n");
     }
 }
+
+/// A cgroup whose members may use no hugetlb page, gone when dropped.
+struct NoHugetlb {
+    mount: Option<std::path::PathBuf>,
+    group: std::path::PathBuf,
+}
+
+impl NoHugetlb {
+    /// In the hierarchy of version 2 if that has the controller, else in one of version 1 mounted for this.
+    fn make() -> Option<Self> {
+        let unified = std::path::Path::new("/sys/fs/cgroup");
+        let controllers = std::fs::read_to_string(unified.join("cgroup.controllers"));
+        let name = format!("superpage-test-{}", std::process::id());
+        if controllers.is_ok_and(|list| list.split_whitespace().any(|one| one == "hugetlb")) {
+            let _ = std::fs::write(unified.join("cgroup.subtree_control"), "+hugetlb");
+            let made = Self { mount: None, group: unified.join(name) };
+            return made.limited("hugetlb.2MB.max");
+        }
+        let mount = std::env::temp_dir().join(&name);
+        std::fs::create_dir(&mount).ok()?;
+        let mut command = std::process::Command::new("mount");
+        let mounted = command.args(["-t", "cgroup", "-o", "hugetlb", "none"]).arg(&mount).output();
+        let group = mount.join("none");
+        let made = Self { mount: Some(mount), group };
+        if !mounted.is_ok_and(|output| output.status.success()) {
+            return None;
+        }
+        made.limited("hugetlb.2MB.limit_in_bytes")
+    }
+
+    fn limited(self, file: &str) -> Option<Self> {
+        std::fs::create_dir(&self.group).ok()?;
+        std::fs::write(self.group.join(file), "0").ok()?;
+        Some(self)
+    }
+}
+
+impl Drop for NoHugetlb {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.group);
+        if let Some(mount) = &self.mount {
+            let _ = std::process::Command::new("umount").arg(mount).status();
+            let _ = std::fs::remove_dir(mount);
+        }
+    }
+}
+
+/// A pool's reservation holds, and the limit makes each fault fail: without looking at the limit every process
+/// of the database is killed by SIGBUS.
+#[test]
+fn a_database_starts_where_a_cgroup_allows_no_hugetlb_page() {
+    testkit::require!(testkit::is_root(), "not root: no cgroup can be made");
+    testkit::require!(std::path::Path::new(POOL).exists(), "no pool of 2 MiB pages");
+    let found = |tool: &str, words: &[&str]| {
+        let output = std::process::Command::new(tool).args(words).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    testkit::require!(
+        found("initdb", &["--version"]) && found("runuser", &["-u", "postgres", "--", "true"]),
+        "no PostgreSQL, or no user for it"
+    );
+    let _lock = testkit::machine_lock();
+    let _found = testkit::PoolsAsFound::note();
+    std::fs::write(format!("{POOL}/nr_overcommit_hugepages"), "256").unwrap();
+    let group = NoHugetlb::make();
+    testkit::require!(group.is_some(), "the hugetlb controller cannot be had");
+    let group = group.unwrap();
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let dir = tempfile::Builder::new().prefix("superpage-database").tempdir().unwrap();
+    let data = dir.path().join("data");
+    found("chown", &["postgres", dir.path().to_str().unwrap()]);
+    let run_in = |words: &[&str], input: &str| {
+        let mut command = std::process::Command::new("sh");
+        let join = "echo $$ > \"$0\"/cgroup.procs && exec runuser -u postgres -- \"$@\"";
+        command.args(["-c", join]).arg(&group.group).args(words).current_dir(dir.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    // By itself it asks for hugetlb pages too (`huge_pages = try`), and is killed by SIGBUS here.
+    let shown = run_in(&["initdb", "-s", "-D", data.to_str().unwrap()], "");
+    let shown = stderr(&shown) + &stdout(&shown);
+    let share = shown.lines().find_map(|line| line.strip_prefix("share_path="));
+    testkit::require!(share.is_some(), "initdb does not say where its files are");
+    let own_share = dir.path().join("share");
+    let own_share = own_share.to_str().unwrap();
+    assert!(found("cp", &["-r", share.unwrap(), own_share]));
+    let sample = format!("{own_share}/postgresql.conf.sample");
+    let mut settings = std::fs::read_to_string(&sample).unwrap();
+    settings.push_str("huge_pages = off\nshared_buffers = 64MB\n");
+    std::fs::write(&sample, settings).unwrap();
+    let data = data.to_str().unwrap();
+    let under = [own, "run", "--heap", "--mmap", "--shm", "--pages", "hugetlb:2M", "--"];
+    let of_initdb = ["initdb", "-D", data, "--no-sync", "-A", "trust", "-L", own_share];
+    let made = run_in(&[&under[..], &of_initdb].concat(), "");
+    assert_eq!(made.status.code(), Some(0), "{}{}", stdout(&made), stderr(&made));
+    assert!(stderr(&made).contains("a cgroup limit"), "{}", stderr(&made));
+    let query = "select sum(a) from generate_series(1, 100000) a;\n";
+    let of_server = ["postgres", "--single", "-D", data, "postgres"];
+    // Its own segments of System V as well.
+    for kind in ["mmap", "sysv"] {
+        let kind = format!("shared_memory_type={kind}");
+        let words = [&under[..], &of_server[..2], &["-c", &kind], &of_server[2..]].concat();
+        let answer = run_in(&words, query);
+        assert_eq!(answer.status.code(), Some(0), "{}{}", stdout(&answer), stderr(&answer));
+        assert!(stdout(&answer).contains("5000050000"), "{}", stdout(&answer));
+    }
+}

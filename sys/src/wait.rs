@@ -1,5 +1,6 @@
 //! Waiting for children, with what they used.
 
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -42,6 +43,18 @@ pub fn until_exit(pid: Pid) -> Result<(), SysError> {
             _ => return Err(SysError::last("waitid", format!("{pid:?}"))),
         }
     }
+}
+
+/// The same for at most `time`: whether it has ended. `poll(2)` of a pidfd (Linux 5.3); where there is none, `false`
+/// at once.
+pub fn until_exit_or(pid: Pid, time: std::time::Duration) -> bool {
+    let Some(process) = rustix::process::Pid::from_raw(pid.0) else { return false };
+    let flags = rustix::process::PidfdFlags::empty();
+    let Ok(fd) = rustix::process::pidfd_open(process, flags) else { return false };
+    let mut polled = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let milliseconds = time.as_millis().min(i32::MAX as u128) as i32;
+    // SAFETY: one descriptor, live across the call.
+    unsafe { libc::poll(&mut polled, 1, milliseconds) == 1 }
 }
 
 /// `pid_t wait4(pid_t pid, int *status, int options, struct rusage *)`: collects an ended child.

@@ -37,3 +37,4 @@ mod sysv;
 mod text;
 
 pub use names::shmget_on_superpages;
+pub use sysv::fill_if_needed;

@@ -59,7 +59,7 @@ fn make(key: key_t, size: size_t, flags: c_int) -> Result<c_int, Errno> {
 }
 
 /// Sees to it that every touch of a new segment finds its page, or removes the segment.
-fn fill_if_needed(id: c_int, size: usize, page: usize) -> Result<(), Errno> {
+pub fn fill_if_needed(id: c_int, size: usize, page: usize) -> Result<(), Errno> {
     if !limits::stand_in_the_way(page) || !is_new(id) {
         return Ok(());
     }

@@ -181,7 +181,11 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
         let id = raw::keeping_errno(|| unsafe {
             let flags = flags | libc::SHM_HUGETLB | encoded;
             let id = raw::call!(SYS_shmget, key, size, flags);
-            if id >= 0 { Ok(id as c_int) } else { Err(raw::errno()) }
+            if id < 0 {
+                return Err(raw::errno());
+            }
+            // Where faults may fail all the same, they fail now.
+            crate::api::fill_if_needed(id as c_int, size, page).map(|()| id as c_int)
         });
         match id {
             Ok(id) => {
