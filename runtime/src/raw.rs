@@ -66,7 +66,8 @@ pub fn futex_wake(word: *const u32) {
     keeping_errno(|| unsafe { call!(SYS_futex, word, operation, 1) });
 }
 
-/// Runs `work`; who cancels this thread meanwhile is heard afterwards.
+/// Runs `work`; who cancels this thread meanwhile is heard afterwards. A thread that may be cancelled anywhere
+/// would else end in the midst of it, or in a frame through which it cannot unwind.
 pub fn not_cancelled<R>(work: impl FnOnce() -> R) -> R {
     unsafe extern "C-unwind" {
         // A thread that asked to be cancelled anywhere may end in the second.

@@ -66,7 +66,7 @@ struct Request {
 /// # Safety
 /// As the system call: `MAP_FIXED` replaces what was there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap(
+pub unsafe extern "C-unwind" fn mmap(
     address: *mut c_void,
     length: size_t,
     protection: c_int,
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn mmap(
 ) -> *mut c_void {
     let request = Request { address: address as usize, length, protection, flags, fd, offset };
     // SAFETY: the caller's contract.
-    raw::answer_address(unsafe { request.serve() })
+    raw::not_cancelled(|| raw::answer_address(unsafe { request.serve() }))
 }
 
 /// The same under its large-file name: `off_t` is 64 bits here.
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn mmap(
 /// # Safety
 /// As [`mmap`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap64(
+pub unsafe extern "C-unwind" fn mmap64(
     address: *mut c_void,
     length: size_t,
     protection: c_int,

@@ -1,8 +1,8 @@
 //! Calls that few programs make of their memory, and that the kernel does not carry on the pool as on
 //! ordinary memory: locking, protection keys, nonlinear mappings, advice by descriptor, userfaultfd.
 //!
-//! Not among them: msync, mincore and munlock, which the pool answers alike (a superpage that was touched
-//! is resident as a whole, as on THP).
+//! Not among them: msync and munlock, which the pool answers alike. (`mincore` is here for what was prepared: a
+//! superpage of the pool that was touched is resident as a whole, as on THP.)
 //!
 //! # Safety
 //! As the system calls of the same names.
@@ -56,6 +56,23 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, length: size_t, flags: c
     unsafe {
         after(address, length, Extent::Covered, || raw::call!(SYS_mlock2, address, length, flags))
     }
+}
+
+/// `int mincore(void *addr, size_t length, unsigned char *vec)`: what was prepared and nobody has written
+/// to is not resident, as it would not be.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mincore(
+    address: *mut c_void,
+    length: size_t,
+    into: *mut std::ffi::c_uchar,
+) -> c_int {
+    let start = address as usize;
+    prepare::discard_untouched(start, round_up(start, length));
+    // SAFETY: the caller's contract.
+    unsafe { raw::call!(SYS_mincore, start, length, into) as c_int }
 }
 
 /// `int mlockall(int flags)`: what lies on the pool is never paged out, and its copies are locked.

@@ -25,9 +25,9 @@ use crate::raw::{self, Errno};
 /// # Safety
 /// As the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn munmap(address: *mut c_void, length: size_t) -> c_int {
+pub unsafe extern "C-unwind" fn munmap(address: *mut c_void, length: size_t) -> c_int {
     // SAFETY: the caller's contract.
-    raw::answer(unsafe { unmap(address as usize, length) })
+    raw::not_cancelled(|| raw::answer(unsafe { unmap(address as usize, length) }))
 }
 
 pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
@@ -57,9 +57,9 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
 /// # Safety
 /// As the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mprotect(address: *mut c_void, length: size_t, to: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn mprotect(address: *mut c_void, length: size_t, to: c_int) -> c_int {
     // SAFETY: the caller's contract.
-    raw::answer(unsafe { protect(address as usize, length, to) })
+    raw::not_cancelled(|| raw::answer(unsafe { protect(address as usize, length, to) }))
 }
 
 pub(super) unsafe fn protect(start: usize, length: usize, to: c_int) -> Result<(), Errno> {
@@ -75,9 +75,13 @@ pub(super) unsafe fn protect(start: usize, length: usize, to: c_int) -> Result<(
 /// # Safety
 /// As the system call: some advice discards contents.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn madvise(address: *mut c_void, length: size_t, advice: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn madvise(
+    address: *mut c_void,
+    length: size_t,
+    advice: c_int,
+) -> c_int {
     // SAFETY: the caller's contract.
-    raw::answer(unsafe { advise(address as usize, length, advice) })
+    raw::not_cancelled(|| raw::answer(unsafe { advise(address as usize, length, advice) }))
 }
 
 pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Result<(), Errno> {

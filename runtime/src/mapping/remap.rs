@@ -20,14 +20,15 @@ use super::demote::{self, Extent};
 use super::parts::{first_make_ordinary, is_valid, round_up, unmap};
 use super::table::{self, Range, Row};
 use crate::raw::{self, Errno};
-use crate::{contiguity, maps, prepare, settings, source};
+use crate::settings::{self, Fallback};
+use crate::{contiguity, maps, prepare, source};
 
 /// `void *mremap(void *old, size_t old_size, size_t new_size, int flags, ... void *new)`.
 ///
 /// # Safety
 /// As the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mremap(
+pub unsafe extern "C-unwind" fn mremap(
     old: *mut c_void,
     old_size: size_t,
     new_size: size_t,
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn mremap(
     let target = if flags & libc::MREMAP_FIXED != 0 { target as usize } else { 0 };
     let call = Call { start: old as usize, old_size, new_size, flags, target };
     // SAFETY: the caller's contract.
-    raw::answer_address(unsafe { call.serve() })
+    raw::not_cancelled(|| raw::answer_address(unsafe { call.serve() }))
 }
 
 /// What a program asks of `mremap(2)`.
@@ -151,7 +152,8 @@ impl Call {
     /// Whether the kernel's refusal can be due to boundaries that this library made.
     fn may_be_in_parts(&self, is_divided: bool) -> bool {
         let settings = settings::get();
-        let is_ours = is_divided || settings.is_thp() && settings.memory.mmap;
+        let advises = settings.is_thp() || settings.fallback == Fallback::Thp;
+        let is_ours = is_divided || advises && settings.memory.mmap;
         let known = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
         is_ours && self.flags & !known == 0 && is_valid(self.start, self.end()) && self.new_size > 0
     }

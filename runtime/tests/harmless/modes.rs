@@ -20,8 +20,8 @@ pub enum Mode {
     S,
 }
 
-/// 2 GiB for the cases that run at a time; none is taken that is not used.
-const PAGES: u64 = 1024;
+/// 4 GiB for the cases that run at a time; none is taken that is not used.
+const PAGES: u64 = 2048;
 
 impl Mode {
     fn is_pool(self) -> bool {

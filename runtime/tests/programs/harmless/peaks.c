@@ -63,7 +63,8 @@ static int small_heap(void)
 /* Whether this memory is on superpages at all: what all other cases presume. */
 static int on_superpages(void)
 {
-    char *mapped = memset(map(64 * MIB), 1, 64 * MIB), *shared = map_shared(64 * MIB);
+    char *mapped = memset(map(64 * MIB), 1, 64 * MIB);
+    char *shared = memset(map_shared(64 * MIB), 1, 64 * MIB);
     printf("mapped %ld shared %ld\n", superpage_kib(mapped + 32 * MIB),
            superpage_kib(shared + 32 * MIB));
     return 0;
