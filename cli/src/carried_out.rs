@@ -3,7 +3,6 @@
 
 use design::{Design, Form, Grain, Prefault, Trigger, designs, diff};
 use launch::{Ahead, Memory, Pages, Recipe};
-use machine::{MemInfo, Root};
 use units::{ByteSize, PageSize};
 
 use crate::exit::Failure;
@@ -19,19 +18,11 @@ pub struct CarriedOut {
 /// What the kernel does without us, against which the other rules of a design are held.
 const KERNEL: &str = "linux-6";
 
-/// Never more than this share of the memory that is available.
-const LARGEST_SHARE: u64 = 4;
+/// The most that the library keeps of what a program unmaps, or populates of a new mapping.
+const MAX_PREPARED: ByteSize = ByteSize::mib(64);
 
-/// What of a stock is made ready at once: every process of the program does it.
-const AT_START: ByteSize = ByteSize::mib(64);
-
-/// Decides, from the design and from how much memory there is now.
+/// Decides from the design.
 pub fn carry_out(design: &Design) -> Result<CarriedOut, Failure> {
-    let available = MemInfo::read(&Root::real()).ok().and_then(|info| info.available);
-    with_memory(design, available)
-}
-
-fn with_memory(design: &Design, available: Option<ByteSize>) -> Result<CarriedOut, Failure> {
     let (allocation, name) = (&design.allocation, &design.name);
     let size = allocation.sizes.last().copied().unwrap_or(ByteSize::mib(2));
     let (pages, memory) = match (allocation.trigger, allocation.form) {
@@ -48,7 +39,7 @@ fn with_memory(design: &Design, available: Option<ByteSize>) -> Result<CarriedOu
             )));
         }
     };
-    let (ahead, mut notes) = ahead(design, pages, size, available);
+    let (ahead, mut notes) = ahead(design, pages, size);
     notes.extend(not_ours(design));
     Ok(CarriedOut {
         recipe: Recipe { name: name.clone(), memory, ahead, ..Recipe::of(pages) },
@@ -57,12 +48,7 @@ fn with_memory(design: &Design, available: Option<ByteSize>) -> Result<CarriedOu
 }
 
 /// The rules of preparation that the library has a thread for.
-fn ahead(
-    design: &Design,
-    pages: Pages,
-    size: ByteSize,
-    available: Option<ByteSize>,
-) -> (Ahead, Vec<String>) {
+fn ahead(design: &Design, pages: Pages, size: ByteSize) -> (Ahead, Vec<String>) {
     let (mut ahead, mut notes) = (Ahead::default(), Vec::new());
     let preparation = &design.preparation;
     let can = pages == Pages::Thp && preparation.grain == Grain::Superpage;
@@ -70,28 +56,23 @@ fn ahead(
         notes.push(format!("not carried out: {rule}, because {why}"));
     };
     const ONLY: &str = "only transparent superpages can be prepared ahead";
-    match (&preparation.prezero, available) {
-        (None, _) => {}
-        (Some(_), _) if !can => not_carried_out("[preparation.prezero]", ONLY),
-        (Some(_), None) => {
-            not_carried_out("[preparation.prezero]", "how much memory is free is unknown");
-        }
-        (Some(prezero), Some(available)) => {
-            let permille = u64::from(prezero.stop_permille).min(1000 / LARGEST_SHARE);
-            let bytes = (u128::from(available.bytes()) * u128::from(permille) / 1000) as u64;
-            let stock = ByteSize(bytes - bytes % size.bytes());
-            (ahead.prezero, ahead.start) = (Some(stock), Some(stock.min(AT_START)));
-            if permille < u64::from(prezero.stop_permille) {
-                let why = "no more than a quarter of the memory available is taken";
-                not_carried_out("preparation.prezero.stop-permille", why);
-            }
+    match &preparation.prezero {
+        None => {}
+        Some(_) if !can => not_carried_out("[preparation.prezero]", ONLY),
+        Some(_) => {
+            ahead.prezero = Some(MAX_PREPARED);
+            // Nothing of ours runs beside the program's own threads.
+            not_carried_out(
+                "[preparation.prezero]",
+                "no thread of superpage's works in a program; what the program unmaps is zeroed again for \
+                 its next mapping",
+            );
         }
     }
     match preparation.prefault {
         Prefault::None => {}
         Prefault::Doubling(order) if can => {
-            // One batch in use, one ahead (ahead::Sequence).
-            ahead.prefault = Some(ByteSize(size.bytes() << (order + 1)));
+            ahead.prefault = Some(ByteSize(size.bytes() << (order + 1)).min(MAX_PREPARED));
         }
         Prefault::Doubling(_) => not_carried_out("[preparation.prefault]", ONLY),
         Prefault::Resident(_) => {
@@ -135,32 +116,23 @@ mod tests {
     use super::*;
 
     fn carried(name: &str) -> Result<CarriedOut, Failure> {
-        let design = designs::find(name).expect("a preset");
-        with_memory(&design, Some(ByteSize::gib(20)))
+        carry_out(&designs::find(name).expect("a preset"))
     }
 
     #[test]
     fn the_preset_becomes_a_stock_and_a_window() {
         let done = carried("prezeroed-pool").unwrap();
         assert_eq!((done.recipe.pages, done.recipe.memory), (Pages::Thp, Memory::USUAL));
-        assert_eq!(done.recipe.ahead.prezero, Some(ByteSize::mib(326)));
-        assert_eq!(done.recipe.ahead.start, Some(AT_START));
+        assert_eq!(done.recipe.ahead.prezero, Some(MAX_PREPARED));
         assert_eq!(done.recipe.ahead.prefault, Some(ByteSize::mib(64)));
-        assert_eq!(done.notes, Vec::<String>::new());
+        assert!(done.notes[0].contains("no thread"), "{:?}", done.notes);
     }
 
     #[test]
     fn what_is_not_carried_out_is_named() {
-        let mut greedy = designs::find("prezeroed-pool").unwrap();
-        greedy.preparation.prezero.as_mut().unwrap().stop_permille = 1000;
-        let done = with_memory(&greedy, Some(ByteSize::gib(20))).unwrap();
-        assert_eq!(done.recipe.ahead.prezero, Some(ByteSize::gib(5)));
-        assert!(done.notes[0].contains("stop-permille"), "{:?}", done.notes);
         let mut design = designs::find("prezeroed-pool").unwrap();
         design.memory.proactiveness = 99;
-        let done = with_memory(&design, None).unwrap();
-        assert_eq!(done.recipe.ahead.prezero, None);
-        assert!(done.notes[0].contains("free is unknown"), "{:?}", done.notes);
+        let done = carry_out(&design).unwrap();
         assert!(done.notes[1].contains("memory.proactiveness"), "{:?}", done.notes);
     }
 

@@ -63,7 +63,8 @@ fn in_words(totals: &Totals) -> String {
 
 /// What was ready before it was touched, and what of the memory was never the program's.
 fn prepared_in_words(totals: &Totals) -> Option<String> {
-    if totals.prepared(Prepared::Threads) == 0 {
+    let is_any = |what: &Prepared| totals.prepared(*what) > 0;
+    if !Prepared::ALL.iter().any(is_any) {
         return None;
     }
     let size = |what| ByteSize(totals.prepared(what));
@@ -72,7 +73,7 @@ fn prepared_in_words(totals: &Totals) -> Option<String> {
     let mut line = format!("{} of {asked} were ready when asked for", size(Prepared::HandedOut));
     for (what, words) in [
         (Prepared::Recycled, "zeroed again after use"),
-        (Prepared::Ahead, "populated ahead of touches"),
+        (Prepared::Ahead, "populated at once"),
         (Prepared::Lost, "taken back by the kernel before"),
     ] {
         if totals.prepared(what) > 0 {
@@ -116,7 +117,6 @@ mod tests {
         let line = line(&[
             (ledger::processes(), 1),
             (ledger::sum(Kind::Mmap, Column::Advised), 8 << 20),
-            (ledger::prepared(Prepared::Threads), 1),
             (ledger::prepared(Prepared::HandedOut), 6 << 20),
             (ledger::prepared(Prepared::Missed), 2 << 20),
             (ledger::prepared(Prepared::Recycled), 4 << 20),

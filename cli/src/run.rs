@@ -86,24 +86,19 @@ pub struct Args {
     )]
     stack: Option<ByteSize>,
 
-    /// Keep up to SIZE of zeroed superpages ready for heap and mappings, by a thread that works where
-    /// a CPU is idle (THP).
+    /// Keep up to SIZE of what the program unmaps, and zero it again for its next mapping of that length
+    /// (THP): at most 64M, and a tenth of the process's memory.
     #[arg(
         long,
         value_name = "SIZE",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "256M",
+        default_missing_value = "64M",
         help_heading = "Ahead of need"
     )]
     prezero: Option<ByteSize>,
 
-    /// Of that, make SIZE ready when a process starts, before it asks; else the stock grows with what was
-    /// asked for and not there. Of use to long-lived programs: whatever they start does it as well.
-    #[arg(long, value_name = "SIZE", help_heading = "Ahead of need")]
-    prezero_start: Option<ByteSize>,
-
-    /// Populate up to SIZE ahead of a program that touches its memory in order (THP).
+    /// Populate up to SIZE of each new mapping at once (THP): at most 64M, and a tenth of the process's memory.
     #[arg(
         long,
         value_name = "SIZE",
@@ -175,11 +170,8 @@ impl Args {
             }
             // What is said by a flag as well is the flag's to say.
             recipe.ahead.prezero = recipe.ahead.prezero.or(carried.recipe.ahead.prezero);
-            let start = carried.recipe.ahead.start.min(recipe.ahead.prezero);
-            recipe.ahead.start = recipe.ahead.start.or(start);
             recipe.ahead.prefault = recipe.ahead.prefault.or(carried.recipe.ahead.prefault);
         }
-        recipe.ahead.check().map_err(|error| Failure::usage(error.to_string()))?;
         Ok((recipe, notes))
     }
 
@@ -192,8 +184,7 @@ impl Args {
             data: self.data,
             stack: self.stack,
         };
-        let ahead =
-            Ahead { prezero: self.prezero, start: self.prezero_start, prefault: self.prefault };
+        let ahead = Ahead { prezero: self.prezero, prefault: self.prefault };
         // Only THP can be prepared, and only what the library hands out.
         let memory = if memory.is_empty() && !ahead.is_empty() { Memory::USUAL } else { memory };
         let is_thp = memory.is_empty() || !ahead.is_empty();

@@ -99,7 +99,9 @@ fn a_design_is_carried_out_as_far_as_it_can_be() {
     let plan = |design: &str| run(&["run", "--dry-run", "--design", design, "--", "true"]);
     if has_thp() {
         let text = stdout(&plan("prezeroed-pool"));
-        for part in ["SUPERPAGE_PAGES=thp", "SUPERPAGE_PREZERO=", "SUPERPAGE_PREFAULT=67108864"] {
+        for part in
+            ["SUPERPAGE_PAGES=thp", "SUPERPAGE_PREZERO=67108864", "SUPERPAGE_PREFAULT=67108864"]
+        {
             assert!(text.contains(part), "{text}");
         }
     }

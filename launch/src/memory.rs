@@ -123,19 +123,13 @@ impl TryFrom<String> for Memory {
 /// What libsuperpage.so prepares before a program touches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ahead {
-    /// At most so much zeroed memory on superpages is kept ready, for the heap and for mappings.
+    /// At most so much of what a program unmaps is kept, and zeroed again for its next mapping.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prezero: Option<ByteSize>,
-    /// Of that, so much is made ready when a process starts, before it asks; without it the stock grows
-    /// with what was asked for and not there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start: Option<ByteSize>,
-    /// At most so much is populated ahead of a program that touches memory in order.
+    /// At most so much of a new mapping is populated at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefault: Option<ByteSize>,
 }
-
-const PREZERO: &str = "SUPERPAGE_PREZERO";
 
 impl Ahead {
     /// Whether nothing is asked for.
@@ -145,26 +139,16 @@ impl Ahead {
 
     /// The library's variables, their values, and what they do.
     pub fn settings(&self) -> impl Iterator<Item = (&'static str, String, &'static str)> {
-        let prezero = "zeroed superpages that may be kept ready";
-        let prefault = "memory that may be populated ahead of touches in order";
-        let all =
-            [(PREZERO, self.prezero, prezero), ("SUPERPAGE_PREFAULT", self.prefault, prefault)];
+        let prezero = "unmapped superpages that may be kept and zeroed again";
+        let prefault = "how much of a new mapping may be populated at once";
+        let all = [
+            ("SUPERPAGE_PREZERO", self.prezero, prezero),
+            ("SUPERPAGE_PREFAULT", self.prefault, prefault),
+        ];
         all.into_iter().filter_map(move |(variable, size, what)| {
             let size = size.filter(|size| size.bytes() > 0)?;
-            let start = self.start.filter(|_| variable == PREZERO);
-            let start = start.map_or(String::new(), |start| format!(",start={}", start.bytes()));
-            Some((variable, format!("{}{start}", size.bytes()), what))
+            Some((variable, size.bytes().to_string(), what))
         })
-    }
-
-    /// Whether the words go together.
-    pub fn check(&self) -> Result<(), ParseRecipeError> {
-        match (self.start, self.prezero) {
-            (Some(start), stock) if stock.is_none_or(|stock| stock < start) => {
-                Err(ParseRecipeError::StartWithoutStock(start))
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -81,13 +81,10 @@ pub enum ParseRecipeError {
     /// Not an amount of memory.
     #[error("`{0}` is no amount of memory to prepare ahead; write for example 256M")]
     UnknownSize(String),
-    /// More to begin with than there may be.
-    #[error("{0} that are ready at the start need a stock at least as large: prezero=SIZE")]
-    StartWithoutStock(ByteSize),
     /// A word that is neither a setting nor a variable.
     #[error(
         "arm `{arm}`: `{word}` is not understood; after the name and a colon come pages=KIND, \
-         memory=LIST, fallback=KIND, children=KIND, prezero=SIZE, prezero-start=SIZE, prefault=SIZE, \
+         memory=LIST, fallback=KIND, children=KIND, prezero=SIZE, prefault=SIZE, \
          preload=LIBRARY, VARIABLE=VALUE, and last `-- WRAPPER ARGS`"
     )]
     UnknownWord {
@@ -165,7 +162,6 @@ impl FromStr for Recipe {
                 Some(("fallback", kind)) => recipe.fallback = kind.parse()?,
                 Some(("children", kind)) => recipe.children = kind.parse()?,
                 Some(("prezero", size)) => recipe.ahead.prezero = Some(ahead(size)?),
-                Some(("prezero-start", size)) => recipe.ahead.start = Some(ahead(size)?),
                 Some(("prefault", size)) => recipe.ahead.prefault = Some(ahead(size)?),
                 Some(("preload", library)) => recipe.preload.push(library.to_string()),
                 Some((variable, value)) if is_variable(variable) => {
@@ -174,7 +170,6 @@ impl FromStr for Recipe {
                 _ => return Err(ParseRecipeError::UnknownWord { arm: name, word }),
             }
         }
-        recipe.ahead.check()?;
         Ok(recipe)
     }
 }
@@ -277,12 +272,12 @@ mod tests {
         assert_eq!(recipe.memory.variable(), "heap,shm");
         assert_eq!((recipe.fallback, recipe.children), (Fallback::Error, Children::Same));
         assert_eq!("superpage".parse(), Ok(Recipe::superpage()));
-        let text = "x: pages=thp memory=heap,mmap prezero=256M prezero-start=32M prefault=64M";
+        let text = "x: pages=thp memory=heap,mmap prezero=256M prefault=64M";
         let recipe: Recipe = text.parse().unwrap();
         assert_eq!(recipe.ahead.prezero, Some(ByteSize::mib(256)));
         assert_eq!(recipe.ahead.prefault, Some(ByteSize::mib(64)));
         let variables: Vec<_> = recipe.ahead.settings().map(|it| (it.0, it.1)).collect();
-        assert_eq!(variables[0].1, "268435456,start=33554432");
+        assert_eq!(variables[0].1, "268435456");
         assert_eq!(variables[1], ("SUPERPAGE_PREFAULT", "67108864".to_string()));
         let written = serde_json::to_string(&recipe).unwrap();
         assert_eq!(serde_json::from_str::<Recipe>(&written).unwrap(), recipe);
@@ -301,8 +296,6 @@ mod tests {
             ("x: children=x", "no way to treat children"),
             ("x: prezero=much", "`much` is no amount of memory"),
             ("x: prefault=", "`` is no amount of memory"),
-            ("x: prezero-start=1M", "prezero=SIZE"),
-            ("x: prezero=1M prezero-start=2M", "prezero=SIZE"),
             ("x: fast", "`fast` is not understood"),
             ("x: 1A=2", "`1A=2`"),
             ("x: A='1", "quote"),

@@ -188,14 +188,10 @@ impl Reason {
     }
 }
 
-/// What was done so that superpages were ready before they were touched; in bytes, but for the first.
+/// What was done so that superpages were ready before they were touched; in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Prepared {
-    /// Threads that did it.
-    Threads,
-    /// Populated for the stock, or ahead of the heap.
-    Filled,
     /// Zeroed again after use.
     Recycled,
     /// Populated ahead of touches in a mapping.
@@ -214,9 +210,7 @@ pub enum Prepared {
 
 impl Prepared {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 9] = [
-        Self::Threads,
-        Self::Filled,
+    pub const ALL: [Self; 7] = [
         Self::Recycled,
         Self::Ahead,
         Self::HandedOut,
@@ -229,8 +223,6 @@ impl Prepared {
     /// What it is called in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Threads => "threads",
-            Self::Filled => "filled_bytes",
             Self::Recycled => "recycled_bytes",
             Self::Ahead => "ahead_bytes",
             Self::HandedOut => "handed_out_bytes",

@@ -191,6 +191,10 @@ fn child_maps() {
     let large = map(8 * MIB + 4096);
     fill(large, 8 * MIB + 4096, 1);
     assert!(huge_kib() >= 6 << 10, "the large mapping: {} KiB", huge_kib());
+    // What is small stays as it was.
+    for _ in 0..32 {
+        map(MIB);
+    }
     let pieces: Vec<*mut u8> = (0..64).map(|_| map(MIB)).collect();
     for (index, piece) in pieces.iter().enumerate() {
         fill(*piece, MIB, index as u8 + 1);

@@ -34,7 +34,7 @@ fn populating(recipe: Recipe, name: String) -> Arm {
 }
 
 /// What the library keeps ready, where nothing is said of bursts.
-const READY: ByteSize = ByteSize::mib(256);
+const READY: ByteSize = ByteSize::mib(64);
 /// How far it populates ahead of touches in order.
 const AHEAD: ByteSize = ByteSize::mib(64);
 
@@ -43,8 +43,7 @@ fn pool(burst: Option<ByteSize>) -> Arm {
     let memory = Memory::USUAL;
     // What malloc needs beside the burst is little; a quarter more is enough for any.
     let ready = burst.map_or(READY, |burst| ByteSize((burst.bytes() / 4).saturating_mul(5)));
-    // The first burst has a rest before it like the others.
-    let ahead = Ahead { prezero: Some(ready), start: Some(ready), prefault: Some(AHEAD) };
+    let ahead = Ahead { prezero: Some(ready), prefault: Some(AHEAD) };
     let name = "pool".to_string();
     Arm { recipe: Recipe { name, memory, ahead, ..Recipe::of(Pages::Thp) }, populates: false }
 }
