@@ -203,6 +203,20 @@ fn a_process_without_a_ledger_is_told_and_not_taken_for_one_that_asked_for_nothi
 }
 
 #[test]
+fn a_full_file_system_costs_counts_and_no_process() {
+    require!(is_root() && works(&["setpriv", "--version"]), "needs root and setpriv");
+    require!(works(&["unshare", "-m", "true"]), "needs mount namespaces");
+    let script = "mount -t tmpfs -o size=64k none /run && { cat /dev/zero > /run/full 2>/dev/null; \
+                  exec \"$0\" run --heap --mmap -- setpriv --reuid 65534 --regid 65534 --clear-groups \
+                  sh -c 'true; echo ok'; }";
+    let command = ["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_superpage")];
+    let output = Command::new("unshare").args(command).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "ok\n");
+    assert!(stderr(&output).contains("in 1 process:"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_run_works_where_systemd_takes_things_away_or_says_what_cannot_be_counted() {
     require!(is_root() && works(&["unshare", "-m", "true"]), "needs root and mount namespaces");
     let private =

@@ -110,16 +110,19 @@ fn map_own(directory: &[u8]) -> Option<*mut AtomicU64> {
     let user = unsafe { raw::call!(SYS_geteuid) } as u64;
     let path = Path::new(&[directory, b"/", message::Decimal::new(user).bytes()])?;
     let fd = raw::open(path.c_str(), FLAGS | libc::O_CREAT | libc::O_NOFOLLOW, 0o600)?;
-    // Of this user alone, who else could shorten it under us. It grows once, to the same size by whoever is first.
+    // Of this user alone: others could shorten it under us. It grows once, to the same size by whoever is first, and
+    // has its blocks then: a full file system would kill us at the first touch of a hole.
     let is_own = |file: &libc::stat| {
         u64::from(file.st_uid) == user && file.st_nlink == 1 && file.st_mode & 0o077 == 0
     };
     // SAFETY: a descriptor of our own; a file that is there keeps its length and contents.
     unsafe {
         if raw::call!(SYS_lseek, fd, 0, libc::SEEK_END) == 0 {
-            raw::call!(SYS_ftruncate, fd, ::ledger::BYTES);
-            let magic = ::ledger::MAGIC.to_ne_bytes();
-            raw::call!(SYS_pwrite64, fd, magic.as_ptr(), magic.len(), 0);
+            raw::call!(SYS_fallocate, fd, 0, 0, ::ledger::BYTES);
+            if raw::call!(SYS_lseek, fd, 0, libc::SEEK_END) == ::ledger::BYTES as libc::c_long {
+                let magic = ::ledger::MAGIC.to_ne_bytes();
+                raw::call!(SYS_pwrite64, fd, magic.as_ptr(), magic.len(), 0);
+            }
         }
     }
     map(fd, is_own)
