@@ -34,7 +34,7 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
     let target = match Place::of(path)? {
         // /dev/stderr, a pipe: nothing can be beside it.
         Place::Device => {
-            let mut file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
             return file.write_all(contents.as_ref()).map_err(failed);
         }
         Place::File(target) | Place::New(target) => target,
@@ -58,6 +58,7 @@ impl Place {
     fn of(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| unwritable(path, &error);
         match fs::metadata(path) {
+            Ok(_) if is_descriptor(path) => Ok(Self::Device),
             Ok(metadata) if metadata.is_dir() => Err(failed(ErrorKind::IsADirectory.into())),
             Ok(metadata) if !metadata.is_file() => Ok(Self::Device),
             Ok(_) => {
@@ -75,6 +76,12 @@ impl Place {
             Err(error) => Err(failed(error)),
         }
     }
+}
+
+/// Whether the name is one of our own open files: /dev/stdout may be a plain file, and stays that one.
+fn is_descriptor(path: &Path) -> bool {
+    let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
+    parent.is_some_and(|parent| parent == Path::new("/dev") || parent.starts_with("/proc"))
 }
 
 /// A file of a new name in the same directory, which nobody else has opened.
@@ -105,7 +112,7 @@ pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
             // A pipe would wait for its reader; it is opened when there is something to write.
             let is_pipe = fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
             if !is_pipe {
-                let opened = OpenOptions::new().write(true).open(path);
+                let opened = OpenOptions::new().append(true).open(path);
                 opened.map_err(|error| unwritable(path, &error))?;
             }
             return Ok(());

@@ -201,3 +201,39 @@ fn interrupted_or_killed_nothing_stays_changed() {
     assert_eq!(overcommit(), Some(before));
     assert_eq!(stdout(&run(&["restore"])), "nothing to restore\n");
 }
+
+#[test]
+fn standard_output_may_be_named_and_be_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (document, printed) = (directory.path().join("a.json"), directory.path().join("printed"));
+    let document = document.to_str().unwrap();
+    let made = run(&[
+        "compare",
+        "--arm",
+        "base",
+        "--max-runs",
+        "2",
+        "--min-runs",
+        "2",
+        "--json",
+        "-o",
+        document,
+        "--",
+        "true",
+    ]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let again = ["compare", "--from", document, "--json", "-o"];
+    let to = std::fs::File::options().create(true).append(true).open(&printed).unwrap();
+    for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        let mut command = superpage(&[&again[..], &[name]].concat());
+        assert!(command.stdout(to.try_clone().unwrap()).status().unwrap().success(), "{name}");
+    }
+    let whole = std::fs::read_to_string(document).unwrap();
+    assert_eq!(std::fs::read_to_string(&printed).unwrap(), whole.repeat(3));
+    let refused = run(&[&again[..], &[document]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("--force"), "{}", stderr(&refused));
+    let forced = run(&[&again[..], &[document, "--force"]].concat());
+    assert!(forced.status.success(), "{}", stderr(&forced));
+    assert_eq!(std::fs::read_to_string(document).unwrap(), whole);
+}

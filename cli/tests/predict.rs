@@ -32,13 +32,13 @@ fn a_prediction_stands_beside_the_verdict_and_in_the_document() {
     assert!(low <= mid && mid <= high, "{low} {mid} {high}");
     assert!(share(&told["prediction"]["translating"]["mid"]) >= 0.0);
 
-    let path = std::env::temp_dir().join(format!("superpage-predicted-{}", std::process::id()));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("predicted");
     std::fs::write(&path, &output.stdout).unwrap();
     let page = path.with_extension("html");
     let [from, to] = [&path, &page].map(|path| path.to_str().unwrap());
     let again = run(&["compare", "--from", from, "--html", to]);
     let drawn = std::fs::read_to_string(&page).unwrap();
-    [path, page].iter().for_each(|file| std::fs::remove_file(file).unwrap());
     assert!(drawn.contains("class=\"predicted\"") && drawn.contains("Dashes: "), "{drawn}");
     let text = stdout(&again);
     let line = text.lines().find(|line| line.contains("updates")).unwrap_or_default();

@@ -189,6 +189,7 @@ struct RuleArgs {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     if let Some(file) = &args.from {
+        args.outputs.check()?;
         let document = outputs::read(file)?;
         return finish(&args, &document);
     }
