@@ -6,7 +6,8 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    if data.starts_with(b"PERFFILE2") || data.starts_with(b"2ELIFREP") || data.starts_with(b"PERF") {
+    if data.starts_with(b"PERFFILE2") || data.starts_with(b"2ELIFREP") || data.starts_with(b"PERF")
+    {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(data).unwrap();
         file.rewind().unwrap();
