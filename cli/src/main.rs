@@ -74,6 +74,10 @@ fn main() -> ExitCode {
     if let Some(code) = legacy::under_own_name() {
         return code;
     }
+    // `run` waits as long as its program runs.
+    if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
+        sys::mem::use_one_arena();
+    }
     let cli = match in_passing(Cli::try_parse) {
         Ok(cli) => cli,
         Err(error) => return exit::of_clap(&error),

@@ -1,6 +1,6 @@
 //! `superpage run`: any unmodified program, on the pages asked for.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use launch::{
     Ahead, Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Streams,
@@ -310,10 +310,12 @@ fn supervise(
         ledger.map(LedgerFile::mark),
     );
     let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
-    // From here on this process only waits. Once more after the first looks, which are the largest.
+    // From here on this process only waits, and looks now and then, less and less often.
     sys::mem::give_back_unused();
-    if !sys::wait::until_exit_or(pid, FIRST_LOOKS) {
+    let mut rest = FIRST_REST;
+    while sys::wait::has_ended_within(pid, rest) == Some(false) {
         sys::mem::give_back_unused();
+        rest = (rest * 2).min(MAX_REST);
     }
     let ended = sys::wait::until_exit(pid);
     let seconds = began.elapsed().as_secs_f64();
@@ -324,8 +326,9 @@ fn supervise(
     Ok((status, seen, seconds))
 }
 
-/// The first looks at a program, with the largest buffers, lie within this.
-const FIRST_LOOKS: std::time::Duration = std::time::Duration::from_secs(1);
+/// How long a launcher waits before it gives back again what its looks at the program left; doubled each time.
+const FIRST_REST: Duration = Duration::from_secs(1);
+const MAX_REST: Duration = Duration::from_secs(30);
 
 /// What it got, in one line.
 fn report(plan: &Plan, seen: &Observed, seconds: f64) -> String {

@@ -1,6 +1,8 @@
 //! Owned memory mappings and advice about them.
 
 use std::ffi::c_void;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -356,6 +358,13 @@ mod tests {
     }
 }
 
+/// Has all threads share malloc's first arena (`mallopt(3)`, M_ARENA_MAX): of the others `malloc_trim` leaves the
+/// end as it is. For a process that waits more than it allocates; before it has a second thread.
+pub fn use_one_arena() {
+    // SAFETY: a parameter of malloc, which takes its own lock.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
 /// Gives back what this process used and needs no more, for one that goes on to wait: free memory of malloc
 /// (`malloc_trim(3)`), the main thread's stack below the caller's, and pages of files that are mapped and were
 /// not written (`madvise(2)` MADV_DONTNEED). What is touched again is there again. Only for the main thread.
@@ -374,28 +383,30 @@ pub fn give_back_unused() {
 /// Ranges that may be dropped, where `here` is the lowest address of the stack in use but for what the calls
 /// made here take.
 fn unused(here: usize) -> Vec<Range<usize>> {
-    const KEPT: usize = 16 << 10;
+    const KEPT: usize = 8 << 10;
     let page = crate::param::page_size().bytes() as usize;
-    let text = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
-    let mut found = Vec::new();
-    let mut mapping: Option<(Range<usize>, &str, &str)> = None;
-    for line in text.lines() {
-        if let Some((range, rest)) = parse_mapping(line) {
+    let mut found = Vec::with_capacity(32);
+    let Ok(file) = File::open("/proc/self/smaps") else { return found };
+    // In small pieces: the whole text would leave more behind than there is to give back.
+    let mut lines = BufReader::with_capacity(4 << 10, file);
+    let (mut line, mut mapping) = (String::with_capacity(512), None);
+    while lines.read_line(&mut line).is_ok_and(|length| length > 0) {
+        if let Some((range, rest)) = parse_mapping(&line) {
             let mut fields = rest.split_whitespace();
             let permissions = fields.next().unwrap_or("");
-            mapping = Some((range, permissions, fields.nth(3).unwrap_or("")));
-        } else if line.starts_with("Anonymous:")
-            && let Some((range, permissions, name)) = mapping.take()
-        {
-            let is_file = name.starts_with('/') && permissions.ends_with('p');
-            let was_written = line.split_whitespace().nth(1) != Some("0");
+            let name = fields.nth(3).unwrap_or("");
+            let is_file = name.starts_with('/');
             if name == "[stack]" && range.contains(&here) {
                 let end = here.saturating_sub(KEPT) / page * page;
                 found.push(range.start..end.max(range.start));
-            } else if is_file && permissions.starts_with("r-") && !was_written {
-                found.push(range);
             }
+            let is_clean = is_file && permissions.starts_with("r-") && permissions.ends_with('p');
+            mapping = is_clean.then_some(range);
+        } else if line.starts_with("Anonymous:") {
+            let was_written = line.split_whitespace().nth(1) != Some("0");
+            found.extend(mapping.take().filter(|_| !was_written));
         }
+        line.clear();
     }
     found
 }

@@ -45,16 +45,16 @@ pub fn until_exit(pid: Pid) -> Result<(), SysError> {
     }
 }
 
-/// The same for at most `time`: whether it has ended. `poll(2)` of a pidfd (Linux 5.3); where there is none, `false`
-/// at once.
-pub fn until_exit_or(pid: Pid, time: std::time::Duration) -> bool {
-    let Some(process) = rustix::process::Pid::from_raw(pid.0) else { return false };
+/// The same for at most `time`: whether it has ended. `poll(2)` of a pidfd; `None` where there is none (before
+/// Linux 5.3).
+pub fn has_ended_within(pid: Pid, time: Duration) -> Option<bool> {
+    let process = rustix::process::Pid::from_raw(pid.0)?;
     let flags = rustix::process::PidfdFlags::empty();
-    let Ok(fd) = rustix::process::pidfd_open(process, flags) else { return false };
+    let fd = rustix::process::pidfd_open(process, flags).ok()?;
     let mut polled = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let milliseconds = time.as_millis().min(i32::MAX as u128) as i32;
     // SAFETY: one descriptor, live across the call.
-    unsafe { libc::poll(&mut polled, 1, milliseconds) == 1 }
+    Some(unsafe { libc::poll(&mut polled, 1, milliseconds) } == 1)
 }
 
 /// `pid_t wait4(pid_t pid, int *status, int options, struct rusage *)`: collects an ended child.
