@@ -258,6 +258,67 @@ fn hugetlb_size_flag(size: PageSize) -> MapFlags {
     MapFlags::from_bits_retain(size.bytes().trailing_zeros() << 26)
 }
 
+/// Has all threads share malloc's first arena (`mallopt(3)`, M_ARENA_MAX): of the others `malloc_trim` leaves the
+/// end as it is. For a process that waits more than it allocates; before it has a second thread.
+pub fn use_one_arena() {
+    // SAFETY: a parameter of malloc, which takes its own lock.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
+/// Gives back what this process used and needs no more, for one that goes on to wait: free memory of malloc
+/// (`malloc_trim(3)`), the main thread's stack below the caller's, and pages of files that are mapped and were
+/// not written (`madvise(2)` MADV_DONTNEED). What is touched again is there again. Only for the main thread.
+pub fn give_back_unused() {
+    let marker = 0u8;
+    let here = (&raw const marker) as usize;
+    for range in unused(here) {
+        // SAFETY: stack below every frame in use, which is dead; or pages that the file still has, in mappings
+        // that cannot be written.
+        unsafe { libc::madvise(range.start as *mut c_void, range.len(), Advice::DontNeed as i32) };
+    }
+    // SAFETY: takes free memory only.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Ranges that may be dropped, where `here` is the lowest address of the stack in use but for what the calls
+/// made here take.
+fn unused(here: usize) -> Vec<Range<usize>> {
+    const KEPT: usize = 8 << 10;
+    let page = crate::param::page_size().bytes() as usize;
+    let mut found = Vec::with_capacity(32);
+    let Ok(file) = File::open("/proc/self/smaps") else { return found };
+    // In small pieces: the whole text would leave more behind than there is to give back.
+    let mut lines = BufReader::with_capacity(4 << 10, file);
+    let (mut line, mut mapping) = (String::with_capacity(512), None);
+    while lines.read_line(&mut line).is_ok_and(|length| length > 0) {
+        if let Some((range, rest)) = parse_mapping(&line) {
+            let mut fields = rest.split_whitespace();
+            let permissions = fields.next().unwrap_or("");
+            let name = fields.nth(3).unwrap_or("");
+            let is_file = name.starts_with('/');
+            if name == "[stack]" && range.contains(&here) {
+                let end = here.saturating_sub(KEPT) / page * page;
+                found.push(range.start..end.max(range.start));
+            }
+            let is_clean = is_file && permissions.starts_with("r-") && permissions.ends_with('p');
+            mapping = is_clean.then_some(range);
+        } else if line.starts_with("Anonymous:") {
+            let was_written = line.split_whitespace().nth(1) != Some("0");
+            found.extend(mapping.take().filter(|_| !was_written));
+        }
+        line.clear();
+    }
+    found
+}
+
+/// `7f00-7f10 r-xp 0000 fe:00 1 /path`: the range and what follows it.
+fn parse_mapping(line: &str) -> Option<(Range<usize>, &str)> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let address = |text: &str| usize::from_str_radix(text, 16).ok();
+    Some((address(start)?..address(end)?, rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,65 +417,4 @@ mod tests {
         assert_eq!(error.errno(), libc::EINVAL);
         assert!(error.to_string().contains("MADV_HUGEPAGE"), "{error}");
     }
-}
-
-/// Has all threads share malloc's first arena (`mallopt(3)`, M_ARENA_MAX): of the others `malloc_trim` leaves the
-/// end as it is. For a process that waits more than it allocates; before it has a second thread.
-pub fn use_one_arena() {
-    // SAFETY: a parameter of malloc, which takes its own lock.
-    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
-}
-
-/// Gives back what this process used and needs no more, for one that goes on to wait: free memory of malloc
-/// (`malloc_trim(3)`), the main thread's stack below the caller's, and pages of files that are mapped and were
-/// not written (`madvise(2)` MADV_DONTNEED). What is touched again is there again. Only for the main thread.
-pub fn give_back_unused() {
-    let marker = 0u8;
-    let here = (&raw const marker) as usize;
-    for range in unused(here) {
-        // SAFETY: stack below every frame in use, which is dead; or pages that the file still has, in mappings
-        // that cannot be written.
-        unsafe { libc::madvise(range.start as *mut c_void, range.len(), Advice::DontNeed as i32) };
-    }
-    // SAFETY: takes free memory only.
-    unsafe { libc::malloc_trim(0) };
-}
-
-/// Ranges that may be dropped, where `here` is the lowest address of the stack in use but for what the calls
-/// made here take.
-fn unused(here: usize) -> Vec<Range<usize>> {
-    const KEPT: usize = 8 << 10;
-    let page = crate::param::page_size().bytes() as usize;
-    let mut found = Vec::with_capacity(32);
-    let Ok(file) = File::open("/proc/self/smaps") else { return found };
-    // In small pieces: the whole text would leave more behind than there is to give back.
-    let mut lines = BufReader::with_capacity(4 << 10, file);
-    let (mut line, mut mapping) = (String::with_capacity(512), None);
-    while lines.read_line(&mut line).is_ok_and(|length| length > 0) {
-        if let Some((range, rest)) = parse_mapping(&line) {
-            let mut fields = rest.split_whitespace();
-            let permissions = fields.next().unwrap_or("");
-            let name = fields.nth(3).unwrap_or("");
-            let is_file = name.starts_with('/');
-            if name == "[stack]" && range.contains(&here) {
-                let end = here.saturating_sub(KEPT) / page * page;
-                found.push(range.start..end.max(range.start));
-            }
-            let is_clean = is_file && permissions.starts_with("r-") && permissions.ends_with('p');
-            mapping = is_clean.then_some(range);
-        } else if line.starts_with("Anonymous:") {
-            let was_written = line.split_whitespace().nth(1) != Some("0");
-            found.extend(mapping.take().filter(|_| !was_written));
-        }
-        line.clear();
-    }
-    found
-}
-
-/// `7f00-7f10 r-xp 0000 fe:00 1 /path`: the range and what follows it.
-fn parse_mapping(line: &str) -> Option<(Range<usize>, &str)> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let address = |text: &str| usize::from_str_radix(text, 16).ok();
-    Some((address(start)?..address(end)?, rest))
 }

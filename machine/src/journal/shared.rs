@@ -49,6 +49,9 @@ pub enum Want {
     Alone,
 }
 
+/// What takes a knob from a value to another.
+pub type Change<'a, E> = dyn FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), E> + 'a;
+
 /// A share in a knob, given up when dropped.
 #[derive(Debug)]
 pub struct SharedKnob {
@@ -85,7 +88,7 @@ impl SharedKnob {
         root: &Root,
         knob: &Knob,
         want: Want,
-        change: &mut dyn FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), E>,
+        change: &mut Change<'_, E>,
     ) -> Result<Self, E> {
         // A dead journal may have left this knob changed.
         let inherited = restore::restore_dead(journal_dir, root)?;
@@ -111,10 +114,7 @@ impl SharedKnob {
         }
     }
 
-    fn settle_by<E: From<JournalError>>(
-        &mut self,
-        change: &mut dyn FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn settle_by<E: From<JournalError>>(&mut self, change: &mut Change<'_, E>) -> Result<(), E> {
         let settled = self.place.settle(&self.root, change)?;
         if let Some(share) = &mut self.share
             && let Want::Plus(pages) = share.want
@@ -370,7 +370,7 @@ impl Place {
     fn settle<E: From<JournalError>>(
         &self,
         root: &Root,
-        change: &mut dyn FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), E>,
+        change: &mut Change<'_, E>,
     ) -> Result<Settled, E> {
         let wants: Vec<Want> = self.remove_dead()?.into_iter().map(|one| one.want).collect();
         let (state, old) = (self.state(root)?, self.now(root)?);
