@@ -311,6 +311,7 @@ static void do_mprotect(struct world *w) {
     struct page *p = page_at(at, i);
     bool populates = p->locked && (prot & PROT_WRITE) && !(p->prot & PROT_WRITE);
     p->prot = prot;
+    set_apart(w, p);
     if (p->kind == PRIVATE && (prot & PROT_WRITE)) p->account = !p->noreserve;
     if (p->account && !(prot & PROT_WRITE)) { /* the kernel keeps it where a page was touched */
       p->account = MAYBE;
@@ -404,6 +405,10 @@ static void do_madvise(struct world *w) {
   /* The kernel goes from mapping to mapping and stops at the first that refuses. */
   for (uint32_t i = 0; i < at.pages; i++) {
     struct page *p = page_at(at, i);
+    bool changes = advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE || advice == MADV_MERGEABLE || advice == MADV_UNMERGEABLE ||
+                   advice == MADV_DONTDUMP || advice == MADV_DODUMP || advice == MADV_SEQUENTIAL || advice == MADV_DONTFORK ||
+                   advice == MADV_DOFORK || advice == MADV_WIPEONFORK || advice == MADV_KEEPONFORK;
+    if (changes) set_apart(w, p);
     switch (advice) {
       case MADV_DONTNEED:
         if (result && p->locked) goto done;
@@ -468,6 +473,7 @@ static void do_lock(struct world *w) {
     struct page *p = page_at(at, i);
     if (kind == 0) make_own(w, p, result == 0);
     p->locked = kind < 2 ? kind + 1 : 0;
+    set_apart(w, p);
   }
   check(w, at, "mlock");
 }
@@ -490,8 +496,10 @@ static void take_over(struct world *w, struct range from, struct range to, uint3
       p->index = last.index + (i - from.pages) + 1;
     }
   }
+  w->origins++;
   for (uint32_t i = 0; keeps && i < from.pages; i++) {
     struct page *p = page_at(from, i);
+    p->origin = w->origins; /* what is touched here from now on has nothing in common with its neighbours */
     discard(p);
     p->guard = p->guard_unknown = p->locked = 0;
   }
@@ -551,11 +559,14 @@ static void do_mremap_in_place(struct world *w, struct range at) {
   check(w, at, "mremap in place");
 }
 
-static void unlock(struct range at) {
+static void unlock(struct world *w, struct range at) {
   /* DONTUNMAP unlocks the whole kernel mapping that the range is a part of; how far that goes is not in the model. */
   if (!page_at(at, 0)->locked) return;
   munlock(address(at), at.pages * PAGE);
-  for (uint32_t i = 0; i < at.pages; i++) page_at(at, i)->locked = 0;
+  for (uint32_t i = 0; i < at.pages; i++) {
+    page_at(at, i)->locked = 0;
+    set_apart(w, page_at(at, i));
+  }
 }
 
 /* To a place that is mapped already, by MREMAP_FIXED. */
@@ -567,7 +578,7 @@ static void do_mremap_fixed(struct world *w, struct range at) {
   at.pages = to.pages = pages;
   if (at.r == to.r && at.first < to.first + pages && to.first < at.first + pages) return;
   bool keeps = below(&w->random, 3) == 0;
-  if (keeps) unlock(at);
+  if (keeps) unlock(w, at);
   char *got = mremap(address(at), pages * PAGE, pages * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | (keeps ? MREMAP_DONTUNMAP : 0),
                      address(to));
   note(&w->log, "mremap %d+%u %u onto %d+%u keep %d %s", number(at), at.first, pages, number(to), to.first,
@@ -581,6 +592,7 @@ static void do_mremap_fixed(struct world *w, struct range at) {
   }
   if (got != address(to)) mismatch(&w->log, "MREMAP_FIXED came to lie elsewhere");
   take_over(w, at, to, pages, keeps);
+  w->origins++;
   for (uint32_t i = 0; i < pages; i++) page_at(to, i)->origin = w->origins;
   if (!keeps) forget_pages(w, at.r, at.first, pages);
   check(w, to, "mremap onto");
@@ -593,7 +605,7 @@ static void do_mremap_twice(struct world *w, struct range at) {
   at = alike(at);
   if (w->regions >= MAX_REGIONS || w->mapped + at.pages > w->most) return;
   bool keeps = below(&w->random, 2);
-  if (keeps) unlock(at);
+  if (keeps) unlock(w, at);
   char *got = mremap(address(at), keeps ? at.pages * PAGE : 0, at.pages * PAGE, MREMAP_MAYMOVE | (keeps ? MREMAP_DONTUNMAP : 0), NULL);
   note(&w->log, "mremap %d+%u %u (mapping %d) %s %s", number(at), at.first, at.pages, w->made, keeps ? "DONTUNMAP" : "duplicate",
        moved(w, got));

@@ -129,11 +129,16 @@ static inline struct region *new_region(struct world *w, char *base, uint32_t pa
   return r;
 }
 
+/* Pages that had attributes or a hole of their own for a while may stay a kernel mapping of their own: what was touched meanwhile has
+ * another anon_vma. Two origins never become one by this. */
+static inline void set_apart(struct world *w, struct page *p) { p->origin = p->origin * 1000003 + w->log.calls; }
+
 static inline void forget_pages(struct world *w, struct region *r, uint32_t first, uint32_t pages) {
   for (uint32_t i = first; i < first + pages; i++) {
     if (r->page[i].kind != UNMAPPED) w->mapped--;
     memset(&r->page[i], 0, sizeof r->page[i]);
   }
+  for (uint32_t i = first + pages; i < r->pages; i++) set_apart(w, &r->page[i]);
 }
 
 /* Regions that are all holes leave the table. */

@@ -304,6 +304,7 @@ class Selftests:
         for header in include.rglob("*.h"):
             text = header.read_text(encoding="utf-8", errors="replace")
             text = re.sub(r"\b(__user|__force|__iomem)\b", "", text)
+            text = re.sub(r"\b__packed\b", "__attribute__((packed))", text)
             text = re.sub(r"^#include <linux/compiler(_types)?\.h>", "", text, flags=re.M)
             header.write_text(text, encoding="utf-8")
         (include / "local_config.h").write_text("")
