@@ -119,6 +119,17 @@ def end_marked(mark):
             continue
 
 
+RUNNING = set()  # process groups, so that an interrupted run need not wait for them
+
+
+def end_all():
+    for group in list(RUNNING):
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def execute(command, environment, directory, timeout):
     """Runs a command in a session of its own; nothing of it is left when this returns."""
     mark = uuid.uuid4().hex
@@ -132,6 +143,7 @@ def execute(command, environment, directory, timeout):
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        RUNNING.add(child.pid)
         timed_out = False
         try:
             child.wait(timeout)
@@ -142,6 +154,7 @@ def execute(command, environment, directory, timeout):
                 end()
             except ProcessLookupError:
                 pass
+        RUNNING.discard(child.pid)
         end_marked(mark)
         output.seek(max(0, output.seek(0, os.SEEK_END) - (1 << 20)))
         text = output.read().decode("utf-8", "replace")
@@ -159,6 +172,7 @@ class Engine:
         self.lock = threading.Lock()
         self.results = {}
         self.not_run = []
+        self.stopped = False
         if self.file.exists():
             for line in self.file.read_text().splitlines():
                 try:
@@ -176,6 +190,8 @@ class Engine:
         key = (job.suite, job.name, mode, round)
         if key in self.results:
             return self.results[key]
+        if self.stopped:
+            return None
         # What differs is looked at again even when time is up: that is short.
         if self.deadline and not round and time.monotonic() > self.deadline:
             with self.lock:
@@ -196,6 +212,8 @@ class Engine:
             verdicts, calls = job.read(finished, directory) if job.read else ({job.name: finished.verdict()}, 0)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+        if self.stopped:
+            return None  # it was ended, not finished
         result = Result(job.suite, job.name, mode, round, verdicts, calls, round_to(time.monotonic() - start))
         with self.lock:
             self.results[key] = result
@@ -211,7 +229,9 @@ class Engine:
                 for future in [pool.submit(self.run_one, job, mode) for job, mode in together]:
                     future.result()
             except BaseException:
-                pool.shutdown(cancel_futures=True)
+                self.stopped = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                end_all()
                 raise
         for job, mode in pairs:
             if job.alone:
