@@ -158,8 +158,15 @@ pub unsafe fn place_hugetlb(
     let mut done = 0;
     while done < length {
         let step = (length - done).min(MAX_MOVE);
+        let part = fresh + done;
         // SAFETY: both ranges are ours.
-        if unsafe { raw::move_to(fresh + done, step, at + done) }.is_err() {
+        let moved = unsafe {
+            let is_divided = step == length - done
+                || raw::mprotect(part, step, libc::PROT_NONE).is_ok()
+                    && raw::mprotect(part, step, protection).is_ok();
+            is_divided && raw::move_to(part, step, at + done).is_ok()
+        };
+        if !moved {
             let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
             // SAFETY: as above; what came to lie there becomes address space again.
             unsafe {
@@ -177,7 +184,10 @@ pub unsafe fn place_hugetlb(
 
 /// As much of a hugetlb mapping is moved at once. `move_hugetlb_page_tables` (mm/hugetlb.c) returns the
 /// bytes it moved, and up to one table of page tables more, as an `int`, which its caller compares with
-/// the length: of 4 GiB nothing is left, and of 3.9 GiB untouched neither (Linux 6.18, mm/mremap.c).
+/// the length: of 4 GiB nothing is left, and of 3.9 GiB untouched neither (Linux 6.18, mm/mremap.c). What is
+/// moved must be a mapping of its own: when part of one is moved, the rest loses its reservation
+/// (`clear_vma_resv_huge_pages`). Another protection for a moment divides it, for good: mappings of the
+/// pool are never merged.
 const MAX_MOVE: usize = 1 << 30;
 
 /// Pool pages wherever the kernel puts them, reserved, or populated where that does not suffice.

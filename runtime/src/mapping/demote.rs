@@ -29,7 +29,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::plan::{self, Piece, Plan};
-use super::table::{self, Range};
+use super::table::{self, Locked, Range};
 use super::{object, pinned};
 use crate::hold::{self, Hold};
 use crate::ledger::{self, Column, Kind, Reason};
@@ -291,10 +291,16 @@ fn fill_copies(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> 
             if piece.marks.dont_dump {
                 raw::madvise(copy, length, libc::MADV_DONTDUMP)?;
             }
-            if IS_LOCKED.load(Ordering::Relaxed) && raw::call!(SYS_mlock, copy, length) != 0 {
+            raw::mprotect(copy, length, piece.protection)?;
+            let locked = match piece.marks.locked {
+                Locked::No if !IS_LOCKED.load(Ordering::Relaxed) => 0,
+                Locked::OnFault => raw::call!(SYS_mlock2, copy, length, libc::MLOCK_ONFAULT),
+                _ => raw::call!(SYS_mlock, copy, length),
+            };
+            // What cannot be read is locked, and said not to be populated.
+            if locked != 0 && piece.protection & libc::PROT_READ != 0 {
                 return Err(libc::ENOMEM);
             }
-            raw::mprotect(copy, length, piece.protection)?;
         }
     }
     Ok(())
@@ -339,6 +345,7 @@ fn put_copies(pieces: &mut [Piece], is_whole: bool) -> Result<(), Errno> {
             let Piece { start, end, page, shared, mapping, .. } = *piece;
             // Where it is forgotten for want of memory, it cannot be moved as one with its neighbours.
             table::add_ordinary(Range { start, end, page, shared }, mapping);
+            table::mark(start, end, |marks| *marks = piece.marks);
         }
         if piece.page > raw::base_page() {
             let kind = if piece.shared { Kind::Shared } else { Kind::Mmap };

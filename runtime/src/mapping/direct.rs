@@ -30,6 +30,8 @@ pub unsafe extern "C" fn syscall() {
         "2:",
         "cmp rdi, {mlock}",
         "je {seen}",
+        "cmp rdi, {munlock}",
+        "je {seen}",
         "cmp rdi, {mlockall}",
         "je {seen}",
         "cmp rdi, {munlockall}",
@@ -48,6 +50,7 @@ pub unsafe extern "C" fn syscall() {
         seen = sym seen,
         low = const LOW,
         mlock = const libc::SYS_mlock,
+        munlock = const libc::SYS_munlock,
         mlockall = const libc::SYS_mlockall,
         munlockall = const libc::SYS_munlockall,
         remap_file_pages = const libc::SYS_remap_file_pages,
@@ -95,6 +98,7 @@ unsafe extern "C" fn seen(
             }
             libc::SYS_mlock => others::mlock(address, b).into(),
             libc::SYS_mlock2 => others::mlock2(address, b, c as _).into(),
+            libc::SYS_munlock => others::munlock(address, b).into(),
             libc::SYS_mlockall => others::mlockall(a as c_int).into(),
             libc::SYS_munlockall => others::munlockall().into(),
             libc::SYS_remap_file_pages => {

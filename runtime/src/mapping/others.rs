@@ -1,8 +1,8 @@
 //! Calls that few programs make of their memory, and that the kernel does not carry on the pool as on
 //! ordinary memory: locking, protection keys, nonlinear mappings, advice by descriptor, userfaultfd.
 //!
-//! Not among them: msync and munlock, which the pool answers alike. (`mincore` is here for what was prepared: a
-//! superpage of the pool that was touched is resident as a whole, as on THP.)
+//! Not among them: msync, which the pool answers alike. (`mincore` is here for what was prepared: a superpage
+//! of the pool that was touched is resident as a whole, as on THP.)
 //!
 //! # Safety
 //! As the system calls of the same names.
@@ -13,7 +13,7 @@ use libc::{iovec, size_t, ssize_t};
 
 use super::demote::{self, Extent};
 use super::parts::{extent_of, first_make_ordinary, protect, round_up};
-use super::table;
+use super::table::{self, Locked};
 use crate::{heap, limits, maps, message, prepare, raw};
 
 /// Makes what is in the way ordinary, and runs the call; -1 with errno if that fails.
@@ -38,7 +38,30 @@ unsafe fn after(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(address: *const c_void, length: size_t) -> c_int {
     // SAFETY: the caller's contract.
-    unsafe { after(address, length, Extent::Covered, || raw::call!(SYS_mlock, address, length)) }
+    let result = unsafe {
+        after(address, length, Extent::Covered, || raw::call!(SYS_mlock, address, length))
+    };
+    note(result, address, length, Locked::Now)
+}
+
+/// Remembers what was locked.
+fn note(result: c_int, address: *const c_void, length: size_t, locked: Locked) -> c_int {
+    if result == 0 {
+        let start = address as usize;
+        table::mark(start, round_up(start, length), |marks| marks.locked = locked);
+    }
+    result
+}
+
+/// `int munlock(const void *addr, size_t len)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munlock(address: *const c_void, length: size_t) -> c_int {
+    // SAFETY: the caller's contract.
+    let result = unsafe { raw::call!(SYS_munlock, address, length) } as c_int;
+    note(result, address, length, Locked::No)
 }
 
 /// `int mlock2(const void *addr, size_t len, unsigned flags)`.
@@ -53,9 +76,10 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, length: size_t, flags: c
         return unsafe { mlock(address, length) };
     }
     // SAFETY: the caller's contract.
-    unsafe {
+    let result = unsafe {
         after(address, length, Extent::Covered, || raw::call!(SYS_mlock2, address, length, flags))
-    }
+    };
+    note(result, address, length, Locked::OnFault)
 }
 
 /// `int mincore(void *addr, size_t length, unsigned char *vec)`: what was prepared and nobody has written
@@ -102,6 +126,7 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
 pub unsafe extern "C" fn munlockall() -> c_int {
     demote::lock_copies(false);
     heap::is_locked(false);
+    table::mark(0, usize::MAX, |marks| marks.locked = Locked::No);
     // SAFETY: takes nothing.
     unsafe { raw::call!(SYS_munlockall) as c_int }
 }

@@ -37,6 +37,20 @@ pub struct Marks {
     pub dont_fork: bool,
     /// MADV_DONTDUMP
     pub dont_dump: bool,
+    /// mlock, or with MLOCK_ONFAULT; of base pages alone, because the pool has no such mark.
+    pub locked: Locked,
+}
+
+/// Whether memory was locked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Locked {
+    /// It was not.
+    #[default]
+    No,
+    /// As a whole.
+    Now,
+    /// Page by page, as they are touched.
+    OnFault,
 }
 
 /// A range and what is known about it.
@@ -195,7 +209,8 @@ pub fn mark(from: usize, to: usize, change: impl Fn(&mut Marks)) {
             at += 1;
             let mut marks = row.marks;
             change(&mut marks);
-            if !row.overlaps(from, to) || marks == row.marks {
+            let is_marked = !row.is_ordinary || row.range.shared;
+            if !is_marked || !row.overlaps(from, to) || marks == row.marks {
                 continue;
             }
             // Cut out and entered again: at the end, where it is met once more and is right.
