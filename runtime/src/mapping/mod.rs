@@ -189,7 +189,7 @@ impl Request {
             };
             ledger::count(Kind::Mmap, column, self.length);
             // SAFETY: the caller's contract.
-            return piece.map_or_else(|| unsafe { self.small_on_thp() }, |(it, _)| Ok(it as usize));
+            return piece.map_or_else(|| unsafe { self.small() }, |(it, _)| Ok(it as usize));
         }
         // The kernel would populate with base pages before the advice could be given.
         let populated = self.is_populated();
@@ -230,11 +230,13 @@ impl Request {
 
     /// A mapping that is put into a larger one is advised like that: it must remain one mapping, or
     /// mremap would fail.
-    unsafe fn small_on_thp(self) -> Result<usize, Errno> {
+    unsafe fn small(self) -> Result<usize, Errno> {
+        let settings = settings::get();
+        let is_advised = settings.is_thp() || settings.fallback == Fallback::Thp;
         // SAFETY: the caller's contract; then advice about memory that was just mapped.
         unsafe {
             let start = self.plain()?;
-            if self.address != 0 {
+            if self.address != 0 && is_advised {
                 let _ = raw::madvise(start, self.length, libc::MADV_HUGEPAGE);
             }
             Ok(start)
@@ -273,7 +275,7 @@ impl Request {
                 ledger::count(Kind::Mmap, Column::Small, self.length);
             }
             // SAFETY: the caller's contract.
-            return unsafe { self.plain() };
+            return unsafe { self.small() };
         }
         if !settings.always_pool && !hold::stops_system_calls() {
             ledger::because(Reason::Unprotected);

@@ -152,8 +152,8 @@ impl Call {
     /// Whether the kernel's refusal can be due to boundaries that this library made.
     fn may_be_in_parts(&self, is_divided: bool) -> bool {
         let settings = settings::get();
-        let advises = settings.is_thp() || settings.fallback == Fallback::Thp;
-        let is_ours = is_divided || advises && settings.memory.mmap;
+        let is_advised = settings.is_thp() || settings.fallback == Fallback::Thp;
+        let is_ours = is_divided || is_advised && settings.memory.mmap;
         let known = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
         is_ours && self.flags & !known == 0 && is_valid(self.start, self.end()) && self.new_size > 0
     }
