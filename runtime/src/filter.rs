@@ -12,7 +12,10 @@
 use std::ffi::{c_int, c_ulong};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::{prepare, raw};
+use crate::{mapping, prepare, raw};
+
+/// `include/uapi/linux/prctl.h` (6.4).
+const PR_SET_MEMORY_MERGE: c_int = 67;
 
 static MAY_BE: AtomicBool = AtomicBool::new(false);
 
@@ -42,6 +45,9 @@ pub unsafe extern "C" fn prctl(
 ) -> c_int {
     if matches!(option, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP) {
         may_be_in_place_now();
+    }
+    if option == PR_SET_MEMORY_MERGE {
+        mapping::merge(second != 0);
     }
     // SAFETY: the caller's contract.
     unsafe { raw::call!(SYS_prctl, option, second, third, fourth, fifth) as c_int }

@@ -201,9 +201,11 @@ fn each_private(mut tell: impl FnMut(&Vma)) {
     });
 }
 
-/// `is_entered`: whether the table has it, for what lies in files of a mount. Code is not written.
+/// `is_entered`: whether the table has it, for what lies in files of a mount. (For other memory the table may
+/// be out of date: glibc unmaps its arenas itself, and others come to lie there.) Code is not written.
 fn is_to_be_copied(vma: &Vma, is_entered: impl FnOnce() -> bool) -> bool {
-    vma.is_private() && vma.flags[2] != b'x' && (vma.is_anonymous_hugetlb() || is_entered())
+    let is_of_mount = || vma.name.starts_with(b"/") && is_entered();
+    vma.is_private() && vma.flags[2] != b'x' && (vma.is_anonymous_hugetlb() || is_of_mount())
 }
 
 /// What the child asks of its parent: a range to be filled, or, with no length, nothing more.

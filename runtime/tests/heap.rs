@@ -422,8 +422,6 @@ fn child_gives_back() {
     assert!(at_most >= 140, "{at_most} pages");
     drop(large);
     drop(many);
-    // mimalloc keeps free memory for a second.
-    std::thread::sleep(std::time::Duration::from_millis(1500));
     // SAFETY: no pointers.
     unsafe { libc::malloc_trim(0) };
     let left = read("nr_hugepages");

@@ -58,6 +58,12 @@ impl Chunk {
         self.memory + self.size() - HEADER
     }
 
+    /// The bytes that a program may use: without its header, and with the next chunk's first word, which a
+    /// mapping of its own has not.
+    pub fn usable(self) -> usize {
+        self.size() - if self.is_mapped() { HEADER } else { HEADER / 2 }
+    }
+
     /// First address and length of a mapping of its own; `None` if the header does not describe one.
     ///
     /// # Safety

@@ -3,7 +3,7 @@
 //! On THP all of the mapping is advised, so that it stays one mapping and `realloc` can move it; then it
 //! grows and shrinks by whole superpages, because the kernel places mappings of such lengths where superpages fit.
 //! On the pool the superpages that lie wholly inside are replaced; the kernel cannot enlarge those, so
-//! `realloc` moves them under a larger object.
+//! `realloc` copies them to a larger object.
 //!
 //! # Safety
 //! What is replaced is the memory of an object that malloc has just returned to this thread, or that
@@ -136,16 +136,14 @@ pub unsafe fn resize(
     allocate: impl Fn(usize) -> *mut c_void,
     free: unsafe extern "C" fn(*mut c_void),
 ) -> *mut c_void {
-    let grows = size > old.size();
     let is_large = size >= BACKED_FROM.load(Ordering::Relaxed);
     // SAFETY: the contract, throughout.
     unsafe {
         let Some((start, length)) = old.mapping() else { return resize(size) };
-        if grows && is_large && table::first(start, start + length).is_some() {
-            let moved = move_on_pool(old, size, allocate, free);
-            if !moved.is_null() {
-                return moved;
-            }
+        if size > 0 && table::first(start, start + length).is_some() {
+            let fits = size <= old.usable();
+            let same = old.memory as *mut c_void;
+            return if fits { same } else { grow_on_pool(old, size, allocate, free) };
         }
         // The kernel moves one mapping at a time.
         contiguity::rejoin(start, length);
@@ -181,93 +179,45 @@ fn round_up(size: usize) -> usize {
     }
 }
 
-/// A larger object, under which the old one's superpages are moved; null if that cannot be.
-unsafe fn move_on_pool(
+/// A larger object with the contents of one that is on the pool, or is to be. Not by the kernel: it rounds
+/// lengths of the pool up to superpages and unmaps whatever lies behind, and where page tables are missing
+/// it moves pages to wrong places (`move_hugetlb_page_tables`, mm/hugetlb.c, Linux 6.18). So objects that
+/// grow get a quarter more than they need, and are seldom copied.
+///
+/// # Safety
+/// As `realloc` in C; the functions are malloc's and free's.
+pub unsafe fn grow_on_pool(
     old: Chunk,
     size: usize,
     allocate: impl Fn(usize) -> *mut c_void,
     free: unsafe extern "C" fn(*mut c_void),
 ) -> *mut c_void {
-    let page = source::superpage();
-    let null = std::ptr::null_mut();
-    let memory = allocate(round_up(size));
-    if memory.is_null() {
-        return null;
-    }
-    // SAFETY: both objects are this thread's; the superpages of the old one are moved whole, what
-    // lies around them is copied. Where they would come to lie at other places in their superpages, or
-    // are not on the pool throughout, nothing is moved.
+    // SAFETY: the contract; both objects are this thread's.
     unsafe {
-        let new = Chunk::of(memory);
-        let (Some((start, length)), true) = (old.mapping(), new.is_mapped()) else {
-            free(memory);
-            return null;
-        };
-        let (from, to) = (start.next_multiple_of(page), (start + length) / page * page);
-        let distance = new.memory.wrapping_sub(old.memory);
-        let is_whole = table::first(from, to).is_some_and(|row| row.start <= from && row.end >= to);
-        let target = from.wrapping_add(distance);
-        let (old_header, new_header) = (header(old).read(), header(new).read());
-        if !is_whole
-            || !distance.is_multiple_of(page)
-            || raw::move_to(from, to - from, target).is_err()
-        {
-            free(memory);
-            return null;
+        let mut fresh = allocate(round_up(size.saturating_add(size / 4)));
+        if fresh.is_null() {
+            fresh = allocate(size);
         }
-        table::remove(from, to);
-        let moved = target + (to - from);
-        table::add(row(target, moved));
-        header(new).write(new_header);
-        let before = from.saturating_sub(old.memory);
-        std::ptr::copy_nonoverlapping(old.memory as *const u8, memory.cast(), before);
-        let behind = old.end().saturating_sub(to);
-        std::ptr::copy_nonoverlapping(to as *const u8, moved as *mut u8, behind);
-        let (more, end) = (moved + behind.next_multiple_of(page), new.end() / page * page);
-        if more < end && !put_on_pool(more, end) {
-            ledger::count(Kind::Heap, Column::FellBack, end - more);
+        if fresh.is_null() {
+            return fresh;
         }
-        give_back_around(old, start, length, (from, to), old_header, free);
-        memory
+        let chunk = Chunk::of(fresh);
+        if chunk.is_mapped() && !back(chunk) {
+            free(fresh);
+            raw::set_errno(libc::ENOMEM);
+            return std::ptr::null_mut();
+        }
+        let kept = old.usable().min(size);
+        std::ptr::copy_nonoverlapping(old.memory as *const u8, fresh.cast(), kept);
+        if old.is_mapped() {
+            forget(old);
+        }
+        free(old.memory as *mut c_void);
+        fresh
     }
 }
 
-unsafe fn header(chunk: Chunk) -> *mut [usize; 2] {
-    // SAFETY: the caller's chunk, whose header lies before its memory.
-    unsafe { (chunk.memory as *mut [usize; 2]).sub(1) }
-}
-
-/// Frees an object whose inside has been moved away. glibc unmaps all of its mapping: so the hole is
-/// filled first, unless another thread has mapped something there.
-unsafe fn give_back_around(
-    old: Chunk,
-    start: usize,
-    length: usize,
-    (from, to): (usize, usize),
-    old_header: [usize; 2],
-    free: unsafe extern "C" fn(*mut c_void),
-) {
-    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: an object of the caller's that nobody uses any more.
-    unsafe {
-        match raw::mmap(from, to - from, raw::READ_WRITE, flags, -1, 0) {
-            Ok(at) if at == from => {
-                if from < old.memory {
-                    header(old).write(old_header);
-                }
-                free(old.memory as *mut c_void);
-            }
-            // malloc goes on counting the mapping; its ends go back.
-            other => {
-                if let Ok(at) = other {
-                    let _ = raw::munmap(at, to - from);
-                }
-                for (from, to) in [(start, from), (to, start + length)] {
-                    if from < to {
-                        let _ = raw::munmap(from, to - from);
-                    }
-                }
-            }
-        }
-    }
+/// Whether an object of this size is to be on the pool.
+pub fn is_for_pool(size: usize) -> bool {
+    size >= BACKED_FROM.load(Ordering::Relaxed) && settings::get().is_hugetlb()
 }

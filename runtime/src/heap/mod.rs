@@ -233,12 +233,20 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
                 std::ptr::null_mut()
             )
         };
-        if !is_watched() || memory.is_null() || !Chunk::of(memory).is_mapped() {
+        if !is_watched() || memory.is_null() {
             return allocate!(resize(size));
         }
         let allocate =
             |size| next!(Malloc, fn(size_t) -> *mut c_void, (size), std::ptr::null_mut());
-        large::resize(Chunk::of(memory), size, resize, allocate, glibc_free)
+        let old = Chunk::of(memory);
+        if old.is_mapped() {
+            large::resize(old, size, resize, allocate, glibc_free)
+        } else if large::is_for_pool(size) {
+            // What glibc returns has the contents already, and pages of the pool would take their place.
+            large::grow_on_pool(old, size, allocate, glibc_free)
+        } else {
+            allocate!(resize(size))
+        }
     }
 }
 

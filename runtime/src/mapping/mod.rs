@@ -22,6 +22,7 @@
 //! The exported functions are the system calls of the same names, with the same contracts.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{off64_t, size_t};
 
@@ -41,6 +42,7 @@ pub mod table;
 pub use shared::shmget;
 
 use crate::contiguity;
+use crate::filter;
 use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::prepare;
@@ -95,6 +97,25 @@ pub unsafe extern "C-unwind" fn mmap64(
     let request = Request { address: address as usize, length, protection, flags, fd, offset };
     // SAFETY: same contract.
     raw::answer_address(unsafe { request.serve() })
+}
+
+/// Whether memory of the program's may lie on the pool: later calls about parts of it take others' system
+/// calls being held up, and calls that a filter may not know.
+fn may_use_pool(settings: &Settings) -> bool {
+    let can_be_moved = hold::stops_system_calls() && !filter::may_be_in_place();
+    (settings.always_pool || can_be_moved) && !IS_MERGED.load(Ordering::Relaxed)
+}
+
+/// Whether equal pages of this process are merged (`PR_SET_MEMORY_MERGE`), which takes ordinary ones.
+static IS_MERGED: AtomicBool = AtomicBool::new(false);
+
+/// The program asks for that, or no longer.
+pub fn merge(is_asked: bool) {
+    IS_MERGED.store(is_asked, Ordering::Relaxed);
+    if is_asked {
+        // What cannot be moved is not merged.
+        let _ = demote::make_ordinary(0, usize::MAX, Extent::Covered);
+    }
 }
 
 impl Request {
@@ -277,7 +298,7 @@ impl Request {
             // SAFETY: the caller's contract.
             return unsafe { self.small() };
         }
-        if !settings.always_pool && !hold::stops_system_calls() {
+        if !may_use_pool(settings) {
             ledger::because(Reason::Unprotected);
             // SAFETY: the caller's contract.
             return unsafe { self.without_pool(settings) };

@@ -27,7 +27,6 @@ use libc::{key_t, size_t};
 use super::Request;
 use super::table::{self, Range};
 use crate::contiguity;
-use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback};
@@ -75,7 +74,7 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
 
 /// A body of superpages and a tail of base pages: two objects, which nobody can tell from one.
 unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
-    if !settings::get().always_pool && !hold::stops_system_calls() {
+    if !super::may_use_pool(settings::get()) {
         return Err(Reason::Unprotected);
     }
     let page = source::superpage();

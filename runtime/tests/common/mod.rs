@@ -72,15 +72,20 @@ pub struct Pool {
 pub const DIR: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
 impl Pool {
-    /// `None`: this machine cannot.
+    /// `None`: this machine cannot, or has free pages, which would serve instead of those allowed.
     pub fn lock() -> Option<Self> {
         if !testkit::is_root() || !std::path::Path::new(DIR).exists() {
             return None;
         }
         let lock = testkit::machine_lock()?;
         let pool = Self { found: testkit::PoolsAsFound::note(), _lock: lock };
+        for file in OTHERS {
+            // SAFETY: tests read and set these variables under the machine's lock.
+            unsafe { std::env::set_var(of_others(file), read_all(file).to_string()) };
+        }
+        let is_taken = read_all("free_hugepages") == read_all("resv_hugepages");
         // Whether pages can really be had.
-        (pool.allow(1) && read("nr_hugepages") == 0).then_some(pool)
+        (is_taken && read_all("surplus_hugepages") == 0 && pool.allow(1)).then_some(pool)
     }
 
     /// Allows `pages` in all.
@@ -103,7 +108,21 @@ impl Pool {
     }
 }
 
+/// What of the pool others may have when the tests begin: these files tell it.
+const OTHERS: [&str; 2] = ["nr_hugepages", "resv_hugepages"];
+
+/// The variable by which child processes learn of it.
+fn of_others(file: &str) -> String {
+    format!("SUPERPAGE_TEST_OTHERS_{file}")
+}
+
+/// A number of the pool, less what others had when its lock was taken.
 pub fn read(file: &str) -> u64 {
+    let others = std::env::var(of_others(file)).ok().and_then(|text| text.parse().ok());
+    read_all(file).saturating_sub(others.unwrap_or(0))
+}
+
+fn read_all(file: &str) -> u64 {
     let text = std::fs::read_to_string(format!("{DIR}/{file}")).expect("a pool");
     text.trim().parse().expect("a number")
 }
