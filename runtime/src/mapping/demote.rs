@@ -43,17 +43,13 @@ use crate::{limits, maps, source, stack};
 pub enum Extent {
     /// The superpages that the range covers in part: the kernel carries the call for whole ones.
     Edges,
+    /// The same, of a call that unmaps the range. A shared object keeps the contents of what is unmapped, and
+    /// may be mapped there again.
+    Removed,
     /// Every superpage that it touches: the kernel does not carry the call on the pool.
     Covered,
     /// The whole mapping: the call is about what belongs to a mapping.
     Mapping,
-}
-
-/// What becomes of the contents of what is replaced.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Contents {
-    Kept(Extent),
-    Discarded,
 }
 
 static ONE_AT_A_TIME: Lock<()> = Lock::new(Level::Demotion, ());
@@ -79,18 +75,22 @@ pub fn lock_copies(are_locked: bool) {
     IS_LOCKED.store(are_locked, Ordering::Relaxed);
 }
 
-/// Makes superpages of `[from, to)` ordinary memory with the same contents and protections.
+/// Makes superpages of `[from, to)` ordinary memory with the same contents and protections. What is shared
+/// becomes ordinary as the whole mapping, or not at all.
 ///
 /// # Errors
 /// `ENOMEM`: no memory, no descriptor to hold up other threads with, or somebody else has the shared
 /// object. Nothing that the program could see has changed.
 pub fn make_ordinary(from: usize, to: usize, extent: Extent) -> Result<(), Errno> {
-    let is_concerned = |row: &table::Row| plan::concerns(row, extent);
-    if from >= to || table::first_row(from, to, is_concerned).is_none() {
+    if from >= to || table::first_row(from, to, plan::concerns).is_none() {
         return Ok(());
     }
-    let contents = Contents::Kept(extent);
-    alone(|| carry_out(&mut Plan::new(from, to, extent)?, contents))
+    let make = |extent| carry_out(&mut Plan::new(from, to, extent)?, true);
+    alone(|| match make(extent) {
+        // Whole superpages can be unmapped where they are. What is left of the object stays where it is.
+        Err(_) if extent == Extent::Removed => make(Extent::Edges),
+        result => result,
+    })
 }
 
 /// Discards the contents of whole private superpages of `[from, to)`, and of no others. They stay on the
@@ -109,7 +109,7 @@ pub fn discard(from: usize, to: usize) -> Result<(), Errno> {
             let is_whole = from <= piece.start && piece.end <= to;
             !piece.shared && is_whole && !renew(piece)
         });
-        carry_out(&mut plan, Contents::Discarded)
+        carry_out(&mut plan, false)
     })
 }
 
@@ -155,27 +155,25 @@ pub fn to_ordinary(start: usize, length: usize) -> bool {
         copy: 0,
         is_opened: false,
     };
-    raw::keeping_errno(|| replace(&mut [piece], Contents::Kept(Extent::Covered))).is_ok()
+    raw::keeping_errno(|| replace(&mut [piece], true)).is_ok()
 }
 
 /// Replaces the pieces of a plan, on another stack if this one is among them.
-fn carry_out(plan: &mut Plan, contents: Contents) -> Result<(), Errno> {
+fn carry_out(plan: &mut Plan, keeps_contents: bool) -> Result<(), Errno> {
     let pieces = plan.pieces();
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(()) };
     let (low, high) = (first.start, last.end);
-    raw::keeping_errno(|| stack::if_within(low, high, || replace(pieces, contents)))
+    raw::keeping_errno(|| stack::if_within(low, high, || replace(pieces, keeps_contents)))
 }
 
-fn replace(pieces: &mut [Piece], contents: Contents) -> Result<(), Errno> {
+fn replace(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> {
     if !object::are_only_here(pieces) || pinned::are_any(pieces) {
         ledger::because(Reason::Held);
         return Err(libc::ENOMEM);
     }
-    let keeps = contents != Contents::Discarded;
-    let is_whole = contents == Contents::Kept(Extent::Mapping);
-    let result = make_copies(pieces, is_whole).and_then(|()| {
-        let hold = if keeps { hold_up_others(pieces)? } else { None };
-        let result = fill_copies(pieces, keeps).and_then(|()| put_copies(pieces, is_whole));
+    let result = make_copies(pieces).and_then(|()| {
+        let hold = if keeps_contents { hold_up_others(pieces)? } else { None };
+        let result = fill_copies(pieces, keeps_contents).and_then(|()| put_copies(pieces));
         if result.is_err() {
             close_again(pieces);
         }
@@ -193,32 +191,21 @@ fn replace(pieces: &mut [Piece], contents: Contents) -> Result<(), Errno> {
     result
 }
 
-/// Ordinary memory for each piece. Where the whole mapping is replaced (`is_whole`), what is shared lies
-/// in one object, in which it can be enlarged, mapped again and rearranged.
-fn make_copies(pieces: &mut [Piece], is_whole: bool) -> Result<(), Errno> {
+/// Ordinary memory for each piece. The pieces of a shared mapping lie in one object, in which it can be
+/// enlarged, mapped again and rearranged.
+fn make_copies(pieces: &mut [Piece]) -> Result<(), Errno> {
     check_memory(pieces)?;
     let mut at = 0;
     while at < pieces.len() {
         let (rest, first) = (&pieces[at..], pieces[at]);
-        let is_one_object = is_whole && first.shared;
         let beside = |piece: &&Piece| piece.shared && piece.mapping == first.mapping;
-        let count = if is_one_object { rest.iter().take_while(beside).count() } else { 1 };
-        let (start, end) = if is_one_object { first.mapping } else { (first.start, first.end) };
+        let count = rest.iter().take_while(beside).count().max(1);
+        let length = rest[..count].iter().map(Piece::length).sum();
         let page = rest[..count].iter().map(|piece| piece.page).max().unwrap_or(first.page);
-        let copy = map_copy(end - start, page, first.shared)?;
-        let mut used = start;
-        let unmap_gap = |from: usize, to: usize| {
-            if from < to {
-                // SAFETY: ours, and used by nobody.
-                let _ = unsafe { raw::munmap(copy + (from - start), to - from) };
-            }
-        };
+        let copy = map_copy(length, page, first.shared)?;
         for piece in &mut pieces[at..at + count] {
-            unmap_gap(used, piece.start);
-            piece.copy = copy + (piece.start - start);
-            used = piece.end;
+            piece.copy = copy + (piece.start - first.start);
         }
-        unmap_gap(used, end);
         at += count;
     }
     Ok(())
@@ -333,7 +320,7 @@ unsafe fn copy_contents(piece: &Piece) {
 }
 
 /// Moves the copies over the pieces.
-fn put_copies(pieces: &mut [Piece], is_whole: bool) -> Result<(), Errno> {
+fn put_copies(pieces: &mut [Piece]) -> Result<(), Errno> {
     for piece in pieces.iter_mut().filter(|piece| piece.copy != 0) {
         let length = piece.length();
         // SAFETY: both are whole mappings or parts of them; what was there is in the copy.
@@ -341,11 +328,10 @@ fn put_copies(pieces: &mut [Piece], is_whole: bool) -> Result<(), Errno> {
         piece.copy = 0;
         piece.is_opened = false;
         table::remove(piece.start, piece.end);
-        if !piece.shared || !is_whole {
+        if !piece.shared {
             let Piece { start, end, page, shared, mapping, .. } = *piece;
             // Where it is forgotten for want of memory, it cannot be moved as one with its neighbours.
             table::add_ordinary(Range { start, end, page, shared }, mapping);
-            table::mark(start, end, |marks| *marks = piece.marks);
         }
         if piece.page > raw::base_page() {
             let kind = if piece.shared { Kind::Shared } else { Kind::Mmap };

@@ -124,7 +124,7 @@ impl Request {
         let is_fixed = self.flags & libc::MAP_FIXED != 0;
         if is_fixed {
             // The parts of superpages that stay become ordinary memory.
-            parts::first_make_ordinary(self.address, self.end(), Extent::Edges)?;
+            parts::first_make_ordinary(self.address, self.end(), Extent::Removed)?;
         }
         // The kernel looks at the offset even where there is no file.
         let is_valid = self.offset.unsigned_abs().is_multiple_of(raw::base_page() as u64);
@@ -170,7 +170,7 @@ impl Request {
     #[cfg(target_arch = "x86_64")]
     unsafe fn replace_as_it_is(self) -> Result<usize, Errno> {
         if self.flags & libc::MAP_FIXED != 0 {
-            parts::first_make_ordinary(self.address, self.end(), Extent::Edges)?;
+            parts::first_make_ordinary(self.address, self.end(), Extent::Removed)?;
         }
         // SAFETY: the caller's contract.
         unsafe { self.plain() }

@@ -40,8 +40,8 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
         prepare::changed(start, end);
     }
     let row = if is_valid { table::first(start, end) } else { None };
-    if row.is_some() {
-        demote::make_ordinary(start, end, Extent::Edges)?;
+    if is_valid {
+        demote::make_ordinary(start, end, Extent::Removed)?;
     }
     // SAFETY: the caller's contract.
     table::replacing(start, end, || unsafe { raw::munmap(start, length) })?;

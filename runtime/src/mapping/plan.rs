@@ -70,7 +70,7 @@ impl Plan {
     pub fn new(from: usize, to: usize, extent: Extent) -> Result<Self, Errno> {
         let mut plan = Self { pieces: std::ptr::null_mut(), used: 0, capacity: 0 };
         let (mut low, mut high, mut at) = (usize::MAX, 0, from);
-        while let Some(row) = table::first_row(at, to, |row| concerns(row, extent)) {
+        while let Some(row) = table::first_row(at, to, concerns) {
             let (first, last) = span(&row, from, to, extent);
             (low, high) = (low.min(first), high.max(last));
             at = row.range.end;
@@ -89,10 +89,23 @@ impl Plan {
                 is_whole &= plan.enter(vma, (low, high), (from, to), extent);
             }
         });
-        if read.is_none() || !is_whole {
+        if read.is_none() || !is_whole || !plan.has_whole_objects() {
             return Err(libc::ENOMEM);
         }
         Ok(plan)
+    }
+
+    /// Whether all is here of the objects behind shared pieces. Of a part that was unmapped the contents
+    /// are still in the object, and nobody could copy them.
+    fn has_whole_objects(&mut self) -> bool {
+        let is_of = |mapping| move |piece: &&Piece| piece.shared && piece.mapping == mapping;
+        let pieces = &*self.pieces();
+        pieces.iter().filter(|piece| piece.shared).all(|piece| {
+            let (start, end) = piece.mapping;
+            let parts = || pieces.iter().filter(is_of(piece.mapping));
+            parts().map(Piece::length).sum::<usize>() == end - start
+                && parts().next().is_some_and(|first| first.offset == 0)
+        })
     }
 
     /// The pieces.
@@ -127,7 +140,7 @@ impl Plan {
     ) -> bool {
         let (mut at, end) = (vma.start.max(low), vma.end.min(high));
         let mut is_whole = true;
-        while let Some(row) = table::first_row(at, end, |row| concerns(row, extent)) {
+        while let Some(row) = table::first_row(at, end, concerns) {
             let start = row.range.start.max(at);
             at = row.range.end.min(end);
             let is_as_entered = match row.is_ordinary {
@@ -192,14 +205,15 @@ fn piece_of(vma: &Vma, start: usize, end: usize, row: &Row) -> Piece {
     }
 }
 
-/// Whether a row can be replaced: base pages only where they join what is.
-pub fn concerns(row: &Row, extent: Extent) -> bool {
-    !row.is_ordinary || row.range.shared && extent == Extent::Mapping
+/// Whether a row can be replaced: base pages only as the tail of a shared mapping.
+pub fn concerns(row: &Row) -> bool {
+    !row.is_ordinary || row.range.shared
 }
 
 /// Everything that is looked at because of a row.
 fn span(row: &Row, from: usize, to: usize, extent: Extent) -> (usize, usize) {
     match extent {
+        _ if row.range.shared => row.mapping,
         Extent::Mapping => row.mapping,
         _ => (down(from, row.range.page), up(to, row.range.page)),
     }
@@ -210,12 +224,16 @@ fn wanted(row: &Row, from: usize, to: usize, extent: Extent) -> [(usize, usize);
     const NOTHING: (usize, usize) = (0, 0);
     let (range, page) = (row.range, row.range.page);
     match extent {
+        _ if range.shared => {
+            let is_wanted = is_wanted_whole(row.mapping, page, from, to, extent);
+            [if is_wanted { (range.start, range.end) } else { NOTHING }, NOTHING]
+        }
         Extent::Covered => [(down(from, page), up(to, page)), NOTHING],
         Extent::Mapping if row.mapping.0 < to && from < row.mapping.1 => {
             [(range.start, range.end), NOTHING]
         }
         Extent::Mapping => [NOTHING; 2],
-        Extent::Edges => {
+        Extent::Edges | Extent::Removed => {
             let around = |edge: usize| {
                 let (is_inside, at) = (range.start < edge && edge < range.end, down(edge, page));
                 if is_inside && at != edge { (at, at + page) } else { NOTHING }
@@ -223,6 +241,25 @@ fn wanted(row: &Row, from: usize, to: usize, extent: Extent) -> [(usize, usize);
             let (first, last) = (around(from), around(to));
             [first, if last == first { NOTHING } else { last }]
         }
+    }
+}
+
+/// Whether a shared mapping is to be replaced, which is done as a whole: parts of its object have no object
+/// of their own.
+fn is_wanted_whole(
+    (start, end): (usize, usize),
+    page: usize,
+    from: usize,
+    to: usize,
+    extent: Extent,
+) -> bool {
+    let body = start..down(end, page);
+    let overlaps = start < to && from < end;
+    let cuts = |edge: &usize| body.contains(edge) && edge % page != 0;
+    match extent {
+        Extent::Covered | Extent::Mapping => overlaps,
+        Extent::Edges => [from, to].iter().any(cuts),
+        Extent::Removed => overlaps && !(from <= start && end <= to),
     }
 }
 

@@ -78,14 +78,13 @@ impl Call {
                 // SAFETY: the caller's contract.
                 return unsafe { self.shrink() };
             }
-            // What is shared can be enlarged, and mapped again, as far as its object goes.
-            let extent = if row.range.shared { Extent::Mapping } else { Extent::Covered };
+            // What is shared can be mapped again, with no length at all.
             if row.range.shared || self.old_size > 0 {
-                demote::make_ordinary(self.start, around, extent)?;
+                demote::make_ordinary(self.start, around, Extent::Covered)?;
             }
         }
         if self.is_fixed() {
-            first_make_ordinary(self.target, target_end, Extent::Edges)?;
+            first_make_ordinary(self.target, target_end, Extent::Removed)?;
         }
         // SAFETY: the caller's contract.
         let plain = || unsafe { self.plain() };
