@@ -176,24 +176,22 @@ fn note(start: usize, end: usize, advice: c_int) {
     }
 }
 
-/// MADV_DONTNEED. Private memory is zero afterwards; a shared object keeps its contents.
+/// MADV_DONTNEED. Private memory is zero afterwards; a shared object keeps its contents. In the order of
+/// addresses: the kernel stops where something is locked, and what lies behind it keeps its contents.
 unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
-    let (mut at, mut last) = (start, None);
+    let mut at = start;
     while let Some(row) = table::first(at, end) {
         if !row.shared {
             let (from, to) = (start.max(row.start), end.min(row.end));
             demote::make_ordinary(from, to, Extent::Edges)?;
         }
-        last = Some(row.end);
         at = row.end;
-    }
-    if last.is_some() {
-        demote::discard(start, end)?;
     }
     each_part(start, end, |from, to, row| match row {
         // SAFETY: the caller's contract.
         None => unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) },
-        Some(_) => Ok(()),
+        Some(row) if row.shared => Ok(()),
+        Some(_) => demote::discard(from, to),
     })
 }
 
