@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::table::Range;
-use crate::mapping::{demote, pieces, table};
+use crate::mapping::{demote, is_hugetlb, pieces, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children, Fallback};
 use crate::{heap, message, prepare, raw, source, stack};
@@ -194,18 +194,18 @@ fn is_spare(bytes: usize) -> bool {
 /// Calls `tell` with each mapping that a child gets a copy of.
 fn each_private(mut tell: impl FnMut(&Vma)) {
     maps::each(|vma| {
-        let is_entered = || table::first(vma.start, vma.end).is_some_and(|row| !row.shared);
-        if is_to_be_copied(vma, is_entered) {
+        if is_to_be_copied(vma) {
             tell(vma);
         }
     });
 }
 
-/// `is_entered`: whether the table has it, for what lies in files of a mount. (For other memory the table may
-/// be out of date: glibc unmaps its arenas itself, and others come to lie there.) Code is not written.
-fn is_to_be_copied(vma: &Vma, is_entered: impl FnOnce() -> bool) -> bool {
-    let is_of_mount = || vma.name.starts_with(b"/") && is_entered();
-    vma.is_private() && vma.flags[2] != b'x' && (vma.is_anonymous_hugetlb() || is_of_mount())
+/// Code is not written. What lies in files of a mount only the table knows, whose rows may be stale: copied
+/// by superpages, ordinary memory would lose what lies behind a page that is not there.
+fn is_to_be_copied(vma: &Vma) -> bool {
+    let is_entered = || table::first(vma.start, vma.end).is_some_and(|row| !row.shared);
+    let is_file_of_mount = || vma.file != (0, 0) && is_entered() && is_hugetlb(vma.start);
+    vma.is_private() && vma.flags[2] != b'x' && (vma.is_anonymous_hugetlb() || is_file_of_mount())
 }
 
 /// What the child asks of its parent: a range to be filled, or, with no length, nothing more.
@@ -340,8 +340,7 @@ fn close(socket: &AtomicI32) {
 extern "C" fn copy_everything() {
     let ours = raw::pid();
     let read = maps::each(|vma| {
-        let is_entered = || table::first(vma.start, vma.end).is_some_and(|row| !row.shared);
-        if is_to_be_copied(vma, is_entered) {
+        if is_to_be_copied(vma) {
             replace(vma, ours);
         }
     });

@@ -39,6 +39,7 @@ mod remap;
 mod shared;
 pub mod table;
 
+pub use plan::is_hugetlb;
 pub use shared::shmget;
 
 use crate::contiguity;

@@ -273,7 +273,7 @@ fn up(address: usize, page: usize) -> usize {
 
 /// Whether there are pages of the pool at `start`, the first address of one. Asked by a call that does
 /// nothing: to leave its second base page as it is, which cannot be said of part of such a page.
-fn is_hugetlb(start: usize) -> bool {
+pub fn is_hugetlb(start: usize) -> bool {
     let base = raw::base_page();
     let part = start + base;
     // SAFETY: the same size, at the same place.
