@@ -80,8 +80,8 @@ pub fn each_of(path: &CStr, mut tell: impl FnMut(&Vma)) -> Option<()> {
 /// Two letters for each mark that the kernel keeps about a mapping (`VmFlags` of smaps, proc(5)).
 pub type Marks = [u8; 128];
 
-/// Calls `tell` with each mapping, without its name, its marks but for advice for THP, and whether that was
-/// given. It walks the page tables of the process: for what is done seldom.
+/// Calls `tell` with each mapping, without its name, its marks as far as the program set them but for advice for
+/// THP, and whether that was given. It walks the page tables of the process: for what is done seldom.
 pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, bool)) -> Option<()> {
     let mut known: Option<Vma<'static>> = None;
     each_line(c"/proc/thread-self/smaps", |line| {
@@ -89,7 +89,11 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, bool)) -> Option<()> {
             let mut marks = [0; 128];
             let words = words.split(|&byte| byte == b' ');
             let is_advised = words.clone().any(|word| word == b"hg");
-            let kept = words.filter(|word| word.len() == 2 && *word != b"hg");
+            // Written pages (sd) and what counts towards the commit limit (ac) come of what was done to the
+            // memory, and of how a copy of it was made.
+            let left_out = [b"hg", b"sd", b"ac"];
+            let is_kept = |word: &&[u8]| word.len() == 2 && left_out.iter().all(|it| word != it);
+            let kept = words.filter(is_kept);
             for (place, word) in marks.chunks_exact_mut(2).zip(kept) {
                 place.copy_from_slice(word);
             }
