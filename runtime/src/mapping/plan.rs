@@ -213,8 +213,8 @@ pub fn concerns(row: &Row) -> bool {
 /// Everything that is looked at because of a row.
 fn span(row: &Row, from: usize, to: usize, extent: Extent) -> (usize, usize) {
     match extent {
-        _ if row.range.shared => row.mapping,
         Extent::Mapping => row.mapping,
+        _ if row.range.shared => row.mapping,
         _ => (down(from, row.range.page), up(to, row.range.page)),
     }
 }
@@ -255,7 +255,7 @@ fn is_wanted_whole(
 ) -> bool {
     let body = start..down(end, page);
     let overlaps = start < to && from < end;
-    let cuts = |edge: &usize| body.contains(edge) && edge % page != 0;
+    let cuts = |edge: &usize| body.contains(edge) && !edge.is_multiple_of(page);
     match extent {
         Extent::Covered | Extent::Mapping => overlaps,
         Extent::Edges => [from, to].iter().any(cuts),

@@ -2,9 +2,10 @@
 //! V.
 //!
 //! On hugetlb, anonymous memory becomes an object of the pool. Its pages are reserved once per object,
-//! so every process that inherits it is guaranteed its faults, a forked child too. A call about part of
-//! a superpage moves it to ordinary memory as long as no other process has the object; then it fails
-//! with `ENOMEM`. Address space that is only reserved (`PROT_NONE`) stays ordinary.
+//! so every process that inherits it is guaranteed its faults, a forked child too. A call that hugetlb
+//! does not carry, or that unmaps a part, moves the whole mapping to ordinary memory, in one object: what
+//! is unmapped is still in it, and can be mapped there again. As long as another process has the object,
+//! or a part of it is unmapped, such a call fails with `ENOMEM` and nothing has changed. Address space that is only reserved (`PROT_NONE`) stays ordinary.
 //!
 //! A System V segment cannot be moved: others attach it by its number at any time, and `shmdt` knows
 //! it by its object. On the pool it has another length than was asked for, goes only to addresses at
