@@ -47,7 +47,7 @@ pub fn carry_out(design: &Design) -> Result<CarriedOut, Failure> {
     })
 }
 
-/// The rules of preparation that the library has a thread for.
+/// The rules of preparation that the library carries out.
 fn ahead(design: &Design, pages: Pages, size: ByteSize) -> (Ahead, Vec<String>) {
     let (mut ahead, mut notes) = (Ahead::default(), Vec::new());
     let preparation = &design.preparation;

@@ -28,8 +28,8 @@ use crate::{carried_out, facts, signals};
 ///
 /// With none of --heap, --mmap, --shm, --text, --data, --stack, glibc's own malloc is told to ask
 /// for superpages, and the program's own mappings are advised. With any of them, libsuperpage.so
-/// backs exactly that memory, on pages reserved when it is mapped. --prezero and --prefault mean heap
-/// and mappings where no kind of memory is named.
+/// backs exactly that memory: THP are advised as far as free memory is contiguous, pages of a pool
+/// are reserved when memory is mapped. --prezero and --prefault imply --heap --mmap if none is given.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which pages: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (the pool's if it has pages to
@@ -47,15 +47,16 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
     size: Option<PageSize>,
 
-    /// The heap: malloc and its relatives are replaced.
+    /// The heap: glibc's malloc stays, on superpages.
     #[arg(long, help_heading = "Memory")]
     heap: bool,
 
-    /// Anonymous mappings, also those of libraries.
+    /// Anonymous mappings, also those of libraries; on the pool where other threads' system calls can be
+    /// held up (see superpage(7), SUPERPAGE_POOL).
     #[arg(long, help_heading = "Memory")]
     mmap: bool,
 
-    /// Shared memory: System V, MAP_SHARED|MAP_ANONYMOUS, memfd and POSIX.
+    /// Shared memory: MAP_SHARED|MAP_ANONYMOUS; System V, memfd and POSIX on THP only.
     #[arg(long, help_heading = "Memory")]
     shm: bool,
 
@@ -86,8 +87,8 @@ pub struct Args {
     )]
     stack: Option<ByteSize>,
 
-    /// Keep up to SIZE of what the program unmaps, and zero it again for its next mapping of that length
-    /// (THP): at most 64M, and a tenth of the process's memory.
+    /// Keep up to SIZE of what the program unmaps (not malloc), and zero it again for its next mapping of that
+    /// length (THP): at most 64M, and a tenth of the process's memory.
     #[arg(
         long,
         value_name = "SIZE",

@@ -288,7 +288,7 @@ impl Plan {
         }
     }
 
-    /// The library's means: a malloc and an mmap of its own, and whatever else was asked for.
+    /// The library's means, for the memory that was asked for.
     fn ask_the_library(
         &mut self,
         pages: String,

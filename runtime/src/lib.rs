@@ -14,7 +14,7 @@
 //! | `aside` | programs that it must not be in: sanitizers, valgrind |
 //! | `loaded` | what the loader has loaded, asked without calling anything |
 //! | `segments` | the program's text, data and bss |
-//! | `prepare` | superpages that are ready before they are touched: the stock, and what lies ahead of touches |
+//! | `prepare` | superpages that are ready before they are touched: kept mappings, and the beginnings of new ones |
 //! | `stack` | stacks of a fixed size: the main thread's and those of threads |
 //! | `fork` | what becomes of all that in a child |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |

@@ -33,12 +33,13 @@ fn populating(recipe: Recipe, name: String) -> Arm {
     Arm { recipe: Recipe { name, ..recipe }, populates: true }
 }
 
-/// What the library keeps ready, where nothing is said of bursts.
+/// What the library may keep, where nothing is said of bursts.
 const READY: ByteSize = ByteSize::mib(64);
-/// How far it populates ahead of touches in order.
+/// How much of a new mapping it populates.
 const AHEAD: ByteSize = ByteSize::mib(64);
 
-/// Superpages that libsuperpage.so prepared: ready ones for a burst, so that bursts fit.
+/// Superpages that libsuperpage.so prepared. What it may keep holds a burst; how much it does keep, its
+/// bounds say.
 fn pool(burst: Option<ByteSize>) -> Arm {
     let memory = Memory::USUAL;
     // What malloc needs beside the burst is little; a quarter more is enough for any.

@@ -1,4 +1,4 @@
-//! Zeroing past the caches: what is zeroed ahead of need is not needed now, and what the caches hold is.
+//! Zeroing past the caches, so that they keep what they hold.
 //!
 //! Measured (us for 2 MiB): non-temporal stores of 16 bytes 40, of 32 or 64 bytes 24 to 25, `rep stosb` 74, a
 //! fault that takes a fresh superpage 216; on another machine 248 to 255 for all widths, 346 and 400. So 32

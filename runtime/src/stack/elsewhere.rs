@@ -1,8 +1,8 @@
 //! Leaving the stack one runs on, while the pages under it are replaced.
 //!
-//! Two calls replace pages of a stack in use: a fork, whose child gets a copy of private pool pages
-//! and whose parent may not write to its own meanwhile (`fork`), and an mprotect of part of a
-//! superpage by a thread that runs on it (a JVM's guard zones).
+//! Two calls replace pages of a stack in use: a fork, whose child gets a copy of private pool pages and
+//! whose parent makes some ordinary if the pool is short (`fork`), and an mprotect of part of a superpage
+//! by a thread that runs on it (a JVM's guard zones).
 //!
 //! # Safety
 //! `work` runs on a stack mapped for it, which is this thread's alone, with `makecontext(3)` as it
