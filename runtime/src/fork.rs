@@ -1,4 +1,4 @@
-//! What becomes of superpages when a process forks.
+//! What becomes of superpages when a process forks (decisions: docs/decisions/fork.md).
 //!
 //! A private hugetlb mapping is guaranteed only in the process that made it: its reservation stays
 //! there. In a child, or in the parent while a child lives, a write needs another page of the pool,

@@ -1,4 +1,4 @@
-//! malloc and its relatives: glibc's own, on superpages.
+//! malloc and its relatives: glibc's own, on superpages (why: docs/decisions/heap.md).
 //!
 //! The allocator stays the one that the program would have had, so that everything a program can
 //! tell about it stays as well: the order of its locks at a fork, what it notices of a double free,

@@ -1,4 +1,5 @@
-//! mmap and its relatives: the memory a program, or a library in it, maps itself.
+//! mmap and its relatives: the memory a program, or a library in it, maps itself. Decisions about the pool:
+//! docs/decisions/pool.md.
 //!
 //! On THP, memory stays ordinary anonymous memory: large mappings are advised, small ones placed
 //! side by side (`pieces`), and whatever the program does to them later is what the kernel makes of

@@ -1,4 +1,5 @@
-//! Superpages that are there before they are touched, made so by the thread that maps them.
+//! Superpages that are there before they are touched, made so by the thread that maps them (why:
+//! docs/decisions/prepare.md).
 //!
 //! | module | what it owns |
 //! |---|---|
