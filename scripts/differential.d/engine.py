@@ -287,7 +287,7 @@ class Explanation:
 
 
 def explanations(path):
-    """Lines `SUITE TEST MODES WHY`; TEST may have *, MODES is like T,P. Lines with # are comments."""
+    """Lines `SUITE TEST MODES WHY`; TEST may have * and ? (also for a blank), MODES is like T,P. Lines with # are comments."""
     found = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -9,6 +9,8 @@
  * they must be the same in every run, whatever backs the memory. Exit status: 0 and one line `calls N hash H`; 1 the memory
  * is not what the model says; a signal.
  *
+ * One long file: each call stands beside what the model makes of it, and that is read together.
+ *
  * Some results depend on where the kernel put a mapping or on what memory is free (residency, COLLAPSE, growth in place into
  * space of others): those are not logged. */
 #include "model.h"
