@@ -4,6 +4,7 @@ A suite has `name`, `packages` (what `--install` asks apt for), `prepare(work, s
 why the suite cannot run, `jobs(selection)`, and `absent`: tests left out and why.
 """
 
+import collections
 import os
 import pathlib
 import re
@@ -341,13 +342,20 @@ class Selftests:
     def read(name):
         def of(finished, _directory):
             verdicts = {name: finished.verdict()}
-            for verdict, what in re.findall(r"^(ok|not ok) \d+ ?-? ?(.*)$", finished.output, re.M):
-                skipped = "# SKIP" in what
-                what = re.sub(r"0x[0-9a-f]+|\s*# (SKIP|XFAIL).*", "", what).strip() or "?"
-                test = f"{name}: {what}"
-                while test in verdicts:
-                    test += "'"
-                verdicts[test] = "skip" if skipped else {"ok": "pass", "not ok": "fail"}[verdict]
+            seen = collections.Counter()
+            run = ""  # what is tried is said in a line before, with the same words of outcome for each
+            for line in finished.output.splitlines():
+                if line.startswith("# [RUN]"):
+                    run = line.removeprefix("# [RUN]").strip()
+                tap = re.match(r"(ok|not ok) \d+ ?-? ?(.*)", line)
+                if not tap:
+                    continue
+                said = re.sub(r"0x[0-9a-f]+|\s*# (SKIP|XFAIL).*", "", tap[2]).strip()
+                # Outcomes that are worded differently when skipped are one test all the same; measured numbers are none.
+                test = f"{name}: {run or re.sub(r'[0-9.]+', 'N', said)}"
+                seen[test] += 1
+                test = f"{test} ({seen[test]})" if seen[test] > 1 else test
+                verdicts[test] = "skip" if "# SKIP" in tap[2] else {"ok": "pass", "not ok": "fail"}[tap[1]]
             for what, verdict in re.findall(r"^Testing (.*?)\.\.\. (done|skipped|failed)", finished.output, re.M):
                 verdicts[f"{name}: {what}"] = {"done": "pass", "skipped": "skip", "failed": "fail"}[verdict]
             return verdicts, 0
