@@ -79,6 +79,9 @@ impl Program {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).current_dir(dir.path());
         command.env_remove("LD_PRELOAD").env_remove("GLIBC_TUNABLES");
+        if self.kinds.contains(&"--shm") {
+            command.env("SUPERPAGE_POOL", "always");
+        }
         Ended { output: command.output().expect("it starts"), dir }
     }
 }

@@ -325,7 +325,18 @@ fn a_database_starts_where_a_cgroup_allows_no_hugetlb_page() {
     settings.push_str("huge_pages = off\nshared_buffers = 64MB\n");
     std::fs::write(&sample, settings).unwrap();
     let data = data.to_str().unwrap();
-    let under = [own, "run", "--heap", "--mmap", "--shm", "--pages", "hugetlb:2M", "--"];
+    let under = [
+        "env",
+        "SUPERPAGE_POOL=always",
+        own,
+        "run",
+        "--heap",
+        "--mmap",
+        "--shm",
+        "--pages",
+        "hugetlb:2M",
+        "--",
+    ];
     let of_initdb = ["initdb", "-D", data, "--no-sync", "-A", "trust", "-L", own_share];
     let made = run_in(&[&under[..], &of_initdb].concat(), "");
     assert_eq!(made.status.code(), Some(0), "{}{}", stdout(&made), stderr(&made));

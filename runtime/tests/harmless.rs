@@ -99,8 +99,10 @@ cases! {
         sees_writes                             [T P H S]
     }
     transfers {
-        registered_buffer                       [T P H S]
-        reads_in_flight                         [T P H S]
+        // On the pool the first fails with ENOMEM and the second loses what a device writes meanwhile: what
+        // cannot be kept (docs/decisions/pool.md, "What cannot be kept").
+        registered_buffer                       [T P]
+        reads_in_flight                         [T P]
         system_calls_of_another_thread          [T P H S]
     }
     stdio {

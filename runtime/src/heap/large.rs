@@ -145,6 +145,10 @@ pub unsafe fn resize(
             let same = old.memory as *mut c_void;
             return if fits { same } else { grow_on_pool(old, size, allocate, free) };
         }
+        // What fell back before stays ordinary memory, which the kernel moves.
+        if is_for_pool(size) && old.size() < BACKED_FROM.load(Ordering::Relaxed) {
+            return grow_on_pool(old, size, allocate, free);
+        }
         // The kernel moves one mapping at a time.
         contiguity::rejoin(start, length);
         let rounded = if size >= ROUNDED_FROM { round_up(size) } else { size };

@@ -1,16 +1,17 @@
 //! Shared memory: anonymous (`MAP_SHARED | MAP_ANONYMOUS`), of memfd and POSIX objects, and of System
 //! V.
 //!
-//! On hugetlb, anonymous memory becomes an object of the pool. Its pages are reserved once per object,
-//! so every process that inherits it is guaranteed its faults, a forked child too. A call that hugetlb
-//! does not carry, or that unmaps a part, moves the whole mapping to ordinary memory, in one object: what
-//! is unmapped is still in it, and can be mapped there again. As long as another process has the object,
-//! or a part of it is unmapped, such a call fails with `ENOMEM` and nothing has changed. Address space that is only reserved (`PROT_NONE`) stays ordinary.
+//! On hugetlb, shared memory goes to the pool only where that was asked for (SUPERPAGE_POOL=always),
+//! because it cannot always be moved off it. Anonymous memory becomes an object of the pool. Its pages
+//! are reserved once per object, so every process that inherits it is guaranteed its faults, a forked
+//! child too. A call that hugetlb does not carry, or that unmaps a part, moves the whole mapping to
+//! ordinary memory, in one object: what is unmapped is still in it, and can be mapped there again. As
+//! long as another process has the object, or a part of it is unmapped, such a call fails with `ENOMEM`
+//! and nothing has changed. Address space that is only reserved (`PROT_NONE`) stays ordinary.
 //!
 //! A System V segment cannot be moved: others attach it by its number at any time, and `shmdt` knows
 //! it by its object. On the pool it has another length than was asked for, goes only to addresses at
-//! multiples of a superpage, and no part of it can be protected. So it lies there only where that was
-//! asked for (SUPERPAGE_POOL=always), and calls about parts of it fail with `EINVAL`.
+//! multiples of a superpage, and no part of it can be protected: such calls fail with `EINVAL`.
 //!
 //! A memfd or POSIX object keeps its pages whatever is asked: a program may write or read it like a
 //! file, give it any length and send it to processes that know nothing of superpages, and a hugetlb
@@ -75,7 +76,7 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
 
 /// A body of superpages and a tail of base pages: two objects, which nobody can tell from one.
 unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
-    if !super::may_use_pool(settings::get()) {
+    if !settings::get().always_pool || !super::may_use_pool(settings::get()) {
         return Err(Reason::Unprotected);
     }
     let page = source::superpage();

@@ -42,6 +42,10 @@ pub fn child(test: &str, asked: Asked) -> Command {
     ] {
         command.env(name, value);
     }
+    if asked.memory.contains("shm") {
+        // Shared memory goes to the pool for whoever asks twice.
+        command.env("SUPERPAGE_POOL", "always");
+    }
     command.env("LD_PRELOAD", library()).env_remove("GLIBC_TUNABLES");
     command
 }
@@ -81,7 +85,7 @@ impl Pool {
         let pool = Self { found: testkit::PoolsAsFound::note(), _lock: lock };
         for file in OTHERS {
             // SAFETY: tests read and set these variables under the machine's lock.
-            unsafe { std::env::set_var(of_others(file), read_all(file).to_string()) };
+            unsafe { std::env::set_var(variable(file), read_all(file).to_string()) };
         }
         let is_taken = read_all("free_hugepages") == read_all("resv_hugepages");
         // Whether pages can really be had.
@@ -112,14 +116,19 @@ impl Pool {
 const OTHERS: [&str; 2] = ["nr_hugepages", "resv_hugepages"];
 
 /// The variable by which child processes learn of it.
-fn of_others(file: &str) -> String {
+fn variable(file: &str) -> String {
     format!("SUPERPAGE_TEST_OTHERS_{file}")
+}
+
+/// What others had of a number of the pool when its lock was taken.
+pub fn of_others(file: &str) -> u64 {
+    let others = std::env::var(variable(file)).ok().and_then(|text| text.parse().ok());
+    others.unwrap_or(0)
 }
 
 /// A number of the pool, less what others had when its lock was taken.
 pub fn read(file: &str) -> u64 {
-    let others = std::env::var(of_others(file)).ok().and_then(|text| text.parse().ok());
-    read_all(file).saturating_sub(others.unwrap_or(0))
+    read_all(file).saturating_sub(of_others(file))
 }
 
 fn read_all(file: &str) -> u64 {
