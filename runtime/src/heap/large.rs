@@ -186,7 +186,7 @@ fn round_up(size: usize) -> usize {
 /// A larger object with the contents of one that is on the pool, or is to be. Not by the kernel: it rounds
 /// lengths of the pool up to superpages and unmaps whatever lies behind, and where page tables are missing
 /// it moves pages to wrong places (`move_hugetlb_page_tables`, mm/hugetlb.c, Linux 6.18). So objects that
-/// grow get a quarter more than they need, and are seldom copied.
+/// grow again get a quarter more than they need, and are seldom copied.
 ///
 /// # Safety
 /// As `realloc` in C; the functions are malloc's and free's.
@@ -198,8 +198,10 @@ pub unsafe fn grow_on_pool(
 ) -> *mut c_void {
     // SAFETY: the contract; both objects are this thread's.
     unsafe {
-        let mut fresh = allocate(round_up(size.saturating_add(size / 4)));
-        if fresh.is_null() {
+        let has_grown = old.size() >= BACKED_FROM.load(Ordering::Relaxed);
+        let ahead = if has_grown { round_up(size.saturating_add(size / 4)) } else { size };
+        let mut fresh = allocate(ahead);
+        if fresh.is_null() && ahead != size {
             fresh = allocate(size);
         }
         if fresh.is_null() {
