@@ -23,6 +23,7 @@ fn with_pool(pages: u64, work: impl FnOnce()) {
     testkit::require!(testkit::is_root(), "pools are root's to change");
     testkit::require!(Path::new(POOL).exists(), "no 2 MiB pages on this machine");
     let lock = testkit::machine_lock();
+    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
     let found = PoolsAsFound::note();
     let total = std::fs::read_to_string(format!("{POOL}/nr_hugepages")).unwrap();
     let in_use = total.trim().parse::<u64>().unwrap() - free();

@@ -223,6 +223,7 @@ fn with_four_superpages(work: impl FnOnce()) {
     testkit::require!(testkit::is_root(), "pools are root's to change");
     testkit::require!(Path::new(POOL).exists(), "no 2 MiB pages on this machine");
     let lock = testkit::machine_lock();
+    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
     let found = PoolsAsFound::note();
     let number = |file: &str| -> u64 {
         let text = std::fs::read_to_string(format!("{POOL}/{file}")).expect("a counter");

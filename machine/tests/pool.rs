@@ -252,6 +252,7 @@ mod real {
     fn grows_shrinks_and_leaks_nothing() {
         let _lock = testkit::machine_lock();
         testkit::require!(testkit::is_root(), "not root: pools cannot be changed");
+        testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
         testkit::require!(has(2 << 20), "no pool of 2 MiB pages, or no room for 512 MiB");
         let found = testkit::PoolsAsFound::note();
         let done = apply(&["2M:+512M"], Options::default());
@@ -266,6 +267,7 @@ mod real {
     fn pages_in_use_become_surplus_and_are_reported() {
         let _lock = testkit::machine_lock();
         testkit::require!(testkit::is_root(), "not root: pools cannot be changed");
+        testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
         testkit::require!(has(2 << 20), "no pool of 2 MiB pages, or no room for 512 MiB");
         let found = testkit::PoolsAsFound::note();
         apply(&["2M:+16"], Options::default());

@@ -224,6 +224,7 @@ mod real {
     fn this_process_is_found() {
         let _lock = testkit::machine_lock();
         testkit::require!(testkit::is_root(), "not root: pools cannot be changed");
+        testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
         let _found = testkit::PoolsAsFound::note();
         let size = PageSize::new(2 << 20).unwrap();
         let knob =

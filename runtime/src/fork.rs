@@ -218,14 +218,16 @@ struct Request {
 }
 
 extern "C" fn in_parent() {
-    UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
-    let Some(fork) = Fork::latest() else { return };
-    close(&fork.child_end);
-    let socket = fork.parent_end.load(Ordering::Relaxed);
-    if socket >= 0 {
-        raw::keeping_errno(|| serve(socket));
+    if let Some(fork) = Fork::latest() {
+        close(&fork.child_end);
+        let socket = fork.parent_end.load(Ordering::Relaxed);
+        if socket >= 0 {
+            raw::keeping_errno(|| serve(socket));
+        }
+        fork.end();
     }
-    fork.end();
+    // Only now may other threads take pages: those that were free are the child's to lean on.
+    UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// Fills what the child asks for until it is done or dead.

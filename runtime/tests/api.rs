@@ -26,6 +26,7 @@ fn with_pool(pages: u64, work: impl FnOnce()) {
     let has_pool = std::path::Path::new(POOL).exists();
     testkit::require!(has_pool, "no 2 MiB pages on this machine");
     let lock = testkit::machine_lock();
+    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
     let found = PoolsAsFound::note();
     let in_use = number("nr_hugepages") - number("free_hugepages") + number("resv_hugepages");
     std::fs::write(format!("{POOL}/nr_overcommit_hugepages"), "0").expect("written");

@@ -64,7 +64,7 @@ fn what_is_freed_goes_back() {
         return;
     };
     pool.allow(512);
-    assert!(succeeds(child("child_gives_back", HUGETLB)));
+    assert!(succeeds(child_on_pool("child_gives_back", HUGETLB)));
     assert!(pool.is_empty());
 }
 

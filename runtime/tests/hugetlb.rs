@@ -87,7 +87,7 @@ fn parts_of_shared_memory_move_unless_another_process_has_it() {
     testkit::require!(pool.is_some(), "{NEEDS}");
     let pool = pool.unwrap();
     pool.allow(64);
-    assert!(succeeds(child("child_shares", HUGETLB)));
+    assert!(succeeds(child_on_pool("child_shares", HUGETLB)));
     assert!(pool.is_empty());
 }
 

@@ -17,7 +17,7 @@ fn an_exhausted_pool_falls_back_at_every_point() {
         for pages in 0..=24 {
             pool.allow(pages);
             let asked = Asked { fallback, ..HUGETLB };
-            assert!(succeeds(child("child_allocates_everything", asked)), "{pages} pages");
+            assert!(succeeds(child_on_pool("child_allocates_everything", asked)), "{pages} pages");
             assert!(pool.is_empty(), "{pages} pages, fallback {fallback}");
         }
     }
@@ -31,7 +31,7 @@ fn an_exhausted_pool_is_an_error_where_that_was_asked_for() {
     for pages in [0, 1, 5, 8, 13] {
         pool.allow(pages);
         let asked = Asked { fallback: "error", ..HUGETLB };
-        assert!(succeeds(child("child_is_refused", asked)), "{pages} pages");
+        assert!(succeeds(child_on_pool("child_is_refused", asked)), "{pages} pages");
         assert!(pool.is_empty(), "{pages} pages");
     }
 }
@@ -43,7 +43,8 @@ fn programs_racing_for_the_last_pages_all_run_on() {
     let pool = pool.unwrap();
     pool.allow(20);
     for _ in 0..5 {
-        let start = || child("child_allocates_everything", HUGETLB).spawn().expect("it starts");
+        let start =
+            || child_on_pool("child_allocates_everything", HUGETLB).spawn().expect("it starts");
         let racing: Vec<_> = (0..4).map(|_| start()).collect();
         for mut program in racing {
             assert!(program.wait().expect("it ends").success());
@@ -58,7 +59,7 @@ fn a_pool_shrunk_meanwhile_takes_nothing_that_was_promised() {
     testkit::require!(pool.is_some(), "{NEEDS}");
     let pool = pool.unwrap();
     pool.allow(32);
-    assert!(succeeds(child("child_meets_a_shrunk_pool", HUGETLB)));
+    assert!(succeeds(child_on_pool("child_meets_a_shrunk_pool", HUGETLB)));
     assert!(pool.is_empty());
 }
 
@@ -68,7 +69,7 @@ fn a_killed_program_leaves_nothing_behind() {
     testkit::require!(pool.is_some(), "{NEEDS}");
     let pool = pool.unwrap();
     pool.allow(32);
-    let output = child("child_kills_itself", HUGETLB).output().expect("it starts");
+    let output = child_on_pool("child_kills_itself", HUGETLB).output().expect("it starts");
     assert!(!output.status.success());
     assert!(pool.is_empty());
 }
@@ -79,7 +80,7 @@ fn many_short_lives_leak_nothing() {
     testkit::require!(pool.is_some(), "{NEEDS}");
     let pool = pool.unwrap();
     pool.allow(32);
-    assert!(succeeds(child("child_forks_and_executes", HUGETLB)));
+    assert!(succeeds(child_on_pool("child_forks_and_executes", HUGETLB)));
     assert!(pool.is_empty());
 }
 

@@ -54,6 +54,17 @@ pub fn is_root() -> bool {
     OpenOptions::new().write(true).open("/proc/sys/vm/nr_overcommit_hugepages").is_ok()
 }
 
+/// Whether nobody has pages of the 2 MiB pool, in use or reserved: tests that count them need that.
+pub fn pool_is_unused() -> bool {
+    let number = |file: &str| {
+        let text = fs::read_to_string(format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{file}"));
+        text.ok().and_then(|text| text.trim().parse::<u64>().ok())
+    };
+    let (all, free, reserved) =
+        (number("nr_hugepages"), number("free_hugepages"), number("resv_hugepages"));
+    reserved == Some(0) && free == all && number("surplus_hugepages") == Some(0)
+}
+
 /// Every hugetlb pool as it was when this was made; put back when it is dropped, also in a panic.
 #[derive(Debug)]
 pub struct PoolsAsFound {

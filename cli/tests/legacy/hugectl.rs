@@ -120,6 +120,7 @@ fn the_heap_lies_on_superpages() {
     assert!(kib >= 36 << 10, "{kib} kB on superpages: {}", stderr(&output));
     testkit::require!(testkit::is_root(), "not root: no pool can be filled");
     let Some(_lock) = testkit::machine_lock() else { return };
+    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
     let _pools = testkit::PoolsAsFound::note();
     fs::write("/proc/sys/vm/nr_hugepages", "60").unwrap();
     let output = tool("hugectl", &["--heap", "python3", "-c", FILLS]);

@@ -170,6 +170,16 @@ fn advance(chunk: Chunk) -> bool {
     true
 }
 
+/// Whether arenas may lie on the pool. glibc gives back their tops by `madvise`, after which a
+/// reservation does not hold where the pool has surplus pages, and a touch may be killed. So they lie
+/// there for whoever asks for that, or for nothing else.
+fn is_for_pool() -> bool {
+    let settings = settings::get();
+    let is_asked =
+        settings.whole_heap || settings.always_pool || settings.fallback == Fallback::Error;
+    settings.is_hugetlb() && is_asked
+}
+
 fn main_size() -> usize {
     let start = START.load(Ordering::Relaxed);
     MAIN.load(Ordering::Relaxed).saturating_sub(start)
@@ -178,7 +188,7 @@ fn main_size() -> usize {
 /// Whether a heap that holds so much gets superpages.
 fn is_large(holds: usize) -> bool {
     let settings = settings::get();
-    let least = match (settings.whole_heap, settings.is_hugetlb()) {
+    let least = match (settings.whole_heap, is_for_pool()) {
         (true, _) => 0,
         (false, true) => LARGE_HEAP_ON_POOL,
         (false, false) => LARGE_HEAP,
@@ -188,7 +198,7 @@ fn is_large(holds: usize) -> bool {
     }
     if !IS_LARGE.swap(true, Ordering::Relaxed) {
         large::heap_is_large();
-        if settings.is_thp() {
+        if !is_for_pool() && settings.fallback_is_thp() {
             let page = source::superpage();
             let from = START.load(Ordering::Relaxed).next_multiple_of(page);
             let to = MAIN.load(Ordering::Relaxed);
@@ -213,7 +223,7 @@ enum Growth {
 /// Grows the arena that `chunk` is the newest of.
 fn grow(chunk: Chunk, holds: usize) -> Growth {
     let page = source::superpage();
-    let is_on_pool = settings::get().is_hugetlb();
+    let is_on_pool = is_for_pool();
     let most = if is_on_pool { MAX_AHEAD_ON_POOL } else { MAX_AHEAD };
     if page > most / 2 {
         return Growth::None;
@@ -243,6 +253,9 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
     } else if is_on_pool {
         // SAFETY: the object is this thread's, and holds nothing.
         unsafe { on_pool(from, to) }
+    } else if settings::get().fallback == Fallback::Base && settings::get().is_hugetlb() {
+        ledger::count(Kind::Heap, Column::FellBack, to - from);
+        Growth::To(to)
     } else {
         // The arena's end was written to where the last object ended: a base page would stay there.
         // SAFETY: as above.

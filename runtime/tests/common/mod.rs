@@ -42,11 +42,14 @@ pub fn child(test: &str, asked: Asked) -> Command {
     ] {
         command.env(name, value);
     }
-    if asked.memory.contains("shm") {
-        // Shared memory goes to the pool for whoever asks twice.
-        command.env("SUPERPAGE_POOL", "always");
-    }
     command.env("LD_PRELOAD", library()).env_remove("GLIBC_TUNABLES");
+    command
+}
+
+/// The same with all of the memory on the pool, also what cannot always be moved off it.
+pub fn child_on_pool(test: &str, asked: Asked) -> Command {
+    let mut command = child(test, asked);
+    command.env("SUPERPAGE_POOL", "always");
     command
 }
 
