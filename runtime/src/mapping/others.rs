@@ -1,8 +1,7 @@
 //! Calls that few programs make of their memory, and that the kernel does not carry on the pool as on
 //! ordinary memory: locking, protection keys, nonlinear mappings, advice by descriptor, userfaultfd.
 //!
-//! Not among them: msync, which the pool answers alike. (`mincore` is here for what was prepared: a superpage
-//! of the pool that was touched is resident as a whole, as on THP.)
+//! `mincore` is here for what `prepare` keeps or has prepared. `msync` is not: it is a cancellation point.
 //!
 //! # Safety
 //! As the system calls of the same names.
@@ -94,6 +93,7 @@ pub unsafe extern "C" fn mincore(
     into: *mut std::ffi::c_uchar,
 ) -> c_int {
     let start = address as usize;
+    prepare::give_up(start, round_up(start, length));
     prepare::discard_untouched(start, round_up(start, length));
     // SAFETY: the caller's contract.
     unsafe { raw::call!(SYS_mincore, start, length, into) as c_int }
