@@ -234,10 +234,16 @@ fn a_run_works_where_systemd_takes_things_away_or_says_what_cannot_be_counted() 
         ("no /dev/shm", "mount -t tmpfs none /dev", "in 1 process"),
         ("no /proc", "umount -l /proc", uncounted),
     ] {
+        let own = env!("CARGO_BIN_EXE_superpage");
+        let is_hidden = ["/tmp/", "/var/tmp/", "/run/"].iter().any(|dir| own.starts_with(dir));
+        if is_hidden && [private, read_only].contains(&setup) {
+            testkit::skipped!("{restriction}: this build lies in a directory that it hides");
+            continue;
+        }
         let script = format!(
             "{setup}; exec setpriv --no-new-privs \"$0\" run --heap --mmap -- sh -c 'echo ok; exit 7'"
         );
-        let command = ["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_superpage")];
+        let command = ["-m", "sh", "-c", &script, own];
         let output = Command::new("unshare").args(command).output().unwrap();
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(7), "{restriction}: {said}");
