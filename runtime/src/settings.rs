@@ -99,8 +99,6 @@ pub struct Settings {
     pub says_shortage: bool,
     /// Whether even the first bytes of the heap are to be on superpages.
     pub whole_heap: bool,
-    /// Whether freed memory of the heap goes back at once instead of after a while.
-    pub shrinks_at_once: bool,
     /// Whether the environment sets when glibc's malloc maps objects, grows and shrinks.
     pub tunes_malloc: bool,
     /// SUPERPAGE_PREZERO: bytes of unmapped memory that may be kept for the next request.
@@ -128,7 +126,6 @@ impl Settings {
         report: None,
         says_shortage: false,
         whole_heap: false,
-        shrinks_at_once: false,
         tunes_malloc: false,
         prezero: 0,
         prefault: 0,
@@ -218,10 +215,8 @@ fn understand() -> Settings {
                 morecore = legacy_heap(bytes);
                 Some(())
             }
-            b"HUGETLB_MORECORE_SHRINK" => {
-                settings.shrinks_at_once = bytes.eq_ignore_ascii_case(b"yes");
-                Some(())
-            }
+            // glibc gives back what it has free by rules of its own.
+            b"HUGETLB_MORECORE_SHRINK" => Some(()),
             b"HUGETLB_RESTRICT_EXE" => {
                 restricted = !names_this_program(bytes);
                 Some(())
