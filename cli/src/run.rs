@@ -1,5 +1,9 @@
 //! `superpage run`: any unmodified program, on the pages asked for.
 
+mod report;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use launch::{
@@ -7,17 +11,15 @@ use launch::{
     Text,
 };
 use machine::{Root, Thp};
-use measure::analysis::took_effect;
 use measure::family::Family;
 use measure::ledger_file::LedgerFile;
-use measure::verdict::Effect;
-use measure::watch::{Depth, Observed, Watch};
+use measure::watch::{Depth, Watch};
 use measure::words;
-use std::os::unix::process::ExitStatusExt;
+use report::Ended;
 use units::{ByteSize, PageSize};
 
 use crate::exit::{self, Done, Failure};
-use crate::ledger_words;
+use crate::files;
 use crate::loan::{self, OvercommitGuard, PoolPolicy};
 use crate::{carried_out, facts, signals};
 
@@ -139,9 +141,17 @@ pub struct Args {
     #[arg(long)]
     dry_run: bool,
 
-    /// With --dry-run: print JSON.
-    #[arg(long, requires = "dry_run")]
+    /// The report as JSON, one line on standard error (see --output); with --dry-run the plan, on standard output.
+    #[arg(long)]
     json: bool,
+
+    /// Write the report to FILE as JSON, also if there is none on standard error.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Write over FILE if it is there.
+    #[arg(long, requires = "output")]
+    force: bool,
 
     /// No report at the end.
     #[arg(long, short)]
@@ -224,6 +234,9 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
+    let output = args.output.as_deref();
+    crate::in_passing(|| files::check_outputs(output, "", None, args.force))
+        .map_err(Failure::in_launcher)?;
     // Before anything is raised, so that no signal finds it raised and nobody to restore it.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
     let ((recipe, notes), mut facts) =
@@ -265,12 +278,19 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     for line in guard.restore() {
         exit::say(&line);
     }
-    let (status, seen, seconds) = ended?;
-    if !args.quiet {
-        exit::say(&report(&plan, &seen, seconds));
-        if let Some(ledger) = &ledger {
-            exit::say(&ledger_words::of(ledger, seen.uncounted));
+    let ended = ended?;
+    let status = ended.status;
+    let document = || ended.document(&plan, &args.command, ledger.as_ref());
+    if let Some(path) = &args.output {
+        // The program's own end is what we end with.
+        if let Err(why) = files::write(path, format!("{:#}\n", document())) {
+            exit::say(&why.to_string());
         }
+    }
+    if args.json && !args.quiet {
+        eprintln!("{}", document());
+    } else if !args.quiet {
+        ended.in_words(&plan, ledger.as_ref()).iter().for_each(|line| exit::say(line));
         if status.signal() == Some(libc::SIGBUS) && matches!(plan.pages, Pages::Hugetlb(_)) {
             exit::say(
                 "the program was killed by SIGBUS: did the hugetlb pool run out after a fork? \
@@ -290,7 +310,7 @@ fn supervise(
     plan: &Plan,
     relay: signals::Relay,
     ledger: Option<&LedgerFile>,
-) -> Result<(std::process::ExitStatus, Observed, f64), Failure> {
+) -> Result<Ended, Failure> {
     let began = Instant::now();
     let start = Start {
         streams: Streams::Inherit,
@@ -323,43 +343,13 @@ fn supervise(
     let seen = watch.stop();
     relaying.stop();
     ended.map_err(ours)?;
-    let (status, _) = sys::wait::reap(pid).map_err(ours)?;
-    Ok((status, seen, seconds))
+    let (status, usage) = sys::wait::reap(pid).map_err(ours)?;
+    Ok(Ended::new(status, seconds, usage, seen))
 }
 
 /// How long a launcher waits before it gives back again what its looks at the program left; doubled each time.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const MAX_REST: Duration = Duration::from_secs(30);
-
-/// What it got, in one line.
-fn report(plan: &Plan, seen: &Observed, seconds: f64) -> String {
-    let peak = seen.peak_resident_bytes.map_or("unknown".to_string(), |b| ByteSize(b).to_string());
-    let Some(coverage) = &seen.coverage else {
-        return format!(
-            "{}: coverage unknown, the program ended or grew before its memory could be read \
-             cheaply; {seconds:.2} s, peak {peak}",
-            plan.name
-        );
-    };
-    let share = words::known(coverage.ratio(), words::percent);
-    let on = format!("{} of {}", coverage.superpage_bytes(), coverage.resident());
-    let effect = match &plan.left_alone {
-        Some(why) => Effect::Missing { why: why.clone() },
-        None => took_effect(plan.promise, &[coverage], DEFAULT_LEAST_COVERAGE),
-    };
-    let verdict = match effect {
-        Effect::AsPromised if plan.promise == Promise::Nothing => String::new(),
-        Effect::AsPromised => ", as asked".to_string(),
-        Effect::Missing { why } => format!("; {} did not take effect: {why}", plan.name),
-    };
-    format!(
-        "{}: {share} of its memory on superpages ({on}){verdict}; {seconds:.2} s, peak {peak}",
-        plan.name
-    )
-}
-
-/// The share of the memory that can be on superpages that must be for `thp` and `hugetlb`.
-pub const DEFAULT_LEAST_COVERAGE: f64 = 0.8;
 
 fn print_plan(plan: &Plan, would_lend: &[String], json: bool) -> Result<Done, Failure> {
     if json {

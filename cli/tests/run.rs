@@ -356,3 +356,80 @@ fn a_database_starts_where_a_cgroup_allows_no_hugetlb_page() {
         assert!(stdout(&answer).contains("5000050000"), "{}", stdout(&answer));
     }
 }
+
+/// What `run` with these words reports of a program, as a document.
+fn reported(words: &[&str]) -> serde_json::Value {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.json");
+    let output = run(&[&["run", "-q", "-o", file.to_str().unwrap()], words].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(report["schema"], "superpage.run/1");
+    report
+}
+
+/// Holds 200 MB in the second of four processes for three seconds.
+const HOLDS: &str = "head -c 200000000 /dev/zero | tail -c 200000000 | (sleep 3; cat >/dev/null)";
+
+#[test]
+fn the_peak_is_what_all_processes_held_together() {
+    for words in [["--pages", "base", "--"], ["--pages", "system", "--"]] {
+        let report = reported(&[&words[..], &["sh", "-c", HOLDS]].concat());
+        let peak = report["peak_bytes"].as_f64().unwrap();
+        assert!((200e6..240e6).contains(&peak), "{report:#}");
+        assert!(report["coverage_of_peak"].as_f64().unwrap() > 0.95, "{report:#}");
+        assert!((report["resident_bytes"].as_f64().unwrap() / peak - 1.0).abs() < 0.05);
+    }
+}
+
+#[test]
+fn a_program_that_grows_late_is_judged_at_its_peak() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let script = "sleep 0.5; exec \"$0\" workload chase --size 256M";
+    let report = reported(&["--pages", "thp", "--", "sh", "-c", script, own]);
+    assert!(report["peak_bytes"].as_u64().unwrap() >= 256 << 20, "{report:#}");
+    // Where much else runs, the peak may be missed: then nothing is judged.
+    let is_seen = report["coverage_of_peak"].as_f64().is_some_and(|share| share >= 0.8);
+    let effect = report["outcome"].as_str().unwrap();
+    assert!(effect == "as-asked" || !is_seen && effect == "unknown", "{report:#}");
+}
+
+#[test]
+fn hugetlb_that_fell_back_to_thp_is_not_as_asked() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    testkit::require!(std::path::Path::new(POOL).exists(), "no pool of 2 MiB pages");
+    let _lock = testkit::machine_lock();
+    let is_empty = pool_says("free_hugepages") == pool_says("resv_hugepages")
+        && pool_says("nr_overcommit_hugepages") <= pool_says("surplus_hugepages");
+    testkit::require!(is_empty, "the pool has pages to give");
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let program = ["workload", "chase", "--size", "256M"];
+    let report = reported(
+        &[&["--pages", "hugetlb:2M", "--heap", "--mmap", "--", own], &program[..]].concat(),
+    );
+    assert_ne!(report["outcome"], "as-asked", "{report:#}");
+    if report["outcome"] == "did-not-take-effect" {
+        let why = report["why"].as_str().unwrap();
+        assert!(why.contains("on THP instead"), "{why}");
+    }
+}
+
+#[test]
+fn a_report_is_written_to_no_file_that_is_there_and_can_be_had_on_standard_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("there");
+    std::fs::write(&file, "mine").unwrap();
+    let path = file.to_str().unwrap();
+    let refused = run(&["run", "-o", path, "--", "touch", "/nowhere/at/all"]);
+    assert_eq!(refused.status.code(), Some(125), "{}", stderr(&refused));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    let written = run(&["run", "--force", "-q", "-o", path, "--", "sh", "-c", "exit 3"]);
+    assert_eq!(written.status.code(), Some(3));
+    assert!(std::fs::read_to_string(&file).unwrap().contains("\"exit_code\": 3"));
+    let printed = run(&["run", "--json", "--", "sh", "-c", "kill -9 $$"]);
+    let report: serde_json::Value = serde_json::from_str(&stderr(&printed)).unwrap();
+    assert_eq!((&report["signal"], &report["exit_code"]), (&9.into(), &serde_json::Value::Null));
+}

@@ -67,7 +67,7 @@ for name in /run/superpage/* /run/superpage/run-*; do
     [ -e "$name" ] && can guess "$name"
 done
 [ -z "$HARMLESS" ] && ( : > /run/superpage/new ) 2>/dev/null && can fill /run/superpage
-grep superpage /proc/net/unix | grep -v superpage-record | while read -r line; do can "see a socket" "$line"; done
+grep superpage /proc/net/unix | grep -v 'superpage-record\|superpage-differential/' | while read -r line; do can "see a socket" "$line"; done
 # Even told the path and the directory: neither is a way to the counters of others.
 sealed=${VALUE%%:*}
 ( : <> $sealed ) 2>/dev/null && can "open by path" $sealed

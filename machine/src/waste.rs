@@ -1,9 +1,10 @@
-//! Waste: resident superpage memory that is still all zero, by sampling.
+//! Zero-filled superpage memory, by sampling.
 //!
 //! A superpage whose program touched one byte holds 2 MiB. What was never written reads as zero,
-//! so the share of all-zero base pages in superpages estimates what base pages would have saved
+//! so the share of all-zero base pages in superpages bounds what base pages would have saved
 //! (Ingens and HawkEye call it bloat; HawkEye, section 3.2, finds it the same way). Memory that
-//! the program itself zeroed counts too: base pages of zeroes could also be given back.
+//! the program itself wrote zeroes to counts too: that it was touched cannot be seen from outside. What a run
+//! holds more than another on base pages is what superpages cost it.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;

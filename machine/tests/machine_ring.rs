@@ -6,7 +6,7 @@ extern crate superpage_machine as machine;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use machine::coverage::{self, Coverage};
+use machine::coverage::{self, Census, Coverage};
 use machine::journal::{Journal, Knob};
 use machine::{Counters, FreeContiguity, Root, Snapshot, Thp, process, waste};
 use sys::mem::{Advice, Backing, Mapping};
@@ -67,6 +67,64 @@ fn smaps_and_pagemap_scan_agree_on_a_known_layout() {
     assert_eq!((smaps.ratio(), smaps.anon_ratio()), (Some(0.75), Some(0.75)));
     let whole = Coverage::of_process(&root, own()).unwrap();
     assert!(whole.anon_thp.bytes() >= 6 * size && whole.anon_ratio() > Some(0.0));
+}
+
+#[test]
+fn a_census_agrees_with_smaps_and_counts_shared_pages_once() {
+    let _lock = testkit::machine_lock();
+    let root = Root::real();
+    let Some(census) = Census::of(&root, own()) else {
+        testkit::skipped!("this kernel has no PAGEMAP_SCAN");
+        return;
+    };
+    let Some((mut mapping, _)) = known_layout(2 * MIB, 16, 16) else {
+        testkit::skipped!("this machine gives no superpages");
+        return;
+    };
+    let alone = census.count(&[own()]);
+    assert_eq!(alone.missing, None);
+    let smaps = Coverage::of_process(&root, own()).unwrap();
+    let near = |a: u64, b: u64, within: u64| assert!(a.abs_diff(b) <= within, "{a} against {b}");
+    // Other tests of this program run meanwhile, but hold megabytes only while they have the lock.
+    near(alone.coverage.anon_thp.bytes(), smaps.anon_thp.bytes(), 4 * MIB);
+    near(alone.coverage.anon_base.bytes(), smaps.anon_base.bytes(), 4 * MIB);
+    near(alone.coverage.file_base.bytes(), smaps.file_base.bytes(), 4 * MIB);
+    near(alone.coverage.eligible.bytes(), smaps.eligible.bytes(), 8 * MIB);
+    assert!(alone.base_bytes >= 32 * MIB, "{alone:?}");
+
+    // A forked child shares all of it, and then writes to a half of the base pages.
+    let before = alone.coverage.resident().bytes();
+    let base = mapping.len() - 32 * MIB as usize..mapping.len() - 16 * MIB as usize;
+    let (mut ready, mut go) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+    let twice = |census: &Census, child: Pid| {
+        let both = census.count(&[own(), child]);
+        assert_eq!(both.missing, None);
+        both.coverage.resident().bytes()
+    };
+    use std::io::{Read, Write};
+    // SAFETY: the child only writes to memory that is there, to pipes, and ends.
+    let child = match unsafe { libc::fork() } {
+        0 => {
+            let _ = ready.1.write_all(b"1");
+            let _ = go.0.read_exact(&mut [0]);
+            for at in base.step_by(4096) {
+                mapping.bytes_mut()[at] = 2;
+            }
+            let _ = ready.1.write_all(b"2");
+            let _ = go.0.read_exact(&mut [0]);
+            // SAFETY: always possible.
+            unsafe { libc::_exit(0) }
+        }
+        child => Pid(child),
+    };
+    ready.0.read_exact(&mut [0]).unwrap();
+    near(twice(&census, child), before, 8 * MIB);
+    go.1.write_all(b"1").unwrap();
+    ready.0.read_exact(&mut [0]).unwrap();
+    near(twice(&census, child), before + 16 * MIB, 8 * MIB);
+    go.1.write_all(b"2").unwrap();
+    sys::wait::until_exit(child).unwrap();
+    sys::wait::reap(child).unwrap();
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! From a document to its verdicts. Pure: the same document gives the same analysis.
 
-use launch::Promise;
+use std::collections::BTreeMap;
+
+use launch::{Pages, Promise};
 use machine::coverage::Coverage;
 use serde::Serialize;
-use units::ByteSize;
+use units::{ByteSize, PageSize};
 
 use crate::document::{Arm, Document};
 use crate::experiment::values;
@@ -52,7 +54,7 @@ pub struct Summary {
     /// Median share of the memory that can be on superpages that was.
     pub eligible_coverage: Option<f64>,
     /// Median superpage memory that was all zero.
-    pub wasted_bytes: Option<f64>,
+    pub zero_filled_bytes: Option<f64>,
     /// Total THP faults that fell back, on the whole machine, during its runs.
     pub thp_fault_fallbacks: Option<u64>,
     /// Total waits for compaction, likewise.
@@ -179,7 +181,7 @@ fn effect(document: &Document, arm: usize) -> Effect {
     }
     let least = document.judging.least_coverage;
     let unseen = runs_on_base_pages(document, arm as u32, least);
-    match took_effect(promise, &coverages, least) {
+    match took_effect(promise, document.arms[arm].plan.pages, &coverages, least) {
         Effect::AsPromised if promise == Promise::Superpages && unseen > 0 => Effect::Missing {
             why: format!(
                 "{unseen} measured run(s) took so many more faults than the runs that were on \
@@ -213,8 +215,9 @@ fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
         .count()
 }
 
-/// Whether a promise was kept, judged by what was read back.
-pub fn took_effect(promise: Promise, coverages: &[&Coverage], least: f64) -> Effect {
+/// Whether a promise was kept, judged by what was read back: the pages asked for are a pool's or THP, and one is
+/// not the other.
+pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], least: f64) -> Effect {
     let missing = |why: String| Effect::Missing { why };
     match promise {
         Promise::Nothing => Effect::AsPromised,
@@ -227,22 +230,56 @@ pub fn took_effect(promise: Promise, coverages: &[&Coverage], least: f64) -> Eff
             }
         }
         Promise::Superpages => {
+            let on = |coverage: &Coverage| {
+                let bytes = match pages {
+                    Pages::Hugetlb(size) => hugetlb_of(coverage, size),
+                    _ => coverage.eligible_huge.bytes(),
+                };
+                let eligible = coverage.eligible.bytes();
+                (eligible > 0).then(|| bytes as f64 / eligible as f64)
+            };
             let mut shares: Vec<f64> =
-                coverages.iter().filter_map(|coverage| coverage.anon_ratio()).collect();
+                coverages.iter().filter_map(|coverage| on(coverage)).collect();
             let short = shares.iter().filter(|share| **share < least).count();
-            let looks = shares.len();
-            match describe::median(&mut shares) {
-                None => missing("no mapping of the program can hold a superpage".to_string()),
-                Some(_) if short == 0 => Effect::AsPromised,
-                Some(share) => missing(format!(
-                    "in {short} of {looks} runs looked at, less than {:.0} % of the memory that can \
-                     be on superpages was (median {:.1} %)",
-                    least * 100.0,
-                    share * 100.0
-                )),
+            let (looks, least) = (shares.len(), least * 100.0);
+            let Some(share) = describe::median(&mut shares) else {
+                return missing("no mapping of the program can hold a superpage".to_string());
+            };
+            if short == 0 {
+                return Effect::AsPromised;
             }
+            let got = match pages {
+                Pages::Hugetlb(_) => {
+                    let thp = coverages.iter().map(|it| it.anon_thp.bytes() + it.shmem_pmd.bytes());
+                    let thp = ByteSize(thp.max().unwrap_or(0));
+                    format!("lay on pages of the pool asked for, and up to {thp} on THP instead")
+                }
+                _ => "was".to_string(),
+            };
+            let of = match looks {
+                1 => String::new(),
+                _ => format!("in {short} of {looks} runs looked at, "),
+            };
+            missing(format!(
+                "{of}less than {least:.0} % of the memory that can be on superpages {got} ({}{:.1} %)",
+                if looks == 1 { "" } else { "median " },
+                share * 100.0
+            ))
         }
     }
+}
+
+/// Bytes on pages of the pool of `size`, or of any.
+fn hugetlb_of(coverage: &Coverage, size: Option<PageSize>) -> u64 {
+    let of_size = |sizes: &BTreeMap<PageSize, ByteSize>| {
+        let is_asked = |found: &PageSize| size.is_none_or(|size| size == *found);
+        sizes
+            .iter()
+            .filter(|(found, _)| is_asked(found))
+            .map(|(_, bytes)| bytes.bytes())
+            .sum::<u64>()
+    };
+    of_size(&coverage.hugetlb_private) + of_size(&coverage.hugetlb_shared)
 }
 
 /// An arm's runs, whatever they count for.
@@ -278,11 +315,11 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
         let mut shares: Vec<f64> = coverages.iter().filter_map(|coverage| of(coverage)).collect();
         describe::median(&mut shares)
     };
-    let wasted = |purpose| {
+    let zero_filled = |purpose| {
         let runs = runs_for(document, index, purpose);
-        let mut wasted: Vec<f64> =
-            runs.filter_map(|sample| Some(sample.memory.wasted_bytes? as f64)).collect();
-        describe::median(&mut wasted)
+        let mut bytes: Vec<f64> =
+            runs.filter_map(|sample| Some(sample.memory.zero_filled_bytes? as f64)).collect();
+        describe::median(&mut bytes)
     };
     Summary {
         name: arm.name.clone(),
@@ -297,7 +334,7 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
         metric: median(&|sample| sample.metric),
         coverage: share(Coverage::ratio),
         eligible_coverage: share(Coverage::anon_ratio),
-        wasted_bytes: wasted(Purpose::Measured).or_else(|| wasted(Purpose::WarmUp)),
+        zero_filled_bytes: zero_filled(Purpose::Measured).or_else(|| zero_filled(Purpose::WarmUp)),
         thp_fault_fallbacks: total(|sample| sample.thp_fault_fallbacks),
         compaction_stalls: total(|sample| sample.compaction_stalls),
         coverage_from_warm_up: from_warm_up && !coverages.is_empty(),

@@ -18,7 +18,7 @@ const COLUMNS: [Column; 16] = [
     ("peak_bytes", |s| Some(s.peak_bytes() as f64)),
     ("coverage", |s| s.memory.coverage.as_ref()?.ratio()),
     ("eligible_coverage", |s| s.memory.coverage.as_ref()?.anon_ratio()),
-    ("wasted_bytes", |s| s.memory.wasted_bytes.map(|bytes| bytes as f64)),
+    ("zero_filled_bytes", |s| s.memory.zero_filled_bytes.map(|bytes| bytes as f64)),
     ("thp_fault_fallbacks", |s| s.thp_fault_fallbacks.map(|count| count as f64)),
     ("compaction_stalls", |s| s.compaction_stalls.map(|count| count as f64)),
     ("free_superpage_bytes_before", |s| s.free_superpage_bytes_before.map(|bytes| bytes as f64)),

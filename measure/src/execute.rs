@@ -24,6 +24,9 @@ use crate::schedule::Slot;
 use crate::warm::{self, Blocks};
 use crate::watch::{Depth, Watch};
 
+/// A comparison goes by a look that found at least this share of the peak.
+const NEAR_PEAK: f64 = 0.8;
+
 /// What runs an arm once. The real one is [`Launcher`]; tests put a mock in its place, so that the
 /// experiment is tested without running anything.
 pub trait Executor {
@@ -266,7 +269,7 @@ impl Executor for Launcher<'_> {
         let ended = sys::wait::until_exit(pid);
         let wall = began.elapsed();
 
-        let memory = watch.stop();
+        let mut memory = watch.stop();
         self.interrupt.set_running(None);
         ended?;
         let (status, usage) = sys::wait::reap(pid)?;
@@ -279,6 +282,12 @@ impl Executor for Launcher<'_> {
             return Err(RunError::Stragglers { arm: plan.name.clone(), pids: pids.join(", ") });
         }
         let used = || std::iter::once(&usage).chain(&stragglers.usage);
+        let largest = used().map(|usage| usage.max_rss).max().unwrap_or_default();
+        memory.conclude(&self.root, largest);
+        if memory.coverage_of_peak().is_some_and(|share| share < NEAR_PEAK) {
+            // Of what the program held at its peak, it says nothing.
+            (memory.coverage, memory.zero_filled_bytes) = (None, None);
+        }
         let deltas = counters
             .and_then(|before| Counters::read(&self.root).ok().map(|after| after.since(&before)));
         let totals = ledger.and_then(|ledger| ledger.totals());
@@ -294,7 +303,7 @@ impl Executor for Launcher<'_> {
             system_seconds: used().map(|usage| usage.system.as_secs_f64()).sum(),
             minor_faults: used().map(|usage| usage.minor_faults).sum(),
             major_faults: used().map(|usage| usage.major_faults).sum(),
-            max_rss_bytes: used().map(|usage| usage.max_rss.bytes()).max().unwrap_or(0),
+            max_rss_bytes: largest.bytes(),
             memory,
             thp_fault_fallbacks: deltas.as_ref().and_then(|d| d.thp_fault_fallback()),
             compaction_stalls: deltas.as_ref().and_then(|d| d.compact_stall()),

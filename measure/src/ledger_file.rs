@@ -108,8 +108,8 @@ fn path_of(file: &File) -> PathBuf {
 
 impl Mark {
     /// Whether a process has the library in it and adds to no ledger of this run: it could not open one,
-    /// or is about to.
-    pub fn is_uncounted(&self, root: &Root, pid: Pid) -> Result<bool, ReadError> {
+    /// or is about to. `None` if it has neither: it may be about to load the library.
+    pub fn is_uncounted(&self, root: &Root, pid: Pid) -> Result<Option<bool>, ReadError> {
         let mut has_library = false;
         for mapping in Maps::open(root, pid)? {
             let mapping = mapping?;
@@ -118,10 +118,10 @@ impl Mark {
                 mapping.inode == self.inode && mapping.name.starts_with("/memfd:superpage-ledger");
             let is_beside = self.beside.as_ref().is_some_and(|path| mapping.name.starts_with(path));
             if mapping.sharing == Sharing::Shared && (is_sealed || is_beside) {
-                return Ok(false);
+                return Ok(Some(false));
             }
         }
-        Ok(has_library)
+        Ok(has_library.then_some(true))
     }
 }
 

@@ -75,9 +75,9 @@ impl Sample {
         self.exit_code == Some(0)
     }
 
-    /// The most memory it held at once: what was seen, or what the kernel recorded if that is
-    /// more (a peak between two looks).
+    /// The most memory it held at once; of a run too short to be seen, what the kernel recorded, which is not
+    /// less than what the launcher held.
     pub fn peak_bytes(&self) -> u64 {
-        self.memory.peak_resident_bytes.unwrap_or(0).max(self.max_rss_bytes)
+        self.memory.peak_resident_bytes.unwrap_or(self.max_rss_bytes)
     }
 }

@@ -1,17 +1,20 @@
 //! Watching a running process tree: what it holds, and on which pages.
 //!
-//! Owns one thread per watched run. A *tick* reads `/proc/PID/status` (tens of microseconds); a
-//! *look* reads the page tables through smaps, whose cost grows with the base pages mapped, and
-//! holds the address space's lock meanwhile. A thorough watch (warm-up runs) looks often. A watch
-//! within budget (measured runs) spends at most a fixed share of the time passed, and never makes
-//! a look that it expects to hold the program up for longer than [`LONGEST_STALL`].
+//! Owns one thread per watched run. A *tick* reads `/proc/PID/status` of every process (tens of microseconds
+//! each) and never holds the program up. A *look* counts what lies on which pages, each page once, by
+//! [`Census`]: the kernel holds the address space's lock for 0.1 ms at a time. Kernels without PAGEMAP_SCAN
+//! are looked at through smaps, which holds it for as long as a mapping takes, and only where that is expected
+//! to be short.
+//!
+//! A thorough watch (warm-up runs) looks often. A watch within budget (measured runs, `run`) looks when the
+//! program holds more than at the last look: at once where it has stopped growing, now and then while it grows.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use machine::coverage::Coverage;
+use machine::coverage::{Census, Counted, Coverage};
 use machine::{Root, process, waste};
 
 use crate::family::Family;
@@ -31,20 +34,23 @@ pub enum Depth {
     TicksOnly,
 }
 
-/// Share of the watched time that ticks and looks may take together, well under the 1 % the
-/// harness is allowed in all.
-pub const BUDGET: f64 = 0.005;
-/// The longest a look may be expected to take in a measured run.
-pub const LONGEST_STALL: Duration = Duration::from_millis(2);
-/// What a look costs: smaps of 1 GiB of base pages took 16 to 29 ms on a Zen 4 guest and 3.5 ms on
-/// a Cascade Lake one; superpages cost next to nothing.
-const SECONDS_PER_BASE_BYTE: f64 = 20e-3 / (1u64 << 30) as f64;
-/// Opening and reading the smaps of a small process.
-const SECONDS_PER_LOOK: f64 = 0.25e-3;
-/// Sampling superpages for waste: 512 reads of 1.4 us, and a scan.
-const WASTE_PRICE: Duration = Duration::from_micros(1000);
-/// A look counts as "at the peak" if it found at least this share of the largest resident size.
-const NEAR_PEAK: f64 = 0.8;
+/// Share of the watched time that ticks and looks may take together.
+pub const BUDGET: f64 = 0.008;
+/// What a program of a few tenths of a second may cost beyond that, so that it is seen at all.
+const CREDIT: Duration = Duration::from_micros(500);
+/// The longest that a look through smaps may be expected to hold a measured run up.
+pub const LONGEST_STALL: Duration = Duration::from_millis(1);
+/// What a look costs, to begin with: 1.4 ms for 1 GiB of base pages on a Xeon guest.
+const SECONDS_PER_BASE_BYTE: f64 = 2e-3 / (1u64 << 30) as f64;
+/// The same through smaps: 16 to 29 ms on a Zen 4 guest and 3.5 ms on a Cascade Lake one; superpages cost next to
+/// nothing either way.
+const SMAPS_SECONDS_PER_BASE_BYTE: f64 = 20e-3 / (1u64 << 30) as f64;
+/// Reading the mappings of one small process.
+const SECONDS_PER_PROCESS: f64 = 0.2e-3;
+/// Sampling superpages for zero pages: 512 reads of 1.4 us, and a scan.
+const ZERO_PRICE: Duration = Duration::from_micros(1000);
+/// Where the resident size is within this share of what it was a tick ago, it has stopped growing.
+const STEADY: f64 = 0.01;
 /// A timeline is thinned to this many points.
 const MOST_POINTS: usize = 240;
 
@@ -62,12 +68,14 @@ pub struct Moment {
 /// What a watch saw.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
-    /// The largest resident size seen, hugetlb included; `null` if the run was too short to see.
+    /// The largest resident size, hugetlb included, what several processes share counted once: what was
+    /// seen, or the kernel's high-water mark of one process if that is more; `null` if the run was too short.
     pub peak_resident_bytes: Option<u64>,
-    /// Coverage at the look that found most; `null` if none near the peak could be afforded.
+    /// Coverage at the last look that found (nearly) most; see [`Observed::coverage_of_peak`].
     pub coverage: Option<Coverage>,
     /// Superpage memory that was all zero at that look, estimated by sampling.
-    pub wasted_bytes: Option<u64>,
+    #[serde(alias = "wasted_bytes")]
+    pub zero_filled_bytes: Option<u64>,
     /// Whether every process had THP disabled and no hugetlb page, at every tick; `null` if no tick
     /// saw any.
     pub base_pages_only: Option<bool>,
@@ -84,6 +92,23 @@ pub struct Observed {
     /// Processes seen that have the library in them and do not add to the run's ledger.
     #[serde(skip)]
     pub uncounted: usize,
+}
+
+impl Observed {
+    /// How large a share of the peak the coverage is of; `None` if one of them is unknown.
+    pub fn coverage_of_peak(&self) -> Option<f64> {
+        let (peak, coverage) = (self.peak_resident_bytes?, self.coverage.as_ref()?);
+        (peak > 0).then(|| (coverage.resident().bytes() as f64 / peak as f64).min(1.0))
+    }
+
+    /// Takes in what the kernel says at the end: the largest resident set of any of its processes. The kernel
+    /// begins it with what this process held at the fork, so nothing that small is believed.
+    pub fn conclude(&mut self, root: &Root, max_rss: ByteSize) {
+        let own = process::status(root, sys::param::own_pid()).ok().and_then(|own| own.peak_rss);
+        if own.is_some_and(|own| max_rss > own) {
+            self.peak_resident_bytes = self.peak_resident_bytes.max(Some(max_rss.bytes()));
+        }
+    }
 }
 
 /// A watch under way.
@@ -105,6 +130,7 @@ impl Watch {
     ) -> Self {
         let (stop, stopped) = channel();
         let watcher = Watcher {
+            census: Census::of(&root, sys::param::own_pid()),
             root,
             family,
             since,
@@ -114,9 +140,9 @@ impl Watch {
             newest_pid: None,
             spent: Duration::ZERO,
             dearer: 1.0,
-            looked_at: None,
-            mark,
-            counted: BTreeMap::new(),
+            looked: None,
+            before: None,
+            attached: Attached { mark, processes: BTreeMap::new(), left: 0 },
             seen: Observed::default(),
         };
         let thread = std::thread::spawn(move || watcher.run(&stopped));
@@ -131,6 +157,7 @@ impl Watch {
 }
 
 struct Watcher {
+    census: Option<Census>,
     root: Root,
     family: Family,
     since: Instant,
@@ -140,106 +167,99 @@ struct Watcher {
     /// The newest pid on the machine when `members` was read: while it stays, nobody was born.
     newest_pid: Option<Pid>,
     spent: Duration,
-    /// How many times dearer than priced the dearest look was.
+    /// How many times dearer than priced looks are.
     dearer: f64,
-    looked_at: Option<(u64, Instant)>,
-    mark: Option<Mark>,
-    /// By process: its command's name when its mappings were last read, and what was found.
-    counted: BTreeMap<Pid, (String, Counted)>,
+    looked: Option<Looked>,
+    /// What was held a tick ago, in all.
+    before: Option<u64>,
+    attached: Attached,
     seen: Observed,
 }
 
-/// Whether a process adds to the run's ledger.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Counted {
-    Yes,
-    /// Not when it was looked at first: it may have been about to.
-    NotYet,
-    No,
+/// The last look.
+struct Looked {
+    at: Instant,
+    members: Vec<Pid>,
+    /// What the tick before it found, where a page counts for each process that maps it.
+    held: u64,
+    /// What the look found, where it counts once.
+    counted: u64,
+    base_bytes: u64,
 }
 
 /// What a tick found.
 #[derive(Clone, Copy, Default)]
 struct Held {
+    /// A page counts for each process that maps it.
     resident: u64,
-    base_at_most: u64,
+    /// The largest of the processes.
+    largest: u64,
 }
 
 impl Watcher {
     fn run(mut self, stopped: &Receiver<()>) -> Observed {
         loop {
+            // CPU time: waiting for a lock that the program holds costs the program nothing.
             let began = thread_cpu_time();
             let held = self.tick();
+            let ticked = thread_cpu_time().saturating_sub(began);
             if self.wants_look(held) {
                 self.look(held);
             }
-            // CPU time: waiting for a lock that the program holds costs the program nothing.
+            self.before = Some(held.resident);
             let took = thread_cpu_time().saturating_sub(began);
             self.spent += took;
-            match stopped.recv_timeout(pause(self.depth, took)) {
+            match stopped.recv_timeout(pause(self.depth, ticked, took)) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         self.seen.watch_seconds = self.spent.as_secs_f64();
-        let peak = self.seen.peak_resident_bytes.unwrap_or(0) as f64;
-        let near = |found: &Coverage| found.resident().bytes() as f64 >= NEAR_PEAK * peak;
-        if !self.seen.coverage.as_ref().is_some_and(near) {
-            self.seen.coverage = None;
-            self.seen.wasted_bytes = None;
-        }
+        self.seen.uncounted = self.attached.missing();
         self.seen
     }
 
     fn tick(&mut self) -> Held {
         self.renew_members();
-        let page = self.root.page_size().bytes();
         let mut held = Held::default();
-        let mut faulted = 0;
-        let mut anonymous = Vec::new();
-        let mut base_only = true;
+        let (mut high_water, mut base_only) = (0, true);
         for pid in self.members.clone() {
-            let Ok(process) = process::resident(&self.root, pid) else { continue };
-            self.note_counted(pid, &process.name);
+            let Ok(process) = process::status(&self.root, pid) else { continue };
+            self.attached.note(&self.root, pid, &process.name);
             let bytes = |part: Option<ByteSize>| part.map_or(0, ByteSize::bytes);
-            held.resident += process.total().map_or(0, ByteSize::bytes);
-            // Files and shared memory are mapped many pages at a fault.
-            held.base_at_most += bytes(process.file) + bytes(process.shmem);
-            anonymous.push(bytes(process.anon));
-            faulted += process.minor_faults.unwrap_or(u64::MAX >> 16).saturating_mul(page);
+            let total = process.total().map_or(0, ByteSize::bytes);
+            held.resident += total;
+            held.largest = held.largest.max(total);
+            high_water = high_water.max(bytes(process.peak_rss));
             base_only &= process.thp_enabled == Some(false) && bytes(process.hugetlb) == 0;
         }
-        // An anonymous base page was mapped by a fault of its own, of this process or of one that
-        // forked it: the faults of all bound the base pages of each.
-        held.base_at_most += anonymous.iter().map(|bytes| bytes.min(&faulted)).sum::<u64>();
         if held.resident > 0 {
             self.seen.base_pages_only =
                 Some(base_only && self.seen.base_pages_only.unwrap_or(true));
-        }
-        if held.resident > 0 {
-            let peak = self.seen.peak_resident_bytes.get_or_insert(0);
-            *peak = held.resident.max(*peak);
-            self.note(held.resident, None);
+            let once = self.counted_once(held);
+            self.raise_peak(once.max(high_water));
+            self.note(once, None);
         }
         held
     }
 
-    /// Mappings are read when a process is seen first, and when it executed another program.
-    fn note_counted(&mut self, pid: Pid, name: &str) {
-        let Some(mark) = &self.mark else { return };
-        let before = self.counted.get(&pid).filter(|(before, _)| before == name);
-        let before = before.map(|(_, counted)| *counted);
-        if matches!(before, Some(Counted::Yes | Counted::No)) {
-            return;
+    /// What is held, where a page counts once: as at the last look, or at least.
+    fn counted_once(&self, held: Held) -> u64 {
+        if self.members.len() < 2 || self.census.is_none() || self.depth == Depth::TicksOnly {
+            return held.resident;
         }
-        let Ok(is_uncounted) = mark.is_uncounted(&self.root, pid) else { return };
-        let counted = match (is_uncounted, before) {
-            (false, _) => Counted::Yes,
-            (true, None) => Counted::NotYet,
-            (true, Some(_)) => Counted::No,
-        };
-        self.seen.uncounted += usize::from(counted == Counted::No);
-        self.counted.insert(pid, (name.to_string(), counted));
+        match &self.looked {
+            Some(looked) if looked.members == self.members => {
+                let share = looked.counted as f64 / looked.held as f64;
+                (held.resident as f64 * share.min(1.0)) as u64
+            }
+            Some(looked) => held.largest.max(held.resident.min(looked.counted)),
+            None => held.largest,
+        }
+    }
+
+    fn raise_peak(&mut self, bytes: u64) {
+        self.seen.peak_resident_bytes = self.seen.peak_resident_bytes.max(Some(bytes));
     }
 
     /// Reads the members anew only if a process was born anywhere since (`/proc/loadavg`, field 5):
@@ -253,68 +273,97 @@ impl Watcher {
     }
 
     fn wants_look(&self, held: Held) -> bool {
-        let Some((before, when)) = self.looked_at else {
-            return held.resident > 0 && self.affords_look(held);
+        let (Some(before), true) = (self.before, held.resident > 0) else { return false };
+        let Some(looked) = &self.looked else {
+            return self.depth == Depth::Thorough || self.affords(self.price(held), 1.0);
         };
-        let grown = held.resident as f64 > before as f64 * 1.02 + f64::from(1 << 20);
-        match self.depth {
-            Depth::Thorough => grown || when.elapsed() > Duration::from_millis(100),
-            Depth::TicksOnly => false,
-            Depth::WithinBudget => {
-                // Looks farther and farther apart: a growing program would spend the whole budget
-                // on what it held early, and have none left near its peak.
-                let spaced = self.since.elapsed() > (when - self.since).mul_f64(1.5);
-                grown && spaced && self.affords_look(held)
-            }
+        let is_higher = held.resident as f64 > looked.held as f64 * 1.02 + f64::from(1 << 20);
+        if self.depth == Depth::Thorough {
+            return is_higher || looked.at.elapsed() > Duration::from_millis(100);
         }
+        let is_steady = held.resident.abs_diff(before) as f64 <= STEADY * held.resident as f64;
+        // What lies where may change while the size stays.
+        let is_old = self.since.elapsed() > 2 * (looked.at - self.since);
+        let is_old = is_old && held.resident as f64 >= 0.98 * looked.held as f64;
+        let share = if is_higher && is_steady { 1.0 } else { 0.5 };
+        (is_higher || is_old) && self.affords(self.price(held), share)
     }
 
-    fn affords_look(&self, held: Held) -> bool {
+    /// Whether that much more may be spent, of so large a share of the budget.
+    fn affords(&self, price: Duration, share: f64) -> bool {
         match self.depth {
             Depth::Thorough => return true,
             Depth::TicksOnly => return false,
             Depth::WithinBudget => {}
         }
-        let price = self.price(held);
-        let budget = self.since.elapsed().mul_f64(BUDGET);
-        price <= LONGEST_STALL && self.spent + price + WASTE_PRICE <= budget
+        let is_short = self.census.is_some() || price <= LONGEST_STALL;
+        let budget = self.since.elapsed().mul_f64(BUDGET * share) + CREDIT;
+        is_short && self.spent + price <= budget
     }
 
     fn price(&self, held: Held) -> Duration {
-        let seconds = SECONDS_PER_LOOK + SECONDS_PER_BASE_BYTE * held.base_at_most as f64;
+        let base_at_most = self.looked.as_ref().map_or(held.resident, |looked| {
+            looked.base_bytes + held.resident.saturating_sub(looked.held)
+        });
+        let per_byte = match self.census {
+            Some(_) => SECONDS_PER_BASE_BYTE,
+            None => SMAPS_SECONDS_PER_BASE_BYTE,
+        };
+        let seconds =
+            SECONDS_PER_PROCESS * self.members.len() as f64 + per_byte * base_at_most as f64;
         Duration::from_secs_f64(seconds * self.dearer)
     }
 
     fn look(&mut self, held: Held) {
-        let price = self.price(held);
-        let (began, cpu_began) = (Instant::now(), thread_cpu_time());
-        let mut sum = Coverage::default();
-        for pid in &self.members {
-            match Coverage::of_process(&self.root, *pid) {
-                Ok(coverage) => sum += coverage,
-                Err(error) if error.is_gone() => {}
-                Err(error) => self.seen.unknown = Some(error.to_string()),
-            }
-        }
+        let (price, cpu_began) = (self.price(held), thread_cpu_time());
+        let Counted { coverage, base_bytes, missing } = match &self.census {
+            Some(census) => census.count(&self.members),
+            None => self.through_smaps(),
+        };
         let took = thread_cpu_time().saturating_sub(cpu_began).as_secs_f64();
         self.seen.longest_look_seconds = self.seen.longest_look_seconds.max(took);
-        self.dearer = self.dearer.max(self.dearer * took / price.as_secs_f64());
-        self.looked_at = Some((held.resident, began));
-        if sum.resident() == ByteSize(0) {
+        let dearer = self.dearer * took / price.as_secs_f64();
+        self.dearer = ((self.dearer + dearer) / 2.0).clamp(0.25, 16.0);
+        self.seen.unknown = missing.or(self.seen.unknown.take());
+        let counted = coverage.resident().bytes();
+        self.looked = Some(Looked {
+            at: Instant::now(),
+            members: self.members.clone(),
+            held: held.resident,
+            counted,
+            base_bytes,
+        });
+        if counted == 0 {
             return; // all of them ended meanwhile
         }
         self.seen.looks += 1;
-        self.note(sum.resident().bytes(), Some(sum.superpage_bytes().bytes()));
-        let peak = self.seen.peak_resident_bytes.get_or_insert(0);
-        *peak = sum.resident().bytes().max(*peak);
-        let most = self.seen.coverage.as_ref().map_or(ByteSize(0), Coverage::resident);
-        if sum.resident() >= most {
-            self.seen.wasted_bytes = self.waste(&sum);
-            self.seen.coverage = Some(sum);
+        self.note(counted, Some(coverage.superpage_bytes().bytes()));
+        self.raise_peak(counted);
+        let most = self.seen.coverage.as_ref().map_or(0, |most| most.resident().bytes());
+        if counted as f64 >= 0.98 * most as f64 {
+            let affords_zeroes = self.affords(Duration::from_secs_f64(took) + ZERO_PRICE, 0.5);
+            self.seen.zero_filled_bytes =
+                if affords_zeroes { self.all_zero(&coverage) } else { None };
+            self.seen.coverage = Some(coverage);
         }
     }
 
-    fn waste(&mut self, coverage: &Coverage) -> Option<u64> {
+    fn through_smaps(&self) -> Counted {
+        let mut counted = Counted::default();
+        for pid in &self.members {
+            match Coverage::of_process(&self.root, *pid) {
+                Ok(coverage) => counted.coverage += coverage,
+                Err(error) if error.is_gone() => {}
+                Err(error) => counted.missing = Some(error.to_string()),
+            }
+        }
+        let coverage = &counted.coverage;
+        counted.base_bytes = coverage.resident().bytes() - coverage.superpage_bytes().bytes();
+        counted
+    }
+
+    /// How much of the superpages is zero, by a sample.
+    fn all_zero(&mut self, coverage: &Coverage) -> Option<u64> {
         if coverage.superpage_bytes() == ByteSize(0) {
             return Some(0);
         }
@@ -342,13 +391,75 @@ impl Watcher {
     }
 }
 
-/// How long to rest after what took `took`. Half the budget goes to ticks, so that looks have the
-/// other half; a warm-up may be slowed down, but not held up most of the time.
-fn pause(depth: Depth, took: Duration) -> Duration {
+/// Which processes add to the run's ledger.
+struct Attached {
+    mark: Option<Mark>,
+    processes: BTreeMap<Pid, Attachment>,
+    /// Processes that executed another program and had not added to it before.
+    left: usize,
+}
+
+struct Attachment {
+    /// The command's name when its mappings were last read.
+    name: String,
+    since: Instant,
+    read: Instant,
+    is_attached: bool,
+    /// How often in a row the library was in it, and the ledger not.
+    misses: u32,
+}
+
+/// One miss is a process that is about to attach.
+const MISSES: u32 = 2;
+
+impl Attached {
+    /// Mappings are read when a process is seen first or executed another program, and, farther and farther
+    /// apart, until it is attached: the library may not be loaded yet.
+    fn note(&mut self, root: &Root, pid: Pid, name: &str) {
+        let Some(mark) = &self.mark else { return };
+        let now = Instant::now();
+        if self.processes.get(&pid).is_some_and(|process| process.name != name) {
+            let before = self.processes.remove(&pid);
+            self.left += before.map_or(0, |before| usize::from(before.is_missing()));
+        }
+        let process = self.processes.entry(pid).or_insert_with(|| Attachment {
+            name: name.to_string(),
+            since: now,
+            read: now,
+            is_attached: false,
+            misses: 0,
+        });
+        let is_first = process.read == now;
+        let is_due = now - process.read >= process.read - process.since;
+        if process.is_attached || !(is_first || is_due) {
+            return;
+        }
+        let Ok(is_uncounted) = mark.is_uncounted(root, pid) else { return };
+        process.read = now;
+        process.is_attached = is_uncounted == Some(false);
+        process.misses = if is_uncounted == Some(true) { process.misses + 1 } else { 0 };
+    }
+
+    /// How many have the library in them and do not add to the ledger.
+    fn missing(&self) -> usize {
+        let now = self.processes.values().filter(|process| process.is_missing()).count();
+        now + self.left
+    }
+}
+
+impl Attachment {
+    fn is_missing(&self) -> bool {
+        self.misses >= MISSES
+    }
+}
+
+/// How long to rest after a tick, and what a look made of it. Ticks take half the budget at most, and a look
+/// is paid for before it is made; a warm-up may be slowed down, but not held up most of the time.
+fn pause(depth: Depth, ticked: Duration, took: Duration) -> Duration {
     match depth {
         Depth::Thorough => Duration::from_millis(10).max(took * 4),
         Depth::WithinBudget | Depth::TicksOnly => {
-            Duration::from_millis(20).max(took.div_f64(BUDGET / 2.0))
+            Duration::from_millis(20).max(ticked.div_f64(BUDGET / 2.0))
         }
     }
 }
@@ -395,10 +506,13 @@ mod tests {
     fn ticks_leave_half_the_budget_to_looks_however_long_they_take() {
         for micros in [1, 50, 1_000, 100_000] {
             let took = Duration::from_micros(micros);
-            let share = took.as_secs_f64() / pause(Depth::WithinBudget, took).as_secs_f64();
+            let share = took.as_secs_f64() / pause(Depth::WithinBudget, took, took).as_secs_f64();
             assert!(share <= BUDGET / 2.0 + 1e-9, "{micros} us: {share}");
         }
-        assert!(pause(Depth::Thorough, Duration::from_millis(25)) >= Duration::from_millis(100));
+        assert!(
+            pause(Depth::Thorough, Duration::ZERO, Duration::from_millis(25))
+                >= Duration::from_millis(100)
+        );
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
         memory: Observed {
             peak_resident_bytes: warm.then_some(215 << 20),
             coverage: warm.then_some(coverage),
-            wasted_bytes: None,
+            zero_filled_bytes: None,
             timeline: if warm { (0..10).map(moment).collect() } else { Vec::new() },
             looks: 4,
             watch_seconds: 0.001,

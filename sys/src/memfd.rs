@@ -2,7 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, memfd_create};
+use rustix::fs::{
+    MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, fstat, major, memfd_create, minor,
+};
 use rustix::io::{Errno, pwrite};
 use units::PageSize;
 
@@ -39,6 +41,14 @@ pub fn sealed(name: &str, contents: &[u8]) -> Result<OwnedFd, SysError> {
     fcntl_add_seals(&file, seals)
         .map_err(|errno| SysError::new("fcntl(F_ADD_SEALS)", name, errno))?;
     Ok(file)
+}
+
+/// Major and minor number of the device on which the kernel keeps hugetlb pages of `size` that lie in no mounted
+/// file system: memory files, anonymous mappings, System V segments.
+pub fn hugetlb_device(size: PageSize) -> Result<(u32, u32), SysError> {
+    let file = create("superpage", Some(size))?;
+    let stat = fstat(&file).map_err(|errno| SysError::new("fstat", "a memory file", errno))?;
+    Ok((major(stat.st_dev), minor(stat.st_dev)))
 }
 
 #[cfg(test)]

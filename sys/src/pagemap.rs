@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::ops::BitOr;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 
 use units::Pid;
 
@@ -99,7 +100,8 @@ impl Pagemap {
     /// region in `start..end` of which the pages have any of the `wanted` categories. Linux 6.7
     /// (`ENOTTY` before). `start` must be page-aligned.
     ///
-    /// Returned categories are cut to `wanted`, FILE, PRESENT, PFNZERO and HUGE.
+    /// Returned categories are cut to `wanted`, PRESENT, PFNZERO and HUGE: these are in the page
+    /// table, 1.4 ms for 1 GiB of base pages on a Xeon guest.
     pub fn scan(
         &self,
         start: u64,
@@ -107,11 +109,20 @@ impl Pagemap {
         wanted: Categories,
         out: &mut Vec<PageRegion>,
     ) -> Result<(), SysError> {
-        let returned = wanted
-            | Categories::FILE
-            | Categories::PRESENT
-            | Categories::PFNZERO
-            | Categories::HUGE;
+        self.scan_with(start, end, wanted, Categories::default(), out)
+    }
+
+    /// The same, and the categories `also` are returned: FILE is read from each page's own
+    /// structure, 20 ms for 1 GiB of base pages on the same guest.
+    pub fn scan_with(
+        &self,
+        start: u64,
+        end: u64,
+        wanted: Categories,
+        also: Categories,
+        out: &mut Vec<PageRegion>,
+    ) -> Result<(), SysError> {
+        let returned = wanted | also | Categories::PRESENT | Categories::PFNZERO | Categories::HUGE;
         let mut regions = vec![PageRegion::default(); REGIONS_PER_CALL];
         let mut from = start;
         while from < end {
@@ -140,6 +151,23 @@ impl Pagemap {
             from = argument.walk_end;
         }
         Ok(())
+    }
+}
+
+/// Bits of an entry of `/proc/PID/pagemap` (`Documentation/admin-guide/mm/pagemap.rst`).
+const ENTRY_PRESENT: u64 = 1 << 63;
+const ENTRY_EXCLUSIVE: u64 = 1 << 56;
+
+impl Pagemap {
+    /// Whether the page at `address` is mapped by this process alone (Linux 4.2); `None` if none is present.
+    pub fn is_exclusive(&self, address: u64) -> Result<Option<bool>, SysError> {
+        let page = address / crate::param::page_size().bytes();
+        let mut entry = [0; 8];
+        self.file.read_exact_at(&mut entry, page * 8).map_err(|error| {
+            SysError::new("pread(pagemap)", format!("{:?} {address:#x}", self.pid), error)
+        })?;
+        let entry = u64::from_ne_bytes(entry);
+        Ok((entry & ENTRY_PRESENT != 0).then_some(entry & ENTRY_EXCLUSIVE != 0))
     }
 }
 

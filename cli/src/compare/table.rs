@@ -66,7 +66,7 @@ fn arms(document: &Document, analysis: &Analysis) -> String {
         "minor faults",
         "peak",
         "on superpages",
-        "wasted",
+        "zero-filled",
     ]
     .map(String::from)
     .to_vec();
@@ -103,7 +103,7 @@ fn row(arm: &Summary) -> Vec<String> {
         words::known(arm.minor_faults, |faults| format!("{faults:.0}")),
         bytes(arm.peak_bytes),
         coverage,
-        bytes(arm.wasted_bytes),
+        bytes(arm.zero_filled_bytes),
     ]
 }
 
@@ -149,8 +149,23 @@ fn style(verdict: &Verdict) -> Style {
     Style::new().fg_color(Some(colour.into())).bold()
 }
 
+/// Less more memory than this, of a process, is chance.
+const LEAST_MORE: f64 = (2 << 20) as f64;
+
+/// What an arm holds beyond the first: resident, and not needed there.
+fn more_memory(analysis: &Analysis) -> impl Iterator<Item = String> {
+    let first = &analysis.arms[0];
+    analysis.arms.iter().skip(1).filter_map(|arm| {
+        let (base, peak) = (first.peak_bytes?, arm.peak_bytes?);
+        let is_more = peak > 1.02 * base && peak - base > LEAST_MORE;
+        let more = words::bytes(peak - base);
+        is_more.then(|| format!("{}: {more} more than {} at the peak", arm.name, first.name))
+    })
+}
+
 fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     let mut notes = document.lent.clone();
+    notes.extend(more_memory(analysis));
     for change in &document.changed_meanwhile {
         notes.push(format!("{change} while the runs were made; repeat them"));
     }

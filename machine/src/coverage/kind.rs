@@ -37,7 +37,8 @@ impl MappingKind {
         }
     }
 
-    /// Judges a line of maps; a memfd of hugetlb pages looks like one of shared memory there.
+    /// Judges a line of maps. On a machine that is not at hand, a memfd of hugetlb pages looks like one
+    /// of shared memory there.
     pub(crate) fn of_mapping(mapping: &Mapping, mounts: &MemoryMounts) -> Self {
         let name = mapping.name.as_str();
         // The kernel's internal tmpfs is in no mount table, but it names its files itself
@@ -48,7 +49,7 @@ impl MappingKind {
         // fs/hugetlbfs/inode.c names what has no file of its own.
         let hugetlb_name = name.starts_with("/anon_hugepage");
         match (mapping.inode, mapping.sharing) {
-            (1.., _) if hugetlb_name || mounts.hugetlbfs.contains(&mapping.device) => Self::Hugetlb,
+            (1.., _) if hugetlb_name || mounts.hugetlb(mapping.device).is_some() => Self::Hugetlb,
             // A private mapping of /dev/zero is anonymous memory with a name.
             (_, Sharing::Private) if name == "/dev/zero" => Self::Anonymous,
             (1.., _) if shmem_name || mounts.tmpfs.contains(&mapping.device) => Self::Shmem,

@@ -2,8 +2,9 @@
 //!
 //! Read from smaps, which walks the page tables and is therefore what is true now. hugetlb pages
 //! are not in `Rss` and are added. Sums over processes count a page once for each process that
-//! maps it, in every field alike, as RSS does.
+//! maps it, in every field alike, as RSS does; a [`Census`] counts it once.
 
+mod family;
 mod kind;
 mod scan;
 mod sizes;
@@ -11,6 +12,7 @@ mod sizes;
 use serde::{Deserialize, Serialize};
 use units::{PageSize, Pid};
 
+pub use family::{Census, Counted};
 pub use kind::MappingKind;
 pub use scan::{Scanned, scan};
 pub use sizes::Coverage;
@@ -101,6 +103,7 @@ pub fn per_mapping(root: &Root, pid: Pid) -> Result<Vec<MappingCoverage>, ReadEr
 }
 
 /// What has to be known besides smaps to judge an entry.
+#[derive(Debug)]
 struct Lens {
     /// What counts as one superpage: the PMD's, or without THP the default hugetlb page.
     superpage: Option<PageSize>,

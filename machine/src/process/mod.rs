@@ -12,7 +12,7 @@ mod tree;
 
 pub use maps::{Device, Mapping, Maps, Sharing};
 pub use mounts::MemoryMounts;
-pub use resident::{Resident, resident};
+pub use resident::{Resident, resident, status};
 pub use smaps::{Smaps, SmapsEntry};
 pub use stat::{Stat, stat};
 pub use tree::{newest_pid, tree};

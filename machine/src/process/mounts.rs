@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use units::Pid;
+use units::{ByteSize, PageSize, Pid};
 
 use super::maps::Device;
+use crate::hugetlb::HugetlbPools;
 use crate::{ReadError, Root, text};
 
 /// The device numbers of file systems that live in memory.
@@ -12,8 +13,8 @@ use crate::{ReadError, Root, text};
 pub struct MemoryMounts {
     /// tmpfs and devtmpfs: shared memory.
     pub tmpfs: Vec<Device>,
-    /// hugetlbfs: pages of the pools.
-    pub hugetlbfs: Vec<Device>,
+    /// hugetlbfs: pages of the pools, and of which size where it is known.
+    pub hugetlbfs: Vec<(Device, Option<PageSize>)>,
 }
 
 impl MemoryMounts {
@@ -23,9 +24,32 @@ impl MemoryMounts {
         let path = format!("/proc/{pid}/mountinfo");
         match root.read(&path) {
             Err(error) if error.is_gone() || error.is_denied() => Ok(Self::default()),
-            text => parse(&text?, &root.path(&path)),
+            text => {
+                let mut mounts = parse(&text?, &root.path(&path))?;
+                if root.is_real() {
+                    mounts.hugetlbfs.extend(internal_hugetlbfs(root));
+                }
+                Ok(mounts)
+            }
         }
     }
+
+    /// Whether a device holds pages of a pool, and their size where it is known.
+    pub(crate) fn hugetlb(&self, device: Device) -> Option<Option<PageSize>> {
+        let found = self.hugetlbfs.iter().find(|(hugetlbfs, _)| *hugetlbfs == device);
+        found.map(|(_, size)| *size)
+    }
+}
+
+/// The kernel's own mounts, one for each size, in no table: anonymous hugetlb mappings, memory files and
+/// System V segments lie on them.
+fn internal_hugetlbfs(root: &Root) -> Vec<(Device, Option<PageSize>)> {
+    let sizes = HugetlbPools::read_sizes(root).into_keys();
+    let device = |size| {
+        let (major, minor) = sys::memfd::hugetlb_device(size).ok()?;
+        Some((Device { major, minor }, Some(size)))
+    };
+    sizes.filter_map(device).collect()
 }
 
 /// Reads the text of mountinfo; `path` is named in errors. See proc_pid_mountinfo(5): a number of
@@ -43,7 +67,13 @@ pub fn parse(text: &str, path: &Path) -> Result<MemoryMounts, ReadError> {
         };
         match after.split(' ').next() {
             Some("tmpfs" | "devtmpfs") => mounts.tmpfs.push(device),
-            Some("hugetlbfs") => mounts.hugetlbfs.push(device),
+            Some("hugetlbfs") => {
+                let options = after.split(' ').nth(2).unwrap_or("").split(',');
+                let mut sizes = options.filter_map(|option| option.strip_prefix("pagesize="));
+                let size = sizes.next().and_then(|size| size.parse::<ByteSize>().ok());
+                let size = size.and_then(|size| PageSize::new(size.bytes()).ok());
+                mounts.hugetlbfs.push((device, size));
+            }
             _ => {}
         }
     }

@@ -47,10 +47,15 @@ impl Resident {
     }
 }
 
-/// Reads `/proc/PID/status` and the start time. Needs no privilege.
-pub fn resident(root: &Root, pid: Pid) -> Result<Resident, ReadError> {
+/// Reads `/proc/PID/status`, and no more: what comes from elsewhere is `None`. Needs no privilege.
+pub fn status(root: &Root, pid: Pid) -> Result<Resident, ReadError> {
     let path = format!("/proc/{pid}/status");
-    let resident = parse(&root.read(&path)?, &root.path(&path))?;
+    parse(&root.read(&path)?, &root.path(&path))
+}
+
+/// The same, and faults and the start time.
+pub fn resident(root: &Root, pid: Pid) -> Result<Resident, ReadError> {
+    let resident = status(root, pid)?;
     let stat = stat(root, pid)?;
     let (minor_faults, start_ticks) = (Some(stat.minor_faults), Some(stat.start_ticks));
     Ok(Resident { minor_faults, start_ticks, ..resident })

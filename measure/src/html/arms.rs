@@ -20,7 +20,7 @@ const FIELDS: [Field; 16] = [
     ("peak memory", |s| known(s.peak_bytes, words::bytes)),
     ("share of memory on superpages", |s| coverage(s, s.coverage)),
     ("share of eligible memory on superpages", |s| coverage(s, s.eligible_coverage)),
-    ("superpage memory that was all zero", |s| known(s.wasted_bytes, words::bytes)),
+    ("superpage memory that was all zero", |s| known(s.zero_filled_bytes, words::bytes)),
     ("superpage faults that fell back, machine, total", |s| count(s.thp_fault_fallbacks)),
     ("waits for compaction, machine, total", |s| count(s.compaction_stalls)),
     ("share of wall time spent watching", |s| known(s.watch_share, words::percent)),

@@ -74,7 +74,7 @@ const COLUMNS: [Column; 23] = [
     ("of eligible", |s| {
         known(s.memory.coverage.as_ref().and_then(|c| c.anon_ratio()), words::percent)
     }),
-    ("all zero", |s| known(s.memory.wasted_bytes, |bytes| words::bytes(bytes as f64))),
+    ("all zero", |s| known(s.memory.zero_filled_bytes, |bytes| words::bytes(bytes as f64))),
     ("looks", |s| s.memory.looks.to_string()),
     ("watching", |s| words::seconds(s.memory.watch_seconds)),
     ("THP fallbacks", |s| count(s.thp_fault_fallbacks)),

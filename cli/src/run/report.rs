@@ -1,0 +1,168 @@
+//! What a run got: one line for people, or a document.
+
+use launch::{Plan, Promise};
+use ledger::{Column, Kind, Prepared, Reason, Totals};
+use machine::Root;
+use measure::analysis::took_effect;
+use measure::ledger_file::LedgerFile;
+use measure::verdict::Effect;
+use measure::watch::Observed;
+use measure::words;
+use serde_json::{Map, Value, json};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use sys::wait::Usage;
+use units::ByteSize;
+
+use crate::ledger_words;
+
+/// The share of the memory that can be on superpages that must be for `thp` and `hugetlb`.
+const LEAST_COVERAGE: f64 = 0.8;
+/// A look that found at least this share of the peak speaks for the peak; of less, the share is printed.
+const AT_PEAK: f64 = 0.95;
+/// Of less than this, nothing is judged.
+const NEAR_PEAK: f64 = 0.8;
+
+/// A program that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub seconds: f64,
+    usage: Usage,
+    seen: Observed,
+}
+
+/// Whether it got what was asked for.
+enum Outcome {
+    NothingAsked,
+    AsAsked,
+    Missing(String),
+    Unknown(String),
+}
+
+impl Ended {
+    pub fn new(status: ExitStatus, seconds: f64, usage: Usage, mut seen: Observed) -> Self {
+        seen.conclude(&Root::real(), usage.max_rss);
+        Self { status, seconds, usage, seen }
+    }
+
+    fn outcome(&self, plan: &Plan) -> Outcome {
+        if let Some(why) = &plan.left_alone {
+            return Outcome::Missing(why.clone());
+        }
+        if plan.promise == Promise::Nothing {
+            return Outcome::NothingAsked;
+        }
+        let Some(coverage) = &self.seen.coverage else {
+            return match (plan.promise, self.seen.base_pages_only) {
+                (Promise::BasePages, Some(true)) => Outcome::AsAsked,
+                _ => Outcome::Unknown(self.why_unknown()),
+            };
+        };
+        if self.seen.coverage_of_peak().is_none_or(|share| share < NEAR_PEAK) {
+            return Outcome::Unknown("its peak was too short to be read".to_string());
+        }
+        match took_effect(plan.promise, plan.pages, &[coverage], LEAST_COVERAGE) {
+            Effect::AsPromised => Outcome::AsAsked,
+            Effect::Missing { why } => Outcome::Missing(why),
+        }
+    }
+
+    fn why_unknown(&self) -> String {
+        self.seen
+            .unknown
+            .clone()
+            .unwrap_or_else(|| "the program ended before its memory was read".to_string())
+    }
+
+    /// In one line, and one more on what the library did.
+    pub fn in_words(&self, plan: &Plan, ledger: Option<&LedgerFile>) -> Vec<String> {
+        let seen = &self.seen;
+        let peak = words::known(seen.peak_resident_bytes, |bytes| ByteSize(bytes).to_string());
+        let coverage = match &seen.coverage {
+            None => format!("coverage unknown: {}", self.why_unknown()),
+            Some(coverage) => {
+                let share = words::known(coverage.ratio(), words::percent);
+                let of_peak = seen.coverage_of_peak().filter(|share| *share < AT_PEAK);
+                let at = of_peak.map_or(String::new(), |share| {
+                    format!(", seen at {} of the peak", words::percent(share))
+                });
+                let (on, of) = (coverage.superpage_bytes(), coverage.resident());
+                format!("{share} of its memory on superpages ({on} of {of}{at})")
+            }
+        };
+        let outcome = match (self.outcome(plan), &seen.coverage) {
+            (Outcome::NothingAsked, _) | (Outcome::Unknown(_), None) => String::new(),
+            (Outcome::AsAsked, _) => ", as asked".to_string(),
+            (Outcome::Missing(why), _) => format!("; {} did not take effect: {why}", plan.name),
+            (Outcome::Unknown(why), _) => {
+                format!("; whether {} took effect is unknown: {why}", plan.name)
+            }
+        };
+        let line =
+            format!("{}: {coverage}{outcome}; {:.2} s, peak {peak}", plan.name, self.seconds);
+        let library = ledger.map(|ledger| ledger_words::of(ledger, seen.uncounted));
+        std::iter::once(line).chain(library).collect()
+    }
+
+    /// `superpage.run/1`: bytes, seconds, shares of 1; `null` is unknown.
+    pub fn document(&self, plan: &Plan, command: &[String], ledger: Option<&LedgerFile>) -> Value {
+        let seen = &self.seen;
+        let coverage = seen.coverage.as_ref();
+        let (outcome, why) = match self.outcome(plan) {
+            Outcome::NothingAsked => ("nothing-asked", None),
+            Outcome::AsAsked => ("as-asked", None),
+            Outcome::Missing(why) => ("did-not-take-effect", Some(why)),
+            Outcome::Unknown(why) => ("unknown", Some(why)),
+        };
+        json!({
+            "schema": "superpage.run/1",
+            "name": plan.name,
+            "command": command,
+            "pages": plan.pages.to_string(),
+            "exit_code": self.status.code(),
+            "signal": self.status.signal(),
+            "wall_seconds": self.seconds,
+            "user_seconds": self.usage.user.as_secs_f64(),
+            "system_seconds": self.usage.system.as_secs_f64(),
+            "minor_faults": self.usage.minor_faults,
+            "major_faults": self.usage.major_faults,
+            "peak_bytes": seen.peak_resident_bytes,
+            "coverage": coverage.and_then(|it| it.ratio()),
+            "coverage_of_peak": seen.coverage_of_peak(),
+            "resident_bytes": coverage.map(|it| it.resident().bytes()),
+            "superpage_bytes": coverage.map(|it| it.superpage_bytes().bytes()),
+            "memory": coverage,
+            "outcome": outcome,
+            "why": why,
+            "watch_seconds": seen.watch_seconds,
+            "library": ledger.and_then(LedgerFile::totals).map(|totals| library(&totals, seen.uncounted)),
+        })
+    }
+}
+
+fn library(totals: &Totals, uncounted: usize) -> Value {
+    let columns = |kind| -> Map<String, Value> {
+        Column::ALL
+            .map(|it| (it.name().to_string(), totals.bytes(kind, it).into()))
+            .into_iter()
+            .collect()
+    };
+    let kinds: Map<String, Value> =
+        Kind::ALL.map(|kind| (kind.name().to_string(), columns(kind).into())).into_iter().collect();
+    let reasons = Reason::ALL.into_iter().filter(|why| totals.times(*why) > 0);
+    let reasons: Map<String, Value> =
+        reasons.map(|why| (why.name().to_string(), totals.times(why).into())).collect();
+    let prepared: Map<String, Value> = Prepared::ALL
+        .into_iter()
+        .map(|what| (what.name().to_string(), totals.prepared(what).into()))
+        .collect();
+    json!({
+        "processes": totals.processes(),
+        "forks": totals.forks(),
+        "processes_not_counted_at_least": uncounted,
+        "kinds": kinds,
+        "reasons": reasons,
+        "prepared": prepared,
+    })
+}
