@@ -205,7 +205,8 @@ fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
     let Some(most) = seen.iter().filter(kept).map(|sample| sample.minor_faults).max() else {
         return 0;
     };
-    let base_pages = |sample: &Sample| (1.0 - least) * sample.peak_bytes() as f64 / page;
+    let base_pages =
+        |sample: &Sample| (1.0 - least) * sample.peak_bytes().unwrap_or(0) as f64 / page;
     unseen
         .iter()
         .filter(|sample| sample.purpose == Purpose::Measured)
@@ -330,7 +331,7 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
         system_seconds: median(&|sample| Some(sample.system_seconds)),
         minor_faults: median(&|sample| Some(sample.minor_faults as f64)),
         major_faults: median(&|sample| Some(sample.major_faults as f64)),
-        peak_bytes: median(&|sample| Some(sample.peak_bytes() as f64)),
+        peak_bytes: median(&|sample| sample.peak_bytes().map(|bytes| bytes as f64)),
         metric: median(&|sample| sample.metric),
         coverage: share(Coverage::ratio),
         eligible_coverage: share(Coverage::anon_ratio),

@@ -15,7 +15,7 @@ const COLUMNS: [Column; 16] = [
     ("system_seconds", |s| Some(s.system_seconds)),
     ("minor_faults", |s| Some(s.minor_faults as f64)),
     ("major_faults", |s| Some(s.major_faults as f64)),
-    ("peak_bytes", |s| Some(s.peak_bytes() as f64)),
+    ("peak_bytes", |s| s.peak_bytes().map(|bytes| bytes as f64)),
     ("coverage", |s| s.memory.coverage.as_ref()?.ratio()),
     ("eligible_coverage", |s| s.memory.coverage.as_ref()?.anon_ratio()),
     ("zero_filled_bytes", |s| s.memory.zero_filled_bytes.map(|bytes| bytes as f64)),

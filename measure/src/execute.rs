@@ -283,7 +283,8 @@ impl Executor for Launcher<'_> {
         }
         let used = || std::iter::once(&usage).chain(&stragglers.usage);
         let largest = used().map(|usage| usage.max_rss).max().unwrap_or_default();
-        memory.conclude(&self.root, largest);
+        let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
+        memory.conclude(&self.root, largest, wall.as_secs_f64(), uses_pool);
         if memory.coverage_of_peak().is_some_and(|share| share < NEAR_PEAK) {
             // Of what the program held at its peak, it says nothing.
             (memory.coverage, memory.zero_filled_bytes) = (None, None);
@@ -319,7 +320,7 @@ impl Executor for Launcher<'_> {
             library_asked_bytes: totals.as_ref().map(|it| it.asked()),
             stragglers: stragglers.ended,
         };
-        self.largest_peak = self.largest_peak.max(sample.peak_bytes());
+        self.largest_peak = self.largest_peak.max(sample.peak_bytes().unwrap_or(0));
         // A run that a signal ended was cut short: its time means nothing, whatever is ignored.
         if !sample.succeeded() && (!self.ignore_failure || sample.signal.is_some()) {
             return Err(self.failure(plan, &sample, &tail_of(&mut stderr)?));

@@ -75,9 +75,8 @@ impl Sample {
         self.exit_code == Some(0)
     }
 
-    /// The most memory it held at once; of a run too short to be seen, what the kernel recorded, which is not
-    /// less than what the launcher held.
-    pub fn peak_bytes(&self) -> u64 {
-        self.memory.peak_resident_bytes.unwrap_or(self.max_rss_bytes)
+    /// The most memory it held at once; `None` of a run too short to be seen.
+    pub fn peak_bytes(&self) -> Option<u64> {
+        self.memory.peak_resident_bytes
     }
 }

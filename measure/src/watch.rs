@@ -38,6 +38,9 @@ pub enum Depth {
 pub const BUDGET: f64 = 0.008;
 /// What a program of a few tenths of a second may cost beyond that, so that it is seen at all.
 const CREDIT: Duration = Duration::from_micros(500);
+/// Between ticks, at least; while the credit lasts, a quarter of the time passed.
+const PAUSE: Duration = Duration::from_millis(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// The longest that a look through smaps may be expected to hold a measured run up.
 pub const LONGEST_STALL: Duration = Duration::from_millis(1);
 /// What a look costs, to begin with: 1.4 ms for 1 GiB of base pages on a Xeon guest.
@@ -51,6 +54,8 @@ const SECONDS_PER_PROCESS: f64 = 0.2e-3;
 const ZERO_PRICE: Duration = Duration::from_micros(1000);
 /// Where the resident size is within this share of what it was a tick ago, it has stopped growing.
 const STEADY: f64 = 0.01;
+/// A run of fewer seconds may have been at its peak between ticks.
+const SHORT_RUN: f64 = 0.1;
 /// A timeline is thinned to this many points.
 const MOST_POINTS: usize = 240;
 
@@ -92,6 +97,9 @@ pub struct Observed {
     /// Processes seen that have the library in them and do not add to the run's ledger.
     #[serde(skip)]
     pub uncounted: usize,
+    /// Whether any process held pages of a pool at a tick.
+    #[serde(skip)]
+    saw_pool: bool,
 }
 
 impl Observed {
@@ -101,12 +109,21 @@ impl Observed {
         (peak > 0).then(|| (coverage.resident().bytes() as f64 / peak as f64).min(1.0))
     }
 
-    /// Takes in what the kernel says at the end: the largest resident set of any of its processes. The kernel
-    /// begins it with what this process held at the fork, so nothing that small is believed.
-    pub fn conclude(&mut self, root: &Root, max_rss: ByteSize) {
+    /// Takes in what the kernel says at the end of a run that took `wall_seconds`: the largest resident set of
+    /// any of its processes. The kernel begins it with what this process held at the fork, so nothing that
+    /// small is believed; and pages of a pool, if some were to be used, are not in it. Where it does not
+    /// help, and the program was not seen towards its end, the peak is unknown.
+    pub fn conclude(&mut self, root: &Root, max_rss: ByteSize, wall_seconds: f64, uses_pool: bool) {
+        let last = self.timeline.last().map_or(0.0, |moment| moment.seconds);
+        let was_seen = wall_seconds >= SHORT_RUN && last >= 0.8 * wall_seconds;
         let own = process::status(root, sys::param::own_pid()).ok().and_then(|own| own.peak_rss);
-        if own.is_some_and(|own| max_rss > own) {
+        let is_believed = own.is_some_and(|own| max_rss > own);
+        if is_believed {
             self.peak_resident_bytes = self.peak_resident_bytes.max(Some(max_rss.bytes()));
+        }
+        let is_all = if uses_pool { self.saw_pool } else { is_believed };
+        if !is_all && !was_seen {
+            self.peak_resident_bytes = None;
         }
     }
 }
@@ -209,7 +226,12 @@ impl Watcher {
             self.before = Some(held.resident);
             let took = thread_cpu_time().saturating_sub(began);
             self.spent += took;
-            match stopped.recv_timeout(pause(self.depth, ticked, took)) {
+            let rest = match self.spent < CREDIT {
+                // A program may be at its peak for milliseconds and end.
+                true => (self.since.elapsed() / 4).clamp(FIRST_PAUSE, PAUSE),
+                false => pause(self.depth, ticked, took),
+            };
+            match stopped.recv_timeout(rest) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -231,6 +253,7 @@ impl Watcher {
             held.resident += total;
             held.largest = held.largest.max(total);
             high_water = high_water.max(bytes(process.peak_rss));
+            self.seen.saw_pool |= bytes(process.hugetlb) > 0;
             base_only &= process.thp_enabled == Some(false) && bytes(process.hugetlb) == 0;
         }
         if held.resident > 0 {
@@ -458,9 +481,7 @@ impl Attachment {
 fn pause(depth: Depth, ticked: Duration, took: Duration) -> Duration {
     match depth {
         Depth::Thorough => Duration::from_millis(10).max(took * 4),
-        Depth::WithinBudget | Depth::TicksOnly => {
-            Duration::from_millis(20).max(ticked.div_f64(BUDGET / 2.0))
-        }
+        Depth::WithinBudget | Depth::TicksOnly => PAUSE.max(ticked.div_f64(BUDGET / 2.0)),
     }
 }
 

@@ -65,6 +65,15 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
         superpage_bytes: index.is_multiple_of(3).then_some(u64::from(index) << 23),
     };
     let warm = purpose == Purpose::WarmUp;
+    let mut memory = Observed::default();
+    memory.peak_resident_bytes = warm.then_some(215 << 20);
+    memory.coverage = warm.then_some(coverage);
+    memory.timeline = if warm { (0..10).map(moment).collect() } else { Vec::new() };
+    memory.looks = 4;
+    memory.watch_seconds = 0.001;
+    memory.longest_look_seconds = 0.0005;
+    memory.base_pages_only = Some(true);
+    memory.unknown = Some(HOSTILE.to_string());
     Sample {
         arm,
         purpose,
@@ -76,18 +85,7 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
         minor_faults: 12_345,
         major_faults: 0,
         max_rss_bytes: 215 << 20,
-        memory: Observed {
-            peak_resident_bytes: warm.then_some(215 << 20),
-            coverage: warm.then_some(coverage),
-            zero_filled_bytes: None,
-            timeline: if warm { (0..10).map(moment).collect() } else { Vec::new() },
-            looks: 4,
-            watch_seconds: 0.001,
-            longest_look_seconds: 0.0005,
-            base_pages_only: Some(true),
-            unknown: Some(HOSTILE.to_string()),
-            uncounted: 0,
-        },
+        memory,
         thp_fault_fallbacks: None,
         compaction_stalls: Some(3),
         reclaim_stalls: None,

@@ -1,6 +1,6 @@
 //! What a run got: one line for people, or a document.
 
-use launch::{Plan, Promise};
+use launch::{Pages, Plan, Promise};
 use ledger::{Column, Kind, Prepared, Reason, Totals};
 use machine::Root;
 use measure::analysis::took_effect;
@@ -41,8 +41,15 @@ enum Outcome {
 }
 
 impl Ended {
-    pub fn new(status: ExitStatus, seconds: f64, usage: Usage, mut seen: Observed) -> Self {
-        seen.conclude(&Root::real(), usage.max_rss);
+    pub fn new(
+        plan: &Plan,
+        status: ExitStatus,
+        seconds: f64,
+        usage: Usage,
+        mut seen: Observed,
+    ) -> Self {
+        let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
+        seen.conclude(&Root::real(), usage.max_rss, seconds, uses_pool);
         Self { status, seconds, usage, seen }
     }
 

@@ -67,7 +67,7 @@ const COLUMNS: [Column; 23] = [
     ("figure", |s| known(s.metric, words::figure)),
     ("minor faults", |s| words::count(s.minor_faults as f64)),
     ("major faults", |s| words::count(s.major_faults as f64)),
-    ("peak", |s| words::bytes(s.peak_bytes() as f64)),
+    ("peak", |s| known(s.peak_bytes(), |bytes| words::bytes(bytes as f64))),
     ("on superpages", |s| {
         known(s.memory.coverage.as_ref().and_then(|c| c.ratio()), words::percent)
     }),
