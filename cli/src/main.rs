@@ -61,6 +61,20 @@ enum Command {
     Legacy(legacy::Command),
 }
 
+/// `run` alone, read as [`Cli`] reads it. The tree of all commands would leave the pages of a heap that waits for
+/// long half empty.
+#[derive(Debug, Parser)]
+#[command(name = "superpage", version, max_term_width = 100, after_help = exit::HELP)]
+struct OnlyRun {
+    #[command(subcommand)]
+    command: RunCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RunCommand {
+    Run(run::Args),
+}
+
 /// Does `work` in a thread of its own: all that it leaves free in malloc can be given back afterwards, where the
 /// main thread's would stay in its caches. `run` waits for long.
 fn in_passing<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -77,6 +91,10 @@ fn main() -> ExitCode {
     // `run` waits as long as its program runs.
     if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
         sys::mem::use_one_arena();
+        return match in_passing(OnlyRun::try_parse) {
+            Ok(OnlyRun { command: RunCommand::Run(args) }) => exit::finish(run::run(args)),
+            Err(error) => exit::of_clap(&error),
+        };
     }
     let cli = match in_passing(Cli::try_parse) {
         Ok(cli) => cli,
