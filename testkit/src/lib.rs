@@ -24,14 +24,16 @@ macro_rules! require {
 #[macro_export]
 macro_rules! skipped {
     ($($reason:tt)+) => {
-        $crate::skip(env!("CARGO_CRATE_NAME"), &format!($($reason)+))
+        $crate::skip(env!("CARGO_PKG_NAME"), &format!($($reason)+))
     };
 }
 
 /// Says on the real stderr, past the test harness's capture, that a test was skipped.
-pub fn skip(room: &str, reason: &str) {
+pub fn skip(package: &str, reason: &str) {
     let test = std::thread::current().name().unwrap_or("?").to_string();
-    let _ = writeln!(std::io::stderr(), "skipped: {room}::{test}: {reason}");
+    // Written at once: other threads write between the pieces of a formatted line.
+    let line = format!("skipped: {package}::{test}: {reason}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Held while a test changes or depends on machine-wide state (pools, knobs, free memory).

@@ -7,7 +7,7 @@
 //! set lies within one class: the access hits the entry that was used last there, and the order in the
 //! set stays as it is. Nothing behind the first level sees it. So the misses of every such array are
 //! the same, whichever of the two sizes backs the page. (reference/simulators.md 3.4; the property is
-//! tested against a naive LRU in tests/filter.rs.)
+//! tested against a naive LRU in tests/integration/filter.rs.)
 //!
 //! It is *not* exact for hashed sets, for other replacement than LRU, for sizes between the two or above
 //! them, and where something happens between accesses that the stream does not tell (a daemon that

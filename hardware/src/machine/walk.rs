@@ -30,7 +30,7 @@ const DATA_LINES_PER_WALK: f64 = 1.0;
 
 /// Cycles of a walk beside its loads. The one fitted number: with 12, GUPS over 64 GiB on the preset
 /// `cascade-lake` has the ratio of walk cycles, base pages to superpages, of vMitosis' logs (5.3;
-/// that their table has 64 GiB is inferred; `tests/walks.rs`). 7 to 20 stay within a fifth of it.
+/// that their table has 64 GiB is inferred; `tests/integration/walks.rs`). 7 to 20 stay within a fifth of it.
 const WALK_CYCLES: f64 = 12.0;
 
 impl Footprint {

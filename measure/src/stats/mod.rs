@@ -13,7 +13,7 @@
 //! geometric means, because it is the hull of intervals for both.
 //!
 //! # The method, and what was measured
-//! The interval is the hull of two or three, each blind where another sees (`tests/methods.rs` prints
+//! The interval is the hull of two or three, each blind where another sees (`tests/integration/methods.rs` prints
 //! these figures again):
 //!
 //! | coverage % at 99 % (median half width %) | blocks | bootstrap | BCa | between | within | hull |
@@ -42,11 +42,11 @@
 //! - *Within blocks* (Student's t, under six blocks): few blocks may agree by accident, and the stopping
 //!   rule likes the same accident; the runs inside them know better.
 //!
-//! With the stopping rule in force (`tests/error_rate.rs`, fifteen synthetic hosts) two identical programs
+//! With the stopping rule in force (`tests/integration/error_rate.rs`, fifteen synthetic hosts) two identical programs
 //! are called different in 0.0 % to 0.3 % of experiments, and the truth is covered in 99.6 % to 100 %; the
 //! exception is a clock whose tick exceeds the noise, with 99.1 %. So at a nominal 99 % the interval is
 //! conservative. Some of that reserve is spent by whoever follows "about N more runs" until there is a
-//! verdict (`tests/power.rs`).
+//! verdict (`tests/integration/power.rs`).
 
 mod bootstrap;
 mod compare;

@@ -1,7 +1,7 @@
 //! When there are enough runs: Gorman's rule, one arm at a time, blind to the difference of arms.
 //!
 //! "At least 5 runs, and 99 % confidence that the mean is within 2 %", for *every* arm. It never looks
-//! at a ratio, so it cannot stop because the answer pleases; `tests/error_rate.rs` verifies that the
+//! at a ratio, so it cannot stop because the answer pleases; `tests/integration/error_rate.rs` verifies that the
 //! false-positive rate under it stays at the level. Runs come two to a block, so "at least 5" is 6.
 //!
 //! The half width is the larger of two: all runs as independent (Gorman's own), and block means as

@@ -1,0 +1,4 @@
+//! What is prepared before it is needed.
+
+mod prefault;
+mod refill;

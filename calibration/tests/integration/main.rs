@@ -1,0 +1,9 @@
+//! What is found of a machine, from simulated ones.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod backing;
+mod documents;
+mod oracle;
+mod published;

@@ -1,0 +1,133 @@
+//! Bad input: one line that says what, where and the remedy; the right code; nothing changed.
+
+use crate::common::{overcommit, run, stderr};
+
+/// Arguments, exit code, and what the line must hold: the culprit and the remedy.
+type Case = (&'static [&'static str], i32, &'static [&'static str]);
+
+const CASES: &[Case] = &[
+    (&["compare", "nosuch"], 2, &["`nosuch`", "known are gups"]),
+    (&["compare", "gups", "--size", "0"], 2, &["gups", "0 B", "--size 64 KiB or more"]),
+    (&["compare", "gups", "--size", "99999G"], 2, &["gups", "available", "smaller --size"]),
+    (&["compare", "gups", "--size", "-1"], 2, &["`-1` is not a size"]),
+    (&["compare", "gups", "--size", "2X"], 2, &["`2X` is not a size"]),
+    (&["compare", "gups", "--size", "99999999999999999999"], 2, &["larger than any memory"]),
+    (&["compare", "gups", "--threads", "0"], 2, &["--threads"]),
+    (&["compare", "stream", "--offset", "7"], 2, &["--offset", "multiple of 8"]),
+    (&["compare", "gups", "--offset", "8"], 2, &["--offset", "--operations"]),
+    (&["compare"], 2, &["nothing to compare", "superpage compare gups"]),
+    (&["compare", "--", "no-such-program"], 2, &["`no-such-program` was not found", "spelling"]),
+    (&["compare", "--", ""], 2, &["was not found"]),
+    (&["compare", "--", "/etc/passwd"], 2, &["/etc/passwd", "execute permission"]),
+    (&["compare", "--", "/"], 2, &["directory"]),
+    (&["compare", "--size", "1G", "--", "true"], 2, &["--size", "workload"]),
+    (
+        &["compare", "--max-runs", "2", "--", "false"],
+        2,
+        &["exited with code 1", "--ignore-failure"],
+    ),
+    (&["compare", "--max-runs", "2", "--", "sh", "-c", "kill -9 $$"], 2, &["killed by signal 9"]),
+    (
+        &["compare", "--max-runs", "2", "--metric", "ops=([0-9]+)", "--", "echo", "hello"],
+        2,
+        &["`ops=([0-9]+)` matches nothing", "\"hello\""],
+    ),
+    (&["compare", "gups", "--metric", "("], 2, &["`(` is not valid"]),
+    (&["compare", "gups", "--arm", "fast"], 2, &["`fast` is no kind of pages", "base, thp"]),
+    (&["compare", "gups", "--arm", "x: fast"], 2, &["`fast` is not understood"]),
+    (&["compare", "gups", "--arm", "x: -- no-such"], 2, &["arm x", "`no-such` was not found"]),
+    (&["compare", "gups", "--arm", "hugetlb:8T"], 3, &["no hugetlb pool of 8 TiB"]),
+    (&["compare", "gups", "--confidence", "100%"], 2, &["--confidence"]),
+    (&["compare", "gups", "--max-time", "soon"], 2, &["--max-time", "90s"]),
+    (
+        &["compare", "gups", "--html", "/no/such/dir/x.html"],
+        2,
+        &["/no/such/dir/x.html", "directory"],
+    ),
+    (&["compare", "gups", "--html", "-"], 2, &["--html -", "-o"]),
+    (&["compare", "--from", "/no/such.json"], 2, &["/no/such.json", "compare --json"]),
+    (&["compare", "--from", "/etc/passwd"], 2, &["/etc/passwd", "compare --json"]),
+    (&["compare", "--from", "/dev/zero"], 2, &["/dev/zero", "more than 256 MiB"]),
+    (&["compare", "gups", "--html", "/etc/passwd"], 2, &["/etc/passwd", "exists", "--force"]),
+    (&["compare", "gups", "-o", "/etc/passwd"], 2, &["/etc/passwd", "exists", "--force"]),
+    (&["verify-cost", "gups", "-o", "/etc/passwd"], 2, &["/etc/passwd", "exists", "--force"]),
+    (&["compare", "--from", "/dev/null"], 2, &["/dev/null", "compare --json"]),
+    (&["design", "show", "linx"], 2, &["`linx` is no design (`linux`?)", "known are base,"]),
+    (&["design", "show", "nosuch"], 2, &["`nosuch` is no design; known are", "give a file"]),
+    (&["design", "show", "./nosuch.toml"], 2, &["./nosuch.toml", "design file"]),
+    (&["design", "check", "/no/such.toml"], 2, &["/no/such.toml", "design file"]),
+    (&["design", "check", "/"], 2, &["/", "directory", "design file"]),
+    (&["design", "check", "/dev/zero"], 2, &["/dev/zero", "more than 1 MiB"]),
+    (&["design", "check", "/dev/null"], 2, &["/dev/null:1: name", "letters"]),
+    (&["design", "check"], 2, &["FILE"]),
+    (&["design", "diff", "linux"], 2, &["<B>"]),
+    (&["design", "diff", "linux", "/etc/passwd"], 2, &["/etc/passwd:1: ", "not TOML"]),
+    (&["workload", "nosuch"], 2, &["`nosuch`", "known are gups"]),
+    (&["workload", "gups", "--size", "0"], 2, &["too small"]),
+    (&["run", "--", "no-such-program"], 127, &["`no-such-program` was not found"]),
+    (&["run", "--", "/etc/passwd"], 126, &["/etc/passwd", "execute permission"]),
+    (&["run", "--pages", "big", "--", "true"], 2, &["`big` is no kind of pages"]),
+    (&["run", "--pages", "hugetlb:8T", "--", "true"], 125, &["no hugetlb pool of 8 TiB"]),
+];
+
+#[test]
+fn one_line_the_right_code_and_nothing_changed() {
+    let _lock = testkit::machine_lock();
+    let before = overcommit();
+    for (arguments, code, parts) in CASES {
+        let output = run(arguments);
+        let line = stderr(&output);
+        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {line}");
+        assert_eq!(line.trim_end().lines().count(), 1, "{arguments:?}: {line}");
+        assert!(line.starts_with("superpage: "), "{arguments:?}: {line}");
+        for part in *parts {
+            assert!(line.contains(part), "{arguments:?} lacks {part}: {line}");
+        }
+        assert_eq!(overcommit(), before, "{arguments:?}");
+    }
+}
+
+#[test]
+fn damaged_and_foreign_documents_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.json");
+    let foreign = r#"{"schema":"superpage.compare/99"}"#;
+    let hollow = r#"{"schema":"superpage.compare/1","arms":[]}"#;
+    for (text, part) in
+        [(foreign, "superpage.compare/99"), (hollow, "missing field"), ("[1,", "EOF")]
+    {
+        std::fs::write(&path, text).unwrap();
+        let output = run(&["compare", "--from", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(part), "{text}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn without_privilege_a_pool_cannot_be_lent() {
+    let _lock = testkit::machine_lock();
+    testkit::require!(testkit::is_root(), "not root, so privilege cannot be dropped");
+    let setpriv = std::process::Command::new("setpriv").arg("--version").output();
+    testkit::require!(setpriv.is_ok(), "no setpriv (util-linux) to drop privilege with");
+    // Somewhere that nobody may enter: copy the command to where everybody may.
+    let dir = tempfile::Builder::new().permissions(world_readable()).tempdir().unwrap();
+    let copy = dir.path().join("superpage");
+    std::fs::copy(env!("CARGO_BIN_EXE_superpage"), &copy).unwrap();
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let output = std::process::Command::new("setpriv")
+        .args(nobody)
+        .arg(&copy)
+        .args(["compare", "gups", "--size", "16M", "--arm", "base", "--arm", "hugetlb"])
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let line = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{line}");
+    assert_eq!(line.trim_end().lines().count(), 1, "{line}");
+    assert!(line.contains("root"), "{line}");
+}
+
+fn world_readable() -> std::fs::Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::Permissions::from_mode(0o755)
+}

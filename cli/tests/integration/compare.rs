@@ -1,0 +1,237 @@
+//! `superpage compare`, end to end on the real machine, small.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::common::{has_thp, overcommit, run, stderr, stdout, superpage};
+use serde_json::Value;
+
+const SMALL: [&str; 8] =
+    ["compare", "gups", "--size", "64M", "--max-runs", "6", "--max-time", "20s"];
+
+fn small(more: &[&str]) -> Vec<&'static str> {
+    let more = more.iter().map(|word| -> &'static str { Box::leak(word.to_string().into()) });
+    SMALL.into_iter().chain(more).collect()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = run(arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).expect("JSON")
+}
+
+#[test]
+fn every_run_is_in_the_document_and_coverage_is_what_was_promised() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let _lock = testkit::machine_lock();
+    let document = json(&small(&["--arm", "base", "--arm", "thp", "--json"]));
+    assert_eq!(document["schema"], "superpage.compare/1");
+    let samples = document["samples"].as_array().unwrap();
+    let of = |arm: u64, purpose: &str| -> Vec<&Value> {
+        samples.iter().filter(|one| one["arm"] == arm && one["purpose"] == purpose).collect()
+    };
+    for arm in [0, 1] {
+        assert_eq!(of(arm, "warm-up").len(), 1);
+        let measured = of(arm, "measured").len();
+        assert!(measured >= 2 && measured % 2 == 0, "{measured}");
+    }
+    let warm_up = |arm: u64| &of(arm, "warm-up")[0]["memory"]["coverage"];
+    assert_eq!(warm_up(0)["eligible_huge"], 0);
+    let huge = warm_up(1)["anon_thp"].as_u64().unwrap();
+    assert!(huge >= 60 << 20, "{huge} of 64 MiB on superpages");
+    let faults = |arm: u64| of(arm, "measured")[0]["minor_faults"].as_u64().unwrap();
+    assert!(faults(0) > 10 * faults(1), "{} {}", faults(0), faults(1));
+}
+
+#[test]
+fn a_document_redraws_the_same_bytes() {
+    let _lock = testkit::machine_lock();
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let (document, first, second) = (path("a.json"), path("1.html"), path("2.html"));
+    let arms = ["--arm", "base", "--arm", "base", "--aa", "--json", "-o", &document];
+    let made = run(&small(&[&arms[..], &["--html", &first]].concat()));
+    assert!(made.status.success(), "{}", stderr(&made));
+    let redraw = |more: &[&str]| run(&[&["compare", "--from", &document][..], more].concat());
+    assert_eq!(redraw(&["--json"]).stdout, std::fs::read(&document).unwrap());
+    assert_eq!(redraw(&[]).stdout, redraw(&[]).stdout);
+    let table = stdout(&redraw(&[]));
+    for word in ["base again", "base #2", "noise floor"] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+    assert!(!table.contains('\u{1b}'), "no colours into a pipe");
+    redraw(&["--html", &second]);
+    assert_eq!(std::fs::read(&first).unwrap(), std::fs::read(&second).unwrap());
+    let csv = stdout(&redraw(&["--format", "csv"]));
+    let document: Value = serde_json::from_slice(&std::fs::read(&document).unwrap()).unwrap();
+    assert_eq!(csv.lines().count(), document["samples"].as_array().unwrap().len() + 1);
+}
+
+#[test]
+fn any_command_any_recipe_and_its_own_figure() {
+    let document = json(&[
+        "compare",
+        "--max-runs",
+        "2",
+        "--arm",
+        "one: X=1",
+        "--arm",
+        "two: X=2 -- env Y=3",
+        "--metric",
+        "x=([0-9]+)",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        "echo x=$X$Y",
+    ]);
+    let metric = |arm: u64| {
+        let samples = document["samples"].as_array().unwrap().iter();
+        samples.filter(|one| one["arm"] == arm).map(|one| one["metric"].as_f64().unwrap()).next()
+    };
+    assert_eq!((metric(0), metric(1)), (Some(1.0), Some(23.0)));
+}
+
+#[test]
+fn a_verdict_asked_about_sets_the_exit_code() {
+    let arms = ["--arm", "a: X=1", "--arm", "b: X=30", "--max-runs", "6", "--metric", "([0-9]+)"];
+    let script = ["--", "sh", "-c", "echo $X"];
+    let asked = |verdict: &str, better: &str| {
+        let flags = ["--fail-if", verdict, "--metric-better", better, "-q"];
+        run(&[&["compare"][..], &arms, &flags, &script].concat()).status.code()
+    };
+    assert_eq!(asked("slower", "lower"), Some(1));
+    assert_eq!(asked("slower", "higher"), Some(0));
+    assert_eq!(asked("not-faster", "higher"), Some(0));
+    assert_eq!(asked("no-effect", "higher"), Some(0));
+}
+
+#[test]
+fn an_arm_whose_library_is_silent_or_idle_gets_no_number() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let silent = "silent: pages=thp memory=heap,mmap prezero=16M SUPERPAGE_PAGES=nonsense \
+                  GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
+    // What gups has comes from malloc.
+    let idle = "idle: pages=thp memory=mmap prezero=16M";
+    let words = ["compare", "--max-runs", "2", "--arm", "base", "--arm", silent, "--arm", idle];
+    let said = stdout(&run(&[&words[..], &["gups", "--size", "16M"]].concat()));
+    assert!(said.contains("did not answer"), "{said}");
+    assert!(said.contains("was asked for nothing"), "{said}");
+}
+
+#[test]
+fn an_arm_whose_pages_are_not_what_it_promised_gets_no_number() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    // `true` has no memory that could be on superpages.
+    let output =
+        run(&["compare", "--max-runs", "2", "--arm", "base", "--arm", "thp", "--", "true"]);
+    assert!(stdout(&output).contains("did not take effect"), "{}", stdout(&output));
+}
+
+#[test]
+fn what_a_program_leaves_running_is_ended() {
+    let mark = format!("7.{}", std::process::id());
+    let script = format!("sleep {mark} >/dev/null 2>&1 & exit 0");
+    let document = json(&[
+        "compare",
+        "--max-runs",
+        "2",
+        "--arm",
+        "system",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    let stragglers: u64 = document["samples"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["stragglers"].as_u64().unwrap())
+        .sum();
+    assert!(stragglers >= 1, "{stragglers}");
+    let left = std::process::Command::new("pgrep").args(["-f", &format!("sleep {mark}")]).output();
+    assert!(left.is_ok_and(|left| left.stdout.is_empty()));
+}
+
+/// Starts a comparison that lends a pool, and waits until it has.
+fn lending() -> Option<(std::process::Child, String)> {
+    let before = overcommit()?;
+    let arms = ["--arm", "base", "--arm", "hugetlb", "-q"];
+    let mut child = superpage(&[&["compare", "gups", "--size", "256M"][..], &arms].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    for _ in 0..500 {
+        if overcommit().as_ref() != Some(&before) {
+            return Some((child, before));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().expect("it is ours");
+    child.wait().expect("it ends");
+    None
+}
+
+#[test]
+fn interrupted_or_killed_nothing_stays_changed() {
+    use std::os::unix::process::ExitStatusExt;
+    testkit::require!(testkit::is_root(), "not root: no pool can be lent");
+    let _lock = testkit::machine_lock();
+    // A journal of somebody's that was killed before is not this test's business.
+    run(&["restore"]);
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let (mut child, before) = lending().expect("a pool was lent");
+        sys::signal::send(units::Pid(child.id() as i32), signal).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(signal));
+        assert_eq!(overcommit(), Some(before));
+    }
+    let (mut child, before) = lending().expect("a pool was lent");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // (A failed assertion below leaves the change to the next `restore`, or to the next loan.)
+    assert_ne!(overcommit().as_ref(), Some(&before), "kill -9 leaves it to `restore`");
+    let restored = run(&["restore"]);
+    assert_eq!(restored.status.code(), Some(0), "{}", stderr(&restored));
+    assert!(stdout(&restored).contains("nr_overcommit_hugepages"), "{}", stdout(&restored));
+    assert_eq!(overcommit(), Some(before));
+    assert_eq!(stdout(&run(&["restore"])), "nothing to restore\n");
+}
+
+#[test]
+fn standard_output_may_be_named_and_be_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (document, printed) = (directory.path().join("a.json"), directory.path().join("printed"));
+    let document = document.to_str().unwrap();
+    let made = run(&[
+        "compare",
+        "--arm",
+        "base",
+        "--max-runs",
+        "2",
+        "--min-runs",
+        "2",
+        "--json",
+        "-o",
+        document,
+        "--",
+        "true",
+    ]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let again = ["compare", "--from", document, "--json", "-o"];
+    let to = std::fs::File::options().create(true).append(true).open(&printed).unwrap();
+    for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        let mut command = superpage(&[&again[..], &[name]].concat());
+        assert!(command.stdout(to.try_clone().unwrap()).status().unwrap().success(), "{name}");
+    }
+    let whole = std::fs::read_to_string(document).unwrap();
+    assert_eq!(std::fs::read_to_string(&printed).unwrap(), whole.repeat(3));
+    let refused = run(&[&again[..], &[document]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("--force"), "{}", stderr(&refused));
+    let forced = run(&[&again[..], &[document, "--force"]].concat());
+    assert!(forced.status.success(), "{}", stderr(&forced));
+    assert_eq!(std::fs::read_to_string(document).unwrap(), whole);
+}

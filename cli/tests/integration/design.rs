@@ -1,0 +1,122 @@
+//! `superpage design`: lists, shows, checks and compares designs; needs no machine.
+
+use crate::common::{run, stderr, stdout};
+use serde_json::Value;
+
+fn json(arguments: &[&str]) -> Value {
+    let output = run(arguments);
+    assert_eq!(stderr(&output), "", "{arguments:?}");
+    let text = stdout(&output);
+    assert!(text.starts_with("{\n  \"schema\": \"superpage.design"), "{text}");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn lists_are_the_same_for_people_and_programs() {
+    let table = stdout(&run(&["design"]));
+    assert_eq!(table, stdout(&run(&["design", "list"])));
+    let document = json(&["design", "--json"]);
+    assert_eq!(document["schema"], "superpage.designs/1");
+    let designs = document["designs"].as_array().unwrap();
+    assert_eq!(table.lines().count(), designs.len() + 1);
+    for (line, design) in table.lines().skip(1).zip(designs) {
+        assert!(line.trim_start().starts_with(design["name"].as_str().unwrap()), "{line}");
+        assert!(line.ends_with(design["summary"].as_str().unwrap()), "{line}");
+    }
+}
+
+#[test]
+fn every_design_is_shown_checked_and_equal_to_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    for design in json(&["design", "list", "--json"])["designs"].as_array().unwrap() {
+        let name = design["name"].as_str().unwrap();
+        for (how, ending) in [(&[][..], "short"), (&["--all"][..], "all")] {
+            let text = stdout(&run(&[&["design", "show", name], how].concat()));
+            let path = dir.path().join(format!("{name}-{ending}.toml"));
+            std::fs::write(&path, text).unwrap();
+            let path = path.to_str().unwrap();
+            let checked = run(&["design", "check", path]);
+            assert_eq!(stdout(&checked), format!("{path}: ok: {name}\n"), "{}", stderr(&checked));
+            let same = stdout(&run(&["design", "diff", name, path]));
+            assert_eq!(same, format!("{name} and {path} do the same\n"));
+        }
+    }
+}
+
+#[test]
+fn documents_are_in_base_units() {
+    let shown = json(&["design", "show", "sync-64", "--json"]);
+    assert_eq!(shown["schema"], "superpage.design/1");
+    assert_eq!(shown["name"], "quicksilver-sync-64");
+    assert_eq!(shown["file"], Value::Null);
+    let key = |name: &str| {
+        let keys = shown["keys"].as_array().unwrap();
+        keys.iter().find(|key| key["key"] == name).unwrap_or_else(|| panic!("{name}"))
+    };
+    assert_eq!(key("deallocation.after")["value"], 5_000_000_000u64);
+    assert_eq!(key("deallocation.after")["unit"], "ns");
+    assert_eq!(key("preparation.bulk")["value"], 2 << 20);
+    assert_eq!(key("allocation.sizes")["value"], serde_json::json!([2 << 20]));
+    assert_eq!(key("allocation.sizes")["unit"], "bytes");
+    assert_eq!(key("preparation.fill-at")["unit"], Value::Null);
+}
+
+#[test]
+fn differences_for_people_and_programs() {
+    let table = stdout(&run(&["design", "diff", "sync-1", "async-64"]));
+    let lines: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["quicksilver-sync-1", "quicksilver-async-64"]);
+    assert_eq!(lines[1], ["preparation.fill-at", "1", "-"]);
+    let document = json(&["design", "diff", "sync-1", "async-64", "--json"]);
+    assert_eq!(document["schema"], "superpage.design-diff/1");
+    let differences = document["differences"].as_array().unwrap();
+    assert_eq!(differences.len(), lines.len() - 1);
+    assert_eq!(differences[1]["key"], "preparation.bulk");
+    assert_eq!(differences[1]["a"], 2 << 20);
+    assert_eq!(differences[1]["unit"], "bytes");
+    assert_eq!(differences[2]["a"], Value::Null);
+}
+
+#[test]
+fn a_bad_file_is_told_line_by_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bad.toml");
+    let text = "name = \"bad\"\nallocation.form = \"reservation\"\npreparation.fill-at = 600\n";
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    let output = run(&["design", "check", path]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(stdout(&output), "");
+    let errors = stderr(&output);
+    assert!(errors.lines().count() > 2, "{errors}");
+    assert!(
+        errors.lines().all(|line| line.starts_with(&format!("superpage: {path}:"))),
+        "{errors}"
+    );
+    assert!(errors.contains("bad.toml:3: preparation.fill-at: 600: must be 1 to"), "{errors}");
+
+    let output = run(&["design", "check", path, "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(document["schema"], "superpage.design-check/1");
+    let problems = document["files"][0]["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), errors.lines().count());
+    assert_eq!(document["files"][0]["name"], Value::Null);
+
+    // Where a design is needed, the same lines, by line.
+    for arguments in
+        [&["design", "diff", "linux", path][..], &["lab", "run", "-w", "gups", "-d", path]]
+    {
+        let output = run(arguments);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
+        assert_eq!(stderr(&output), errors, "{arguments:?}");
+    }
+    let lines: Vec<u32> = errors
+        .lines()
+        .map(|line| {
+            line.split("bad.toml:").nth(1).unwrap().split(':').next().unwrap().parse().unwrap()
+        })
+        .collect();
+    assert!(lines.is_sorted(), "{errors}");
+}

@@ -1,0 +1,52 @@
+//! `superpage lab faults`: its columns, documents and pictures, and what it refuses.
+
+use std::fs;
+
+use super::{fine, json, lab, path};
+use crate::common::stderr;
+
+#[test]
+fn faults_are_in_the_papers_columns_or_a_document_or_a_picture() {
+    let directory = tempfile::tempdir().unwrap();
+    let picture = path(&directory, "faults.svg");
+    let small = ["faults", "--size", "512M", "--threads", "1,8,256"];
+    let with = |more: &[&'static str]| [&small[..], more].concat();
+    let text = fine(&with(&["-p", "atomic-pte,prefault"]));
+    assert!(text.contains("flt/cpu/s  fault/wsec"), "{text}");
+    assert_eq!(text.matches("prediction").count(), 1, "{text}");
+    let document = json(&with(&["-p", "baseline", "-d", "linux-6", "--json"]));
+    assert_eq!(document["schema"], "superpage.faults/1");
+    assert_eq!(document["sets"][1]["name"], "linux-6");
+    assert_eq!(document["sets"][0]["rows"][2]["is_prediction"], true);
+    assert_eq!(document["sets"][0]["rows"][0]["pages"], 3 * 32_768);
+    let text = fine(&["faults", "-p", "prefault", "--size", "512M", "--run", "4", "--gap", "12"]);
+    assert!(text.contains("mapped and never touched: up to 42.9 % of the pages"), "{text}");
+    fine(&[&small[..], &["--svg", &picture, "-o", &path(&directory, "t.txt")]].concat());
+    let drawn = fs::read_to_string(&picture).unwrap();
+    assert!(drawn.starts_with("<?xml") && drawn.matches("<path").count() == 5, "{drawn}");
+}
+
+#[test]
+fn a_faults_table_says_what_was_published_and_what_was_fitted() {
+    let text = fine(&["faults", "--table"]);
+    assert!(text.contains("1.00  f") && text.contains("most faults a second at"), "{text}");
+    let document = json(&["faults", "--machine", "i386-up", "--table", "--json"]);
+    assert_eq!(document["schema"], "superpage.faults.table/1");
+    assert_eq!(document["lines"][0]["role"], "fitted");
+}
+
+#[test]
+fn bad_faults_have_one_line() {
+    for (arguments, says) in [
+        (["--threads", "0"], "0 threads: altix-128 has 1 to 512"),
+        (["--threads", "513"], "513 threads: altix-128 has 1 to 512"),
+        (["--patches", "atomic"], "no patch `atomic`; there are: baseline, atomic-pte"),
+        (["--size", "1M"], "1 MiB is too small for 128 threads: each touches a page of 16 KiB"),
+        (["--machine", "altix"], "no machine `altix`; there are: altix-128"),
+    ] {
+        let output = lab(&[&["faults"], &arguments[..]].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(says) && said.lines().count() == 1, "{said}");
+    }
+}

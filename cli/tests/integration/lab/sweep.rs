@@ -1,0 +1,93 @@
+//! `superpage lab sweep`: the same bytes however it is run, also when it was killed on the way.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{fine, lab, path};
+use crate::common::{stderr, stdout, superpage};
+
+/// A plan of 2 machines x 2 workloads x 2 seeds x 3 designs.
+fn plan(directory: &Path) -> String {
+    let file = directory.join("plan.toml");
+    let text = "designs = [\"base\", \"linux-4.3\", \"sync-64\"]\nmachines = [\"e3-1245v6\", \"cascade-lake\"]\n\
+                workloads = [\"gups:size=8M,operations=1K\", \"touch:size=4M\"]\nmemory = \"256M\"\nseeds = \"1-2\"\n";
+    fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+pub fn merged(directories: &[&str], place: &tempfile::TempDir, name: &str) -> (Vec<u8>, Vec<u8>) {
+    let name = path(place, name);
+    fine(&[&["sweep", "merge"], directories, &["-o", &name]].concat());
+    (fs::read(format!("{name}.parquet")).unwrap(), fs::read(format!("{name}.json")).unwrap())
+}
+
+#[test]
+fn a_sweep_ends_in_the_same_bytes_however_it_is_run() {
+    let place = tempfile::tempdir().unwrap();
+    let plan = plan(place.path());
+    let [one, all, split, other] = ["one", "all", "split", "other"].map(|name| path(&place, name));
+    for directory in [&one, &all, &split, &other] {
+        let said = fine(&["sweep", "plan", &plan, "-o", directory]);
+        assert!(said.contains("24 cells in 8 passes"), "{said}");
+    }
+    fine(&["sweep", "run", &one, "--jobs", "1"]);
+    fine(&["sweep", "run", &all, "--jobs", "8"]);
+    fine(&["sweep", "run", &split, "--shard", "0/3", "--jobs", "2"]);
+    fine(&["sweep", "run", &other, "--shard", "2/3"]);
+    let status = lab(&["sweep", "status", &split, "--shards", "3"]);
+    assert_eq!(status.status.code(), Some(1));
+    assert!(stdout(&status).contains("0/3"), "{}", stdout(&status));
+    fine(&["sweep", "run", &other, "--shard", "1/3"]);
+    let expected = merged(&[&one], &place, "a");
+    assert_eq!(merged(&[&all], &place, "b"), expected);
+    assert_eq!(merged(&[&split, &other], &place, "c"), expected);
+    let document: Value = serde_json::from_slice(&expected.1).unwrap();
+    assert_eq!(document["schema"], "superpage.lab.sweep/1");
+    assert_eq!(document["cells"].as_array().unwrap().len(), 24);
+
+    // A file that was cut is told, run again, and gone from the result.
+    let files = fs::read_dir(Path::new(&one).join("groups")).unwrap();
+    let file = files.map(|file| file.unwrap().path()).next().unwrap();
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    let again = lab(&["sweep", "run", &one]);
+    assert_eq!(again.status.code(), Some(0));
+    assert!(stderr(&again).contains("run again"), "{}", stderr(&again));
+    assert!(stdout(&again).contains("3 cells run, 21 there before"), "{}", stdout(&again));
+    assert_eq!(merged(&[&one], &place, "d"), expected);
+}
+
+#[test]
+fn a_sweep_that_was_killed_goes_on_and_leaves_nothing_half_done() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = path(&place, "s");
+    let seeds = "1-40";
+    let workload = "gups:size=64M,operations=256K";
+    let plan = ["sweep", "plan", "-o", &directory, "-d", "base", "-d", "linux-4.3", "-w", workload];
+    fine(&[&plan[..], &["--memory", "512M", "--seeds", seeds]].concat());
+    let mut child = superpage(&["lab", "sweep", "run", &directory, "--jobs", "2"]).spawn().unwrap();
+    let groups = Path::new(&directory).join("groups");
+    let some = || fs::read_dir(&groups).map_or(0, |files| files.count());
+    while some() < 3 && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    let _ = child.kill();
+    child.wait().unwrap();
+    let status = lab(&["sweep", "status", &directory, "--json"]);
+    let document: Value = serde_json::from_str(&stdout(&status)).unwrap();
+    assert_eq!(document["damaged"].as_array().unwrap().len(), 0);
+    let rest = fine(&["sweep", "run", &directory]);
+    assert!(rest.contains("there before\n"), "{rest}");
+    let leftovers = fs::read_dir(&groups).unwrap().filter(|file| {
+        file.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "tmp")
+    });
+    assert_eq!(leftovers.count(), 0);
+    let first = merged(&[&directory], &place, "a");
+    let fresh = path(&place, "t");
+    let plan = ["sweep", "plan", "-o", &fresh, "-d", "base", "-d", "linux-4.3", "-w", workload];
+    fine(&[&plan[..], &["--memory", "512M", "--seeds", seeds]].concat());
+    fine(&["sweep", "run", &fresh, "--jobs", "1"]);
+    assert_eq!(merged(&[&fresh], &place, "b"), first);
+}

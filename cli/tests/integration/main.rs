@@ -1,0 +1,19 @@
+//! What the command does, end to end: one program, so that all of it is linked once and runs side by side.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bad_input;
+mod bench;
+mod compare;
+mod design;
+mod lab;
+mod legacy;
+mod measure;
+mod pool;
+mod predict;
+mod programs;
+mod record;
+mod run;
+mod tlb;
+mod trace;

@@ -1,0 +1,169 @@
+//! `superpage measure`: what it prints of files and numbers, and what it refuses.
+
+use std::fs;
+use std::process::Output;
+
+use crate::common::{refused, run, stderr, stdout};
+
+const STREAM: &str = "misses=9492 miss_period=1000 cost=563\ncycles=599073 cycle_period=50000\n";
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), text).unwrap();
+    file
+}
+
+fn from(text: &str, more: &[&str]) -> Output {
+    let file = file(text);
+    let mut words = vec!["measure", "--from", file.path().to_str().unwrap()];
+    words.extend(more);
+    run(&words)
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn lwns_worked_example_from_a_file_and_from_flags() {
+    let table = from(STREAM, &[]);
+    let text = stdout(&table);
+    for part in ["17.8 % of the time", "at most 1.22x as fast", "given-misses-times-cost"] {
+        assert!(text.contains(part), "lacks {part}: {text}");
+    }
+    let flags = ["--misses", "9492000", "--cost", "563", "--cycles", "29_953_650_000"];
+    let by_flags = run(&[&["measure", "--json"], flags.as_slice()].concat());
+    let (file, flags) = (json(&from(STREAM, &["--json"])), json(&by_flags));
+    for document in [&file, &flags] {
+        assert_eq!(document["schema"], "superpage.measure/1");
+        assert_eq!(document["estimate"]["method"]["name"], "given-misses-times-cost");
+        let share = document["estimate"]["share"]["mid"].as_f64().unwrap();
+        assert_eq!(format!("{:.2}", share * 100.0), "17.84");
+        assert!(document["estimate"]["dtlb"].is_null());
+        assert!(document["exit_code"].is_null());
+    }
+    assert!(stdout(&by_flags).starts_with("{\n  \"schema\""));
+}
+
+#[test]
+fn perf_stat_gives_both_parts_or_the_reason_why_not() {
+    let walks = "2000000000,,cycles:u,1,100.00,,\n300000000,,dtlb_load_misses.walk_active:u,1,\
+                 50.00,,\n20000000,,itlb_misses.walk_active:u,1,50.00,,\n";
+    let document = json(&from(walks, &["--json"]));
+    assert_eq!(document["format"], "perf stat -x");
+    let estimate = &document["estimate"];
+    assert_eq!(estimate["method"]["name"], "pmu-walk-cycles");
+    assert_eq!(estimate["dtlb"]["mid"], 0.15);
+    assert_eq!(estimate["itlb"]["mid"], 0.01);
+    assert_eq!(estimate["scope"], "user");
+    let misses = "2000000000,,cycles,1,100.00,,\n1000000,,dTLB-load-misses,1,100.00,,\n";
+    let unknown = from(misses, &["--json"]);
+    assert_eq!(unknown.status.code(), Some(1), "{}", stderr(&unknown));
+    let document: serde_json::Value = serde_json::from_slice(&unknown.stdout).unwrap();
+    assert_eq!(document["estimate"]["method"]["name"], "unknown");
+    assert!(document["estimate"]["share"].is_null() && document["estimate"]["gain"].is_null());
+    let priced = json(&from(misses, &["--json", "--cost", "30"]));
+    assert_eq!(priced["estimate"]["method"]["name"], "pmu-misses-times-cost");
+    assert_eq!(priced["estimate"]["share"]["mid"], 0.015);
+}
+
+#[test]
+fn samples_are_shared_out_to_mappings_and_functions() {
+    let script = "app 7 1.5: 900 dtlb_load_misses.walk_completed:u: 5611a9b48060 [unknown] \
+                  (//anon) 5611a9b07174 touch+0x1b (/usr/bin/app)\n\
+                  app 7 1.6: 100 dtlb_load_misses.walk_completed:u: 7ffd547e3010 [unknown] \
+                  ([stack]) 5611a9b07174 other+0x1b (/usr/bin/app)\n";
+    let output = from(script, &["--top", "1"]);
+    assert_eq!(output.status.code(), Some(1), "cycles were not sampled: {}", stderr(&output));
+    let text = stdout(&output);
+    for part in ["//anon", "90 %", "touch", "(1 more)", "unknown: cycles were not counted"] {
+        assert!(text.contains(part), "lacks {part}: {text}");
+    }
+    assert!(!text.contains("[stack]"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_one_line() {
+    refused(&run(&["measure"]), 2, "nothing to measure");
+    refused(&run(&["measure", "--from", "/no/such/file"]), 2, "cannot read /no/such/file");
+    refused(&from("hello\n", &[]), 2, "none of the formats");
+    refused(&from("misses=1\nmises=2\n", &[]), 2, ":2: expected");
+    refused(&from(STREAM, &["--method", "trace"]), 2, "needs -- PROGRAM");
+    refused(&from("9,,cycles,1,100.00,,\n", &["--misses", "3"]), 2, "measurements themselves");
+    refused(&run(&["measure", "--pid", "0"]), 2, "above 0");
+    refused(&run(&["measure", "--pid", "2147483646"]), 2, "no such process");
+    refused(&run(&["measure", "--pid", "1", "--method", "trace"]), 2, "cannot be recorded");
+    refused(&run(&["measure", "--pid", "1", "--", "true"]), 2, "cannot be used with");
+    refused(&run(&["measure", "--for", "3", "--", "true"]), 2, "goes with --pid");
+    let taken = file("mine");
+    let taken = taken.path().to_str().unwrap();
+    refused(&from(STREAM, &["-o", taken]), 2, "exists");
+}
+
+#[test]
+fn a_measurement_goes_into_a_file() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("measure.json");
+    let output = from(STREAM, &["--json", "-o", path.to_str().unwrap()]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{}", stderr(&output));
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains("superpage.measure/1"), "{text}");
+}
+
+/// With a PMU a number or its reason, without one the remedy; never a number without a method.
+#[test]
+fn the_counters_are_used_or_told_to_be_missing() {
+    let output = run(&["measure", "--method", "pmu", "--json", "--", "true"]);
+    if output.status.code() == Some(3) {
+        let line = stderr(&output);
+        assert!(output.stdout.is_empty() && line.trim_end().lines().count() == 1, "{line}");
+        testkit::skipped!("no counters: {}", line.trim_end());
+        return;
+    }
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document["estimate"]["method"]["name"].is_string());
+    assert_eq!(document["exit_code"], 0);
+}
+
+/// A trace says what a program that does something spends on translation, and that one that does nothing
+/// is too short to say anything; where there is no QEMU, what would help.
+#[test]
+fn a_recorded_trace_is_priced_or_its_means_told_to_be_missing() {
+    let _lock = testkit::machine_lock();
+    let brief = run(&["measure", "--method", "trace", "--json", "--", "true"]);
+    if brief.status.code() == Some(3) {
+        let line = stderr(&brief);
+        assert_eq!(line.trim_end().lines().count(), 1, "{line}");
+        testkit::skipped!("no recordings: {}", line.trim_end());
+        return;
+    }
+    assert_eq!(brief.status.code(), Some(1), "{}", stderr(&brief));
+    let document: serde_json::Value = serde_json::from_slice(&brief.stdout).unwrap();
+    assert_eq!(document["estimate"]["method"]["name"], "unknown");
+    assert!(document["estimate"]["share"].is_null());
+
+    let failing = run(&["measure", "--method", "trace", "--json", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(failing.status.code(), Some(7), "{}", stderr(&failing));
+
+    let own = env!("CARGO_BIN_EXE_superpage");
+    // Loads that wait for each other: time enough to say something on any machine.
+    let work = ["workload", "chase", "--size", "16M", "--operations", "3000000", "--json"];
+    let arguments = ["measure", "--method", "trace", "--json", "--", own];
+    let output = run(&[&arguments[..], &work].concat());
+    if output.status.code() == Some(3) {
+        testkit::skipped!("no prices: {}", stderr(&output).trim_end());
+        return;
+    }
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let estimate = &document["estimate"];
+    if output.status.code() == Some(1) {
+        testkit::skipped!("no estimate: {}", estimate["method"]["reason"].as_str().unwrap());
+        return;
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(estimate["method"]["name"], "recorded-trace");
+    let share = |key: &str| estimate["share"][key].as_f64().unwrap();
+    assert!(share("low") <= share("mid") && share("mid") <= share("high"), "{estimate}");
+    assert!(!estimate["itlb"].is_null() && !estimate["dtlb"].is_null(), "{estimate}");
+}

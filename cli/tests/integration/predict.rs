@@ -1,0 +1,94 @@
+//! `compare --predict` and `verify-cost`, end to end on the real machine, small. What a prediction is
+//! worth is not tested here: that is a measurement, which `verify-cost` itself makes.
+
+use crate::common::{has_thp, run, stderr, stdout};
+use serde_json::Value;
+
+fn share(value: &Value) -> f64 {
+    let share = value.as_f64().unwrap_or_else(|| panic!("{value} is no number"));
+    assert!((-1.0..=1.0).contains(&share), "{share} is no share");
+    share
+}
+
+#[test]
+fn a_prediction_stands_beside_the_verdict_and_in_the_document() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let _lock = testkit::machine_lock();
+    let arguments = ["compare", "gups", "--size", "64M", "--predict", "--max-runs", "2"];
+    let arms = ["--arm", "base", "--arm", "thp", "--json"];
+    let output = run(&[&arguments[..], &arms].concat());
+    if output.status.code() == Some(3) {
+        testkit::skipped!("{}", stderr(&output).trim());
+        return;
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let told = &document["predicted"];
+    assert_eq!(told["of_metric"], true);
+    let saved = &told["prediction"]["saved"];
+    let [low, mid, high] = ["low", "mid", "high"].map(|key| share(&saved[key]));
+    assert!(low <= mid && mid <= high, "{low} {mid} {high}");
+    assert!(share(&told["prediction"]["translating"]["mid"]) >= 0.0);
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("predicted");
+    std::fs::write(&path, &output.stdout).unwrap();
+    let page = path.with_extension("html");
+    let [from, to] = [&path, &page].map(|path| path.to_str().unwrap());
+    let again = run(&["compare", "--from", from, "--html", to]);
+    let drawn = std::fs::read_to_string(&page).unwrap();
+    assert!(drawn.contains("class=\"predicted\"") && drawn.contains("Dashes: "), "{drawn}");
+    let text = stdout(&again);
+    let line = text.lines().find(|line| line.contains("updates")).unwrap_or_default();
+    assert!(text.contains("predicted"), "{text} {line}");
+    assert!(text.contains("translation takes"), "{text}");
+}
+
+#[test]
+fn verify_cost_says_predicted_measured_and_the_error() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let _lock = testkit::machine_lock();
+    let arguments = ["verify-cost", "gups", "--size", "64M", "--max-runs", "4", "--json"];
+    let output = run(&arguments);
+    if output.status.code() == Some(3) {
+        testkit::skipped!("{}", stderr(&output).trim());
+        return;
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(document["schema"], "superpage.verify-cost/1");
+    let row = &document["programs"][0];
+    assert_eq!(row["program"], "gups");
+    let [base, superpage] =
+        ["base_seconds", "superpage_seconds"].map(|key| row[key].as_f64().unwrap());
+    let measured = row["measured_saved"].as_f64().unwrap();
+    assert!((measured - (1.0 - superpage / base)).abs() < 1e-9, "{row}");
+    let between = &row["measured_saved_between"];
+    if !between.is_null() {
+        let [low, high] = ["low", "high"].map(|end| share(&between[end]));
+        assert!(low <= measured && measured <= high, "{row}");
+    }
+    let error = row["prediction"]["saved"]["mid"].as_f64().unwrap() - measured;
+    assert!((row["error"].as_f64().unwrap() - error).abs() < 1e-9, "{row}");
+    let mean = document["mean_absolute_error"].as_f64().unwrap();
+    assert!((mean - error.abs()).abs() < 1e-9, "{document}");
+}
+
+#[test]
+fn plans_are_shown_and_bad_flags_refused() {
+    let plan = run(&["verify-cost", "stream", "--dry-run"]);
+    assert!(plan.status.success(), "{}", stderr(&plan));
+    assert!(stdout(&plan).starts_with("stream\nbase\n"), "{}", stdout(&plan));
+    for bad in [
+        &["verify-cost", "nothing"][..],
+        &["verify-cost", "--within", "2"],
+        &["verify-cost", "gups", "--max-runs", "1"],
+        &["verify-cost", "gups", "--max-time", "soon"],
+        &["verify-cost", "gups", "--size", "1K"],
+        &["verify-cost", "gups", "-o", "/no/such/directory/file"],
+    ] {
+        let output = run(bad);
+        assert_eq!(output.status.code(), Some(2), "{bad:?}: {}", stderr(&output));
+        assert!(stderr(&output).lines().count() <= 2, "{bad:?}: {}", stderr(&output));
+    }
+}

@@ -1,0 +1,111 @@
+//! Whatever is written is read back; whatever is read never panics; a difference is a difference.
+
+use crate::common::{mixed, preset, renumbered};
+use proptest::prelude::*;
+use superpage_design::{Design, DesignError, designs, diff};
+
+fn any_design() -> impl Strategy<Value = Design> {
+    prop_oneof![mixed(), renumbered(preset()), renumbered(mixed())]
+}
+
+/// A text with some lines lost, doubled or swapped, some bytes changed.
+fn damaged() -> impl Strategy<Value = String> {
+    let text = (0..designs::list().len()).prop_map(|at| designs::list()[at].text);
+    let edits = prop::collection::vec((0u8..6, any::<usize>(), any::<usize>(), ".{0,3}"), 1..6);
+    (text, edits).prop_map(|(text, edits)| {
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        for (kind, a, b, some) in edits {
+            let (a, b) = (a % lines.len(), b % lines.len());
+            match kind {
+                0 if lines.len() > 1 => drop(lines.remove(a)),
+                1 => lines.insert(b, lines[a].clone()),
+                2 => lines.swap(a, b),
+                3 => lines[a] += &some,
+                4 => lines[a] = lines[a].chars().skip(b % 9).collect(),
+                _ => {
+                    let value = lines[b].split_once('=').map_or("", |(_, value)| value).to_string();
+                    let key = lines[a].split('=').next().unwrap_or("").to_string();
+                    lines[a] = format!("{key}={value}");
+                }
+            }
+        }
+        lines.join("\n")
+    })
+}
+
+/// What can be said of any text's outcome.
+fn sane(text: &str) -> Result<(), TestCaseError> {
+    match Design::from_toml("x.toml", text) {
+        Ok(design) => prop_assert_eq!(Design::from_toml("y", &design.to_toml()), Ok(design)),
+        Err(DesignError::File { problems, .. }) => {
+            prop_assert!(!problems.is_empty());
+            for problem in problems {
+                // A file may end in a line feed and have its trouble after it.
+                let last = text.matches('\n').count() + 1;
+                prop_assert!(problem.line.is_none_or(|line| (1..=last).contains(&line)));
+                prop_assert!(!problem.to_string().contains('\n'), "{problem}");
+            }
+        }
+        Err(other) => prop_assert!(false, "{}", other),
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_is_written_is_read(design in any_design()) {
+        let text = design.to_toml();
+        let found = design.check();
+        match Design::from_toml("x.toml", &text) {
+            Ok(read) => {
+                prop_assert_eq!(&read, &design);
+                prop_assert_eq!(found, []);
+                prop_assert_eq!(read.to_toml(), text);
+            }
+            Err(DesignError::File { problems, .. }) => {
+                let told = |p: &superpage_design::Problem| (p.key.clone(), p.what.clone());
+                let mut problems: Vec<_> = problems.iter().map(told).collect();
+                let mut found: Vec<_> = found.iter().map(told).collect();
+                problems.sort();
+                found.sort();
+                prop_assert_eq!(problems, found);
+            }
+            Err(other) => prop_assert!(false, "{}", other),
+        }
+    }
+
+    #[test]
+    fn any_text_is_judged(text in "\\PC{0,80}") {
+        sane(&text)?;
+    }
+
+    #[test]
+    fn anything_that_looks_like_toml_is_judged(
+        text in "(\\[{1,2}[a-z.\"]{0,9}\\]{1,2}|[a-z.-]{1,9} ?= ?[\\[{\"a-z0-9,._=-]{0,9}|#|\n){0,12}",
+    ) {
+        sane(&text)?;
+    }
+
+    #[test]
+    fn damaged_presets_are_judged(text in damaged()) {
+        sane(&text)?;
+    }
+
+    #[test]
+    fn differences_are_those_and_symmetric(a in any_design(), b in any_design()) {
+        let ab = diff(&a, &b);
+        let ba = diff(&b, &a);
+        let same = Design { name: a.name.clone(), summary: a.summary.clone(), ..b.clone() } == a;
+        prop_assert_eq!(ab.is_empty(), same);
+        let mut swapped: Vec<_> = ba.into_iter().map(|d| (d.key, d.b, d.a)).collect();
+        let mut forward: Vec<_> = ab.into_iter().map(|d| (d.key, d.a, d.b)).collect();
+        for (key, a, b) in &forward {
+            prop_assert!(a != b, "{}", key);
+        }
+        swapped.sort_by(|x, y| x.0.cmp(&y.0));
+        forward.sort_by(|x, y| x.0.cmp(&y.0));
+        prop_assert_eq!(forward, swapped);
+    }
+}

@@ -1,0 +1,11 @@
+//! The simulated machine, end to end.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod determinism;
+mod explain;
+mod mechanisms;
+mod pictures;
+mod sweeps;
+mod tables;

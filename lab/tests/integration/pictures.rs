@@ -1,0 +1,62 @@
+//! Pictures of odd reports: well formed, within bounds, and the same each time.
+
+use crate::common::{report, timeline};
+use superpage_lab::{Cause, End, Report, plot};
+
+/// Tags that are not closed in order, if any: enough of a parser for what the markup writes.
+fn unbalanced(text: &str) -> Option<String> {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in text.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>')?;
+        let name = tag.split([' ', '\n']).next().unwrap_or("");
+        match name.strip_prefix('/') {
+            Some(name) if open.pop() == Some(name) => {}
+            Some(name) => return Some(name.to_string()),
+            None if name.starts_with(['?', '!']) || name == "meta" => {}
+            None => open.push(name),
+        }
+    }
+    open.pop().map(String::from)
+}
+
+fn check(reports: &[Report]) {
+    let (svg, page) = (plot::svg(reports), plot::page(reports));
+    assert_eq!((unbalanced(&svg), unbalanced(&page)), (None, None));
+    assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{svg}");
+    assert_eq!(plot::svg(reports), svg);
+}
+
+#[test]
+fn odd_reports_are_drawn_all_the_same() {
+    check(&[]);
+    check(&[report("nothing", &[])]);
+    let mut single = report("one-moment", &[(Cause::Work, 1)]);
+    single.timeline = timeline(&[(0, 0)]);
+    check(&[single.clone()]);
+    let mut huge = report("<script>&\"'\u{202e}", &[(Cause::Zero, u64::MAX / 2), (Cause::Work, 1)]);
+    huge.timeline = timeline(&[(0, 1), (u64::MAX / 4_000_000, 5000)]);
+    huge.end = End::OutOfMemory { resident_pages: 7 };
+    check(&[huge.clone(), single, report("nothing", &[])]);
+    let svg = plot::svg(&[huge]);
+    assert!(!svg.contains("<script>") && svg.contains("memory ran out"));
+}
+
+#[test]
+fn forty_designs_and_long_names_stay_within_the_picture() {
+    let reports: Vec<Report> = (0..40)
+        .map(|index| {
+            let name = format!("{}-{index}", "a-very-long-name-of-a-design".repeat(4));
+            let mut report = report(&name, &[(Cause::Work, 1 << 30), (Cause::Scan, 1 + index)]);
+            report.timeline = (0..5000).flat_map(|at| timeline(&[(at * 1000, at % 900)])).collect();
+            report
+        })
+        .collect();
+    check(&reports);
+    let svg = plot::svg(&reports);
+    // No line has more points than can be told apart, however long the run.
+    assert!(svg.len() < 40 * 3 * 30_000, "{}", svg.len());
+    for name in svg.split("class=\"label\">").skip(1) {
+        let name = name.split('<').next().unwrap();
+        assert!(name.chars().count() < 60, "{name}");
+    }
+}

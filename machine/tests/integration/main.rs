@@ -1,0 +1,10 @@
+//! The machine's files and pools, from fixtures and for real.
+
+mod fixtures;
+mod journal;
+mod machine_ring;
+mod parsers;
+mod pool;
+mod pool_around;
+mod pool_model;
+mod shared;

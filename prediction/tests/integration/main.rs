@@ -1,0 +1,4 @@
+//! Predictions.
+
+mod predict;
+mod watch;

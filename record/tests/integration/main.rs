@@ -1,0 +1,7 @@
+//! What is recorded of real programs.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod faults;
+mod programs;

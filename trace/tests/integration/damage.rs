@@ -1,0 +1,324 @@
+//! Damaged and invented bytes for every reader: an error or the truth, never a panic and never memory
+//! that the bytes do not justify.
+//!
+//! `SUPERPAGE_FUZZ_SECONDS=300 cargo test --release -p superpage-trace --test integration damage::long -- --nocapture`
+//! goes on for that long with other seeds.
+
+use std::io::Cursor;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use crate::common::{Item, items};
+use proptest::prelude::*;
+use superpage_trace::import::{Format, Import, Input, import};
+use superpage_trace::{
+    Access, Backing, Block, Checker, Event, Filter, Header, Page, Pages, Process, Reader, Source,
+    TraceError,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn below(&mut self, end: usize) -> usize {
+        (self.draw() % end.max(1) as u64) as usize
+    }
+}
+
+/// Flips, cuts, copies, inserts, sets: what happens to files.
+fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
+    for _ in 0..=dice.below(4) {
+        let (at, other) = (dice.below(bytes.len()), dice.below(bytes.len()));
+        let length = dice.below(64).min(bytes.len() - at.max(other));
+        match dice.below(7) {
+            _ if bytes.is_empty() => {}
+            0..=2 => bytes[at] ^= 1 << dice.below(8),
+            3 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][dice.below(5)],
+            4 => bytes.truncate(at),
+            5 => bytes.copy_within(at..at + length, other),
+            _ => {
+                let some = bytes[at..at + length].to_vec();
+                bytes.splice(other..other, some);
+            }
+        }
+    }
+}
+
+/// Valid traces: with every coding and every event.
+static TRACES: LazyLock<Vec<(Vec<u8>, Vec<Item>)>> = LazyLock::new(|| {
+    let mut dice = Dice(7);
+    let mut all = Vec::new();
+    for (records, pages, most) in [(300, 20, 2), (3000, 5000, 300), (200_000, 1 << 30, 1000)] {
+        let mut block = Block::default();
+        let pages_ = Pages { first: Page(512), count: 700 };
+        let backing = Backing::File { file: 3, cached: true };
+        for event in [
+            Event::Spawn(Process(0)),
+            Event::Map { pages: pages_, address: 1 << 30, backing },
+            Event::Phase("begin".to_string()),
+            Event::Fork { child: Process(1), offset: 4096 },
+        ] {
+            block.event(event);
+        }
+        for _ in 0..records {
+            let page = Page(dice.below(pages) as u32);
+            let write = dice.below(3) == 0;
+            block.accesses.push(if write { Access::write(page) } else { Access::read(page) });
+            block.counts.push(1 + dice.below(most) as u32);
+            if dice.below(100) == 0 {
+                block.event(Event::Wait(dice.draw() >> dice.below(64)));
+                block.event(Event::Run(Process(dice.below(2) as u32)));
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.spt");
+        let header = Header { filter: Filter::None, ..Header::new("damage") };
+        crate::common::write(&path, &header, std::slice::from_ref(&block));
+        all.push((std::fs::read(&path).unwrap(), items(&block)));
+    }
+    all
+});
+
+/// Reads all of some bytes, and looks at what a simulator relies on.
+fn read(bytes: Vec<u8>) -> Result<Vec<Item>, TraceError> {
+    let mut reader = Reader::new(Cursor::new(bytes), Path::new("x"))?;
+    let totals = reader.info().totals;
+    let _ = reader.regions();
+    let (mut all, mut block, mut checker) = (Vec::new(), Block::default(), Some(Checker::new()));
+    while reader.next(&mut block)? {
+        assert!(block.counts.is_empty() || block.counts.len() == block.accesses.len());
+        assert!(!block.counts.contains(&0));
+        let regions = block.accesses.iter().map(|access| access.page().region().0);
+        assert!(regions.max().unwrap_or(0) < totals.regions.max(1));
+        assert!(block.events.is_sorted_by_key(|(position, _)| *position));
+        let last = block.events.last().map_or(0, |(position, _)| *position);
+        assert!(last as usize <= block.accesses.len());
+        checker = checker.filter_map_ok(&block);
+        all.extend(items(&block));
+    }
+    Ok(all)
+}
+
+trait UntilWrong: Sized {
+    /// The checker, until it has found the stream wrong.
+    fn filter_map_ok(self, block: &Block) -> Self;
+}
+
+impl UntilWrong for Option<Checker> {
+    fn filter_map_ok(self, block: &Block) -> Self {
+        self.and_then(|mut checker| checker.block(block).is_ok().then_some(checker))
+    }
+}
+
+/// One damaged trace: it is told, or nothing happened.
+fn damaged(seed: u64) {
+    let mut dice = Dice(seed);
+    let (bytes, truth) = &TRACES[dice.below(TRACES.len())];
+    let mut copy = bytes.clone();
+    damage(&mut copy, &mut dice);
+    let same = copy == *bytes;
+    match read(copy) {
+        Ok(items) => assert!(items == *truth),
+        Err(error) => {
+            assert!(!same, "{error}");
+            assert_eq!(error.to_string().lines().count(), 1);
+        }
+    }
+}
+
+/// Where things are in a file (FORMAT.md).
+const TRAILER: usize = 32;
+const CHUNKS: usize = 48;
+const ENTRY: usize = 44;
+
+/// One damaged trace whose checksums are right again: what only malice, or a wrong writer, makes.
+fn forged(seed: u64) {
+    let mut dice = Dice(seed);
+    let (bytes, _) = &TRACES[dice.below(TRACES.len())];
+    let number = |bytes: &[u8], at: usize| {
+        u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
+    };
+    let end = bytes.len() - TRAILER;
+    let foot = number(bytes, end);
+    let head = 12 + usize::from(u16::from_le_bytes([bytes[10], bytes[11]]));
+    let mut copy = bytes.clone();
+    // In place only: chunks, footer and header stay where they are.
+    for _ in 0..=dice.below(3) {
+        let begin = [12, head + 8, foot][dice.below(3)];
+        let stop = if begin == 12 {
+            head
+        } else if begin == foot {
+            end
+        } else {
+            foot
+        };
+        // Heads of columns and first fields are where decisions are made.
+        let near = if dice.below(2) == 0 { 160 } else { usize::MAX };
+        let at = begin + dice.below((stop - begin).min(near));
+        match dice.below(3) {
+            0 => copy[at] ^= 1 << dice.below(8),
+            1 => copy[at] = [0, 1, 0x7f, 0x80, 0xff][dice.below(5)],
+            _ => copy[at] = dice.draw() as u8,
+        }
+    }
+    let sum = xxh3_64(&copy[..head]);
+    copy[head..head + 8].copy_from_slice(&sum.to_le_bytes());
+    let count = u32::from_le_bytes(bytes[foot + 4..foot + 8].try_into().unwrap()) as usize;
+    for chunk in 0..count {
+        let entry = foot + CHUNKS + chunk * ENTRY;
+        let offset = number(bytes, entry);
+        let length = u32::from_le_bytes(bytes[entry + 8..entry + 12].try_into().unwrap()) as usize;
+        let sum = xxh3_64(&copy[offset..offset + length]);
+        copy[entry + 32..entry + 40].copy_from_slice(&sum.to_le_bytes());
+    }
+    let sum = xxh3_64(&copy[foot..end]);
+    copy[end + 16..end + 24].copy_from_slice(&sum.to_le_bytes());
+    if let Err(error) = read(copy) {
+        assert_eq!(error.to_string().lines().count(), 1);
+    }
+}
+
+/// Any bytes, most of them with a good beginning.
+fn invented(seed: u64) {
+    let mut dice = Dice(seed);
+    let (bytes, _) = &TRACES[0];
+    let mut made: Vec<u8> = bytes[..dice.below(140)].to_vec();
+    made.extend((0..dice.below(300)).map(|_| dice.draw() as u8));
+    if dice.below(2) == 0 {
+        made.extend(&bytes[bytes.len() - dice.below(100)..]);
+    }
+    assert!(read(made).is_err());
+}
+
+const LACKEY: &[u8] = include_bytes!("../fixtures/true.lackey.xz");
+
+/// Valid inputs of every importer, plain and packed.
+static INPUTS: LazyLock<Vec<(Format, PathBuf, Vec<u8>)>> = LazyLock::new(|| {
+    let mut dice = Dice(3);
+    let mut words = |bits: u64, count: usize| -> Vec<u8> {
+        (0..count).flat_map(|_| (dice.draw() & bits).to_le_bytes()).collect()
+    };
+    let text = b"# some\n0x7ffe12345678\nW 0x7ffe12345000\n1234567 # here\nR 0x10\n".repeat(4);
+    let lackey =
+        b"==9== Lackey\nI  04001c50,3\n L 1ffefffe78,8\n S 1ffefffe78,16\n M 40a0,4\n".repeat(4);
+    let packed = zstd::encode_all(&text[..], 1).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut gzip, &lackey).unwrap();
+    vec![
+        (Format::Text, PathBuf::from("a"), text),
+        (Format::Text, PathBuf::from("a.zst"), packed),
+        (Format::Lackey, PathBuf::from("a"), lackey),
+        (Format::Lackey, PathBuf::from("a.gz"), gzip.finish().unwrap()),
+        (Format::Lackey, PathBuf::from("a.xz"), LACKEY.to_vec()),
+        (Format::Raw, PathBuf::from("a"), words(0x7fff_ffff, 64)),
+        (Format::ChampSim, PathBuf::from("a"), words(0x7f00_00ff, 64)),
+    ]
+});
+
+/// One import of damaged or invented bytes. What comes of it is sound.
+fn imported(seed: u64) {
+    let mut dice = Dice(seed);
+    let (format, path, bytes) = &INPUTS[dice.below(INPUTS.len())];
+    let mut bytes = bytes.clone();
+    if dice.below(4) == 0 {
+        bytes = (0..dice.below(400)).map(|_| dice.draw() as u8).collect();
+    } else {
+        damage(&mut bytes, &mut dice);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let output = dir.path().join("a.spt");
+    let options = Import {
+        instructions: dice.below(2) == 0,
+        write_bit: (dice.below(2) == 0).then(|| dice.below(64) as u8),
+        gap: dice.draw() >> dice.below(64),
+        scratch: dir.path().to_path_buf(),
+        ..Import::new(*format, "damage")
+    };
+    let input = Input::new(Box::new(Cursor::new(bytes)), path, *format);
+    let made = input
+        .and_then(|input| import(&options, input, &output, &mut |_| ControlFlow::Continue(())));
+    match made {
+        Ok(made) => {
+            let mut reader = Reader::open(&output).unwrap();
+            assert_eq!(reader.info().totals, made.totals);
+            let (mut block, mut checker) = (Block::default(), Checker::new());
+            while reader.next(&mut block).unwrap() {
+                checker.block(&block).unwrap();
+            }
+        }
+        Err(error) => {
+            assert_eq!(error.to_string().lines().count(), 1, "{error}");
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_damaged_trace_is_told(seed: u64) {
+        damaged(seed);
+    }
+    #[test]
+    fn a_forged_trace_harms_nobody(seed: u64) {
+        forged(seed);
+    }
+    #[test]
+    fn invented_bytes_are_no_trace(seed: u64) {
+        invented(seed);
+    }
+    #[test]
+    fn damaged_and_invented_imports(seed: u64) {
+        imported(seed);
+    }
+    #[test]
+    fn any_bytes_at_all(bytes: Vec<u8>) {
+        prop_assert!(read(bytes).is_err());
+    }
+}
+
+#[test]
+fn every_truncation_is_told() {
+    let (bytes, _) = &TRACES[0];
+    for length in 0..bytes.len() {
+        let error = read(bytes[..length].to_vec()).unwrap_err();
+        let told = matches!(error, TraceError::Truncated { .. } | TraceError::NotATrace { .. });
+        assert!(told, "{length}: {error}");
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_told() {
+    let (bytes, _) = &TRACES[0];
+    for bit in 0..8 * bytes.len() {
+        let mut copy = bytes.clone();
+        copy[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(copy).is_err(), "bit {bit}");
+    }
+}
+
+/// Goes on as long as it is told to; otherwise there is nothing to do.
+#[test]
+fn long() {
+    let seconds = std::env::var("SUPERPAGE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    let Some(seconds) = seconds.map(Duration::from_secs) else { return };
+    let (began, mut seed) = (Instant::now(), 1 << 40);
+    while began.elapsed() < seconds {
+        for case in [damaged, forged, forged, invented, imported] {
+            case(seed);
+        }
+        seed += 1;
+    }
+    println!("{} seeds, five cases each", seed - (1 << 40));
+}

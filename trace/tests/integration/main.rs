@@ -1,0 +1,9 @@
+//! Traces, written, read, imported and damaged.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod damage;
+mod filter;
+mod import;
+mod round_trip;
