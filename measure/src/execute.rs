@@ -292,7 +292,8 @@ impl Executor for Launcher<'_> {
         let deltas = counters
             .and_then(|before| Counters::read(&self.root).ok().map(|after| after.since(&before)));
         let totals = ledger.and_then(|ledger| ledger.totals());
-        // Nothing counted says nothing where some could not count.
+        let answered = totals.as_ref().map(|totals| totals.processes() > 0);
+        // Nothing asked for says nothing where some could not count. Nobody there says much: the first process can count.
         let totals = totals.filter(|totals| totals.asked() > 0 || memory.uncounted == 0);
         let mut sample = Sample {
             arm: run.at.arm,
@@ -316,7 +317,7 @@ impl Executor for Launcher<'_> {
             signal: status.signal(),
             warmed_bytes,
             environment_padding: run.environment_padding,
-            library_answered: totals.as_ref().map(|it| it.processes() > 0),
+            library_answered: answered,
             library_asked_bytes: totals.as_ref().map(|it| it.asked()),
             stragglers: stragglers.ended,
         };

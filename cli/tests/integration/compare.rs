@@ -117,6 +117,11 @@ fn an_arm_whose_library_is_silent_or_idle_gets_no_number() {
     let said = stdout(&run(&[&words[..], &["gups", "--size", "16M"]].concat()));
     assert!(said.contains("did not answer"), "{said}");
     assert!(said.contains("was asked for nothing"), "{said}");
+    // Long enough to be looked at again and again.
+    let words =
+        ["compare", "--max-runs", "2", "--arm", "base", "--arm", silent, "--", "sleep", "0.5"];
+    let said = stdout(&run(&words));
+    assert!(said.contains("did not answer"), "{said}");
 }
 
 #[test]
