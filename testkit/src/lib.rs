@@ -45,10 +45,21 @@ pub struct MachineLock {
 /// Waits for `/run/lock/superpage-tests`, which all tests and tools that change machine state
 /// hold. The kernel releases it when the process ends, however it ends.
 pub fn machine_lock() -> Option<MachineLock> {
-    let path = "/run/lock/superpage-tests";
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path).ok()?;
+    let file = lock_file()?;
     file.lock().ok()?;
     Some(MachineLock { _file: file })
+}
+
+/// The same, shared: for a test that depends on machine state and changes none. Such run beside each other.
+pub fn shared_machine_lock() -> Option<MachineLock> {
+    let file = lock_file()?;
+    file.lock_shared().ok()?;
+    Some(MachineLock { _file: file })
+}
+
+fn lock_file() -> Option<File> {
+    let path = "/run/lock/superpage-tests";
+    OpenOptions::new().create(true).truncate(false).write(true).open(path).ok()
 }
 
 /// Whether this process is root, judged by what a root can do and others cannot.

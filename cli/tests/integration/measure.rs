@@ -130,7 +130,7 @@ fn the_counters_are_used_or_told_to_be_missing() {
 /// is too short to say anything; where there is no QEMU, what would help.
 #[test]
 fn a_recorded_trace_is_priced_or_its_means_told_to_be_missing() {
-    let _lock = testkit::machine_lock();
+    let _lock = testkit::shared_machine_lock();
     let brief = run(&["measure", "--method", "trace", "--json", "--", "true"]);
     if brief.status.code() == Some(3) {
         let line = stderr(&brief);

@@ -13,7 +13,7 @@ fn share(value: &Value) -> f64 {
 #[test]
 fn a_prediction_stands_beside_the_verdict_and_in_the_document() {
     testkit::require!(has_thp(), "THP are off on this machine");
-    let _lock = testkit::machine_lock();
+    let _lock = testkit::shared_machine_lock();
     let arguments = ["compare", "gups", "--size", "64M", "--predict", "--max-runs", "2"];
     let arms = ["--arm", "base", "--arm", "thp", "--json"];
     let output = run(&[&arguments[..], &arms].concat());
@@ -47,7 +47,7 @@ fn a_prediction_stands_beside_the_verdict_and_in_the_document() {
 #[test]
 fn verify_cost_says_predicted_measured_and_the_error() {
     testkit::require!(has_thp(), "THP are off on this machine");
-    let _lock = testkit::machine_lock();
+    let _lock = testkit::shared_machine_lock();
     let arguments = ["verify-cost", "gups", "--size", "64M", "--max-runs", "4", "--json"];
     let output = run(&arguments);
     if output.status.code() == Some(3) {
