@@ -77,6 +77,17 @@ pub fn each_of(path: &CStr, mut tell: impl FnMut(&Vma)) -> Option<()> {
     })
 }
 
+/// Whether all of `[start, end)` is private anonymous memory.
+pub fn is_private_anonymous(start: usize, end: usize) -> bool {
+    let mut at = start;
+    let read = each(|vma| {
+        if vma.start <= at && at < vma.end && vma.is_private() && vma.file == (0, 0) {
+            at = vma.end;
+        }
+    });
+    read.is_some() && at >= end
+}
+
 /// Two letters for each mark that the kernel keeps about a mapping (`VmFlags` of smaps, proc(5)).
 pub type Marks = [u8; 128];
 
@@ -105,6 +116,14 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, bool)) -> Option<()> {
             known = Some(Vma { start, end, flags, offset, file, name: b"" });
         }
     })
+}
+
+/// Whether the mapping at `address` is advised for THP: for what is done seldom.
+pub fn is_advised(address: usize) -> bool {
+    let mut found = false;
+    let holds = |vma: &Vma| vma.start <= address && address < vma.end;
+    let _ = each_with_marks(|vma, _, is_advised| found |= is_advised && holds(vma));
+    found
 }
 
 /// Calls `tell` with each line of a file; `None` if it could not be read.

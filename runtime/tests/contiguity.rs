@@ -321,27 +321,36 @@ fn fragmented_memory_is_not_compacted_at_each_touch() {
     }
 }
 
-/// The same, with another text in place of /proc/buddyinfo: what the program is told, not what
-/// there is.
-fn touch_told(name: &str, text: &str, pieces: [&str; 4]) -> Option<String> {
+/// Runs a program with texts in place of files of /proc: what it is told, not what there is.
+fn told(
+    program: &str,
+    name: &str,
+    memory: &str,
+    texts: &[(&str, &str)],
+    arguments: &[&str],
+) -> Option<String> {
     let can_mount =
         Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|it| it.success());
     if !can_mount || !has("cc") || !has_thp() {
         return None;
     }
-    let program = build("touch.c", &format!("touch_{name}"), "cc", &["-O2"]);
-    let file = program.with_extension("buddyinfo");
-    std::fs::write(&file, text).expect("written");
+    let program = build(program, name, "cc", &["-O2"]);
+    let mut script = String::new();
+    for (file, text) in texts {
+        let told = program.with_extension(file);
+        std::fs::write(&told, text).expect("written");
+        script += &format!("mount --bind '{}' /proc/{file} && ", told.display());
+    }
     let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", &(script + "exec env \"$@\""), "sh"]);
     command
-        .args(["-m", "sh", "-c", "mount --bind \"$0\" /proc/buddyinfo && exec env \"$@\""])
-        .arg(file);
-    command
-        .args(under("thp", "mmap", "base").iter().map(|(name, value)| format!("{name}={value}")));
-    Some(run({
-        command.arg(program).args(pieces);
-        command
-    }))
+        .args(under("thp", memory, "base").iter().map(|(name, value)| format!("{name}={value}")));
+    command.arg(program).args(arguments);
+    Some(run(command))
+}
+
+fn touch_told(name: &str, text: &str, pieces: [&str; 4]) -> Option<String> {
+    told("touch.c", &format!("touch_{name}"), "mmap", &[("buddyinfo", text)], &pieces)
 }
 
 const NEEDS_MOUNTS: &str = "needs root (unshare -m), a C compiler and THP of 2 MiB";
@@ -355,6 +364,39 @@ fn a_piece_advised_in_part_is_still_one_mapping_to_mremap() {
     let report = report.expect("run");
     // Where others have the superpages meanwhile there are fewer, but never more.
     assert!(number(&report, "huge_kib") <= (156 - 32) * 2048, "{report}");
+}
+
+/// What of an object of 64 MiB more each step is advised, and in how many mappings it lies.
+fn grown(kind: &str, texts: &[&str]) -> Option<Vec<(u64, u64)>> {
+    let memory = if kind == "malloc" { "heap" } else { "mmap" };
+    let arguments: Vec<&str> = [kind, "64"].iter().chain(texts).copied().collect();
+    // Whatever others do to the machine's memory meanwhile.
+    let texts = [("buddyinfo", ""), ("vmstat", "compact_stall 0\nthp_fault_fallback 0\n")];
+    let report = told("grow.c", &format!("grow_{kind}"), memory, &texts, &arguments)?;
+    println!("{kind}: {report}");
+    Some(report.lines().map(|it| (number(it, "advised_kib") >> 10, number(it, "parts"))).collect())
+}
+
+#[test]
+fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
+    let plenty = "Node 0, zone Normal 9 9 9 9 9 9 9 9 9 0 4000\n";
+    let some = "Node 0, zone Normal 9999 9999 9999 9999 9999 9999 9999 9999 9999 0 85\n";
+    for kind in ["malloc", "mmap"] {
+        let steps = grown(kind, &[plenty, plenty, FRAGMENTED, FRAGMENTED, plenty, some, plenty]);
+        testkit::require!(steps.is_some(), "{NEEDS_MOUNTS}");
+        let steps = steps.expect("run");
+        // malloc's objects are some superpages larger or smaller than asked for.
+        let about = |mib: u64, (advised, _): (u64, u64)| advised.abs_diff(mib) <= 4;
+        assert!(about(64, steps[0]) && about(128, steps[1]), "{kind}: {steps:?}");
+        // What was there keeps its advice, what came has none, and is still moved with it.
+        assert!(about(128, steps[2]) && steps[2].1 == 2, "{kind}: {steps:?}");
+        // It was filled meanwhile: what it has does not matter any more.
+        assert!(about(192, steps[3]) && steps[3].1 == 2, "{kind}: {steps:?}");
+        assert!(about(320, steps[4]) && steps[4].1 == 1, "{kind}: {steps:?}");
+        // 170 superpages are free, of which the margin is 32, and 64 MiB more than needed must be.
+        assert!(about(384, steps[5]), "{kind}: {steps:?}");
+        assert!(about(448, steps[6]) && steps[6].1 == 1, "{kind}: {steps:?}");
+    }
 }
 
 #[test]
@@ -378,6 +420,8 @@ fn without_the_file_it_is_tried() {
         .filter_map(|_| touch_told("blind", "", ["64", "8", "0", ""]))
         .max_by_key(|report| number(report, "huge_kib"))
         .expect("it ran before");
+    let is_whole = number(&report, "stalls") == 0 && number(&report, "fallbacks") == 0;
+    testkit::require!(is_whole, "memory is fragmented by now: {report}");
     assert!(number(&report, "huge_kib") >= 450 << 10, "{report}");
 }
 

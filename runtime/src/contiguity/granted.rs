@@ -123,6 +123,14 @@ fn is_resident(address: usize) -> Option<bool> {
     (asked == 0).then_some(present & 1 != 0)
 }
 
+/// Whether `[start, end)` seems to have been touched, from a few samples. Of its last superpage some may be
+/// malloc's rounding.
+pub fn is_filled(start: usize, end: usize, superpage: usize) -> bool {
+    let last = end.saturating_sub(superpage).max(start);
+    let sample = |number: usize| start + (last - start) / 4 * number;
+    (0..4).map(sample).chain([last]).all(|at| is_resident(at) == Some(true))
+}
+
 /// A mapping that is advised before `at` and not behind; `at` 0: none, 1: being written.
 struct Border {
     at: AtomicUsize,
@@ -149,20 +157,34 @@ pub fn add_border(at: usize, end: usize) -> bool {
     false
 }
 
-/// Advises what lies behind the borders in `[start, end)` as well, so that it is one mapping again.
-pub fn remove_borders(start: usize, end: usize) {
+/// Advises what lies behind the borders in `[start, end)` as well, so that it is one mapping again. Returns
+/// the bytes before the first of them; all, if there is none.
+pub fn remove_borders(start: usize, end: usize) -> usize {
+    let mut first = end;
+    each_border(start, end, |at, until| {
+        first = first.min(at);
+        // SAFETY: advice changes no contents.
+        let _ = unsafe { raw::madvise(at, until.min(end) - at, libc::MADV_HUGEPAGE) };
+        if until > end {
+            add_border(end, until);
+        }
+    });
+    first - start
+}
+
+/// Borders in `[start, end)` are none any more.
+pub fn forget_borders(start: usize, end: usize) {
+    each_border(start.saturating_sub(1), end, |_, _| ());
+}
+
+/// Takes the borders inside `[start, end)` out, and gives each to `work` with the end of its mapping.
+fn each_border(start: usize, end: usize, mut work: impl FnMut(usize, usize)) {
     for border in &INSIDE {
         let at = border.at.load(Acquire);
-        if at <= 1 || at <= start || at >= end {
-            continue;
-        }
-        let until = border.end.load(Relaxed);
-        if border.at.compare_exchange(at, 0, Relaxed, Relaxed).is_ok() {
-            // SAFETY: advice changes no contents.
-            let _ =
-                unsafe { raw::madvise(at, until.min(end).saturating_sub(at), libc::MADV_HUGEPAGE) };
-            if until > end {
-                add_border(end, until);
+        if at > 1 && at > start && at < end {
+            let until = border.end.load(Relaxed);
+            if border.at.compare_exchange(at, 0, Relaxed, Relaxed).is_ok() {
+                work(at, until);
             }
         }
     }

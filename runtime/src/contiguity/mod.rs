@@ -26,10 +26,12 @@ mod granted;
 mod machine;
 mod probe;
 
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use crate::ledger::{self, Kind, Reason};
-use crate::{filter, raw};
+use crate::raw::{self, Errno};
+use crate::{filter, maps};
 use decide::{Decision, Facts};
 
 /// Pieces of this size are decided anew; for smaller ones what was read is good for as much in all.
@@ -56,6 +58,8 @@ static SINCE: AtomicUsize = AtomicUsize::new(usize::MAX / 2);
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 /// Whether there was too little.
 static SHORT: AtomicBool = AtomicBool::new(false);
+
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 static TRIALS: Pause = Pause::new(FIRST_TRIAL);
 static TRIED_AT: AtomicUsize = AtomicUsize::new(0);
@@ -116,9 +120,84 @@ pub fn advise_reserved(kind: Kind, start: usize, length: usize) -> usize {
 }
 
 /// To be called before `[start, start + length)` is moved or resized by `mremap`: it becomes one
-/// mapping.
-pub fn rejoin(start: usize, length: usize) {
-    granted::remove_borders(start, start.saturating_add(length));
+/// mapping. Returns how many bytes were advised, for [`grown`]: those before the first border.
+pub fn rejoin(start: usize, length: usize) -> usize {
+    granted::remove_borders(start, start.saturating_add(length))
+}
+
+/// The program, or malloc, does something else with `[start, end)`: its borders are no longer ours.
+pub fn forget(start: usize, end: usize) {
+    granted::forget_borders(start, end);
+}
+
+/// The program watches memory through userfaultfd: nothing of its mappings is populated any more, or that would wait
+/// for whoever answers.
+pub fn is_watched() {
+    IS_WATCHED.store(true, Relaxed);
+}
+
+/// A mapping that `mremap` has enlarged.
+pub struct Grown {
+    pub start: usize,
+    pub length: usize,
+    /// Its length before.
+    pub old: usize,
+    /// How much of that was advised, as [`rejoin`] said.
+    pub advised: usize,
+}
+
+/// What was added to a mapping has the advice of what was there. It keeps it as far as free memory
+/// allows. Returns how many of the added bytes are advised.
+pub fn grown(kind: Kind, grown: &Grown) -> usize {
+    let &Grown { start, length, old, advised } = grown;
+    let superpage = machine::superpage();
+    let is_filled = |from: usize| granted::is_filled(start + from, start + old, superpage);
+    // What lies behind a border is decided again, unless it is touched already.
+    let from = if advised >= old || is_filled(advised) { old } else { advised };
+    let need = (start + length) / superpage * superpage - (start + from) / superpage * superpage;
+    if length <= old || old < superpage || need == 0 {
+        return length.saturating_sub(old);
+    }
+    let was_short = SHORT.load(Relaxed);
+    let piece = Piece { start: start + from, length: length - from, need, is_reserved: false };
+    let fits = fits(kind, piece);
+    let border = piece.start + fits.bytes;
+    let is_all = border == start + length;
+    if kind != Kind::Heap {
+        // It may be any memory, and the advice it has may be the program's.
+        if is_all && !was_short {
+            fits.promise(piece.start);
+            return length - old;
+        }
+        if !maps::is_private_anonymous(start, start + length) {
+            return length - old;
+        }
+    }
+    if !is_all {
+        ledger::because(Reason::Fragmented);
+        // Before a border there is advice, which is not for memory that never had it.
+        let may_advise = from < old || is_filled(0) || maps::is_advised(start);
+        if !may_advise || !withdraw(start, border, start + length) {
+            return 0;
+        }
+    } else if advice(start, length, libc::MADV_HUGEPAGE).is_err() {
+        return 0;
+    }
+    fits.promise(piece.start);
+    ADVISED.fetch_add(fits.bytes, Relaxed);
+    (border - start).saturating_sub(old)
+}
+
+/// Takes the advice of `[border, end)` back; `false`: of all that begins at `start`, because it would not be
+/// one mapping again. There is no way but MADV_NOHUGEPAGE; [`rejoin`] takes that back in turn.
+fn withdraw(start: usize, border: usize, end: usize) -> bool {
+    // First of all of it: the base page that joins the parts would be a superpage.
+    let is_withdrawn = advice(start, end - start, libc::MADV_NOHUGEPAGE).is_ok();
+    is_withdrawn
+        && !IS_WATCHED.load(Relaxed)
+        && can_be_rejoined(border)
+        && granted::add_border(border, end)
+        && advice(start, border - start, libc::MADV_HUGEPAGE).is_ok()
 }
 
 /// At the end of the process: whether what was advised last could be had.
@@ -129,67 +208,106 @@ pub fn finish() {
 }
 
 fn give(kind: Kind, start: usize, length: usize, is_reserved: bool) -> usize {
-    let fits = if filter::may_be_in_place() {
-        if SHORT.load(Relaxed) { 0 } else { length }
-    } else if machine::compacts_at_touches() {
-        fitting(kind, start, length, is_reserved)
-    } else {
-        length
-    };
-    if fits < length {
+    let superpage = machine::superpage();
+    let need = length.checked_next_multiple_of(superpage).unwrap_or(length);
+    let mut fits = fits(kind, Piece { start, length, need, is_reserved });
+    if fits.bytes < length {
         ledger::because(Reason::Fragmented);
+        let border = start + fits.bytes;
+        if fits.bytes > 0
+            && !(can_be_rejoined(border) && granted::add_border(border, start + length))
+        {
+            fits.bytes = 0;
+        }
     }
-    if fits == 0 {
+    if fits.bytes == 0 {
         return 0;
     }
-    // SAFETY: advice changes no contents.
-    if unsafe { raw::madvise(start, fits, libc::MADV_HUGEPAGE) }.is_err() {
+    if advice(start, fits.bytes, libc::MADV_HUGEPAGE).is_err() {
         ledger::because(Reason::ThpOff);
         return 0;
     }
+    fits.promise(start);
     if !is_reserved {
-        ADVISED.fetch_add(fits, Relaxed);
+        ADVISED.fetch_add(fits.bytes, Relaxed);
     }
-    fits
+    fits.bytes
 }
 
-/// How much of it fits; that much is the piece's from now on.
-fn fitting(kind: Kind, start: usize, length: usize, is_reserved: bool) -> usize {
-    let superpage = machine::superpage();
-    let need = length.checked_next_multiple_of(superpage).unwrap_or(length);
-    if !is_reserved {
-        ASKED.fetch_add(length, Relaxed);
-        if ADVISED.load(Relaxed).saturating_add(length) >= LOOK_AT.load(Relaxed) {
+fn advice(start: usize, length: usize, advice: c_int) -> Result<(), Errno> {
+    // SAFETY: advice about superpages changes no contents.
+    unsafe { raw::madvise(start, length, advice) }
+}
+
+/// Memory of which is to be decided how much is advised.
+#[derive(Clone, Copy)]
+struct Piece {
+    start: usize,
+    length: usize,
+    /// The superpages that it may come to hold, in bytes.
+    need: usize,
+    is_reserved: bool,
+}
+
+/// How much of a piece fits.
+#[derive(Clone, Copy)]
+struct Fits {
+    bytes: usize,
+    /// Whether that is kept for it until it is touched.
+    is_promised: bool,
+}
+
+impl Fits {
+    const NOTHING: Self = Self { bytes: 0, is_promised: false };
+
+    fn promise(self, start: usize) {
+        if self.is_promised && self.bytes > 0 {
+            granted::add(start, start + self.bytes);
+        }
+    }
+}
+
+fn fits(kind: Kind, piece: Piece) -> Fits {
+    let all = Fits { bytes: piece.length, is_promised: false };
+    if filter::may_be_in_place() {
+        return if SHORT.load(Relaxed) { Fits::NOTHING } else { all };
+    }
+    if !machine::compacts_at_touches() {
+        return all;
+    }
+    if !piece.is_reserved {
+        let asked = piece.length;
+        ASKED.fetch_add(asked, Relaxed);
+        if ADVISED.load(Relaxed).saturating_add(asked) >= LOOK_AT.load(Relaxed) {
             look();
         }
     }
     if !LOSSES.is_over() {
-        return 0;
+        return Fits::NOTHING;
     }
-    let since = SINCE.fetch_add(need, Relaxed);
-    if since.saturating_add(need) < FRESH {
-        let take = |left: usize| left.checked_sub(need);
-        let is_there = LEFT.fetch_update(Relaxed, Relaxed, take).is_ok();
-        if is_there && !SHORT.load(Relaxed) {
-            granted::add(start, start + length);
-            return length;
-        }
+    let since = SINCE.fetch_add(piece.need, Relaxed);
+    if since.saturating_add(piece.need) < FRESH {
         if SHORT.load(Relaxed) {
-            return 0;
+            return Fits::NOTHING;
+        }
+        let take = |left: usize| left.checked_sub(piece.need);
+        if LEFT.fetch_update(Relaxed, Relaxed, take).is_ok() {
+            return Fits { is_promised: true, ..all };
         }
     }
-    decided(kind, start, length, need, is_reserved)
+    decided(kind, piece)
 }
 
 /// The same, from what the machine says now.
-fn decided(kind: Kind, start: usize, length: usize, need: usize, is_reserved: bool) -> usize {
+fn decided(kind: Kind, piece: Piece) -> Fits {
+    let Piece { start, length, need, is_reserved } = piece;
     let superpage = machine::superpage();
     SINCE.store(0, Relaxed);
     let Some(free) = machine::free(superpage) else {
         let is_good = trial(0) != Some(false);
         SHORT.store(!is_good, Relaxed);
         LEFT.store(if is_good { FRESH } else { 0 }, Relaxed);
-        return if is_good { length } else { 0 };
+        return Fits { bytes: if is_good { length } else { 0 }, is_promised: false };
     };
     let mut facts = Facts {
         need,
@@ -212,21 +330,17 @@ fn decided(kind: Kind, start: usize, length: usize, need: usize, is_reserved: bo
         facts.tried = Some(trial(facts.contiguous).unwrap_or(false));
         decision = facts.decide();
     }
-    let fits = match decision {
+    let bytes = match decision {
         Decision::All | Decision::Oversized => length,
+        // The border is that of a superpage.
         Decision::Part(usable) => {
-            let border = (start + usable.min(length)) & !(superpage - 1);
-            let can_part = border > start && can_be_rejoined(border);
-            if can_part && granted::add_border(border, start + length) { border - start } else { 0 }
+            ((start + usable.min(length)) & !(superpage - 1)).saturating_sub(start)
         }
         Decision::Nothing | Decision::Doubtful => 0,
     };
-    SHORT.store(fits < length, Relaxed);
-    LEFT.store(if fits < length { 0 } else { facts.usable().saturating_sub(need) }, Relaxed);
-    if fits > 0 && !is_reserved && decision != Decision::Oversized {
-        granted::add(start, start + fits);
-    }
-    fits
+    SHORT.store(bytes < length, Relaxed);
+    LEFT.store(if bytes < length { 0 } else { facts.usable().saturating_sub(need) }, Relaxed);
+    Fits { bytes, is_promised: !is_reserved && decision != Decision::Oversized }
 }
 
 /// Mappings with an `anon_vma` of their own are never merged (`is_mergeable_anon_vma`, mm/vma.c).

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::arenas::{row, stop_growing_ahead};
 use super::chunk::Chunk;
-use crate::contiguity;
+use crate::contiguity::{self, Grown};
 use crate::ledger::{self, Column, Kind};
 use crate::mapping::table;
 use crate::settings::{self, Fallback};
@@ -24,8 +24,6 @@ use crate::{raw, source};
 static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
 /// From this size on an object is resized by whole superpages.
 const ROUNDED_FROM: usize = 16 << 20;
-/// Each time that an object has grown by so much, memory is asked about again.
-const ASKED_EACH: usize = 64 << 20;
 
 /// From now on whatever can hold a superpage is backed.
 pub fn heap_is_large() {
@@ -84,7 +82,11 @@ unsafe fn back_large(chunk: Chunk) -> bool {
 
 /// Advises memory of the heap as far as that can be followed.
 pub fn advise(start: usize, length: usize) {
-    let advised = contiguity::advise(Kind::Heap, start, length);
+    count(contiguity::advise(Kind::Heap, start, length), length);
+}
+
+/// Memory that came anew, and how much of it was advised.
+fn count(advised: usize, length: usize) {
     let column = if settings::get().is_hugetlb() { Column::FellBack } else { Column::Advised };
     ledger::count(Kind::Heap, column, advised);
     ledger::count(Kind::Heap, Column::FellBack, length - advised);
@@ -121,6 +123,7 @@ pub unsafe fn forget(chunk: Chunk) {
     // SAFETY: the contract.
     if let Some((start, length)) = unsafe { chunk.mapping() } {
         ledger::count(Kind::Heap, Column::Returned, length);
+        contiguity::forget(start, start + length);
         table::remove(start, start + length);
     }
 }
@@ -150,24 +153,24 @@ pub unsafe fn resize(
             return grow_on_pool(old, size, allocate, free);
         }
         // The kernel moves one mapping at a time.
-        contiguity::rejoin(start, length);
+        let advised = contiguity::rejoin(start, length);
         let rounded = if size >= ROUNDED_FROM { round_up(size) } else { size };
         let mut memory = resize(rounded);
         if memory.is_null() && (rounded != size || stop_growing_ahead()) {
             memory = resize(size);
         }
-        if memory.is_null() || !is_large {
+        let is_backed = is_large && settings::get().fallback_is_thp();
+        if memory.is_null() || !is_backed {
             return memory;
         }
         let new = Chunk::of(memory);
-        let is_new = old.size() < BACKED_FROM.load(Ordering::Relaxed)
-            || new.size() / ASKED_EACH > old.size() / ASKED_EACH;
-        if new.is_mapped()
-            && is_new
-            && settings::get().is_thp()
-            && let Some((start, length)) = new.mapping()
-        {
-            advise(start, length);
+        if let Some((start, new_length)) = new.mapping().filter(|_| new.is_mapped()) {
+            if old.size() < BACKED_FROM.load(Ordering::Relaxed) {
+                advise(start, new_length);
+            } else if new_length > length {
+                let grown = Grown { start, length: new_length, old: length, advised };
+                count(contiguity::grown(Kind::Heap, &grown), new_length - length);
+            }
         }
         memory
     }

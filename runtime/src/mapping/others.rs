@@ -13,7 +13,7 @@ use libc::{iovec, size_t, ssize_t};
 use super::demote::{self, Extent};
 use super::parts::{extent_of, first_make_ordinary, protect, round_up};
 use super::table::{self, Locked};
-use crate::{heap, limits, maps, message, prepare, raw};
+use crate::{contiguity, heap, limits, maps, message, prepare, raw};
 
 /// Makes what is in the way ordinary, and runs the call; -1 with errno if that fails.
 unsafe fn after(
@@ -239,6 +239,9 @@ const UFFDIO_MOVE: c_ulong = 0xc028_aa05;
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    if request == UFFDIO_REGISTER {
+        contiguity::is_watched();
+    }
     // SAFETY: the caller's contract.
     unsafe {
         if (request == UFFDIO_REGISTER || request == UFFDIO_MOVE)

@@ -17,8 +17,8 @@ use libc::size_t;
 use super::demote::{self, Extent};
 use super::table::{self, Range};
 use crate::ledger::{self, Column, Kind};
-use crate::prepare;
 use crate::raw::{self, Errno};
+use crate::{contiguity, prepare};
 
 /// `int munmap(void *addr, size_t length)`.
 ///
@@ -38,6 +38,7 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
             return Ok(());
         }
         prepare::changed(start, end);
+        contiguity::forget(start, end);
     }
     let row = if is_valid { table::first(start, end) } else { None };
     if is_valid {
@@ -88,6 +89,12 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
     let end = round_up(start, length);
     if advice == libc::MADV_NOHUGEPAGE {
         prepare::discard_untouched(start, end);
+    }
+    match advice {
+        libc::MADV_HUGEPAGE | libc::MADV_NOHUGEPAGE => contiguity::forget(start, end),
+        // What was not advised any more may not be collapsed either.
+        libc::MADV_COLLAPSE => _ = contiguity::rejoin(start, end - start),
+        _ => {}
     }
     if LEAVES_AS_IT_WAS.contains(&advice) {
         prepare::give_up(start, end);

@@ -19,9 +19,11 @@ use libc::size_t;
 use super::demote::{self, Extent};
 use super::parts::{first_make_ordinary, is_valid, round_up, unmap};
 use super::table::{self, Range, Row};
+use crate::contiguity::{self, Grown};
+use crate::ledger::Kind;
 use crate::raw::{self, Errno};
-use crate::settings::{self, Fallback};
-use crate::{contiguity, maps, prepare, source};
+use crate::settings;
+use crate::{maps, prepare, source};
 
 /// `void *mremap(void *old, size_t old_size, size_t new_size, int flags, ... void *new)`.
 ///
@@ -64,7 +66,8 @@ impl Call {
     unsafe fn serve(self) -> Result<usize, Errno> {
         let target_end = round_up(self.target, self.new_size);
         prepare::changed(self.start, self.end());
-        contiguity::rejoin(self.start, self.end().saturating_sub(self.start));
+        let old = self.end().saturating_sub(self.start);
+        let advised = contiguity::rejoin(self.start, old);
         if self.is_fixed() {
             prepare::changed(self.target, target_end);
         }
@@ -105,6 +108,13 @@ impl Call {
             }
             result => result,
         };
+        let length = round_up(0, self.new_size);
+        if let Ok(start) = result
+            && length > old
+            && self.may_be_advised()
+        {
+            contiguity::grown(Kind::Mmap, &Grown { start, length, old, advised });
+        }
         if let Ok(place) = result
             && is_divided
             && place != self.start
@@ -150,11 +160,15 @@ impl Call {
 
     /// Whether the kernel's refusal can be due to boundaries that this library made.
     fn may_be_in_parts(&self, is_divided: bool) -> bool {
-        let settings = settings::get();
-        let is_advised = settings.is_thp() || settings.fallback == Fallback::Thp;
-        let is_ours = is_divided || is_advised && settings.memory.mmap;
+        let is_ours = is_divided || self.may_be_advised();
         let known = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
         is_ours && self.flags & !known == 0 && is_valid(self.start, self.end()) && self.new_size > 0
+    }
+
+    /// Whether it can be memory that this library has advised.
+    fn may_be_advised(&self) -> bool {
+        let settings = settings::get();
+        settings.fallback_is_thp() && settings.memory.mmap
     }
 
     /// Moves the parts of what the program made as one mapping, as one.
