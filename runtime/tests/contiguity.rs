@@ -449,3 +449,42 @@ fn memory_that_is_whole_is_advised_whole() {
         assert!(number(&report, "huge_kib") >= 450 << 10, "{pieces:?}: {report}");
     }
 }
+
+/// A setting of the machine, as it was again when this goes. Tests that depend on it wait.
+struct Setting {
+    path: String,
+    before: String,
+    _lock: testkit::MachineLock,
+}
+
+impl Setting {
+    /// Switches THP of a size on where advised; `None`: not on this machine.
+    fn thp_of(kib: usize) -> Option<Self> {
+        let path = format!("/sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled");
+        let lock = testkit::machine_lock()?;
+        let text = std::fs::read_to_string(&path).ok()?;
+        let before = text.split(['[', ']']).nth(1)?.to_string();
+        std::fs::write(&path, "madvise").ok()?;
+        Some(Self { path, before, _lock: lock })
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        let _ = std::fs::write(&self.path, &self.before);
+    }
+}
+
+#[test]
+fn smaller_superpages_are_not_replaced_by_the_largest() {
+    let setting = Setting::thp_of(64).filter(|_| has("cc") && has_thp());
+    testkit::require!(setting.is_some(), "needs root, a C compiler, and THP of 64 KiB and 2 MiB");
+    let program = build("touch.c", "touch_smaller", "cc", &["-O2"]);
+    for pieces in [["256", "1", "0", ""], ["64", "4", "0", "remapped"]] {
+        let mut command = Command::new(&program);
+        command.args(pieces).envs(under("thp:65536", "mmap", "base"));
+        let report = run(command);
+        // khugepaged makes 16 MiB in 10 seconds of them.
+        assert!(number(&report, "huge_kib") <= 64 << 10, "{pieces:?}: {report}");
+    }
+}

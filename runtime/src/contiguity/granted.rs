@@ -113,7 +113,7 @@ impl Piece {
 }
 
 /// Whether the base page at `address` is there; `None`: it is not mapped.
-fn is_resident(address: usize) -> Option<bool> {
+pub fn is_resident(address: usize) -> Option<bool> {
     let mut present = 0u8;
     let page = raw::base_page();
     let at = address & !(page - 1);

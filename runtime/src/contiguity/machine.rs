@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::blocks::{Blocks, Free, Lines};
 use crate::answer::Answer;
-use crate::raw;
 use crate::settings::{self, Pages};
 use crate::source::{self, first_number};
+use crate::{filter, raw};
 
 /// Gives each line of a file to `each`; `None`: it cannot be read to its end.
 fn each_line(path: &CStr, mut each: impl FnMut(&[u8])) -> Option<()> {
@@ -146,20 +146,34 @@ pub fn compacts_at_touches() -> bool {
     })
 }
 
-/// The size of the blocks that first touches of advised memory ask for first.
+/// The size of the blocks that first touches of advised memory ask for.
 pub fn superpage() -> usize {
     static SIZE: AtomicUsize = AtomicUsize::new(0);
     let known = SIZE.load(Relaxed);
     if known != 0 {
         return known;
     }
-    let pmd = source::pmd_size().unwrap_or_else(source::superpage);
     let size = match settings::get().pages {
-        Pages::Thp(size) if size != 0 && size < pmd && is_never(pmd) => size,
-        _ => pmd,
+        Pages::Thp(_) => source::superpage(),
+        _ => source::pmd_size().unwrap_or_else(source::superpage),
     };
     SIZE.store(size, Relaxed);
     size
+}
+
+/// The largest superpages, where smaller ones were asked for and these are on as well.
+pub fn larger_thp() -> Option<usize> {
+    const NONE: usize = 1;
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    if SIZE.load(Relaxed) == 0 && !filter::may_be_in_place() {
+        let larger = match settings::get().pages {
+            Pages::Thp(size) if size != 0 => source::pmd_size().filter(|pmd| size < *pmd),
+            _ => None,
+        };
+        let is_on = |pmd: &usize| !is_never(*pmd);
+        SIZE.store(larger.filter(is_on).unwrap_or(NONE), Relaxed);
+    }
+    Some(SIZE.load(Relaxed)).filter(|size| *size > NONE)
 }
 
 /// Whether superpages of that size are off while smaller ones may be on (since Linux 6.8).

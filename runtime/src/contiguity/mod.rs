@@ -25,6 +25,7 @@ mod decide;
 mod granted;
 mod machine;
 mod probe;
+mod tables;
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -106,17 +107,33 @@ impl Pause {
     }
 }
 
+/// What memory is used for when it is advised.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Nothing yet.
+    Fresh,
+    /// Nothing yet, and little of it may ever be.
+    Reserved,
+    /// It is in use.
+    Old,
+}
+
 /// Advises as much of `[start, start + length)` as free memory allows: nothing, a part that begins
 /// at `start`, or all. Returns how many bytes; why they are not all is counted. errno is left
-/// alone.
+/// alone. Nobody uses the memory yet.
 pub fn advise(kind: Kind, start: usize, length: usize) -> usize {
-    give(kind, start, length, false)
+    give(kind, start, length, Use::Fresh)
+}
+
+/// The same of memory that is in use.
+pub fn advise_old(kind: Kind, start: usize, length: usize) -> usize {
+    give(kind, start, length, Use::Old)
 }
 
 /// The same for address space that is only reserved, of which little may come to be touched: all or
 /// nothing, and later pieces do not wait for its touches.
 pub fn advise_reserved(kind: Kind, start: usize, length: usize) -> usize {
-    give(kind, start, length, true)
+    give(kind, start, length, Use::Reserved)
 }
 
 /// To be called before `[start, start + length)` is moved or resized by `mremap`: it becomes one
@@ -159,13 +176,14 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
         return length.saturating_sub(old);
     }
     let was_short = SHORT.load(Relaxed);
-    let piece = Piece { start: start + from, length: length - from, need, is_reserved: false };
+    let piece =
+        Piece { start: start + from, length: length - from, need: Some(need), is_reserved: false };
     let fits = fits(kind, piece);
     let border = piece.start + fits.bytes;
     let is_all = border == start + length;
     if kind != Kind::Heap {
         // It may be any memory, and the advice it has may be the program's.
-        if is_all && !was_short {
+        if is_all && !was_short && machine::larger_thp().is_none() {
             fits.promise(piece.start);
             return length - old;
         }
@@ -180,7 +198,9 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
         if !may_advise || !withdraw(start, border, start + length) {
             return 0;
         }
-    } else if advice(start, length, libc::MADV_HUGEPAGE).is_err() {
+    } else if !tables::make(start + old, length - old)
+        || advice(start, length, libc::MADV_HUGEPAGE).is_err()
+    {
         return 0;
     }
     fits.promise(piece.start);
@@ -207,10 +227,9 @@ pub fn finish() {
     }
 }
 
-fn give(kind: Kind, start: usize, length: usize, is_reserved: bool) -> usize {
-    let superpage = machine::superpage();
-    let need = length.checked_next_multiple_of(superpage).unwrap_or(length);
-    let mut fits = fits(kind, Piece { start, length, need, is_reserved });
+fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
+    let is_reserved = used == Use::Reserved;
+    let mut fits = fits(kind, Piece { start, length, need: None, is_reserved });
     if fits.bytes < length {
         ledger::because(Reason::Fragmented);
         let border = start + fits.bytes;
@@ -223,7 +242,9 @@ fn give(kind: Kind, start: usize, length: usize, is_reserved: bool) -> usize {
     if fits.bytes == 0 {
         return 0;
     }
-    if advice(start, fits.bytes, libc::MADV_HUGEPAGE).is_err() {
+    // Shared memory has sizes of its own, and old memory its page tables.
+    let has_size = kind == Kind::Shared || used == Use::Old || tables::make(start, fits.bytes);
+    if !has_size || advice(start, fits.bytes, libc::MADV_HUGEPAGE).is_err() {
         ledger::because(Reason::ThpOff);
         return 0;
     }
@@ -244,8 +265,8 @@ fn advice(start: usize, length: usize, advice: c_int) -> Result<(), Errno> {
 struct Piece {
     start: usize,
     length: usize,
-    /// The superpages that it may come to hold, in bytes.
-    need: usize,
+    /// The superpages that it may come to hold, in bytes; `None`: as many as its length.
+    need: Option<usize>,
     is_reserved: bool,
 }
 
@@ -285,22 +306,24 @@ fn fits(kind: Kind, piece: Piece) -> Fits {
     if !LOSSES.is_over() {
         return Fits::NOTHING;
     }
-    let since = SINCE.fetch_add(piece.need, Relaxed);
-    if since.saturating_add(piece.need) < FRESH {
+    let whole = || piece.length.checked_next_multiple_of(machine::superpage());
+    let need = piece.need.or_else(whole).unwrap_or(piece.length);
+    let since = SINCE.fetch_add(need, Relaxed);
+    if since.saturating_add(need) < FRESH {
         if SHORT.load(Relaxed) {
             return Fits::NOTHING;
         }
-        let take = |left: usize| left.checked_sub(piece.need);
+        let take = |left: usize| left.checked_sub(need);
         if LEFT.fetch_update(Relaxed, Relaxed, take).is_ok() {
             return Fits { is_promised: true, ..all };
         }
     }
-    decided(kind, piece)
+    decided(kind, piece, need)
 }
 
 /// The same, from what the machine says now.
-fn decided(kind: Kind, piece: Piece) -> Fits {
-    let Piece { start, length, need, is_reserved } = piece;
+fn decided(kind: Kind, piece: Piece, need: usize) -> Fits {
+    let Piece { start, length, is_reserved, .. } = piece;
     let superpage = machine::superpage();
     SINCE.store(0, Relaxed);
     let Some(free) = machine::free(superpage) else {

@@ -203,7 +203,7 @@ fn is_large(holds: usize) -> bool {
             let from = START.load(Ordering::Relaxed).next_multiple_of(page);
             let to = MAIN.load(Ordering::Relaxed);
             if to > from + page {
-                large::advise(from, (to - from) / page * page);
+                large::advise_old(from, (to - from) / page * page);
             }
         }
     }

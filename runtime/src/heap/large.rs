@@ -85,6 +85,11 @@ pub fn advise(start: usize, length: usize) {
     count(contiguity::advise(Kind::Heap, start, length), length);
 }
 
+/// The same of memory that is in use.
+pub fn advise_old(start: usize, length: usize) {
+    count(contiguity::advise_old(Kind::Heap, start, length), length);
+}
+
 /// Memory that came anew, and how much of it was advised.
 fn count(advised: usize, length: usize) {
     let column = if settings::get().is_hugetlb() { Column::FellBack } else { Column::Advised };

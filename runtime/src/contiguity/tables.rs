@@ -1,0 +1,42 @@
+//! Page tables before the first touch, where superpages of a smaller size (mTHP) were asked for and larger ones are
+//! on as well: the kernel tries the largest only where there is no page table yet (`__handle_mm_fault`, mm/memory.c).
+//!
+//! A read brings the table and the page of zeroes; that one is given back, and the table stays, because
+//! less than its whole range was discarded. What is not kept so: khugepaged may make larger ones later, and so may a
+//! touch after the program has discarded memory with its table (Linux 6.14 and later).
+//!
+//! # Safety
+//! Only base pages are discarded that are not resident, of memory that nobody else uses yet.
+
+use super::{advice, granted, machine};
+use crate::raw;
+
+/// Makes those of `[start, start + length)`. `false`: larger superpages would come; they are not advised then.
+/// The memory is fresh but for pages that are resident.
+pub fn make(start: usize, length: usize) -> bool {
+    let Some(largest) = machine::larger_thp() else { return true };
+    let page = raw::base_page();
+    // Tables take a 512th of the memory: not for more than there is.
+    if length < page || length > machine::total() || !make_one(start + length - page) {
+        return false;
+    }
+    // Reading advised memory would bring a superpage of zeroes.
+    if advice(start, length, libc::MADV_NOHUGEPAGE).is_err() {
+        return false;
+    }
+    let mut at = start;
+    while at < start + length {
+        if !make_one(at) {
+            return false;
+        }
+        at = (at + 1).next_multiple_of(largest);
+    }
+    true
+}
+
+fn make_one(at: usize) -> bool {
+    let page = raw::base_page();
+    granted::is_resident(at) == Some(true)
+        || advice(at, page, libc::MADV_POPULATE_READ).is_ok()
+            && advice(at, page, libc::MADV_DONTNEED).is_ok()
+}
