@@ -25,6 +25,7 @@ pub fn read() -> Facts {
     let thp = Thp::of(&root);
     Facts {
         thp_mode: thp.as_ref().and_then(mode_of_largest),
+        thp_largest: thp.as_ref().and_then(|thp| thp.pmd_size),
         thp_sizes: thp.as_ref().map(sizes_that_are_on).unwrap_or_default(),
         pools,
         runtime: runtime_library(),

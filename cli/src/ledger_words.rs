@@ -4,8 +4,8 @@ use ledger::{Column, Kind, Prepared, Reason, Totals};
 use measure::ledger_file::LedgerFile;
 use units::ByteSize;
 
-/// What they got, in one line; so many of them could not add to it.
-pub fn of(ledger: &LedgerFile, uncounted: usize) -> String {
+/// What they got, in one line; so many of them could not add to it. What fell back got `fallback`.
+pub fn of(ledger: &LedgerFile, uncounted: usize, fallback: &str) -> String {
     let missing = match uncounted {
         0 => String::new(),
         1 => "; at least 1 process more is not counted".to_string(),
@@ -13,24 +13,24 @@ pub fn of(ledger: &LedgerFile, uncounted: usize) -> String {
     };
     let why = if uncounted == 0 { "" } else { " (another user, namespace or capabilities)" };
     match ledger.totals() {
-        Some(totals) => in_words(&totals) + &missing + why,
+        Some(totals) => in_words(&totals, fallback) + &missing + why,
         None => "what the library did is unknown: its ledger could not be read".to_string(),
     }
 }
 
-fn in_words(totals: &Totals) -> String {
+fn in_words(totals: &Totals, fallback: &str) -> String {
     if totals.processes() == 0 {
         return "no process said that libsuperpage.so is active in it: nothing was backed, or it \
                 could not open the ledger"
             .to_string();
     }
     let bytes = |kind, column| totals.bytes(kind, column);
-    let mut parts = Vec::new();
+    let (mut parts, fell_back) = (Vec::new(), format!("fell back to {fallback}"));
     for kind in Kind::ALL {
         let columns = [
             (Column::Hugetlb, "reserved in the pool"),
             (Column::Advised, "advised"),
-            (Column::FellBack, "fell back"),
+            (Column::FellBack, fell_back.as_str()),
             (Column::Refused, "refused"),
         ];
         let amounts: Vec<String> = columns
@@ -49,7 +49,10 @@ fn in_words(totals: &Totals) -> String {
     let reasons: Vec<String> = Reason::ALL
         .iter()
         .filter(|why| totals.times(**why) > 0)
-        .map(|why| format!("{} ({} times)", why.words(), totals.times(*why)))
+        .map(|why| match totals.times(*why) {
+            1 => format!("{} (once)", why.words()),
+            times => format!("{} ({times} times)", why.words()),
+        })
         .collect();
     let why = if reasons.is_empty() { String::new() } else { format!("; {}", reasons.join(", ")) };
     let count = totals.processes();
@@ -94,7 +97,7 @@ mod tests {
         for (word, value) in words {
             bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_ne_bytes());
         }
-        in_words(&Totals::parse(&bytes).unwrap())
+        in_words(&Totals::parse(&bytes).unwrap(), "THP")
     }
 
     #[test]
@@ -107,8 +110,8 @@ mod tests {
         ]);
         assert_eq!(
             line,
-            "in 2 processes: heap 4 MiB reserved in the pool; mmap 2 MiB fell back; the hugetlb \
-             pool was short (1 times)"
+            "in 2 processes: heap 4 MiB reserved in the pool; mmap 2 MiB fell back to THP; the \
+             hugetlb pool was short (once)"
         );
     }
 

@@ -10,7 +10,7 @@ use launch::{
     Ahead, Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Streams,
     Text,
 };
-use machine::{Root, Thp};
+use machine::{MemInfo, Root, Thp};
 use measure::family::Family;
 use measure::ledger_file::LedgerFile;
 use measure::watch::{Depth, Watch};
@@ -157,8 +157,8 @@ pub struct Args {
     #[arg(long, short)]
     quiet: bool,
 
-    /// The program and its arguments.
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    /// The program and its arguments: all from the first word that is no option, or after `--`.
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     command: Vec<String>,
 }
 
@@ -195,6 +195,13 @@ impl Args {
             data: self.data,
             stack: self.stack,
         };
+        let most = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.total);
+        if let (Some(stack), Some(most)) = (self.stack, most)
+            && stack > most
+        {
+            let what = format!("--stack={stack} is more than this machine's memory ({most})");
+            return Err(Failure::usage(what));
+        }
         let ahead = Ahead { prezero: self.prezero, prefault: self.prefault };
         // Only THP can be prepared, and only what the library hands out.
         let memory = if memory.is_empty() && !ahead.is_empty() { Memory::USUAL } else { memory };
@@ -249,8 +256,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     } else if args.lends() {
         guard = loan::raise(&[&recipe], grow, &facts);
         for why in std::mem::take(&mut guard.refused) {
-            // Who may not change settings at all has asked for what cannot be done here.
-            if sys::param::effective_user() != 0 {
+            if recipe.fallback == Fallback::Error {
                 return Err(why.in_launcher());
             }
             exit::say(&format!("the pool is left as it is: {why}"));
@@ -290,7 +296,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.json && !args.quiet {
         eprintln!("{}", document());
     } else if !args.quiet {
-        ended.in_words(&plan, ledger.as_ref()).iter().for_each(|line| exit::say(line));
+        let fallback = fallback_of(&plan, recipe.fallback);
+        for line in ended.in_words(&plan, ledger.as_ref(), fallback) {
+            exit::say(&line);
+        }
         if status.signal() == Some(libc::SIGBUS) && matches!(plan.pages, Pages::Hugetlb(_)) {
             exit::say(
                 "the program was killed by SIGBUS: did the hugetlb pool run out after a fork? \
@@ -302,6 +311,14 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (Some(code), _) => Done::Code(code as u8),
         (None, signal) => Done::Signal(signal.unwrap_or(libc::SIGKILL)),
     })
+}
+
+/// On what memory lies that is not on the pages asked for, as far as that is known.
+fn fallback_of(plan: &Plan, fallback: Fallback) -> &'static str {
+    match (plan.pages, fallback) {
+        (Pages::Hugetlb(_), Fallback::Thp) => "THP",
+        _ => "base pages",
+    }
 }
 
 /// Starts the program and stays with it: to pass signals on, to see what it got, to give back

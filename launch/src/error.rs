@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use units::PageSize;
 
+use crate::recipe::spec;
+
 /// Why a plan could not be made or carried out. Each text ends with the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
@@ -31,6 +33,18 @@ pub enum LaunchError {
          /sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled", kib = .0.bytes() >> 10
     )]
     ThpSizeOff(PageSize),
+    /// No kernel makes transparent superpages of that size on this machine.
+    #[error(
+        "there are no transparent superpages of {size} (the largest are {largest}); pages of {size} \
+         come from a hugetlb pool: superpage pool set {size_word}:+N (as root), and --pages hugetlb",
+        size_word = spec(*size)
+    )]
+    NoThpSize {
+        /// The size asked for.
+        size: PageSize,
+        /// The largest there is.
+        largest: PageSize,
+    },
     /// Neither a pool with pages nor transparent superpages.
     #[error(
         "this machine has no superpages to give: no hugetlb pool has pages left, and transparent \
@@ -52,8 +66,8 @@ pub enum LaunchError {
     /// The pool has nothing to give and may not grow.
     #[error(
         "the hugetlb pool of {size} pages is empty ({total} in all, {free} free, {reserved} \
-         reserved, overcommit {overcommit}); lend it pages for the run with --pool lend (as root), \
-         or: sysctl vm.nr_overcommit_hugepages=N"
+         reserved, overcommit {overcommit}); give it pages (as root) with: superpage pool set {}:+N, \
+         or lend it some for the run with --pool lend", spec(*size)
     )]
     PoolEmpty {
         /// Page size of the pool.

@@ -18,6 +18,8 @@ pub struct Facts {
     pub thp_mode: Option<String>,
     /// The smaller sizes (mTHP) that are on at least where advised, with the largest first.
     pub thp_sizes: Vec<PageSize>,
+    /// The largest size of transparent superpages.
+    pub thp_largest: Option<PageSize>,
     /// The hugetlb pools, default size first.
     pub pools: Vec<Pool>,
     /// Where libsuperpage.so is, if it was found.
@@ -153,6 +155,9 @@ impl Plan {
                 preload.push(plan.ask_the_library("thp".to_string(), recipe, wrapped, facts)?);
             }
             Pages::ThpOf(size) => {
+                if let Some(largest) = facts.thp_largest.filter(|largest| size > *largest) {
+                    return Err(LaunchError::NoThpSize { size, largest });
+                }
                 if !facts.thp_sizes.contains(&size) {
                     return Err(LaunchError::ThpSizeOff(size));
                 }

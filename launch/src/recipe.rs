@@ -216,11 +216,17 @@ impl fmt::Display for Pages {
             Self::Auto => f.write_str("auto"),
             Self::Base => f.write_str("base"),
             Self::Thp => f.write_str("thp"),
-            Self::ThpOf(size) => write!(f, "thp:{}", size.bytes()),
+            Self::ThpOf(size) => write!(f, "thp:{}", spec(*size)),
             Self::Hugetlb(None) => f.write_str("hugetlb"),
-            Self::Hugetlb(Some(size)) => write!(f, "hugetlb:{}", size.bytes()),
+            Self::Hugetlb(Some(size)) => write!(f, "hugetlb:{}", spec(*size)),
         }
     }
+}
+
+/// A size as one writes it: 64K, 2M, 1G.
+pub fn spec(size: PageSize) -> String {
+    let unit = (size.bytes().trailing_zeros() / 10).min(3);
+    format!("{}{}", size.bytes() >> (10 * unit), ["", "K", "M", "G"][unit as usize])
 }
 
 impl From<Pages> for String {

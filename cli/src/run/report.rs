@@ -82,8 +82,13 @@ impl Ended {
             .unwrap_or_else(|| "the program ended before its memory was read".to_string())
     }
 
-    /// In one line, and one more on what the library did.
-    pub fn in_words(&self, plan: &Plan, ledger: Option<&LedgerFile>) -> Vec<String> {
+    /// In one line, and one more on what the library did; what fell back got `fallback`.
+    pub fn in_words(
+        &self,
+        plan: &Plan,
+        ledger: Option<&LedgerFile>,
+        fallback: &str,
+    ) -> Vec<String> {
         let seen = &self.seen;
         let peak = words::known(seen.peak_resident_bytes, |bytes| ByteSize(bytes).to_string());
         let coverage = match &seen.coverage {
@@ -108,7 +113,7 @@ impl Ended {
         };
         let line =
             format!("{}: {coverage}{outcome}; {:.2} s, peak {peak}", plan.name, self.seconds);
-        let library = ledger.map(|ledger| ledger_words::of(ledger, seen.uncounted));
+        let library = ledger.map(|ledger| ledger_words::of(ledger, seen.uncounted, fallback));
         std::iter::once(line).chain(library).collect()
     }
 

@@ -126,7 +126,11 @@ pub fn parse(text: &str, path: &Path) -> Result<Wanted, WantedError> {
         WantedError::Line { path: path.to_owned(), line, why }
     };
     let raw: Raw = toml::from_str(text).map_err(|error| {
-        at(error.span().map_or(0, |span| span.start), error.message().to_string())
+        let mut why = error.message().to_string();
+        for its in ["expected u64", "expected u32"] {
+            why = why.replace(its, "expected a whole number, 0 or more");
+        }
+        at(error.span().map_or(0, |span| span.start), why)
     })?;
     let mut pages: Vec<WantedPages> = Vec::new();
     for entry in raw.pages {
@@ -303,7 +307,7 @@ max_size = "1G"
             ("\nhugepages = 3", &["pools.toml:2", "`hugepages`", "`pages`", "`mounts`"]),
             ("[[pages]]\nsize = \"2M\"", &["pools.toml:1", "`count`"]),
             ("[[pages]]\nsize = \"3M\"\ncount = 1", &["pools.toml:2", "`3M` is no page size"]),
-            ("[[pages]]\nsize = \"2M\"\ncount = -1", &["pools.toml:3", "-1"]),
+            ("[[pages]]\nsize = \"2M\"\ncount = -1", &["pools.toml:3", "-1", "0 or more"]),
             ("[[pages]]\nsize = \"2M\"\ncount = \"x\"", &["pools.toml:3"]),
             ("[[pages]]\nsize = \"2M\"\ncount = 99999999999999999999", &["pools.toml:3"]),
             ("min_free_kbytes = \"lots\"", &["pools.toml:1", "recommended"]),
