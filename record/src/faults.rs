@@ -145,6 +145,11 @@ fn ring(event: Event, cpu: u32) -> Result<Ring, RecordError> {
     Err(RecordError::NoFaults { what, remedy })
 }
 
+/// Whether there is a tracefs at one of these places.
+fn is_mounted(tracing: &[&Path]) -> bool {
+    tracing.iter().any(|root| root.join("events").exists())
+}
+
 /// The number of the tracepoint of page faults in user mode.
 fn tracepoint(tracing: &[&Path]) -> Result<u64, RecordError> {
     let mut denied = None;
@@ -169,10 +174,14 @@ fn tracepoint(tracing: &[&Path]) -> Result<u64, RecordError> {
     }
     Err(match denied {
         Some(what) => RecordError::NoFaults { what, remedy: "run as root" },
-        None => RecordError::NoFaults {
-            what: "there is no tracepoint exceptions:page_fault_user; is tracefs mounted"
-                .to_string(),
+        None if !is_mounted(tracing) => RecordError::NoFaults {
+            what: "no tracefs is mounted".to_string(),
             remedy: "as root: mount -t tracefs tracefs /sys/kernel/tracing",
+        },
+        None => RecordError::NoFaults {
+            what: "this kernel has no tracepoint exceptions:page_fault_user (CONFIG_TRACEPOINTS)"
+                .to_string(),
+            remedy: "record without --faults",
         },
     })
 }

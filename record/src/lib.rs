@@ -18,6 +18,7 @@ mod kernel;
 mod numbers;
 mod plugin;
 mod program;
+mod room;
 mod session;
 mod space;
 mod stream;

@@ -17,6 +17,7 @@ use units::Pid;
 
 use crate::plugin::Tools;
 use crate::program::Program;
+use crate::room::Room;
 use crate::stream::{Seen, Stream};
 use crate::{RecordError, wire};
 
@@ -57,8 +58,8 @@ pub enum Streams {
     Inherit,
     /// Ours, but its output goes where our errors go: our output is another document.
     OutputToErrors,
-    /// No input, and nobody sees its output.
-    Nothing,
+    /// No input, and nobody sees its output; its errors go where ours do.
+    Errors,
 }
 
 /// Where a recording begins and stops. At a limit the program is ended.
@@ -140,8 +141,8 @@ pub struct Session {
     child: Child,
     began: Instant,
     socket: UnixDatagram,
-    /// Holds the socket's name; gone with the session.
-    _room: tempfile::TempDir,
+    /// Gone before what says that we live: whoever finds it ended knows then that it is in order.
+    _room: Room,
     stream: Stream,
     recording: Recording,
     tools: Tools,
@@ -160,14 +161,10 @@ impl Session {
         let most = recording.limits.accesses.unwrap_or(u64::MAX);
         let stream = Stream::new(data, code.transpose()?, recording.limits.skip, most);
 
-        let room = tempfile::Builder::new()
-            .prefix("superpage-record")
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
-            .tempdir();
-        let room = room.map_err(|error| {
+        let room = Room::new().map_err(|error| {
             RecordError::io(&std::env::temp_dir(), "no directory can be made there", error)
         })?;
-        let path = room.path().join("frames");
+        let path = room.directory.path().join("frames");
         let socket = UnixDatagram::bind(&path);
         let socket =
             socket.map_err(|error| RecordError::io(&path, "no socket can be made", error))?;
@@ -364,8 +361,8 @@ pub(crate) fn streams(command: &mut Command, streams: Streams) {
         Streams::OutputToErrors => {
             command.stdout(std::io::stderr());
         }
-        Streams::Nothing => {
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Streams::Errors => {
+            command.stdin(Stdio::null()).stdout(Stdio::null());
         }
     }
 }

@@ -12,6 +12,7 @@
 
 pub mod affinity;
 mod error;
+pub mod fifo;
 pub mod mem;
 pub mod memfd;
 pub mod mount;

@@ -144,7 +144,7 @@ pub fn unknown_workload(word: &str, error: WorkloadError) -> Failure {
 
 /// A recorded trace.
 pub fn trace(word: &str) -> Result<Reader, Failure> {
-    Reader::open(Path::new(word)).map_err(Failure::usage)
+    crate::trace::open(Path::new(word)).map_err(Failure::usage)
 }
 
 /// The fragmentation that is meant. A machine's free lists are contents: those of this machine as they

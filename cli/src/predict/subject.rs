@@ -9,7 +9,6 @@ use ::workload::Workload;
 use lab::workloads::Setup;
 use prediction::{Demand, demand_of};
 use record::{Recording, Session, Streams, Tools};
-use trace::Reader;
 
 use super::whole;
 use crate::exit::Failure;
@@ -62,7 +61,7 @@ impl Subject {
         match self {
             Self::Workload(workload, what) => of_workload(*workload, what, quiet),
             Self::Program(command) => {
-                let followed = record(command, Streams::Nothing, false, quiet)?;
+                let followed = record(command, Streams::Errors, false, quiet)?;
                 if !followed.status.success() {
                     let status = followed.status;
                     let what =
@@ -178,7 +177,7 @@ pub struct Followed {
 }
 
 fn of_trace(path: &Path, instructions: Option<f64>, quiet: bool) -> Result<Asked, Failure> {
-    let mut reader = Reader::open(path).map_err(Failure::usage)?;
+    let mut reader = crate::trace::open(path).map_err(Failure::usage)?;
     let mut progress = Progress::of_pass(quiet, "following the recorded accesses");
     let phases = demand_of(&mut reader);
     progress.clear();

@@ -82,8 +82,8 @@ pub struct Args {
     #[arg(long, short)]
     quiet: bool,
 
-    /// The program and its arguments.
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    /// The program and its arguments: all from the first word that is no option, or after `--`.
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     command: Vec<String>,
 }
 
@@ -218,6 +218,8 @@ impl Args {
             follow: !self.no_follow,
             limits,
             streams,
+            // Under QEMU the plugin sees to that, also for what the program starts.
+            die_with_parent: self.faults,
             ..Recording::new(&program.path, words, &output)
         }
     }

@@ -74,7 +74,7 @@ pub fn document(recorded: &Recorded, native: Option<Native>) -> Value {
     let seconds = recorded.wall.as_secs_f64();
     json!({
         "output": recorded.path.to_string_lossy(),
-        "accesses": totals.accesses, "records": totals.records, "writes": totals.writes,
+        "accesses": totals.accesses, "records": totals.records, "accesses_of_records_that_write": totals.writes,
         "events": totals.events, "regions": totals.regions,
         "accesses_seen": seen.accesses, "accesses_skipped": seen.skipped,
         "instructions": seen.instructions,

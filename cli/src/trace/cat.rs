@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use trace::{Block, Reader, Source};
+use trace::{Block, Source};
 
 use super::words;
 use crate::exit::{self, Done, Failure};
@@ -26,7 +26,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let mut reader = Reader::open(&args.file)?;
+    let mut reader = super::open(&args.file)?;
     let chunks = reader.info().chunks.len();
     if args.chunk > 0 && args.chunk >= chunks {
         let what = format!(

@@ -148,7 +148,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     } else if args.json {
         let body = json!({
             "output": args.output.to_string_lossy(), "records": totals.records,
-            "accesses": totals.accesses, "writes": totals.writes,
+            "accesses": totals.accesses, "accesses_of_records_that_write": totals.writes,
             "mappings": made.mappings, "touched_regions": made.touched,
         });
         super::print_json("superpage.trace-import/1", body)?;

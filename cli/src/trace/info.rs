@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use trace::{Info, Reader, RegionRun, SLOTS, VERSION};
+use trace::{Info, RegionRun, SLOTS, VERSION};
 use units::ByteSize;
 
 use super::words;
@@ -25,7 +25,7 @@ pub struct Args {
 const SHOWN: usize = 12;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let mut reader = Reader::open(&args.file)?;
+    let mut reader = super::open(&args.file)?;
     let runs = reader.regions()?;
     if args.json {
         super::print_json("superpage.trace/1", document(reader.info(), &runs))?;
@@ -116,12 +116,12 @@ fn document(info: &Info, runs: &[RegionRun]) -> Value {
         })
     });
     json!({
-        "format": VERSION, "bytes": info.length,
+        "format": VERSION, "bytes": info.length, "cut": info.cut,
         "workload": header.workload, "creator": header.creator,
         "base_page_bytes": header.base_page, "region_bytes": region_bytes(info),
         "filter": words::filter_json(header.filter),
         "mappings_inferred": inferred, "gap_bytes": gap,
-        "records": totals.records, "accesses": totals.accesses, "writes": totals.writes,
+        "records": totals.records, "accesses": totals.accesses, "accesses_of_records_that_write": totals.writes,
         "run": info.run.map(|run| json!({
             "instructions": run.instructions, "accesses": run.accesses,
             "nanoseconds": run.nanoseconds,

@@ -8,7 +8,9 @@ mod verify;
 pub mod words;
 
 pub use import::filter;
-use trace::TraceError;
+use std::path::Path;
+
+use trace::{Reader, TraceError};
 
 use crate::exit::{Done, Failure};
 
@@ -47,6 +49,19 @@ impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Self {
         Self::usage(error)
     }
+}
+
+/// Opens a trace. That it was cut is said, and it is read up to there.
+pub fn open(path: &Path) -> Result<Reader, TraceError> {
+    let reader = Reader::open(path)?;
+    if let Some(cut) = reader.info().cut {
+        crate::exit::say(&format!(
+            "warning: {}: {}",
+            path.display(),
+            words::cut(cut, reader.info())
+        ));
+    }
+    Ok(reader)
 }
 
 /// Prints a document whose first key is its schema.

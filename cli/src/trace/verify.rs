@@ -83,6 +83,10 @@ fn read(args: &Args, watcher: &mut Watcher, found: &mut Found) -> Result<(), Tra
             return Err(TraceError::Stopped { path: path() });
         }
     }
+    if let Some(offset) = reader.info().cut {
+        let what = "the end that tells of its chunks is missing (was the writer stopped?)";
+        return Err(TraceError::Truncated { path: path(), offset, what });
+    }
     if (found.accesses, found.events) != (totals.accesses, totals.events) {
         return Err(TraceError::Corrupt {
             path: path(),

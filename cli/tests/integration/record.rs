@@ -1,14 +1,15 @@
 //! `superpage record`: a program recorded, its end passed through, and what is told where it cannot be.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Output;
 
 use crate::common::{run, stderr, stdout, superpage};
 
 /// Runs `superpage record` in a directory of its own, with the cache of these tests; `None`, counted as
 /// skipped, where programs cannot be recorded.
-fn record(dir: &std::path::Path, words: &[&str]) -> Option<Output> {
-    let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+fn record(dir: &Path, words: &[&str]) -> Option<Output> {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
     let arguments = [&["record"], words].concat();
     let output =
         superpage(&arguments).current_dir(dir).env("XDG_CACHE_HOME", cache).output().unwrap();
@@ -42,6 +43,77 @@ fn a_recorded_program_ends_as_itself_and_the_trace_runs_in_the_laboratory() {
     assert!(stderr(&again).contains("--force"));
     let killed = record(dir.path(), &["--force", "-q", "--", "sh", "-c", "kill -9 $$"]).unwrap();
     assert_eq!((killed.status.signal(), stderr(&killed).as_str()), (Some(9), ""));
+}
+
+/// Processes of a recording have the path of its socket in their command lines.
+fn any_process_of(room: &Path) -> bool {
+    let room = room.to_str().unwrap().as_bytes();
+    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.windows(room.len()).any(|part| part == room)
+    })
+}
+
+/// Waits, for a minute at most, and fails then.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !holds() {
+        assert!(began.elapsed().as_secs() < 60, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(_) = record(dir.path(), &["-o", "first.spt", "--", "true"]) else { return };
+    let room = dir.path().join("tmp");
+    std::fs::create_dir(&room).unwrap();
+    // One that sleeps, one that computes, and one that does both by turns: none of them ends.
+    let script = "sleep 1000 & (while :; do :; done) & while :; do sleep 0.01; done";
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    for moment in 0..10u64 {
+        let output = format!("{moment}.spt");
+        let words = ["record", "-q", "--filter", "none", "-o", &output, "--", "sh", "-c", script];
+        let mut command = superpage(&words);
+        command.current_dir(dir.path()).env("XDG_CACHE_HOME", &cache).env("TMPDIR", &room);
+        let mut recorder = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+        let part = || {
+            let names = std::fs::read_dir(dir.path()).unwrap().flatten().map(|entry| entry.path());
+            let begin = format!(".{output}");
+            let mut names = names.filter(|path| {
+                path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begin))
+            });
+            names.next()
+        };
+        wait_until("a process is recorded", || any_process_of(&room));
+        // So often its file has grown: by the header, then by chunks.
+        let (mut length, mut grown) = (0, 0);
+        wait_until("the file grows", || {
+            let now = part().and_then(|path| path.metadata().ok()).map_or(0, |it| it.len());
+            grown += u64::from(now > length);
+            length = length.max(now);
+            grown > moment
+        });
+        recorder.kill().unwrap();
+        recorder.wait().unwrap();
+        wait_until("no process is left", || !any_process_of(&room));
+        assert!(!dir.path().join(&output).exists(), "it is no whole trace");
+        let part = part().unwrap();
+        let part = part.to_str().unwrap();
+        let info = run(&["trace", "info", "--json", part]);
+        assert!(info.status.success(), "{}", stderr(&info));
+        assert!(stderr(&info).contains("warning: ") && stderr(&info).contains("cut at byte "));
+        let info: serde_json::Value = serde_json::from_str(&stdout(&info)).unwrap();
+        assert!(info["cut"].as_u64() <= info["bytes"].as_u64());
+        assert_eq!(info["accesses"].as_u64() > Some(0), moment > 0, "{info}");
+        // All of it is read, and makes sense up to there.
+        let verified = run(&["trace", "verify", part]);
+        assert_eq!(verified.status.code(), Some(1), "{}", stderr(&verified));
+        assert!(stdout(&verified).contains("truncated: the end"), "{}", stdout(&verified));
+        let rooms = std::fs::read_dir(&room).unwrap().count();
+        assert_eq!(rooms, 1, "what the one before left is gone");
+    }
 }
 
 #[test]

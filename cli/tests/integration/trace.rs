@@ -130,7 +130,10 @@ fn filters_and_formats() {
         &(0..100u64).flat_map(|n| (n << 63 | n << 12).to_le_bytes()).collect::<Vec<u8>>(),
     );
     let made = from(&["--from", "raw", "--write-bit", "63", &raw]);
-    assert_eq!((&made["accesses"], &made["writes"]), (&100.into(), &50.into()));
+    assert_eq!(
+        (&made["accesses"], &made["accesses_of_records_that_write"]),
+        (&100.into(), &50.into())
+    );
     let mut record = [0u8; 64];
     record[34] = 9;
     record[18] = 9;

@@ -43,7 +43,7 @@ impl Room {
         let arguments = command.iter().map(Into::into).collect();
         let output = self.directory.path().join("program.spt");
         Recording {
-            streams: Streams::Nothing,
+            streams: Streams::Errors,
             replace: true,
             die_with_parent: true,
             ..Recording::new(&program, arguments, &output)

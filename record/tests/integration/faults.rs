@@ -10,7 +10,7 @@ fn recording(directory: &Path, program: &str) -> Recording {
     let path = Path::new(program);
     let output = directory.join("faults.spt");
     Recording {
-        streams: Streams::Nothing,
+        streams: Streams::Errors,
         die_with_parent: true,
         ..Recording::new(path, vec![program.into()], &output)
     }

@@ -22,6 +22,27 @@ const WIDE: usize = pages::MOST;
 /// A count that is in the list of large counts.
 const ESCAPE: u8 = 255;
 
+/// The bytes of a chunk's head at most: as many as say how long the chunk is.
+pub const LONGEST_HEAD: usize = FIXED + 8 * HEAD;
+
+/// How many bytes a chunk has, and how many records, by the beginning of it; `None` if that is none.
+pub fn extent(bytes: &[u8]) -> Option<(u64, u32)> {
+    let mut bytes = Bytes(bytes);
+    if bytes.take(4)? != MAGIC {
+        return None;
+    }
+    let records = bytes.u32()?;
+    bytes.u8()?;
+    let columns = usize::from(bytes.u8()?);
+    bytes.take(2)?;
+    let mut heads = Bytes(bytes.take(columns * HEAD)?);
+    let mut length = (FIXED + columns * HEAD) as u64;
+    for _ in 0..columns {
+        length += Head::read(&mut heads)?.stored as u64;
+    }
+    Some((length, records))
+}
+
 /// Turns records into a chunk's bytes.
 pub struct Encoder {
     packer: Packer,

@@ -23,7 +23,7 @@ const RUN_LENGTH: usize = 28;
 /// Bytes of a chunk in the footer.
 const ENTRY: usize = 44;
 /// More bytes than any chunk has: four planes, counts (a byte and four), events are 10 MiB and a bit.
-const LONGEST_CHUNK: u32 = 16 << 20;
+pub const LONGEST_CHUNK: u32 = 16 << 20;
 /// Runs of regions that are believed: as many as there can be regions.
 const MOST_RUNS: usize = 1 << 22;
 
@@ -96,11 +96,25 @@ pub struct Footer {
     pub chunks: Vec<ChunkInfo>,
     /// The totals.
     pub totals: Totals,
-    /// The runs as bytes.
-    runs: Vec<u8>,
-    runs_head: Option<Head>,
+    /// The runs.
+    pub runs: Runs,
     /// The run, where a recorder told of it.
     pub run: Option<Run>,
+}
+
+/// Where the regions are.
+#[derive(Debug, Clone)]
+pub enum Runs {
+    /// As they are in the file.
+    Packed(Head, Vec<u8>),
+    /// Of a file that was cut.
+    Found(Vec<RegionRun>),
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self::Found(Vec::new())
+    }
 }
 
 /// Footer and trailer, which end a file whose chunks end at `offset`.
@@ -219,7 +233,7 @@ fn decode(bytes: &[u8]) -> Option<Footer> {
     }
     let runs = bytes.take(head.stored)?.to_vec();
     let run = run(bytes)?;
-    Some(Footer { chunks, totals, runs, runs_head: Some(head), run })
+    Some(Footer { chunks, totals, runs: Runs::Packed(head, runs), run })
 }
 
 /// What is left is nothing, or all of the part about the run.
@@ -261,8 +275,12 @@ impl Footer {
 
     /// Where the regions are; `None` if that part makes no sense.
     pub fn runs(&self, unpacker: &mut Unpacker) -> Option<Vec<RegionRun>> {
+        let (head, packed) = match &self.runs {
+            Runs::Packed(head, packed) => (*head, packed),
+            Runs::Found(runs) => return Some(runs.clone()),
+        };
         let mut column = Vec::new();
-        unpacker.take(self.runs_head?, &mut Bytes(&self.runs), &mut column)?;
+        unpacker.take(head, &mut Bytes(packed), &mut column)?;
         let mut bytes = Bytes(&column);
         let mut runs = Vec::new();
         while !bytes.0.is_empty() {

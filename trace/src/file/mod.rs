@@ -5,6 +5,7 @@
 mod bytes;
 mod chunk;
 mod column;
+mod cut;
 mod events;
 mod foot;
 mod head;
@@ -12,6 +13,7 @@ mod output;
 mod pages;
 mod reader;
 mod regions;
+mod tally;
 mod writer;
 
 pub use foot::{ChunkInfo, RegionRun, Run, Totals};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::chunk::{self, Chunk, Frame};
 use super::column::Unpacker;
 use super::foot::{ChunkInfo, Footer, LONGEST, RegionRun, Run, TRAILER, Totals, Trailer};
-use super::{Header, PAGES, head};
+use super::{Header, PAGES, cut, head};
 use crate::{Block, Event, Process, Region, Source, TraceError};
 
 /// What a trace's head and foot say.
@@ -23,6 +23,9 @@ pub struct Info {
     pub length: u64,
     /// The run it is of, where a recorder told of it.
     pub run: Option<Run>,
+    /// Where the file was cut, if its end is missing (its writer was killed, or not all of it was copied):
+    /// the stream ends there. Without the end there are no checksums.
+    pub cut: Option<u64>,
 }
 
 /// Where a stream's numbers begin, so that several share a machine.
@@ -81,13 +84,19 @@ impl<R: Read + Seek> Reader<R> {
             |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };
         let length = input.seek(SeekFrom::End(0)).map_err(at)?;
         let (header, begin) = Self::header(&mut input, path, length)?;
-        let mut footer = Self::footer(&mut input, path, begin, length)?;
-        let unpacker = Unpacker::new().map_err(at)?;
+        let mut unpacker = Unpacker::new().map_err(at)?;
+        let (mut footer, cut) = match Self::footer(&mut input, path, begin, length)? {
+            Some(footer) => (footer, None),
+            None => {
+                let (footer, end) = cut::footer(&mut input, begin, &mut unpacker).map_err(at)?;
+                (footer, Some(end))
+            }
+        };
         let (totals, chunks) = (footer.totals, std::mem::take(&mut footer.chunks));
         Ok(Self {
             path: path.to_path_buf(),
             input,
-            info: Info { header, totals, chunks, length, run: footer.run },
+            info: Info { header, totals, chunks, length, run: footer.run, cut },
             footer,
             placement: Placement::default(),
             next: 0,
@@ -140,11 +149,16 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    fn footer(input: &mut R, path: &Path, begin: u64, length: u64) -> Result<Footer, TraceError> {
+    /// `None`: the file has no end.
+    fn footer(
+        input: &mut R,
+        path: &Path,
+        begin: u64,
+        length: u64,
+    ) -> Result<Option<Footer>, TraceError> {
         let path = path.to_path_buf();
-        let cut = "the end that tells of its chunks is missing (was the writer stopped?)";
         let Some(end) = length.checked_sub(TRAILER as u64).filter(|&end| end >= begin) else {
-            return Err(TraceError::Truncated { path, offset: length, what: cut });
+            return Ok(None);
         };
         let io = |path, source| TraceError::Io { path, doing: "cannot be read", source };
         let mut trailer = [0; TRAILER];
@@ -152,9 +166,7 @@ impl<R: Read + Seek> Reader<R> {
         if let Err(source) = read.and_then(|_| input.read_exact(&mut trailer)) {
             return Err(io(path, source));
         }
-        let Some(trailer) = Trailer::decode(&trailer) else {
-            return Err(TraceError::Truncated { path, offset: length, what: cut });
-        };
+        let Some(trailer) = Trailer::decode(&trailer) else { return Ok(None) };
         let corrupt = |path, offset, what: &str| TraceError::Corrupt {
             path,
             chunk: None,
@@ -172,7 +184,8 @@ impl<R: Read + Seek> Reader<R> {
         if let Err(source) = read.and_then(|_| input.take(trailer.length).read_to_end(&mut bytes)) {
             return Err(io(path, source));
         }
-        trailer.footer(&bytes, begin).map_err(|what| corrupt(path, trailer.offset, what))
+        let footer = trailer.footer(&bytes, begin);
+        footer.map(Some).map_err(|what| corrupt(path, trailer.offset, what))
     }
 
     /// Moves the stream's numbers, so that several share a machine. Before the first block.

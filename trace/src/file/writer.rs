@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::chunk::Encoder;
 use super::foot::{self, ChunkInfo, Run, Totals};
-use super::regions::Regions;
+use super::tally::Tally;
 use super::{CHUNK, Header, Output, events};
 use crate::filter::Recorder;
 use crate::{Block, Event, Process, TraceError};
@@ -27,9 +27,8 @@ pub struct Writer {
     last_event: usize,
     /// The process that ran when it began.
     process: Process,
-    regions: Regions,
+    tally: Tally,
     chunks: Vec<ChunkInfo>,
-    totals: Totals,
     run: Option<Run>,
     encoded: Vec<u8>,
 }
@@ -64,9 +63,8 @@ impl Writer {
             event_count: 0,
             last_event: 0,
             process: Process(0),
-            regions: Regions::new(),
+            tally: Tally::new(),
             chunks: Vec::new(),
-            totals: Totals { processes: 1, ..Totals::default() },
             run: None,
             encoded: Vec::new(),
         })
@@ -92,8 +90,8 @@ impl Writer {
 
     /// What was written so far (records that are not yet in a chunk count too).
     pub fn totals(&self) -> Totals {
-        let records = self.totals.records + self.recorder.accesses.len() as u64;
-        Totals { records, ..self.totals }
+        let records = self.tally.totals.records + self.recorder.accesses.len() as u64;
+        Totals { records, ..self.tally.totals }
     }
 
     /// Tells what a recorder knows of the run beyond its stream.
@@ -105,13 +103,13 @@ impl Writer {
     pub fn finish(mut self) -> Result<Totals, TraceError> {
         self.flush()?;
         let offset = self.output.written;
-        let runs = &self.regions.runs;
-        let foot =
-            foot::encode(&self.chunks, &self.totals, runs, self.run, offset, self.encoder.packer());
+        let Tally { totals, regions } = &self.tally;
+        let packer = self.encoder.packer();
+        let foot = foot::encode(&self.chunks, totals, &regions.runs, self.run, offset, packer);
         let foot = foot.map_err(|source| self.packing(source))?;
         self.output.write(&foot)?;
         self.output.finish()?;
-        Ok(self.totals)
+        Ok(self.tally.totals)
     }
 
     fn records(&mut self, block: &Block, begin: usize, end: usize) -> Result<(), TraceError> {
@@ -125,10 +123,8 @@ impl Writer {
                 self.flush()?;
             }
             let region = access.page().region();
-            self.totals.regions = self.totals.regions.max(region.0 + 1);
-            self.totals.accesses += u64::from(count);
-            self.totals.writes += if access.writes() { u64::from(count) } else { 0 };
-            self.recorder.add(access, count, || self.regions.address(region));
+            self.tally.record(access, count);
+            self.recorder.add(access, count, || self.tally.regions.address(region));
         }
         Ok(())
     }
@@ -145,22 +141,8 @@ impl Writer {
         self.last_event = position;
         self.event_count += 1;
         self.recorder.fence();
-        self.regions.see(event);
-        self.totals.events += 1;
-        let mut regions = self.regions.count();
-        if let Some(pages) = event.pages() {
-            regions = regions.max(((pages.first.0 + (pages.count - 1)) >> 9) + 1);
-        }
-        // Also where the child inherits nothing: a reader looks whether its pages lie in the stream.
-        if let Event::Fork { offset, .. } = event {
-            regions = regions.max((offset >> 9) + 1);
-        }
-        self.totals.regions = self.totals.regions.max(regions);
-        if let Some(process) = event.process() {
-            let Some(above) = process.0.checked_add(1) else {
-                return self.wrong("a process has the highest number there is");
-            };
-            self.totals.processes = self.totals.processes.max(above);
+        if !self.tally.event(event) {
+            return self.wrong("a process has the highest number there is");
         }
         Ok(())
     }
@@ -180,16 +162,16 @@ impl Writer {
             accesses: counts.iter().map(|&count| u64::from(count)).sum(),
             process: self.process,
             checksum: xxh3_64(&self.encoded),
-            before: self.totals.records,
+            before: self.tally.totals.records,
         };
         done.map_err(|source| self.packing(source))?;
         self.output.write(&self.encoded)?;
-        self.totals.records += u64::from(chunk.records);
+        self.tally.totals.records += u64::from(chunk.records);
         self.chunks.push(chunk);
         self.recorder.clear();
         self.events.clear();
         (self.event_count, self.last_event) = (0, 0);
-        self.process = self.regions.running();
+        self.process = self.tally.regions.running();
         Ok(())
     }
 

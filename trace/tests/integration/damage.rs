@@ -89,10 +89,12 @@ static TRACES: LazyLock<Vec<(Vec<u8>, Vec<Item>)>> = LazyLock::new(|| {
     all
 });
 
-/// Reads all of some bytes, and looks at what a simulator relies on.
-fn read(bytes: Vec<u8>) -> Result<Vec<Item>, TraceError> {
+/// Reads all of some bytes, and looks at what a simulator relies on. Where they were cut, if they were.
+fn read(bytes: Vec<u8>) -> Result<(Vec<Item>, Option<u64>), TraceError> {
+    let length = bytes.len() as u64;
     let mut reader = Reader::new(Cursor::new(bytes), Path::new("x"))?;
-    let totals = reader.info().totals;
+    let (totals, cut) = (reader.info().totals, reader.info().cut);
+    assert!(cut.is_none_or(|cut| cut <= length));
     let _ = reader.regions();
     let (mut all, mut block, mut checker) = (Vec::new(), Block::default(), Some(Checker::new()));
     while reader.next(&mut block)? {
@@ -106,7 +108,7 @@ fn read(bytes: Vec<u8>) -> Result<Vec<Item>, TraceError> {
         checker = checker.filter_map_ok(&block);
         all.extend(items(&block));
     }
-    Ok(all)
+    Ok((all, cut))
 }
 
 trait UntilWrong: Sized {
@@ -128,7 +130,9 @@ fn damaged(seed: u64) {
     damage(&mut copy, &mut dice);
     let same = copy == *bytes;
     match read(copy) {
-        Ok(items) => assert!(items == *truth),
+        // Without its end nothing but its form vouches for a chunk.
+        Ok((_, Some(_))) => assert!(!same),
+        Ok((items, None)) => assert!(items == *truth),
         Err(error) => {
             assert!(!same, "{error}");
             assert_eq!(error.to_string().lines().count(), 1);
@@ -197,7 +201,7 @@ fn invented(seed: u64) {
     if dice.below(2) == 0 {
         made.extend(&bytes[bytes.len() - dice.below(100)..]);
     }
-    assert!(read(made).is_err());
+    assert!(read(made).map_or(true, |(_, cut)| cut.is_some()));
 }
 
 const LACKEY: &[u8] = include_bytes!("../fixtures/true.lackey.xz");
@@ -284,17 +288,70 @@ proptest! {
     }
     #[test]
     fn any_bytes_at_all(bytes: Vec<u8>) {
-        prop_assert!(read(bytes).is_err());
+        prop_assert!(read(bytes).map_or(true, |(_, cut)| cut.is_some()));
     }
 }
 
 #[test]
-fn every_truncation_is_told() {
-    let (bytes, _) = &TRACES[0];
-    for length in 0..bytes.len() {
-        let error = read(bytes[..length].to_vec()).unwrap_err();
-        let told = matches!(error, TraceError::Truncated { .. } | TraceError::NotATrace { .. });
-        assert!(told, "{length}: {error}");
+fn every_truncation_is_told_and_the_beginning_read() {
+    for (bytes, truth) in &TRACES[..2] {
+        let foot = bytes.len() - TRAILER;
+        let foot = u64::from_le_bytes(bytes[foot..foot + 8].try_into().unwrap());
+        for length in 0..bytes.len() {
+            match read(bytes[..length].to_vec()) {
+                // There is one chunk, and it is there or not.
+                Ok((items, cut)) if (length as u64) < foot => {
+                    assert!(items.is_empty() && cut < Some(foot), "{length}: {cut:?}");
+                }
+                Ok((items, cut)) => assert!(items == *truth && cut == Some(foot), "{length}"),
+                Err(error) => {
+                    let of_head = matches!(
+                        error,
+                        TraceError::Truncated { .. } | TraceError::NotATrace { .. }
+                    );
+                    assert!(of_head && length < 200, "{length}: {error}");
+                }
+            }
+        }
+    }
+}
+
+/// Chunks that were written are read, whatever is left of the next.
+#[test]
+fn a_trace_is_read_up_to_where_it_was_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.spt");
+    let mut block = Block::default();
+    let pages = Pages { first: Page(0), count: 700 };
+    for event in [
+        Event::Spawn(Process(0)),
+        Event::Map { pages, address: 1 << 30, backing: Backing::Anonymous },
+    ] {
+        block.event(event);
+    }
+    let mut dice = Dice(11);
+    block.accesses.extend((0..2_500_000).map(|_| Access::read(Page(dice.below(700) as u32))));
+    let header = Header { filter: Filter::None, ..Header::new("cut") };
+    common::write(&path, &header, std::slice::from_ref(&block));
+    let (bytes, truth) = (std::fs::read(&path).unwrap(), items(&block));
+    let info = Reader::open(&path).unwrap().info().clone();
+    assert_eq!((info.chunks.len(), info.cut), (3, None));
+    for (number, chunk) in info.chunks.iter().enumerate() {
+        let end = chunk.offset + u64::from(chunk.length);
+        for length in [chunk.offset, chunk.offset + 3, chunk.offset + 20, end - 1] {
+            let (items, cut) = read(bytes[..length as usize].to_vec()).unwrap();
+            assert_eq!(cut, Some(chunk.offset), "chunk {number}, {length} bytes");
+            // Two events, if there is a chunk, and the records before.
+            let there = chunk.before as usize + 2 * usize::from(number > 0);
+            assert!(items == truth[..there], "chunk {number}, {length} bytes");
+        }
+        let mut reader = Reader::new(Cursor::new(&bytes[..end as usize]), &path).unwrap();
+        let totals = reader.info().totals;
+        assert_eq!((totals.regions, totals.processes, totals.events), (2, 1, 2));
+        let chunks = reader.info().chunks.clone();
+        assert_eq!(chunks, info.chunks[..=number]);
+        let runs = reader.regions().unwrap();
+        assert_eq!((runs.len(), runs[0].count, runs[0].address), (1, 2, (1 << 30) >> 9));
     }
 }
 
@@ -304,7 +361,7 @@ fn every_flipped_bit_is_told() {
     for bit in 0..8 * bytes.len() {
         let mut copy = bytes.clone();
         copy[bit / 8] ^= 1 << (bit % 8);
-        assert!(read(copy).is_err(), "bit {bit}");
+        assert!(read(copy).map_or(true, |(_, cut)| cut.is_some()), "bit {bit}");
     }
 }
 
