@@ -222,26 +222,26 @@ int main(void) {
 fn with_four_superpages(work: impl FnOnce()) {
     testkit::require!(testkit::is_root(), "pools are root's to change");
     testkit::require!(Path::new(POOL).exists(), "no 2 MiB pages on this machine");
-    let lock = testkit::machine_lock();
-    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
+    let _lock = testkit::machine_lock();
     let found = PoolsAsFound::note();
-    let number = |file: &str| -> u64 {
-        let text = std::fs::read_to_string(format!("{POOL}/{file}")).expect("a counter");
-        text.trim().parse().expect("a number")
-    };
-    let free = || number("free_hugepages") - number("resv_hugepages");
-    let in_use = number("nr_hugepages") - free();
-    std::fs::write(format!("{POOL}/nr_overcommit_hugepages"), "0").expect("written");
-    std::fs::write(format!("{POOL}/nr_hugepages"), (4 + in_use).to_string()).expect("written");
-    if free() == 4 {
+    if testkit::leave_free(4) {
         work();
         // What was in use elsewhere may have been freed meanwhile.
-        assert!(free() >= 4, "superpages leaked: {} of 4 are free", free());
+        assert!(available() >= 4, "superpages leaked: {} of 4 are free", available());
     } else {
         testkit::skipped!("this machine has no four free superpages");
     }
     drop(found);
-    drop(lock);
+}
+
+/// Pages of the pool that can be reserved.
+fn available() -> u64 {
+    number("free_hugepages") - number("resv_hugepages")
+}
+
+fn number(file: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("{POOL}/{file}")).expect("a counter");
+    text.trim().parse().expect("a number")
 }
 
 #[test]
@@ -307,14 +307,186 @@ fn segments_come_from_the_pool_when_the_environment_says_so() {
         assert_eq!(text(&installed.run(&linked, &[shm, this]).stdout), "4096\n");
 
         // Too few: small pages, and a word about it.
-        std::fs::write(format!("{POOL}/nr_hugepages"), "0").expect("written");
+        assert!(testkit::leave_free(0));
         let output = installed.run(&linked, &[shm]);
         assert_success(&output);
         assert_eq!(text(&output.stdout), "0\n");
         let said = text(&output.stderr);
         assert!(said.contains("libhugetlbfs: WARNING: HUGETLB_SHM: small pages instead"), "{said}");
-        std::fs::write(format!("{POOL}/nr_hugepages"), "4").expect("written");
+        assert!(testkit::leave_free(4));
     });
+}
+
+/// Asks for a region that may fall back; the default size.
+const REGION: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include "hugetlbfs.h"
+int main(void) {
+    void *region = get_hugepage_region(3 << 20, GHR_DEFAULT);
+    for (int i = 0; i < 3; i++)
+        hugetlbfs_find_path_for_size(4096 << i);
+    printf("%ld %s\n", gethugepagesize(), region ? "memory" : "nothing");
+    char *more = malloc(64 << 20);
+    for (long i = 0; i < 64 << 20; i += 4096)
+        more[i] = 1;
+    return more[4096] - 1;
+}
+"#;
+
+/// What is not as it was asked for is a warning, once, as it was in libhugetlbfs.
+#[test]
+fn what_falls_back_is_said() {
+    let installed = Installed::new();
+    let program = installed.program("region", REGION, &["-lhugetlbfs"]);
+    let preload = ("LD_PRELOAD", "libhugetlbfs.so");
+    let is_1g_there = Path::new("/sys/kernel/mm/hugepages/hugepages-1048576kB").exists();
+    with_four_superpages(|| {
+        let said = |environment: &[(&str, &str)], free: u64| {
+            assert!(testkit::leave_free(free));
+            let output = installed.run(&program, environment);
+            assert_success(&output);
+            (text(&output.stdout), text(&output.stderr))
+        };
+        let memory = "2097152 memory\n".to_string();
+        assert_eq!(said(&[], 4), (memory.clone(), String::new()));
+        for (environment, free, warning) in [
+            (
+                &[][..],
+                0,
+                "libhugetlbfs: WARNING: get_hugepage_region: base pages for 3145728 bytes",
+            ),
+            (
+                &[("HUGETLB_MORECORE", "yes"), preload],
+                4,
+                "KiB that were to be on superpages are not",
+            ),
+            (
+                &[("HUGETLB_MORECORE", "banana"), preload],
+                4,
+                "HUGETLB_MORECORE=banana is no page size",
+            ),
+            (
+                &[("HUGETLB_PATH", "/")],
+                4,
+                "WARNING: HUGETLB_PATH names what is no hugetlbfs mount: /",
+            ),
+            (&[("HUGETLB_DEFAULT_PAGE_SIZE", "8T")], 4, "HUGETLB_DEFAULT_PAGE_SIZE=8T: no such"),
+            (&[("HUGETLB_DEFAULT_PAGE_SIZE", "1G")], 4, "HUGETLB_DEFAULT_PAGE_SIZE=1G: "),
+        ] {
+            let is_1g = environment.contains(&("HUGETLB_DEFAULT_PAGE_SIZE", "1G"));
+            let has_any =
+                std::fs::read_to_string("/proc/mounts").is_ok_and(|it| it.contains("1024M"));
+            if is_1g && (!is_1g_there || has_any) {
+                testkit::skipped!("no pool of 1 GiB pages, or a mount of them");
+                continue;
+            }
+            // A region of the other size would look for a mount of it.
+            let (out, err) = said(environment, free);
+            assert_eq!(out, memory, "{environment:?}: {err}");
+            assert_eq!(err.matches(warning).count(), 1, "{environment:?}: {err}");
+            let quiet = [environment, &[("HUGETLB_VERBOSE", "1")]].concat();
+            assert_eq!(said(&quiet, free), (memory.clone(), String::new()));
+        }
+        assert!(testkit::leave_free(4));
+    });
+}
+
+/// Says that it runs, and goes on until its input ends. Its constants fill three superpages.
+const WAITS: &str = r#"
+#include <stdio.h>
+const char constants[6 << 20] = {1, 2, 3};
+int main(void) {
+    volatile long sum = 0;
+    for (unsigned long i = 0; i < sizeof constants; i += 4096)
+        sum += constants[i];
+    printf("%ld\n", sum);
+    fflush(stdout);
+    return getchar() != EOF;
+}
+"#;
+
+/// A mount of hugetlbfs, gone when it is dropped.
+struct Mount(tempfile::TempDir);
+
+impl Mount {
+    fn new() -> Option<Self> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mount = ["-t", "hugetlbfs", "none", "-o", "pagesize=2M"];
+        let done = Command::new("mount").args(mount).arg(dir.path()).status();
+        done.is_ok_and(|status| status.success()).then_some(Self(dir))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn text_is_shared_when_the_environment_says_so() {
+    use std::io::Read;
+    use std::process::{Child, Stdio};
+
+    testkit::require!(testkit::is_root(), "mounts and pools are root's to make");
+    let installed = Installed::new();
+    let flags = "-Wl,-z,max-page-size=0x200000,-z,common-page-size=0x200000";
+    let program = installed.program("waits", WAITS, &["-Wl,--no-as-needed", "-lhugetlbfs", flags]);
+    let _lock = testkit::machine_lock();
+    let _pools = PoolsAsFound::note();
+    testkit::require!(testkit::leave_free(40), "this machine has no 40 free superpages");
+    let Some(mount) = Mount::new() else {
+        testkit::skipped!("hugetlbfs cannot be mounted here");
+        return;
+    };
+    let path = mount.0.path().to_str().expect("UTF-8").to_string();
+    // What four processes of the program take of the pool.
+    let pages_of_four = |share: &[(&str, &str)]| {
+        let before = available();
+        let mut children: Vec<Child> = Vec::new();
+        for _ in 0..4 {
+            let mut command = Command::new(&program);
+            command.env("LD_LIBRARY_PATH", installed.dir.path()).env("HUGETLB_ELFMAP", "R");
+            command.env("HUGETLB_PATH", &path).envs(share.iter().copied());
+            let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+            let mut child = child.expect("it starts");
+            let mut line = [0; 2];
+            child.stdout.as_mut().expect("piped").read_exact(&mut line).expect("it runs");
+            assert_eq!(&line, b"1\n");
+            children.push(child);
+        }
+        let taken = before - available();
+        for mut child in children {
+            drop(child.stdin.take());
+            assert!(child.wait().expect("it ends").success());
+        }
+        taken
+    };
+    let alone = pages_of_four(&[]);
+    assert!(alone >= 12 && alone % 4 == 0, "each has its own: {alone} pages");
+    let shared = pages_of_four(&[("HUGETLB_SHARE", "1")]);
+    assert_eq!(shared, alone / 4, "all have the same");
+    // The file stays, and whoever comes later has it.
+    assert_eq!(pages_of_four(&[("HUGETLB_SHARE", "1")]), 0);
+    let file = || {
+        let dir =
+            std::fs::read_dir(mount.0.path()).expect("read").next().expect("one").expect("it");
+        let mut files = std::fs::read_dir(dir.path()).expect("read").flatten();
+        files.find(|it| it.metadata().is_ok_and(|it| it.len() > 6 << 20)).expect("constants").path()
+    };
+    // One that holds something else is not believed, and left alone.
+    let other = std::fs::File::options().write(true).open(file()).expect("ours");
+    let length = other.metadata().expect("there").len();
+    other.set_len(0).expect("emptied");
+    other.set_len(length).expect("zeroes");
+    assert!(pages_of_four(&[("HUGETLB_SHARE", "1")]) >= 12, "each has its own constants");
+    // As given by HUGETLB_SHARE_PATH.
+    std::fs::create_dir(mount.0.path().join("shared")).expect("made");
+    let place = format!("{path}/shared");
+    let environment = [("HUGETLB_SHARE", "1"), ("HUGETLB_SHARE_PATH", place.as_str())];
+    assert_eq!(pages_of_four(&environment), alone / 4);
+    assert!(std::fs::read_dir(place).expect("read").count() > 0);
 }
 
 #[test]

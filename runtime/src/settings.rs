@@ -195,6 +195,7 @@ fn understand() -> Settings {
     let mut named = false;
     let mut bad = None;
     let mut morecore = None;
+    let mut verbose = 2;
     let mut restricted = false;
     let mut under_valgrind = false;
     each_variable(|name, value| {
@@ -212,7 +213,11 @@ fn understand() -> Settings {
             b"SUPERPAGE_PREZERO" => prezero(bytes, &mut settings),
             b"SUPERPAGE_PREFAULT" => number(bytes).map(|it| settings.prefault = it),
             b"HUGETLB_MORECORE" => {
-                morecore = legacy_heap(bytes);
+                morecore = Some(bytes).filter(|text| !text.eq_ignore_ascii_case(b"no"));
+                Some(())
+            }
+            b"HUGETLB_VERBOSE" => {
+                verbose = crate::source::first_number(bytes).unwrap_or(0);
                 Some(())
             }
             // glibc gives back what it has free by rules of its own.
@@ -264,11 +269,19 @@ fn understand() -> Settings {
         ]);
         return Settings::NONE;
     }
-    if let Some(pages) = morecore.filter(|_| settings.pages == Pages::Unasked && !restricted) {
-        settings.pages = pages;
-        settings.memory.heap = true;
-        settings.whole_heap = true;
-        return settings;
+    if let Some(text) = morecore.filter(|_| settings.pages == Pages::Unasked && !restricted) {
+        let warns = verbose >= 2;
+        if let Some(pages) = legacy_heap(text) {
+            settings.pages = pages;
+            settings.memory.heap = true;
+            settings.whole_heap = true;
+            settings.says_shortage |= warns && settings.report.is_none();
+            return settings;
+        }
+        if warns {
+            let why = b" is no page size: malloc stays on base pages";
+            message::line(&[b"HUGETLB_MORECORE=", text, why]);
+        }
     }
     if settings.pages == Pages::Unasked {
         // Reports are still made: they then say that nothing was asked for.

@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Leaves the test with a counted line unless `condition` holds. The reason is a format string.
 #[macro_export]
@@ -78,34 +78,71 @@ pub fn pool_is_unused() -> bool {
     reserved == Some(0) && free == all && number("surplus_hugepages") == Some(0)
 }
 
+/// Sets the 2 MiB pool so that exactly `count` pages are free to be reserved, beside those that are in use
+/// or reserved already, and none is made on demand. Whether that could be had. To be put back by
+/// [`PoolsAsFound`].
+pub fn leave_free(count: u64) -> bool {
+    let dir = PathBuf::from("/sys/kernel/mm/hugepages/hugepages-2048kB");
+    let number = |file: &str| {
+        let text = fs::read_to_string(dir.join(file)).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    let free = || Some(number("free_hugepages")?.saturating_sub(number("resv_hugepages")?));
+    let write = |file: &str, value: u64| fs::write(dir.join(file), value.to_string()).ok();
+    let set = || {
+        write("nr_overcommit_hugepages", 0)?;
+        let taken = number("nr_hugepages")? - free()?;
+        write("nr_hugepages", taken + count)?;
+        (free()? == count).then_some(())
+    };
+    set().is_some()
+}
+
 /// Every hugetlb pool as it was when this was made; put back when it is dropped, also in a panic.
 #[derive(Debug)]
 pub struct PoolsAsFound {
-    files: Vec<(PathBuf, String)>,
+    /// Directory, persistent pages, overcommit limit.
+    pools: Vec<(PathBuf, u64, u64)>,
 }
 
 impl PoolsAsFound {
     /// Notes the sizes and overcommit limits of all pools.
     pub fn note() -> Self {
         let dirs = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
-        let files = dirs.flat_map(|dir| {
-            ["nr_hugepages", "nr_overcommit_hugepages"].map(|name| dir.path().join(name))
+        let pools = dirs.filter_map(|dir| {
+            let (persistent, overcommit) = Self::read(&dir.path())?;
+            Some((dir.path(), persistent, overcommit))
         });
-        let files = files.filter_map(|file| Some((file.clone(), fs::read_to_string(file).ok()?)));
-        Self { files: files.collect() }
+        Self { pools: pools.collect() }
+    }
+
+    /// Surplus pages belong to whoever has them: written back, they would become persistent.
+    fn read(dir: &Path) -> Option<(u64, u64)> {
+        let number = |file: &str| {
+            let text = fs::read_to_string(dir.join(file)).ok()?;
+            text.trim().parse::<u64>().ok()
+        };
+        let persistent = number("nr_hugepages")?.checked_sub(number("surplus_hugepages")?)?;
+        Some((persistent, number("nr_overcommit_hugepages")?))
     }
 
     /// Whether every pool is as it was.
     pub fn is_intact(&self) -> bool {
-        self.files.iter().all(|(file, text)| fs::read_to_string(file).is_ok_and(|now| now == *text))
+        self.pools.iter().all(|(dir, persistent, overcommit)| {
+            Self::read(dir) == Some((*persistent, *overcommit))
+        })
     }
 }
 
 impl Drop for PoolsAsFound {
     fn drop(&mut self) {
-        for (file, text) in &self.files {
-            if fs::read_to_string(file).is_ok_and(|now| now != *text) {
-                let _ = fs::write(file, text);
+        for (dir, persistent, overcommit) in &self.pools {
+            let now = Self::read(dir);
+            if now.is_none_or(|(now, _)| now != *persistent) {
+                let _ = fs::write(dir.join("nr_hugepages"), persistent.to_string());
+            }
+            if now.is_none_or(|(_, now)| now != *overcommit) {
+                let _ = fs::write(dir.join("nr_overcommit_hugepages"), overcommit.to_string());
             }
         }
     }

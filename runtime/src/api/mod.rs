@@ -23,7 +23,6 @@ mod calls;
 mod coverage;
 mod environment;
 mod fd;
-pub use fd::unlinked_in_mount;
 mod files;
 mod kernel;
 mod mounts;
@@ -36,5 +35,8 @@ mod sizes;
 mod sysv;
 mod text;
 
+pub use fd::unlinked_in_mount;
+pub use mounts::of_size as hugetlbfs_mount;
 pub use names::shmget_on_superpages;
 pub use sysv::fill_if_needed;
+pub use text::Text;

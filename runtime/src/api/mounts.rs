@@ -10,7 +10,7 @@
 //! it is published and never changes afterwards. Two threads may each add the same one: no harm.
 
 use std::ffi::{CStr, c_char};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::environment::settings;
 use super::files::File;
@@ -46,6 +46,14 @@ pub enum Found {
 
 pub fn find(size: usize) -> Found {
     raw::keeping_errno(|| look_up(size))
+}
+
+/// A usable mount of hugetlbfs with pages of this size.
+pub fn of_size(size: usize) -> Option<&'static CStr> {
+    match find(size) {
+        Found::Path(path) => Some(path),
+        Found::None | Found::Unknown => None,
+    }
 }
 
 fn look_up(size: usize) -> Found {
@@ -127,14 +135,16 @@ fn keep(path: &Path, size: usize) -> Option<&'static CStr> {
     }
 }
 
-/// `HUGETLB_PATH=a:b`: these and no others.
+/// `HUGETLB_PATH=a:b`: these and no others. What is wrong with them is said once.
 fn read_list(list: &[u8], look: &mut dyn FnMut(&Path)) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let is_said = SAID.swap(true, Ordering::Relaxed);
     for entry in list.split(|byte| *byte == b':').filter(|entry| !entry.is_empty()) {
         let mut path = Path::new();
         path.push(entry);
         if is_hugetlbfs(path.as_c()) == Some(true) {
             look(&path);
-        } else {
+        } else if !is_said {
             let message = "HUGETLB_PATH names what is no hugetlbfs mount";
             report(Level::Warning, format_args!("{message}: {}", Shown(entry)));
         }

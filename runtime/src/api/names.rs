@@ -234,7 +234,8 @@ fn get(length: usize, fallback: Fallback, function: &str) -> Result<Memory, Refu
         Ok(memory) if memory.reason == Reason::None => {}
         Ok(memory) => {
             let why = shown(memory.reason);
-            report(Level::Info, format_args!("{function}: base pages for {length} bytes: {why}"));
+            let message = format_args!("{function}: base pages for {length} bytes: {why}");
+            report(Level::Warning, message);
         }
         Err(refusal) => {
             let (why, words) = (shown(refusal.reason), Words(refusal.errno));

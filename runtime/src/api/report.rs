@@ -15,7 +15,6 @@ pub enum Level {
     Error = 1,
     /// Recovered, but not what was asked for. Shown by default.
     Warning = 2,
-    Info = 3,
     Debug = 4,
 }
 
@@ -39,7 +38,6 @@ fn write(level: Level, verbose: c_int, message: fmt::Arguments<'_>) {
     let word = match level {
         Level::Error => "ERROR",
         Level::Warning => "WARNING",
-        Level::Info => "INFO",
         Level::Debug => "DEBUG",
     };
     let mut line = if verbose >= Level::Debug as c_int {

@@ -2,10 +2,11 @@
 
 use std::ffi::CStr;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::environment::{page_size_as_written, settings};
 use super::files;
+use super::mounts::{self, Found};
 use super::report::{Level, report};
 use super::text::{self, Text};
 use crate::raw::{self, Errno};
@@ -35,31 +36,44 @@ pub fn forget_default() {
     DEFAULT.store(0, Ordering::Relaxed);
 }
 
-/// The default of this program: what the environment chose, or the kernel's.
+/// The default of this program: what the environment chose, or the kernel's. Decided once.
 ///
-/// A size that the machine does not have, or that cannot be read, is reported once and the kernel's
-/// is used: libhugetlbfs took "the first mount" or failed every call.
+/// A size that cannot be read, or that nothing could be had of (neither a mount nor a page in a pool), is
+/// reported and the kernel's is used, as libhugetlbfs did for sizes without a mount.
 pub fn chosen() -> Option<usize> {
     let default = kernel_default()?;
     let wanted = settings().page_size.bytes();
     if wanted.is_empty() {
         return Some(default);
     }
-    if let Some(size) = text::page_size(wanted).filter(|size| *size == default || has_pool(*size)) {
-        return Some(size);
+    let named = text::page_size(wanted);
+    if named == Some(default) {
+        return named;
     }
-    static REPORTED: AtomicBool = AtomicBool::new(false);
-    if !REPORTED.swap(true, Ordering::Relaxed) {
+    /// Zero until it was decided.
+    static CHOSEN: AtomicUsize = AtomicUsize::new(0);
+    let known = CHOSEN.load(Ordering::Relaxed);
+    if known != 0 {
+        return Some(known);
+    }
+    let is_to_be_had = |size: &usize| {
+        matches!(mounts::find(*size), Found::Path(_)) || available(*size).is_some_and(|n| n > 0)
+    };
+    let size = named.filter(is_to_be_had).unwrap_or(default);
+    let is_first = CHOSEN.compare_exchange(0, size, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if is_first && Some(size) != named {
+        let why = if named.is_some_and(has_pool) {
+            "that pool is empty and has no mount"
+        } else {
+            "no such superpage size here"
+        };
+        let (wanted, kib) = (page_size_as_written(), default / 1024);
         report(
             Level::Warning,
-            format_args!(
-                "HUGETLB_DEFAULT_PAGE_SIZE={}: no such superpage size here; using {} kB",
-                page_size_as_written(),
-                default / 1024
-            ),
+            format_args!("HUGETLB_DEFAULT_PAGE_SIZE={wanted}: {why}; using {kib} kB"),
         );
     }
-    Some(default)
+    Some(CHOSEN.load(Ordering::Relaxed))
 }
 
 /// Whether the machine has a pool, however small, of this page size.

@@ -1,5 +1,6 @@
 //! Text of a fixed length, and numbers in text: what `String` and `parse` are elsewhere.
 
+use std::ffi::CStr;
 use std::fmt;
 
 /// Up to `N` bytes, always followed by a zero byte; what does not fit is cut off.
@@ -40,6 +41,11 @@ impl<const N: usize> Text<N> {
     /// Whether nothing more fits, so that something may have been cut off.
     pub fn is_full(&self) -> bool {
         self.len == N - 1
+    }
+
+    /// The text for calls that want it so, up to its first zero byte.
+    pub fn c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
 
     /// The text as C reads it; the byte after the last is zero.

@@ -164,7 +164,8 @@ pub struct Stretch {
     pub is_written: bool,
     /// Whether its segment asks for superpages itself.
     pub is_marked: bool,
-    segment: usize,
+    /// Which of the segments that were looked at.
+    pub segment: usize,
     /// Nothing is mapped from here to `start`.
     free_from: usize,
     /// Nothing is mapped from `end` to here; 0: not known yet.

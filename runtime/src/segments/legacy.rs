@@ -8,7 +8,7 @@
 //! | `HUGETLB_DEFAULT_PAGE_SIZE` | the size where none is named |
 //! | `HUGETLB_VERBOSE` | from 2, its default, a segment that gets no pages is told |
 //! | `HUGETLB_MINIMAL_COPY` | taken and not needed: what was touched is copied, symbols are not read |
-//! | `HUGETLB_SHARE` | taken: text is copied per process, there are no files that outlive them |
+//! | `HUGETLB_SHARE=1`, `HUGETLB_SHARE_PATH` | text and constants of all processes on the same pages, in a file |
 //!
 //! Without `HUGETLB_ELFMAP` the segments that `hugeedit` marked are meant. A segment is moved as a
 //! whole, the ends of it that fill no page included, and with the protection of its header, so its
@@ -21,7 +21,7 @@ use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::image::{self, Segments};
-use super::{Fit, Order};
+use super::{Fit, Order, Share};
 use crate::settings::{self, Fallback, Pages, Text};
 use crate::{message, raw, source};
 
@@ -33,6 +33,8 @@ struct Wishes {
     restricted_to: Option<&'static [u8]>,
     default_size: Option<usize>,
     verbose: usize,
+    share: bool,
+    share_path: Option<&'static [u8]>,
 }
 
 impl Wishes {
@@ -44,6 +46,8 @@ impl Wishes {
             restricted_to: None,
             default_size: None,
             verbose: 2,
+            share: false,
+            share_path: None,
         };
         settings::each_variable(|name, value| {
             let value: &'static CStr = value;
@@ -58,6 +62,10 @@ impl Wishes {
                 b"HUGETLB_FORCE_ELFMAP" => wishes.force = value.eq_ignore_ascii_case(b"yes"),
                 b"HUGETLB_RESTRICT_EXE" => wishes.restricted_to = Some(value),
                 b"HUGETLB_DEFAULT_PAGE_SIZE" => wishes.default_size = size(value),
+                b"HUGETLB_SHARE" => {
+                    wishes.share = source::first_number(value).is_some_and(|n| n > 0)
+                }
+                b"HUGETLB_SHARE_PATH" => wishes.share_path = Some(value),
                 b"HUGETLB_VERBOSE" => wishes.verbose = source::first_number(value).unwrap_or(2),
                 _ => {}
             }
@@ -180,6 +188,7 @@ fn move_segments(wishes: &Wishes) -> c_int {
             fallback: Fallback::Base,
             fit,
             text: Text::Copy,
+            share: wishes.share.then_some(Share { directory: wishes.share_path }),
         };
         if super::put(&stretch, &order) {
             moved += 1;

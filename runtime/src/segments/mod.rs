@@ -35,6 +35,7 @@ use crate::source;
 mod image;
 pub mod legacy;
 mod relocate;
+mod share;
 
 use image::{Segments, Stretch};
 
@@ -49,6 +50,15 @@ struct Order {
     fit: Fit,
     /// What may be done about code.
     text: Text,
+    /// Text and constants are to be the same pages in all processes.
+    share: Option<Share>,
+}
+
+/// How text is shared.
+#[derive(Clone, Copy)]
+struct Share {
+    /// Where; `None`: in the mount of hugetlbfs.
+    directory: Option<&'static [u8]>,
 }
 
 /// Which superpages a segment is to get.
@@ -100,7 +110,7 @@ pub fn provide(settings: &Settings) {
         }
         let fit = if stretch.is_marked { Fit::Touched } else { Fit::Filled };
         let (pages, fallback) = (settings.pages, settings.fallback);
-        let mut order = Order { pages, page, fallback, fit, text };
+        let mut order = Order { pages, page, fallback, fit, text, share: None };
         // A debugger cannot write breakpoints into pool pages without write permission (EFAULT).
         if debugged && stretch.is_code() {
             ledger::because(Reason::Place);
@@ -128,6 +138,14 @@ fn put(stretch: &Stretch, order: &Order) -> bool {
     ledger::count(kind, Column::Small, stretch.end - stretch.start - inside);
     if stretch.is_written {
         return put_part(kind, stretch, first, last, order);
+    }
+    if let Some(Share { directory }) = order.share
+        && order.fit == Fit::Whole
+        && pagemap::is_as_in_file(first, last - first)
+        && share::place(stretch, (first, last), order.page, directory)
+    {
+        ledger::count(kind, Column::Hugetlb, last - first);
+        return true;
     }
     // Code in which somebody has set a mark (a debugger's breakpoint, a uprobe) stays what it is:
     // the kernel knows its uprobes by the file's mapping, and would kill a program that runs into

@@ -167,7 +167,7 @@ fn is_collapsed(start: usize, length: usize, page: usize) -> bool {
 
 /// Copies what is in the part of the stretch at `[first, last)` to `fresh`, which is zero: all that
 /// is a file's, and of anonymous memory what was touched.
-fn copy(stretch: &Stretch, first: usize, last: usize, page: usize, fresh: usize) {
+pub fn copy(stretch: &Stretch, first: usize, last: usize, page: usize, fresh: usize) {
     let (from, to) = (first.max(stretch.start), last.min(stretch.end));
     let file_end = stretch.file_end.clamp(from, to);
     copy_range(from, file_end, first, fresh);
@@ -197,10 +197,20 @@ fn copy_range(from: usize, to: usize, first: usize, fresh: usize) {
     }
 }
 
+/// Whether `fresh` holds what the stretch does between `first` and `last`, as [`copy`] would have left it.
+pub fn holds(stretch: &Stretch, (first, last): (usize, usize), fresh: usize) -> bool {
+    let (from, to) = (first.max(stretch.start), last.min(stretch.end));
+    // SAFETY: a readable part of the stretch, and a readable mapping of that length.
+    unsafe {
+        let own = std::slice::from_raw_parts(from as *const u8, to - from);
+        own == std::slice::from_raw_parts((fresh + (from - first)) as *const u8, to - from)
+    }
+}
+
 /// Gives the copy its protection and moves it over the original, in one step.
 ///
 /// On Arm the kernel makes instruction and data caches agree when pages become executable.
-fn replace(fresh: usize, length: usize, protection: c_int, at: usize) -> Result<(), Reason> {
+pub fn replace(fresh: usize, length: usize, protection: c_int, at: usize) -> Result<(), Reason> {
     // SAFETY: the copy is ours, and holds what the range it replaces does.
     let replaced = unsafe {
         raw::mprotect(fresh, length, protection).and_then(|()| raw::move_to(fresh, length, at))

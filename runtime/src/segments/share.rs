@@ -1,0 +1,158 @@
+//! `HUGETLB_SHARE=1`: one copy of a program's text and constants on pool pages for all processes of a user
+//! that run it, in a file of a hugetlbfs mount that outlives them, as libhugetlbfs had it.
+//!
+//! The file lies in `HUGETLB_SHARE_PATH`, or in `elflink-uid-N` of the mount. It is made without a name,
+//! filled, and only then named, so that nobody meets half of one. Its name says which program it is of
+//! (device, inode, time of change), so a program that was replaced gets another. What is mapped is compared
+//! with the program first: a file that holds anything else is left alone.
+//!
+//! # Safety
+//! As the module: one thread. The file is opened for reading only, so no process that maps it can write it; its
+//! maker could, who is this user or root.
+
+use std::ffi::{CStr, c_int};
+
+use super::image::Stretch;
+use super::relocate;
+use crate::api::{Text, hugetlbfs_mount};
+use crate::raw;
+
+type Path = Text<4352>;
+
+/// Puts the shared copy of `[first, last)` under it; `false` if there is none, and none can be made.
+pub fn place(
+    stretch: &Stretch,
+    (first, last): (usize, usize),
+    page: usize,
+    directory: Option<&'static [u8]>,
+) -> bool {
+    if crate::limits::stand_in_the_way(page) {
+        // A touch could fail where the private copy is filled at once.
+        return false;
+    }
+    let Some(path) = path_of(stretch, first, last, page, directory) else { return false };
+    let length = last - first;
+    raw::keeping_errno(|| {
+        map(&path, length)
+            .or_else(|| {
+                make(&path, stretch, (first, last), page)?;
+                map(&path, length)
+            })
+            .is_some_and(|fresh| {
+                let same = relocate::holds(stretch, (first, last), fresh);
+                if !same {
+                    // SAFETY: mapped just now.
+                    let _ = unsafe { raw::munmap(fresh, length) };
+                }
+                same && relocate::replace(fresh, length, stretch.protection, first).is_ok()
+            })
+    })
+}
+
+/// `DIRECTORY/NAME_DEVICE-INODE-SECONDS.NANOSECONDS_START-LENGTH`.
+fn path_of(
+    stretch: &Stretch,
+    first: usize,
+    last: usize,
+    page: usize,
+    directory: Option<&'static [u8]>,
+) -> Option<Path> {
+    let program = status(c"/proc/self/exe", 0)?;
+    let mut link = [0u8; 4096];
+    // SAFETY: a path and a buffer of that size.
+    let length = unsafe {
+        let (path, into) = (c"/proc/self/exe".as_ptr(), link.as_mut_ptr());
+        raw::call!(SYS_readlinkat, libc::AT_FDCWD, path, into, link.len())
+    };
+    let name = link.get(..usize::try_from(length).ok()?)?.rsplit(|byte| *byte == b'/').next()?;
+    let mut path = Path::new();
+    match directory {
+        Some(directory) => path.push(directory),
+        None => {
+            path.push(hugetlbfs_mount(page)?.to_bytes());
+            // SAFETY: takes nothing.
+            let user = unsafe { raw::call!(SYS_geteuid) } as u32;
+            path.push(b"/elflink-uid-");
+            path.push(crate::message::Decimal::new(user.into()).bytes());
+            // SAFETY: a path.
+            unsafe { raw::call!(SYS_mkdirat, libc::AT_FDCWD, path.as_c(), 0o700) };
+        }
+    }
+    let place = status(path.c_str(), libc::AT_SYMLINK_NOFOLLOW)?;
+    if place.st_mode & libc::S_IFMT != libc::S_IFDIR || directory.is_none() && !is_safe(&place) {
+        return None;
+    }
+    path.push(b"/");
+    // A name may have 255 bytes, and the numbers need up to 120 of them.
+    path.push(&name[..name.len().min(128)]);
+    let (device, inode, seconds) = (program.st_dev, program.st_ino, program.st_mtime);
+    let (nanoseconds, start) = (program.st_mtime_nsec, stretch.start - first);
+    let numbers = Text::<160>::of(format_args!(
+        "_{device:x}-{inode:x}-{seconds:x}.{nanoseconds:x}_{}-{start:x}-{:x}",
+        stretch.segment,
+        last - first
+    ));
+    path.push(numbers.bytes());
+    (!path.is_full()).then_some(path)
+}
+
+fn status(path: &CStr, flags: c_int) -> Option<libc::stat> {
+    // SAFETY: a path and a place for the answer, which is all zero before.
+    unsafe {
+        let mut file: libc::stat = std::mem::zeroed();
+        let path = path.as_ptr();
+        let looked = raw::call!(SYS_newfstatat, libc::AT_FDCWD, path, &raw mut file, flags);
+        (looked == 0).then_some(file)
+    }
+}
+
+/// Whether nobody but this user and root can have put something there.
+fn is_safe(file: &libc::stat) -> bool {
+    // SAFETY: takes nothing.
+    let user = unsafe { raw::call!(SYS_geteuid) } as u32;
+    (file.st_uid == user || file.st_uid == 0) && file.st_mode & 0o022 == 0
+}
+
+/// Maps the file, for reading; `None` if it is not there or not to be trusted.
+fn map(path: &Path, length: usize) -> Option<usize> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let fd = raw::open(path.c_str(), flags, 0)?;
+    // SAFETY: a descriptor of our own, a place for the answer, and a fresh mapping.
+    let mapped = unsafe {
+        let mut file: libc::stat = std::mem::zeroed();
+        let looked = raw::call!(SYS_fstat, fd, &raw mut file) == 0;
+        let fits = file.st_mode & libc::S_IFMT == libc::S_IFREG && file.st_size as usize == length;
+        let good = looked && fits && is_safe(&file);
+        let map = || raw::mmap(0, length, libc::PROT_READ, libc::MAP_SHARED, fd, 0).ok();
+        good.then(map).flatten()
+    };
+    raw::close(fd);
+    mapped
+}
+
+/// Makes the file, if there is none by then.
+fn make(path: &Path, stretch: &Stretch, range: (usize, usize), page: usize) -> Option<()> {
+    let length = range.1 - range.0;
+    let end = path.bytes().iter().rposition(|byte| *byte == b'/')?;
+    let mut directory = Path::new();
+    directory.push(&path.bytes()[..end]);
+    let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC;
+    let fd = raw::open(directory.c_str(), flags, 0o600)?;
+    let named = Text::<64>::of(format_args!("/proc/self/fd/{fd}"));
+    // SAFETY: a descriptor of our own, and memory that is mapped and given back here.
+    let made = unsafe {
+        let filled = raw::call!(SYS_ftruncate, fd, length) == 0
+            && raw::mmap(0, length, raw::READ_WRITE, libc::MAP_SHARED, fd, 0).is_ok_and(|fresh| {
+                relocate::copy(stretch, range.0, range.1, page, fresh);
+                raw::munmap(fresh, length).is_ok()
+            });
+        let (from, to) = (named.as_c(), path.as_c());
+        let at = libc::AT_FDCWD;
+        // It may have got its name by another process meanwhile, which is as good.
+        filled
+            && (raw::call!(SYS_linkat, at, from, at, to, libc::AT_SYMLINK_FOLLOW) == 0
+                || raw::errno() == libc::EEXIST)
+    };
+    raw::close(fd);
+    made.then_some(())
+}
