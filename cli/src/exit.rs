@@ -73,11 +73,6 @@ impl Failure {
         Self { code, line: error.to_string(), further: Vec::new() }
     }
 
-    /// The exit code.
-    pub fn code(&self) -> u8 {
-        self.code
-    }
-
     /// Whether it is the machine that cannot, not the caller who erred.
     pub fn is_cannot(&self) -> bool {
         self.code == 3
@@ -106,6 +101,7 @@ impl From<LaunchError> for Failure {
             LaunchError::ThpOff(_)
             | LaunchError::NoThp
             | LaunchError::ThpSizeOff(_)
+            | LaunchError::NoThpSize { .. }
             | LaunchError::NoSuperpages
             | LaunchError::NoLibrary
             | LaunchError::LibraryPath(_)
@@ -154,7 +150,7 @@ pub fn of_clap(error: &clap::Error) -> ExitCode {
     // The commonest slip: superpage compare ./app.
     use clap::error::ErrorKind::{UnknownArgument, ValueValidation};
     let words: Vec<String> = std::env::args().collect();
-    let launchers = ["run", "compare", "measure", "record"];
+    let launchers = ["compare", "measure"];
     let launcher = words.get(1).filter(|word| launchers.contains(&word.as_str()));
     let slip = matches!(error.kind(), UnknownArgument | ValueValidation)
         && !words.iter().any(|word| word == "--");

@@ -1,8 +1,10 @@
 //! The commands of libhugetlbfs under their own names: `hugeadm`, `hugectl`, `hugeedit`, `pagesize`.
 //!
 //! For scripts that were written for them. Options, output and exit codes are those of libhugetlbfs
-//! where they were right; where they were wrong (a dry run that wrote, errors that exited 0, a pool
-//! that was cut short and called done) the page of each command in docs/man says what differs.
+//! where they were right: 0 or 1, usage on standard error, a program that is started with a warning
+//! where it cannot get what was asked for. Where they were wrong (a dry run that wrote, errors that
+//! exited 0, a pool that was cut short and called done) the page of each command in docs/man says
+//! what differs.
 //!
 //! Each command reads its words the way getopt_long did ([`getopt`]), says what it has to say in its
 //! own name and at the level asked for ([`voice`]), and does its work with the same rooms as the
@@ -21,7 +23,7 @@ use std::process::ExitCode;
 
 use machine::Root;
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use voice::Voice;
 
 /// The commands, as `superpage NAME …` has them.
@@ -49,16 +51,36 @@ pub struct Words {
     words: Vec<OsString>,
 }
 
-/// What a command is: its name, and what it does with its words.
+/// What a command is: its name, its usage, and what it does with its words.
 struct Tool {
     name: &'static str,
-    run: fn(&Root, &mut Voice, Vec<OsString>) -> Result<ExitCode, Failure>,
+    usage: &'static str,
+    run: fn(&Root, &mut Voice, Vec<OsString>) -> Result<(), Stop>,
 }
 
-const HUGEADM: Tool = Tool { name: "hugeadm", run: hugeadm::run };
-const HUGECTL: Tool = Tool { name: "hugectl", run: hugectl::run };
-const HUGEEDIT: Tool = Tool { name: "hugeedit", run: hugeedit::run };
-const PAGESIZE: Tool = Tool { name: "pagesize", run: pagesize::run };
+/// Why a command ends before its work is done.
+#[derive(Debug)]
+enum Stop {
+    /// Only help was asked for.
+    Help,
+    /// The words are not a command line: the usage follows what is said.
+    Words(Failure),
+    /// It failed, and that has been said.
+    Said,
+    /// It failed.
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+const HUGEADM: Tool = Tool { name: "hugeadm", usage: hugeadm::HELP, run: hugeadm::run };
+const HUGECTL: Tool = Tool { name: "hugectl", usage: hugectl::HELP, run: hugectl::run };
+const HUGEEDIT: Tool = Tool { name: "hugeedit", usage: hugeedit::HELP, run: hugeedit::run };
+const PAGESIZE: Tool = Tool { name: "pagesize", usage: pagesize::HELP, run: pagesize::run };
 
 /// Runs the command whose name this program was called by (a link, hard or symbolic); `None` if that
 /// is none of them.
@@ -81,15 +103,20 @@ pub fn run(command: Command) -> ExitCode {
 }
 
 impl Tool {
+    /// Every failure is 1, as scripts test for; what it was is said.
     fn start(&self, words: Vec<OsString>) -> ExitCode {
         let mut voice = Voice::new(self.name);
-        match (self.run)(&Root::real(), &mut voice, words) {
-            Ok(code) => code,
-            Err(failure) => {
-                voice.error(failure.to_string().replace('\n', " "));
-                ExitCode::from(failure.code())
-            }
+        let stop = match (self.run)(&Root::real(), &mut voice, words) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(stop) => stop,
+        };
+        if let Stop::Words(failure) | Stop::Failed(failure) = &stop {
+            voice.error(failure.to_string().replace('\n', " "));
         }
+        if let Stop::Help | Stop::Words(_) = stop {
+            exit::print_aside(self.usage);
+        }
+        ExitCode::from(u8::from(!matches!(stop, Stop::Help)))
     }
 }
 

@@ -1,15 +1,15 @@
 //! `pagesize`: prints page sizes in bytes, one a line.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use machine::{HugetlbPools, Root};
 
+use super::Stop;
 use super::getopt::{self, Opt, Takes};
 use super::voice::Voice;
 use crate::exit::{self, Failure};
 
-const HELP: &str = "\
+pub const HELP: &str = "\
 pagesize [options]: print this machine's page sizes in bytes
 options:
  --help, -h                 Print this
@@ -38,15 +38,12 @@ enum Which {
     HugeOnly,
 }
 
-pub fn run(root: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<ExitCode, Failure> {
+pub fn run(root: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<(), Stop> {
     let read = getopt::read(OPTIONS, words)?;
     let mut which = Which::Base;
     for (name, _) in read.options {
         which = match name {
-            Name::Help => {
-                exit::print(HELP)?;
-                return Ok(ExitCode::SUCCESS);
-            }
+            Name::Help => return Err(Stop::Help),
             Name::HugeOnly => Which::HugeOnly,
             // --huge-only says more, in whichever order.
             Name::All if which == Which::HugeOnly => which,
@@ -54,10 +51,9 @@ pub fn run(root: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<ExitCode,
         };
     }
     if let Some(word) = read.rest.first() {
-        return Err(Failure::usage(format!("{word:?} is not an option; see --help")));
+        return Err(Stop::Words(Failure::usage(format!("{word:?} is not an option"))));
     }
-    exit::print(&list(root, which))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(exit::print(&list(root, which))?)
 }
 
 fn list(root: &Root, which: Which) -> String {

@@ -1,5 +1,6 @@
 //! The commands of libhugetlbfs under their own names: what they print, return and refuse.
 
+mod contract;
 mod hugeadm;
 mod hugectl;
 mod hugeedit;
@@ -29,20 +30,21 @@ fn command(name: &str) -> Command {
     command
 }
 
-/// Words, exit code, and what the one line on standard error must hold.
-type Refusal = (&'static [&'static str], i32, &'static [&'static str]);
+/// Words, and what the line on standard error must hold.
+type Refusal = (&'static [&'static str], &'static [&'static str]);
 
-/// Checks that each line of words ends with its code, one line in the command's name, and nothing on
-/// standard output.
+/// Checks that each line of words ends with 1, one line in the command's name that the usage may follow,
+/// and nothing on standard output.
 fn refuses(name: &str, cases: &[Refusal]) {
-    for (words, code, parts) in cases {
+    for (words, parts) in cases {
         let output = tool(name, words);
-        let line = crate::common::stderr(&output);
-        assert_eq!(output.status.code(), Some(*code), "{name} {words:?}: {line}");
-        assert_eq!(line.trim_end().lines().count(), 1, "{name} {words:?}: {line}");
-        assert!(line.starts_with(&format!("{name}:")), "{line}");
-        assert!(line.contains("ERROR: "), "{line}");
+        let text = crate::common::stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{name} {words:?}: {text}");
         assert_eq!(crate::common::stdout(&output), "", "{name} {words:?}");
+        let (line, usage) = text.split_once('\n').unwrap_or((&text, ""));
+        let error = if name == "hugeadm" { ":ERROR: " } else { ": ERROR: " };
+        assert!(line.starts_with(&format!("{name}{error}")), "{line}");
+        assert!(usage.is_empty() || usage.starts_with(&format!("{name} [options]")), "{usage}");
         for part in *parts {
             assert!(line.contains(part), "{name} {words:?} lacks {part}: {line}");
         }

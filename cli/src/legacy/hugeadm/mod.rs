@@ -2,7 +2,7 @@
 //!
 //! Everything that is asked for is checked before the first of it is done. What is done is done one
 //! after the other in libhugetlbfs' order; a failure is said and the rest is done all the same, and
-//! the exit code is that of the worst.
+//! the exit code is 1.
 
 mod explain;
 mod lists;
@@ -12,13 +12,15 @@ mod pools;
 mod settings;
 mod swap;
 
+pub use options::HELP;
+
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use machine::Root;
 use machine::journal::Restoration;
 use machine::pool::{PoolError, Status, mounts};
 
+use super::Stop;
 use super::voice::Voice;
 use crate::exit::{self, Failure};
 
@@ -37,11 +39,8 @@ pub enum Completion {
     Part,
 }
 
-pub fn run(root: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<ExitCode, Failure> {
-    let Some(request) = options::read(voice, words)? else {
-        exit::print(options::HELP)?;
-        return Ok(ExitCode::SUCCESS);
-    };
+pub fn run(root: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), Stop> {
+    let request = options::read(voice, words)?;
     let context = Context { root, voice, dry_run: request.dry_run };
     let status = Status::read(root).map_err(refused)?;
     let wishes = settings::wishes(&context, &request)?;
@@ -52,7 +51,7 @@ pub fn run(root: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<ExitC
         exit::print(&verbosity(voice.level()))?;
     }
 
-    let mut ending = Ending { voice, worst: 0 };
+    let mut ending = Ending { voice, failed: false };
     if request.list_mounts {
         ending.take(list_mounts(&context));
     }
@@ -81,26 +80,21 @@ pub fn run(root: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<ExitC
     if request.explain {
         ending.take(explain::explain(&context));
     }
-    Ok(ExitCode::from(ending.worst))
+    if ending.failed { Err(Stop::Said) } else { Ok(()) }
 }
 
-/// The exit code so far.
+/// Whether all of it was done so far.
 struct Ending<'a> {
     voice: &'a Voice,
-    worst: u8,
+    failed: bool,
 }
 
 impl Ending<'_> {
     fn take(&mut self, done: Result<Completion, Failure>) {
-        let code = match done {
-            Ok(Completion::Full) => 0,
-            Ok(Completion::Part) => 1,
-            Err(failure) => {
-                self.voice.error(failure.to_string().replace('\n', " "));
-                failure.code()
-            }
-        };
-        self.worst = self.worst.max(code);
+        if let Err(failure) = &done {
+            self.voice.error(failure.to_string().replace('\n', " "));
+        }
+        self.failed |= !matches!(done, Ok(Completion::Full));
     }
 }
 
@@ -139,6 +133,7 @@ impl Context<'_> {
 /// A pool's error as this command's: its remedies are those of `superpage pool`, where they differ.
 fn refused(error: PoolError) -> Failure {
     let line = match &error {
+        PoolError::NoSuchPool { .. } => format!("unknown page size: {error}"),
         PoolError::NoRoom { .. } => error.to_string().replace(" (--force tries all the same)", ""),
         PoolError::GiganticOvercommit { size } => format!(
             "pages of {size} cannot be made on demand: the kernel makes pages this large only for \

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 
 use machine::journal::KhugepagedKnob;
 use machine::pool::mounts::Owner;
-use machine::pool::{PoolError, Spec};
+use machine::pool::{Spec, SpecError};
 use units::ByteSize;
 
 use crate::exit::Failure;
+use crate::legacy::Stop;
 use crate::legacy::getopt::{self, Opt, Takes};
 use crate::legacy::voice::Voice;
 
@@ -50,7 +51,7 @@ options:
  --dry-run, -d              Print the shell commands that would do it; do nothing
  --verbose [<level>], -v    Say more, or as much as the level (0 to 99)
  --help, -h                 Print this
-Exit codes: 0 done; 1 done in part; 2 usage; 3 this machine cannot.
+Exit codes: 0 done; 1 not, or not all.
 ";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -173,8 +174,8 @@ pub struct Request {
     pub max_inodes: Option<u64>,
 }
 
-/// Reads the words; `None` if only help was asked for.
-pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Option<Request>, Failure> {
+/// Reads the words.
+pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Request, Stop> {
     let read = getopt::read(OPTIONS, words)?;
     let mut request = Request::default();
     let mut asks = false;
@@ -182,7 +183,7 @@ pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Option<Request>, 
         let text = value.as_deref().unwrap_or_default();
         asks |= !matches!(name, Name::Verbose | Name::DryRun | Name::Hard);
         match name {
-            Name::Help => return Ok(None),
+            Name::Help => return Err(Stop::Help),
             Name::Verbose => voice.raise(value.as_deref())?,
             Name::DryRun => request.dry_run = true,
             Name::ListAllMounts => request.list_mounts = true,
@@ -203,7 +204,7 @@ pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Option<Request>, 
             Name::Thp(mode) => {
                 if let Some(other) = request.thp.filter(|other| *other != mode) {
                     let line = format!("--thp-{other} and --thp-{mode} exclude each other");
-                    return Err(Failure::usage(line));
+                    return Err(Failure::usage(line).into());
                 }
                 request.thp = Some(mode);
             }
@@ -227,13 +228,13 @@ pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Option<Request>, 
     }
     request.adjustments.sort_by_key(|(bound, _)| *bound == Bound::Max);
     if let Some(word) = read.rest.first() {
-        return Err(Failure::usage(format!("{word:?} is not an option; see --help")));
+        return Err(Stop::Words(Failure::usage(format!("{word:?} is not an option"))));
     }
     if !asks {
-        return Err(Failure::usage("say what to do, such as --pool-list; see --help"));
+        return Err(Stop::Words(Failure::usage("say what to do, such as --pool-list")));
     }
     request.check().map_err(Failure::usage)?;
-    Ok(Some(request))
+    Ok(request)
 }
 
 impl Request {
@@ -259,7 +260,15 @@ impl Request {
 }
 
 fn spec(text: &str) -> Result<Spec, Failure> {
-    text.parse().map_err(|error| Failure::usage(PoolError::Spec(error)))
+    text.parse().map_err(|error| {
+        // The words that scripts look for.
+        let old = match error {
+            SpecError::NoColon(_) => "invalid resize specification",
+            SpecError::BadPool(_) => "unknown page size",
+            _ => "invalid adjustment",
+        };
+        Failure::usage(format!("{text}: {old}: {error}"))
+    })
 }
 
 fn size(text: &str) -> Result<ByteSize, Failure> {

@@ -61,13 +61,14 @@ pub fn plan(context: &Context, status: &Status, request: &Request) -> Result<Vec
             }
             target => target.map_err(|error| refused(error.into()))?,
         };
-        let to = bounded(from, *bound, target);
-        if *bound == Bound::Max && to.min < from.min {
-            context.voice.warn(format!(
-                "a maximum of {target} is below the pool's minimum of {}: it shrinks to that",
+        if *bound == Bound::Max && target < from.min {
+            return Err(Failure::usage(format!(
+                "a maximum of {target} is below the pool's minimum of {}; lower that first, with \
+                 --pool-pages-min",
                 from.min
-            ));
+            )));
         }
+        let to = bounded(from, *bound, target);
         pool::check_overcommit(status, size, to.overcommit()).map_err(refused)?;
         steps.push(Step { size, from, to, nodes: nodes.clone() });
     }
@@ -81,7 +82,7 @@ fn bounded(from: Bounds, bound: Bound, target: u64) -> Bounds {
         Bound::Min if target >= from.min => Bounds { min: target, max: from.max.max(target) },
         Bound::Min if from.overcommit() == 0 => Bounds { min: target, max: target },
         Bound::Min => Bounds { min: target, max: from.max },
-        Bound::Max => Bounds { min: from.min.min(target), max: target },
+        Bound::Max => Bounds { min: from.min, max: target },
     }
 }
 
@@ -288,7 +289,6 @@ mod tests {
             (bounds(10, 10), Bound::Min, 0, bounds(0, 0)),
             (bounds(10, 15), Bound::Min, 4, bounds(4, 15)),
             (bounds(10, 10), Bound::Max, 30, bounds(10, 30)),
-            (bounds(10, 30), Bound::Max, 5, bounds(5, 5)),
             (bounds(10, 30), Bound::Max, 10, bounds(10, 10)),
         ] {
             assert_eq!(bounded(from, bound, target), to);

@@ -1,5 +1,6 @@
-//! What a request means for one program on one machine: the environment it gets, and what stands in
-//! the way. Decided from facts, so that `--dry-run` prints what would be and nothing is tried.
+//! What a request means for one program on one machine: the environment it gets, and warnings about
+//! what it will not get. Nothing keeps the program from being started, as ever. Decided from facts, so
+//! that `--dry-run` prints what would be and nothing is tried.
 //!
 //! Two libraries can do the work. libsuperpage.so, preloaded, does it for any program it reaches. A
 //! program that is linked with libhugetlbfs (the old one, or our stand-in under its name) does its
@@ -26,10 +27,8 @@ pub struct Decision {
     pub environment: Vec<(String, String)>,
     /// Transparent superpages must be allowed to the process, whatever it inherits.
     pub allow_thp: bool,
-    /// What works, but not quite as one might think.
+    /// What works not quite as one might think, or not at all.
     pub warnings: Vec<String>,
-    /// What cannot be done here.
-    pub obstacles: Vec<String>,
 }
 
 /// What is decided on, besides the request.
@@ -103,7 +102,7 @@ pub fn decide(request: &Request, around: &Surroundings) -> Decision {
         decision.nothing_of_ours(request, around, target);
     } else {
         decision.check_reach(request, target, &ours);
-        decision.ask_us(request, around, &ours);
+        decision.ask_us(request, around, ours);
     }
     decision.check_pools(request, &around.facts, [&text, &data]);
     decision
@@ -147,11 +146,7 @@ impl Decision {
             ));
         } else if let Some(why) = &target.unreached {
             let name = &target.name;
-            let line = format!("{name} cannot be reached by a preloaded library: {why}");
-            match request.preload {
-                Preload::Force => self.warnings.push(line),
-                _ => self.obstacles.push(format!("{line}; --force-preload tries all the same")),
-            }
+            self.warnings.push(format!("{name} cannot be reached by a preloaded library: {why}"));
         }
     }
 
@@ -173,9 +168,9 @@ impl Decision {
         if request.share_text {
             self.set("HUGETLB_SHARE", "1");
             if !is_linked {
-                self.obstacles.push(
-                    "--share-text: text on superpages can only be shared by programs linked with \
-                     libhugetlbfs; leave the option out to give each process its own"
+                self.warnings.push(
+                    "--share-text: text on superpages is only shared by programs linked with \
+                     libhugetlbfs; each process has its own"
                         .to_string(),
                 );
             }
@@ -183,12 +178,21 @@ impl Decision {
     }
 
     /// What libsuperpage.so reads, as every launcher of this command has it.
-    fn ask_us(&mut self, request: &Request, around: &Surroundings, ours: &[(&str, Pages)]) {
-        let [(first, pages), others @ ..] = ours else { return };
-        if let Some((other, _)) = others.iter().find(|(_, other)| other != pages) {
-            return self.obstacles.push(format!(
-                "{first} and {other} are to have different kinds of pages, but a process can have \
-                 only one; give all the same size, or leave one out"
+    fn ask_us(&mut self, request: &Request, around: &Surroundings, mut ours: Vec<(&str, Pages)>) {
+        // What check_pools warns of would keep the rest from being had.
+        let is_there = |size: PageSize| around.facts.pools.iter().any(|pool| pool.size == size);
+        ours.retain(|(_, pages)| match pages {
+            Pages::Hugetlb(Some(size)) => is_there(*size),
+            Pages::Hugetlb(None) => !around.facts.pools.is_empty(),
+            _ => true,
+        });
+        let Some((first, pages)) = ours.first().copied() else { return };
+        let (ours, others): (Vec<_>, Vec<_>) =
+            ours.into_iter().partition(|(_, other)| *other == pages);
+        for (other, _) in others {
+            self.warnings.push(format!(
+                "{other} stays on base pages: it is to have other pages than {first}, and a process \
+                 can have only one kind"
             ));
         }
         let has = |name: &str| ours.iter().any(|(part, _)| *part == name);
@@ -200,20 +204,20 @@ impl Decision {
             ..Memory::default()
         };
         // libhugetlbfs' rule: what the pool cannot hold gets base pages.
-        let recipe = Recipe { memory, fallback: Fallback::Base, ..Recipe::of(*pages) };
+        let recipe = Recipe { memory, fallback: Fallback::Base, ..Recipe::of(pages) };
         let library = match &around.library {
             Ok(path) => path.clone(),
-            Err(why) => return self.obstacles.push(why.clone()),
+            Err(why) => return self.warnings.push(why.clone()),
         };
         let facts = Facts { runtime: Some(library), ..around.facts.clone() };
         // Whether it can be reached has been looked at.
         let any = Program { path: PathBuf::new(), kind: Kind::Unknown };
         match Plan::resolve(&recipe, any, None, Vec::new(), &facts) {
             Err(LaunchError::NoThp) => {
-                self.obstacles
+                self.warnings
                     .push("this kernel has no transparent superpages; use --heap".to_string());
             }
-            Err(error) => self.obstacles.push(error.to_string()),
+            Err(error) => self.warnings.push(error.to_string()),
             Ok(plan) => {
                 self.allow_thp = plan.thp == ThpRequest::System;
                 let changes = plan.environment.into_iter().filter(|change| {
@@ -229,16 +233,12 @@ impl Decision {
     }
 
     fn check_pools(&mut self, request: &Request, facts: &Facts, segments: [&Option<Wish>; 2]) {
-        let wishes = request.wishes().chain(segments.into_iter().flatten());
-        let mut sizes: Vec<Option<PageSize>> = wishes.map(Wish::size).collect();
+        let wishes = [&request.heap, &request.shm].into_iter().chain(segments).flatten();
+        let default = facts.pools.first().map(|pool| pool.size);
+        let mut sizes: Vec<Option<PageSize>> = wishes.map(|wish| wish.size().or(default)).collect();
         sizes.sort();
         sizes.dedup();
-        let refusals = sizes.into_iter().filter_map(|size| refusal(size, &facts.pools));
-        for refusal in refusals {
-            if !self.obstacles.contains(&refusal) {
-                self.obstacles.push(refusal);
-            }
-        }
+        self.warnings.extend(sizes.into_iter().filter_map(|size| refusal(size, &facts.pools)));
     }
 }
 
@@ -327,7 +327,7 @@ mod tests {
             assert_eq!(lines(line, &around), expected.trim_end(), "{line}");
         }
         let thp = decide(&request("--thp x"), &around);
-        assert!(thp.allow_thp && thp.obstacles.is_empty());
+        assert!(thp.allow_thp && thp.warnings.is_empty());
     }
 
     #[test]
@@ -336,7 +336,7 @@ mod tests {
         let around = surroundings(linked);
         let decision = decide(&request("--text --shm --share-text --no-reserve x"), &around);
         assert!(decision.environment.iter().all(|(name, _)| name.starts_with("HUGETLB_")));
-        assert_eq!((decision.warnings, decision.obstacles), (vec![], vec![]));
+        assert_eq!(decision.warnings, Vec::<String>::new());
         assert!(lines("--heap --text x", &around).contains("SUPERPAGE_MEMORY=heap "));
     }
 
@@ -351,32 +351,37 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn what_cannot_be_is_a_warning() {
         let unreached = Some("it is linked statically".to_string());
         let mut around = surroundings(Target { unreached, ..Target::default() });
-        let obstacles =
-            |line: &str, around: &Surroundings| decide(&request(line), around).obstacles.join("\n");
-        assert!(obstacles("--heap x", &around).contains("linked statically"));
-        assert_eq!(obstacles("--force-preload --heap x", &around), "");
-        assert_eq!(obstacles("--no-preload --heap x", &around), "");
+        let warnings =
+            |line: &str, around: &Surroundings| decide(&request(line), around).warnings.join("\n");
+        assert!(warnings("--heap x", &around).contains("linked statically"));
+        assert!(lines("--heap x", &around).contains("LD_PRELOAD="), "and it is tried");
+        assert!(warnings("--no-preload --heap x", &around).contains("nothing is preloaded"));
         around.target = Some(Target::default());
         for (line, part) in [
             ("--heap=1G x", "the hugetlb pool of 1 GiB pages is empty"),
             ("--shm=4M x", "no hugetlb pool of 4 MiB pages; it has 2 MiB, 1 GiB"),
-            ("--thp --shm x", "different kinds of pages"),
-            ("--heap=1G --text x", "different kinds of pages"),
-            ("--share-text x", "only be shared by programs linked"),
+            ("--thp --shm x", "shm stays on base pages"),
+            ("--heap=1G --text x", "text stays on base pages"),
+            ("--share-text x", "only shared by programs linked"),
         ] {
-            assert!(obstacles(line, &around).contains(part), "{line}");
+            assert_eq!(warnings(line, &around).matches(part).count(), 1, "{line}");
         }
+        // What can be had is asked for: an empty pool may be filled while the program runs.
+        assert!(lines("--heap=1G x", &around).contains("SUPERPAGE_PAGES=hugetlb:1073741824 "));
+        assert!(lines("--heap --shm=4M x", &around).contains("SUPERPAGE_MEMORY=heap "));
+        assert!(lines("--thp --shm x", &around).contains("SUPERPAGE_PAGES=thp "));
+        assert!(!lines("--shm=4M x", &around).contains("SUPERPAGE_"));
         around.facts.thp_mode = Some("never".to_string());
-        assert!(obstacles("--thp x", &around).contains("echo madvise"));
+        assert!(warnings("--thp x", &around).contains("echo madvise"));
         around.library = Ok(PathBuf::from("/a b/libsuperpage.so"));
-        assert!(obstacles("--heap x", &around).contains("space or colon"));
+        assert!(warnings("--heap x", &around).contains("space or colon"));
         around.library = Err("there is none".to_string());
-        assert!(obstacles("--heap x", &around).contains("there is none"));
+        assert!(warnings("--heap x", &around).contains("there is none"));
         around.facts.pools.clear();
-        assert!(obstacles("--heap x", &around).contains("it has none"));
+        assert!(warnings("--heap x", &around).contains("it has none"));
         let warnings = decide(&request("--no-reserve --heap x"), &around).warnings;
         assert!(warnings[0].contains("reserved all the same"));
     }

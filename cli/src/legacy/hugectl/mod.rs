@@ -5,12 +5,14 @@ mod environment;
 mod options;
 mod program;
 
+pub use options::HELP;
+
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use launch::{LaunchError, Program};
 use machine::Root;
@@ -20,21 +22,19 @@ use sys::spawn::ChildSetup;
 use self::environment::{Decision, Surroundings};
 use self::options::{Library, Request};
 use self::program::Target;
+use super::Stop;
 use super::voice::Voice;
 use crate::exit::{self, Failure};
 use crate::facts;
 
 const LIBRARY: &str = "libsuperpage.so";
 
-pub fn run(_: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<ExitCode, Failure> {
-    let Some(request) = options::read(voice, words)? else {
-        exit::print(options::HELP)?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    let program = find(&request)?;
-    if program.is_none() && !request.dry_run {
-        return Err(Failure::usage("name a program to run; see --help"));
+pub fn run(_: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), Stop> {
+    let request = options::read(voice, words)?;
+    if request.command.is_empty() && !request.dry_run {
+        return Err(Stop::Words(Failure::usage("name a program to run")));
     }
+    let program = find(&request)?;
     let facts = facts::read();
     let around = Surroundings {
         target: program.as_ref().map(Target::of),
@@ -50,24 +50,21 @@ pub fn run(_: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<ExitCode
     }
     decision.warnings.iter().for_each(|line| voice.warn(line));
     match program {
-        Some(program) if !request.dry_run => become_program(&request, &program, decision, voice),
-        _ => {
-            // As much as is known: the variables are wanted for a launcher script, which may run on
-            // another day.
-            decision.obstacles.iter().for_each(|line| voice.warn(line));
-            exit::print(&assignments(&decision))?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Some(program) if !request.dry_run => become_program(&request, &program, decision),
+        _ => Ok(exit::print(&assignments(&decision))?),
     }
 }
 
+/// The program; `None` in a dry run, which needs none that is there.
 fn find(request: &Request) -> Result<Option<Program>, Failure> {
     let Some(name) = request.command.first() else { return Ok(None) };
     let Some(name) = name.to_str() else {
         return Err(Failure::usage(format!("{name:?}: a program's name must be UTF-8")));
     };
-    let found = Program::find(name, &facts::search_path());
-    found.map(Some).map_err(|error| Failure::of_launcher(&error))
+    match Program::find(name, &facts::search_path()) {
+        Err(_) if request.dry_run => Ok(None),
+        found => found.map(Some).map_err(not_run),
+    }
 }
 
 /// Where the library is that the caller means.
@@ -108,27 +105,19 @@ fn assignments(decision: &Decision) -> String {
     text
 }
 
-fn become_program(
-    request: &Request,
-    program: &Program,
-    decision: Decision,
-    voice: &Voice,
-) -> Result<ExitCode, Failure> {
-    if let Some((last, others)) = decision.obstacles.split_last() {
-        others.iter().for_each(|line| voice.error(line));
-        return Err(Failure::cannot(last));
-    }
+fn become_program(request: &Request, program: &Program, decision: Decision) -> Result<(), Stop> {
     let mut command = Command::new(&program.path);
     // The name it was called by, as execvp(3) hands it on.
     command.arg0(&request.command[0]).args(&request.command[1..]).envs(decision.environment);
     let thp = decision.allow_thp.then_some(ThpControl::System);
     sys::spawn::prepare(&mut command, ChildSetup { thp, die_with_parent: false, stack: None });
     let source = command.exec();
-    Err(Failure::of_launcher(&LaunchError::Start {
-        program: program.path.clone(),
-        source,
-        remedy: "",
-    }))
+    let program = program.path.clone();
+    Err(not_run(LaunchError::Start { program, source, remedy: "" }).into())
+}
+
+fn not_run(error: LaunchError) -> Failure {
+    Failure::usage(format!("exec failed: {error}"))
 }
 
 #[cfg(test)]

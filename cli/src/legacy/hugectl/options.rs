@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use units::{ByteSize, PageSize};
 
-use crate::exit::Failure;
+use crate::legacy::Stop;
 use crate::legacy::getopt::{self, Opt, Takes};
 use crate::legacy::voice::Voice;
 
@@ -23,7 +23,7 @@ options:
  --no-reserve               Do not reserve (programs linked with libhugetlbfs only)
  --no-preload               Preload nothing: the program is linked with
                             libhugetlbfs or libsuperpage
- --force-preload            Preload even where it may not be heeded
+ --force-preload            Preload after all
  --library-path <path>      The library is below this directory
  --library-use-path         The library is where the loader looks
  --dry-run                  Print the environment that would be set; run nothing
@@ -91,8 +91,6 @@ pub enum Preload {
     Needed,
     /// Never.
     No,
-    /// Also where it may not be heeded.
-    Force,
 }
 
 /// Where the library is.
@@ -130,29 +128,29 @@ pub struct Request {
     pub command: Vec<OsString>,
 }
 
-/// Reads the words; `None` if only help was asked for.
-pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Option<Request>, Failure> {
+/// Reads the words.
+pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Request, Stop> {
     let read = getopt::read(OPTIONS, words)?;
     let mut request = Request { command: read.rest, ..Request::default() };
     let mut bss = None;
     for (name, value) in read.options {
         match name {
-            Name::Help => return Ok(None),
+            Name::Help => return Err(Stop::Help),
             Name::Verbose => voice.raise(value.as_deref())?,
             Name::Quiet => voice.lower(),
             Name::NoPreload => request.preload = Preload::No,
-            Name::ForcePreload => request.preload = Preload::Force,
+            Name::ForcePreload => request.preload = Preload::Needed,
             Name::NoReserve => request.no_reserve = true,
             Name::DryRun => request.dry_run = true,
             Name::LibraryPath => request.library = Library::Below(value.unwrap_or_default()),
             Name::LibraryUsePath => request.library = Library::OnPath,
             Name::ShareText => request.share_text = true,
-            Name::Disable => disable(&mut request, value.as_deref())?,
-            Name::Text => request.text = Some(wish("text", value)?),
-            Name::Data => request.data = Some(wish("data", value)?),
-            Name::Bss => bss = Some(wish("bss", value)?),
-            Name::Heap => request.heap = Some(wish("heap", value)?),
-            Name::Shm => request.shm = Some(wish("shm", value)?),
+            Name::Disable => disable(voice, &mut request, value.as_deref()),
+            Name::Text => request.text = wish(voice, "text", value),
+            Name::Data => request.data = wish(voice, "data", value),
+            Name::Bss => bss = wish(voice, "bss", value),
+            Name::Heap => request.heap = wish(voice, "heap", value),
+            Name::Shm => request.shm = wish(voice, "shm", value),
             Name::Thp => request.thp = true,
         }
     }
@@ -173,34 +171,35 @@ pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Option<Request>, 
     }
     request.text = request.text.filter(|_| !request.no_text);
     request.data = request.data.filter(|_| !request.no_data);
-    Ok(Some(request))
+    Ok(request)
 }
 
-fn wish(part: &str, size: Option<String>) -> Result<Wish, Failure> {
-    let Some(text) = size else { return Ok(Wish::Default) };
+/// What a size asks for. One that is none asks for nothing: the program runs on base pages, as ever.
+fn wish(voice: &Voice, part: &str, size: Option<String>) -> Option<Wish> {
+    let Some(text) = size else { return Some(Wish::Default) };
     let bytes = text.parse::<ByteSize>().ok().map(ByteSize::bytes);
     match bytes.and_then(|bytes| PageSize::new(bytes).ok()) {
-        Some(size) => Ok(Wish::Of(text, size)),
-        None => Err(Failure::usage(format!(
-            "--{part}={text}: `{text}` is no page size; write a size such as 2M or 1G"
-        ))),
+        Some(size) => Some(Wish::Of(text, size)),
+        None => {
+            voice.warn(format!(
+                "--{part}={text}: `{text}` is no page size, such as 2M or 1G; {part} stays on base \
+                 pages"
+            ));
+            None
+        }
     }
 }
 
-fn disable(request: &mut Request, list: Option<&str>) -> Result<(), Failure> {
+/// libhugetlbfs took any list for both.
+fn disable(voice: &Voice, request: &mut Request, list: Option<&str>) {
     for word in list.unwrap_or("text,data").split(',') {
-        match word {
-            "text" => request.no_text = true,
-            "data" | "bss" => request.no_data = true,
-            _ => {
-                return Err(Failure::usage(format!(
-                    "--disable={}: `{word}` cannot be disabled; write text, data or both",
-                    list.unwrap_or_default()
-                )));
-            }
+        let is_known = ["text", "data", "bss"].contains(&word);
+        if !is_known {
+            voice.warn(format!("--disable={word}: neither text nor data; both are disabled"));
         }
+        request.no_text |= word == "text" || !is_known;
+        request.no_data |= word != "text";
     }
-    Ok(())
 }
 
 impl Wish {
@@ -225,23 +224,16 @@ impl Wish {
     }
 }
 
-impl Request {
-    /// Every wish for pages of the pool.
-    pub fn wishes(&self) -> impl Iterator<Item = &Wish> {
-        [&self.text, &self.data, &self.heap, &self.shm].into_iter().flatten()
-    }
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
 
     /// The request of a line, which must be one.
     pub fn request(line: &str) -> Request {
-        read_line(line).unwrap().unwrap()
+        read_line(line).unwrap()
     }
 
-    fn read_line(line: &str) -> Result<Option<Request>, Failure> {
+    fn read_line(line: &str) -> Result<Request, Stop> {
         let words = line.split_whitespace().map(OsString::from).collect();
         read(&mut Voice::new("hugectl"), words)
     }
@@ -268,17 +260,16 @@ pub mod tests {
     }
 
     #[test]
-    fn junk_is_refused() {
-        for (line, part) in [
-            ("--heap=banana", "`banana` is no page size"),
-            ("--heap=3M", "`3M` is no page size"),
-            ("--text=", "`` is no page size"),
-            ("--heap=10Q", "`10Q`"),
-            ("--disable=heap", "write text, data or both"),
-            ("--verbose=100", "0-99"),
-            ("--library-path", "requires an argument"),
-        ] {
-            let why = read_line(line).unwrap_err().to_string();
+    fn junk_asks_for_nothing() {
+        for line in ["--heap=banana", "--heap=3M", "--text=", "--heap=10Q"] {
+            let asked = request(line);
+            assert_eq!((asked.heap, asked.text), (None, None), "{line}");
+        }
+        let asked = request("--disable=heap");
+        assert!(asked.no_text && asked.no_data);
+        for (line, part) in [("--verbose=100", "0-99"), ("--library-path", "requires an argument")]
+        {
+            let why = format!("{:?}", read_line(line).unwrap_err());
             assert!(why.contains(part), "{line}: {why}");
         }
     }

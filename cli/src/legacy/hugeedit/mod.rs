@@ -12,16 +12,16 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::ExitCode;
 
 use machine::Root;
 
 use self::elf::{Segment, Table};
+use super::Stop;
 use super::getopt::{self, Opt, Takes};
 use super::voice::Voice;
 use crate::exit::{self, Failure};
 
-const HELP: &str = "\
+pub const HELP: &str = "\
 hugeedit [options] FILE: show, or set, which segments of a program are to have superpages
 options:
  --text                     Mark the program's code
@@ -53,26 +53,25 @@ struct Marks {
     data: bool,
 }
 
-pub fn run(_: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<ExitCode, Failure> {
+pub fn run(_: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<(), Stop> {
     let read = getopt::read(OPTIONS, words)?;
     let has = |name| read.options.iter().any(|(option, _)| *option == name);
     if has(Name::Help) {
-        exit::print(HELP)?;
-        return Ok(ExitCode::SUCCESS);
+        return Err(Stop::Help);
     }
     let marks = Marks { text: has(Name::Text), data: has(Name::Data) };
     let wanted = has(Name::Disable) || marks != Marks::default();
     if has(Name::Disable) && marks != Marks::default() {
-        return Err(Failure::usage("--disable is not compatible with --text or --data"));
+        let why = "--disable is not compatible with --text or --data";
+        return Err(Failure::usage(why).into());
     }
     let [file] = read.rest.as_slice() else {
-        return Err(Failure::usage("name one program file; see --help"));
+        return Err(Stop::Words(Failure::usage("name one program file")));
     };
     let path = Path::new(file);
     let segments = if wanted { edit(path, marks)? } else { look(path)?.1 };
     let lines: String = segments.iter().map(|segment| format!("{segment}\n")).collect();
-    exit::print(&lines)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(exit::print(&lines)?)
 }
 
 /// Whether a program's text and its data are marked. A file that is no program has no marks.

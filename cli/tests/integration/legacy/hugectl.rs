@@ -1,9 +1,8 @@
 //! hugectl: the environment it prints, what it refuses, and what a program then has.
 
-use std::fs;
 use std::process::Command;
 
-use super::{command, refuses, tool};
+use super::{command, tool};
 use crate::common::{has_thp, stderr, stdout};
 
 /// The lines of a dry run, without those of the verbosity.
@@ -47,28 +46,6 @@ fn a_dry_run_prints_the_old_lines_and_what_is_really_set() {
 }
 
 #[test]
-fn what_cannot_be_is_said_before_the_program_starts() {
-    refuses(
-        "hugectl",
-        &[
-            (&[], 2, &["name a program"]),
-            (&["--heap"], 2, &["name a program"]),
-            (&["--heap=banana", "true"], 2, &["`banana` is no page size"]),
-            (&["--heap=10Q", "true"], 2, &["`10Q`"]),
-            (&["--text=33M", "true"], 2, &["`33M`"]),
-            (&["--disable=stack", "true"], 2, &["`stack` cannot be disabled"]),
-            (&["--verbose", "100", "true"], 2, &["0-99"]),
-            (&["--banana", "true"], 2, &["'--banana'"]),
-            (&["--lib", "true"], 2, &["ambiguous"]),
-            (&["--heap=8T", "true"], 3, &["no hugetlb pool of 8 TiB"]),
-            (&["--share-text", "true"], 3, &["--share-text"]),
-            (&["no-such-program"], 127, &["`no-such-program` was not found"]),
-            (&["/etc/passwd"], 126, &["execute permission"]),
-        ],
-    );
-}
-
-#[test]
 fn the_programs_end_is_ours() {
     // No part that this program would heed is asked for, which is a warning.
     for (script, code) in [("exit 0", Some(0)), ("exit 9", Some(9)), ("kill -9 $$", None)] {
@@ -83,24 +60,6 @@ fn the_programs_end_is_ours() {
     assert_eq!(stdout(&child.wait_with_output().unwrap()).trim(), pid.to_string());
     let output = tool("hugectl", &["--disable", "sh", "-c", "echo $HUGETLB_ELFMAP $0", "--heap"]);
     assert_eq!(stdout(&output), "no --heap\n");
-}
-
-#[test]
-fn a_static_program_is_refused_and_only_then() {
-    let dir = tempfile::tempdir().unwrap();
-    let source = dir.path().join("x.c");
-    fs::write(&source, "int main(void) { return 4; }\n").unwrap();
-    let program = dir.path().join("x");
-    let built = Command::new("cc").arg("-static").arg("-o").arg(&program).arg(&source).output();
-    testkit::require!(built.is_ok_and(|o| o.status.success()), "no C compiler with a static libc");
-    testkit::require!(has_thp(), "THP are off");
-    let program = program.to_str().unwrap();
-    let output = tool("hugectl", &["--thp", program]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("linked statically"), "{}", stderr(&output));
-    let output = tool("hugectl", &["--thp", "--force-preload", program]);
-    assert_eq!(output.status.code(), Some(4));
-    assert!(stderr(&output).contains("WARNING"), "{}", stderr(&output));
 }
 
 /// A program that fills memory and prints the part of it that lies on superpages, in kB.
@@ -120,22 +79,23 @@ fn the_heap_lies_on_superpages() {
     assert!(kib >= 36 << 10, "{kib} kB on superpages: {}", stderr(&output));
     testkit::require!(testkit::is_root(), "not root: no pool can be filled");
     let Some(_lock) = testkit::machine_lock() else { return };
-    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
     let _pools = testkit::PoolsAsFound::note();
-    fs::write("/proc/sys/vm/nr_hugepages", "60").unwrap();
-    let output = tool("hugectl", &["--heap", "python3", "-c", FILLS]);
-    let kib: u64 = stdout(&output).trim().parse().unwrap_or_else(|_| panic!("{output:?}"));
-    assert!(kib >= 36 << 10, "{kib} kB on superpages: {}", stderr(&output));
-    assert_eq!(stderr(&output), "", "nothing to say of a run that got all");
-    fs::write("/proc/sys/vm/nr_hugepages", "4").unwrap();
-    fs::write("/proc/sys/vm/nr_overcommit_hugepages", "0").unwrap();
-    let output = tool("hugectl", &["--heap", "python3", "-c", FILLS]);
-    assert!(output.status.success() && stderr(&output).contains("are not: "), "{output:?}");
-    let output = tool("hugectl", &["-q", "--heap", "python3", "-c", FILLS]);
-    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-    fs::write("/proc/sys/vm/nr_hugepages", "0").unwrap();
-    fs::write("/proc/sys/vm/nr_overcommit_hugepages", "0").unwrap();
-    let output = tool("hugectl", &["--heap", "true"]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("hugeadm --pool-pages-min"), "{}", stderr(&output));
+    testkit::require!(testkit::leave_free(60), "this machine has no 60 free superpages");
+    let heap = |words: &[&str]| {
+        let output = tool("hugectl", &[words, &["--heap", "python3", "-c", FILLS]].concat());
+        assert!(output.status.success(), "{output:?}");
+        let kib: u64 = stdout(&output).trim().parse().unwrap_or_else(|_| panic!("{output:?}"));
+        (kib, stderr(&output))
+    };
+    let (kib, said) = heap(&[]);
+    assert!(kib >= 36 << 10, "{kib} kB on superpages: {said}");
+    assert_eq!(said, "", "nothing to say of a run that got all");
+    assert!(testkit::leave_free(4), "fewer than before");
+    assert!(heap(&[]).1.contains("are not: "));
+    assert_eq!(heap(&["-q"]).1, "");
+    // An empty pool is a warning, and the program runs.
+    assert!(testkit::leave_free(0), "fewer than before");
+    let (kib, said) = heap(&[]);
+    assert!(kib == 0 && said.contains("hugeadm --pool-pages-min 2M:+N"), "{kib} kB: {said}");
+    assert_eq!(heap(&["-q"]).1, "");
 }
