@@ -83,6 +83,8 @@ pub fn begin() {
         if !settings.whole_heap || page > MAX_AHEAD {
             return;
         }
+        // A mapping of its own begins with a base page; libhugetlbfs' heap had none either.
+        super::set_option(libc::M_MMAP_MAX, 0);
         // malloc's own first object shares the last base page below.
         let boundary = (start + raw::base_page()).next_multiple_of(page);
         libc::sbrk((boundary - raw::base_page() - start) as isize);
