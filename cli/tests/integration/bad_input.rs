@@ -64,6 +64,13 @@ const CASES: &[Case] = &[
     (&["design", "diff", "linux", "/etc/passwd"], 2, &["/etc/passwd:1: ", "not TOML"]),
     (&["workload", "nosuch"], 2, &["`nosuch`", "known are gups"]),
     (&["workload", "gups", "--size", "0"], 2, &["too small"]),
+    (&["run", "--stack=100T", "true"], 2, &["more than this machine's memory"]),
+    (
+        &["run", "--text", "--pages", "thp", "--size", "8T", "true"],
+        125,
+        &["superpage pool set 8192G:+N"],
+    ),
+    (&["run", "no-such-program"], 127, &["`no-such-program` was not found"]),
     (&["run", "--", "no-such-program"], 127, &["`no-such-program` was not found"]),
     (&["run", "--", "/etc/passwd"], 126, &["/etc/passwd", "execute permission"]),
     (&["run", "--pages", "big", "--", "true"], 2, &["`big` is no kind of pages"]),

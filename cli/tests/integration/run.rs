@@ -7,6 +7,15 @@ use std::time::{Duration, Instant};
 use crate::common::{has_thp, run, stderr, stdout, superpage};
 
 #[test]
+fn the_program_begins_at_the_first_word_that_is_no_option() {
+    for dashes in [&[][..], &["--"]] {
+        let words = ["sh", "-c", "echo $0 $1 $2", "-q", "--", "--pages"];
+        let output = run(&[&["run", "--pages", "base", "-q"], dashes, &words].concat());
+        assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("-q -- --pages\n", ""));
+    }
+}
+
+#[test]
 fn output_exit_code_and_signal_pass_through() {
     let output =
         run(&["run", "--pages", "base", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
