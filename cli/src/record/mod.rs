@@ -22,7 +22,7 @@ use crate::{facts, signals};
 /// Record an unmodified program's page accesses and system calls as a trace (.spt).
 ///
 /// The program runs under qemu-user with a plugin that is built at first use (Debian: apt-get install
-/// qemu-user gcc libc6-dev), and 2 to 40 times slower so. What it forks and executes is recorded too.
+/// qemu-user gcc libc6-dev), and with 20 to 130 times its processor time. What it forks and executes is recorded too.
 /// Its exit code and signals are passed through, unless a limit ended it. The trace is for `superpage
 /// lab` and `superpage trace`.
 #[derive(Debug, clap::Args)]
