@@ -202,15 +202,35 @@ pub fn map_hugetlb_of(
     protection: c_int,
     sharing: c_int,
 ) -> Result<usize, Reason> {
-    map_checked(sharing | libc::MAP_ANONYMOUS | hugetlb_flags(page), -1, length, protection)
+    map_checked(0, sharing | libc::MAP_ANONYMOUS | hugetlb_flags(page), -1, length, protection)
 }
 
 /// The same, private, from a file in a mount of hugetlbfs: /proc/self/maps then has the mount's path.
 pub fn map_hugetlb_file(fd: c_int, length: usize, protection: c_int) -> Result<usize, Reason> {
-    map_checked(libc::MAP_PRIVATE, fd, length, protection)
+    map_checked(0, libc::MAP_PRIVATE, fd, length, protection)
 }
 
-fn map_checked(flags: c_int, fd: c_int, length: usize, protection: c_int) -> Result<usize, Reason> {
+/// The same, private and readable and writable, at `at`, where nothing is mapped; [`Reason::Kernel`] if
+/// something is.
+pub fn map_hugetlb_at(at: usize, length: usize) -> Result<(), Reason> {
+    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | hugetlb_flags(superpage());
+    let start = map_checked(at, flags, -1, length, raw::READ_WRITE)?;
+    if start != at {
+        // Before Linux 4.17 it is a hint.
+        // SAFETY: fresh memory of ours.
+        let _ = unsafe { raw::munmap(start, length) };
+        return Err(Reason::Kernel);
+    }
+    Ok(())
+}
+
+fn map_checked(
+    at: usize,
+    flags: c_int,
+    fd: c_int,
+    length: usize,
+    protection: c_int,
+) -> Result<usize, Reason> {
     let sharing = flags & libc::MAP_TYPE;
     if sharing == libc::MAP_PRIVATE && !hold::is_possible() {
         return Err(Reason::Unprotected);
@@ -219,7 +239,7 @@ fn map_checked(flags: c_int, fd: c_int, length: usize, protection: c_int) -> Res
         return Err(Reason::Held);
     }
     // SAFETY: fresh memory.
-    let map = || unsafe { raw::mmap(0, length, protection, flags, fd, 0) };
+    let map = || unsafe { raw::mmap(at, length, protection, flags, fd, 0) };
     if sharing == libc::MAP_PRIVATE {
         // Before a fork asks whether there is such memory, or seen by who looks below.
         HAS_PRIVATE.store(true, Ordering::SeqCst);

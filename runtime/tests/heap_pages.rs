@@ -68,6 +68,33 @@ fn the_pool_holds_small_objects_and_large_ones() {
 }
 
 #[test]
+fn an_object_grows_on_the_pool_where_it_is() {
+    testkit::require!(has("cc"), "needs a C compiler");
+    let Some(pool) = pool_of(400) else {
+        testkit::skipped!("{NEEDS_POOL}");
+        return;
+    };
+    let text = backed("hugetlb:2097152", "base", &["grow", "120"]);
+    assert_eq!(number(&text, "moved"), 0, "{text}");
+    // Touched as far as asked for, with the header, and a sixteenth more is reserved.
+    let reserved = 120 * 17 / 16 + 4;
+    for (what, most) in [("pool", 122), ("usable", reserved), ("mapped", reserved)] {
+        assert!((120..=most).contains(&number(&text, what)), "{text}");
+    }
+    let shrunk = text.split_once("shrunk").expect("a line of it").1;
+    assert!(number(shrunk, "pool") <= 60 * 9 / 8 + 4, "{text}");
+    assert_eq!(number(&text, "left"), 0, "{text}");
+    assert!(pool.is_empty());
+
+    let text = backed("hugetlb:2097152", "base", &["grow", "120", "beside"]);
+    assert_eq!((number(&text, "moved"), number(&text, "left")), (1, 0), "{text}");
+    pool.allow(20);
+    let text = backed("hugetlb:2097152", "base", &["grow", "120"]);
+    assert_eq!((number(&text, "moved"), number(&text, "left")), (0, 0), "{text}");
+    assert!(pool.is_empty());
+}
+
+#[test]
 fn a_growing_object_is_not_copied() {
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
     let text = backed("thp", "base", &["grow", "200"]);

@@ -2,14 +2,14 @@
 //! size with three flags in its lowest bits (`malloc/malloc.c`, `struct malloc_chunk`).
 //!
 //! # Safety
-//! Read only for memory that malloc returned and nobody has freed, by whoever has it.
+//! Read and written only for memory that malloc returned and nobody has freed, by whoever has it.
 
 use std::ffi::c_void;
 
 use crate::raw;
 
 /// The two words before a chunk's memory.
-const HEADER: usize = 2 * size_of::<usize>();
+pub const HEADER: usize = 2 * size_of::<usize>();
 const IS_MAPPED: usize = 2;
 const IS_OF_A_THREAD: usize = 4;
 const FLAGS: usize = 7;
@@ -50,6 +50,15 @@ impl Chunk {
     #[inline(always)]
     pub fn size(self) -> usize {
         self.size_and_flags & !FLAGS
+    }
+
+    /// Writes another size into its header.
+    ///
+    /// # Safety
+    /// It is a mapping of its own, which is so large.
+    pub unsafe fn set_size(self, size: usize) {
+        // SAFETY: the header's second word.
+        unsafe { *(self.memory as *mut usize).sub(1) = size | self.size_and_flags & FLAGS };
     }
 
     /// The address after its last byte. (The last word may be the next chunk's header's first.)

@@ -2,8 +2,7 @@
 //!
 //! On THP all of the mapping is advised, so that it stays one mapping and `realloc` can move it; then it
 //! grows and shrinks by whole superpages, because the kernel places mappings of such lengths where superpages fit.
-//! On the pool the superpages that lie wholly inside are replaced; the kernel cannot enlarge those, so
-//! `realloc` copies them to a larger object.
+//! On the pool the superpages that lie wholly inside are replaced, and `growth` says how they are resized.
 //!
 //! # Safety
 //! What is replaced is the memory of an object that malloc has just returned to this thread, or that
@@ -14,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::arenas::{row, stop_growing_ahead};
 use super::chunk::Chunk;
+use super::growth::{grow, shrink};
 use crate::contiguity::{self, Grown};
 use crate::ledger::{self, Column, Kind};
 use crate::mapping::table;
@@ -21,7 +21,7 @@ use crate::settings::{self, Fallback};
 use crate::{raw, source};
 
 /// Objects of this size and more are backed; smaller ones too (see [`heap_is_large`]) in a large heap.
-static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
+pub(super) static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
 /// From this size on an object is resized by whole superpages.
 const ROUNDED_FROM: usize = 16 << 20;
 
@@ -105,9 +105,7 @@ pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
     // SAFETY: the contract.
     match unsafe { source::place_hugetlb(from, to - from, raw::READ_WRITE, libc::MAP_PRIVATE) } {
         Ok(()) => {
-            table::remove(from, to);
-            table::add(row(from, to));
-            ledger::count(Kind::Heap, Column::Hugetlb, to - from);
+            enter(from, to);
             true
         }
         Err(why) => {
@@ -115,6 +113,13 @@ pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
             false
         }
     }
+}
+
+/// Superpages of the heap are known from now on.
+pub fn enter(from: usize, to: usize) {
+    table::remove(from, to);
+    table::add(row(from, to));
+    ledger::count(Kind::Heap, Column::Hugetlb, to - from);
 }
 
 /// It is about to be freed.
@@ -150,12 +155,11 @@ pub unsafe fn resize(
         let Some((start, length)) = old.mapping() else { return resize(size) };
         if size > 0 && table::first(start, start + length).is_some() {
             let fits = size <= old.usable();
-            let same = old.memory as *mut c_void;
-            return if fits { same } else { grow_on_pool(old, size, allocate, free) };
+            return if fits { shrink(old, size, resize) } else { grow(old, size, allocate, free) };
         }
         // What fell back before stays ordinary memory, which the kernel moves.
         if is_for_pool(size) && old.size() < BACKED_FROM.load(Ordering::Relaxed) {
-            return grow_on_pool(old, size, allocate, free);
+            return grow(old, size, allocate, free);
         }
         // The kernel moves one mapping at a time.
         let advised = contiguity::rejoin(start, length);
@@ -182,52 +186,12 @@ pub unsafe fn resize(
 }
 
 /// The request whose mapping is whole superpages: malloc adds a header and rounds up to base pages.
-fn round_up(size: usize) -> usize {
+pub fn round_up(size: usize) -> usize {
     const HEADERS: usize = 4 * size_of::<usize>();
     let page = source::superpage();
     match size.checked_add(HEADERS).and_then(|size| size.checked_next_multiple_of(page)) {
         Some(mapping) => mapping - HEADERS,
         None => size,
-    }
-}
-
-/// A larger object with the contents of one that is on the pool, or is to be. Not by the kernel: it rounds
-/// lengths of the pool up to superpages and unmaps whatever lies behind, and where page tables are missing
-/// it moves pages to wrong places (`move_hugetlb_page_tables`, mm/hugetlb.c, Linux 6.18). So objects that
-/// grow again get a quarter more than they need, and are seldom copied.
-///
-/// # Safety
-/// As `realloc` in C; the functions are malloc's and free's.
-pub unsafe fn grow_on_pool(
-    old: Chunk,
-    size: usize,
-    allocate: impl Fn(usize) -> *mut c_void,
-    free: unsafe extern "C" fn(*mut c_void),
-) -> *mut c_void {
-    // SAFETY: the contract; both objects are this thread's.
-    unsafe {
-        let has_grown = old.size() >= BACKED_FROM.load(Ordering::Relaxed);
-        let ahead = if has_grown { round_up(size.saturating_add(size / 4)) } else { size };
-        let mut fresh = allocate(ahead);
-        if fresh.is_null() && ahead != size {
-            fresh = allocate(size);
-        }
-        if fresh.is_null() {
-            return fresh;
-        }
-        let chunk = Chunk::of(fresh);
-        if chunk.is_mapped() && !back(chunk) {
-            free(fresh);
-            raw::set_errno(libc::ENOMEM);
-            return std::ptr::null_mut();
-        }
-        let kept = old.usable().min(size);
-        std::ptr::copy_nonoverlapping(old.memory as *const u8, fresh.cast(), kept);
-        if old.is_mapped() {
-            forget(old);
-        }
-        free(old.memory as *mut c_void);
-        fresh
     }
 }
 

@@ -80,6 +80,7 @@ macro_rules! next {
 
 mod arenas;
 mod chunk;
+mod growth;
 mod large;
 mod thresholds;
 
@@ -243,7 +244,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
             large::resize(old, size, resize, allocate, glibc_free)
         } else if large::is_for_pool(size) {
             // What glibc returns has the contents already, and pages of the pool would take their place.
-            large::grow_on_pool(old, size, allocate, glibc_free)
+            growth::grow(old, size, allocate, glibc_free)
         } else {
             allocate!(resize(size))
         }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static void show(const char *when) {
     char line[256];
@@ -61,17 +62,30 @@ int main(int count, char **arguments) {
         for (int i = 0; i < 4; i++) pthread_create(threads + i, 0, fill, (void *)amount);
         for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
     } else if (!strcmp(what, "grow")) {
-        unsigned char *memory = 0;
+        unsigned char *memory = 0, *before = 0, *beside = 0;
+        int moved = 0;
         for (long size = 1; size <= amount; size++) {
             memory = realloc(memory, size << 20);
+            moved += size > 16 && memory != before;
+            before = memory;
+            if (count > 3 && size == 20) {
+                /* Somebody else comes to lie where it would grow. */
+                beside = mmap(memory + malloc_usable_size(memory), 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                *beside = 7;
+            }
             memset(memory + ((size - 1) << 20), (int)size, 1 << 20);
         }
         for (long size = 1; size <= amount; size++)
             if (memory[(size << 20) - 1] != (unsigned char)size || memory[(size - 1) << 20] != (unsigned char)size) abort();
         show("grown");
+        printf("moved %d usable %zu mapped %zu\n", moved, malloc_usable_size(memory) >> 20, mallinfo2().hblkhd >> 20);
+        if (beside && *beside != 7) abort();
         for (long size = amount; size > amount / 2; size--) memory = realloc(memory, size << 20);
         for (long size = 1; size <= amount / 2; size++)
             if (memory[(size << 20) - 1] != (unsigned char)size) abort();
+        show("shrunk");
+        free(memory);
+        printf("left %zu\n", mallinfo2().hblkhd);
     } else if (!strcmp(what, "thresholds")) {
         thresholds(0);
         return 0;

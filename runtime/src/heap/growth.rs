@@ -1,0 +1,223 @@
+//! Objects on the pool that `realloc` resizes (docs/decisions/pool.md, 9).
+//!
+//! The kernel cannot enlarge a mapping of the pool, and moves it wrongly. So an object that grows is copied
+//! once, to where nothing is mapped behind it, and from then on further superpages are mapped there: they are
+//! mappings of their own, which `free` unmaps as one range. The space behind is not reserved. Where somebody
+//! else has come to lie there, the object is copied again.
+//!
+//! # Safety
+//! The objects are this thread's alone: `realloc` was given them, or malloc has just returned them. Nothing
+//! is mapped over what exists.
+
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+use super::chunk::{Chunk, HEADER};
+use super::large::{self, BACKED_FROM, enter, forget, round_up};
+use super::thresholds::MAX_MAPPED_FROM;
+use crate::ledger::{self, Column, Kind, Reason};
+use crate::mapping::table;
+use crate::settings::{self, Fallback};
+use crate::{maps, raw, source};
+
+/// Addresses left free behind a growing object.
+const SPACE: usize = 64 << 30;
+/// What an object grows by beyond what is asked for, as a part of its length: it bounds the number of
+/// mappings, and the pages that are reserved and not touched.
+const AHEAD: usize = 16;
+
+/// A larger object with the contents of one that is on the pool, or is to be.
+///
+/// # Safety
+/// As `realloc` in C; the functions are malloc's and free's.
+pub unsafe fn grow(
+    old: Chunk,
+    size: usize,
+    allocate: impl Fn(usize) -> *mut c_void,
+    free: unsafe extern "C" fn(*mut c_void),
+) -> *mut c_void {
+    // SAFETY: the contract; both objects are this thread's.
+    unsafe {
+        // Whoever grows once is as large as asked for; whoever grows again will go on.
+        let has_grown = old.size() >= BACKED_FROM.load(Ordering::Relaxed);
+        if has_grown && old.is_mapped() && raw::keeping_errno(|| extend(old, size, &allocate, free))
+        {
+            return old.memory as *mut c_void;
+        }
+        let ahead = if has_grown { round_up(size.saturating_add(size / AHEAD)) } else { size };
+        let mut fresh = allocate(ahead);
+        if fresh.is_null() && ahead != size {
+            fresh = allocate(size);
+        }
+        if fresh.is_null() {
+            return fresh;
+        }
+        let chunk = Chunk::of(fresh);
+        if chunk.is_mapped() {
+            let apart = if has_grown { raw::keeping_errno(|| move_apart(chunk)) } else { None };
+            if let Some(memory) = apart {
+                fresh = memory;
+            } else if !large::back(chunk) {
+                free(fresh);
+                raw::set_errno(libc::ENOMEM);
+                return std::ptr::null_mut();
+            }
+        }
+        let kept = old.usable().min(size);
+        std::ptr::copy_nonoverlapping(old.memory as *const u8, fresh.cast(), kept);
+        if old.is_mapped() {
+            forget(old);
+        }
+        free(old.memory as *mut c_void);
+        fresh
+    }
+}
+
+/// Maps more superpages behind an object; `false`: it is as it was.
+unsafe fn extend(
+    old: Chunk,
+    size: usize,
+    allocate: impl Fn(usize) -> *mut c_void,
+    free: unsafe extern "C" fn(*mut c_void),
+) -> bool {
+    // SAFETY: the contract of `grow`.
+    let Some((start, length)) = (unsafe { old.mapping() }) else { return false };
+    let (end, page) = (start + length, source::superpage());
+    let needed = old.memory.checked_add(size).and_then(|to| to.checked_sub(end));
+    let Some(needed) = needed.and_then(|it| it.checked_next_multiple_of(page)) else {
+        return false;
+    };
+    if !end.is_multiple_of(page) {
+        return false;
+    }
+    let ahead = (needed + length / AHEAD).next_multiple_of(page);
+    let Some((added, column)) = map_behind(end, needed, ahead) else { return false };
+    // SAFETY: what was just mapped, which nobody knows of.
+    unsafe {
+        if !count_as_mapped(added, allocate, free) {
+            let _ = raw::munmap(end, added);
+            return false;
+        }
+        old.set_size(old.size() + added);
+    }
+    match column {
+        Column::Hugetlb => enter(end, end + added),
+        _ if settings::get().fallback == Fallback::Thp => large::advise(end, added),
+        _ => ledger::count(Kind::Heap, column, added),
+    }
+    true
+}
+
+/// How much is mapped at `at`, and on which pages; `None`: something else is there, or nothing to be had.
+fn map_behind(at: usize, needed: usize, ahead: usize) -> Option<(usize, Column)> {
+    for length in [ahead, needed] {
+        match source::map_hugetlb_at(at, length) {
+            Ok(()) => return Some((length, Column::Hugetlb)),
+            Err(Reason::Kernel) => return None,
+            Err(why) => ledger::because(why),
+        }
+    }
+    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    if settings::get().fallback == Fallback::Error {
+        return None;
+    }
+    // SAFETY: fresh memory.
+    let start = unsafe { raw::mmap(at, needed, raw::READ_WRITE, flags, -1, 0) }.ok()?;
+    if start != at {
+        // SAFETY: as above.
+        let _ = unsafe { raw::munmap(start, needed) };
+        return None;
+    }
+    Some((needed, Column::FellBack))
+}
+
+/// Makes malloc's own count of mapped bytes (`mallinfo2`) as much larger: `free` takes off what an object's
+/// header says. So one is allocated with as much more than is then freed of it.
+unsafe fn count_as_mapped(
+    added: usize,
+    allocate: impl Fn(usize) -> *mut c_void,
+    free: unsafe extern "C" fn(*mut c_void),
+) -> bool {
+    // More than what moves a threshold when it is freed.
+    const FREED: usize = MAX_MAPPED_FROM + (1 << 20);
+    let Some(size) = added.checked_add(FREED) else { return false };
+    let memory = allocate(size);
+    if memory.is_null() {
+        return false;
+    }
+    // SAFETY: an object of our own, which nobody else sees.
+    unsafe {
+        let chunk = Chunk::of(memory);
+        let mapping = if chunk.is_mapped() { chunk.mapping() } else { None };
+        let is_cut = mapping.is_some_and(|(start, length)| {
+            {
+                raw::munmap(start + length - added, added)
+                    .map(|()| chunk.set_size(chunk.size() - added))
+            }
+            .is_ok()
+        });
+        free(memory);
+        is_cut
+    }
+}
+
+/// Puts a fresh object on the pool where nothing is behind it; `None`: it is as it was.
+unsafe fn move_apart(chunk: Chunk) -> Option<*mut c_void> {
+    // SAFETY: the contract of `grow`.
+    let (start, length) = unsafe { chunk.mapping() }?;
+    if start + HEADER != chunk.memory || !length.is_multiple_of(source::superpage()) {
+        return None;
+    }
+    let at = place_with_space(length)?;
+    source::map_hugetlb_at(at, length).ok()?;
+    // SAFETY: the header is all that has been written. malloc keeps no list of its mappings.
+    unsafe {
+        (at as *mut [usize; 2]).write(*(start as *const [usize; 2]));
+        let _ = raw::munmap(start, length);
+    }
+    enter(at, at + length);
+    Some((at + HEADER) as *mut c_void)
+}
+
+/// The highest place with [`SPACE`] behind it: what the kernel places comes to lie above, from the top.
+fn place_with_space(length: usize) -> Option<usize> {
+    let page = source::superpage();
+    let needed = length.checked_add(SPACE)?;
+    let (mut end, mut found) = (0, None);
+    maps::each(|vma| {
+        // The kernel's own page lies where no program can map anything.
+        if vma.start.cast_signed() >= 0 && vma.start.saturating_sub(end) >= needed + page {
+            found = Some((vma.start - needed) / page * page);
+        }
+        end = vma.end;
+    })?;
+    found
+}
+
+/// An object of `size` bytes where one is that has as many: what it no longer needs goes back if that is
+/// more than it may have ahead.
+///
+/// # Safety
+/// As `realloc` in C, by glibc's function.
+pub unsafe fn shrink(
+    old: Chunk,
+    size: usize,
+    resize: impl Fn(usize) -> *mut c_void,
+) -> *mut c_void {
+    let same = old.memory as *mut c_void;
+    // SAFETY: the contract.
+    let Some((start, length)) = (unsafe { old.mapping() }) else { return same };
+    let (end, page) = (start + length, source::superpage());
+    let kept = (old.memory + size).next_multiple_of(page);
+    // The kernel rounds lengths up to superpages if the first page is one.
+    let is_exact = !start.is_multiple_of(page) || end.is_multiple_of(page);
+    if !is_exact || end.saturating_sub(kept) <= 2 * length / AHEAD {
+        return same;
+    }
+    let memory = resize(kept - old.memory - HEADER);
+    if memory == same {
+        ledger::count(Kind::Heap, Column::Returned, end - kept);
+        table::remove(kept, end);
+    }
+    if memory.is_null() { same } else { memory }
+}
