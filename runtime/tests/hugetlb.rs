@@ -262,6 +262,7 @@ fn child_shares() {
             again.add(place).cast::<u64>().write(place as u64 + 1);
             assert_eq!(*start.add(place).cast::<u64>(), place as u64 + 1);
         }
+        marks_on_base_pages_stay();
         // Address space that is only reserved is no use on the pool.
         let before = hugetlb_mib();
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -271,6 +272,37 @@ fn child_shares() {
         assert_eq!(libc::mprotect(reserved.cast(), 8 * MIB, rw), 0);
         fill(reserved, 8 * MIB, 3);
         assert_eq!(hugetlb_mib(), before);
+    }
+}
+
+/// What the tail of a shared mapping was advised holds when the whole mapping is moved off the pool.
+fn marks_on_base_pages_stay() {
+    const MADV_GUARD_INSTALL: i32 = 102;
+    let length = 2 * MIB + 16384;
+    for advice in [MADV_GUARD_INSTALL, libc::MADV_DONTFORK] {
+        let start = map_as(length, libc::MAP_SHARED);
+        fill(start, length, 1);
+        let at = |offset: usize| start.wrapping_add(offset).cast::<c_void>();
+        let tail = 2 * MIB + 4096;
+        // SAFETY: parts of the mapping above.
+        unsafe {
+            if libc::madvise(at(tail), 4096, advice) != 0 {
+                assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL));
+                continue; // Guards in shared memory: Linux 6.15.
+            }
+            let before = hugetlb_mib();
+            assert_eq!(libc::mprotect(at(MIB), 4096, libc::PROT_READ), 0);
+            assert!(hugetlb_mib() < before || advice == MADV_GUARD_INSTALL, "it was moved");
+            assert!(holds(start, 0, tail, 1) && holds(start, tail + 4096, length, 1));
+            let is_there = || start.add(tail).cast::<u64>().read_volatile() != 0;
+            if advice == MADV_GUARD_INSTALL {
+                assert_eq!(in_child(is_there), libc::SIGSEGV, "the guard");
+                assert_eq!(libc::madvise(at(tail), 4096, advice + 1), 0, "removed");
+            } else {
+                assert_eq!(in_child(is_there), libc::SIGSEGV, "not the child's");
+            }
+            assert!(holds(start, tail, tail + 4096, 1));
+        }
     }
 }
 

@@ -15,7 +15,8 @@ use std::ffi::{c_int, c_void};
 use libc::size_t;
 
 use super::demote::{self, Extent};
-use super::table::{self, Range};
+use super::plan;
+use super::table::{self, Range, Row};
 use crate::ledger::{self, Column, Kind};
 use crate::raw::{self, Errno};
 use crate::{contiguity, prepare};
@@ -103,7 +104,9 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
     }
     // SAFETY: the caller's contract.
     unsafe {
-        if is_valid(start, end) && table::first(start, end).is_some() {
+        let is_meant =
+            |row: &Row| !row.is_ordinary || is_kept_by_page(advice) && plan::concerns(row);
+        if is_valid(start, end) && table::first_row(start, end, is_meant).is_some() {
             advise_pool(start, end, advice)
         } else {
             raw::madvise(start, length, advice)
@@ -123,6 +126,21 @@ const LEAVES_AS_IT_WAS: [c_int; 9] = [
     libc::MADV_POPULATE_WRITE,
     libc::MADV_COLD,
 ];
+
+/// Whether advice leaves marks that a copy must have too: on the base pages of a shared mapping as well, which
+/// are copied with its superpages.
+fn is_kept_by_page(advice: c_int) -> bool {
+    /// Linux 6.13 (`include/uapi/asm-generic/mman-common.h`). What has guards cannot be copied.
+    const MADV_GUARD_INSTALL: c_int = 102;
+    const MARKS: [c_int; 5] = [
+        libc::MADV_DONTFORK,
+        libc::MADV_DOFORK,
+        libc::MADV_DONTDUMP,
+        libc::MADV_DODUMP,
+        MADV_GUARD_INSTALL,
+    ];
+    MARKS.contains(&advice)
+}
 
 /// Advice about memory of which some is on superpages of the pool.
 unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
