@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::table::Range;
-use crate::mapping::{demote, is_hugetlb, pieces, table};
+use crate::mapping::{self, demote, is_hugetlb, pieces, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children, Fallback};
 use crate::{heap, message, prepare, raw, source, stack};
@@ -172,8 +172,7 @@ fn leave_pages_free() {
             let row = table::first(start, start + 1);
             let page = row.map_or_else(source::superpage, |row| row.page);
             let is_needed = needed.iter().any(|it| (start..start + page).contains(it));
-            let replace = || demote::to_ordinary(start, page);
-            if !is_needed && table::replacing_page(start, page, replace) {
+            if !is_needed && demote::make_page_ordinary(start, page) {
                 bytes -= page;
                 ledger::because(Reason::Forked);
             }
@@ -297,7 +296,7 @@ extern "C" fn in_child() {
     let mine = FORKS.iter().filter(|it| it.owner.load(Ordering::Relaxed) == me).count();
     UNDER_WAY.store(mine.saturating_sub(1) as u32, Ordering::SeqCst);
     ledger::after_fork();
-    demote::after_fork();
+    mapping::after_fork();
     pieces::after_fork();
     table::after_fork();
     stack::after_fork();

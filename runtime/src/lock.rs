@@ -30,7 +30,7 @@ use crate::{message, raw};
 pub enum Level {
     /// `stack::slots`: the stacks of threads. Maps memory.
     Stacks,
-    /// `mapping::demote`: one thread at a time turns superpages into ordinary memory.
+    /// `mapping::exclusive`: which superpages are being made ordinary. Not held meanwhile.
     Demotion,
     /// `mapping::pieces`: the extent that small mappings are cut from.
     Pieces,
@@ -164,7 +164,7 @@ impl<T> Lock<T> {
 
     fn release(&self) {
         if self.word.swap(0, Ordering::Release) & AWAITED != 0 {
-            raw::futex_wake(self.futex());
+            raw::futex_wake(self.futex(), 1);
         }
     }
 

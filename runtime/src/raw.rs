@@ -59,11 +59,11 @@ pub fn futex_wait(word: *const u32, seen: u32) {
     keeping_errno(|| unsafe { call!(SYS_futex, word, operation, seen, forever) });
 }
 
-/// Wakes one who sleeps there; errno is left alone.
-pub fn futex_wake(word: *const u32) {
+/// Wakes as many of those who sleep there; errno is left alone.
+pub fn futex_wake(word: *const u32, most: i32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: an address, which is only compared.
-    keeping_errno(|| unsafe { call!(SYS_futex, word, operation, 1) });
+    keeping_errno(|| unsafe { call!(SYS_futex, word, operation, most) });
 }
 
 /// Runs `work`; who cancels this thread meanwhile is heard afterwards. A thread that may be cancelled anywhere

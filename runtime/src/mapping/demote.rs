@@ -24,16 +24,14 @@
 //! The pieces belong to ranges of `table`, and the kernel has confirmed it. Their contents are read
 //! while nobody can change them.
 
-use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::plan::{self, Piece, Plan};
-use super::table::{self, Locked, Range};
-use super::{object, pinned};
+use super::table::{self, Locked, Range, Row};
+use super::{exclusive, object, pinned};
 use crate::hold::{self, Hold};
 use crate::ledger::{self, Column, Kind, Reason};
-use crate::lock::{Level, Lock};
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback};
 use crate::{limits, maps, source, stack};
@@ -52,19 +50,21 @@ pub enum Extent {
     Mapping,
 }
 
-static ONE_AT_A_TIME: Lock<()> = Lock::new(Level::Demotion, ());
-
-/// In a forked child.
-pub fn after_fork() {
-    ONE_AT_A_TIME.after_fork(|(), _| {});
-}
-
-/// One demotion after the other: a second thread finds the pages ordinary, and is done. A signal handler
-/// that interrupted one makes its own in between, of other pages: no two mappings share one.
-fn alone<R>(work: impl FnOnce() -> Result<R, Errno>) -> Result<R, Errno> {
-    let work = Cell::new(Some(work));
-    let run = || work.take().map_or(Err(libc::ENOMEM), |work| work());
-    ONE_AT_A_TIME.with_or(|()| run(), run)
+/// One demotion of a superpage after the other: a second thread finds it ordinary, and is done. A signal
+/// handler that interrupted one makes its own in between, of other pages: no two mappings share one.
+fn alone<R>(from: usize, to: usize, extent: Extent, work: impl FnOnce() -> R) -> R {
+    let is_of_mapping = |row: &Row| row.range.shared || extent == Extent::Mapping;
+    let (from, to) = match table::first_row(from, to, is_of_mapping) {
+        // Of the whole mapping, or of several.
+        Some(_) => (0, usize::MAX),
+        None => {
+            let row = |at: usize| table::first(at, at.saturating_add(1));
+            let (first, last) = (row(from), row(to - 1));
+            let down = first.map_or(from, |first| from - from % first.page);
+            (down, last.map_or(to, |last| plan::up(to, last.page)))
+        }
+    };
+    exclusive::within(from, to, work)
 }
 
 /// Whether all memory was locked, and copies must be.
@@ -86,7 +86,7 @@ pub fn make_ordinary(from: usize, to: usize, extent: Extent) -> Result<(), Errno
         return Ok(());
     }
     let make = |extent| carry_out(&mut Plan::new(from, to, extent)?, true);
-    alone(|| match make(extent) {
+    alone(from, to, extent, || match make(extent) {
         // Whole superpages can be unmapped where they are. What is left of the object stays where it is.
         Err(_) if extent == Extent::Removed => make(Extent::Edges),
         result => result,
@@ -103,7 +103,7 @@ pub fn discard(from: usize, to: usize) -> Result<(), Errno> {
     if from >= to || table::first(from, to).is_none() {
         return Ok(());
     }
-    alone(|| {
+    alone(from, to, Extent::Covered, || {
         let mut plan = Plan::new(from, to, Extent::Covered)?;
         plan.retain(|piece| {
             let is_whole = from <= piece.start && piece.end <= to;
@@ -139,8 +139,14 @@ fn renew(piece: &Piece) -> bool {
     true
 }
 
-/// The same for private pages of the pool that are in no table. Whether they are ordinary now.
-pub fn to_ordinary(start: usize, length: usize) -> bool {
+/// The same for one private page, before a fork; `false`: it is not on the pool, or stays there.
+pub fn make_page_ordinary(start: usize, page: usize) -> bool {
+    exclusive::within(start, start + page, || {
+        plan::is_hugetlb(start) && table::replacing_page(start, page, || to_ordinary(start, page))
+    })
+}
+
+fn to_ordinary(start: usize, length: usize) -> bool {
     let Some(protection) = protection_of(start) else { return false };
     let piece = Piece {
         start,
@@ -154,6 +160,7 @@ pub fn to_ordinary(start: usize, length: usize) -> bool {
         offset: 0,
         copy: 0,
         is_opened: false,
+        is_replaced: false,
     };
     raw::keeping_errno(|| replace(&mut [piece], true)).is_ok()
 }
@@ -180,10 +187,14 @@ fn replace(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> {
         drop(hold);
         result
     });
-    // Of what took its place nothing is left where it was.
-    for piece in pieces.iter().filter(|piece| piece.copy != 0) {
-        // SAFETY: ours, and used by nobody.
-        let _ = unsafe { raw::munmap(piece.copy, piece.length()) };
+    // Who was held up may have been so with the table's lock.
+    for piece in pieces.iter() {
+        if piece.is_replaced {
+            note_ordinary(piece);
+        } else if piece.copy != 0 {
+            // SAFETY: ours, and used by nobody.
+            let _ = unsafe { raw::munmap(piece.copy, piece.length()) };
+        }
     }
     if result.is_err() {
         ledger::because(Reason::Kernel);
@@ -322,25 +333,29 @@ unsafe fn copy_contents(piece: &Piece) {
 /// Moves the copies over the pieces.
 fn put_copies(pieces: &mut [Piece]) -> Result<(), Errno> {
     for piece in pieces.iter_mut().filter(|piece| piece.copy != 0) {
-        let length = piece.length();
         // SAFETY: both are whole mappings or parts of them; what was there is in the copy.
-        unsafe { raw::move_to(piece.copy, length, piece.start) }.map_err(|_| libc::ENOMEM)?;
-        piece.copy = 0;
+        unsafe { raw::move_to(piece.copy, piece.length(), piece.start) }
+            .map_err(|_| libc::ENOMEM)?;
+        piece.is_replaced = true;
         piece.is_opened = false;
-        table::remove(piece.start, piece.end);
-        if !piece.shared {
-            let Piece { start, end, page, shared, mapping, .. } = *piece;
-            // Where it is forgotten for want of memory, it cannot be moved as one with its neighbours.
-            table::add_ordinary(Range { start, end, page, shared }, mapping);
-        }
-        if piece.page > raw::base_page() {
-            let kind = if piece.shared { Kind::Shared } else { Kind::Mmap };
-            ledger::because(Reason::Split);
-            ledger::count(kind, Column::Returned, length);
-            ledger::count(kind, Column::FellBack, length);
-        }
     }
     Ok(())
+}
+
+/// What is known of a piece that was replaced.
+fn note_ordinary(piece: &Piece) {
+    let Piece { start, end, page, shared, mapping, .. } = *piece;
+    table::remove(start, end);
+    if !shared {
+        // Where it is forgotten for want of memory, it cannot be moved as one with its neighbours.
+        table::add_ordinary(Range { start, end, page, shared }, mapping);
+    }
+    if page > raw::base_page() {
+        let kind = if shared { Kind::Shared } else { Kind::Mmap };
+        ledger::because(Reason::Split);
+        ledger::count(kind, Column::Returned, end - start);
+        ledger::count(kind, Column::FellBack, end - start);
+    }
 }
 
 /// Gives pieces that stay the protection they had.

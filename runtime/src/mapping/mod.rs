@@ -30,6 +30,7 @@ use libc::{off64_t, size_t};
 pub mod demote;
 #[cfg(target_arch = "x86_64")]
 mod direct;
+mod exclusive;
 mod object;
 mod others;
 mod parts;
@@ -40,6 +41,7 @@ mod remap;
 mod shared;
 pub mod table;
 
+pub use exclusive::after_fork;
 pub use plan::is_hugetlb;
 pub use shared::shmget;
 

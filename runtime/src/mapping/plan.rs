@@ -35,6 +35,8 @@ pub struct Piece {
     pub copy: usize,
     /// Whether the piece was made readable to be copied.
     pub is_opened: bool,
+    /// Whether the copy has taken its place.
+    pub is_replaced: bool,
 }
 
 impl Piece {
@@ -202,6 +204,7 @@ fn piece_of(vma: &Vma, start: usize, end: usize, row: &Row) -> Piece {
         offset: vma.offset + (start - vma.start) as u64,
         copy: 0,
         is_opened: false,
+        is_replaced: false,
     }
 }
 
@@ -267,7 +270,8 @@ fn down(address: usize, page: usize) -> usize {
     address - address % page
 }
 
-fn up(address: usize, page: usize) -> usize {
+/// The next multiple.
+pub fn up(address: usize, page: usize) -> usize {
     address.checked_next_multiple_of(page).unwrap_or(usize::MAX)
 }
 

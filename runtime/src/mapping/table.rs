@@ -10,7 +10,6 @@
 //! # Safety
 //! The rows live in a mapping of their own that only grows, reached under the lock.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::lock::{Level, Lock};
@@ -67,6 +66,8 @@ pub struct Row {
     /// about the whole mapping puts together again; private memory has boundaries here that the program
     /// did not make.
     pub is_ordinary: bool,
+    /// The thread (its errno's address) whose call is unmapping it: it is no longer found. 0: none.
+    leaving: usize,
 }
 
 struct Rows {
@@ -91,12 +92,12 @@ pub fn add(range: Range) -> bool {
 
 /// The same for the superpages of a mapping that has more than superpages.
 pub fn add_part(range: Range, mapping: (usize, usize)) -> bool {
-    enter(Row { range, marks: Marks::default(), mapping, is_ordinary: false })
+    enter(Row { range, marks: Marks::default(), mapping, is_ordinary: false, leaving: 0 })
 }
 
 /// The same for base pages that the program has as a part of such a mapping.
 pub fn add_ordinary(range: Range, mapping: (usize, usize)) -> bool {
-    enter(Row { range, marks: Marks::default(), mapping, is_ordinary: true })
+    enter(Row { range, marks: Marks::default(), mapping, is_ordinary: true, leaving: 0 })
 }
 
 fn enter(row: Row) -> bool {
@@ -108,8 +109,9 @@ fn enter(row: Row) -> bool {
     entered
 }
 
-/// Runs `work`, which takes away what is at `[from, to)`, and forgets it if that worked. Nobody
-/// enters a range meanwhile: what another thread maps there as soon as it is free is entered after.
+/// Runs `work`, which takes away what is at `[from, to)`, and forgets it if that worked. The lock is not held
+/// meanwhile, so what is there is not found from the beginning on: what another thread maps there as soon as it
+/// is free is another row.
 pub fn replacing<T, E>(
     from: usize,
     to: usize,
@@ -118,16 +120,22 @@ pub fn replacing<T, E>(
     if !may_overlap(from, to) {
         return work();
     }
-    let work = Cell::new(Some(work));
-    let run = || work.take().expect("it runs once")();
-    let run_and_cut = |table: &mut Rows| {
-        let result = run();
-        if result.is_ok() {
-            table.cut(from, to);
-        }
-        result
+    let me = raw::errno_address();
+    let set = |before: usize, after: usize| {
+        let change = |row: &mut Row| {
+            if row.leaving == before {
+                row.leaving = after;
+            }
+        };
+        TABLE.with(|table| table.change(from, to, change))
     };
-    TABLE.with_or(run_and_cut, run)
+    set(0, me);
+    let result = work();
+    match result {
+        Ok(_) => TABLE.with(|table| table.cut_if(from, to, |row| row.leaving == me)),
+        Err(_) => set(me, 0),
+    };
+    result
 }
 
 /// Runs `work`, which puts ordinary memory in the place of the private page at `start`, if it is still
@@ -137,7 +145,7 @@ pub fn replacing_page(start: usize, page: usize, work: impl FnOnce() -> bool) ->
         let end = start + page;
         let is_here = |row: &Row| {
             let Range { start: from, end: to, shared, .. } = row.range;
-            !shared && from <= start && end <= to
+            !shared && from <= start && end <= to && row.leaving == 0
         };
         let is_replaced = table.slice().iter().any(is_here) && work();
         if is_replaced {
@@ -157,7 +165,7 @@ pub fn remove(from: usize, to: usize) {
 
 /// Whether `[from, to)` may touch a range: a quick answer for the many calls that do not.
 pub fn may_overlap(from: usize, to: usize) -> bool {
-    from < HIGHEST.load(Ordering::Relaxed) && to > LOWEST.load(Ordering::Relaxed)
+    from < to && from < HIGHEST.load(Ordering::Relaxed) && to > LOWEST.load(Ordering::Relaxed)
 }
 
 /// The first range, by address, that overlaps `[from, to)`.
@@ -171,7 +179,7 @@ pub fn first_row(from: usize, to: usize, is_meant: impl Fn(&Row) -> bool) -> Opt
         return None;
     }
     let find = |table: &mut Rows| {
-        let overlapping = table.slice().iter().filter(|row| row.overlaps(from, to));
+        let overlapping = table.slice().iter().filter(|row| row.is_found(from, to));
         overlapping.filter(|row| is_meant(row)).min_by_key(|row| row.range.start).copied()
     };
     TABLE.with_or(find, || as_the_kernel_says(from, to).filter(|row| is_meant(row)))
@@ -186,7 +194,8 @@ fn as_the_kernel_says(from: usize, to: usize) -> Option<Row> {
             let (page, shared) = (source::superpage(), !vma.is_private());
             let range = Range { start, end, page, shared };
             let marks = Marks::default();
-            found = Some(Row { range, marks, mapping: (start, end), is_ordinary: false });
+            let mapping = (start, end);
+            found = Some(Row { range, marks, mapping, is_ordinary: false, leaving: 0 });
         }
     })?;
     found
@@ -202,25 +211,12 @@ pub fn mark(from: usize, to: usize, change: impl Fn(&mut Marks)) {
     if !may_overlap(from, to) {
         return;
     }
-    TABLE.with(|table| {
-        let mut at = 0;
-        while at < table.used {
-            let row = table.slice()[at];
-            at += 1;
-            let mut marks = row.marks;
-            change(&mut marks);
-            let is_marked = !row.is_ordinary || row.range.shared;
-            if !is_marked || !row.overlaps(from, to) || marks == row.marks {
-                continue;
-            }
-            // Cut out and entered again: at the end, where it is met once more and is right.
-            let Range { start, end, .. } = row.range;
-            let (start, end) = (start.max(from), end.min(to));
-            table.cut(start, end);
-            table.insert(Row { range: Range { start, end, ..row.range }, marks, ..row });
-            at = 0;
+    let note = |row: &mut Row| {
+        if !row.is_ordinary || row.range.shared {
+            change(&mut row.marks);
         }
-    });
+    };
+    TABLE.with(|table| table.change(from, to, note));
 }
 
 /// In a forked child: what another thread was changing is forgotten. `fork` asks the kernel.
@@ -229,6 +225,13 @@ pub fn after_fork() {
         if was_held {
             *table = NO_ROWS;
         }
+        let me = raw::errno_address();
+        let stay = |row: &mut Row| {
+            if row.leaving != me {
+                row.leaving = 0;
+            }
+        };
+        table.change(0, usize::MAX, stay);
     });
 }
 
@@ -240,6 +243,10 @@ pub fn is_in_use() -> bool {
 impl Row {
     fn overlaps(&self, from: usize, to: usize) -> bool {
         self.range.start < to && from < self.range.end
+    }
+
+    fn is_found(&self, from: usize, to: usize) -> bool {
+        self.overlaps(from, to) && self.leaving == 0
     }
 }
 
@@ -255,7 +262,9 @@ impl Rows {
     fn insert(&mut self, row: Row) -> bool {
         if row.is_ordinary && !row.range.shared {
             // Many small ones side by side say no more than one.
-            let alike = |other: &Row| other.is_ordinary && !other.range.shared;
+            let leaving = row.leaving;
+            let alike =
+                |other: &Row| other.is_ordinary && !other.range.shared && other.leaving == leaving;
             let (start, end) = (row.range.start, row.range.end);
             let beside = |other: &Row| other.range.end == start || other.range.start == end;
             if let Some(at) = self.slice().iter().position(|it| alike(it) && beside(it)) {
@@ -294,12 +303,36 @@ impl Rows {
         true
     }
 
+    /// Changes what is known of `[from, to)`: rows that stick out are divided.
+    fn change(&mut self, from: usize, to: usize, change: impl Fn(&mut Row)) {
+        let mut at = 0;
+        while at < self.used {
+            let row = self.slice()[at];
+            let mut changed = row;
+            change(&mut changed);
+            if !row.overlaps(from, to) || changed == row {
+                at += 1;
+                continue;
+            }
+            // Cut out and entered again: at the end, where it is met once more and is right.
+            let Range { start, end, .. } = row.range;
+            changed.range = Range { start: start.max(from), end: end.min(to), ..row.range };
+            self.cut_if(changed.range.start, changed.range.end, |other| *other == row);
+            self.insert(changed);
+            at = 0;
+        }
+    }
+
     fn cut(&mut self, from: usize, to: usize) {
+        self.cut_if(from, to, |_| true);
+    }
+
+    fn cut_if(&mut self, from: usize, to: usize, is_meant: impl Fn(&Row) -> bool) {
         let mut at = 0;
         while at < self.used {
             // SAFETY: `at` is below `used`.
             let row = unsafe { &mut *self.rows.add(at) };
-            if !row.overlaps(from, to) {
+            if !row.overlaps(from, to) || !is_meant(row) {
                 at += 1;
                 continue;
             }
