@@ -57,7 +57,8 @@ in_child! {
     a_thousand_threads_take_and_give_back => "child_of_many_threads",
     the_programs_descriptors_and_threads_are_its_own => "child_looks_at_itself",
     memory_filled_in_order_and_at_random_keeps_its_contents => "child_fills",
-    what_is_unmapped_is_kept_and_cannot_be_used => "child_maps_again",
+    what_is_unmapped_is_kept_elsewhere_and_is_not_there => "child_maps_again",
+    what_was_kept_comes_back_where_there_is_space => "child_maps_in_between",
     what_is_kept_makes_way_for_who_names_its_address => "child_maps_there",
     what_is_locked_is_not_kept => "child_locks",
     a_small_process_keeps_nothing => "child_is_small",
@@ -232,7 +233,7 @@ fn child_forks() {
         unmap(before, 32 * MIB);
         let status = in_child(|| {
             let inherits = holds(mine, 0, length, 3);
-            let nothing_of_it = waiting_mib() == 0 && !is_mapped(before);
+            let nothing_of_it = waiting_mib() == 0 && mapped_at(before).is_none();
             let start = map(32 * MIB);
             let fresh = is_zero(start, 32 * MIB);
             fill(start, 32 * MIB, round);
@@ -317,12 +318,15 @@ fn child_maps_again() {
     grow_large();
     let length = 16 * MIB;
     let (is_kept, start) = keep(length);
-    let mut word = 0u64;
-    let into = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: 8 };
-    let from = libc::iovec { iov_base: start.cast(), iov_len: 8 };
-    // SAFETY: a word of ours is written; the kernel checks what is read.
-    let read = unsafe { libc::process_vm_readv(libc::getpid(), &into, 1, &from, 1, 0) };
-    assert_eq!(read, -1, "what was unmapped cannot be read");
+    assert_eq!(touch(start), Some((libc::SIGSEGV, SEGV_MAPERR)));
+    // SAFETY: nothing is there.
+    unsafe {
+        assert_eq!(libc::msync(start.cast(), length, libc::MS_ASYNC), -1);
+        assert_eq!(libc::munlock(start.cast(), length), -1);
+        assert_eq!(libc::madvise(start.cast(), length, libc::MADV_HUGEPAGE), -1);
+        assert_eq!(libc::mprotect(start.cast(), length, libc::PROT_READ), -1);
+    }
+    assert_eq!(mapped_at(start), None);
     if !is_kept {
         testkit::skipped!("nothing was kept: no superpages here");
         return;
@@ -335,22 +339,124 @@ fn child_maps_again() {
     for _ in 0..20 {
         map(2 * MIB);
     }
-    assert!(!is_mapped(start) && waiting_mib() == 0, "{} MiB", waiting_mib());
+    assert_eq!(waiting_mib(), 0);
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_maps_in_between() {
+    grow_large();
+    let length = 16 * MIB;
+    for round in 0..4 {
+        let (is_kept, start) = keep(length);
+        // The place is the program's.
+        let there = start.wrapping_add(round * 4 * MIB);
+        assert_eq!(map_at(there, 4096), 0);
+        let again = map(2 * length);
+        unmap(again, 2 * length);
+        let again = map(length);
+        assert!(!(again..again.wrapping_add(length)).contains(&there));
+        assert!(is_zero(again, length) && (!is_kept || is_resident(again, length)));
+        fill(again, length, 3);
+        // It is one mapping, also together with what is mapped right behind it.
+        let end = again.wrapping_add(length);
+        if map_at(end, 4096) == 0 {
+            // SAFETY: memory of this test's.
+            let moved = unsafe {
+                libc::mremap(again.cast(), length + 4096, 2 * length, libc::MREMAP_MAYMOVE)
+            };
+            assert_ne!(moved, libc::MAP_FAILED);
+            let words = (0..length / 8).map(|at| (again as u64 + at as u64 * 8) ^ 3);
+            // SAFETY: as above.
+            let found = unsafe { std::slice::from_raw_parts(moved.cast::<u64>(), length / 8) };
+            assert!(words.eq(found.iter().copied()));
+            unmap(moved.cast(), 2 * length);
+        } else {
+            unmap(again, length);
+        }
+        unmap(there, 4096);
+    }
+}
+
+/// Maps fresh memory at an address at which nothing is: the error, or 0.
+fn map_at(address: *mut u8, length: usize) -> i32 {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: replaces nothing.
+    let got = unsafe { libc::mmap(address.cast(), length, protection, flags, -1, 0) };
+    if got == address.cast() { 0 } else { std::io::Error::last_os_error().raw_os_error().unwrap() }
+}
+
+/// linux/signal.h
+const SEGV_MAPERR: i32 = 1;
+
+/// What a child that reads a byte there gets: the signal and its code.
+fn touch(address: *const u8) -> Option<(i32, i32)> {
+    extern "C" fn say(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        // SAFETY: the kernel's structure; then the child ends.
+        unsafe { libc::_exit(signal << 4 | (*info).si_code) }
+    }
+    let status = in_child(|| {
+        // SAFETY: a handler of the type that SA_SIGINFO takes; the byte is not used.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = say as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut());
+            std::ptr::read_volatile(address);
+        }
+        true
+    });
+    let code = libc::WEXITSTATUS(status);
+    (code != 0).then_some((code >> 4, code & 0xf))
+}
+
+/// The line of /proc/self/maps of what is mapped there.
+fn mapped_at(address: *const u8) -> Option<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("it can be read");
+    let is_there = |line: &&str| {
+        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let number = |text| usize::from_str_radix(text, 16).unwrap();
+        (number(start)..number(end)).contains(&(address as usize))
+    };
+    maps.lines().find(is_there).map(str::to_owned)
+}
+
+/// Where memory lies that the kernel may take at any time.
+fn where_it_is_kept() -> Option<*mut u8> {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").expect("it can be read");
+    let (mut start, mut found) = (0, None);
+    for line in smaps.lines() {
+        if let Some((first, _)) = line.split(' ').next().and_then(|range| range.split_once('-')) {
+            start = usize::from_str_radix(first, 16).unwrap_or(start);
+        }
+        let is_kept = line.starts_with("LazyFree:") && !line.contains(" 0 kB");
+        found = found.or(is_kept.then_some(start as *mut u8));
+    }
+    found
 }
 
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_maps_there() {
     grow_large();
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    for flag in [0, libc::MAP_FIXED, libc::MAP_FIXED_NOREPLACE] {
-        let (_, start) = keep(16 * MIB);
-        let there = start.wrapping_add(4 * MIB).cast();
+    let length = 16 * MIB;
+    for flag in [libc::MAP_FIXED, libc::MAP_FIXED_NOREPLACE, 0] {
+        let (is_kept, _) = keep(length);
+        let Some(place) = where_it_is_kept().filter(|_| is_kept) else {
+            testkit::skipped!("nothing was kept: no superpages here");
+            return;
+        };
+        let there = place.wrapping_add(4 * MIB).cast();
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flag;
         // SAFETY: nothing of this program's is there.
         let got = unsafe { libc::mmap(there, 4096, protection, flags, -1, 0) };
         assert_eq!(got, there, "flag {flag:x}");
-        assert!(!is_mapped(start), "the rest is gone");
+        assert_eq!((waiting_mib(), mapped_at(place)), (0, None), "the rest is gone");
+        let start = map(length);
+        assert!(is_zero(start, length));
+        unmap(start, length);
         unmap(got.cast(), 4096);
     }
 }
@@ -380,7 +486,7 @@ fn child_locks() {
 fn child_is_small() {
     for _ in 0..5 {
         let (is_kept, start) = keep(16 * MIB);
-        assert!(!is_kept && !is_mapped(start));
+        assert!(!is_kept && mapped_at(start).is_none());
     }
 }
 
@@ -411,7 +517,7 @@ fn child_enters_a_sandbox() {
     let (_, start) = keep(16 * MIB);
     // SAFETY: numbers only.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    assert!(!is_mapped(start));
+    assert_eq!((waiting_mib(), mapped_at(start)), (0, None));
     assert!(!keep(16 * MIB).0, "and nothing is kept from then on");
     // SAFETY: as above.
     assert_eq!(unsafe { libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) }, 1);

@@ -159,6 +159,7 @@ impl Request {
         let map = || unsafe { raw::mmap(address, length, protection, flags, fd, offset) };
         if address != 0 {
             prepare::changed(address, self.end());
+            prepare::make_way(address, self.end());
         }
         if flags & libc::MAP_FIXED == 0 {
             return match map() {
@@ -255,14 +256,23 @@ impl Request {
 
     /// A mapping that is put into a larger one is advised like that: it must remain one mapping, or
     /// mremap would fail.
-    unsafe fn small(self) -> Result<usize, Errno> {
+    unsafe fn small(mut self) -> Result<usize, Errno> {
         let settings = settings::get();
-        let is_advised = settings.is_thp() || settings.fallback == Fallback::Thp;
+        let is_thp = settings.is_thp() || settings.fallback == Fallback::Thp;
+        let is_advised = self.address != 0 && is_thp;
+        // What has pages of its own before the advice is never joined with what lies beside it.
+        let populated = is_advised && self.is_populated();
+        if populated {
+            self.flags &= !libc::MAP_POPULATE;
+        }
         // SAFETY: the caller's contract; then advice about memory that was just mapped.
         unsafe {
             let start = self.plain()?;
-            if self.address != 0 && is_advised {
+            if is_advised {
                 let _ = raw::madvise(start, self.length, libc::MADV_HUGEPAGE);
+            }
+            if populated {
+                let _ = raw::madvise(start, self.length, libc::MADV_POPULATE_WRITE);
             }
             Ok(start)
         }

@@ -1,7 +1,7 @@
 //! Calls that few programs make of their memory, and that the kernel does not carry on the pool as on
 //! ordinary memory: locking, protection keys, nonlinear mappings, advice by descriptor, userfaultfd.
 //!
-//! `mincore` is here for what `prepare` keeps or has prepared. `msync` is not: it is a cancellation point.
+//! `mincore` is here for what `prepare` has populated.
 //!
 //! # Safety
 //! As the system calls of the same names.
@@ -93,7 +93,6 @@ pub unsafe extern "C" fn mincore(
     into: *mut std::ffi::c_uchar,
 ) -> c_int {
     let start = address as usize;
-    prepare::give_up(start, round_up(start, length));
     prepare::discard_untouched(start, round_up(start, length));
     // SAFETY: the caller's contract.
     unsafe { raw::call!(SYS_mincore, start, length, into) as c_int }

@@ -97,9 +97,7 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
         libc::MADV_COLLAPSE => _ = contiguity::rejoin(start, end - start),
         _ => {}
     }
-    if LEAVES_AS_IT_WAS.contains(&advice) {
-        prepare::give_up(start, end);
-    } else {
+    if !LEAVES_AS_IT_WAS.contains(&advice) {
         prepare::changed(start, end);
     }
     // SAFETY: the caller's contract.

@@ -70,6 +70,7 @@ impl Call {
         let advised = contiguity::rejoin(self.start, old);
         if self.is_fixed() {
             prepare::changed(self.target, target_end);
+            prepare::make_way(self.target, target_end);
         }
         // Of shared memory there may be more with no length at all (`old_size` 0).
         let around = self.end().max(self.start.saturating_add(1));

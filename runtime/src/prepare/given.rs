@@ -6,7 +6,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::stock;
 use crate::mapping::demote;
 use crate::raw;
 use crate::source::superpage;
@@ -82,10 +81,8 @@ pub fn leave(start: usize, end: usize) -> bool {
         })
 }
 
-/// The program does something to `[start, end)` that leaves it not as it was handed out, or maps
-/// something there: what is kept there is no more.
+/// The program does something to `[start, end)` that leaves it not as it was handed out.
 pub fn changed(start: usize, end: usize) {
-    stock::give_up(start, end);
     if !may_hold(start, end) {
         return;
     }

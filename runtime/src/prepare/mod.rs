@@ -32,7 +32,7 @@ mod zero;
 
 pub use ahead::populate;
 pub use given::{changed, discard_untouched};
-pub use stock::{give_up, give_way, keep, take};
+pub use stock::{give_way, keep, make_way, take};
 
 /// Whether anything is to be prepared in this process.
 pub fn is_on() -> bool {

@@ -1,10 +1,10 @@
-//! The stock: mappings that the program has unmapped, kept as they lie for its next request of that
-//! length, and zeroed then.
+//! The stock: mappings that the program has unmapped, kept for its next request of that length, and
+//! zeroed then.
 //!
-//! Life of a run: unmapped by the program -> kept: without access, and `MADV_FREE`, so that the kernel
-//! takes it before it reclaims or kills anything -> zeroed and handed out, or unmapped: when several
-//! requests have passed it by, when memory or address space is short, when something else is to lie
-//! there.
+//! Life of a run: unmapped by the program -> moved away, so that nothing is mapped where it was, and
+//! kept: `MADV_FREE`, so that the kernel takes it before it reclaims or kills anything -> moved back,
+//! or to wherever there is space, zeroed and handed out; or unmapped: when several requests have passed
+//! it by, when memory or address space is short, when something else is to lie there.
 //!
 //! What is locked is not kept: the kernel refuses `MADV_FREE` for it, as it does for what is not
 //! private anonymous memory any more.
@@ -17,17 +17,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{bound, given, is_on, zero};
 use crate::ledger::{self, Column, Kind, Prepared};
+use crate::mapping::table::{self, Range};
 use crate::pagemap::{self, Region};
 use crate::raw;
 use crate::settings;
-use crate::source::superpage;
+use crate::source::{self, superpage};
 
 #[repr(align(64))]
 struct Run {
     /// 0: no run; [`KEPT`]; else the thread that works on it (its errno's address).
     holder: AtomicUsize,
+    /// Where it lies.
     start: AtomicUsize,
     length: AtomicUsize,
+    /// Where the program had it.
+    home: AtomicUsize,
     /// How many large requests had been made when it was kept.
     born: AtomicUsize,
 }
@@ -42,6 +46,7 @@ static RUNS: [Run; COUNT] = [const {
         holder: AtomicUsize::new(0),
         start: AtomicUsize::new(0),
         length: AtomicUsize::new(0),
+        home: AtomicUsize::new(0),
         born: AtomicUsize::new(0),
     }
 }; COUNT];
@@ -67,6 +72,25 @@ impl Run {
     fn range(&self) -> (usize, usize) {
         let start = self.start.load(Ordering::Relaxed);
         (start, start + self.length.load(Ordering::Relaxed))
+    }
+
+    /// Moves a run that this thread holds to where it was, or to other free space: its new address.
+    fn move_back(&self) -> Option<usize> {
+        let (from, end) = self.range();
+        let (home, length) = (self.home.load(Ordering::Relaxed), end - from);
+        let to = match reserve_at(home, length) {
+            Some(()) => home,
+            None => source::reserve(length, superpage()).ok()?,
+        };
+        // SAFETY: the run is this thread's, and so is the address space.
+        unsafe {
+            if raw::move_to(from, length, to).is_err() {
+                let _ = raw::munmap(to, length);
+                return None;
+            }
+        }
+        self.start.store(to, Ordering::Relaxed);
+        Some(to)
     }
 
     /// Unmaps a run that this thread holds.
@@ -96,8 +120,8 @@ pub fn give_way() -> bool {
     release(|_| true)
 }
 
-/// Gives up what is kept in `[start, end)`.
-pub fn give_up(start: usize, end: usize) {
+/// Gives up what is kept in `[start, end)`, where the program maps something.
+pub fn make_way(start: usize, end: usize) {
     release(|run| {
         let (from, to) = run.range();
         from < end && start < to
@@ -124,10 +148,19 @@ pub fn take(length: usize) -> Option<usize> {
         run.holder.store(KEPT, Ordering::Release);
         return None;
     }
-    // SAFETY: nobody's, and this thread's now.
-    if unsafe { raw::mprotect(start, length, raw::READ_WRITE).is_err() || !clear(start, end) } {
+    let Some(start) = run.move_back() else {
         run.release();
         return None;
+    };
+    // SAFETY: nobody's, and this thread's now.
+    if !unsafe { clear(start, start + length) } {
+        run.release();
+        return None;
+    }
+    if start != run.home.load(Ordering::Relaxed) {
+        // The kernel does not join it with what lies beside it.
+        let range = Range { start, end: start + length, page: raw::base_page(), shared: false };
+        table::add_ordinary(range, (start, start + length));
     }
     ledger::prepared_less(Prepared::Stock, length);
     run.free();
@@ -192,25 +225,51 @@ pub fn keep(start: usize, end: usize) -> bool {
         && bound::is_unlimited()
         && is_whole(start, end);
     let Some(run) = RUNS.iter().find(|run| is_fit && run.claim(0)) else { return false };
-    run.length.store(length, Ordering::Relaxed);
-    run.start.store(start, Ordering::Release);
-    run.born.store(REQUESTS.load(Ordering::Relaxed), Ordering::Relaxed);
-    // Whoever uses it still gets the signal that it would.
-    // SAFETY: the program gives it up.
-    let is_kept = unsafe {
-        raw::madvise(start, length, libc::MADV_FREE)
-            .and_then(|()| raw::mprotect(start, length, libc::PROT_NONE))
-            .is_ok()
+    let Some(place) = place_for(start, length) else {
+        run.free();
+        return false;
     };
-    if !is_kept {
+    run.length.store(length, Ordering::Relaxed);
+    run.home.store(start, Ordering::Relaxed);
+    run.start.store(place, Ordering::Release);
+    // SAFETY: the program gives it up, and the place is reserved.
+    if table::replacing(start, end, || unsafe { raw::move_to(start, length, place) }).is_err() {
+        // SAFETY: address space of ours.
+        let _ = unsafe { raw::munmap(place, length) };
         run.free();
         return false;
     }
+    run.born.store(REQUESTS.load(Ordering::Relaxed), Ordering::Relaxed);
     ledger::prepared(Prepared::Stock, length);
+    // SAFETY: nobody's.
+    if unsafe { raw::madvise(place, length, libc::MADV_FREE) }.is_err() {
+        run.release();
+        return true;
+    }
     let before: usize = RUNS.iter().map(kept).sum();
     ledger::prepared_most((before + length) as u64);
     run.holder.store(KEPT, Ordering::Release);
     true
+}
+
+/// Address space to keep in what was mapped at `home`: an eighth of the address space below it, where
+/// neither the kernel nor the heap puts anything.
+fn place_for(home: usize, length: usize) -> Option<usize> {
+    let place = home - (1 << home.ilog2()) / 8;
+    place.is_multiple_of(superpage()).then(|| reserve_at(place, length))?.map(|()| place)
+}
+
+/// Reserves `[at, at + length)`, if nothing is there.
+fn reserve_at(at: usize, length: usize) -> Option<()> {
+    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: replaces nothing. A kernel that does not know the flag takes the address as a hint.
+    unsafe {
+        let got = raw::mmap(at, length, libc::PROT_NONE, flags, -1, 0).ok()?;
+        if got != at {
+            let _ = raw::munmap(got, length);
+        }
+        (got == at).then_some(())
+    }
 }
 
 /// Whether all of it lies on superpages of its own.
