@@ -62,6 +62,7 @@ in_child! {
     what_is_kept_makes_way_for_who_names_its_address => "child_maps_there",
     what_is_locked_is_not_kept => "child_locks",
     a_small_process_keeps_nothing => "child_is_small",
+    a_small_program_that_a_large_one_starts_keeps_nothing => "child_starts_a_small_one",
     what_was_resident_is_discarded_for_who_wants_small_pages => "child_wants_small_pages",
     a_sandbox_is_entered_without_a_stock => "child_enters_a_sandbox",
     the_beginning_of_a_large_mapping_is_there => "child_maps_much",
@@ -488,6 +489,13 @@ fn child_is_small() {
         let (is_kept, start) = keep(16 * MIB);
         assert!(!is_kept && mapped_at(start).is_none());
     }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_starts_a_small_one() {
+    grow_large();
+    assert!(succeeds(preparing("child_is_small")));
 }
 
 #[test]

@@ -9,9 +9,9 @@ const MOST: usize = 64 << 20;
 /// The part of the process's memory, and of what its cgroup has left.
 const SHARE: usize = 10;
 
-/// The bytes that may be prepared of `asked`, in a process that uses or asks for `more` than it had.
+/// The bytes that may be prepared of `asked`, in a process that asks for `more` than it has.
 pub fn allowed(asked: usize, more: usize) -> usize {
-    let bytes = asked.min(MOST).min((most_resident() + more) / SHARE);
+    let bytes = asked.min(MOST).min((resident() + more) / SHARE);
     if bytes < source::superpage() {
         return 0;
     }
@@ -21,15 +21,13 @@ pub fn allowed(asked: usize, more: usize) -> usize {
     }
 }
 
-/// The most memory this process ever had.
-fn most_resident() -> usize {
-    // SAFETY: all zero is a value of the structure, and the kernel fills it in.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: as above.
-    let got = raw::keeping_errno(|| unsafe {
-        raw::call!(SYS_getrusage, libc::RUSAGE_SELF, &raw mut usage)
-    });
-    if got == 0 { (usage.ru_maxrss as usize) << 10 } else { 0 }
+/// The memory that is resident. (`ru_maxrss` is that of the program that called `exec`, if it had more.)
+fn resident() -> usize {
+    let mut buffer = [0; 128];
+    let text = source::read_file(c"/proc/self/statm", &mut buffer);
+    let pages =
+        text.and_then(|text| source::first_number(text.split(|byte| *byte == b' ').nth(1)?));
+    pages.map_or(0, |pages| pages.saturating_mul(raw::base_page()))
 }
 
 /// What the process's cgroups may still use, the least; `None`: there is no limit, or nobody knows.
