@@ -221,12 +221,19 @@ class Engine:
                 file.write(json.dumps(dataclasses.asdict(result)) + "\n")
         return result
 
-    def run_all(self, pairs):
-        """Jobs that may run beside others do, the others follow one by one."""
-        together = [(job, mode) for job, mode in pairs if not job.alone]
+    def run_all(self, pairs, end=None):
+        """Jobs that may run beside others do, the others follow one by one. What had not begun at the time `end` is given back."""
+        rest = []
+
+        def run(job, mode):
+            if end and time.monotonic() > end:
+                rest.append((job, mode))
+            else:
+                self.run_one(job, mode)
+
         with concurrent.futures.ThreadPoolExecutor(self.workers) as pool:
             try:
-                for future in [pool.submit(self.run_one, job, mode) for job, mode in together]:
+                for future in [pool.submit(run, job, mode) for job, mode in pairs if not job.alone]:
                     future.result()
             except BaseException:
                 self.stopped = True
@@ -235,7 +242,8 @@ class Engine:
                 raise
         for job, mode in pairs:
             if job.alone:
-                self.run_one(job, mode)
+                run(job, mode)
+        return rest
 
     def differing(self, job, mode):
         native, other = (self.results.get((job.suite, job.name, m, 0)) for m in (NATIVE, mode))
