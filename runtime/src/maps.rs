@@ -100,9 +100,9 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, bool)) -> Option<()> {
             let mut marks = [0; 128];
             let words = words.split(|&byte| byte == b' ');
             let is_advised = words.clone().any(|word| word == b"hg");
-            // Written pages (sd) and what counts towards the commit limit (ac) come of what was done to the
-            // memory, and of how a copy of it was made.
-            let left_out = [b"hg", b"sd", b"ac"];
+            // Written pages (sd), guard pages (gu) and what counts towards the commit limit (ac) come of what was
+            // done to the memory, and of how a copy of it was made: they keep no mappings apart.
+            let left_out = [b"hg", b"sd", b"gu", b"ac"];
             let is_kept = |word: &&[u8]| word.len() == 2 && left_out.iter().all(|it| word != it);
             let kept = words.filter(is_kept);
             for (place, word) in marks.chunks_exact_mut(2).zip(kept) {
