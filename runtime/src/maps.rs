@@ -91,15 +91,28 @@ pub fn is_private_anonymous(start: usize, end: usize) -> bool {
 /// Two letters for each mark that the kernel keeps about a mapping (`VmFlags` of smaps, proc(5)).
 pub type Marks = [u8; 128];
 
+/// What the pages of a mapping are.
+#[derive(Clone, Copy)]
+pub struct State {
+    /// Advised for THP.
+    pub is_advised: bool,
+    /// Counted towards the commit limit.
+    pub is_accounted: bool,
+    /// Some of it was written to, and is there.
+    pub has_pages: bool,
+}
+
 /// Calls `tell` with each mapping, without its name, its marks as far as the program set them but for advice for
-/// THP, and whether that was given. It walks the page tables of the process: for what is done seldom.
-pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, bool)) -> Option<()> {
+/// THP, and its state. It walks the page tables of the process: for what is done seldom.
+pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, State)) -> Option<()> {
     let mut known: Option<Vma<'static>> = None;
+    let mut has_pages = false;
     each_line(c"/proc/thread-self/smaps", |line| {
         if let Some(words) = line.strip_prefix(b"VmFlags:") {
             let mut marks = [0; 128];
             let words = words.split(|&byte| byte == b' ');
             let is_advised = words.clone().any(|word| word == b"hg");
+            let is_accounted = words.clone().any(|word| word == b"ac");
             // Written pages (sd), guard pages (gu) and what counts towards the commit limit (ac) come of what was
             // done to the memory, and of how a copy of it was made: they keep no mappings apart.
             let left_out = [b"hg", b"sd", b"gu", b"ac"];
@@ -109,11 +122,14 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, bool)) -> Option<()> {
                 place.copy_from_slice(word);
             }
             if let Some(vma) = known.take() {
-                tell(&vma, marks, is_advised);
+                tell(&vma, marks, State { is_advised, is_accounted, has_pages });
             }
+        } else if line.starts_with(b"Anonymous:") || line.starts_with(b"Swap:") {
+            has_pages |= line.iter().any(|byte| (b'1'..=b'9').contains(byte));
         } else if let Some(vma) = parse(line) {
             let Vma { start, end, flags, offset, file, name: _ } = vma;
             known = Some(Vma { start, end, flags, offset, file, name: b"" });
+            has_pages = false;
         }
     })
 }

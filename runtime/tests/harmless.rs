@@ -74,6 +74,7 @@ cases! {
         and_keep_the_old                        [T P H S]
         shrink                                  [T P H S]
         over_a_renewed_piece                    [T P H S]
+        over_pieces_that_became_alike           [T P H S]
         protected_parts                         [T P H S]
     }
     placement {

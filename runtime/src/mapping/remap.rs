@@ -243,18 +243,25 @@ impl Call {
 
     /// Where the last part begins, if all of them are private anonymous memory without gaps, alike but for
     /// advice for THP, and divided by this library: then the program may have made them as one.
+    ///
+    /// Also where advised memory was only read. That gives it an `anon_vma` (`do_huge_pmd_anonymous_page`,
+    /// mm/huge_memory.c), which it has otherwise once it is written to, and two that have one are not joined.
     fn last_part(&self) -> Option<usize> {
         let (mut at, mut last, mut first) = (self.start, self.start, None);
-        let (mut is_one, mut was_advised) = (true, None);
-        maps::each_with_marks(|vma, marks, is_advised| {
+        let (mut is_one, mut before) = (true, None);
+        maps::each_with_marks(|vma, marks, state| {
             if vma.end <= self.start || vma.start >= self.end() {
                 return;
             }
             let alike = (vma.flags, marks);
             is_one &= vma.start <= at && *first.get_or_insert(alike) == alike;
             is_one &= vma.is_private() && vma.file == (0, 0);
-            if let Some(before) = was_advised.replace(is_advised) {
-                is_one &= before != is_advised || is_divided(vma.start - 1, vma.start + 1);
+            if let Some(before) = before.replace(state) {
+                let was_only_read = !(before.has_pages && state.has_pages)
+                    && before.is_accounted == state.is_accounted;
+                is_one &= before.is_advised != state.is_advised
+                    || before.is_advised && was_only_read
+                    || is_divided(vma.start - 1, vma.start + 1);
             }
             last = vma.start.max(self.start);
             at = vma.end;

@@ -70,6 +70,38 @@ static int over_a_renewed_piece(void)
     return 0;
 }
 
+/* Pieces that are renewed otherwise, and alike in the end. */
+static int over_pieces_that_became_alike(void)
+{
+    enum { GUARD_INSTALL = 102 }; /* linux/mman.h; not before Linux 6.13 */
+    static const char *names[] = {"executable and read", "populated", "guarded"};
+    for (int how = 0; how < 3; how++) {
+        size_t length = how == 0 ? 4 * MIB : 16 * PAGE;
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+        char *start = map(length), *piece = start + PAGE;
+        start[0] = 1;
+        if (how == 0) {
+            munmap(piece, length - PAGE);
+            mmap(piece, length - PAGE, PROT_READ | PROT_EXEC, flags, -1, 0);
+            load(piece + SUPERPAGE);
+            mprotect(start, length, READ_WRITE);
+        } else if (how == 1) {
+            mmap(start, length, READ_WRITE, flags, -1, 0);
+            start[0] = start[8 * PAGE] = 1;
+            mmap(piece, 2 * PAGE, READ_WRITE, flags | MAP_POPULATE, -1, 0);
+        } else {
+            mmap(piece, length - PAGE, READ_WRITE, flags, -1, 0);
+            madvise(start + 12 * PAGE, PAGE, GUARD_INSTALL);
+        }
+        char *moved = mremap(start, 4 * PAGE, length, MREMAP_MAYMOVE);
+        printf("%s: mremap %s", names[how], mapped(moved));
+        if (moved != MAP_FAILED)
+            printf(" %d %d", moved[0], moved[PAGE]);
+        printf("\n");
+    }
+    return 0;
+}
+
 static int readable_pages(char *start, size_t pages)
 {
     int sum = 0;
@@ -112,4 +144,4 @@ static int protected_parts(void)
 }
 
 MAIN(CASE(grow), CASE(grow_from_the_middle), CASE(to_a_place), CASE(and_keep_the_old), CASE(shrink),
-     CASE(over_a_renewed_piece), CASE(protected_parts))
+     CASE(over_a_renewed_piece), CASE(over_pieces_that_became_alike), CASE(protected_parts))
