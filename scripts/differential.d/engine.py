@@ -149,13 +149,14 @@ def execute(command, environment, directory, timeout):
             child.wait(timeout)
         except subprocess.TimeoutExpired:
             timed_out = True
-        for end in (lambda: os.killpg(child.pid, signal.SIGKILL), child.wait):
-            try:
-                end()
-            except ProcessLookupError:
-                pass
-        RUNNING.discard(child.pid)
-        end_marked(mark)
+        finally:  # also when this run is interrupted
+            for end in (lambda: os.killpg(child.pid, signal.SIGKILL), child.wait):
+                try:
+                    end()
+                except ProcessLookupError:
+                    pass
+            RUNNING.discard(child.pid)
+            end_marked(mark)
         output.seek(max(0, output.seek(0, os.SEEK_END) - (1 << 20)))
         text = output.read().decode("utf-8", "replace")
     return Finished(child.returncode, timed_out, text)
@@ -257,19 +258,24 @@ class Engine:
         tests = self.differing(job, mode)
         if not tests:
             return []
-        for round in (1, 2):
-            self.run_one(job, NATIVE, round)
-            self.run_one(job, mode, round)
-        found = []
-        for test in tests:
-            native, other = (
+        def verdicts(test):
+            return (
                 [r.verdicts.get(test, "absent") for n in range(3) if (r := self.results.get((job.suite, job.name, m, n)))]
                 for m in (NATIVE, mode)
             )
-            if len(native) < 3 or len(other) < 3:
-                kind = "not repeated"
-            elif len(set(native)) > 1:
+
+        for round in (1, 2):
+            self.run_one(job, NATIVE, round)
+            if all(len(set(native)) > 1 for native, _ in map(verdicts, tests)):
+                break  # flaky, whatever comes
+            self.run_one(job, mode, round)
+        found = []
+        for test in tests:
+            native, other = verdicts(test)
+            if len(set(native)) > 1:
                 kind = "flaky"
+            elif len(native) < 3 or len(other) < 3:
+                kind = "not repeated"
             elif all(v == native[0] for v in other[1:]):
                 kind = "once"
             else:
