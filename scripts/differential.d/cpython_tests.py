@@ -73,13 +73,17 @@ def each(suite):
             yield test
 
 
+# One port for the whole machine, and without another end it waits for ever (tests of AF_VSOCK in test_socket).
+LEFT_OUT = "VSOCK"
+
+
 def without(suite, names):
     """The same suite, nested as it was (its fixtures depend on that), without some tests."""
     kept = type(suite)()
     for test in suite:
         if isinstance(test, unittest.TestSuite):
             kept.addTest(without(test, names))
-        elif test.id() not in names:
+        elif test.id() not in names and LEFT_OUT not in test.id():
             kept.addTest(test)
     return kept
 
@@ -96,7 +100,7 @@ def main():
         seen = set()
     suite = unittest.defaultTestLoader.loadTestsFromName("test." + module)
     result = Lines(path, limit)
-    suite.run(result) if not seen else without(suite, seen).run(result)
+    without(suite, seen).run(result)
     print("done", file=result.file)
 
 
