@@ -138,7 +138,7 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, State)) -> Option<()> {
 pub fn is_advised(address: usize) -> bool {
     let mut found = false;
     let holds = |vma: &Vma| vma.start <= address && address < vma.end;
-    let _ = each_with_marks(|vma, _, is_advised| found |= is_advised && holds(vma));
+    let _ = each_with_marks(|vma, _, state| found |= state.is_advised && holds(vma));
     found
 }
 
