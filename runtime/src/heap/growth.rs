@@ -18,7 +18,7 @@ use super::thresholds::MAX_MAPPED_FROM;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::table;
 use crate::settings::{self, Fallback};
-use crate::{maps, raw, source};
+use crate::{filter, maps, raw, source};
 
 /// Addresses left free behind a growing object.
 const SPACE: usize = 64 << 30;
@@ -39,7 +39,9 @@ pub unsafe fn grow(
     // SAFETY: the contract; both objects are this thread's.
     unsafe {
         // Whoever grows once is as large as asked for; whoever grows again will go on.
-        let has_grown = old.size() >= BACKED_FROM.load(Ordering::Relaxed);
+        // Under a filter of system calls objects are malloc's own mappings: the list of mappings cannot be read.
+        let has_grown = old.size() >= BACKED_FROM.load(Ordering::Relaxed)
+            && !filter::may_be_in_place();
         if has_grown && old.is_mapped() && raw::keeping_errno(|| extend(old, size, &allocate, free))
         {
             return old.memory as *mut c_void;
