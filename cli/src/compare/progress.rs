@@ -84,7 +84,7 @@ impl Bar {
             bar.set_message(message);
         } else if self.lines && self.last_line.elapsed() > EVERY {
             self.last_line = Instant::now();
-            crate::exit::say(&format!("{} runs done; {message}", self.runs));
+            crate::exit::say(&format!("runs done: {}; {message}", self.runs));
         }
     }
 }
