@@ -5,6 +5,7 @@ fn facts() -> Facts {
     Facts {
         thp_mode: Some("madvise".to_string()),
         thp_sizes: Vec::new(),
+        thp_largest: PageSize::new(2 << 20).ok(),
         pools: vec![Pool {
             size: PageSize::new(2 << 20).unwrap(),
             total: 10,

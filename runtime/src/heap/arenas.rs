@@ -92,7 +92,8 @@ pub fn begin() {
         if first.is_null() {
             return;
         }
-        let gap = boundary.saturating_sub(Chunk::of(first).end() + HEADERS);
+        // What the program gets first lies behind a header, which may be on the base page.
+        let gap = boundary.saturating_sub(Chunk::of(first).end() + HEADERS / 2);
         let last = if gap >= HEADERS { allocate(gap - HEADERS / 2) } else { first };
         if !last.is_null() {
             reach(Chunk::of(last));
