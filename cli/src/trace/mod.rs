@@ -8,7 +8,9 @@ mod verify;
 pub mod words;
 
 pub use import::filter;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use trace::{Reader, TraceError};
 
@@ -51,15 +53,15 @@ impl From<TraceError> for Failure {
     }
 }
 
-/// Opens a trace. That it was cut is said, and it is read up to there.
+/// Opens a trace. That it was cut is said, once of each, and it is read up to there.
 pub fn open(path: &Path) -> Result<Reader, TraceError> {
+    static SAID: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let reader = Reader::open(path)?;
-    if let Some(cut) = reader.info().cut {
-        crate::exit::say(&format!(
-            "warning: {}: {}",
-            path.display(),
-            words::cut(cut, reader.info())
-        ));
+    if let Some(cut) = reader.info().cut
+        && SAID.lock().is_ok_and(|mut said| said.insert(path.to_path_buf()))
+    {
+        let what = words::cut(cut, reader.info());
+        crate::exit::say(&format!("warning: {}: {what}", path.display()));
     }
     Ok(reader)
 }
