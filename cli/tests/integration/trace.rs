@@ -164,13 +164,10 @@ fn bad_files() {
     let directory = room.0.path().to_str().unwrap().to_string();
 
     let cases = [
-        (room.file("truncated.spt", &bytes[..bytes.len() - 1]), "truncated"),
-        (room.file("half.spt", &bytes[..bytes.len() / 2]), "truncated"),
         (room.file("begun.spt", &bytes[..9]), "it ends in its header"),
         (room.file("empty.spt", b""), "an empty file"),
         (room.file("text.spt", b"0x1000\n"), "not a superpage trace"),
         (room.file("version.spt", &version), "format version 9"),
-        (room.file("more.spt", &[&bytes[..], b"x"].concat()), "truncated"),
         (huge, "the end does not say where the footer is"),
         (hole, "not a superpage trace"),
         (pipe, "a pipe or a device"),
@@ -182,6 +179,23 @@ fn bad_files() {
         refused(&output, 2, part);
         assert!(stderr(&output).contains(path.as_str()));
         refused(&run(&["trace", "cat", path]), 2, part);
+    }
+    // Without its end: what is whole is read, with a warning, and it is not sound.
+    for (name, some) in [
+        ("truncated.spt", &bytes[..bytes.len() - 1]),
+        ("half.spt", &bytes[..bytes.len() / 2]),
+        ("more.spt", &[&bytes[..], b"x"].concat()),
+    ] {
+        let path = room.file(name, some);
+        for subcommand in ["info", "cat"] {
+            let output = run(&["trace", subcommand, &path]);
+            let said = stderr(&output);
+            assert!(output.status.success(), "{said}");
+            assert!(said.contains("cut at byte ") && said.lines().count() == 1, "{said}");
+        }
+        let verified = run(&["trace", "verify", &path]);
+        assert_eq!(verified.status.code(), Some(1), "{verified:?}");
+        assert!(stdout(&verified).contains("truncated: "), "{verified:?}");
     }
     // Its head and foot are good; the damage is in what only cat and verify read.
     let flipped = room.file("flipped.spt", &flipped);
