@@ -368,6 +368,11 @@ fn replace(vma: &Vma, ours: c_int) {
         from += length;
     }
     table::remove(vma.start, vma.end);
+    if is_ours {
+        // The kernel keeps copies apart from what lies beside them.
+        let (start, end) = (vma.start, vma.end);
+        table::add_ordinary(Range { start, end, page, shared: false }, (start, end));
+    }
     ledger::because(Reason::Forked);
 }
 
@@ -398,7 +403,9 @@ fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int
     // SAFETY: `[start, start + length)` is the mapping being replaced, whose contents are now in
     // `fresh` or come from the parent; nothing runs meanwhile, and this code is on its own stack.
     let moved = unsafe {
-        raw::mprotect(fresh, length, protection).and_then(|()| raw::move_to(fresh, length, start))
+        demote::advise_alike(fresh, length, demote::marks_of(start))
+            .and_then(|()| raw::mprotect(fresh, length, protection))
+            .and_then(|()| raw::move_to(fresh, length, start))
     };
     if moved.is_err() {
         // SAFETY: ours, and used by nobody.

@@ -82,6 +82,16 @@ fn calls_that_hugetlb_does_not_carry_work_as_on_base_pages() {
 }
 
 #[test]
+fn what_was_one_mapping_is_moved_as_one() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(64);
+    assert!(succeeds(child("child_moves", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
 fn parts_of_shared_memory_move_unless_another_process_has_it() {
     let pool = Pool::lock();
     testkit::require!(pool.is_some(), "{NEEDS}");
@@ -272,6 +282,41 @@ fn child_shares() {
         assert_eq!(libc::mprotect(reserved.cast(), 8 * MIB, rw), 0);
         fill(reserved, 8 * MIB, 3);
         assert_eq!(hugetlb_mib(), before);
+    }
+}
+
+/// Of superpages, of their copies and of base pages: in the process and in a child of its.
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_moves() {
+    let length = 8 * MIB + 8192;
+    let is_moved = |start: *mut u8| {
+        // SAFETY: the whole of a mapping that the test made.
+        let moved =
+            unsafe { libc::mremap(start.cast(), length, length + MIB, libc::MREMAP_MAYMOVE) };
+        let at = |offset: usize| {
+            // SAFETY: inside what was moved.
+            unsafe { *moved.cast::<u64>().byte_add(offset) == (start as u64 + offset as u64) ^ 1 }
+        };
+        moved != libc::MAP_FAILED && [0, MIB, 5 * MIB, length - 8].into_iter().all(at)
+    };
+    let advice = [libc::MADV_SEQUENTIAL, libc::MADV_RANDOM, libc::MADV_DONTDUMP, libc::MADV_NORMAL];
+    for advice in advice {
+        for is_divided in [false, true] {
+            let start = map(length);
+            fill(start, length, 1);
+            // SAFETY: parts of the mapping.
+            unsafe {
+                assert_eq!(libc::madvise(start.cast(), length, advice), 0);
+                for protection in [libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
+                    let part = start.add(if is_divided { MIB } else { 0 }).cast();
+                    let bytes = if is_divided { 4096 } else { length };
+                    assert_eq!(libc::mprotect(part, bytes, protection), 0);
+                }
+            }
+            assert_eq!(in_child(|| is_moved(start)), 0, "a child, advice {advice}");
+            assert!(is_moved(start), "advice {advice}, divided: {is_divided}");
+        }
     }
 }
 

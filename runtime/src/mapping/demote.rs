@@ -28,7 +28,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::plan::{self, Piece, Plan};
-use super::table::{self, Locked, Range, Row};
+use super::table::{self, Locked, Marks, Range, Row};
 use super::{exclusive, object, pinned};
 use crate::hold::{self, Hold};
 use crate::ledger::{self, Column, Kind, Reason};
@@ -117,7 +117,7 @@ pub fn discard(from: usize, to: usize) -> Result<(), Errno> {
 fn renew(piece: &Piece) -> bool {
     /// What is held twice for a moment.
     const STEP: usize = 1 << 30;
-    let is_plain = piece.marks == table::Marks::default() && !IS_LOCKED.load(Ordering::Relaxed);
+    let is_plain = piece.marks == Marks::default() && !IS_LOCKED.load(Ordering::Relaxed);
     let mut at = piece.start;
     while at < piece.end {
         let mut end = at;
@@ -142,11 +142,19 @@ fn renew(piece: &Piece) -> bool {
 /// The same for one private page, before a fork; `false`: it is not on the pool, or stays there.
 pub fn make_page_ordinary(start: usize, page: usize) -> bool {
     exclusive::within(start, start + page, || {
-        plan::is_hugetlb(start) && table::replacing_page(start, page, || to_ordinary(start, page))
+        let marks = marks_of(start);
+        plan::is_hugetlb(start)
+            && table::replacing_page(start, page, || to_ordinary(start, page, marks))
     })
 }
 
-fn to_ordinary(start: usize, length: usize) -> bool {
+/// What was advised about the superpage at an address.
+pub fn marks_of(start: usize) -> Marks {
+    let row = table::first_row(start, start + 1, |row| !row.is_ordinary);
+    row.map_or_else(Marks::default, |row| row.marks)
+}
+
+fn to_ordinary(start: usize, length: usize, marks: Marks) -> bool {
     let Some(protection) = protection_of(start) else { return false };
     let piece = Piece {
         start,
@@ -154,7 +162,7 @@ fn to_ordinary(start: usize, length: usize) -> bool {
         page: length,
         shared: false,
         protection,
-        marks: table::Marks::default(),
+        marks,
         mapping: (start, start + length),
         file: (0, 0),
         offset: 0,
@@ -283,12 +291,7 @@ fn fill_copies(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> 
                 }
                 copy_contents(piece);
             }
-            if piece.marks.dont_fork {
-                raw::madvise(copy, length, libc::MADV_DONTFORK)?;
-            }
-            if piece.marks.dont_dump {
-                raw::madvise(copy, length, libc::MADV_DONTDUMP)?;
-            }
+            advise_alike(copy, length, piece.marks)?;
             raw::mprotect(copy, length, piece.protection)?;
             let locked = match piece.marks.locked {
                 Locked::No if !IS_LOCKED.load(Ordering::Relaxed) => 0,
@@ -300,6 +303,23 @@ fn fill_copies(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> 
                 return Err(libc::ENOMEM);
             }
         }
+    }
+    Ok(())
+}
+
+/// Gives a copy the advice that the kernel keeps per mapping, without which it is no part of its mapping.
+///
+/// # Safety
+/// It is the caller's own.
+pub unsafe fn advise_alike(copy: usize, length: usize, marks: Marks) -> Result<(), Errno> {
+    let asked = [
+        (marks.dont_fork, libc::MADV_DONTFORK),
+        (marks.dont_dump, libc::MADV_DONTDUMP),
+        (marks.order != libc::MADV_NORMAL, marks.order),
+    ];
+    for (_, advice) in asked.into_iter().filter(|(is_asked, _)| *is_asked) {
+        // SAFETY: the contract; it changes no contents.
+        unsafe { raw::madvise(copy, length, advice) }?;
     }
     Ok(())
 }

@@ -130,7 +130,10 @@ const LEAVES_AS_IT_WAS: [c_int; 9] = [
 fn is_kept_by_page(advice: c_int) -> bool {
     /// Linux 6.13 (`include/uapi/asm-generic/mman-common.h`). What has guards cannot be copied.
     const MADV_GUARD_INSTALL: c_int = 102;
-    const MARKS: [c_int; 5] = [
+    const MARKS: [c_int; 8] = [
+        libc::MADV_NORMAL,
+        libc::MADV_SEQUENTIAL,
+        libc::MADV_RANDOM,
         libc::MADV_DONTFORK,
         libc::MADV_DOFORK,
         libc::MADV_DONTDUMP,
@@ -195,6 +198,9 @@ fn note(start: usize, end: usize, advice: c_int) {
         libc::MADV_DOFORK => table::mark(start, end, |marks| marks.dont_fork = false),
         libc::MADV_DONTDUMP => table::mark(start, end, |marks| marks.dont_dump = true),
         libc::MADV_DODUMP => table::mark(start, end, |marks| marks.dont_dump = false),
+        libc::MADV_NORMAL | libc::MADV_SEQUENTIAL | libc::MADV_RANDOM => {
+            table::mark(start, end, |marks| marks.order = advice);
+        }
         _ => {}
     }
 }

@@ -10,6 +10,7 @@
 //! # Safety
 //! The rows live in a mapping of their own that only grows, reached under the lock.
 
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::lock::{Level, Lock};
@@ -36,6 +37,8 @@ pub struct Marks {
     pub dont_fork: bool,
     /// MADV_DONTDUMP
     pub dont_dump: bool,
+    /// MADV_SEQUENTIAL or MADV_RANDOM; 0: MADV_NORMAL. Mappings that differ in it are not one.
+    pub order: c_int,
     /// mlock, or with MLOCK_ONFAULT; of base pages alone, because the pool has no such mark.
     pub locked: Locked,
 }
@@ -150,6 +153,9 @@ pub fn replacing_page(start: usize, page: usize, work: impl FnOnce() -> bool) ->
         let is_replaced = table.slice().iter().any(is_here) && work();
         if is_replaced {
             table.cut(start, end);
+            let (range, mapping) = (Range { start, end, page, shared: false }, (start, end));
+            let marks = Marks::default();
+            table.insert(Row { range, marks, mapping, is_ordinary: true, leaving: 0 });
         }
         is_replaced
     };
