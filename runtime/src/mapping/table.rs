@@ -322,7 +322,11 @@ impl Rows {
             }
             // Cut out and entered again: at the end, where it is met once more and is right.
             let Range { start, end, .. } = row.range;
-            changed.range = Range { start: start.max(from), end: end.min(to), ..row.range };
+            // Of a superpage all or nothing: the range may be of a call that the kernel refuses.
+            let page = if row.is_ordinary { 1 } else { row.range.page };
+            let first = start.max(from - from % page);
+            let last = end.min(to.checked_next_multiple_of(page).unwrap_or(usize::MAX));
+            changed.range = Range { start: first, end: last, ..row.range };
             self.cut_if(changed.range.start, changed.range.end, |other| *other == row);
             self.insert(changed);
             at = 0;
