@@ -1,7 +1,7 @@
-//! Estimates are repeated until three agree, as libhugetlbfs' tlbmiss_cost.sh did; if they never do,
-//! that is said.
+//! Costs: estimates under other circumstances each, what is typical of them, and how well that is known.
 
 use serde::{Deserialize, Serialize};
+use workload::rng::SplitMix64;
 
 use crate::probe::ProbeError;
 use crate::statistics::median;
@@ -9,55 +9,60 @@ use crate::statistics::median;
 /// A cost in cycles.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Cycles: the median of the last three estimates.
+    /// Cycles.
     pub cycles: f64,
-    /// Whether these agree within [`TOLERANCE`].
+    /// The 95 % confidence interval of `cycles`, lower and upper end.
+    #[serde(default)]
+    pub interval: Option<(f64, f64)>,
+    /// Whether the interval is no wider than [`TOLERANCE`] on either side would be.
     pub agreed: bool,
     /// All estimates, in order.
     pub estimates: Vec<f64>,
 }
 
-/// How far apart three estimates may be that agree, as a share of their median.
-pub const TOLERANCE: f64 = 0.05;
+/// How far a cost's confidence interval may reach on either side, as a share of it.
+pub const TOLERANCE: f64 = 0.10;
 /// Cycles below which a difference is none: a third of a tick of most counters.
 const NOTHING: f64 = 0.3;
+/// Resamples of a bootstrap.
+const RESAMPLES: usize = 400;
 
-/// Estimates until three agree, at most `attempts` times.
-pub(crate) fn agree(
-    attempts: usize,
-    mut estimate: impl FnMut() -> Result<f64, ProbeError>,
-) -> Result<Cost, ProbeError> {
-    let mut estimates = Vec::new();
-    loop {
-        estimates.push(estimate()?);
-        let last = &estimates[estimates.len().saturating_sub(3)..];
-        let cycles = median(last);
-        let apart = last.iter().fold(f64::MIN, |a, &b| a.max(b))
-            - last.iter().fold(f64::MAX, |a, &b| a.min(b));
-        let agreed = last.len() == 3 && apart <= (TOLERANCE * cycles.abs()).max(NOTHING);
-        if agreed || estimates.len() >= attempts {
-            return Ok(Cost { cycles, agreed, estimates });
-        }
-    }
-}
-
-/// Of so many estimates, each under other circumstances, the median of that half which lies closest together
-/// (as Rousseeuw's least median of squares): what disturbs estimates makes them larger, often a third of them
-/// (walks of 49 to 55 cycles, and of 66 to 102 among them), which moves the median of all. They agree if that
-/// half does, within [`TOLERANCE`] on either side.
+/// The typical one of so many estimates, each under other circumstances.
 pub(crate) fn typical(
     count: usize,
     mut estimate: impl FnMut() -> Result<f64, ProbeError>,
 ) -> Result<Cost, ProbeError> {
     let estimates = (0..count).map(|_| estimate()).collect::<Result<Vec<_>, _>>()?;
-    let mut sorted = estimates.clone();
+    let mut rng = SplitMix64::new(estimates.len() as u64);
+    let resample = |_| {
+        let draw = |_| estimates[(rng.draw() % estimates.len() as u64) as usize];
+        center(&estimates.iter().map(draw).collect::<Vec<_>>())
+    };
+    let resamples = (0..RESAMPLES).map(resample).collect();
+    Ok(Cost::new(center(&estimates), resamples, estimates))
+}
+
+impl Cost {
+    /// With the percentiles 2.5 and 97.5 of `resamples` for an interval (Efron's bootstrap).
+    pub(crate) fn new(cycles: f64, mut resamples: Vec<f64>, estimates: Vec<f64>) -> Self {
+        resamples.sort_by(f64::total_cmp);
+        let tail = resamples.len() / 40;
+        let (low, high) = (resamples[tail], resamples[resamples.len() - 1 - tail]);
+        let (low, high) = (low.min(cycles), high.max(cycles));
+        let agreed = high - low <= (2.0 * TOLERANCE * cycles.abs()).max(NOTHING);
+        Self { cycles, interval: Some((low, high)), agreed, estimates }
+    }
+}
+
+/// The median of that half which lies closest together (as Rousseeuw's least median of squares): what disturbs
+/// estimates makes them larger, often a third of them (walks of 49 to 55 cycles, and of 66 to 102 among them), which
+/// moves the median of all.
+fn center(estimates: &[f64]) -> f64 {
+    let mut sorted = estimates.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let apart = |half: &[f64]| half[half.len() - 1] - half[0];
-    let halves = sorted.windows(count / 2 + 1);
-    let closest = halves.min_by(|a, b| apart(a).total_cmp(&apart(b))).expect("one at least");
-    let (cycles, apart) = (median(closest), apart(closest));
-    let agreed = apart <= (2.0 * TOLERANCE * cycles.abs()).max(NOTHING);
-    Ok(Cost { cycles, agreed, estimates })
+    let apart = |half: &&[f64]| half[half.len() - 1] - half[0];
+    let halves = sorted.windows(sorted.len() / 2 + 1);
+    halves.min_by(|a, b| apart(a).total_cmp(&apart(b))).map_or(f64::NAN, median)
 }
 
 #[cfg(test)]
@@ -66,27 +71,27 @@ mod tests {
 
     fn of(values: &[f64]) -> Cost {
         let mut values = values.iter().copied();
-        agree(values.len(), || Ok(values.next().expect("no more than there are"))).unwrap()
-    }
-
-    #[test]
-    fn three_that_agree_end_it() {
-        let cost = of(&[30.0, 19.0, 19.2, 19.1, 7.0]);
-        assert_eq!((cost.cycles, cost.agreed, cost.estimates.len()), (19.1, true, 4));
+        typical(values.len(), || Ok(values.next().expect("no more than there are"))).unwrap()
     }
 
     #[test]
     fn what_disturbs_some_moves_nothing() {
-        let quiet = [49.3, 49.7, 49.9, 51.1, 52.6, 53.1, 53.9];
-        let disturbed = [95.1, 70.9, 65.7, 89.4, 101.9];
-        let mut values = disturbed.into_iter().chain(quiet);
-        let cost = typical(12, || Ok(values.next().expect("no more than there are"))).unwrap();
-        assert_eq!((cost.cycles, cost.agreed, cost.estimates.len()), (51.1, true, 12));
+        let cost = of(&[95.1, 70.9, 65.7, 89.4, 49.3, 49.7, 49.9, 51.1, 52.6, 53.1, 53.9, 101.9]);
+        assert_eq!((cost.cycles, cost.estimates.len()), (51.1, 12));
+        let (low, high) = cost.interval.unwrap();
+        assert!(low <= 49.9 && (53.0..102.0).contains(&high), "{low} {high}");
     }
 
     #[test]
-    fn that_they_never_agree_is_said() {
-        let cost = of(&[10.0, 20.0, 10.0, 20.0, 10.0]);
-        assert_eq!((cost.agreed, cost.estimates.len()), (false, 5));
+    fn estimates_that_agree_are_known_well() {
+        let cost = of(&[19.0, 19.2, 19.1, 19.0, 19.3, 25.0, 19.1]);
+        let (low, high) = cost.interval.unwrap();
+        assert!(cost.agreed && low >= 19.0 && high <= 19.3, "{cost:?}");
+    }
+
+    #[test]
+    fn that_they_do_not_agree_is_said() {
+        let cost = of(&[10.0, 20.0, 12.0, 25.0, 14.0, 31.0]);
+        assert!(!cost.agreed, "{cost:?}");
     }
 }

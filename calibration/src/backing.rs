@@ -17,9 +17,9 @@ use crate::statistics::median;
 pub enum Verdict {
     /// Superpages have superpage reach.
     Reaches,
-    /// The TLB holds pieces of them, of most at least.
+    /// The TLB holds pieces of them: of most, and of none that was looked at the whole.
     Fractured,
-    /// Of many it holds pieces, of at least as many not: it depends on which the program gets.
+    /// Of some it holds pieces, of others not: it depends on which the program gets.
     Mixed,
     /// Neither is clear, or there is nothing to tell it by.
     CannotTell,
@@ -98,7 +98,7 @@ pub(crate) fn look(
 fn verdict(whole: u64, fractured: u64, pages: u64) -> Verdict {
     match (whole, fractured) {
         (whole, 0) if 2 * whole > pages => Verdict::Reaches,
-        (_, fractured) if 2 * fractured > pages => Verdict::Fractured,
+        (0, fractured) if 2 * fractured > pages => Verdict::Fractured,
         (whole, fractured) if 4 * (whole + fractured) > 3 * pages => Verdict::Mixed,
         _ => Verdict::CannotTell,
     }
@@ -148,7 +148,9 @@ mod tests {
             (16, 0, Verdict::Reaches),
             (9, 0, Verdict::Reaches),
             (0, 16, Verdict::Fractured),
-            (7, 9, Verdict::Fractured),
+            (0, 9, Verdict::Fractured),
+            (6, 10, Verdict::Mixed),
+            (1, 15, Verdict::Mixed),
             (8, 8, Verdict::Mixed),
             (15, 1, Verdict::Mixed),
             (6, 6, Verdict::CannotTell),

@@ -1,23 +1,31 @@
 //! `Bench`: pages of one size on a probe's table, and how often to look. The estimators' only access
 //! to the probe.
 
-use units::PageSize;
+use std::time::Instant;
 
+use units::PageSize;
+use workload::rng::SplitMix64;
+
+use crate::levels::Sample;
 use crate::place::Shape;
 use crate::probe::{Offer, Place, Probe, ProbeError};
-use crate::statistics::{above, median};
+use crate::statistics::{above, low, median};
 
 /// How much work to do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
     /// Footprints of a curve: each this many times the one before.
     pub step: f64,
-    /// Readings for each point of a curve.
+    /// Readings of which the least counts, where one alone is looked at.
     pub readings: usize,
+    /// Rounds over a curve, at least and at most: more while its shape is in doubt.
+    pub rounds: (usize, usize),
+    /// Rounds over the footprints around the end of a level.
+    pub turns: usize,
     /// Readings on either side of a rank test. Seven at least: with six no outcome is
     /// rarer than 1 in 924, and the test asks for 1 in 1000; with nine it bears one disturbed reading.
     pub samples: usize,
-    /// Attempts to have three estimates agree.
+    /// Estimates of a cost.
     pub attempts: usize,
     /// The most pages of a curve.
     pub most_pages: u64,
@@ -25,11 +33,25 @@ pub struct Effort {
 
 impl Effort {
     /// As it should be: curves go to four times the largest TLB there is (4096 entries, Zen 5).
-    pub const FULL: Self =
-        Self { step: 1.09, readings: 3, samples: 9, attempts: 12, most_pages: 1 << 14 };
+    pub const FULL: Self = Self {
+        step: 1.09,
+        readings: 2,
+        rounds: (4, 12),
+        turns: 7,
+        samples: 9,
+        attempts: 7,
+        most_pages: 1 << 14,
+    };
     /// In a hurry.
-    pub const QUICK: Self =
-        Self { step: 1.15, readings: 2, samples: 9, attempts: 6, most_pages: 3 << 12 };
+    pub const QUICK: Self = Self {
+        step: 1.15,
+        readings: 2,
+        rounds: (3, 6),
+        turns: 5,
+        samples: 9,
+        attempts: 5,
+        most_pages: 3 << 12,
+    };
 }
 
 /// Pages of one size.
@@ -45,6 +67,18 @@ pub(crate) struct Bench<'a> {
     /// be rid of when it needs more pages than that.
     pub first: Option<(u64, f64)>,
     seed: u64,
+    until: Option<Instant>,
+}
+
+/// Rounds at most, in multiples of those that there are at least.
+const MORE: usize = 3;
+
+/// Whether the lowest readings agree within a hundredth: no fewer than three, or all.
+fn settled(readings: &[f64]) -> bool {
+    let mut sorted = readings.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let third = sorted.get(2).or(sorted.last());
+    third.is_none_or(|third| third - sorted[0] <= 0.01 * sorted[0])
 }
 
 /// One reading of a footprint.
@@ -56,26 +90,20 @@ pub(crate) struct Reading {
     pub packed: f64,
 }
 
-impl Reading {
-    /// What translation cost.
-    pub fn excess(self) -> f64 {
-        self.spread - self.packed
-    }
-}
-
 impl<'a> Bench<'a> {
     pub fn new(
         probe: &'a mut dyn Probe,
         page: PageSize,
         effort: Effort,
         seed: u64,
+        until: Option<Instant>,
     ) -> Result<Self, ProbeError> {
         let offers = probe.offers();
         let base = offers.first().ok_or(ProbeError::NotOffered(page))?.page;
         let offer = offers.into_iter().find(|offer| offer.page == page);
         let offer = offer.ok_or(ProbeError::NotOffered(page))?;
         let shape = Shape::new(page, base, probe.line());
-        Ok(Self { probe, offer, shape, effort, first: None, seed })
+        Ok(Self { probe, offer, shape, effort, first: None, seed, until })
     }
 
     /// A chase over these places; each in an order of its own.
@@ -98,7 +126,7 @@ impl<'a> Bench<'a> {
 
     /// What translation costs the packed chase over `lines` lines: of its pages, as many as the first level
     /// has entries are in it when a random access comes.
-    fn control(&self, lines: u64) -> f64 {
+    pub fn control(&self, lines: u64) -> f64 {
         let pages = lines.div_ceil(self.shape.page_lines());
         match self.first {
             Some((entries, cost)) if pages > entries => {
@@ -108,15 +136,59 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The least of some readings: what disturbs a chase makes it slower.
-    pub fn best(&mut self, pages: u64) -> Result<Reading, ProbeError> {
-        let mut best = self.reading(pages)?;
-        for _ in 1..self.effort.readings {
-            let next = self.reading(pages)?;
-            best.spread = best.spread.min(next.spread);
-            best.packed = best.packed.min(next.packed);
+    /// One reading of each of these footprints, in a random order, so that what disturbs for a while does not
+    /// meet neighbours alone.
+    pub fn round(&mut self, pages: &[u64]) -> Result<Vec<Reading>, ProbeError> {
+        let mut order: Vec<usize> = (0..pages.len()).collect();
+        let mut rng = SplitMix64::new(self.seed);
+        order.sort_by_cached_key(|_| rng.draw());
+        let mut readings = vec![Reading { spread: f64::NAN, packed: f64::NAN }; pages.len()];
+        for index in order {
+            readings[index] = self.reading(pages[index])?;
         }
-        Ok(best)
+        Ok(readings)
+    }
+
+    /// What translation costs at each of these footprints: low values of several rounds, and of more for those whose
+    /// lowest readings do not agree.
+    pub fn in_turn(&mut self, pages: &[u64]) -> Result<Vec<f64>, ProbeError> {
+        let mut all = vec![(Vec::new(), Vec::new()); pages.len()];
+        for turn in 0..MORE * self.effort.turns {
+            let open = |(spread, packed): &(Vec<f64>, Vec<f64>)| {
+                turn < self.effort.turns || !settled(spread) || !settled(packed)
+            };
+            let these: Vec<usize> = (0..pages.len()).filter(|index| open(&all[*index])).collect();
+            let footprints: Vec<u64> = these.iter().map(|index| pages[*index]).collect();
+            for (index, reading) in these.into_iter().zip(self.round(&footprints)?) {
+                all[index].0.push(reading.spread);
+                all[index].1.push(reading.packed);
+            }
+        }
+        Ok(all.iter().map(|(spread, packed)| low(spread) - low(packed)).collect())
+    }
+
+    /// Cycles that an access of these places takes more than one of those: low values of readings in turn.
+    pub fn apart(&mut self, these: &[Place], those: &[Place]) -> Result<f64, ProbeError> {
+        let (mut one, mut other) = (Vec::new(), Vec::new());
+        for _ in 0..self.effort.turns {
+            one.push(self.chase(these)?);
+            other.push(self.chase(those)?);
+        }
+        Ok(low(&one) - low(&other))
+    }
+
+    /// Whether a test comes out: of three times, twice.
+    pub fn surely(
+        &mut self,
+        mut test: impl FnMut(&mut Self) -> Result<bool, ProbeError>,
+    ) -> Result<bool, ProbeError> {
+        let (one, two) = (test(self)?, test(self)?);
+        if one == two { Ok(one) } else { test(self) }
+    }
+
+    /// Whether there is time for what would only make surer.
+    pub fn has_time(&self) -> bool {
+        self.until.is_none_or(|until| Instant::now() < until)
     }
 
     /// The least of some readings of these places.
@@ -142,4 +214,19 @@ impl<'a> Bench<'a> {
         }
         Ok(above(&a, &b) && median(&a) - median(&b) >= least)
     }
+}
+
+/// A curve of several rounds: of each footprint's readings the low one.
+pub(crate) fn combined<'a>(
+    pages: &[u64],
+    rounds: impl IntoIterator<Item = &'a Vec<Reading>>,
+) -> Vec<Sample> {
+    let rounds: Vec<_> = rounds.into_iter().collect();
+    let sample = |(index, pages): (usize, &u64)| {
+        let all = |of: fn(&Reading) -> f64| rounds.iter().map(|round| of(&round[index])).collect();
+        let (spread, packed): (Vec<f64>, Vec<f64>) = (all(|r| r.spread), all(|r| r.packed));
+        let apart = median(&spread) - low(&spread);
+        Sample { pages: *pages, spread: low(&spread), packed: low(&packed), apart }
+    };
+    pages.iter().enumerate().map(sample).collect()
 }

@@ -3,48 +3,48 @@
 
 use hardware::Machine;
 
-/// All levels.
-pub(crate) struct Caches {
+/// All levels, as far as the lines of one chase use them: of millions of sets a chase meets thousands.
+pub(crate) struct Caches<'a> {
+    lines: &'a [u64],
     levels: Vec<Level>,
     memory: u64,
 }
 
 struct Level {
-    sets: u64,
     ways: usize,
     cycles: u64,
-    /// By set, the line used last first.
-    held: Vec<Vec<u64>>,
+    /// Where each line's set begins in `held`.
+    set: Vec<usize>,
+    /// Set after set, each with the line used last first, and one more than its number; 0: none.
+    held: Vec<u64>,
 }
 
 const LINE: u64 = 64;
 
-impl Caches {
-    /// Empty ones. A machine's file has no ways: the first level has as many as let its sets be found
-    /// by a base page's offset, 8 at least; the others 16.
-    pub(crate) fn new(machine: &Machine) -> Self {
+impl<'a> Caches<'a> {
+    /// Empty ones for these lines. A machine's file has no ways: the first level has as many as let its sets be
+    /// found by a base page's offset, 8 at least; the others 16.
+    pub(crate) fn new(machine: &Machine, lines: &'a [u64]) -> Self {
         let level = |(index, cache): (usize, &hardware::Cache)| {
-            let lines = cache.bytes / LINE;
-            let ways = if index == 0 { (cache.bytes / 4096).max(8) } else { 16 };
-            let sets = (lines / ways).max(1);
-            Level {
-                sets,
-                ways: ways as usize,
-                cycles: cache.cycles.into(),
-                held: vec![Vec::new(); sets as usize],
-            }
+            let ways = if index == 0 { (cache.bytes / 4096).max(8) } else { 16 } as usize;
+            let sets = (cache.bytes / LINE / ways as u64).max(1);
+            let mut used: Vec<u64> = lines.iter().map(|line| line % sets).collect();
+            used.sort_unstable();
+            used.dedup();
+            let set = |line: &u64| ways * used.partition_point(|set| *set < line % sets);
+            let set = lines.iter().map(set).collect();
+            Level { ways, cycles: cache.cycles.into(), set, held: vec![0; used.len() * ways] }
         };
-        Self {
-            levels: machine.caches.iter().enumerate().map(level).collect(),
-            memory: machine.memory_cycles.into(),
-        }
+        let levels = machine.caches.iter().enumerate().map(level).collect();
+        Self { lines, levels, memory: machine.memory_cycles.into() }
     }
 
-    /// Cycles of a load; the line is then in all levels.
-    pub(crate) fn load(&mut self, line: u64) -> u64 {
+    /// Cycles of a load of the line with this index; it is then in all levels.
+    pub(crate) fn load(&mut self, index: usize) -> u64 {
+        let line = self.lines[index];
         let mut cycles = None;
         for level in &mut self.levels {
-            if level.hit(line) {
+            if level.hit(index, line) {
                 cycles = cycles.or(Some(level.cycles));
             }
         }
@@ -53,16 +53,12 @@ impl Caches {
 }
 
 impl Level {
-    fn hit(&mut self, line: u64) -> bool {
-        let set = &mut self.held[(line % self.sets) as usize];
-        let found = set.iter().position(|held| *held == line);
-        match found {
-            Some(at) => set[..=at].rotate_right(1),
-            None => {
-                set.insert(0, line);
-                set.truncate(self.ways);
-            }
-        }
+    fn hit(&mut self, index: usize, line: u64) -> bool {
+        let start = self.set[index];
+        let set = &mut self.held[start..start + self.ways];
+        let found = set.iter().position(|held| *held == line + 1);
+        set.copy_within(..found.unwrap_or(self.ways - 1), 1);
+        set[0] = line + 1;
         found.is_some()
     }
 }

@@ -1,17 +1,17 @@
 //! The whole calibration, size after size. The order matters: what base pages cost is needed to judge the
 //! others.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use units::PageSize;
 
-use crate::agree::{Cost, agree, typical};
+use crate::agree::{Cost, typical};
 use crate::backing::{self, Backing};
 use crate::bench::{Bench, Effort};
 use crate::document::{
     Calibration, ClockReport, CurvePoint, LevelReport, Processor, SCHEMA, SizeReport,
 };
-use crate::levels::{Plateau, Staircase, staircase};
+use crate::levels::{Staircase, staircase};
 use crate::probe::{Probe, ProbeError};
 use crate::{walks, ways};
 
@@ -24,7 +24,9 @@ pub struct Options {
     pub pages: Vec<PageSize>,
     /// The seed of all orders.
     pub seed: u64,
-    /// What the processor says of itself, for the document.
+    /// Once so much time is gone, nothing is repeated only to be surer.
+    pub limit: Option<Duration>,
+    /// What the processor says of itself, for the document and to compare with.
     pub processor: Processor,
 }
 
@@ -35,6 +37,7 @@ pub fn calibrate(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Calibration, ProbeError> {
     let start = Instant::now();
+    let until = options.limit.map(|limit| start + limit);
     let offers = probe.offers();
     let base_page = offers.first().expect("every machine has base pages").page;
     if let Some(missing) =
@@ -57,7 +60,7 @@ pub fn calibrate(
             let second = base.levels.get(1)?.hit.as_ref()?.cycles;
             Some((second, base.miss.as_ref()?.cycles))
         });
-        let mut bench = Bench::new(probe, page, options.effort, options.seed)?;
+        let mut bench = Bench::new(probe, page, options.effort, options.seed, until)?;
         let outcome = one_size(&mut bench, typical, progress);
         let (report, stairs) = match outcome {
             Ok(found) => found,
@@ -70,9 +73,9 @@ pub fn calibrate(
         };
         if page == base_page {
             load_cycles = stairs.curve.first().map_or(f64::NAN, |sample| sample.spread);
-            if let Some(Some(last)) = stairs.entries.last() {
+            if let Some(last) = stairs.last() {
                 progress("page-table walks of base pages");
-                steps = walks::steps(&mut bench, *last)?;
+                steps = walks::steps(&mut bench, last.entries)?;
             }
         } else if backing.is_none() && page.bytes() / base_page.bytes() == 512 {
             progress("whether superpages reach the TLB");
@@ -81,7 +84,7 @@ pub fn calibrate(
         done.push(report);
     }
     let clock = probe.clock();
-    Ok(Calibration {
+    let mut found = Calibration {
         schema: SCHEMA.to_string(),
         seed: options.seed,
         seconds: start.elapsed().as_secs_f64(),
@@ -97,8 +100,11 @@ pub fn calibrate(
         sizes: done,
         walk_steps: steps,
         backing,
+        warnings: Vec::new(),
         notes,
-    })
+    };
+    found.warnings = found.doubts();
+    Ok(found)
 }
 
 fn one_size(
@@ -111,12 +117,14 @@ fn one_size(
     let stairs = staircase(bench, typical)?;
     progress(&format!("what misses of {page} pages cost"));
     let mut levels = Vec::new();
-    for (index, entries) in stairs.entries.iter().enumerate() {
+    for (index, end) in stairs.ends.iter().enumerate() {
         let hit = match index {
             0 => None,
-            _ => Some(step(bench, &stairs.levels[0], stairs.levels[index].middle)?),
+            _ => Some(stairs.hits[index].clone()),
         };
-        levels.push(LevelReport { entries: *entries, ways: None, hit });
+        let entries = end.map(|end| end.entries);
+        let (range, sharp) = (end.map(|end| end.range), end.is_none_or(|end| end.sharp));
+        levels.push(LevelReport { entries, range, sharp, ways: None, hit });
     }
     let hit = levels.last().and_then(|level| level.hit.as_ref());
     let (miss, miss_pages) = miss(bench, &stairs, hit)?;
@@ -133,6 +141,7 @@ fn one_size(
         levels,
         miss,
         miss_pages,
+        confidence: stairs.confidence,
         curve: stairs.curve.iter().map(point).collect(),
     };
     Ok((report, stairs))
@@ -151,9 +160,12 @@ fn miss(
     stairs: &Staircase,
     hit: Option<&Cost>,
 ) -> Result<(Option<Cost>, Option<u64>), ProbeError> {
-    let Some(Some(last)) = stairs.entries.last() else { return Ok((None, None)) };
-    let pages = (BEYOND * last).min(bench.offer.pages);
-    if pages <= last + last / 2 || *last < 4 {
+    let Some(end) = stairs.last() else { return Ok((None, None)) };
+    let last = end.entries;
+    // A level that misses ever more misses half the time only at the end of its range.
+    let full = if end.sharp { last } else { end.range.1 };
+    let pages = (BEYOND * full).min(bench.offer.pages);
+    if pages <= last + last / 2 || last < 4 {
         return Ok((None, None));
     }
     let few = last / 2;
@@ -166,18 +178,9 @@ fn miss(
     let (spread, shared) = (bench.shape.spread(pages), bench.shape.shared(pages, few));
     let cost = typical(bench.effort.attempts, || {
         bench.renew()?;
-        Ok(bench.least(&spread)? - bench.least(&shared)? + saved)
+        Ok(bench.apart(&spread, &shared)? + saved)
     })?;
     Ok((Some(cost), Some(pages)))
-}
-
-/// What a footprint of `pages` pages costs beyond the first level, until three estimates agree.
-fn step(bench: &mut Bench, first: &Plateau, pages: u64) -> Result<Cost, ProbeError> {
-    let attempts = bench.effort.attempts;
-    agree(attempts, || {
-        let low = bench.best(first.middle)?.excess();
-        Ok(bench.best(pages)?.excess() - low)
-    })
 }
 
 fn ways_of(
@@ -216,9 +219,9 @@ fn host_backing(
     let first = base.levels.first().and_then(|level| level.entries);
     let Some(entries) = first else { return Ok(None) };
     let lines = backing::lines(entries).min(page.bytes() / base_page.bytes());
-    let mut small = Bench::new(probe, base_page, options.effort, options.seed)?;
+    let mut small = Bench::new(probe, base_page, options.effort, options.seed, None)?;
     let places = small.shape.spread(lines);
     let apart = small.least(&places)?;
-    let mut large = Bench::new(probe, page, options.effort, options.seed)?;
+    let mut large = Bench::new(probe, page, options.effort, options.seed, None)?;
     backing::look(&mut large, entries, lines, apart).map(Some)
 }

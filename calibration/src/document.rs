@@ -35,6 +35,9 @@ pub struct Calibration {
     pub walk_steps: Vec<Step>,
     /// Whether superpages reach the TLB.
     pub backing: Option<Backing>,
+    /// What is in doubt: findings that repeated readings, or what the processor says of itself, contradict.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// What could not be measured, and why.
     pub notes: Vec<String>,
 }
@@ -78,6 +81,9 @@ pub struct SizeReport {
     pub miss: Option<Cost>,
     /// The footprint at which that was measured.
     pub miss_pages: Option<u64>,
+    /// The share of resamples of the curve's rounds in which the same levels are found.
+    #[serde(default = "unknown")]
+    pub confidence: f64,
     /// The curve.
     pub curve: Vec<CurvePoint>,
 }
@@ -87,10 +93,26 @@ pub struct SizeReport {
 pub struct LevelReport {
     /// The most neighbouring pages whose translations it keeps; null if the curve ends first.
     pub entries: Option<u64>,
+    /// Where `entries` may as well lie: what noise allows of a level that ends with its first miss; else from the
+    /// first misses to where half of all accesses miss.
+    #[serde(default)]
+    pub range: Option<(u64, u64)>,
+    /// Whether it ends with its first miss. If not, sets are drawn by a hash, and `entries` is where misses cost a
+    /// tenth of all they will.
+    #[serde(default = "yes")]
+    pub sharp: bool,
     /// Its ways; as many as entries: fully associative; null: it does not show.
     pub ways: Option<u64>,
     /// What a hit costs beyond one in the first level; null for the first.
     pub hit: Option<Cost>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn unknown() -> f64 {
+    f64::NAN
 }
 
 /// A point of the curve, in cycles per access.

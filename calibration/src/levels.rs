@@ -1,6 +1,10 @@
 //! Levels: a curve of latency against footprint, divided into plateaus, and where each ends to the page.
 
-use crate::bench::Bench;
+use workload::rng::SplitMix64;
+
+use crate::agree::Cost;
+use crate::bench::{Bench, Reading, combined};
+use crate::end::{End, end};
 use crate::probe::ProbeError;
 use crate::statistics::{self, Point, Segment};
 
@@ -20,6 +24,8 @@ pub(crate) struct Sample {
     pub spread: f64,
     /// Cycles per access, as many lines in few pages.
     pub packed: f64,
+    /// How far the readings lie apart: from the low one to the median.
+    pub apart: f64,
 }
 
 impl Sample {
@@ -27,9 +33,10 @@ impl Sample {
         self.spread - self.packed
     }
 
-    /// What to think of its precision: a clock's tick in a chase, and what is left of disturbances.
+    /// What to think of its precision: a clock's tick in a chase, what is left of disturbances, and how far the
+    /// readings lie apart.
     fn sigma(&self) -> f64 {
-        0.05 + 0.005 * self.spread
+        0.05 + 0.005 * self.spread + 0.5 * self.apart
     }
 }
 
@@ -42,7 +49,7 @@ pub(crate) struct Plateau {
     pub middle: u64,
     pub height: f64,
     /// The middle of its last part, after data caches ran out: what its end is held against.
-    reference: u64,
+    pub reference: u64,
     /// The control's height: what steps from plateau to plateau are held against.
     packed: f64,
 }
@@ -51,11 +58,25 @@ pub(crate) struct Plateau {
 #[derive(Debug, Clone)]
 pub(crate) struct Staircase {
     pub curve: Vec<Sample>,
-    /// TLB levels, first to last, and what lies beyond, if it is reached.
-    pub levels: Vec<Plateau>,
-    /// Entries of each, by the page; `None` for the last if the curve ends before it does.
-    pub entries: Vec<Option<u64>>,
+    /// Where each TLB level ends, first to last; `None` for the last if the curve ends before it does.
+    pub ends: Vec<Option<End>>,
+    /// What a hit in each costs beyond one in the first.
+    pub hits: Vec<Cost>,
+    /// The share of resamples of the curve's rounds that have the same levels.
+    pub confidence: f64,
 }
+
+impl Staircase {
+    /// Where the last level ends.
+    pub fn last(&self) -> Option<End> {
+        *self.ends.last()?
+    }
+}
+
+/// Resamples of a curve's rounds.
+const RESAMPLES: usize = 40;
+/// More rounds are made while fewer resamples than this agree.
+const CONFIDENT: f64 = 0.95;
 
 /// Footprints of a curve.
 fn grid(limit: u64, step: f64) -> Vec<u64> {
@@ -70,37 +91,73 @@ fn grid(limit: u64, step: f64) -> Vec<u64> {
     pages
 }
 
-/// Measures the curve, finds its levels and where they end.
+/// Measures the curve, finds its levels and where they end. More rounds are made, over other memory, while
+/// resamples of those there are would find other levels.
 pub(crate) fn staircase(
     bench: &mut Bench,
     typical: Option<(f64, f64)>,
 ) -> Result<Staircase, ProbeError> {
     let limit = bench.offer.pages.min(bench.offer.span).min(bench.effort.most_pages);
-    let mut curve = Vec::new();
-    for pages in grid(limit, bench.effort.step) {
-        let best = bench.best(pages)?;
-        curve.push(Sample { pages, spread: best.spread, packed: best.packed });
-    }
-    // The control beyond the first level's reach is known only when the first level is.
-    let mut plateaus = plateaus(&curve);
-    if bench.first.is_none()
-        && let [first, second, ..] = plateaus[..]
-    {
-        let rise = second.height - first.height;
-        let entries = end(bench, &first, limit, rise)?;
-        if let Some(entries) = entries {
-            let lines = bench.shape.page_lines();
-            for sample in &mut curve {
-                let pages = sample.pages.div_ceil(lines);
-                if pages > entries {
-                    sample.packed -= rise * (1.0 - entries as f64 / pages as f64);
-                }
-            }
-            bench.first = Some((entries, rise));
-            plateaus = self::plateaus(&curve);
+    let grid = grid(limit, bench.effort.step);
+    let (least, most) = bench.effort.rounds;
+    let mut rounds: Vec<Vec<Reading>> = Vec::new();
+    loop {
+        // Readings are kept as they are.
+        bench.first = None;
+        rounds.push(bench.round(&grid)?);
+        if rounds.len() < least {
+            continue;
         }
+        let mut curve = combined(&grid, &rounds);
+        let plateaus = first_level(bench, &mut curve, limit)?;
+        let known = tlb_levels(bench, plateaus, typical)?;
+        let confidence = confidence(bench, &grid, &rounds, &known);
+        if confidence >= CONFIDENT || rounds.len() >= most || !bench.has_time() {
+            let hits = hits(bench, &grid, &rounds, &known);
+            let ends = ends(bench, &curve, &known, limit)?;
+            return Ok(Staircase { curve, ends, hits, confidence });
+        }
+        bench.renew()?;
     }
-    let known = tlb_levels(bench, plateaus, typical)?;
+}
+
+/// The plateaus of the curve, freed of what the first level's misses cost the control, which is known only when
+/// the first level is.
+fn first_level(
+    bench: &mut Bench,
+    curve: &mut [Sample],
+    limit: u64,
+) -> Result<Vec<Plateau>, ProbeError> {
+    let plateaus = plateaus(curve);
+    let [first, second, ..] = plateaus[..] else { return Ok(plateaus) };
+    let rise = second.height - first.height;
+    let lines = bench.shape.page_lines();
+    // Footprints whose control has more pages than the first level has entries.
+    if curve.last().is_none_or(|last| last.pages.div_ceil(lines) <= first.last) {
+        return Ok(plateaus);
+    }
+    let Some(End { entries, .. }) = end(bench, &first, curve, limit, rise)? else {
+        return Ok(plateaus);
+    };
+    bench.first = Some((entries, rise));
+    relieve(bench, curve);
+    Ok(self::plateaus(curve))
+}
+
+/// Takes from the control what translation costs it.
+fn relieve(bench: &Bench, curve: &mut [Sample]) {
+    for sample in curve {
+        sample.packed -= bench.control(sample.pages);
+    }
+}
+
+/// Where the levels end.
+fn ends(
+    bench: &mut Bench,
+    curve: &[Sample],
+    known: &[Plateau],
+    limit: u64,
+) -> Result<Vec<Option<End>>, ProbeError> {
     // What lies beyond the last level: the curve at half as many pages again as where it has left it for good,
     // where page tables are still cached.
     let beyond = |level: &Plateau| {
@@ -109,17 +166,67 @@ pub(crate) fn staircase(
         let far = left.map_or(u64::MAX, |sample| sample.pages / 2 * 3);
         curve.iter().find(|sample| sample.pages >= far).or(curve.last()).map_or(0.0, Sample::excess)
     };
-    let mut entries = Vec::new();
+    let mut ends = Vec::new();
     for (index, level) in known.iter().enumerate() {
         let next = known.get(index + 1).map_or_else(|| beyond(level), |next| next.height);
-        let found = match (index, bench.first) {
-            (0, Some((entries, _))) => Some(entries),
-            _ if next - level.height < LEAST_STEP => None,
-            _ => end(bench, level, limit, next - level.height)?,
-        };
-        entries.push(found);
+        let rise = next - level.height;
+        let found = if rise < LEAST_STEP { None } else { end(bench, level, curve, limit, rise)? };
+        if let (0, Some(found)) = (index, found) {
+            bench.first = Some((found.entries, rise));
+        }
+        ends.push(found);
     }
-    Ok(Staircase { curve, levels: known, entries })
+    Ok(ends)
+}
+
+/// Curves of rounds drawn with replacement (Efron's bootstrap).
+fn resamples(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>]) -> Vec<Vec<Sample>> {
+    let mut rng = SplitMix64::new(RESAMPLES as u64);
+    let resample = |_| {
+        let one = |_| &rounds[(rng.draw() % rounds.len() as u64) as usize];
+        let mut curve = combined(grid, (0..rounds.len()).map(one));
+        relieve(bench, &mut curve);
+        curve
+    };
+    (0..RESAMPLES).map(resample).collect()
+}
+
+/// The share of resamples that begin with the same levels.
+fn confidence(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Plateau]) -> f64 {
+    let near = |a: f64, b: f64| (a - b).abs() <= LEAST_STEP.max(0.15 * b.abs());
+    let same = |curve: &&Vec<Sample>| {
+        let found = plateaus(curve);
+        let agree = |(level, found): (&Plateau, &Plateau)| {
+            let ends = found.last as f64 / level.last as f64;
+            near(found.height, level.height) && (0.5..2.0).contains(&ends)
+        };
+        found.len() >= known.len() && known.iter().zip(&found).all(agree)
+    };
+    resamples(bench, grid, rounds).iter().filter(same).count() as f64 / RESAMPLES as f64
+}
+
+/// What hits cost, by the heights of the plateaus. A curve's rounds lie further apart in time than readings made for
+/// this alone would, and so do not share what disturbs for a while.
+fn hits(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Plateau]) -> Vec<Cost> {
+    let height = |curve: &[Sample], level: &Plateau| {
+        let inside = curve.iter().filter(|s| (level.first..=level.last).contains(&s.pages));
+        statistics::median(&inside.map(Sample::excess).collect::<Vec<_>>())
+    };
+    let steps = |curve: &[Sample]| -> Vec<f64> {
+        known.iter().map(|level| height(curve, level) - height(curve, &known[0])).collect()
+    };
+    let curve = |rounds: &[Vec<Reading>]| {
+        let mut curve = combined(grid, rounds);
+        relieve(bench, &mut curve);
+        curve
+    };
+    let whole = steps(&curve(rounds));
+    let each: Vec<_> =
+        rounds.iter().map(|round| steps(&curve(std::slice::from_ref(round)))).collect();
+    let drawn: Vec<_> = resamples(bench, grid, rounds).iter().map(|curve| steps(curve)).collect();
+    let of = |all: &[Vec<f64>], index: usize| all.iter().map(|steps| steps[index]).collect();
+    let cost = |index| Cost::new(whole[index], of(&drawn, index), of(&each, index));
+    (0..known.len()).map(cost).collect()
 }
 
 /// The plateaus of a curve, those apart only through the data caches taken together.
@@ -179,6 +286,8 @@ fn tlb_levels(
     Ok(levels)
 }
 
+/// Cycles that a walk costs more at least when its tables lie apart: more than data caches do by chance.
+const LEAST_WALK: f64 = 0.5;
 /// Base pages whose page tables share an entry of the third level.
 const THIRD: u64 = 1 << 18;
 
@@ -200,66 +309,6 @@ fn walks(
     }
     let scattered = shape.scattered(pages, regions, size);
     let spread = shape.spread(pages);
-    let least = 0.1 * plateau.height;
-    bench.slower(|bench| bench.chase(&scattered), |bench| bench.chase(&spread), least)
-}
-
-/// Where [`REACHED`] of a step follows the first miss within this part of a level's entries, the first miss is its
-/// end: a level of four ways takes a fortieth, a fully associative one that evicts at random a twentieth.
-const STEEP: u64 = 16;
-/// Where misses come slowly, a level ends where they cost this part of the next step.
-const REACHED: f64 = 0.1;
-
-/// The pages that a level holds. `rise` is the height of the next step.
-///
-/// A level of sets that evicts the least recently used answers a chase to its last entry, and then ever fewer:
-/// it ends with the first miss. One whose sets are drawn by a hash misses a little long before (Zen 5's second:
-/// 0.1 to 0.3 of 36 cycles from half of its 4,096 entries on), and where exactly is a matter of chance: it ends
-/// where a tenth of the step is reached.
-fn end(
-    bench: &mut Bench,
-    plateau: &Plateau,
-    limit: u64,
-    rise: f64,
-) -> Result<Option<u64>, ProbeError> {
-    let reached = onset(bench, plateau, limit, &|_| REACHED * rise)?;
-    let Some(reached) = reached else { return Ok(None) };
-    // Where the first translation too many falls out, two pages miss at least (it and the one that it drove
-    // out): half of that is the least that counts.
-    let first = onset(bench, plateau, reached + 1, &|pages| rise / pages as f64)?;
-    Ok(first.filter(|first| reached - first <= reached / STEEP).or(Some(reached)))
-}
-
-/// The most pages, below `limit`, that are still on the plateau or less than `least` above it: found by doubling
-/// and bisecting with a rank test.
-fn onset(
-    bench: &mut Bench,
-    plateau: &Plateau,
-    limit: u64,
-    least: &dyn Fn(u64) -> f64,
-) -> Result<Option<u64>, ProbeError> {
-    let beyond = |bench: &mut Bench, pages: u64| {
-        let excess = |pages| move |bench: &mut Bench| Ok(bench.best(pages)?.excess());
-        bench.slower(excess(pages), excess(plateau.reference), least(pages))
-    };
-    let mut low = plateau.reference;
-    let mut high = plateau.last.max(low + 1).min(limit);
-    let further = |high: u64| (high + high / 8 + 1).min(limit);
-    loop {
-        if beyond(bench, high)? {
-            while high - low > 1 {
-                let middle = low.midpoint(high);
-                if beyond(bench, middle)? { high = middle } else { low = middle }
-            }
-            // What others do is slow for a while; the first page too many is slow again. (Once in ten times
-            // 60 of 72 entries were found.)
-            if beyond(bench, high)? {
-                return Ok(Some(low));
-            }
-        }
-        if high >= limit {
-            return Ok(None);
-        }
-        (low, high) = (high, further(high));
-    }
+    let least = (0.05 * plateau.height).max(LEAST_WALK);
+    bench.surely(|bench| Ok(bench.apart(&scattered, &spread)? >= least))
 }

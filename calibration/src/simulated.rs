@@ -1,6 +1,9 @@
 //! `Simulated`: a machine of known geometry behind the calibrator's interface. The tests' ground truth,
 //! and a way to see what a machine's file would look like from inside.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
 use hardware::{Footprint, Level, Machine, Replacement, Size, Tally, Translate, Visitor, dispatch};
 use units::PageSize;
 use workload::chase::swaps;
@@ -15,11 +18,99 @@ const SPAN: u64 = 1 << 31;
 const ENTRY: u64 = 8;
 const LINE: u64 = 64;
 
-/// A simulated machine.
+/// A simulated machine. Clones share what was computed of noisy chases.
 #[derive(Debug, Clone)]
 pub struct Simulated {
     machine: Machine,
-    noise: Option<(f64, SplitMix64)>,
+    noise: Option<(Noise, Disturbances)>,
+    known: Arc<Mutex<Known>>,
+}
+
+/// Cycles by page size, neighbour and places.
+type Known = HashMap<(PageSize, bool, u64), f64>;
+
+/// What goes on beside the chases. Shares are of 1, chances of one reading.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Noise {
+    /// Every reading is up to this share too high.
+    pub jitter: f64,
+    /// The clock wanders between chases, and is misread, by up to this share either way.
+    pub drift: f64,
+    /// The chance that a burst begins, in which all readings are up to half as high again.
+    pub burst: f64,
+    /// The chance that a time slice is lost in a reading, which is then 2 to 10 times as high.
+    pub slice: f64,
+    /// The share of time in which another thread of the core uses the TLB.
+    pub neighbour: f64,
+    /// The share of a second data cache's hit that unlucky frames add to a footprint, until other memory is got.
+    pub frames: f64,
+}
+
+impl Noise {
+    /// A computer of one's own.
+    pub const QUIET: Self = Self {
+        jitter: 0.003,
+        drift: 0.001,
+        burst: 0.002,
+        slice: 0.001,
+        neighbour: 0.0,
+        frames: 0.01,
+    };
+    /// Others use the machine.
+    pub const BUSY: Self = Self {
+        jitter: 0.005,
+        drift: 0.002,
+        burst: 0.005,
+        slice: 0.02,
+        neighbour: 0.2,
+        frames: 0.02,
+    };
+}
+
+/// The state of the disturbances.
+#[derive(Debug, Clone)]
+struct Disturbances {
+    rng: SplitMix64,
+    /// Readings that a burst, and a phase with or without a neighbour, still last.
+    burst: u64,
+    phase: u64,
+    neighbour: bool,
+    /// The clock's error, as a share.
+    clock: f64,
+    /// Which frames there are.
+    epoch: u64,
+}
+
+impl Disturbances {
+    /// A number from 0 to 1.
+    fn unit(&mut self) -> f64 {
+        self.rng.draw() as f64 / u64::MAX as f64
+    }
+
+    /// Goes on to the next reading: whether a neighbour is there.
+    fn next(&mut self, noise: &Noise) -> bool {
+        self.burst = self.burst.saturating_sub(1);
+        if self.unit() < noise.burst {
+            self.burst = 1 + self.rng.draw() % 60;
+        }
+        self.phase = self.phase.saturating_sub(1);
+        if self.phase == 0 {
+            self.phase = 1 + self.rng.draw() % 80;
+            self.neighbour = self.unit() < noise.neighbour;
+        }
+        let step = noise.drift * (self.unit() - 0.5);
+        self.clock = (self.clock + step).clamp(-noise.drift, noise.drift);
+        self.neighbour
+    }
+
+    /// An exact reading of so many places as it is seen. `second` is what a hit of the second data cache costs.
+    fn disturb(&mut self, noise: &Noise, exact: f64, places: usize, second: f64) -> f64 {
+        let frames = mix(self.epoch << 32 | places as u64) as f64 / u64::MAX as f64;
+        let cold = if places > 512 { noise.frames * second * frames } else { 0.0 };
+        let burst = if self.burst > 0 { 1.0 + 0.5 * self.unit() } else { 1.0 };
+        let lost = if self.unit() < noise.slice { 2.0 + 8.0 * self.unit() } else { 1.0 };
+        (exact + cold) * burst * lost * (1.0 + self.clock) * (1.0 + noise.jitter * self.unit())
+    }
 }
 
 /// What the translations of a chase came to, by the simulator's own books.
@@ -36,13 +127,29 @@ pub struct Truth {
 impl Simulated {
     /// This machine, quiet.
     pub fn new(machine: Machine) -> Self {
-        Self { machine, noise: None }
+        Self { machine, noise: None, known: Arc::default() }
     }
 
-    /// With noise: every reading is up to `share` too high, evenly; one in forty is half as high again, as
-    /// on a computer that others use as well.
-    pub fn with_noise(machine: Machine, share: f64, seed: u64) -> Self {
-        Self { machine, noise: Some((share, SplitMix64::new(seed))) }
+    /// The same machine with this noise, drawn from `seed`. An order of its own for every chase would only add to
+    /// the noise and costs much time, so each set of places is chased in one.
+    #[must_use]
+    pub fn with_noise(&self, noise: Noise, seed: u64) -> Self {
+        let rng = SplitMix64::new(seed);
+        let none =
+            Disturbances { rng, burst: 0, phase: 0, neighbour: false, clock: 0.0, epoch: seed };
+        Self { noise: Some((noise, none)), ..self.clone() }
+    }
+
+    /// A chase's cycles, without noise.
+    fn exact(
+        &self,
+        page: PageSize,
+        places: &[Place],
+        seed: u64,
+        neighbour: bool,
+    ) -> Result<f64, ProbeError> {
+        let truth = self.follow(page, places, seed, neighbour)?;
+        Ok(data_cycles(&self.machine, page, places, seed) + truth.cycles)
     }
 
     /// The size of page that has so many bytes.
@@ -53,10 +160,20 @@ impl Simulated {
 
     /// What the translations of this chase come to.
     pub fn truth(&self, page: PageSize, places: &[Place], seed: u64) -> Result<Truth, ProbeError> {
+        self.follow(page, places, seed, false)
+    }
+
+    fn follow(
+        &self,
+        page: PageSize,
+        places: &[Place],
+        seed: u64,
+        neighbour: bool,
+    ) -> Result<Truth, ProbeError> {
         let size = self.size(page)?;
         let numbers = self.numbers(size, places);
         let (order, warm) = (order(numbers.len(), seed), warm_laps(&self.machine));
-        let run = Run { order: &order, numbers: &numbers, size, warm };
+        let run = Run { order: &order, numbers: &numbers, size, warm, neighbour };
         let tally = dispatch(&self.machine, run);
         let n = numbers.len() as f64;
         let entry = self.machine.entry_size(size);
@@ -96,13 +213,32 @@ impl Probe for Simulated {
     }
 
     fn chase(&mut self, page: PageSize, places: &[Place], seed: u64) -> Result<f64, ProbeError> {
-        let truth = self.truth(page, places, seed)?;
-        let data = data_cycles(&self.machine, page, places, seed);
-        let exact = data + truth.cycles;
-        let Some((share, rng)) = &mut self.noise else { return Ok(exact) };
-        let unit = |draw: u64| draw as f64 / u64::MAX as f64;
-        let burst = if rng.draw().is_multiple_of(40) { 1.5 } else { 1.0 };
-        Ok(exact * burst * (1.0 + *share * unit(rng.draw())))
+        let Some((noise, mut state)) = self.noise.take() else {
+            return self.exact(page, places, seed, false);
+        };
+        let neighbour = state.next(&noise);
+        let hash = |hash, place: &Place| mix(hash ^ mix(place.page) ^ place.line);
+        let key = (page, neighbour, places.iter().fold(0, hash));
+        let known = self.known.lock().expect("nobody panics with it").get(&key).copied();
+        let exact = match known {
+            Some(exact) => exact,
+            None => {
+                let exact = self.exact(page, places, key.2, neighbour)?;
+                self.known.lock().expect("nobody panics with it").insert(key, exact);
+                exact
+            }
+        };
+        let second = self.machine.caches.get(1).map_or(0.0, |cache| f64::from(cache.cycles));
+        let seen = state.disturb(&noise, exact, places.len(), second);
+        self.noise = Some((noise, state));
+        Ok(seen)
+    }
+
+    fn renew(&mut self, _page: PageSize) -> Result<(), ProbeError> {
+        if let Some((_, state)) = &mut self.noise {
+            state.epoch += 1;
+        }
+        Ok(())
     }
 
     fn clock(&self) -> Clock {
@@ -124,14 +260,24 @@ struct Run<'a> {
     order: &'a [u32],
     size: Size,
     warm: usize,
+    /// Whether another thread takes entries.
+    neighbour: bool,
 }
+
+/// Of so many look-ups a neighbour makes one, and of so many pages.
+const NEIGHBOUR_EVERY: usize = 6;
+const NEIGHBOUR_PAGES: usize = 200;
 
 impl Visitor for Run<'_> {
     type Output = Tally;
 
     fn visit<T: Translate>(self, mut tlb: T) -> Tally {
         let lap = |tlb: &mut T| {
-            for &index in self.order {
+            for (at, &index) in self.order.iter().enumerate() {
+                if self.neighbour && at % NEIGHBOUR_EVERY == 0 {
+                    let other = SPAN as usize - 1 - at / NEIGHBOUR_EVERY * 7919 % NEIGHBOUR_PAGES;
+                    let _: Level = tlb.look_up(other as u32, Size::Base);
+                }
                 let _: Level = tlb.look_up(self.numbers[index as usize], self.size);
             }
         };
@@ -177,11 +323,10 @@ fn footprint(size: Size, numbers: &[u32]) -> Footprint {
 fn data_cycles(machine: &Machine, page: PageSize, places: &[Place], seed: u64) -> f64 {
     let lines = page.bytes() / LINE;
     let address = |place: &Place| mix(place.page + 1) % (1 << 24) * lines + place.line;
+    let addresses: Vec<u64> = places.iter().map(address).collect();
     let order = order(places.len(), seed);
-    let mut caches = Caches::new(machine);
-    let mut lap = || -> u64 {
-        order.iter().map(|&index| caches.load(address(&places[index as usize]))).sum()
-    };
+    let mut caches = Caches::new(machine, &addresses);
+    let mut lap = || -> u64 { order.iter().map(|&index| caches.load(index as usize)).sum() };
     lap();
     lap() as f64 / places.len() as f64
 }

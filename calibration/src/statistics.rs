@@ -49,6 +49,30 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The mean of the lower fourth of the values, and the next: of three, the least, of seven, the least two. What
+/// disturbs a reading makes it slower; the very least of many may owe that to a misread clock.
+pub fn low(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let lower = &sorted[..sorted.len().min(sorted.len() / 4 + 1)];
+    lower.iter().sum::<f64>() / lower.len() as f64
+}
+
+/// The nearest values that never descend, by least squares: neighbours that do are pooled until none is left (Ayer et
+/// al., Annals of Mathematical Statistics 26, 1955).
+pub fn ascending(values: &[f64]) -> Vec<f64> {
+    let mut pools: Vec<(f64, usize)> = Vec::new();
+    for value in values {
+        let (mut mean, mut count) = (*value, 1);
+        while let Some((before, many)) = pools.pop_if(|(before, _)| *before > mean) {
+            mean = (before * many as f64 + mean * count as f64) / (many + count) as f64;
+            count += many;
+        }
+        pools.push((mean, count));
+    }
+    pools.into_iter().flat_map(|(mean, count)| std::iter::repeat_n(mean, count)).collect()
+}
+
 /// A point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
@@ -194,6 +218,18 @@ mod tests {
         assert_eq!(ends, [19, 44, 59]);
         assert!(found[1].level.is_some_and(|level| (level - 7.0).abs() < 0.1));
         assert_eq!(found[2].level, None);
+    }
+
+    #[test]
+    fn what_descends_is_pooled() {
+        assert_eq!(ascending(&[1.0, 3.0, 2.0, 4.0]), [1.0, 2.5, 2.5, 4.0]);
+        assert_eq!(ascending(&[3.0, 2.0, 1.0]), [2.0; 3]);
+    }
+
+    #[test]
+    fn most_disturbances_do_not_move_the_low_value() {
+        assert!((low(&[5.0, 9.0, 5.1, 70.0, 8.0, 5.2, 40.0, 9.0]) - 5.1).abs() < 1e-9);
+        assert_eq!(low(&[3.0, 2.0, 1.0]), 1.0);
     }
 
     proptest! {

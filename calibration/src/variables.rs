@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use crate::agree::Cost;
 use crate::backing::Verdict;
 use crate::document::Calibration;
 
@@ -16,20 +17,28 @@ impl Calibration {
                 let _ = writeln!(out, "{name}={}", value.round());
             }
         };
+        // A cost with the ends of its confidence interval.
+        let mut cost = |name: &str, cost: Option<&Cost>| {
+            let end = |of: fn((f64, f64)) -> f64| cost.and_then(|cost| cost.interval.map(of));
+            line(name, cost.map(|cost| cost.cycles));
+            line(&format!("{name}_LOW"), end(|(low, _)| low));
+            line(&format!("{name}_HIGH"), end(|(_, high)| high));
+        };
         let base = self.base();
         let level = |index: usize| base.and_then(|base| base.levels.get(index));
-        let miss = |index: usize| self.sizes.get(index)?.miss.as_ref().map(|miss| miss.cycles);
-        let entries = |index| level(index)?.entries.map(|entries| entries as f64);
-        line("TLB_MISS_COST", base.and_then(|base| Some(base.miss.as_ref()?.cycles)));
-        let hit = level(1).and_then(|level| level.hit.as_ref()).map(|hit| hit.cycles);
-        line("TLB_L2_HIT_COST", hit);
-        line("TLB_L1_ENTRIES", entries(0));
-        line("TLB_L2_ENTRIES", entries(1));
-        for (index, size) in self.sizes.iter().enumerate() {
-            if size.page != self.base_page {
-                line(&format!("TLB_MISS_COST_{}K", size.page.bytes() >> 10), miss(index));
-            }
+        cost("TLB_MISS_COST", base.and_then(|base| base.miss.as_ref()));
+        cost("TLB_L2_HIT_COST", level(1).and_then(|level| level.hit.as_ref()));
+        for size in self.sizes.iter().filter(|size| size.page != self.base_page) {
+            cost(&format!("TLB_MISS_COST_{}K", size.page.bytes() >> 10), size.miss.as_ref());
         }
+        for (number, level) in [(1, level(0)), (2, level(1))] {
+            let range = level.and_then(|level| level.range);
+            let name = format!("TLB_L{number}_ENTRIES");
+            line(&name, level.and_then(|level| level.entries.map(|entries| entries as f64)));
+            line(&format!("{name}_LOW"), range.map(|(low, _)| low as f64));
+            line(&format!("{name}_HIGH"), range.map(|(_, high)| high as f64));
+        }
+        line("TLB_WARNINGS", Some(self.warnings.len() as f64));
         line("TLB_CORE_MHZ", Some(self.clock.core_mhz));
         line("TLB_COUNTER_MHZ", self.clock.counter_mhz);
         if let Some(backing) = &self.backing {

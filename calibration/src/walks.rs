@@ -44,10 +44,7 @@ pub(crate) fn steps(bench: &mut Bench, entries: u64) -> Result<Vec<Step>, ProbeE
         if most < 4 * least {
             break;
         }
-        let (first, second) = (
-            curve(bench, groups, reads, least..=most)?,
-            curve(bench, groups, reads, least..=most)?,
-        );
+        let (first, second) = curves(bench, groups, reads, least..=most)?;
         // Told only if it is found twice.
         let (entries, cycles) = match (bend(&first), bend(&second)) {
             (Some((a, up)), Some((b, _))) if 4 * a.abs_diff(b) <= a.max(b) => (Some(a), Some(up)),
@@ -59,21 +56,25 @@ pub(crate) fn steps(bench: &mut Bench, entries: u64) -> Result<Vec<Step>, ProbeE
     Ok(steps)
 }
 
-/// Cycles per access against regions.
-fn curve(
+/// Regions and cycles per access.
+type Curve = Vec<(u64, f64)>;
+
+/// Cycles per access against regions, twice, in turn: to populate the pages takes longer than to chase them.
+fn curves(
     bench: &mut Bench,
     groups: u64,
     reads: u32,
     range: RangeInclusive<u64>,
-) -> Result<Vec<(u64, f64)>, ProbeError> {
-    let mut curve = Vec::new();
+) -> Result<(Curve, Curve), ProbeError> {
+    let (mut first, mut second) = (Vec::new(), Vec::new());
     let mut regions = *range.start();
     while range.contains(&regions) {
         let places = places(bench, groups, regions, reads);
-        curve.push((regions, bench.least(&places)?));
+        first.push((regions, bench.least(&places)?));
+        second.push((regions, bench.least(&places)?));
         regions = (regions + 1).max((regions as f64 * 1.2) as u64);
     }
-    Ok(curve)
+    Ok((first, second))
 }
 
 /// The groups dealt to `regions` regions of the level that a walk of `reads` entries reads up to. Below

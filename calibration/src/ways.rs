@@ -65,7 +65,10 @@ fn is_full(bench: &mut Bench, entries: u64, rise: f64) -> Result<bool, ProbeErro
     let (Some(stride), true) = (room, entries <= 256) else { return Ok(false) };
     let (all, few) = (bench.shape.strided(entries, stride), bench.shape.spread(entries));
     let least = rise / entries as f64;
-    Ok(!bench.slower(|bench| bench.chase(&all), |bench| bench.chase(&few), least)?)
+    let apart = bench.surely(|bench| {
+        bench.slower(|bench| bench.chase(&all), |bench| bench.chase(&few), least)
+    })?;
+    Ok(!apart)
 }
 
 /// The largest power of two of pages up to `most` that may lie between `count` pages.
@@ -88,13 +91,22 @@ fn first_slower(
         let least = rise / these.len() as f64;
         bench.slower(|bench| bench.chase(&these), |bench| bench.chase(&reference), least)
     };
-    if !beyond(bench, most)? {
-        return Ok(None);
+    let bisect = |bench: &mut Bench| -> Result<Option<u64>, ProbeError> {
+        if !beyond(bench, most)? {
+            return Ok(None);
+        }
+        let (mut low, mut high) = (least, most);
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            if beyond(bench, middle)? { high = middle } else { low = middle }
+        }
+        Ok(Some(low))
+    };
+    // What others do may lead a bisection astray: of three, two have to agree.
+    let (one, two) = (bisect(bench)?, bisect(bench)?);
+    if one == two {
+        return Ok(one);
     }
-    let (mut low, mut high) = (least, most);
-    while high - low > 1 {
-        let middle = low.midpoint(high);
-        if beyond(bench, middle)? { high = middle } else { low = middle }
-    }
-    Ok(Some(low))
+    let three = bisect(bench)?;
+    Ok(if three == one || three == two { three } else { None })
 }

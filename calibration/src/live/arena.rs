@@ -164,7 +164,9 @@ impl Arena {
         }
         self.memory.bytes_mut()[start] = 1;
         match self.means {
-            Means::Base | Means::Scattered(..) => self.check(start, bytes, false),
+            Means::Base => self.check(start, bytes, false),
+            // A mapping of one base page holds no superpage.
+            Means::Scattered(..) => Ok(()),
             Means::File(..) => self.check(start, bytes, true),
             // No call tells these sizes; `means::offer_advised` tried one and counted.
             Means::Advised => Ok(()),

@@ -121,11 +121,8 @@ fn collapsed(page: PageSize, pages: u64) -> Result<OwnedFd, String> {
         let file = sized(memfd::create("superpage-tlb", None)?, bytes)?;
         let mut memory = Mapping::sparse(bytes as usize, page)?;
         memory.put_file(0, bytes as usize, file.as_fd(), 0)?;
-        memory
-            .bytes_mut()
-            .iter_mut()
-            .step_by(sys::param::page_size().bytes() as usize)
-            .for_each(|byte| *byte = 1);
+        // One base page of each; the kernel adds the others.
+        memory.bytes_mut().iter_mut().step_by(page.bytes() as usize).for_each(|byte| *byte = 1);
         memory.advise(Advice::Collapse)?;
         Ok(file)
     };

@@ -5,8 +5,16 @@ use superpage_calibration::{Calibration, Effort, Options, Probe, Processor, cali
 use units::PageSize;
 
 /// Exact readings need no repetition; seven samples are the fewest of which a rank test says anything.
-pub const EXACT: Effort =
-    Effort { step: 1.12, readings: 1, samples: 7, attempts: 4, most_pages: 10_000 };
+#[allow(dead_code, reason = "with noise there is another")]
+pub const EXACT: Effort = Effort {
+    step: 1.12,
+    readings: 1,
+    rounds: (1, 1),
+    turns: 1,
+    samples: 7,
+    attempts: 4,
+    most_pages: 10_000,
+};
 
 /// A preset with some of its text replaced.
 pub fn altered(name: &str, changes: &[(&str, &str)]) -> Machine {
@@ -21,6 +29,6 @@ pub fn altered(name: &str, changes: &[(&str, &str)]) -> Machine {
 /// What is found of a probe with these page sizes.
 pub fn found(probe: &mut dyn Probe, effort: Effort, pages: &[PageSize]) -> Calibration {
     let processor = Processor::default();
-    let options = Options { effort, pages: pages.to_vec(), seed: 1, processor };
+    let options = Options { effort, pages: pages.to_vec(), seed: 1, limit: None, processor };
     calibrate(probe, &options, &mut |_| {}).unwrap()
 }

@@ -2,7 +2,8 @@
 
 use crate::common::{EXACT, altered, found};
 use hardware::{Machine, Size};
-use superpage_calibration::{Calibration, SCHEMA, Simulated, THIS};
+use machine::{TlbArray, TlbKind};
+use superpage_calibration::{Calibration, Options, Processor, SCHEMA, Simulated, THIS, calibrate};
 use units::PageSize;
 
 const LARGE: u64 = 2 << 20;
@@ -90,6 +91,9 @@ fn scripts_read_what_was_measured_and_nothing_else() {
     let text = calibration.to_variables();
     for line in [
         "TLB_L2_HIT_COST=7",
+        "TLB_L2_HIT_COST_LOW=7",
+        "TLB_L2_ENTRIES_HIGH=2048",
+        "TLB_WARNINGS=0",
         "TLB_L1_ENTRIES=64",
         "TLB_L2_ENTRIES=2048",
         "TLB_CORE_MHZ=2250",
@@ -102,6 +106,28 @@ fn scripts_read_what_was_measured_and_nothing_else() {
     calibration.backing = None;
     let text = calibration.to_variables();
     assert!(!text.contains("TLB_MISS_COST=") && !text.contains("TLB_SUPERPAGES"), "{text}");
+}
+
+#[test]
+fn what_cpuid_contradicts_is_a_warning() {
+    let page = PageSize::new(4096).unwrap();
+    let array = |level, entries| TlbArray {
+        level,
+        kind: TlbKind::Data,
+        page_sizes: vec![page],
+        entries,
+        ways: None,
+    };
+    let warnings = |first, second| {
+        let arrays = vec![array(1, first), array(2, second)];
+        let processor = Processor { arrays, guest: Some(true), ..Processor::default() };
+        let options = Options { effort: EXACT, pages: vec![page], seed: 1, limit: None, processor };
+        let mut probe = Simulated::new(altered("cascade-lake", &[]));
+        calibrate(&mut probe, &options, &mut |_| {}).unwrap().warnings
+    };
+    assert_eq!(warnings(64, 1536), [""; 0]);
+    let [warning] = &warnings(64, 2048)[..] else { panic!("one level is smaller") };
+    assert!(warning.contains("level 2 keeps 1536") && warning.contains("names 2048"), "{warning}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod table;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use calibration::{Calibration, Effort, Live, Options, Probe, ProbeError, Processor, calibrate};
 use machine::{Hypervisor, Root, Snapshot};
@@ -17,7 +18,7 @@ use crate::{files, this_machine};
 /// Measure this machine's TLB: levels, entries, the cycles of hits and walks, and whether superpages reach it.
 ///
 /// Measured by the latency of loads alone; what the processor says of itself is printed beside it. Nothing of
-/// the machine's settings is changed. Takes some 15 seconds on a quiet machine.
+/// the machine's settings is changed. Takes some 7 seconds of CPU time, more while the readings disagree.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -82,8 +83,10 @@ const HELP: &str = "\
 --format env prints, as far as measured (cycles are those of the core):
   TLB_MISS_COST      cycles beyond a first-level hit when no level has a base page's translation
   TLB_L2_HIT_COST    the same when the second level has it
-  TLB_L1_ENTRIES, TLB_L2_ENTRIES   neighbouring base pages that each level keeps
   TLB_MISS_COST_nK   as TLB_MISS_COST, for pages of n KiB
+  TLB_L1_ENTRIES, TLB_L2_ENTRIES   neighbouring base pages that each level keeps
+  each of these with _LOW and _HIGH: the 95 % interval of a cost, the range of entries
+  TLB_WARNINGS       how many findings are in doubt (--format human and json say which)
   TLB_CORE_MHZ, TLB_COUNTER_MHZ    the core's clock and the time-stamp counter's, measured
   TLB_SUPERPAGES     reaches, fractured, mixed or cannot-tell: whether a superpage takes one entry
 
@@ -99,6 +102,9 @@ fn page_size(text: &str) -> Result<PageSize, String> {
 
 /// Steps of a size that progress is told of, as `calibrate` makes them.
 const STEPS: u64 = 4;
+
+/// When nothing more is repeated only to be surer.
+const LIMIT: Duration = Duration::from_secs(6);
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     files::check_outputs(args.output.as_deref(), "--svg", args.svg.as_deref(), args.force)?;
@@ -118,6 +124,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         effort: if args.quick { Effort::QUICK } else { Effort::FULL },
         pages: args.page_size.clone(),
         seed: args.seed,
+        limit: Some(LIMIT),
         processor: processor(&snapshot),
     };
     let sizes = probe

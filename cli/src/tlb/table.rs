@@ -1,16 +1,14 @@
 //! The calibration for people: a table of levels and costs, and what it means.
 
-use calibration::{Calibration, Cost, SizeReport};
+use calibration::{Calibration, Cost, LevelReport, SizeReport};
 use drawing::words::UNKNOWN;
-use machine::TlbKind;
-use units::PageSize;
 
 use crate::pool::show::table;
 
 pub fn text(found: &Calibration) -> String {
     let mut out = head(found);
     out += &table(
-        &["pages", "level", "entries", "by CPUID", "ways", "cycles", "ns", ""],
+        &["pages", "level", "entries", "by CPUID", "ways", "cycles (95 %)", "ns", ""],
         found.sizes.iter().flat_map(|size| rows(found, size)).collect(),
         &[0, 1, 7],
     );
@@ -23,6 +21,16 @@ pub fn text(found: &Calibration) -> String {
     }
     if found.sizes.iter().any(|size| size.levels.iter().any(|level| level.entries.is_none())) {
         out += "\nentries unknown: the curve ended before the level did\n";
+    }
+    if found.sizes.iter().any(|size| size.levels.iter().any(|level| !level.sharp)) {
+        out += "\na level that misses ever more instead of all at once ends where misses cost a tenth of all they will; \
+                in parentheses: from the first misses to where half of the accesses miss\n";
+    }
+    if !found.warnings.is_empty() {
+        out += "\n";
+    }
+    for warning in &found.warnings {
+        out += &format!("warning: {warning}\n");
     }
     for note in &found.notes {
         out += &format!("not measured: {note}\n");
@@ -53,13 +61,19 @@ fn head(found: &Calibration) -> String {
 
 fn rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
-    let number = |value: Option<u64>| value.map_or(UNKNOWN.to_string(), |value| value.to_string());
+    let entries = |level: &LevelReport| match (level.entries, level.range) {
+        (None, _) => UNKNOWN.to_string(),
+        (Some(entries), Some((low, high))) if low < high => format!("{entries} ({low}–{high})"),
+        (Some(entries), _) => entries.to_string(),
+    };
     let cost = |cost: Option<&Cost>| match cost {
         None => [UNKNOWN.to_string(), UNKNOWN.to_string()],
         Some(cost) => {
             let star = if cost.agreed { "" } else { "*" };
             let ns = found.nanoseconds(cost.cycles);
-            [format!("+{:.1}{star}", cost.cycles), format!("{ns:.2}")]
+            let interval =
+                cost.interval.map_or(String::new(), |(low, high)| format!(" ({low:.1}–{high:.1})"));
+            [format!("+{:.1}{interval}{star}", cost.cycles), format!("{ns:.2}")]
         }
     };
     for (index, level) in size.levels.iter().enumerate() {
@@ -77,32 +91,19 @@ fn rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
         };
         let page = if index == 0 { size.page.to_string() } else { String::new() };
         let name = format!("L{}", index + 1);
-        let said = said(found, size.page, index as u32 + 1);
+        let said = found.said(size.page, index as u32 + 1);
+        let said = said.map_or(String::new(), |entries| entries.to_string());
         let what = if index == 0 { "load that hits" } else { "hit" };
-        rows.push(vec![page, name, number(level.entries), said, ways, cycles, ns, what.into()]);
+        rows.push(vec![page, name, entries(level), said, ways, cycles, ns, what.into()]);
     }
     let [cycles, ns] = cost(size.miss.as_ref());
     let agreed = size.miss.as_ref().is_none_or(|miss| miss.agreed);
     let at = size.miss_pages.map_or(String::new(), |pages| format!(" over {pages} pages"));
-    let doubt = if agreed { "" } else { " (* three estimates did not agree)" };
+    let doubt = if agreed { "" } else { " (* its interval is wider than 10 % either way)" };
     let what = format!("miss of all{at}{doubt}");
     let blank = String::new;
     rows.push(vec![blank(), "walk".into(), blank(), blank(), blank(), cycles, ns, what]);
     rows
-}
-
-/// What CPUID says of the array of this level for pages of this size.
-fn said(found: &Calibration, page: PageSize, level: u32) -> String {
-    let arrays = found.processor.arrays.iter().filter(|array| {
-        array.level == level
-            && array.page_sizes.contains(&page)
-            && matches!(array.kind, TlbKind::Data | TlbKind::Unified)
-    });
-    // Arrays beside one another hold different pages of the size.
-    match arrays.map(|array| array.entries).sum() {
-        0 => String::new(),
-        entries => entries.to_string(),
-    }
 }
 
 fn step(step: &calibration::Step) -> Option<String> {
