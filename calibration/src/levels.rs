@@ -301,8 +301,8 @@ fn walks(
 ) -> Result<bool, ProbeError> {
     let (pages, shape) = (plateau.middle, bench.shape);
     let size = (THIRD / shape.parts).max(512);
-    let regions = (bench.offer.span / size).min(pages);
-    if regions < 8 {
+    let regions = bench.offer.span / size;
+    if regions.min(pages) < 8 {
         // There is no room: what base pages cost decides.
         let (hit, miss) = typical.unwrap_or((0.0, f64::INFINITY));
         return Ok((plateau.height - hit).abs() > (plateau.height - miss).abs());

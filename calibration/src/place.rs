@@ -2,6 +2,7 @@
 //! the other way round. Pure.
 
 use units::PageSize;
+use workload::rng::GOLDEN;
 
 use crate::probe::Place;
 
@@ -58,10 +59,14 @@ impl Shape {
         (0..count).map(|index| self.place(index * stride, index)).collect()
     }
 
-    /// One line in each of `count` pages, dealt to `regions` regions of `size` pages each. Each page
-    /// keeps its number's low bits, and with them its set in most TLBs: only its page tables move.
+    /// One line in each of `count` pages, dealt to `regions` regions of `size` pages each, a power of two. Each page
+    /// keeps its number's low bits, and with them its set in most TLBs: only its page tables move. Regions come in an
+    /// order in which no bits follow those of the index (Fibonacci hashing, Knuth): an exclusive or of both would put
+    /// all pages into few sets.
     pub fn scattered(&self, count: u64, regions: u64, size: u64) -> Vec<Place> {
-        (0..count).map(|index| self.place(index % size + index % regions * size, index)).collect()
+        let shift = 64 - regions.max(2).ilog2();
+        let region = |index: u64| index.wrapping_mul(GOLDEN) >> shift;
+        (0..count).map(|index| self.place(index % size + region(index) * size, index)).collect()
     }
 
     /// `count` lines of the first page, one in each of its base pages.
