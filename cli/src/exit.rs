@@ -102,6 +102,7 @@ impl From<LaunchError> for Failure {
             | LaunchError::NoThp
             | LaunchError::ThpSizeOff(_)
             | LaunchError::NoThpSize { .. }
+            | LaunchError::LargerThp(..)
             | LaunchError::NoSuperpages
             | LaunchError::NoLibrary
             | LaunchError::LibraryPath(_)

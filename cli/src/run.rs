@@ -89,8 +89,8 @@ pub struct Args {
     )]
     stack: Option<ByteSize>,
 
-    /// Keep up to SIZE of what the program unmaps (not malloc), and zero it again for its next mapping of that
-    /// length (THP): at most 64M, and a tenth of the process's memory.
+    /// Keep up to SIZE of what the program unmaps, and zero it again for its next mapping of that length
+    /// (THP; not malloc's memory): at most 64M, and a tenth of the process's memory.
     #[arg(
         long,
         value_name = "SIZE",
@@ -101,7 +101,8 @@ pub struct Args {
     )]
     prezero: Option<ByteSize>,
 
-    /// Populate up to SIZE of each new mapping at once (THP): at most 64M, and a tenth of the process's memory.
+    /// Populate up to SIZE of each new mapping of the program's at once (THP; not malloc's memory): at most 64M, and
+    /// a tenth of the process's memory.
     #[arg(
         long,
         value_name = "SIZE",
@@ -112,7 +113,8 @@ pub struct Args {
     )]
     prefault: Option<ByteSize>,
 
-    /// What a request gets that the hugetlb pool cannot serve.
+    /// What a request gets that the hugetlb pool cannot serve. error with thp:SIZE: do not start where larger THP
+    /// are on too.
     #[arg(long, value_name = "PAGES", default_value = "thp", help_heading = "Memory")]
     fallback: Fallback,
 
@@ -409,6 +411,9 @@ pub fn plan_in_words(plan: &Plan) -> String {
     let promise = match plan.promise {
         Promise::Nothing => "nothing is promised; coverage is reported",
         Promise::BasePages => "no superpage at all, or it did not take effect",
+        Promise::SmallerSuperpages => {
+            "no superpages of the largest size, or it did not take effect"
+        }
         Promise::Superpages => {
             "the memory that can be on superpages is (--min-coverage), or it did not take effect"
         }

@@ -45,6 +45,13 @@ pub enum LaunchError {
         /// The largest there is.
         largest: PageSize,
     },
+    /// Larger ones are on as well, which nothing but the machine's settings keeps out.
+    #[error(
+        "transparent superpages of {0} cannot be had alone: larger ones are on too ({1}), and the \
+         kernel prefers the largest; switch those off (echo never > \
+         /sys/kernel/mm/transparent_hugepage/hugepages-<size>kB/enabled), or do without --fallback error"
+    )]
+    LargerThp(PageSize, String),
     /// Neither a pool with pages nor transparent superpages.
     #[error(
         "this machine has no superpages to give: no hugetlb pool has pages left, and transparent \

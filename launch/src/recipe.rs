@@ -21,7 +21,7 @@ pub enum Pages {
     Base,
     /// Transparent superpages wherever they fit.
     Thp,
-    /// Transparent superpages of this size (mTHP), and larger ones where those are on too.
+    /// Transparent superpages of this size (mTHP); larger ones only as far as they cannot be kept out.
     ThpOf(PageSize),
     /// Pages of the hugetlb pool: of the default size, or of this one.
     Hugetlb(Option<PageSize>),

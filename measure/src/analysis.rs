@@ -230,6 +230,17 @@ pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], leas
                 bytes => missing(format!("base pages were promised, {bytes} were on superpages")),
             }
         }
+        Promise::SmallerSuperpages => {
+            let shares = coverages.iter().filter_map(|coverage| coverage.anon_ratio());
+            match shares.fold(0.0, f64::max) {
+                most if most <= 1.0 - least => Effect::AsPromised,
+                most => missing(format!(
+                    "{:.1} % of the memory that can be was on superpages of the largest size, and smaller \
+                     ones were asked for",
+                    most * 100.0
+                )),
+            }
+        }
         Promise::Superpages => {
             let on = |coverage: &Coverage| {
                 let bytes = match pages {
@@ -344,5 +355,30 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
             .iter()
             .map(|sample| sample.memory.longest_look_seconds)
             .max_by(f64::total_cmp),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coverage(eligible: u64, huge: u64) -> Coverage {
+        let (eligible, eligible_huge) = (ByteSize::mib(eligible), ByteSize::mib(huge));
+        Coverage { eligible, eligible_huge, ..Coverage::default() }
+    }
+
+    #[test]
+    fn smaller_superpages_are_not_the_largest() {
+        for (runs, kept) in [
+            (&[(512, 0)][..], true),
+            (&[(512, 16), (0, 0)], true),
+            (&[(512, 0), (516, 514)], false),
+            (&[(512, 256)], false),
+        ] {
+            let runs: Vec<Coverage> = runs.iter().map(|&(all, huge)| coverage(all, huge)).collect();
+            let runs: Vec<&Coverage> = runs.iter().collect();
+            let effect = took_effect(Promise::SmallerSuperpages, Pages::Thp, &runs, 0.8);
+            assert_eq!(effect == Effect::AsPromised, kept, "{runs:?}: {effect:?}");
+        }
     }
 }

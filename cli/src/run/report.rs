@@ -100,7 +100,12 @@ impl Ended {
                     format!(", seen at {} of the peak", words::percent(share))
                 });
                 let (on, of) = (coverage.superpage_bytes(), coverage.resident());
-                format!("{share} of its memory on superpages ({on} of {of}{at})")
+                // The kernel counts smaller ones for the whole machine only.
+                let size = match plan.pages {
+                    Pages::ThpOf(size) => format!("larger than {size} "),
+                    _ => String::new(),
+                };
+                format!("{share} of its memory on superpages {size}({on} of {of}{at})")
             }
         };
         let outcome = match (self.outcome(plan), &seen.coverage) {

@@ -58,12 +58,21 @@ fn thp_uses_tunable_and_preload() {
 #[test]
 fn what_is_prepared_ahead_is_asked_of_the_library_or_said_to_be_impossible() {
     let words = "prezero=256M prefault=1M";
-    let plan = resolve(&format!("x: pages=thp memory=heap {words}"), &facts()).unwrap();
-    assert_eq!(variable(&plan, "SUPERPAGE_PREZERO"), Some("268435456"));
-    assert_eq!(variable(&plan, "SUPERPAGE_PREFAULT"), Some("1048576"));
-    assert_eq!(plan.unreached_notes().count(), 0);
-    for other in ["pages=thp", "pages=thp memory=shm", "pages=hugetlb memory=heap", "pages=system"]
-    {
+    for (memory, malloc) in [("mmap", 0), ("heap,mmap", 1)] {
+        let plan = resolve(&format!("x: pages=thp memory={memory} {words}"), &facts()).unwrap();
+        assert_eq!(variable(&plan, "SUPERPAGE_PREZERO"), Some("268435456"));
+        assert_eq!(variable(&plan, "SUPERPAGE_PREFAULT"), Some("1048576"));
+        let notes: Vec<&str> = plan.unreached_notes().collect();
+        let of_malloc = notes.iter().filter(|note| note.starts_with("malloc's memory is not"));
+        assert_eq!((of_malloc.count(), notes.len()), (malloc, malloc), "{notes:?}");
+    }
+    for other in [
+        "pages=thp",
+        "pages=thp memory=heap",
+        "pages=thp memory=shm",
+        "pages=hugetlb memory=mmap",
+        "pages=system",
+    ] {
         let plan = resolve(&format!("x: {other} {words}"), &facts()).unwrap();
         assert_eq!(variable(&plan, "SUPERPAGE_PREZERO"), None, "{other}");
         let notes: Vec<&str> = plan.unreached_notes().collect();
@@ -255,6 +264,36 @@ fn auto_takes_the_pool_if_it_has_pages_then_thp_then_smaller_ones() {
     assert_eq!(pages(&facts).unwrap(), Pages::ThpOf(small));
     let nothing = Facts { thp_sizes: Vec::new(), ..facts };
     assert!(matches!(pages(&nothing), Err(LaunchError::NoSuperpages)));
+}
+
+#[test]
+fn larger_superpages_than_asked_for_are_named_up_front_or_refused() {
+    let size = |kib: u64| PageSize::new(kib << 10).unwrap();
+    let on = |mode: &str, sizes: &[u64]| Facts {
+        thp_mode: Some(mode.to_string()),
+        thp_sizes: sizes.iter().map(|kib| size(*kib)).collect(),
+        ..with_library(Vec::new())
+    };
+    let usual = "x: pages=thp:64K memory=heap,mmap";
+    let strict = "x: pages=thp:64K memory=heap,mmap fallback=error";
+    for (mode, sizes, larger) in [
+        ("never", &[64][..], None),
+        ("never", &[64, 32], None),
+        ("madvise", &[64], Some("(the largest size)")),
+        ("never", &[1024, 64], Some("(1 MiB)")),
+        ("always", &[1024, 64, 16], Some("(the largest size, 1 MiB)")),
+    ] {
+        let facts = on(mode, sizes);
+        let plan = resolve(usual, &facts).unwrap();
+        assert_eq!(plan.promise, Promise::SmallerSuperpages);
+        let notes: Vec<&str> = plan.unreached_notes().collect();
+        assert_eq!(notes.len(), usize::from(larger.is_some()), "{mode} {sizes:?}: {notes:?}");
+        assert!(larger.is_none_or(|larger| notes[0].contains(larger)), "{notes:?}");
+        let refused = matches!(resolve(strict, &facts), Err(LaunchError::LargerThp(..)));
+        assert_eq!(refused, larger.is_some(), "{mode} {sizes:?}");
+    }
+    let off = resolve(usual, &on("madvise", &[32]));
+    assert!(matches!(off, Err(LaunchError::ThpSizeOff(_))));
 }
 
 #[test]

@@ -137,7 +137,7 @@ impl Got {
         let promised = match (cell.plan.promise, cell.plan.pages) {
             (Promise::BasePages, _) => share.map(|share| share <= MOST_OF_BASE),
             (Promise::Superpages, _) | (_, Pages::ThpOf(_)) => share.map(|share| share >= LEAST),
-            (Promise::Nothing, _) => None,
+            (Promise::Nothing | Promise::SmallerSuperpages, _) => None,
         };
         Self { share, as_promised: promised, library_fault: None }
     }

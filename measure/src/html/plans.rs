@@ -28,6 +28,7 @@ fn plan(index: usize, arm: &Arm) -> Element {
     let promise = match plan.promise {
         Promise::Nothing => "nothing; whatever comes counts",
         Promise::BasePages => "no superpage at all",
+        Promise::SmallerSuperpages => "no superpages of the largest size",
         Promise::Superpages => "superpages under the anonymous memory that can hold them",
     };
     let thp = match plan.thp {

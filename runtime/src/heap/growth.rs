@@ -40,8 +40,8 @@ pub unsafe fn grow(
     unsafe {
         // Whoever grows once is as large as asked for; whoever grows again will go on.
         // Under a filter of system calls objects are malloc's own mappings: the list of mappings cannot be read.
-        let has_grown = old.size() >= BACKED_FROM.load(Ordering::Relaxed)
-            && !filter::may_be_in_place();
+        let has_grown =
+            old.size() >= BACKED_FROM.load(Ordering::Relaxed) && !filter::may_be_in_place();
         if has_grown && old.is_mapped() && raw::keeping_errno(|| extend(old, size, &allocate, free))
         {
             return old.memory as *mut c_void;
