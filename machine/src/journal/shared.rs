@@ -13,27 +13,27 @@
 //! and sets the knob to what the living want. A [`super::Journal`], which changes a knob for itself alone,
 //! holds a share of its own kind; there is then no other, and none is given meanwhile.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::error::JournalError;
 use super::knob::Knob;
-use super::lock::{self, Holder, WriterLock};
+use super::lock::{self, WriterLock};
 use super::outcome::{Outcome, Restoration};
 use super::restore;
 use super::writer::{KnobWriter, Written};
 use crate::{Root, snapshot, text};
+use files::{SHARE, Share, State, Wanted};
+
+mod files;
 
 /// The directory in the journal's.
 const DIR: &str = "shared";
-const STATE: &str = "state";
-const SHARE: &str = "share-";
 /// No change takes longer than growing a pool by all of memory.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
@@ -239,38 +239,10 @@ struct Place {
     knob: Knob,
 }
 
-/// What a share's file says.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Wanted {
-    holder: Holder,
-    want: Want,
-}
-
-/// What was found, and what was last written. Values of the knob.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct State {
-    superpage_share: u32,
-    boot_id: String,
-    found: u64,
-    old: u64,
-    asked: u64,
-    /// `None`: about to be written, or its writer died in the midst of it.
-    got: Option<u64>,
-}
-
 /// What a knob was set to.
 struct Settled {
     asked: u64,
     got: u64,
-}
-
-impl State {
-    /// Whether `now` is what the last change left: killed before the read-back, a pool may have stopped
-    /// anywhere between the old and the new size.
-    fn left(&self, now: u64) -> bool {
-        let (low, high) = (self.old.min(self.asked), self.old.max(self.asked));
-        self.got.map_or((low..=high).contains(&now), |got| got == now)
-    }
 }
 
 impl Place {
@@ -342,11 +314,11 @@ impl Place {
     /// Sets the knob to what the living want, in one write. `Some` where somebody should hear of it: it was
     /// restored, or changed by somebody else.
     fn settle_alone(&self, root: &Root) -> Result<Option<Outcome>, JournalError> {
-        let (state, now) = (self.state(root)?, self.now(root)?);
+        let (state, now) = (State::read(&self.dir, root)?, self.now(root)?);
         if let Some(state) = state.as_ref().filter(|state| !state.left(now)) {
             // Not ours to write, whatever the living wanted. The last of them forgets it.
             if self.remove_dead()?.is_empty() {
-                self.remove_state()?;
+                State::remove(&self.dir)?;
             }
             let (ours, original) = (state.got.unwrap_or(state.asked), state.found.to_string());
             let (ours, now) = (ours.to_string(), now.to_string());
@@ -356,7 +328,7 @@ impl Place {
             writer.set(&self.knob, &to.to_string()).map(|_| ())
         })?;
         let Some(state) = state else { return Ok(None) };
-        if self.state(root)?.is_some() {
+        if State::read(&self.dir, root)?.is_some() {
             return Ok(None);
         }
         if now == state.found {
@@ -373,7 +345,7 @@ impl Place {
         change: &mut Change<'_, E>,
     ) -> Result<Settled, E> {
         let wants: Vec<Want> = self.remove_dead()?.into_iter().map(|one| one.want).collect();
-        let (state, old) = (self.state(root)?, self.now(root)?);
+        let (state, old) = (State::read(&self.dir, root)?, self.now(root)?);
         // What somebody else set meanwhile is what was found.
         let found = state.filter(|state| state.left(old)).map_or(old, |state| state.found);
         let limit = |want: &Want| if let Want::AtLeast(value) = want { *value } else { 0 };
@@ -383,15 +355,15 @@ impl Place {
         let boot_id = text::word(root, snapshot::BOOT_ID).map_err(JournalError::from)?;
         let mut state = State { superpage_share: 1, boot_id, found, old, asked, got: None };
         if asked != old {
-            self.put(&state)?;
+            state.put(&self.dir)?;
             change(&mut Writer(root), old, asked)?;
         }
         let got = self.now(root)?;
         if wants.is_empty() {
-            self.remove_state()?;
+            State::remove(&self.dir)?;
         } else {
             state.got = Some(got);
-            self.put(&state)?;
+            state.put(&self.dir)?;
         }
         Ok(Settled { asked, got })
     }
@@ -400,96 +372,6 @@ impl Place {
         let value = self.knob.read(root)?;
         let why = "is no number, and only numbers are shared";
         value.parse().map_err(|_| JournalError::BadValue { knob: self.knob.clone(), value, why })
-    }
-
-    /// What is written there; nothing if it is of another boot, which reset the knob, or cannot be read: a
-    /// state is replaced as a whole, so that is not ours.
-    fn state(&self, root: &Root) -> Result<Option<State>, JournalError> {
-        let path = self.dir.join(STATE);
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(|source| JournalError::io("open", &path, source))?,
-        };
-        let mut bytes = Vec::new();
-        let read = file.take(4096).read_to_end(&mut bytes);
-        read.map_err(|source| JournalError::io("read", &path, source))?;
-        let state = serde_json::from_slice::<State>(&bytes).ok();
-        let boot_id = text::word(root, snapshot::BOOT_ID)?;
-        Ok(state.filter(|state| state.superpage_share == 1 && state.boot_id == boot_id))
-    }
-
-    fn put(&self, state: &State) -> Result<(), JournalError> {
-        let (path, new) = (self.dir.join(STATE), self.dir.join("state.new"));
-        let written = || {
-            let mut options = OpenOptions::new();
-            let mut file =
-                options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-            file.write_all(&serde_json::to_vec(state)?)?;
-            file.sync_data()?;
-            fs::rename(&new, &path)
-        };
-        written().map_err(|source| JournalError::io("write", &path, source))?;
-        restore::sync_dir(&self.dir)
-    }
-
-    fn remove_state(&self) -> Result<(), JournalError> {
-        let path = self.dir.join(STATE);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(JournalError::io("remove", path, error))
-            }
-            _ => restore::sync_dir(&self.dir),
-        }
-    }
-}
-
-impl Wanted {
-    fn read(file: File) -> Option<Self> {
-        let mut bytes = Vec::new();
-        file.take(4096).read_to_end(&mut bytes).ok()?;
-        serde_json::from_slice(&bytes).ok()
-    }
-}
-
-/// One holder's file, locked by it.
-#[derive(Debug)]
-struct Share {
-    path: PathBuf,
-    file: File,
-    holder: Holder,
-    want: Want,
-}
-
-impl Share {
-    /// The caller holds the place's lock, so nobody takes the file for a dead holder's before it is locked.
-    fn create(dir: &Path, holder: &Holder, want: Want) -> Result<Self, JournalError> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let pid = holder.pid.map_or(0, |pid| pid.0);
-        let path = dir.join(format!("{SHARE}{pid}-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-        let mut options = OpenOptions::new();
-        let file = options.create_new(true).read(true).write(true).mode(0o600).open(&path);
-        let file = file.map_err(|source| JournalError::io("create", &path, source))?;
-        file.lock().map_err(|source| JournalError::io("lock", &path, source))?;
-        let mut share = Self { path, file, holder: holder.clone(), want };
-        share.rewrite(want)?;
-        Ok(share)
-    }
-
-    /// Written in place: the lock is the file's. Only the holder and who holds the place's lock look at it.
-    fn rewrite(&mut self, want: Want) -> Result<(), JournalError> {
-        use std::os::unix::fs::FileExt;
-        self.want = want;
-        let wanted = Wanted { holder: self.holder.clone(), want };
-        let written = serde_json::to_vec(&wanted).map_err(std::io::Error::from);
-        let written = written.and_then(|bytes| {
-            self.file.set_len(0)?;
-            self.file.write_all_at(&bytes, 0)
-        });
-        written.map_err(|source| JournalError::io("write", &self.path, source))
-    }
-
-    fn remove(self) -> Result<(), JournalError> {
-        fs::remove_file(&self.path).map_err(|source| JournalError::io("remove", self.path, source))
     }
 }
 
