@@ -98,8 +98,8 @@ pub struct State {
     pub is_advised: bool,
     /// Counted towards the commit limit.
     pub is_accounted: bool,
-    /// Some of it was written to, and is there.
-    pub has_pages: bool,
+    /// Some of it was written to, and is there, or was made a guard page.
+    pub was_changed: bool,
 }
 
 /// Calls `tell` with each mapping, without its name, its marks as far as the program set them but for advice for
@@ -113,6 +113,7 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, State)) -> Option<()> {
             let words = words.split(|&byte| byte == b' ');
             let is_advised = words.clone().any(|word| word == b"hg");
             let is_accounted = words.clone().any(|word| word == b"ac");
+            let was_changed = has_pages || words.clone().any(|word| word == b"gu");
             // Written pages (sd), guard pages (gu) and what counts towards the commit limit (ac) come of what was
             // done to the memory, and of how a copy of it was made: they keep no mappings apart.
             let left_out = [b"hg", b"sd", b"gu", b"ac"];
@@ -122,7 +123,7 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, State)) -> Option<()> {
                 place.copy_from_slice(word);
             }
             if let Some(vma) = known.take() {
-                tell(&vma, marks, State { is_advised, is_accounted, has_pages });
+                tell(&vma, marks, State { is_advised, is_accounted, was_changed });
             }
         } else if line.starts_with(b"Anonymous:") || line.starts_with(b"Swap:") {
             has_pages |= line.iter().any(|byte| (b'1'..=b'9').contains(byte));

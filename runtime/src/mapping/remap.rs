@@ -245,7 +245,7 @@ impl Call {
     /// advice for THP, and divided by this library: then the program may have made them as one.
     ///
     /// Also where advised memory was only read. That gives it an `anon_vma` (`do_huge_pmd_anonymous_page`,
-    /// mm/huge_memory.c), which it has otherwise once it is written to, and two that have one are not joined.
+    /// mm/huge_memory.c), which it has otherwise once it is changed, and two that have one are not joined.
     fn last_part(&self) -> Option<usize> {
         let (mut at, mut last, mut first) = (self.start, self.start, None);
         let (mut is_one, mut before) = (true, None);
@@ -257,7 +257,7 @@ impl Call {
             is_one &= vma.start <= at && *first.get_or_insert(alike) == alike;
             is_one &= vma.is_private() && vma.file == (0, 0);
             if let Some(before) = before.replace(state) {
-                let was_only_read = !(before.has_pages && state.has_pages)
+                let was_only_read = !(before.was_changed && state.was_changed)
                     && before.is_accounted == state.is_accounted;
                 is_one &= before.is_advised != state.is_advised
                     || before.is_advised && was_only_read
