@@ -17,7 +17,7 @@ use prediction::{Prediction, Prices};
 use serde_json::json;
 use workload::Workload;
 
-use crate::compare::{Job, Made, seconds, share};
+use crate::compare::{Job, Made, runs, seconds, share};
 use crate::exit::{self, Done, Failure};
 use crate::files;
 use crate::predict::{self, Asked, Pricing, Subject};
@@ -27,7 +27,7 @@ use crate::workload::What;
 ///
 /// Without a name: stream and gups. A program's accesses are recorded under QEMU, several times slower
 /// than it runs; our workloads' are known. What is compared is the part of the program's CPU time (of our
-/// workloads, of the phase that they time) that superpages save. Runs go on until both arms' means are known
+/// workloads, of the phase that they time) that superpages save. Runs go on until their ratio is known
 /// within 2 % with 99 % confidence, or runs or time are used up; beside the saving stands what it lies between.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -122,7 +122,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         let mut pricing = Pricing::begin(&asked, args.quiet)?;
         let document = match args.job(subject)?.run_and(&mut || pricing.between())? {
             Made::Document(document) => document,
-            Made::Signal(signal) => return Ok(Done::Signal(signal)),
+            Made::Signal(signal, _) => return Ok(Done::Signal(signal)),
         };
         let timed = matches!(subject, Subject::Workload(..));
         rows.push(row(subject.name(), asked, pricing.finish()?, &document, timed)?);
@@ -155,9 +155,12 @@ impl Args {
 
     fn job(&self, subject: &Subject) -> Result<Job, Failure> {
         let recipes = [Pages::Base, Pages::Thp].map(Recipe::of).to_vec();
+        let (min_runs, max_runs) = runs(Some(self.min_runs), Some(self.max_runs))?;
         let rule = Rule {
-            min_runs: self.min_runs.min(self.max_runs),
-            max_runs: self.max_runs,
+            min_runs,
+            max_runs,
+            // A saving is to be known well, however clear it is that there is one.
+            decide_after: None,
             ..Rule::default()
         };
         predict::timed_job(subject, recipes, rule, Some(self.max_time), self.quiet)
@@ -199,7 +202,7 @@ fn saved_between(document: &Document, timed: bool) -> Option<Interval> {
         true => sample.metric,
         false => Some(sample.user_seconds + sample.system_seconds),
     };
-    let settings = document.judging.statistics(document.settings.seed);
+    let settings = document.statistics();
     let values = values(&document.samples, seconds);
     let compared = stats::compare(&values, 0, 1, Better::Lower, &settings).ok()?;
     let speedup = compared.interval?;

@@ -41,7 +41,7 @@ pub struct What {
     pub seed: u64,
 
     /// Threads in the timed region.
-    #[arg(long, default_value = "1", value_name = "T")]
+    #[arg(long, default_value = "1", value_name = "T", value_parser = threads)]
     threads: NonZeroUsize,
 
     /// gups, chase, btree, hashmap, requests: updates, loads, lookups or requests.
@@ -91,6 +91,11 @@ pub struct What {
     /// stream: bytes by which each array starts later than the one before.
     #[arg(long, value_name = "SIZE")]
     offset: Option<ByteSize>,
+}
+
+/// Reads a number of threads.
+pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    text.trim().parse().map_err(|_| "write a number of threads, at least 1".to_string())
 }
 
 impl What {

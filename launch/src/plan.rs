@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, PageSize};
 
-use means::{GLIBC_TUNABLES, LARGER_THP, LD_PRELOAD, MALLOC_AHEAD, NOTHING_AHEAD};
+use means::{GLIBC_TUNABLES, LARGER_THP, LD_PRELOAD, MALLOC_AHEAD, NOTHING_AHEAD, UNREACHED};
 
 use crate::{Instrumentation, Kind, LaunchError, Pages, Program, Recipe};
 
@@ -199,6 +199,12 @@ impl Plan {
     /// Whether libsuperpage.so backs memory in it.
     pub fn uses_library(&self) -> bool {
         self.sets("SUPERPAGE_MEMORY")
+    }
+
+    /// Why libsuperpage.so is not in it, where it was to be: the machine lacks it, or cannot name it.
+    pub fn without_library(&self) -> Option<&str> {
+        let mut notes = self.notes.iter().map(String::as_str);
+        notes.find(|note| note.contains(UNREACHED))
     }
 
     /// The notes that say that a program will not get what was asked for.

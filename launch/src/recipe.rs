@@ -85,7 +85,8 @@ pub enum ParseRecipeError {
     #[error(
         "arm `{arm}`: `{word}` is not understood; after the name and a colon come pages=KIND, \
          memory=LIST, fallback=KIND, children=KIND, prezero=SIZE, prefault=SIZE, \
-         preload=LIBRARY, VARIABLE=VALUE, and last `-- WRAPPER ARGS`"
+         preload=LIBRARY, VARIABLE=VALUE (a variable in lower case: -- env name=value), and last \
+         `-- WRAPPER ARGS`"
     )]
     UnknownWord {
         /// The arm's name.
@@ -174,11 +175,23 @@ impl FromStr for Recipe {
     }
 }
 
+/// What a recipe can set.
+const SETTINGS: [&str; 7] =
+    ["pages", "memory", "fallback", "children", "prezero", "prefault", "preload"];
+
 fn ahead(size: &str) -> Result<ByteSize, ParseRecipeError> {
     size.parse().map_err(|_| ParseRecipeError::UnknownSize(size.to_string()))
 }
 
+/// Whether it is a variable to set. A misspelt setting would pass for one in lower case, and the arm would be
+/// measured without it.
 fn is_variable(name: &str) -> bool {
+    let settings = SETTINGS.iter().any(|setting| setting.eq_ignore_ascii_case(name));
+    let has = |is: fn(&u8) -> bool| name.as_bytes().iter().any(is);
+    let is_mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    if !has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase) || settings && is_mixed {
+        return false;
+    }
     let mut bytes = name.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -304,6 +317,10 @@ mod tests {
             ("x: prefault=", "`` is no amount of memory"),
             ("x: fast", "`fast` is not understood"),
             ("x: 1A=2", "`1A=2`"),
+            ("x: page=thp", "`page=thp` is not understood"),
+            ("x: preload_=/lib/x.so", "`preload_=/lib/x.so`"),
+            ("x: Pages=thp", "`Pages=thp`"),
+            ("x: http_proxy=y", "-- env name=value"),
             ("x: A='1", "quote"),
             (": pages=thp", "no name"),
         ] {

@@ -12,7 +12,7 @@ use crate::experiment::values;
 use crate::library::{LibraryFault, Told};
 use crate::sample::{Purpose, Sample};
 use crate::stats::{self, Better, Comparison, SampleError, describe};
-use crate::verdict::{Effect, Margin, Verdict, noise_floor, verdict};
+use crate::verdict::{Effect, Verdict, noise_floor, verdict};
 
 /// What a comparison showed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -104,11 +104,7 @@ pub fn analyse(document: &Document) -> Analysis {
                 }
                 (Effect::AsPromised, own) => own.clone(),
             };
-            let margin = Margin {
-                same_within: document.judging.same_within,
-                same_at_most: document.judging.same_at_most,
-                noise_floor: floor.filter(|_| !arm.is_noise_floor),
-            };
+            let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
             judgements.push(Judgement {
                 arm: arm.name.clone(),
                 quantity: quantity.name.clone(),
@@ -119,6 +115,15 @@ pub fn analyse(document: &Document) -> Analysis {
         }
     }
     Analysis { arms: summaries, judgements, noise_floor: floor }
+}
+
+impl Judgement {
+    /// Where more runs would decide it: how many more of each arm, and about how many seconds all of them take.
+    pub fn to_decide(&self, analysis: &Analysis) -> Option<(u32, f64)> {
+        let Verdict::Undecided { more_runs, .. } = self.verdict else { return None };
+        let round: Option<f64> = analysis.arms.iter().map(|arm| arm.wall_seconds).sum();
+        Some((more_runs, round? * f64::from(more_runs)))
+    }
 }
 
 struct Quantity {
@@ -146,7 +151,7 @@ fn quantities(document: &Document) -> Vec<Quantity> {
 }
 
 fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Comparison, SampleError> {
-    let settings = document.judging.statistics(document.settings.seed);
+    let settings = document.statistics();
     let values = values(&document.samples, quantity.of);
     stats::compare(&values, 0, arm, quantity.better, &settings)
 }

@@ -1,8 +1,6 @@
 //! `Document`: one comparison as a file. Facts only; every judgement is computed from it again,
 //! so that a file redraws the same verdict byte for byte.
 
-use std::num::NonZeroU32;
-
 use launch::{Plan, Recipe};
 use machine::Snapshot;
 use prediction::Prediction;
@@ -11,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::{Settings, Stopped};
 use crate::metric::MetricSpec;
 use crate::sample::Sample;
+use crate::stats::stopping::Looks;
 use crate::stats::{self, Confidence};
+use crate::verdict::Margin;
 
 /// Name and version of the format. A reader refuses any other.
 pub const SCHEMA: &str = "superpage.compare/1";
@@ -49,6 +49,9 @@ pub struct Document {
     pub samples: Vec<Sample>,
     /// Why the runs ended.
     pub stopped: Stopped,
+    /// Looks at the verdicts to decide whether to go on.
+    #[serde(default)]
+    pub looks: Looks,
     /// Seconds from the first warm-up to the last run.
     pub elapsed_seconds: f64,
     /// What superpages were predicted to bring, if that was asked.
@@ -84,6 +87,13 @@ impl Predicted {
 }
 
 impl Document {
+    /// The settings of the statistics.
+    pub fn statistics(&self) -> stats::Settings {
+        let confidence = self.judging.confidence;
+        let level = self.looks.level(confidence, self.stopped.end());
+        stats::Settings { confidence, level, seed: self.settings.seed }
+    }
+
     /// The prediction, if it is about this quantity of an arm on superpages.
     pub fn predicted_for(&self, arm: &str, quantity: &str) -> Option<&Predicted> {
         let arm = self.arms.iter().find(|one| one.name == arm)?;
@@ -91,6 +101,12 @@ impl Document {
         let is_about = told.of_metric == (quantity != "wall");
         (is_about && arm.plan.promise == launch::Promise::Superpages).then_some(told)
     }
+}
+
+/// Seconds that somebody may have waited: no more than three thousand years, so that sums and squares of
+/// them stay numbers.
+fn is_time(seconds: f64) -> bool {
+    (0.0..=1e11).contains(&seconds)
 }
 
 /// How verdicts are reached.
@@ -102,17 +118,14 @@ pub struct Judging {
     pub same_at_most: f64,
     /// Confidence of the intervals.
     pub confidence: Confidence,
-    /// Bootstrap resamples.
-    pub resamples: u32,
     /// Least share of the memory that can be on superpages for an arm that promised them.
     pub least_coverage: f64,
 }
 
 impl Judging {
-    /// The settings of the statistics, from an experiment's seed.
-    pub fn statistics(&self, seed: u64) -> stats::Settings {
-        let resamples = NonZeroU32::new(self.resamples).unwrap_or(NonZeroU32::MIN);
-        stats::Settings { confidence: self.confidence, resamples, seed }
+    /// How large a difference is worth a word, beside a noise floor.
+    pub fn margin(&self, noise_floor: Option<f64>) -> Margin {
+        Margin { same_within: self.same_within, same_at_most: self.same_at_most, noise_floor }
     }
 }
 
@@ -180,6 +193,30 @@ impl Document {
         text
     }
 
+    /// What is no measurement is neither judged nor drawn.
+    fn check_sample(&self, sample: &Sample) -> Result<(), String> {
+        let times = [
+            ("wall_seconds", sample.wall_seconds, sample.wall_seconds > 0.0),
+            ("user_seconds", sample.user_seconds, true),
+            ("system_seconds", sample.system_seconds, true),
+            ("watch_seconds", sample.memory.watch_seconds, true),
+            ("longest_look_seconds", sample.memory.longest_look_seconds, true),
+        ];
+        let arm = &self.arms[sample.arm as usize].name;
+        let at = format!("a run of {arm} in block {}", sample.block);
+        for (name, seconds, is_possible) in times {
+            if !(is_time(seconds) && is_possible) {
+                return Err(format!("{at}: {name} is {seconds:e}, which is no time of a run"));
+            }
+        }
+        match sample.metric {
+            Some(figure) if !(figure.is_finite() && figure > 0.0) => {
+                Err(format!("{at}: its metric is {figure:e}, which is not a number above zero"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.arms.is_empty() {
             return Err("it has no arms".to_string());
@@ -188,15 +225,16 @@ impl Document {
         if let Some(sample) = self.samples.iter().find(|sample| sample.arm >= arms) {
             return Err(format!("a sample belongs to arm {} of {arms}", sample.arm));
         }
+        self.samples.iter().try_for_each(|sample| self.check_sample(sample))?;
+        if !is_time(self.elapsed_seconds) {
+            return Err(format!("elapsed_seconds is {:e}, which is no time", self.elapsed_seconds));
+        }
         let judging = &self.judging;
         let fractions = [judging.same_within, judging.same_at_most, judging.least_coverage];
         if fractions.iter().any(|share| !(0.0..=1.0).contains(share)) {
             return Err(
                 "same_within, same_at_most and least_coverage lie between 0 and 1".to_string()
             );
-        }
-        if !(1..=1_000_000).contains(&self.judging.resamples) {
-            return Err("resamples lie between 1 and 1000000".to_string());
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 //! Order of precedence: an arm that did not become what its design promised has no number at all; then
 //! missing data; then the interval decides. An interval inside the margin is "same" even if it excludes
 //! 1: a difference nobody asked about. One that holds 1 is "same" up to a wider margin, because the
-//! stopping rule (each mean within 2 %) leaves a ratio known to about 2.5 % only; the word then says
-//! within how much. A difference under the measured noise floor is never a verdict (faster-cpython
+//! stopping rule leaves a ratio known to 2 % at best, and not around 1; the word then says within how
+//! much. A difference under the measured noise floor is never a verdict (faster-cpython
 //! ideas#480).
 
 use crate::stats::student::{Confidence, blocks_until};
@@ -15,6 +15,10 @@ use std::fmt;
 
 /// Under three blocks an interval is too wide to plan from, and the stopping rule asks for three.
 const LEAST_BLOCKS: u32 = 3;
+
+/// An interval whose ends are farther apart than this factor says nothing, and is not printed where nothing is
+/// decided.
+const MEANINGLESS: f64 = 10.0;
 
 /// Whether the arm became what its design promised. Judged by the caller from coverage facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,8 +193,14 @@ impl Verdict {
                 format!("same within {} ({}, {of})", percent(*within), ratio(f.speedup))
             }
             Verdict::Undecided { more_runs, speedup, interval, confidence } => {
-                let of = interval.map_or("no interval yet".into(), |i| span(i, *confidence));
-                format!("undecided (about {more_runs} more runs; {}, {of})", ratio(*speedup))
+                let of = match interval {
+                    None => "no interval yet".to_string(),
+                    Some(wide) if wide.high / wide.low > MEANINGLESS => {
+                        "runs too few, or too different, for an interval".to_string()
+                    }
+                    Some(interval) => span(*interval, *confidence),
+                };
+                format!("undecided at {}x ({of}; about {more_runs} more runs)", ratio(*speedup))
             }
             Verdict::DidNotTakeEffect { why } => format!("design did not take effect: {why}"),
             Verdict::NoData { why } => format!("no data: {why}"),

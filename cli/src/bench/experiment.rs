@@ -12,7 +12,7 @@ use machine::{Root, Snapshot, Thp};
 use measure::bench::{Cell, Document, Row, SCHEMA};
 use measure::document::{Arm as Planned, LeftOut};
 use measure::execute::{Executor, Interrupt, Launcher, Options, Run, RunError};
-use measure::experiment::{self, Settings as Schedule};
+use measure::experiment::{self, Question, Settings as Schedule, Stopped};
 use measure::library::Told;
 use measure::sample::{Purpose, Sample};
 use measure::stats::stopping::Rule;
@@ -99,7 +99,9 @@ pub fn run(
         let mut bar = Bar::new(&shown, &schedule, common.outputs.quiet);
         let mut bench =
             Bench { launcher, cells: &cells, sizes: &sizes, guard: &mut guard, seen: Vec::new() };
-        let ran = experiment::run(&mut bench, cells.len() as u32, &schedule, &mut |event| {
+        let count = cells.len() as u32;
+        let question = Question::default();
+        let ran = experiment::run(&mut bench, count, &schedule, &question, &mut |event| {
             bar.show(&event);
         });
         bar.clear();
@@ -120,6 +122,9 @@ pub fn run(
     let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
     let ran = match ran {
         Err(RunError::Interrupted) => return Ok(Made::Signal(interrupting.signal())),
+        Ok(ran) if ran.stopped == Stopped::Interrupted => {
+            return Ok(Made::Signal(interrupting.signal()));
+        }
         ran => ran?,
     };
     let outcomes = |index: u32| {
@@ -230,12 +235,8 @@ fn schedule(common: &Common) -> Schedule {
     Schedule {
         seed: common.seed,
         warm_ups: 1,
-        rule: Rule {
-            min_runs: common.runs,
-            max_runs: common.runs,
-            confidence: measure::stats::Confidence::try_from(0.99).expect("a share"),
-            within: 0.02,
-        },
+        rule: Rule { min_runs: common.runs, max_runs: common.runs, ..Rule::default() },
         max_seconds: None,
+        patience_seconds: None,
     }
 }

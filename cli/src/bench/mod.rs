@@ -43,7 +43,7 @@ pub struct Common {
     arms: Vec<arms::Arm>,
 
     /// Numbers of threads, each a row of every arm [default: 1 and one for each CPU].
-    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = crate::workload::threads)]
     threads: Vec<NonZeroUsize>,
 
     /// Measured runs of each row; they come in pairs.

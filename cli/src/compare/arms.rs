@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use launch::{Facts, Pages, Recipe};
 use machine::{Hypervisor, Snapshot};
 use measure::document::{Arm, LeftOut};
+use measure::stats::stopping::Rule;
 use measure::stats::{Better, Confidence};
 
+use super::preload;
 use crate::exit::Failure;
 use crate::facts;
 
@@ -16,9 +18,20 @@ Arms:
   base            base pages only
   thp             transparent superpages wherever they fit
   hugetlb[:SIZE]  pages of the hugetlb pool, lent for the runs if the pool is short
+  superpage       what `superpage run` does: heap and mappings on the best superpages there are
   system          as the program would run without us
-  'NAME: WORDS'   any recipe; WORDS are pages=KIND, preload=LIBRARY, VARIABLE=VALUE,
-                  and last `-- WRAPPER ARGS`, for example
+  'NAME: WORDS'   any recipe, of these words in any order:
+                    pages=KIND         one of the above, or auto or thp:SIZE
+                    memory=LIST        what libsuperpage.so backs: heap, mmap, shm, text, data, stack=SIZE
+                    fallback=KIND      what a request gets that the pool cannot serve: thp, base, error
+                    children=KIND      what becomes of its children: base, same, none
+                    prezero=SIZE       superpages zeroed before they are asked for
+                    prefault=SIZE      superpages mapped before they are touched
+                    preload=LIBRARY    loaded before all others
+                    VARIABLE=VALUE     set in its environment, if the name is in upper case
+                    -- WRAPPER ARGS    last: a command that starts the program, for example
+                                       `taskset -c 1` or `env name=value`
+                  For example
                   --arm 'mimalloc: preload=/usr/lib/x86_64-linux-gnu/libmimalloc.so.2'
                   --arm 'glibc: GLIBC_TUNABLES=glibc.malloc.hugetlb=1'";
 
@@ -99,6 +112,20 @@ pub fn seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "write a time such as 90, 90s, 5m or 1h".to_string())
 }
 
+/// Least and most runs, as far as they were given: one that was not gives way to one that was.
+pub fn runs(least: Option<u32>, most: Option<u32>) -> Result<(u32, u32), Failure> {
+    let rule = Rule::default();
+    match (least, most) {
+        (Some(least), Some(most)) if least > most => {
+            Err(Failure::usage(format!("--min-runs {least} is more than --max-runs {most}")))
+        }
+        (least, most) => {
+            let most = most.unwrap_or(rule.max_runs.max(least.unwrap_or(0)));
+            Ok((least.unwrap_or(rule.min_runs.min(most)), most))
+        }
+    }
+}
+
 /// The arms asked for, before it is known whether they can run here.
 pub struct Asked {
     arms: Vec<(Recipe, bool)>,
@@ -151,15 +178,22 @@ impl Asked {
         let mut no_loan = no_loan;
         let search = facts::search_path();
         for (index, (recipe, is_noise_floor)) in self.arms.into_iter().enumerate() {
-            match launch::resolve(&recipe, command, &search, facts) {
-                Ok(plan) => {
-                    planned.push(Arm { name: recipe.name.clone(), plan, recipe, is_noise_floor })
-                }
-                Err(error) => {
+            let resolved = preload::check(&recipe, command, &search).and_then(|()| {
+                let plan = launch::resolve(&recipe, command, &search, facts).map_err(|error| {
                     // Where a loan would have helped, the reason is why there was none.
                     let pool = matches!(error, launch::LaunchError::PoolEmpty { .. });
                     let why_no_loan = if pool { no_loan.take() } else { None };
-                    let failure = why_no_loan.unwrap_or_else(|| Failure::from(error));
+                    why_no_loan.unwrap_or_else(|| Failure::from(error))
+                })?;
+                // Without it the arm's figures would be of something else, and vary by machine.
+                let lacking = plan.without_library().map(Failure::cannot);
+                lacking.map_or(Ok(plan), Err)
+            });
+            match resolved {
+                Ok(plan) => {
+                    planned.push(Arm { name: recipe.name.clone(), plan, recipe, is_noise_floor })
+                }
+                Err(failure) => {
                     if self.named || index == 0 || !failure.is_cannot() {
                         return Err(failure.on(&format!("arm {}", recipe.name)));
                     }
@@ -185,6 +219,21 @@ mod tests {
         assert_eq!(names(&[], false), ["base", "thp", "hugetlb"]);
         assert_eq!(names(&["base", "base", "base"], false), ["base", "base #2", "base #3"]);
         assert_eq!(names(&["x: A=1", "thp"], true), ["x", "x again", "thp"]);
+    }
+
+    #[test]
+    fn runs_that_contradict_each_other_are_refused() {
+        for (least, most, runs) in [
+            (None, None, (5, 100)),
+            (Some(10), None, (10, 100)),
+            (Some(200), None, (200, 200)),
+            (None, Some(2), (2, 2)),
+            (Some(6), Some(6), (6, 6)),
+        ] {
+            assert_eq!(super::runs(least, most).unwrap(), runs);
+        }
+        let refused = super::runs(Some(10), Some(5)).unwrap_err().to_string();
+        assert_eq!(refused, "--min-runs 10 is more than --max-runs 5");
     }
 
     #[test]

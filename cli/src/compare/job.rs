@@ -9,8 +9,9 @@ use launch::Recipe;
 use machine::{Root, Snapshot};
 use measure::document::{Document, Judging, LeftOut, SCHEMA};
 use measure::execute::{Interrupt, Launcher, Options, RunError};
-use measure::experiment::{self, Settings};
+use measure::experiment::{self, Question, Settings};
 use measure::metric::{Metric, MetricSpec};
+use measure::stats::Better;
 
 use super::{arms, progress};
 use crate::exit::{self, Failure};
@@ -49,8 +50,8 @@ pub struct Job {
 pub enum Made {
     /// The comparison.
     Document(Box<Document>),
-    /// A signal, by which we shall end.
-    Signal(i32),
+    /// A signal, by which we shall end, and what was made until then if that is worth a judgement.
+    Signal(i32, Option<Box<Document>>),
 }
 
 impl Job {
@@ -114,9 +115,11 @@ impl Job {
             let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
             let mut bar = progress::Bar::new(&names, &self.settings, self.quiet);
             let count = arms.len() as u32;
-            let ran = experiment::run(&mut launcher, count, &self.settings, &mut |event| {
+            let question = self.question();
+            let settings = &self.settings;
+            let ran = experiment::run(&mut launcher, count, settings, &question, &mut |event| {
                 bar.show(&event);
-                if matches!(event, experiment::Event::Block(_)) && !interrupt.is_asked() {
+                if matches!(event, experiment::Event::Block(..)) && !interrupt.is_asked() {
                     between();
                 }
             });
@@ -138,11 +141,12 @@ impl Job {
         }
         let ran = match ran {
             Err(RunError::Interrupted) => {
-                return Ok(Made::Signal(interrupting.signal()));
+                return Ok(Made::Signal(interrupting.signal(), None));
             }
             ran => ran?,
         };
-        Ok(Made::Document(Box::new(Document {
+        let is_interrupted = ran.stopped == experiment::Stopped::Interrupted;
+        let document = Box::new(Document {
             schema: SCHEMA.to_string(),
             superpage_version: env!("CARGO_PKG_VERSION").to_string(),
             began_unix_seconds: began,
@@ -158,8 +162,18 @@ impl Job {
             changed_meanwhile,
             samples: ran.samples,
             stopped: ran.stopped,
+            looks: ran.looks,
             elapsed_seconds: ran.elapsed.as_secs_f64(),
             predicted: None,
-        })))
+        });
+        Ok(match is_interrupted {
+            true => Made::Signal(interrupting.signal(), Some(document)),
+            false => Made::Document(document),
+        })
+    }
+
+    fn question(&self) -> Question {
+        let metric_better = self.metric.as_ref().map_or(Better::Higher, |metric| metric.better);
+        Question { margin: self.judging.margin(None), metric_better }
     }
 }

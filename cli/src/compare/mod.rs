@@ -4,10 +4,11 @@ pub mod arms;
 mod foretell;
 mod job;
 mod outputs;
+mod preload;
 mod progress;
 mod table;
 
-pub use arms::{WarmMemory, seconds, share};
+pub use arms::{WarmMemory, runs, seconds, share};
 pub use job::{Job, Made};
 pub use progress::Bar;
 
@@ -23,15 +24,16 @@ use workload::Workload;
 
 use foretell::Foretelling;
 
-use crate::exit::{Done, Failure};
+use crate::exit::{self, Done, Failure};
 use crate::loan::PoolPolicy;
 use crate::workload::What;
 
 /// Run a program under several kinds of pages and say what superpages bought.
 ///
 /// The program is one of our workloads (`superpage compare gups --size 4G`) or any command
-/// (`superpage compare -- ./app args`). Arms run interleaved, after warm-ups, until the stopping
-/// rule is met: at least 5 runs, and 99 % confidence that every arm's mean is known within 2 %.
+/// (`superpage compare -- ./app args`). Arms run interleaved, after warm-ups, at
+/// least 5 times each, until every ratio to the first arm is known within 2 % with 99 % confidence;
+/// after a minute of runs, until every verdict is decided. Interrupted, it judges what there is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = arms::HELP)]
 pub struct Args {
@@ -146,21 +148,27 @@ const FRESH: [&str; 36] = [
     "min_coverage",
 ];
 
+/// Where nobody says how long.
+const MAX_SECONDS: f64 = 300.0;
+/// And up to how long, for programs of which a few runs take longer than that.
+const PATIENCE_SECONDS: f64 = 1800.0;
+
 /// When to stop, and how to judge.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Stopping and judging")]
 struct RuleArgs {
-    /// Least runs per arm; they come in pairs.
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
-    min_runs: u32,
+    /// Least runs per arm; they come in pairs [default: 5].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    min_runs: Option<u32>,
 
-    /// Most runs per arm.
-    #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
-    max_runs: u32,
+    /// Most runs per arm [default: 100].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    max_runs: Option<u32>,
 
-    /// Most time for the measured runs together: 90, 90s, 5m, 1h.
-    #[arg(long, default_value = "5m", value_name = "TIME", value_parser = arms::seconds)]
-    max_time: f64,
+    /// Most time for the measured runs together: 90, 90s, 5m, 1h [default: 5m; for slow programs, until
+    /// every arm has 50 runs, but no more than 30m].
+    #[arg(long, value_name = "TIME", value_parser = arms::seconds)]
+    max_time: Option<f64>,
 
     /// Warm-up runs per arm; they are watched more closely and not counted.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
@@ -170,7 +178,7 @@ struct RuleArgs {
     #[arg(long, default_value = "99%", value_name = "SHARE", value_parser = arms::confidence)]
     confidence: Confidence,
 
-    /// How well every arm's mean must be known.
+    /// How well every ratio to the first arm must be known.
     #[arg(long, default_value = "2%", value_name = "SHARE", value_parser = arms::share)]
     within: f64,
 
@@ -204,7 +212,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         pool: args.pool,
         metric,
         metric_is_primary: args.metric.is_some(),
-        settings: args.settings(),
+        settings: args.settings()?,
         judging: args.judging(),
         warm_memory: args.warm_memory,
         ignore_failure: args.ignore_failure,
@@ -219,7 +227,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let between = &mut || asked.iter_mut().for_each(Foretelling::between);
     let mut document = match job.run_and(between)? {
         Made::Document(document) => document,
-        Made::Signal(signal) => return Ok(Done::Signal(signal)),
+        Made::Signal(signal, made) => {
+            match made {
+                Some(document) => drop(finish(&args, &document)?),
+                None => exit::say("interrupted before every arm had two runs: nothing to judge"),
+            }
+            return Ok(Done::Signal(signal));
+        }
     };
     if let Some(asked) = asked {
         document.predicted = Some(asked.foretell(&document)?);
@@ -289,19 +303,17 @@ impl Args {
         })
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> Result<Settings, Failure> {
         let rule = &self.rule;
-        Settings {
+        let (min_runs, max_runs) = arms::runs(rule.min_runs, rule.max_runs)?;
+        let (confidence, within) = (rule.confidence, rule.within);
+        Ok(Settings {
             seed: self.what.seed,
             warm_ups: rule.warmup,
-            rule: Rule {
-                min_runs: rule.min_runs.min(rule.max_runs),
-                max_runs: rule.max_runs,
-                confidence: rule.confidence,
-                within: rule.within,
-            },
-            max_seconds: Some(rule.max_time),
-        }
+            rule: Rule { min_runs, max_runs, confidence, within, ..Rule::default() },
+            max_seconds: Some(rule.max_time.unwrap_or(MAX_SECONDS)),
+            patience_seconds: rule.max_time.is_none().then_some(PATIENCE_SECONDS),
+        })
     }
 
     fn judging(&self) -> Judging {
@@ -309,7 +321,6 @@ impl Args {
             same_within: self.rule.same_within,
             same_at_most: self.rule.same_at_most,
             confidence: self.rule.confidence,
-            resamples: 2000,
             least_coverage: self.rule.min_coverage,
         }
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use measure::experiment::{Event, Settings};
 use measure::sample::Purpose;
+use measure::stats::stopping::{Rule, min_blocks};
 
 /// How often a line is printed where there is no terminal.
 const EVERY: Duration = Duration::from_secs(15);
@@ -14,6 +15,7 @@ const EVERY: Duration = Duration::from_secs(15);
 pub struct Bar {
     names: Vec<String>,
     warm_ups: u32,
+    rule: Rule,
     bar: Option<ProgressBar>,
     lines: bool,
     last_line: Instant,
@@ -24,7 +26,7 @@ impl Bar {
     /// A bar for these arms, or silence.
     pub fn new(names: &[String], settings: &Settings, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        let length = u64::from(settings.rule.min_runs.div_ceil(2) * 2) * names.len() as u64;
+        let length = u64::from(2 * min_blocks(&settings.rule)) * names.len() as u64;
         let bar = (terminal && !quiet).then(|| {
             let bar = ProgressBar::new(length);
             let style = "{elapsed_precise} [{bar:30}] {pos}/{len} runs  {msg}";
@@ -35,6 +37,7 @@ impl Bar {
         Self {
             names: names.to_vec(),
             warm_ups: settings.warm_ups,
+            rule: settings.rule,
             bar,
             lines: !terminal && !quiet,
             last_line: Instant::now(),
@@ -62,11 +65,10 @@ impl Bar {
                 }
             }
             Event::Ended(_) => {}
-            Event::Block(progress) => {
-                let needed = progress.estimated_runs_needed;
+            Event::Block(progress, most) => {
+                let needed = progress.estimated_runs_needed(&self.rule);
                 if let (Some(bar), Some(needed)) = (&self.bar, needed) {
-                    let arms = self.names.len() as u64;
-                    bar.set_length((u64::from(needed) * arms).max(self.runs));
+                    bar.set_length(self.all(needed.min(*most)).max(self.runs));
                 }
             }
         }
@@ -77,6 +79,11 @@ impl Bar {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+
+    /// Runs of all arms, for so many of each.
+    fn all(&self, runs: u32) -> u64 {
+        u64::from(runs) * self.names.len() as u64
     }
 
     fn say(&mut self, message: String) {

@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use measure::analysis::{Analysis, Judgement, Summary};
 use measure::document::Document;
 use measure::experiment::Stopped;
+use measure::sample::Purpose;
 use measure::verdict::{Verdict, Words};
 use measure::words::{self, percent};
 
@@ -36,12 +37,14 @@ fn head(document: &Document) -> String {
     let kernel = machine.kernel.clone().unwrap_or("?".to_string());
     let stopped = match document.stopped {
         Stopped::RuleMet => format!(
-            "every mean known within {} at {}",
+            "every ratio known within {} at {}",
             percent(document.settings.rule.within),
             percent(document.judging.confidence.level())
         ),
         Stopped::MaxRuns => "stopped by --max-runs".to_string(),
+        Stopped::Decided => "until every verdict was decided".to_string(),
         Stopped::MaxTime => "stopped by --max-time".to_string(),
+        Stopped::Interrupted => "interrupted; judged is what there is".to_string(),
     };
     format!(
         "{command}\n{cpus} x {model}, {memory}, Linux {kernel}, THP {thp}; {:.0} s, {stopped}\n",
@@ -163,9 +166,30 @@ fn more_memory(analysis: &Analysis) -> impl Iterator<Item = String> {
     })
 }
 
+/// What would decide what is open, as flags.
+fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) -> String {
+    let runs = analysis.arms.iter().map(|arm| arm.runs).max().unwrap_or(0) + more;
+    let spent: f64 = document
+        .samples
+        .iter()
+        .filter(|sample| sample.purpose == Purpose::Measured)
+        .map(|sample| sample.wall_seconds)
+        .sum();
+    let minutes = ((spent + seconds) * 1.2 / 60.0).ceil();
+    format!(
+        "to decide what is open takes about {} more: --max-runs {runs} --max-time {minutes}m",
+        words::seconds(seconds)
+    )
+}
+
 fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     let mut notes = document.lent.clone();
     notes.extend(more_memory(analysis));
+    let undecided = analysis.judgements.iter().filter(|one| one.is_primary);
+    let undecided = undecided.filter_map(|one| one.to_decide(analysis));
+    if let Some((runs, seconds)) = undecided.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        notes.push(to_decide(document, analysis, runs, seconds));
+    }
     for change in &document.changed_meanwhile {
         notes.push(format!("{change} while the runs were made; repeat them"));
     }

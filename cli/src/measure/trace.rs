@@ -36,7 +36,7 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     let pricing = Pricing::begin(&followed.asked, false)?;
     let subject = Subject::Program(command.to_vec());
     let (user, system) = match predict::on_base_pages(&subject, true)?.run()? {
-        Made::Signal(signal) => {
+        Made::Signal(signal, _) => {
             let estimate = Estimate::unknown("interrupted before it was timed");
             return Ok(Measured { ended: Some(Ended::Signal(signal)), ..of(estimate, None) });
         }

@@ -132,7 +132,7 @@ pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failur
         Made::Document(document) => analyse(&document).arms[0]
             .metric
             .ok_or_else(|| Failure::usage(format!("{}: told no time", subject.name()))),
-        Made::Signal(_) => Err(Failure::usage("interrupted")),
+        Made::Signal(..) => Err(Failure::usage("interrupted")),
     }
 }
 
@@ -160,12 +160,11 @@ pub fn timed_job(
         pool: PoolPolicy::Keep,
         metric_is_primary: metric.is_some(),
         metric,
-        settings: Settings { seed: 1, warm_ups: 1, rule, max_seconds },
+        settings: Settings { seed: 1, warm_ups: 1, rule, max_seconds, patience_seconds: None },
         judging: Judging {
             same_within: 0.02,
             same_at_most: 0.05,
             confidence: Confidence::P99,
-            resamples: 2000,
             least_coverage: 0.8,
         },
         warm_memory: WarmMemory::Auto,

@@ -6,6 +6,7 @@ use super::{Facts, Plan, Promise, ThpRequest};
 use crate::{Children, Fallback, Kind, LaunchError, Memory, Pages, Program, Recipe, tunables};
 
 /// What begins a note that says that a program will not get what was asked for.
+pub(super) const UNREACHED: &str = "memory the program maps itself is not reached";
 pub(super) const NOTHING_AHEAD: &str = "nothing is prepared ahead";
 pub(super) const MALLOC_AHEAD: &str = "malloc's memory is not prepared ahead";
 pub(super) const LARGER_THP: &str = "transparent superpages are on that are larger";
@@ -202,20 +203,18 @@ impl Plan {
         }
         match facts.runtime.as_ref().map(|path| path.display().to_string()) {
             Some(path) if path.contains([':', ' ']) => self.notes.push(format!(
-                "memory the program maps itself is not reached: LD_PRELOAD cannot hold a path with \
-                 a space or colon ({path}); move libsuperpage.so"
+                "{UNREACHED}: LD_PRELOAD cannot hold a path with a space or colon ({path}); move \
+                 libsuperpage.so"
             )),
             Some(path) => {
                 let why = "libsuperpage.so makes that reliable and advises the program's own mmap";
                 self.set("SUPERPAGE_PAGES", "thp", why);
                 return Ok(Some(path));
             }
-            None => self.notes.push(
-                "libsuperpage.so is not beside superpage (build it with: cargo build --release): \
-                 memory the program maps itself is not reached, and whether malloc is reached is up \
-                 to chance on glibc 2.36"
-                    .to_string(),
-            ),
+            None => self.notes.push(format!(
+                "libsuperpage.so is not beside superpage nor in ../lib (build it with: cargo build \
+                 --release): {UNREACHED}, and whether malloc is reached is up to chance on glibc 2.36"
+            )),
         }
         Ok(None)
     }

@@ -1,5 +1,4 @@
 use super::*;
-use crate::stats::Confidence;
 use crate::watch::Observed;
 
 /// Takes no time and says what it is told to.
@@ -40,9 +39,18 @@ pub(crate) fn sample(run: Run, wall_seconds: f64) -> Sample {
     }
 }
 
+fn run(
+    executor: &mut dyn Executor,
+    arms: u32,
+    settings: &Settings,
+    observe: &mut dyn FnMut(Event),
+) -> Result<Ran, RunError> {
+    super::run(executor, arms, settings, &Question::default(), observe)
+}
+
 fn settings(max_runs: u32) -> Settings {
-    let rule = Rule { min_runs: 5, max_runs, confidence: Confidence::P99, within: 0.02 };
-    Settings { seed: 7, warm_ups: 1, rule, max_seconds: None }
+    let rule = Rule { max_runs, ..Rule::default() };
+    Settings { seed: 7, warm_ups: 1, rule, max_seconds: None, patience_seconds: None }
 }
 
 #[test]
@@ -90,19 +98,56 @@ fn time_ends_it_between_blocks() {
 }
 
 #[test]
-fn the_same_seed_makes_the_same_runs_and_an_error_ends_them() {
+fn a_decided_verdict_ends_long_runs_and_not_short_ones() {
+    // Arms that differ by half and vary by a fifth: nothing that a few runs know within 2 %.
+    let stopped = |seconds: f64| {
+        let clock = std::cell::Cell::new(0.0);
+        let mut executor = Mock(|run: Run| {
+            let noise = 1.0 + 0.02 * f64::from((run.seed % 11) as u32);
+            let wall = seconds * noise / (1.0 + f64::from(run.at.arm));
+            clock.set(clock.get() + wall);
+            Ok(sample(run, wall))
+        });
+        let now = || Duration::from_secs_f64(clock.get());
+        let question = Question::default();
+        run_by(&now, &mut executor, 2, &settings(20), &question, &mut |_| {}).unwrap()
+    };
+    let (long, short) = (stopped(30.0), stopped(0.1));
+    assert_eq!((long.stopped, long.samples.len()), (Stopped::Decided, 2 + 12));
+    assert_eq!((short.stopped, short.looks.made), (Stopped::MaxRuns, 0));
+}
+
+#[test]
+fn the_same_seed_makes_the_same_runs() {
     let runs = |seed| {
         let mut seen = Vec::new();
         let mut executor = Mock(|run: Run| {
             seen.push((run.at, run.environment_padding, run.seed));
-            if seen.len() == 20 { Err(RunError::Interrupted) } else { Ok(sample(run, 1.0)) }
+            Ok(sample(run, 1.0))
         });
-        let settings = Settings { seed, ..settings(100) };
-        let settings = Settings { rule: Rule { min_runs: 50, ..settings.rule }, ..settings };
-        let error = run(&mut executor, 2, &settings, &mut |_| {}).unwrap_err();
-        assert!(matches!(error, RunError::Interrupted));
+        run(&mut executor, 2, &Settings { seed, ..settings(10) }, &mut |_| {}).unwrap();
         seen
     };
     assert_eq!(runs(1), runs(1));
     assert_ne!(runs(1), runs(2));
+}
+
+#[test]
+fn interrupted_runs_are_kept_once_they_are_a_block_and_an_error_ends_them() {
+    let ended = |after: usize, error: fn() -> RunError| {
+        let mut made = 0;
+        let mut executor = Mock(|run: Run| {
+            made += 1;
+            if made > after { Err(error()) } else { Ok(sample(run, f64::from(made as u32))) }
+        });
+        run(&mut executor, 2, &settings(100), &mut |_| {})
+    };
+    // Two warm-ups, and four runs to a block.
+    assert!(matches!(ended(5, || RunError::Interrupted), Err(RunError::Interrupted)));
+    for after in [6, 15] {
+        let ran = ended(after, || RunError::Interrupted).unwrap();
+        assert_eq!((ran.stopped, ran.samples.len()), (Stopped::Interrupted, after));
+    }
+    let stragglers = || RunError::Stragglers { arm: "x".to_string(), pids: String::new() };
+    assert!(matches!(ended(15, stragglers), Err(RunError::Stragglers { .. })));
 }

@@ -50,7 +50,8 @@ pub fn summaries(document: &Document, analysis: &Analysis) -> Element {
     if let Some(metric) = &document.metric {
         let unit = metric.unit.as_ref().map_or(String::new(), |unit| format!(", {unit}"));
         let name = format!("{}{unit}", metric.name);
-        rows.insert(3, row(&name, &|summary| known(summary.metric, words::figure)));
+        let place = if document.metric_is_primary { 2 } else { 3 };
+        rows.insert(place, row(&name, &|summary| known(summary.metric, words::figure)));
     }
     let section = el("section").add(el("h2").text("The arms in numbers"));
     let section = section.add(table("Summary of each arm", true, head, rows));
@@ -76,15 +77,15 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
         "arm's median",
         "ratio",
         "interval",
-        "bootstrap",
-        "between blocks",
-        "within blocks",
+        "Student's t",
+        "ranks in blocks",
         "Hodges–Lehmann",
         "sign-flip p",
     ];
     let span = |i: Interval| format!("{} – {}", words::ratio(i.low), words::ratio(i.high));
     let rows = analysis.judgements.iter().filter_map(|judgement| {
         let c = judgement.comparison.as_ref()?;
+        let randomization = c.randomization();
         let value = if judgement.quantity == "wall" { words::seconds } else { words::figure };
         Some(vec![
             words::name(&judgement.arm, 28),
@@ -95,14 +96,13 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
             value(c.arm_median),
             words::ratio(c.speedup),
             known(c.interval, span),
-            known(c.parts, |parts| span(parts.bootstrap)),
-            known(c.parts, |parts| span(parts.between)),
-            known(c.parts.and_then(|parts| parts.within), span),
-            words::ratio(c.hodges_lehmann),
+            known(c.parts, |parts| span(parts.student)),
+            known(c.parts.and_then(|parts| parts.ranked), span),
+            words::ratio(c.hodges_lehmann()),
             format!(
                 "{}{}",
-                words::digits(c.randomization.p, 3),
-                match c.randomization.exact {
+                words::digits(randomization.p, 3),
+                match randomization.exact {
                     true => "",
                     false => " (drawn)",
                 }
@@ -113,7 +113,8 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
     if rows.is_empty() {
         return None;
     }
-    let told = "The interval is the hull of the next three and of the ratio. An arm whose design did \
+    let told = "The interval is what the next two agree on (the second needs a few blocks), no farther than \
+                the runs lie apart, and the ratio. An arm whose design did \
                 not take effect has figures here, but they are about something else.";
     let head = head.map(String::from).to_vec();
     let details = el("details").add(el("summary").text("The statistics behind the verdicts"));

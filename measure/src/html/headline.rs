@@ -40,6 +40,7 @@ fn card(document: &Document, analysis: &Analysis, arm: &Arm) -> Option<Element> 
         Verdict::Faster(_) => ("faster", "▲", " ("),
         Verdict::Slower(_) => ("slower", "▼", " ("),
         Verdict::Same { .. } => ("same", "=", " ("),
+        // The estimate comes first here too: it is what there is.
         Verdict::Undecided { .. } => ("undecided", "?", " ("),
         Verdict::DidNotTakeEffect { .. } => ("no-effect", "⚠", ": "),
         Verdict::NoData { .. } => ("no-data", "∅", ": "),
@@ -82,13 +83,17 @@ fn course(document: &Document, analysis: &Analysis) -> String {
     let within = words::percent(document.settings.rule.within);
     let sure = words::percent(document.settings.rule.confidence.level());
     let stopped = match document.stopped {
-        Stopped::RuleMet => format!("every mean is then known within {within} at {sure}"),
+        Stopped::RuleMet => format!("every ratio is then known within {within} at {sure}"),
+        Stopped::Decided => "every verdict was then decided".to_string(),
         Stopped::MaxRuns => {
-            format!("the most runs allowed; not every mean is known within {within} at {sure}")
+            format!("the most runs allowed; not every ratio is known within {within} at {sure}")
         }
         Stopped::MaxTime => {
-            format!("the time allowed was spent; not every mean is known within {within} at {sure}")
+            format!(
+                "the time allowed was spent; not every ratio is known within {within} at {sure}"
+            )
         }
+        Stopped::Interrupted => "interrupted; judged is what there is".to_string(),
     };
     let floor = analysis.noise_floor.map_or(String::new(), |floor| {
         format!(

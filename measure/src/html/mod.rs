@@ -34,7 +34,7 @@ pub fn page(document: &Document, analysis: &Analysis) -> String {
         .add(viewport.with("content", "width=device-width, initial-scale=1"))
         .add(el("title").text(title))
         .add(el("style").sheet(include_str!("style.css")));
-    let mut body = el("body").add(chart::definitions()).add(headline::header(document, analysis));
+    let body = el("body").add(chart::definitions()).add(headline::header(document, analysis));
     let wall = Quantity {
         id: "wall",
         name: "wall time",
@@ -49,9 +49,14 @@ pub fn page(document: &Document, analysis: &Analysis) -> String {
         unit: Some(metric.unit.as_deref().unwrap_or("")),
         of: |sample| sample.metric,
     });
-    body = body.add(samples::panels(document, analysis, &wall));
-    body = body.all(metric.iter().map(|metric| samples::panels(document, analysis, metric)));
+    // What the comparison is about comes first.
+    let mut quantities: Vec<&Quantity> = std::iter::once(&wall).chain(&metric).collect();
+    if document.metric_is_primary {
+        quantities.reverse();
+    }
+    let panels = quantities.into_iter().map(|of| samples::panels(document, analysis, of));
     let body = body
+        .all(panels)
         .all(ratio::section(document, analysis))
         .add(memory::section(document))
         .add(arms::summaries(document, analysis))

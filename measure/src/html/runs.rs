@@ -16,7 +16,7 @@ pub fn settings(document: &Document) -> Element {
         ("warm-up runs of each arm", settings.warm_ups.to_string()),
         ("least runs of each arm", rule.min_runs.to_string()),
         ("most runs of each arm", rule.max_runs.to_string()),
-        ("every mean to be known within", words::percent(rule.within)),
+        ("every ratio to be known within", words::percent(rule.within)),
         ("at a confidence of", words::percent(rule.confidence.level())),
         (
             "time allowed for measured runs",
@@ -25,7 +25,7 @@ pub fn settings(document: &Document) -> Element {
         ("called the same within", words::percent(judging.same_within)),
         ("called the same at most within", words::percent(judging.same_at_most)),
         ("confidence of intervals", words::percent(judging.confidence.level())),
-        ("bootstrap resamples", words::count(f64::from(judging.resamples))),
+        ("looks at the verdicts meanwhile", words::count(f64::from(document.looks.made))),
         (
             "least share on superpages where they were promised",
             words::percent(judging.least_coverage),

@@ -20,7 +20,7 @@ pub fn table(caption: &str, numbers: bool, head: Vec<String>, rows: Vec<Vec<Stri
     });
     let table = el("table").add(el("caption").text(caption));
     let table = table.add(el("thead").add(el("tr").all(names))).add(el("tbody").all(body));
-    scroll(caption, table)
+    scroll(if numbers { "scroll numbers" } else { "scroll" }, caption, table)
 }
 
 /// Names and values.
@@ -30,12 +30,16 @@ pub fn pairs<N: Into<String>>(caption: &str, rows: Vec<(N, String)>) -> Element 
         let name = el("th").with("scope", "row").text(name.into());
         el("tr").add(name).add(el("td").class(class).text(value))
     });
-    scroll(caption, el("table").add(el("caption").text(caption)).add(el("tbody").all(body)))
+    scroll(
+        "scroll",
+        caption,
+        el("table").add(el("caption").text(caption)).add(el("tbody").all(body)),
+    )
 }
 
 /// A wide table scrolls by itself, also by keyboard.
-fn scroll(caption: &str, table: Element) -> Element {
-    let frame = el("div").class("scroll").with("tabindex", 0).with("role", "region");
+fn scroll(class: &str, caption: &str, table: Element) -> Element {
+    let frame = el("div").class(class).with("tabindex", 0).with("role", "region");
     frame.with("aria-label", caption).add(table)
 }
 

@@ -1,13 +1,11 @@
 //! One arm against the reference, one metric: the whole estimate. Called once per arm and metric.
 
-use super::bootstrap::log_ratio_of_medians;
 use super::describe::median;
-use super::interval::{Interval, between_blocks, block_log_ratios, finite_exp, within_blocks};
+use super::interval::{Interval, finite_exp, ranked, student, tick};
 use super::pairs::{Pair, Sample, SampleError, complete_blocks};
 use super::randomization::{Randomization, hodges_lehmann, sign_flip};
 use super::student::Confidence;
 use serde::{Deserialize, Serialize};
-use std::num::NonZeroU32;
 
 /// Which way a metric is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,17 +23,17 @@ pub struct Settings {
     /// Two-sided, per comparison: with several arms or metrics the chance that *some* verdict is wrong
     /// adds up, and a caller who minds raises this.
     pub confidence: Confidence,
-    /// Bootstrap resamples.
-    pub resamples: NonZeroU32,
+    /// What the interval is computed at, where runs were ended by what they showed: higher, so that
+    /// `confidence` is kept ([`stopping`](super::stopping)).
+    pub level: Confidence,
     /// Seed of every draw.
     pub seed: u64,
 }
 
 impl Settings {
-    /// 99 %, 2 000 resamples (ten beyond each end of the interval).
+    /// 99 %, of runs whose number was fixed.
     pub fn new(seed: u64) -> Settings {
-        let resamples = NonZeroU32::MIN.saturating_add(1_999);
-        Settings { confidence: Confidence::P99, resamples, seed }
+        Settings { confidence: Confidence::P99, level: Confidence::P99, seed }
     }
 }
 
@@ -59,27 +57,42 @@ pub struct Comparison {
     pub arm_median: f64,
     /// Ratio of medians, over 1 when the arm is better.
     pub speedup: f64,
-    /// Where the true ratio lies: the hull of `parts` and `speedup`. Unknown under two blocks.
+    /// Where the true ratio lies: what `parts` agree on, no farther than the runs themselves lie
+    /// apart, and `speedup`. Unknown under two blocks.
     pub interval: Option<Interval>,
     /// What the interval was made of.
     pub parts: Option<Parts>,
-    /// A second estimate that one wild block moves little.
-    pub hodges_lehmann: f64,
-    /// Sign-flip test of "no difference": a second opinion, not what the verdict rests on.
-    pub randomization: Randomization,
+    /// Per block, logarithm of how many times better the arm's runs were than the reference's.
+    #[serde(skip)]
+    pub log_ratios: Vec<f64>,
     /// The settings, so that this can be computed again.
     pub settings: Settings,
 }
 
-/// The three intervals whose hull is the answer; see the module's head for why three.
+impl Comparison {
+    /// A second estimate that one wild block moves little.
+    pub fn hodges_lehmann(&self) -> f64 {
+        hodges_lehmann(&self.log_ratios).map_or(self.speedup, finite_exp)
+    }
+
+    /// Sign-flip test of "no difference": a second opinion, not what the verdict rests on.
+    pub fn randomization(&self) -> Randomization {
+        sign_flip(&self.log_ratios, self.settings.seed)
+    }
+
+    /// How far the interval reaches to either side of its middle, as a fraction.
+    pub fn half_width(&self) -> Option<f64> {
+        self.interval.map(|interval| ((interval.high / interval.low).ln() / 2.0).exp_m1())
+    }
+}
+
+/// The intervals of which the answer is the narrower at both ends; see the module's head for why two.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Parts {
-    /// Block bootstrap of the ratio of medians.
-    pub bootstrap: Interval,
-    /// Between blocks, of the better run of each arm: Student's t, or signed rank from ten blocks.
-    pub between: Interval,
-    /// Student's t within blocks; only with so few blocks that they may agree by accident.
-    pub within: Option<Interval>,
+    /// Student's t, of the geometric means.
+    pub student: Interval,
+    /// Ranks of runs inside blocks; where there are blocks enough.
+    pub ranked: Option<Interval>,
 }
 
 /// Compare `arm` with `reference`. Samples of other arms are ignored, so all may be passed.
@@ -94,32 +107,21 @@ pub fn compare(
     let (reference_median, arm_median) =
         (median_of(&pairs, |p| p.reference), median_of(&pairs, |p| p.arm));
     // In what follows a log ratio is positive when the arm is better.
-    let log_speedup = match better {
-        Better::Lower => reference_median.ln() - arm_median.ln(),
-        Better::Higher => arm_median.ln() - reference_median.ln(),
+    let turn = match better {
+        Better::Lower => 1.0,
+        Better::Higher => -1.0,
     };
-    let oriented: Vec<Pair> = match better {
-        Better::Lower => pairs.clone(),
+    let log_speedup = turn * (reference_median.ln() - arm_median.ln());
+    let log_ratios = pairs.iter().map(|pair| turn * pair.log_ratio_of_means()).collect();
+    let parts = parts(&pairs, settings.level).map(|parts| match better {
+        Better::Lower => parts,
         Better::Higher => {
-            pairs.iter().map(|p| Pair { reference: p.arm, arm: p.reference }).collect()
+            Parts { student: parts.student.negated(), ranked: parts.ranked.map(Interval::negated) }
         }
-    };
-    let log_ratios = block_log_ratios(&pairs, better);
-    let few = pairs.len() < ACCIDENTS_UNDER;
-    let confidence = if few { settings.confidence } else { stricter(settings.confidence) };
-    let parts = between_blocks(&log_ratios, confidence).map(|between| Parts {
-        bootstrap: log_ratio_of_medians(
-            &oriented,
-            settings.confidence,
-            settings.resamples,
-            settings.seed,
-        ),
-        between,
-        within: few.then(|| within_blocks(&pairs, better, settings.confidence)),
     });
-    let hull = parts.map(|p| {
-        let point = Interval { low: log_speedup, high: log_speedup };
-        p.bootstrap.hull(p.between).hull(p.within.unwrap_or(point)).hull(point)
+    let interval = parts.map(|parts| {
+        let agreed = parts.ranked.map_or(parts.student, |ranked| parts.student.and(ranked));
+        agreed.and(farthest(&pairs, log_speedup)).with(log_speedup)
     });
     Ok(Comparison {
         reference,
@@ -130,25 +132,31 @@ pub fn compare(
         reference_median,
         arm_median,
         speedup: finite_exp(log_speedup),
-        interval: hull.map(Interval::exp),
-        parts: parts.map(|p| Parts {
-            bootstrap: p.bootstrap.exp(),
-            between: p.between.exp(),
-            within: p.within.map(Interval::exp),
-        }),
-        hodges_lehmann: finite_exp(hodges_lehmann(&log_ratios).unwrap_or(log_speedup)),
-        randomization: sign_flip(&log_ratios, settings.seed),
+        interval: interval.map(Interval::exp),
+        parts: parts
+            .map(|p| Parts { student: p.student.exp(), ranked: p.ranked.map(Interval::exp) }),
+        log_ratios,
         settings: *settings,
     })
 }
 
-/// Under so many blocks, those may agree by accident, and only the runs inside them know better.
-const ACCIDENTS_UNDER: usize = 6;
+fn parts(pairs: &[Pair], confidence: Confidence) -> Option<Parts> {
+    let ranked = ranked(pairs, confidence.of_error(0.5));
+    // Whichever is narrower is taken, and either may be wrong: each has half of the error.
+    let share = if ranked.is_some() { 0.5 } else { 1.0 };
+    Some(Parts { student: student(pairs, confidence.of_error(share))?, ranked })
+}
 
-/// Half the error of `confidence`: the interval between blocks alone would just keep its promise,
-/// and a promise that is to be *shown* kept by a few thousand experiments needs room.
-fn stricter(confidence: Confidence) -> Confidence {
-    Confidence::new(1.0 - confidence.tail()).unwrap_or(confidence)
+/// No run says anything of ratios farther from the estimate than runs lie apart: the range of the
+/// reference's and the range of the arm's, together. It bounds what few runs leave open.
+fn farthest(pairs: &[Pair], log_speedup: f64) -> Interval {
+    let tick = tick(pairs);
+    let range = |of: fn(&Pair) -> [f64; 2]| {
+        let values = || pairs.iter().flat_map(of);
+        let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
+        high.ln() - low.ln() + tick / low
+    };
+    Interval::around(log_speedup, range(|pair| pair.reference) + range(|pair| pair.arm))
 }
 
 fn median_of(pairs: &[Pair], of: fn(&Pair) -> [f64; 2]) -> f64 {

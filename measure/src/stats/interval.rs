@@ -1,10 +1,8 @@
-//! The intervals between blocks and within them. In logarithms of ratios.
+//! The intervals that the answer is made of. In logarithms of ratios.
 
-use super::compare::Better;
 use super::describe::{mean, variance};
 use super::pairs::Pair;
-use super::signed_rank::signed_rank;
-use super::student::{Confidence, t_quantile};
+use super::student::{Confidence, t_between};
 use serde::Serialize;
 
 /// Two ends, `low <= high`. Finite and above zero when it holds ratios.
@@ -22,14 +20,24 @@ impl Interval {
         self.low <= value && value <= self.high
     }
 
-    /// The smallest interval that holds both.
-    pub(crate) fn hull(self, other: Interval) -> Interval {
-        Interval { low: self.low.min(other.low), high: self.high.max(other.high) }
+    /// Widened to hold `value`.
+    pub(crate) fn with(self, value: f64) -> Interval {
+        Interval { low: self.low.min(value), high: self.high.max(value) }
+    }
+
+    /// What lies in both; where nothing does, what lies between them.
+    pub(crate) fn and(self, other: Interval) -> Interval {
+        let (low, high) = (self.low.max(other.low), self.high.min(other.high));
+        Interval { low: low.min(high), high: high.max(low) }
     }
 
     /// From logarithms to ratios, kept inside the finite positive numbers.
     pub(crate) fn exp(self) -> Interval {
         Interval { low: finite_exp(self.low), high: finite_exp(self.high) }
+    }
+
+    pub(crate) fn negated(self) -> Interval {
+        Interval { low: -self.high, high: -self.low }
     }
 
     pub(crate) fn around(centre: f64, half: f64) -> Interval {
@@ -42,65 +50,153 @@ pub(crate) fn finite_exp(log: f64) -> f64 {
     log.exp().clamp(f64::MIN_POSITIVE, f64::MAX)
 }
 
-/// Logarithm of how many times better the arm was, per block: of the better of its two runs against
-/// the better of the reference's two. Drift shared by the block is gone from it, and so is a burst
-/// of disturbance that left each arm one run. Both arms are treated alike, so the truth is where it
-/// was: a common factor of all an arm's runs is one of their minima (and maxima) too.
-pub(crate) fn block_log_ratios(pairs: &[Pair], better: Better) -> Vec<f64> {
-    let best = |[a, b]: [f64; 2]| match better {
-        Better::Lower => a.min(b).ln(),
-        Better::Higher => -a.max(b).ln(),
-    };
-    pairs.iter().map(|p| best(p.reference) - best(p.arm)).collect()
-}
+/// Beyond this many blocks the normal approximation is exact to more digits than are printed.
+const EXACT_UP_TO: usize = 200;
 
-/// From here on the signed-rank interval, which a few wild blocks cannot widen, takes the place of
-/// Student's t, which is narrower with few blocks. Decided by the number of blocks alone: choosing
-/// the narrower of two intervals would spoil both.
-const RANKED_FROM: usize = 10;
-
-/// Between the per-block log ratios; `None` under two blocks.
+/// Student's t on the mean of the blocks' log ratios: the analysis of a randomized block design
+/// (Fisher 1935, The Design of Experiments, chapter 4), with each arm's spread taken by itself.
 ///
-/// Blind when blocks agree by chance: with one slow run (of two) in the same arm of each of three
-/// blocks, they agree perfectly on a wrong value.
-pub(crate) fn between_blocks(log_ratios: &[f64], confidence: Confidence) -> Option<Interval> {
-    let blocks = log_ratios.len();
-    if blocks < 2 {
+/// The error is pooled from all that the arms' difference does not explain: how far the blocks'
+/// ratios lie apart (blocks - 1 degrees of freedom) and how far an arm's two runs in a block do
+/// (one per arm and block). So two blocks have up to five degrees of freedom where the ratios alone
+/// have one, whose t is 63.7. Degrees of freedom after Satterthwaite (1946), so that a quiet arm does
+/// not lend its runs to a noisy one.
+pub(crate) fn student(pairs: &[Pair], confidence: Confidence) -> Option<Interval> {
+    if pairs.len() < 2 {
         return None;
     }
-    if blocks >= RANKED_FROM
-        && let Some(ranked) = signed_rank(log_ratios, confidence)
-    {
-        return Some(ranked);
-    }
-    let error = (variance(log_ratios) / blocks as f64).sqrt();
-    let half = t_quantile(confidence, blocks as u32 - 1) * error;
-    Some(Interval::around(mean(log_ratios), half))
-}
-
-/// Student's t on how far an arm's two runs in the same block lie apart, degrees of freedom after
-/// Welch and Satterthwaite, rounded down.
-///
-/// Blind to anything that changes from block to block; sees what [`between_blocks`] misses.
-pub(crate) fn within_blocks(pairs: &[Pair], better: Better, confidence: Confidence) -> Interval {
     let blocks = pairs.len() as f64;
+    let log_ratios: Vec<f64> = pairs.iter().map(Pair::log_ratio_of_means).collect();
+    let between = variance(&log_ratios);
+    let tick = tick(pairs);
     let spread = |of: fn(&Pair) -> [f64; 2]| {
-        let squares = pairs.iter().map(|p| {
-            let [a, b] = of(p).map(f64::ln);
-            (a - b) * (a - b) / 2.0
+        let squares = pairs.iter().map(|pair| {
+            let [a, b] = of(pair).map(f64::ln);
+            // Two runs on the same tick of a clock may be a whole one apart.
+            let tick = tick / of(pair)[0];
+            ((a - b) * (a - b) / 2.0).max(tick * tick / 12.0)
         });
         squares.sum::<f64>() / blocks
     };
-    let (reference, arm) = (spread(|p| p.reference), spread(|p| p.arm));
-    let error = ((reference + arm) / (2.0 * blocks)).sqrt();
-    let welch = blocks * (reference + arm).powi(2) / (reference.powi(2) + arm.powi(2));
-    let freedom = if welch.is_finite() { welch as u32 } else { pairs.len() as u32 };
-    let mean_log = |[a, b]: [f64; 2]| (a.ln() + b.ln()) / 2.0;
-    let difference = |p: &Pair| mean_log(p.reference) - mean_log(p.arm);
-    let centre = mean(&pairs.iter().map(difference).collect::<Vec<f64>>());
-    let half = t_quantile(confidence, freedom) * error;
-    match better {
-        Better::Lower => Interval::around(centre, half),
-        Better::Higher => Interval::around(-centre, half),
+    let all = 3.0 * blocks - 1.0;
+    let parts = [
+        (between, blocks - 1.0),
+        (spread(|pair| pair.reference), blocks),
+        (spread(|pair| pair.arm), blocks),
+    ];
+    let pooled: f64 = parts.iter().map(|(square, freedom)| square * freedom / all).sum();
+    let welch: f64 =
+        parts.iter().map(|(square, freedom)| (square / pooled / all).powi(2) * freedom).sum();
+    let freedom = if welch.is_finite() { 1.0 / welch } else { all };
+    let half = t_between(confidence, freedom) * (pooled / blocks).sqrt();
+    Some(Interval::around(mean(&log_ratios), half))
+}
+
+/// The clock's tick, if the values of an arm show one: most of them are equal and not all. Zero if none does.
+pub(crate) fn tick(pairs: &[Pair]) -> f64 {
+    let of_arm = |of: fn(&Pair) -> [f64; 2]| {
+        let mut values: Vec<f64> = pairs.iter().flat_map(of).collect();
+        let all = values.len();
+        values.sort_unstable_by(f64::total_cmp);
+        values.dedup();
+        let gaps = values.windows(2).map(|pair| pair[1] - pair[0]);
+        gaps.min_by(f64::total_cmp).filter(|_| 2 * values.len() <= all)
+    };
+    let ticks = [of_arm(|pair| pair.reference), of_arm(|pair| pair.arm)];
+    ticks.into_iter().flatten().min_by(f64::total_cmp).unwrap_or(0.0)
+}
+
+/// What van Elteren's test leaves (1960, "On the combination of independent two sample tests of
+/// Wilcoxon"): every ratio by which no more pairs of runs of the same block differ than chance allows.
+///
+/// A few wild blocks cannot widen it, and what a block shares is not in it. Exact where a block's four
+/// runs are alike but for the arm; `None` where so few blocks cannot reach the confidence (four for 99 %).
+pub(crate) fn ranked(pairs: &[Pair], confidence: Confidence) -> Option<Interval> {
+    let cut = rejected_pairs(pairs.len(), confidence.tail())?;
+    let differences = pairs.iter().flat_map(|pair| {
+        let ([a, b], [c, d]) = (pair.reference.map(f64::ln), pair.arm.map(f64::ln));
+        [a - c, a - d, b - c, b - d]
+    });
+    let mut differences: Vec<f64> = differences.collect();
+    differences.sort_unstable_by(f64::total_cmp);
+    // Two runs rounded to ticks are up to half a tick each from where they were.
+    let least = |of: fn(&Pair) -> [f64; 2]| pairs.iter().flat_map(of).fold(f64::MAX, f64::min);
+    let tick = tick(pairs);
+    let rounded = tick / least(|pair| pair.reference) / 2.0 + tick / least(|pair| pair.arm) / 2.0;
+    let high = differences[differences.len() - 1 - cut] + rounded;
+    Some(Interval { low: differences[cut] - rounded, high })
+}
+
+/// The largest `k` with `P(W <= k) <= tail`, where `W` counts the pairs that the arm wins in so many blocks.
+fn rejected_pairs(blocks: usize, tail: f64) -> Option<usize> {
+    if blocks > EXACT_UP_TO {
+        // Mean 2 and variance 5/3 a block.
+        let blocks = blocks as f64;
+        let normal = t_between(Confidence::new(1.0 - 2.0 * tail)?, 1e4);
+        return Some((2.0 * blocks - normal * (blocks * 5.0 / 3.0).sqrt() - 0.5).max(0.0) as usize);
+    }
+    // Of the six orders of two and two runs, one has the arm win no pair, one 1, two 2, one 3, one 4.
+    let mut chances = vec![1.0];
+    for _ in 0..blocks {
+        let mut next = vec![0.0; chances.len() + 4];
+        for (sum, chance) in chances.iter().enumerate() {
+            for (won, orders) in [1.0, 1.0, 2.0, 1.0, 1.0].into_iter().enumerate() {
+                next[sum + won] += chance * orders / 6.0;
+            }
+        }
+        chances = next;
+    }
+    let mut below = 0.0;
+    let within = chances.iter().take_while(|chance| {
+        below += **chance;
+        below <= tail
+    });
+    within.count().checked_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every order of two and two runs in each of so many blocks, counted.
+    fn counted(blocks: u32, most: u32) -> f64 {
+        let orders = [0, 1, 2, 2, 3, 4];
+        let all = 6u32.pow(blocks);
+        let won = |mut pattern: u32| {
+            (0..blocks).fold(0, |sum, _| {
+                let of_block = orders[(pattern % 6) as usize];
+                pattern /= 6;
+                sum + of_block
+            })
+        };
+        f64::from((0..all).filter(|pattern| won(*pattern) <= most).count() as u32) / f64::from(all)
+    }
+
+    #[test]
+    fn rejected_pairs_are_those_counted() {
+        assert_eq!(rejected_pairs(2, 0.005), None);
+        for (blocks, tail) in [(3, 0.005), (4, 0.005), (5, 0.0025), (6, 0.001), (6, 0.05)] {
+            let most = rejected_pairs(blocks, tail).unwrap() as u32;
+            assert!(counted(blocks as u32, most) <= tail, "{blocks} {tail}");
+            assert!(counted(blocks as u32, most + 1) > tail, "{blocks} {tail}");
+        }
+        // The approximation meets the exact values where it takes over.
+        let exact = rejected_pairs(EXACT_UP_TO, 0.005).unwrap() as f64;
+        let near = rejected_pairs(EXACT_UP_TO + 1, 0.005).unwrap() as f64;
+        assert!((0.0..=3.0).contains(&(near - exact)), "{exact} {near}");
+    }
+
+    #[test]
+    fn a_wild_block_does_not_move_it() {
+        let pair = |index: i32, wild: f64| {
+            let near = |part: i32| 1.0 + f64::from((index * 7 + part) % 11) * 1e-3;
+            Pair { reference: [near(0), near(1)], arm: [near(2) * wild, near(3)] }
+        };
+        let mut pairs: Vec<Pair> = (0..12).map(|index| pair(index, 1.0)).collect();
+        pairs[3] = pair(3, 1e6);
+        let interval = ranked(&pairs, Confidence::P99).unwrap();
+        assert!(-0.02 < interval.low && interval.high < 0.02, "{interval:?}");
+        let t = student(&pairs, Confidence::P99).unwrap();
+        assert!(t.high > 1.0, "{t:?}");
     }
 }

@@ -48,14 +48,12 @@
 //! conservative. Some of that reserve is spent by whoever follows "about N more runs" until there is a
 //! verdict (`tests/integration/power.rs`).
 
-mod bootstrap;
 mod compare;
 pub mod describe;
 mod interval;
 mod pairs;
 pub mod random;
 pub mod randomization;
-mod signed_rank;
 pub mod stopping;
 pub mod student;
 

@@ -65,6 +65,14 @@ pub(crate) struct Pair {
     pub arm: [f64; 2],
 }
 
+impl Pair {
+    /// Logarithm of the reference's geometric mean over the arm's.
+    pub fn log_ratio_of_means(&self) -> f64 {
+        let mean = |[a, b]: [f64; 2]| (a.ln() + b.ln()) / 2.0;
+        mean(self.reference) - mean(self.arm)
+    }
+}
+
 /// Complete blocks of `arm` against `reference` in block order, and how many blocks were dropped.
 pub(crate) fn complete_blocks(
     samples: &[Sample],

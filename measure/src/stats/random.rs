@@ -9,8 +9,6 @@ use rand_pcg::Pcg64;
 pub enum Stream {
     /// Order of runs.
     Schedule = 0x5c4ed,
-    /// Resampling of blocks.
-    Bootstrap = 0xb0075,
     /// Environment padding and per-run seeds.
     Padding = 0xbad,
     /// Sign flips of blocks.

@@ -9,7 +9,6 @@
 
 use super::describe::median;
 use super::random::{Random, Stream};
-use super::signed_rank::walsh_averages;
 use serde::Serialize;
 
 /// Up to this many blocks all sign patterns are counted (65 536); above, they are drawn.
@@ -73,5 +72,7 @@ fn exact_hits(log_ratios: &[f64], patterns: u32, threshold: f64) -> usize {
 /// Hodges-Lehmann: the median of all means of two blocks (each with itself too). One wild block moves
 /// it little. `None` when empty.
 pub fn hodges_lehmann(log_ratios: &[f64]) -> Option<f64> {
-    median(&mut walsh_averages(log_ratios))
+    let from = log_ratios.iter().enumerate();
+    let pairs = from.flat_map(|(at, a)| log_ratios[at..].iter().map(move |b| (a + b) / 2.0));
+    median(&mut pairs.collect::<Vec<f64>>())
 }

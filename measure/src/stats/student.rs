@@ -36,10 +36,28 @@ impl Confidence {
         self.0
     }
 
+    /// With this share of the error.
+    pub fn of_error(self, share: f64) -> Confidence {
+        Confidence(1.0 - (1.0 - self.0) * share.max(LEAST_SHARE))
+    }
+
     /// Probability left outside, one side: 0.005 for 99 %.
     pub fn tail(self) -> f64 {
         (1.0 - self.0) / 2.0
     }
+}
+
+/// Of 1 %, a hundred-thousandth: a spread of runs is not known to less.
+const LEAST_SHARE: f64 = 1e-3;
+
+/// [`t_quantile`] for degrees of freedom between two whole ones (under 1 counts as 1): its logarithm is
+/// nearly straight in their reciprocal.
+pub fn t_between(confidence: Confidence, freedom: f64) -> f64 {
+    let freedom = freedom.max(1.0);
+    let low = freedom.floor();
+    let [at_low, at_high] = [low, low + 1.0].map(|whole| t_quantile(confidence, whole as u32));
+    let part = (1.0 / low - 1.0 / freedom) * low * (low + 1.0);
+    at_low * (at_high / at_low).powf(part)
 }
 
 /// The `t` with `P(|T| <= t) = confidence` for `freedom` degrees of freedom (0 counts as 1).
@@ -84,10 +102,10 @@ fn central_probability(angle: f64, freedom: u32) -> (f64, f64) {
 pub const MOST_BLOCKS: u32 = 5_000;
 
 /// The number of blocks, more than `blocks`, at which a half width of `now` would have shrunk to
-/// `target`, if the spread stays what it is: the width goes with `t(blocks - 1) / sqrt(blocks)`.
+/// `target`, if the spread stays what it is: the width goes with `t(3 * blocks - 1) / sqrt(blocks)`.
 /// Capped at [`MOST_BLOCKS`].
 pub fn blocks_until(now: f64, blocks: u32, target: f64, confidence: Confidence) -> u32 {
-    let shrink = |k: u32| t_quantile(confidence, k - 1) / f64::from(k).sqrt();
+    let shrink = |k: u32| t_quantile(confidence, 3 * k - 1) / f64::from(k).sqrt();
     let first = blocks.max(1) + 1;
     let wanted = target / now * shrink(blocks.max(2));
     // Doubling first: the answer is usually near, and a probe costs as much as it is far.

@@ -5,11 +5,16 @@
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
+use std::cell::Cell;
 use std::time::Duration;
+use superpage_measure::execute::{Executor, Run, RunError};
+use superpage_measure::experiment::{self, Question, Ran, values};
+use superpage_measure::sample;
 use superpage_measure::schedule::Schedule;
-use superpage_measure::stats::stopping::{Next, Rule, Time, next, progress};
-use superpage_measure::stats::{Better, Comparison, Sample, Settings, compare};
+use superpage_measure::stats::stopping::Rule;
+use superpage_measure::stats::{Better, Comparison, Confidence, Sample, Settings, compare};
 use superpage_measure::verdict::{Effect, Margin, Verdict, verdict};
+use superpage_measure::watch::Observed;
 
 /// What the host does to a run's time, in the order the runs are made.
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +36,19 @@ pub enum Noise {
     Bursts(f64),
     /// 2 % noise read from a clock whose tick is 4 % of the run.
     Ticks,
+    /// 1 % white, and half of the runs 1.2x: two modes, as of frames that lie well or badly.
+    TwoModes,
+    /// 1 % white, and 4 % slower while the host is in its other state, which changes with
+    /// probability 0.1 at each run.
+    States,
 }
 
 /// The models of the error-rate tables.
-pub const MODELS: [Noise; 15] = [
+pub const MODELS: [Noise; 17] = [
     Noise::Lognormal(0.005),
     Noise::Lognormal(0.01),
-    Noise::Lognormal(0.02),
-    Noise::Lognormal(0.04),
+    Noise::Lognormal(0.025),
+    Noise::Lognormal(0.05),
     Noise::Lognormal(0.08),
     Noise::Wander { phi: 0.6, deviation: 0.03 },
     Noise::Wander { phi: 0.75, deviation: 0.03 },
@@ -50,6 +60,8 @@ pub const MODELS: [Noise; 15] = [
     Noise::Bursts(0.03),
     Noise::Bursts(0.08),
     Noise::Ticks,
+    Noise::TwoModes,
+    Noise::States,
 ];
 
 /// A noise model under way.
@@ -97,6 +109,16 @@ impl Host {
                 self.state = if burst { 1.3 + self.uniform() } else { 1.0 };
                 seconds * white(self, 0.02) * self.state
             }
+            Noise::TwoModes => {
+                let slow = if self.uniform() < 0.5 { 1.2 } else { 1.0 };
+                seconds * slow * white(self, 0.01)
+            }
+            Noise::States => {
+                if self.uniform() < 0.1 {
+                    self.state = -self.state;
+                }
+                seconds * white(self, 0.01) * if self.state > 0.0 { 1.04 } else { 1.0 }
+            }
             Noise::Ticks => (seconds * white(self, 0.02) / 0.04).round() * 0.04,
         }
     }
@@ -112,53 +134,128 @@ impl Host {
     }
 }
 
-/// An experiment under way: arm 0 takes one second, arm `i` is `effects[i - 1]` times as fast.
+/// An experiment: arm 0 takes `seconds`, arm `i` is `effects[i - 1]` times as fast.
 pub struct Experiment {
     host: Host,
-    schedule: Schedule,
-    seconds: Vec<f64>,
+    /// What the reference takes.
+    unit: f64,
+    /// What the arms take, in that unit.
+    arms: Vec<f64>,
     seed: u64,
+    level: Confidence,
     pub samples: Vec<Sample>,
+    schedule: Schedule,
 }
 
 impl Experiment {
     pub fn new(noise: Noise, effects: &[f64], seed: u64) -> Experiment {
-        let seconds: Vec<f64> =
-            std::iter::once(1.0).chain(effects.iter().map(|effect| 1.0 / effect)).collect();
-        let schedule = Schedule::new(seconds.len() as u32, seed);
-        Experiment { host: Host::new(noise, seed), schedule, seconds, seed, samples: Vec::new() }
+        Self::of(1.0, noise, effects, seed)
     }
 
+    /// Of a program that takes `seconds`.
+    pub fn of(seconds: f64, noise: Noise, effects: &[f64], seed: u64) -> Experiment {
+        let arms = std::iter::once(1.0).chain(effects.iter().map(|effect| 1.0 / effect));
+        let arms: Vec<f64> = arms.collect();
+        let schedule = Schedule::new(arms.len() as u32, seed);
+        let host = Host::new(noise, seed);
+        Experiment {
+            host,
+            unit: seconds,
+            arms,
+            schedule,
+            seed,
+            level: Confidence::P99,
+            samples: Vec::new(),
+        }
+    }
+
+    /// So many blocks of it, or more of them.
     pub fn blocks(&mut self, count: u32) {
         for _ in 0..count as usize * self.schedule.block_len() {
             let at = self.schedule.next().expect("endless");
-            let value = self.host.run(self.seconds[at.arm as usize]);
+            let value = self.unit * self.host.run(self.arms[at.arm as usize]);
             self.samples.push(Sample { at, value });
         }
     }
 
-    /// Runs blocks until the stopping rule or its limit says stop; returns why.
-    pub fn until_stopped(&mut self, rule: &Rule) -> Next {
-        let arms = self.seconds.len() as u32;
-        let time = Time { elapsed: Duration::ZERO, limit: None };
-        for begun in 0.. {
-            let so_far = progress(&self.samples, arms, rule).expect("positive samples");
-            match next(&so_far, begun, rule, time) {
-                Next::Block => self.blocks(1),
-                stop => return stop,
-            }
-        }
-        unreachable!("the rule has a limit")
+    /// As `compare` runs it with its default limits, by the clock of its own runs. (More blocks continue
+    /// its schedule.)
+    pub fn until_stopped(&mut self, rule: &Rule) -> Ran {
+        self.run(rule, 300.0, Some(1800.0))
+    }
+
+    /// The same with limits of one's own.
+    pub fn run(&mut self, rule: &Rule, max_seconds: f64, patience_seconds: Option<f64>) -> Ran {
+        let settings = experiment::Settings {
+            seed: self.seed,
+            warm_ups: 0,
+            rule: *rule,
+            max_seconds: Some(max_seconds),
+            patience_seconds,
+        };
+        let clock = Cell::new(0.0);
+        let (unit, arms) = (self.unit, &self.arms);
+        let mut simulated = Simulated { host: &mut self.host, unit, arms, clock: &clock };
+        let now = || Duration::from_secs_f64(clock.get());
+        let arms = arms.len() as u32;
+        let question = Question::default();
+        let ran = experiment::run_by(&now, &mut simulated, arms, &settings, &question, &mut |_| ())
+            .expect("nothing fails");
+        self.samples = values(&ran.samples, |sample| Some(sample.wall_seconds));
+        self.level = ran.looks.level(rule.confidence, ran.stopped.end());
+        self.schedule.by_ref().take(self.samples.len()).for_each(|_| ());
+        ran
     }
 
     pub fn compared(&self) -> Comparison {
-        compare(&self.samples, 0, 1, Better::Lower, &Settings::new(self.seed)).expect("samples")
+        let settings = Settings { level: self.level, ..Settings::new(self.seed) };
+        compare(&self.samples, 0, 1, Better::Lower, &settings).expect("samples")
     }
 
     pub fn judged(&self) -> (Comparison, Verdict) {
         let compared = self.compared();
         let word = verdict(&Effect::AsPromised, Ok(&compared), &Margin::default());
         (compared, word)
+    }
+}
+
+struct Simulated<'a> {
+    host: &'a mut Host,
+    unit: f64,
+    arms: &'a [f64],
+    clock: &'a Cell<f64>,
+}
+
+impl Executor for Simulated<'_> {
+    fn execute(&mut self, run: Run) -> Result<sample::Sample, RunError> {
+        let wall_seconds = self.unit * self.host.run(self.arms[run.at.arm as usize]);
+        self.clock.set(self.clock.get() + wall_seconds);
+        Ok(sample::Sample {
+            arm: run.at.arm,
+            purpose: run.purpose,
+            block: run.at.block,
+            slot: run.at.slot,
+            wall_seconds,
+            user_seconds: 0.0,
+            system_seconds: 0.0,
+            minor_faults: 0,
+            major_faults: 0,
+            max_rss_bytes: 0,
+            memory: Observed::default(),
+            thp_fault_fallbacks: None,
+            compaction_stalls: None,
+            reclaim_stalls: None,
+            free_superpage_bytes_before: None,
+            free_superpage_bytes_after: None,
+            metric: None,
+            exit_code: Some(0),
+            signal: None,
+            warmed_bytes: 0,
+            environment_padding: 0,
+            library_answered: None,
+            library_asked_bytes: None,
+            stragglers: 0,
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use superpage_measure::experiment::{Settings, Stopped};
 use superpage_measure::html;
 use superpage_measure::metric::MetricSpec;
 use superpage_measure::sample::{Purpose, Sample};
-use superpage_measure::stats::stopping::Rule;
+use superpage_measure::stats::stopping::{Looks, Rule};
 use superpage_measure::stats::{Better, Confidence};
 use superpage_measure::watch::{Moment, Observed};
 use units::{ByteSize, PageSize};
@@ -120,12 +120,17 @@ fn document(names: &[&str], blocks: u32, walls: &[f64], machine: Snapshot) -> Do
         superpage_version: "0.1.0".to_string(),
         began_unix_seconds: 1_795_297_867,
         command: vec!["./app".to_string(), HOSTILE.to_string()],
-        settings: Settings { seed: 7, warm_ups: 1, rule: Rule::default(), max_seconds: None },
+        settings: Settings {
+            seed: 7,
+            warm_ups: 1,
+            rule: Rule::default(),
+            max_seconds: None,
+            patience_seconds: None,
+        },
         judging: Judging {
             same_within: 0.02,
             same_at_most: 0.05,
             confidence: Confidence::P99,
-            resamples: 50,
             least_coverage: 0.8,
         },
         metric: Some(MetricSpec {
@@ -142,6 +147,7 @@ fn document(names: &[&str], blocks: u32, walls: &[f64], machine: Snapshot) -> Do
         changed_meanwhile: vec![HOSTILE.to_string()],
         samples,
         stopped: Stopped::RuleMet,
+        looks: Looks::default(),
         elapsed_seconds: 12.5,
         predicted: None,
     }

@@ -13,3 +13,4 @@ mod properties;
 mod schedule;
 mod stopping;
 mod verdict;
+mod verdicts;

@@ -6,7 +6,7 @@ use superpage_measure::stats::Confidence;
 use superpage_measure::stats::describe::{mean, median, quantile_sorted, variance};
 use superpage_measure::stats::random::{Random, Stream};
 use superpage_measure::stats::randomization::{hodges_lehmann, sign_flip};
-use superpage_measure::stats::student::{MOST_BLOCKS, blocks_until, t_quantile};
+use superpage_measure::stats::student::{MOST_BLOCKS, blocks_until, t_between, t_quantile};
 
 fn level(level: f64) -> Confidence {
     Confidence::new(level).expect("in range")
@@ -43,6 +43,17 @@ fn t_quantiles_invert_the_distribution_of_statrs() {
 }
 
 #[test]
+fn t_between_whole_degrees_lies_between_and_near_the_truth() {
+    for freedom in [1.0, 1.5, 2.8, 4.2, 9.9, 40.5] {
+        let distribution = StudentsT::new(0.0, 1.0, freedom).expect("valid");
+        let exact = distribution.inverse_cdf(0.995);
+        let t = t_between(Confidence::P99, freedom);
+        assert!((t / exact - 1.0).abs() < 0.05, "{freedom}: {t} {exact}");
+    }
+    assert_eq!(t_between(Confidence::P99, 3.0), t_quantile(Confidence::P99, 3));
+}
+
+#[test]
 fn confidence_outside_its_range_is_refused() {
     for bad in [0.49, 1.0, 99.0, f64::NAN, -0.5] {
         assert_eq!(Confidence::new(bad), None);
@@ -54,7 +65,7 @@ fn confidence_outside_its_range_is_refused() {
 
 #[test]
 fn blocks_until_is_the_first_number_that_is_enough() {
-    let width = |k: u32| t_quantile(Confidence::P99, k - 1) / f64::from(k).sqrt();
+    let width = |k: u32| t_quantile(Confidence::P99, 3 * k - 1) / f64::from(k).sqrt();
     for (blocks, target) in [(3, 0.5), (3, 0.1), (5, 0.05), (15, 0.9), (2, 0.03)] {
         let scanned = (blocks + 1..).find(|k| width(*k) <= target * width(blocks));
         assert_eq!(Some(blocks_until(1.0, blocks, target, Confidence::P99)), scanned);
@@ -104,7 +115,7 @@ fn hodges_lehmann_is_the_median_of_walsh_averages() {
 
 #[test]
 fn below_is_uniform() {
-    let mut random = Random::new(1, Stream::Bootstrap);
+    let mut random = Random::new(1, Stream::Padding);
     let mut seen = [0u32; 7];
     (0..70_000).for_each(|_| seen[random.below(7) as usize] += 1);
     let chi: f64 = seen.iter().map(|n| (f64::from(*n) - 1e4).powi(2) / 1e4).sum();

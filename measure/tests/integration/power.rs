@@ -46,11 +46,12 @@ fn about_n_more_runs_decides_in_most_cases() {
         "{:45} {:>6} {:>10} {:>10} {:>10}",
         "undecided, then N more", "ratio", "undecided", "mean N", "decided"
     );
+    // A program of a second, after half a minute.
     for (noise, ratio) in [
-        (Noise::Lognormal(0.04), 1.0),
+        (Noise::Lognormal(0.05), 1.0),
         (Noise::Lognormal(0.08), 1.0),
-        (Noise::Lognormal(0.02), 1.03),
-        (Noise::Lognormal(0.04), 1.05),
+        (Noise::Lognormal(0.025), 1.03),
+        (Noise::Lognormal(0.05), 1.05),
         (Noise::Wander { phi: 0.75, deviation: 0.06 }, 1.0),
         (Noise::Wander { phi: 0.75, deviation: 0.03 }, 1.02),
         (Noise::Bimodal, 1.1),
@@ -58,7 +59,7 @@ fn about_n_more_runs_decides_in_most_cases() {
     ] {
         let results = simulate(EXPERIMENTS / 2, |seed| {
             let mut experiment = Experiment::new(noise, &[ratio], seed);
-            experiment.until_stopped(&Rule::default());
+            experiment.run(&Rule::default(), 30.0, None);
             let Verdict::Undecided { more_runs, .. } = experiment.judged().1 else { return None };
             experiment.blocks(more_runs.min(400) / 2);
             Some((more_runs, experiment.judged().1))

@@ -1,101 +1,119 @@
 //! The stopping rule and its bounds.
 
 use std::time::Duration;
-use superpage_measure::schedule::Schedule;
-use superpage_measure::stats::stopping::{Next, Progress, Rule, Time, next, progress};
-use superpage_measure::stats::{Confidence, Sample};
+use superpage_measure::stats::Confidence;
+use superpage_measure::stats::stopping::{
+    End, Looks, Next, PATIENT_RUNS, Progress, Rule, Time, next,
+};
 
-fn run(blocks: usize, value: impl Fn(u32, u32, u32) -> f64) -> Vec<Sample> {
-    Schedule::new(2, 1)
-        .take(4 * blocks)
-        .map(|at| Sample { at, value: value(at.block, at.slot, at.arm) })
-        .collect()
+fn known(blocks: u32, half_width: f64) -> Progress {
+    Progress { blocks, half_width: Some(half_width), decided: false }
 }
 
-fn judged(samples: &[Sample]) -> Progress {
-    progress(samples, 2, &Rule::default()).expect("positive samples")
+fn time(elapsed: f64, limit: f64) -> Time {
+    let [elapsed, limit] = [elapsed, limit].map(Duration::from_secs_f64);
+    Time { elapsed, limit: Some(limit), patience: None }
 }
 
-fn seconds(elapsed: u64, limit: u64) -> Time {
-    let limit = Some(Duration::from_secs(limit));
-    Time { elapsed: Duration::from_secs(elapsed), limit }
+const RULE: Rule = Rule {
+    min_runs: 5,
+    max_runs: 100,
+    confidence: Confidence::P99,
+    within: 0.02,
+    decide_after: Some(60.0),
+};
+
+#[test]
+fn the_default_asks_for_five_runs_and_two_percent() {
+    assert_eq!(Rule::default(), RULE);
 }
 
 #[test]
 fn five_runs_are_three_blocks() {
-    let quiet = |blocks| judged(&run(blocks, |_, _, _| 1.0));
-    assert_eq!((quiet(2).enough, quiet(2).runs), (false, 4));
-    assert_eq!((quiet(3).enough, quiet(3).runs), (true, 6));
-    assert_eq!(quiet(2).estimated_runs_needed, Some(6));
-    assert_eq!(quiet(1).estimated_runs_needed, None);
-    assert_eq!(quiet(1).relative_half_width, [None, None]);
+    assert!(!known(2, 0.0).is_enough(&RULE));
+    assert!(known(3, 0.02).is_enough(&RULE));
+    assert!(!known(3, 0.021).is_enough(&RULE));
+    assert_eq!(known(2, 0.0).estimated_runs_needed(&RULE), Some(6));
+    let unknown = Progress { half_width: None, ..known(1, 0.0) };
+    assert_eq!((unknown.is_enough(&RULE), unknown.estimated_runs_needed(&RULE)), (false, None));
 }
 
 #[test]
-fn the_half_width_is_gormans_on_independent_runs() {
-    // Arm 1 is exact, arm 0 has 0.98 and 1.02 in each block: block means agree, runs do not.
-    let samples =
-        run(4, |_, slot, arm| if arm == 1 { 3.0 } else { 0.98 + 0.04 * f64::from(slot / 2) });
-    let width = judged(&samples).relative_half_width;
-    let deviation = (8.0 * 0.02f64.powi(2) / 7.0).sqrt();
-    assert!((width[0].expect("four blocks") - 3.499 * deviation / 8f64.sqrt()).abs() < 1e-5);
-    assert_eq!(width[1], Some(0.0));
-}
-
-#[test]
-fn drift_between_blocks_counts() {
-    // Runs of a block agree, blocks differ: eight runs are not eight independent runs.
-    let samples = run(4, |block, _, _| 1.0 + 0.01 * f64::from(block % 2));
-    let width = judged(&samples).relative_half_width[0].expect("four blocks");
-    let deviation = (4.0 * 0.005f64.powi(2) / 3.0).sqrt();
-    assert!((width - 5.841 * deviation / 2.0 / 1.005).abs() < 1e-5, "{width}");
-}
-
-#[test]
-fn the_rule_does_not_see_the_difference_of_arms() {
-    let noise = |block: u32, slot: u32| 1.0 + 0.01 * f64::from((block * 7 + slot * 3) % 5);
-    let same = judged(&run(5, |b, s, _| noise(b, s)));
-    let twice = judged(&run(5, |b, s, arm| noise(b, s) * f64::from(arm + 1)));
-    assert_eq!(same.relative_half_width, twice.relative_half_width);
-    assert_eq!(same.estimated_runs_needed, twice.estimated_runs_needed);
-}
-
-#[test]
-fn the_estimate_is_where_the_rule_would_be_met() {
-    let noisy = |blocks| judged(&run(blocks, |b, _, _| 1.0 + 0.03 * f64::from(b % 2)));
-    let needed = noisy(6).estimated_runs_needed.expect("six blocks");
-    assert!(!noisy(6).enough && needed > 12);
-    assert!(noisy(needed as usize / 2 + 2).enough, "{needed}");
-    assert!(!noisy(needed as usize / 2 - 2).enough, "{needed}");
+fn the_estimate_grows_with_the_square_of_the_width() {
+    let needed = |half| known(20, half).estimated_runs_needed(&RULE).unwrap();
+    assert_eq!(needed(0.02), 40);
+    let (twice, thrice) = (needed(0.04), needed(0.06));
+    assert!((150..=160).contains(&twice), "{twice}");
+    assert!((320..=360).contains(&thrice), "{thrice}");
 }
 
 #[test]
 fn an_arm_that_always_fails_ends_at_max_runs() {
-    let samples: Vec<Sample> =
-        run(15, |_, _, _| 1.0).into_iter().filter(|s| s.at.arm == 0).collect();
-    let so_far = judged(&samples);
-    assert_eq!((so_far.runs, so_far.enough, so_far.estimated_runs_needed), (0, false, None));
-    assert_eq!(next(&so_far, 14, &Rule::default(), seconds(0, 9)), Next::Block);
-    assert_eq!(next(&so_far, 15, &Rule::default(), seconds(0, 9)), Next::MaxRuns);
+    let failing = Progress { blocks: 0, half_width: None, decided: false };
+    assert_eq!(next(&failing, 49, &RULE, time(0.0, 9.0)), Next::Block);
+    assert_eq!(next(&failing, 50, &RULE, time(0.0, 9.0)), Next::MaxRuns);
 }
 
 #[test]
 fn a_block_that_will_not_fit_is_not_begun() {
-    let so_far = judged(&run(4, |b, _, _| 1.0 + 0.1 * f64::from(b)));
-    let rule = Rule::default();
-    assert_eq!(next(&so_far, 4, &rule, seconds(40, 60)), Next::Block);
-    assert_eq!(next(&so_far, 4, &rule, seconds(40, 50)), Next::MaxTime);
+    let wide = known(4, 0.1);
+    assert_eq!(next(&wide, 4, &RULE, time(40.0, 60.0)), Next::Block);
+    assert_eq!(next(&wide, 4, &RULE, time(40.0, 49.0)), Next::MaxTime);
     // Before the least number of blocks only the limit itself stops.
-    assert_eq!(next(&so_far, 2, &rule, seconds(40, 50)), Next::Block);
-    assert_eq!(next(&so_far, 2, &rule, seconds(50, 50)), Next::MaxTime);
-    assert_eq!(next(&so_far, 0, &rule, seconds(0, 50)), Next::Block);
-    let unlimited = Time { limit: None, ..seconds(1 << 40, 0) };
-    assert_eq!(next(&so_far, 4, &rule, unlimited), Next::Block);
-    assert_eq!(next(&judged(&run(3, |_, _, _| 1.0)), 3, &rule, seconds(99, 1)), Next::Enough);
+    assert_eq!(next(&wide, 2, &RULE, time(40.0, 50.0)), Next::Block);
+    assert_eq!(next(&wide, 2, &RULE, time(51.0, 50.0)), Next::MaxTime);
+    let unlimited = Time { limit: None, ..time(1e9, 0.0) };
+    assert_eq!(next(&wide, 4, &RULE, unlimited), Next::Block);
+    assert_eq!(next(&known(3, 0.0), 3, &RULE, time(99.0, 1.0)), Next::Enough);
 }
 
 #[test]
-fn the_default_is_gormans() {
-    let rule = Rule::default();
-    assert_eq!((rule.min_runs, rule.within, rule.confidence), (5, 0.02, Confidence::P99));
+fn a_limit_that_nobody_asked_for_gives_way_to_a_few_runs_and_to_two_blocks() {
+    let wide = known(4, 0.1);
+    let patient = |elapsed, limit| {
+        let patience = Some(Duration::from_secs(1800));
+        Time { patience, ..time(elapsed, limit) }
+    };
+    // Blocks of 20 s: as many as make the runs, which are 500 s; of 120 s: 1800 s, 15 of them.
+    let blocks = PATIENT_RUNS / 2;
+    for (block, most) in [(1.0, 300), (20.0, blocks), (120.0, 15), (3600.0, 2)] {
+        let stops = |begun: u32| {
+            let time = patient(f64::from(begun) * block, 300.0);
+            next(&wide, begun, &Rule { max_runs: 10_000, ..RULE }, time) == Next::MaxTime
+        };
+        assert_eq!((1..).find(|begun| stops(*begun)), Some(most), "{block}");
+        assert_eq!(patient(4.0 * block, 300.0).blocks(4), Some(most), "{block}");
+    }
+}
+
+#[test]
+fn verdicts_are_looked_at_after_a_minute_and_then_seldom() {
+    let mut looks = Looks::default();
+    let mut at = Vec::new();
+    for begun in 1..=60 {
+        // Blocks of 4 s: the fifteenth ends at 60 s, and one more would end later.
+        if looks.is_due(begun, &RULE, time(f64::from(begun) * 4.0, 1e4)) {
+            looks.make(begun);
+            at.push(begun);
+        }
+    }
+    assert_eq!(at, [15, 23, 35, 53]);
+    let never = Rule { decide_after: None, ..RULE };
+    assert!(!Looks::default().is_due(9, &never, time(1e4, 1e6)));
+    // Long runs: with the least number of blocks.
+    assert!(!Looks::default().is_due(2, &RULE, time(240.0, 1e6)));
+    assert!(Looks::default().is_due(3, &RULE, time(360.0, 1e6)));
+}
+
+#[test]
+fn looks_spend_no_more_than_the_error_that_was_stated() {
+    let error = |looks: &Looks, end| 1.0 - looks.level(Confidence::P99, end).level();
+    let mut looks = Looks::default();
+    let mut spent = 0.0;
+    for begun in 1..12 {
+        assert!(spent + error(&looks, End::Other) <= 0.005 + 1e-12, "half is in reserve");
+        assert!(error(&looks, End::Enough) < error(&looks, End::Other));
+        looks.make(begun);
+        spent += error(&looks, End::Decided);
+    }
 }

@@ -27,9 +27,16 @@ fn plain_words() {
     assert_eq!(line(0.998, 0.991, 1.005), "same within 1 % (0.998, 99 % interval 0.991–1.005)");
     assert_eq!(
         line(1.03, 0.99, 1.07),
-        "undecided (about 4 more runs; 1.030, 99 % interval 0.990–1.070)"
+        "undecided at 1.030x (99 % interval 0.990–1.070; about 6 more runs)"
     );
     assert_eq!(line(25.04, 20.0, 1e9), "25.0x faster (99 % interval 20.0–1.0e9)");
+    // Decided, however wide; undecided, no wide interval is printed as if it meant something.
+    let wide = judged(2.28, 4.0e-4, 11868.0).to_string();
+    assert!(
+        wide.starts_with("undecided at 2.28x (runs too few, or too different, for an"),
+        "{wide}"
+    );
+    assert!(!wide.contains("11868"), "{wide}");
     let memory = judged(1.5, 1.4, 1.6).line(Words::Worth);
     assert_eq!(memory, "1.50x better (99 % interval 1.40–1.60)");
 }

@@ -1,0 +1,44 @@
+//! Whether the libraries that an arm preloads can be: the loader drops one that it cannot load, says so on a
+//! standard error that nobody sees, and starts the program without it.
+
+use std::process::{Command, Stdio};
+
+use launch::{Kind, Program, Recipe};
+
+use crate::exit::Failure;
+
+/// Fails with what the loader says of a library that it cannot load, and where none can reach the program.
+pub fn check(recipe: &Recipe, command: &[String], search: &str) -> Result<(), Failure> {
+    let named = recipe.variable("LD_PRELOAD").unwrap_or_default();
+    let libraries = named.split([':', ' ']).filter(|library| !library.is_empty());
+    let libraries: Vec<&str> = recipe.preload.iter().map(String::as_str).chain(libraries).collect();
+    let Some(first) = libraries.first() else { return Ok(()) };
+    // A program that is not there is somebody else's message.
+    let name = command.first().map_or("", String::as_str);
+    let why = match Program::find(name, search).map(|program| program.kind) {
+        Ok(Kind::Static) => "it is static: no library can be preloaded into it",
+        Ok(Kind::Privileged) => "it is set-user-id or set-group-id: its loader ignores preloads",
+        // Its loader is not the one that can be asked.
+        Ok(Kind::OtherLoader(_)) => return Ok(()),
+        _ => return libraries.into_iter().try_for_each(loads),
+    };
+    Err(Failure::usage(format!("`{first}` cannot be preloaded into {name}: {why}")))
+}
+
+/// Whether the loader loads it, by having it loaded.
+fn loads(library: &str) -> Result<(), Failure> {
+    let cannot = |why: &str| Err(Failure::usage(format!("`{library}` cannot be preloaded: {why}")));
+    let Some(own) = sys::param::own_executable() else { return Ok(()) };
+    let mut asked = Command::new(own);
+    asked.arg("--version").env("LD_PRELOAD", library).env("LC_ALL", "C");
+    let Ok(output) = asked.stdin(Stdio::null()).stdout(Stdio::null()).output() else {
+        return Ok(());
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let Some(line) = said.lines().find(|line| line.contains("cannot be preloaded")) else {
+        return Ok(());
+    };
+    // ld.so: object 'x' from LD_PRELOAD cannot be preloaded (why): ignored.
+    let why = line.split_once("preloaded (").and_then(|(_, rest)| rest.rsplit_once("): "));
+    cannot(why.map_or(line, |(why, _)| why))
+}
