@@ -107,7 +107,7 @@ fn one_block_is_undecided_without_an_interval() {
         .collect();
     let one = compare(&samples, 0, 1, Better::Lower, &Settings::new(1));
     let word = verdict(&Effect::AsPromised, one.as_ref(), &Margin::default());
-    assert_eq!(word.to_string(), "undecided (about 4 more runs; 0.500, no interval yet)");
+    assert_eq!(word.to_string(), "undecided at 0.500x (no interval yet; about 4 more runs)");
     let json = serde_json::to_value(&word).expect("serializable");
     assert_eq!(
         (&json["verdict"], &json["interval"]),
