@@ -240,3 +240,109 @@ fn standard_output_may_be_named_and_be_a_file() {
     assert!(forced.status.success(), "{}", stderr(&forced));
     assert_eq!(std::fs::read_to_string(document).unwrap(), whole);
 }
+
+/// What `compare` says that refuses to run.
+fn refused(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = run(&[&["compare", "-q", "--max-runs", "2"][..], arguments].concat());
+    (output.status.code(), stderr(&output))
+}
+
+#[test]
+fn a_library_that_the_loader_drops_is_not_measured_as_if_it_were_there() {
+    let reason = "cannot open shared object file";
+    for (arm, part) in [
+        ("x: preload=/no/such/library.so", reason),
+        ("x: preload=libnosuchlibrary.so.7", reason),
+        ("x: LD_PRELOAD=/no/such/library.so", reason),
+        ("x: preload=/etc/passwd", "cannot be preloaded"),
+    ] {
+        let (code, said) = refused(&["--arm", "system", "--arm", arm, "--", "true"]);
+        assert_eq!((code, said.contains(part)), (Some(2), true), "{arm}: {said}");
+    }
+    let there = ["--arm", "system", "--arm", "x: preload=libc.so.6", "--", "true"];
+    assert_eq!(refused(&there).0, Some(0));
+}
+
+#[test]
+fn a_misspelt_setting_is_no_variable() {
+    for arm in ["x: page=thp", "x: preloads=/x.so", "x: Memory=heap"] {
+        let (code, said) = refused(&["--arm", arm, "--", "true"]);
+        assert_eq!((code, said.contains("is not understood")), (Some(2), true), "{said}");
+    }
+}
+
+#[test]
+fn runs_and_threads_that_cannot_be_are_refused_in_plain_words() {
+    let asked = ["compare", "--min-runs", "10", "--max-runs", "5", "--", "true"];
+    let output = run(&asked);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--min-runs 10 is more than --max-runs 5"));
+    let said = stderr(&run(&["compare", "gups", "--threads", "0"]));
+    assert!(said.contains("at least 1") && !said.contains("non-zero type"), "{said}");
+}
+
+#[test]
+fn without_its_library_beside_it_the_arm_thp_is_not_measured() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let directory = tempfile::tempdir().unwrap();
+    let alone = directory.path().join("superpage");
+    std::fs::copy(env!("CARGO_BIN_EXE_superpage"), &alone).unwrap();
+    let compare = |arms: &[&str]| {
+        let mut command = std::process::Command::new(&alone);
+        command.args(["compare", "-q", "--max-runs", "2"]).args(arms).args(["--", "true"]);
+        command.output().unwrap()
+    };
+    let named = compare(&["--arm", "base", "--arm", "thp"]);
+    assert_eq!(named.status.code(), Some(3));
+    let said = stderr(&named);
+    assert!(said.contains("arm thp") && said.contains("libsuperpage.so is not beside"), "{said}");
+    // Of the usual arms it is left out, and that is said.
+    let usual = compare(&["--pool", "keep"]);
+    assert!(stdout(&usual).contains("thp left out: libsuperpage.so is not"), "{}", stdout(&usual));
+}
+
+#[test]
+fn interrupted_runs_are_judged_and_written() {
+    use std::os::unix::process::ExitStatusExt;
+    let directory = tempfile::tempdir().unwrap();
+    let (document, made) = (directory.path().join("a.json"), directory.path().join("made"));
+    let script = format!("echo >> {}; sleep 0.05", made.display());
+    let arms = ["--arm", "a: X=1", "--arm", "b: X=2", "--json", "-o", document.to_str().unwrap()];
+    let words = ["compare", "--min-runs", "1000", "--max-time", "1h", "-q"];
+    let mut child =
+        superpage(&[&words[..], &arms, &["--", "sh", "-c", &script]].concat()).spawn().unwrap();
+    // Two warm-ups, two blocks of four, and one more run under way.
+    while std::fs::read_to_string(&made).map_or(0, |lines| lines.lines().count()) < 11 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    sys::signal::send(units::Pid(child.id() as i32), libc::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
+    let written: Value = serde_json::from_slice(&std::fs::read(&document).unwrap()).unwrap();
+    assert_eq!(written["stopped"], "interrupted");
+    assert!(written["samples"].as_array().unwrap().len() >= 10);
+    let table = stdout(&run(&["compare", "--from", document.to_str().unwrap()]));
+    assert!(table.contains("interrupted; judged is what there is"), "{table}");
+    assert!(table.contains("b vs a"), "{table}");
+}
+
+#[test]
+fn a_document_with_a_time_that_cannot_be_is_refused_in_a_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.json");
+    let document = json(&["compare", "--arm", "system", "--max-runs", "2", "--json", "--", "true"]);
+    let redraw = |document: &Value| {
+        std::fs::write(&path, document.to_string()).unwrap();
+        run(&["compare", "--from", path.to_str().unwrap()])
+    };
+    assert!(redraw(&document).status.success());
+    for (field, value) in [("wall_seconds", -5.0), ("wall_seconds", 1e308), ("user_seconds", -1.0)]
+    {
+        let mut edited = document.clone();
+        edited["samples"][1][field] = value.into();
+        let output = redraw(&edited);
+        assert_eq!(output.status.code(), Some(2));
+        let said = stderr(&output);
+        assert!(said.contains(field) && said.lines().count() == 1, "{said}");
+    }
+}

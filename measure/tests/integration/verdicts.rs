@@ -27,7 +27,7 @@ fn judge(noise: Noise, seconds: f64, ratio: f64, seed: u64) -> Judged {
     let ran = experiment.until_stopped(&Rule::default());
     let (comparison, verdict) = experiment.judged();
     Judged {
-        absurd: is_absurd(&experiment.samples, &comparison),
+        absurd: is_absurd(noise, seconds, &experiment.samples, &comparison),
         comparison,
         verdict,
         minutes: ran.elapsed.as_secs_f64() / 60.0,
@@ -36,8 +36,8 @@ fn judge(noise: Noise, seconds: f64, ratio: f64, seed: u64) -> Judged {
 }
 
 /// Whether an interval reaches farther beyond the most extreme ratio of any two runs than such ratios lie
-/// apart.
-fn is_absurd(samples: &[Sample], comparison: &Comparison) -> bool {
+/// apart, and than they can have been rounded.
+fn is_absurd(noise: Noise, seconds: f64, samples: &[Sample], comparison: &Comparison) -> bool {
     let ends = |arm| {
         let values = samples.iter().filter(|sample| sample.at.arm == arm);
         values.fold((f64::MAX, f64::MIN), |(low, high), sample| {
@@ -46,7 +46,8 @@ fn is_absurd(samples: &[Sample], comparison: &Comparison) -> bool {
     };
     let (reference, arm) = (ends(0), ends(1));
     let (low, high) = (reference.0 - arm.1, reference.1 - arm.0);
-    let apart = high - low + 1e-9;
+    let tick = if matches!(noise, Noise::Ticks) { 0.04 * seconds } else { 1e-9 };
+    let apart = high - low + tick / reference.0.exp() + tick / arm.0.exp();
     comparison
         .interval
         .is_none_or(|interval| interval.low.ln() < low - apart || interval.high.ln() > high + apart)
@@ -176,7 +177,8 @@ fn few_runs_give_wide_intervals_and_never_absurd_ones() {
                 let mut experiment = Experiment::new(noise, &[1.3], seed);
                 experiment.blocks(blocks);
                 let compared = experiment.compared();
-                assert!(!is_absurd(&experiment.samples, &compared), "{noise:?}, {seed}");
+                let absurd = is_absurd(noise, 1.0, &experiment.samples, &compared);
+                assert!(!absurd, "{noise:?}, {seed}");
                 compared.interval.expect("two blocks")
             });
             let mut widths: Vec<f64> = results.iter().map(|it| it.high / it.low).collect();
@@ -188,7 +190,9 @@ fn few_runs_give_wide_intervals_and_never_absurd_ones() {
                 widths[500],
                 widths[999]
             );
-            assert!(covered >= 98.0, "{noise:?}: {covered}");
+            // A tick twice the noise does not show in four runs.
+            let least = if matches!(noise, Noise::Ticks) { 90.0 } else { 98.0 };
+            assert!(covered >= least, "{noise:?}: {covered}");
         }
     }
 }
