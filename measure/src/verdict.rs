@@ -45,6 +45,14 @@ pub struct Margin {
     pub noise_floor: Option<f64>,
 }
 
+impl Margin {
+    /// Up to which difference arms are the same, even if it is certain that they differ. A noise floor beyond
+    /// `same_at_most` says that little can be told, not that all is the same.
+    pub fn surely_same(&self) -> f64 {
+        self.same_within.max(self.noise_floor.unwrap_or(0.0).min(self.same_at_most))
+    }
+}
+
 impl Default for Margin {
     fn default() -> Margin {
         Margin { same_within: 0.02, same_at_most: 0.05, noise_floor: None }
@@ -131,7 +139,7 @@ pub fn verdict(
         return Verdict::Undecided { more_runs, speedup, interval: None, confidence };
     };
     let floor = margin.noise_floor.unwrap_or(0.0);
-    let surely_same = margin.same_within.max(floor);
+    let surely_same = margin.surely_same();
     let maybe_same = margin.same_at_most.max(surely_same);
     let figures = Figures { speedup, interval, confidence };
     let clear = speedup.ln().abs() >= floor.ln_1p();
@@ -154,6 +162,20 @@ pub fn verdict(
 /// fraction: for [`Margin::noise_floor`]. `None` when there was no interval.
 pub fn noise_floor(same_program: &Comparison) -> Option<f64> {
     same_program.interval.map(farthest)
+}
+
+/// Whether an interval of what is undecided says anything.
+pub fn is_meaningful(interval: Interval) -> bool {
+    interval.high / interval.low <= MEANINGLESS
+}
+
+/// A noise floor as a sentence.
+pub fn floor_in_words(floor: f64) -> String {
+    if floor + 1.0 > MEANINGLESS.sqrt() {
+        return "noise floor unknown: runs of the same thing are too few, or too different"
+            .to_string();
+    }
+    format!("noise floor {}: two runs of the same thing differ by up to that", percent(floor))
 }
 
 /// How far from 1 the interval reaches, as a fraction either way.
@@ -195,7 +217,7 @@ impl Verdict {
             Verdict::Undecided { more_runs, speedup, interval, confidence } => {
                 let of = match interval {
                     None => "no interval yet".to_string(),
-                    Some(wide) if wide.high / wide.low > MEANINGLESS => {
+                    Some(wide) if !is_meaningful(*wide) => {
                         "runs too few, or too different, for an interval".to_string()
                     }
                     Some(interval) => span(*interval, *confidence),

@@ -8,7 +8,7 @@ use measure::analysis::{Analysis, Judgement, Summary};
 use measure::document::Document;
 use measure::experiment::Stopped;
 use measure::sample::Purpose;
-use measure::verdict::{Verdict, Words};
+use measure::verdict::{Verdict, Words, floor_in_words};
 use measure::words::{self, percent};
 
 /// Head line, table of arms, verdicts, notes.
@@ -204,10 +204,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
         notes.extend(told.notes.iter().cloned());
     }
     if let Some(floor) = analysis.noise_floor {
-        notes.push(format!(
-            "noise floor {}: two runs of the same thing differ by up to that",
-            percent(floor)
-        ));
+        notes.push(floor_in_words(floor));
     }
     if analysis.arms.iter().any(|arm| arm.coverage_from_warm_up) {
         notes.push(

@@ -4,7 +4,7 @@ use super::ratio::{named, quantity_name};
 use crate::analysis::{Analysis, Judgement};
 use crate::document::{Arm, Document};
 use crate::experiment::Stopped;
-use crate::verdict::{Verdict, Words};
+use crate::verdict::{Verdict, Words, floor_in_words};
 use crate::words;
 use drawing::markup::{Element, el};
 
@@ -96,10 +96,7 @@ fn course(document: &Document, analysis: &Analysis) -> String {
         Stopped::Interrupted => "interrupted; judged is what there is".to_string(),
     };
     let floor = analysis.noise_floor.map_or(String::new(), |floor| {
-        format!(
-            " Noise floor: two runs of the same thing differ by up to {}; no verdict goes below it.",
-            words::percent(floor)
-        )
+        format!(" The {}; no verdict goes below it.", floor_in_words(floor))
     });
     let machine = &document.machine;
     let model = machine.cpu.as_ref().and_then(|cpu| cpu.model.clone());

@@ -4,7 +4,7 @@ use super::chart::{Axis, block, colour, frame, key, line, mark, note_at, px};
 use crate::analysis::{Analysis, Judgement};
 use crate::document::{Document, Predicted};
 use crate::stats::Interval;
-use crate::verdict::Verdict;
+use crate::verdict::{Verdict, is_meaningful};
 use crate::words;
 use drawing::markup::{Element, el};
 use drawing::scale::{ends, percent};
@@ -23,7 +23,9 @@ fn drawn(judgement: &Judgement) -> Option<(f64, Option<Interval>)> {
             (figures.speedup, Some(figures.interval))
         }
         Verdict::Same { figures, .. } => (figures.speedup, Some(figures.interval)),
-        Verdict::Undecided { speedup, interval, .. } => (*speedup, *interval),
+        Verdict::Undecided { speedup, interval, .. } => {
+            (*speedup, interval.filter(|interval| is_meaningful(*interval)))
+        }
         Verdict::DidNotTakeEffect { .. } | Verdict::NoData { .. } => return None,
     };
     let good = |value: f64| value.is_finite() && value > 0.0;
@@ -43,7 +45,7 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
     if judged.is_empty() {
         return None;
     }
-    let narrow = document.judging.same_within.max(analysis.noise_floor.unwrap_or(0.0));
+    let narrow = document.judging.margin(analysis.noise_floor).surely_same();
     let wide = document.judging.same_at_most.max(narrow);
     let drawn_values = judged.iter().filter_map(|judgement| drawn(judgement));
     let all = drawn_values.flat_map(|(ratio, interval)| {
@@ -132,7 +134,7 @@ fn row(document: &Document, judgement: &Judgement, axis: &Axis, top: f64) -> Vec
     let numbers = match (&judgement.verdict, drawn(judgement)) {
         (Verdict::DidNotTakeEffect { .. }, _) => "⚠ did not take effect: no ratio".to_string(),
         (_, None) => "no data".to_string(),
-        (_, Some((ratio, None))) => format!("{} (no interval yet)", words::ratio(ratio)),
+        (_, Some((ratio, None))) => format!("{} (no useful interval yet)", words::ratio(ratio)),
         (_, Some((ratio, Some(i)))) => {
             format!("{} ({} – {})", words::ratio(ratio), words::ratio(i.low), words::ratio(i.high))
         }

@@ -4,7 +4,9 @@ use superpage_measure::schedule::Schedule;
 use superpage_measure::stats::{
     Better, Comparison, Interval, Sample, SampleError, Settings, compare,
 };
-use superpage_measure::verdict::{Effect, Margin, Verdict, Words, noise_floor, verdict};
+use superpage_measure::verdict::{
+    Effect, Margin, Verdict, Words, floor_in_words, noise_floor, verdict,
+};
 
 /// A comparison with the figures under test in the place of its own.
 fn figures(speedup: f64, low: f64, high: f64) -> Comparison {
@@ -80,6 +82,12 @@ fn under_the_noise_floor_nothing_is_faster() {
     assert!(matches!(word(1.02, 1.005, 1.035), Verdict::Same { within, .. } if within == 0.035));
     assert!(matches!(word(1.06, 1.01, 1.11), Verdict::Faster(_)));
     assert!(matches!(word(1.0 / 1.06, 1.0 / 1.11, 1.0 / 1.01), Verdict::Slower(_)));
+    // Nor are arms the same within any floor: a few runs of a noisy machine show one of hundreds of percent.
+    let high = Margin { noise_floor: Some(14.0), ..Margin::default() };
+    let wide = verdict(&Effect::AsPromised, Ok(&figures(0.9, 0.28, 2.38)), &high);
+    assert!(matches!(wide, Verdict::Undecided { .. }), "{wide}");
+    assert!(floor_in_words(0.05).contains("noise floor 5 %"));
+    assert!(floor_in_words(14.0).contains("noise floor unknown"));
     // A floor under the margin changes nothing.
     let low = Margin { noise_floor: Some(0.001), ..Margin::default() };
     let same = verdict(&Effect::AsPromised, Ok(&figures(1.0, 0.99, 1.01)), &low);
