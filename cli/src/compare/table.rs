@@ -168,7 +168,8 @@ fn more_memory(analysis: &Analysis) -> impl Iterator<Item = String> {
 
 /// What would decide what is open, as flags.
 fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) -> String {
-    let runs = analysis.arms.iter().map(|arm| arm.runs).max().unwrap_or(0) + more;
+    let made = analysis.arms.iter().map(|arm| arm.runs).max().unwrap_or(0);
+    let runs = (made + more).next_multiple_of(2);
     let spent: f64 = document
         .samples
         .iter()
