@@ -228,9 +228,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut document = match job.run_and(between)? {
         Made::Document(document) => document,
         Made::Signal(signal, made) => {
-            match made {
-                Some(document) => drop(finish(&args, &document)?),
-                None => exit::say("interrupted before every arm had two runs: nothing to judge"),
+            if let Some(document) = made {
+                finish(&args, &document)?;
+            } else {
+                exit::say("interrupted before every arm had two runs: nothing to judge");
             }
             return Ok(Done::Signal(signal));
         }
