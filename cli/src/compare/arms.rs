@@ -22,8 +22,8 @@ Arms:
   system          as the program would run without us
   'NAME: WORDS'   any recipe, of these words in any order:
                     pages=KIND         one of the above, or auto or thp:SIZE
-                    memory=LIST        what libsuperpage.so backs: heap, mmap, shm, text, data, stack=SIZE
-                    fallback=KIND      what a request gets that the pool cannot serve: thp, base, error
+                    memory=LIST        heap, mmap, shm, text, data, stack=SIZE, by libsuperpage.so
+                    fallback=KIND      where the pool has no pages: thp, base, error
                     children=KIND      what becomes of its children: base, same, none
                     prezero=SIZE       superpages zeroed before they are asked for
                     prefault=SIZE      superpages mapped before they are touched
