@@ -332,7 +332,7 @@ fn a_trace_is_read_up_to_where_it_was_cut() {
     let mut dice = Dice(11);
     block.accesses.extend((0..2_500_000).map(|_| Access::read(Page(dice.below(700) as u32))));
     let header = Header { filter: Filter::None, ..Header::new("cut") };
-    common::write(&path, &header, std::slice::from_ref(&block));
+    crate::common::write(&path, &header, std::slice::from_ref(&block));
     let (bytes, truth) = (std::fs::read(&path).unwrap(), items(&block));
     let info = Reader::open(&path).unwrap().info().clone();
     assert_eq!((info.chunks.len(), info.cut), (3, None));
