@@ -38,9 +38,9 @@ pub struct Args {
     #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<String>,
 
-    /// Least runs per arm; they come in pairs.
-    #[arg(long, default_value_t = 6, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
-    min_runs: u32,
+    /// Least runs per arm; they come in pairs [default: 6, or --max-runs if that is less].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    min_runs: Option<u32>,
 
     /// Most runs per arm.
     #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
@@ -155,7 +155,7 @@ impl Args {
 
     fn job(&self, subject: &Subject) -> Result<Job, Failure> {
         let recipes = [Pages::Base, Pages::Thp].map(Recipe::of).to_vec();
-        let (min_runs, max_runs) = runs(Some(self.min_runs), Some(self.max_runs))?;
+        let (min_runs, max_runs) = runs(self.min_runs, Some(self.max_runs))?;
         let rule = Rule {
             min_runs,
             max_runs,

@@ -280,7 +280,7 @@ fn understand() -> Settings {
         }
         if warns {
             let why = b" is no page size: malloc stays on base pages";
-            message::line(&[b"HUGETLB_MORECORE=", text, why]);
+            message::line(&[b"HUGETLB_MORECORE", b"=", text, why]);
         }
     }
     if settings.pages == Pages::Unasked {

@@ -92,12 +92,13 @@ impl Pool {
         }
         let is_taken = read_all("free_hugepages") == read_all("resv_hugepages");
         // Whether pages can really be had.
-        (is_taken && read_all("surplus_hugepages") == 0 && pool.allow(1)).then_some(pool)
+        (is_taken && pool.allow(1)).then_some(pool)
     }
 
-    /// Allows `pages` in all.
+    /// Allows `pages` in all, beside what others hold.
     pub fn allow(&self, pages: u64) -> bool {
-        std::fs::write(format!("{DIR}/nr_overcommit_hugepages"), pages.to_string()).is_ok()
+        let limit = pages + of_others("surplus_hugepages");
+        std::fs::write(format!("{DIR}/nr_overcommit_hugepages"), limit.to_string()).is_ok()
     }
 
     /// Whether no page is in use or reserved.
@@ -116,7 +117,7 @@ impl Pool {
 }
 
 /// What of the pool others may have when the tests begin: these files tell it.
-const OTHERS: [&str; 2] = ["nr_hugepages", "resv_hugepages"];
+const OTHERS: [&str; 3] = ["nr_hugepages", "resv_hugepages", "surplus_hugepages"];
 
 /// The variable by which child processes learn of it.
 fn variable(file: &str) -> String {
