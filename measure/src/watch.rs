@@ -10,6 +10,7 @@
 //! program holds more than at the last look: at once where it has stopped growing, now and then while it grows.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,14 +29,15 @@ use units::{ByteSize, Pid};
 pub enum Depth {
     /// See as much as possible: the run's time does not count.
     Thorough,
-    /// Spend at most [`BUDGET`] of the run's time.
+    /// Spend at most [`budget`] of the run's time.
     WithinBudget,
     /// The same, and never look: a run whose single accesses are timed must not be held up once.
     TicksOnly,
 }
 
-/// Share of the watched time that ticks and looks may take together.
-pub const BUDGET: f64 = 0.008;
+/// Share of the time of the CPUs, of at most [`MOST_CPUS`], that ticks and looks may take together.
+const BUDGET: f64 = 0.008;
+const MOST_CPUS: usize = 4;
 /// What a program of a few tenths of a second may cost beyond that, so that it is seen at all.
 const CREDIT: Duration = Duration::from_micros(500);
 /// Between ticks, at least; while the credit lasts, a quarter of the time passed.
@@ -320,7 +322,7 @@ impl Watcher {
             Depth::WithinBudget => {}
         }
         let is_short = self.census.is_some() || price <= LONGEST_STALL;
-        let budget = self.since.elapsed().mul_f64(BUDGET * share) + CREDIT;
+        let budget = self.since.elapsed().mul_f64(budget() * share) + CREDIT;
         is_short && self.spent + price <= budget
     }
 
@@ -476,12 +478,19 @@ impl Attachment {
     }
 }
 
+/// How much of one CPU's time a watch may take: it runs beside the program, on another one where there are several.
+pub fn budget() -> f64 {
+    static CPUS: OnceLock<usize> = OnceLock::new();
+    let cpus = CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
+    BUDGET * (*cpus).min(MOST_CPUS) as f64
+}
+
 /// How long to rest after a tick, and what a look made of it. Ticks take half the budget at most, and a look
 /// is paid for before it is made; a warm-up may be slowed down, but not held up most of the time.
 fn pause(depth: Depth, ticked: Duration, took: Duration) -> Duration {
     match depth {
         Depth::Thorough => Duration::from_millis(10).max(took * 4),
-        Depth::WithinBudget | Depth::TicksOnly => PAUSE.max(ticked.div_f64(BUDGET / 2.0)),
+        Depth::WithinBudget | Depth::TicksOnly => PAUSE.max(ticked.div_f64(budget() / 2.0)),
     }
 }
 
@@ -528,7 +537,7 @@ mod tests {
         for micros in [1, 50, 1_000, 100_000] {
             let took = Duration::from_micros(micros);
             let share = took.as_secs_f64() / pause(Depth::WithinBudget, took, took).as_secs_f64();
-            assert!(share <= BUDGET / 2.0 + 1e-9, "{micros} us: {share}");
+            assert!(share <= budget() / 2.0 + 1e-9, "{micros} us: {share}");
         }
         assert!(
             pause(Depth::Thorough, Duration::ZERO, Duration::from_millis(25))
