@@ -265,23 +265,24 @@ pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], leas
             if short == 0 {
                 return Effect::AsPromised;
             }
-            let got = match pages {
+            let (place, instead) = match pages {
                 Pages::Hugetlb(_) => {
                     let thp = coverages.iter().map(|it| it.anon_thp.bytes() + it.shmem_pmd.bytes());
                     let thp = ByteSize(thp.max().unwrap_or(0));
-                    format!("lay on pages of the pool asked for, and up to {thp} on THP instead")
+                    ("on pages of the pool", format!("; {thp} on THP instead"))
                 }
-                _ => "was".to_string(),
+                _ => ("on them", String::new()),
             };
-            let of = match looks {
-                1 => String::new(),
-                _ => format!("in {short} of {looks} runs looked at, "),
-            };
-            missing(format!(
-                "{of}less than {least:.0} % of the memory that can be on superpages {got} ({}{:.1} %)",
-                if looks == 1 { "" } else { "median " },
-                share * 100.0
-            ))
+            let share = format!("{:.1} %", share * 100.0);
+            missing(match looks {
+                1 => format!(
+                    "{share} of the memory that can be on superpages was {place}, less than {least:.0} %{instead}"
+                ),
+                _ => format!(
+                    "in {short} of {looks} runs looked at, less than {least:.0} % of the memory that can be \
+                     on superpages was {place} (median {share}){instead}"
+                ),
+            })
         }
     }
 }
