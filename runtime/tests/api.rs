@@ -281,7 +281,11 @@ fn child_rounds() {
 #[test]
 fn two_programs_race_for_the_last_superpages() {
     with_pool(4, || {
-        let race = || child("child_race").env("HUGETLB_VERBOSE", "0").spawn().expect("starts");
+        let race = || {
+            let mut child = child("child_race");
+            child.env("HUGETLB_VERBOSE", "0").stdout(std::process::Stdio::null());
+            child.spawn().expect("starts")
+        };
         for mut child in [race(), race()] {
             let status = child.wait().expect("our own child");
             assert!(status.success(), "{status}");
