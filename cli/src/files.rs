@@ -169,6 +169,9 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
         ErrorKind::StorageFull => "; make room, or choose another place",
         _ => "; choose another place",
     };
+    // The name of the part beside it is nobody's concern.
+    let error = error.to_string();
+    let error = error.split(" at path ").next().unwrap_or_default();
     Failure::usage(format!("{}: {error}{remedy}", path.display()))
 }
 
