@@ -197,8 +197,9 @@ impl Args {
             data: self.data,
             stack: self.stack,
         };
-        let most = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.total);
-        if let (Some(stack), Some(most)) = (self.stack, most)
+        let most = || MemInfo::read(&Root::real()).ok().and_then(|memory| memory.total);
+        if let Some(stack) = self.stack
+            && let Some(most) = most()
             && stack > most
         {
             let what = format!("--stack={stack} is more than this machine's memory ({most})");
@@ -243,9 +244,9 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let output = args.output.as_deref();
-    crate::in_passing(|| files::check_outputs(output, "", None, args.force))
-        .map_err(Failure::in_launcher)?;
+    if let Some(path) = &args.output {
+        crate::in_passing(|| files::check_new(path, args.force)).map_err(Failure::in_launcher)?;
+    }
     // Before anything is raised, so that no signal finds it raised and nobody to restore it.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
     let ((recipe, notes), mut facts) =

@@ -22,10 +22,7 @@ use crate::metric::{Metric, MetricError};
 use crate::sample::{Purpose, Sample};
 use crate::schedule::Slot;
 use crate::warm::{self, Blocks};
-use crate::watch::{Depth, Watch};
-
-/// A comparison goes by a look that found at least this share of the peak.
-const NEAR_PEAK: f64 = 0.8;
+use crate::watch::{Depth, NEAR_PEAK, Watch};
 
 /// What runs an arm once. The real one is [`Launcher`]; tests put a mock in its place, so that the
 /// experiment is tested without running anything.

@@ -58,6 +58,8 @@ const SECONDS_PER_PROCESS: f64 = 0.2e-3;
 const ZERO_PRICE: Duration = Duration::from_micros(1000);
 /// Where the resident size is within this share of what it was a tick ago, it has stopped growing.
 const STEADY: f64 = 0.01;
+/// A look that found at least this share of the peak speaks for it; by less, nothing is judged.
+pub const NEAR_PEAK: f64 = 0.8;
 /// A run of fewer seconds may have been at its peak between ticks.
 const SHORT_RUN: f64 = 0.1;
 /// A timeline is thinned to this many points.
@@ -151,7 +153,7 @@ impl Watch {
     ) -> Self {
         let (stop, stopped) = channel();
         let watcher = Watcher {
-            census: Census::of(&root, sys::param::own_pid()),
+            census: None,
             root,
             family,
             since,
@@ -219,6 +221,9 @@ struct Held {
 
 impl Watcher {
     fn run(mut self, stopped: &Receiver<()>) -> Observed {
+        if self.depth != Depth::TicksOnly {
+            self.census = Census::of(&self.root, sys::param::own_pid());
+        }
         loop {
             // CPU time: waiting for a lock that the program holds costs the program nothing.
             let began = thread_cpu_time();
@@ -272,7 +277,7 @@ impl Watcher {
 
     /// What is held, where a page counts once: as at the last look, or at least.
     fn counted_once(&self, held: Held) -> u64 {
-        if self.members.len() < 2 || self.census.is_none() || self.depth == Depth::TicksOnly {
+        if self.members.len() < 2 || self.census.is_none() {
             return held.resident;
         }
         match &self.looked {

@@ -6,7 +6,7 @@ use machine::Root;
 use measure::analysis::took_effect;
 use measure::ledger_file::LedgerFile;
 use measure::verdict::Effect;
-use measure::watch::Observed;
+use measure::watch::{NEAR_PEAK, Observed};
 use measure::words;
 use serde_json::{Map, Value, json};
 use std::os::unix::process::ExitStatusExt;
@@ -18,10 +18,8 @@ use crate::ledger_words;
 
 /// The share of the memory that can be on superpages that must be for `thp` and `hugetlb`.
 const LEAST_COVERAGE: f64 = 0.8;
-/// A look that found at least this share of the peak speaks for the peak; of less, the share is printed.
+/// Of a look that found less than this share of the peak, the share is printed.
 const AT_PEAK: f64 = 0.95;
-/// Of less than this, nothing is judged.
-const NEAR_PEAK: f64 = 0.8;
 
 /// A program that has ended.
 #[derive(Debug)]
