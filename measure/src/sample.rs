@@ -5,17 +5,18 @@ use serde::{Deserialize, Serialize};
 use crate::watch::Observed;
 
 /// What a run counted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
     /// Before the clock counts: warms memory and caches, and is watched thoroughly.
     WarmUp,
     /// Measured.
+    #[default]
     Measured,
 }
 
 /// One run of one arm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Which arm, counted from 0, the reference.
     pub arm: u32,

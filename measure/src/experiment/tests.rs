@@ -1,5 +1,4 @@
 use super::*;
-use crate::watch::Observed;
 
 /// Takes no time and says what it is told to.
 struct Mock<F: FnMut(Run) -> Result<Sample, RunError>>(F);
@@ -17,25 +16,9 @@ pub(crate) fn sample(run: Run, wall_seconds: f64) -> Sample {
         block: run.at.block,
         slot: run.at.slot,
         wall_seconds,
-        user_seconds: 0.0,
-        system_seconds: 0.0,
-        minor_faults: 0,
-        major_faults: 0,
-        max_rss_bytes: 0,
-        memory: Observed::default(),
-        thp_fault_fallbacks: None,
-        compaction_stalls: None,
-        reclaim_stalls: None,
-        free_superpage_bytes_before: None,
-        free_superpage_bytes_after: None,
-        metric: None,
         exit_code: Some(0),
-        signal: None,
-        warmed_bytes: 0,
         environment_padding: run.environment_padding,
-        library_answered: None,
-        library_asked_bytes: None,
-        stragglers: 0,
+        ..Sample::default()
     }
 }
 

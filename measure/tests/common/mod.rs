@@ -14,7 +14,6 @@ use superpage_measure::schedule::Schedule;
 use superpage_measure::stats::stopping::Rule;
 use superpage_measure::stats::{Better, Comparison, Confidence, Sample, Settings, compare};
 use superpage_measure::verdict::{Effect, Margin, Verdict, verdict};
-use superpage_measure::watch::Observed;
 
 /// What the host does to a run's time, in the order the runs are made.
 #[derive(Clone, Copy, Debug)]
@@ -236,25 +235,8 @@ impl Executor for Simulated<'_> {
             block: run.at.block,
             slot: run.at.slot,
             wall_seconds,
-            user_seconds: 0.0,
-            system_seconds: 0.0,
-            minor_faults: 0,
-            major_faults: 0,
-            max_rss_bytes: 0,
-            memory: Observed::default(),
-            thp_fault_fallbacks: None,
-            compaction_stalls: None,
-            reclaim_stalls: None,
-            free_superpage_bytes_before: None,
-            free_superpage_bytes_after: None,
-            metric: None,
             exit_code: Some(0),
-            signal: None,
-            warmed_bytes: 0,
-            environment_padding: 0,
-            library_answered: None,
-            library_asked_bytes: None,
-            stragglers: 0,
+            ..sample::Sample::default()
         })
     }
 }
