@@ -18,7 +18,7 @@ mod kernel;
 mod numbers;
 mod plugin;
 mod program;
-mod room;
+mod scratch;
 mod session;
 mod space;
 mod stream;

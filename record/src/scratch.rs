@@ -14,13 +14,13 @@ const PREFIX: &str = "superpage-record";
 const ALIVE: &str = "alive";
 
 /// See the module.
-pub struct Room {
+pub struct Scratch {
     pub directory: tempfile::TempDir,
     /// Nothing is ever written to it.
     _alive: File,
 }
 
-impl Room {
+impl Scratch {
     /// A fresh one, of this user alone.
     pub fn new() -> io::Result<Self> {
         remove_left(&std::env::temp_dir());

@@ -17,7 +17,7 @@ use units::Pid;
 
 use crate::plugin::Tools;
 use crate::program::Program;
-use crate::room::Room;
+use crate::scratch::Scratch;
 use crate::stream::{Seen, Stream};
 use crate::{RecordError, wire};
 
@@ -142,7 +142,7 @@ pub struct Session {
     began: Instant,
     socket: UnixDatagram,
     /// Gone before what says that we live: whoever finds it ended knows then that it is in order.
-    _room: Room,
+    _scratch: Scratch,
     stream: Stream,
     recording: Recording,
     tools: Tools,
@@ -161,10 +161,10 @@ impl Session {
         let most = recording.limits.accesses.unwrap_or(u64::MAX);
         let stream = Stream::new(data, code.transpose()?, recording.limits.skip, most);
 
-        let room = Room::new().map_err(|error| {
+        let scratch = Scratch::new().map_err(|error| {
             RecordError::io(&std::env::temp_dir(), "no directory can be made there", error)
         })?;
-        let path = room.directory.path().join("frames");
+        let path = scratch.directory.path().join("frames");
         let socket = UnixDatagram::bind(&path);
         let socket =
             socket.map_err(|error| RecordError::io(&path, "no socket can be made", error))?;
@@ -182,7 +182,7 @@ impl Session {
         let began = Instant::now();
         let child = Child::start(&mut command, setup, &tools.qemu, Some(path))?;
         let (recording, tools) = (recording.clone(), tools.clone());
-        Ok(Self { child, began, socket, _room: room, stream, recording, tools })
+        Ok(Self { child, began, socket, _scratch: scratch, stream, recording, tools })
     }
 
     /// The program, to pass signals to. It is reaped by [`Session::finish`].
