@@ -5,10 +5,10 @@ use std::time::Duration;
 use toml::de::DeValue;
 use units::ByteSize;
 
-use crate::defaults::{DOUBLING, INACTIVE, RESIDENT};
 use crate::error::nearest;
 use crate::value::{TIMES, quoted};
 use crate::*;
+use policy::rules::defaults::{DOUBLING, INACTIVE, RESIDENT};
 
 /// The type of a key's value.
 pub(crate) trait Field: Sized {

@@ -7,57 +7,43 @@
 //! a simulated machine. No I/O, no clock, no kernel.
 #![forbid(unsafe_code)]
 
-mod allocation;
 mod check;
-mod deallocation;
-mod defaults;
 pub mod designs;
 mod diff;
 mod error;
 mod field;
-mod mapping;
-mod preparation;
 mod read;
 mod schema;
-mod surroundings;
-mod unmapping;
 mod value;
 mod write;
 
-pub use allocation::{Allocation, Effort, Eligible, Form, Growth, Shortage, Trigger};
-pub use deallocation::{BloatRecovery, Deallocation, Release};
 pub use diff::{Difference, diff};
 pub use error::{DesignError, Problem, nearest};
-pub use mapping::{CleanPages, MapWhen, Mapping, Sampling, Scan, ScanOrder};
-pub use preparation::{BackgroundFill, Grain, Prefault, Preparation, Prezero, ZeroStores};
-pub use surroundings::{Fault, Locking, Memory, Reclaim, ResidentCount};
-pub use unmapping::Unmapping;
+pub use policy::rules::*;
 pub use value::Value;
 
 /// A superpage design.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Design {
     /// Its name, as on the command line.
     pub name: String,
     /// One line for people.
     pub summary: String,
-    /// A free physical superpage is acquired.
-    pub allocation: Allocation,
-    /// Its initial contents are produced.
-    pub preparation: Preparation,
-    /// A virtual superpage is mapped to it.
-    pub mapping: Mapping,
-    /// The mapping is destroyed.
-    pub unmapping: Unmapping,
-    /// The physical superpage is freed, whole or in part.
-    pub deallocation: Deallocation,
-    /// How the physical memory below is kept: mobility, compaction, reclaim.
-    pub memory: Memory,
-    /// How concurrent faults are serialised.
-    pub fault: Fault,
+    /// What it says; what that means is [`policy::Policy`]'s.
+    rules: Rules,
 }
 
 impl Design {
+    /// A design made in code. It may be one that no file could hold: see [`Design::check`].
+    pub fn new(name: impl Into<String>, summary: impl Into<String>, rules: Rules) -> Self {
+        Self { name: name.into(), summary: summary.into(), rules }
+    }
+
+    /// What it means.
+    pub fn policy(&self, scale: policy::Scale) -> policy::Policy {
+        policy::Policy::new(&self.rules, scale)
+    }
+
     /// Reads a design. `file` is what errors call the text.
     ///
     /// Keys that are left out have the value of [`Design::default`]. What is wrong is told all at once, each

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use crate::defaults::PERIODIC;
 use crate::field::{CleanWrite, Field, SplitOn};
 use crate::*;
+use policy::rules::defaults::PERIODIC;
 
 /// A walk over the keys.
 pub(crate) trait Keys: Sized {
@@ -32,15 +32,15 @@ pub(crate) trait Keys: Sized {
 pub(crate) fn design<K: Keys>(keys: &mut K, design: &mut Design) {
     keys.key("name", &mut design.name);
     keys.key("summary", &mut design.summary);
-    keys.table("allocation", |keys| allocation(keys, &mut design.allocation));
-    keys.table("preparation", |keys| preparation(keys, &mut design.preparation));
-    keys.table("mapping", |keys| mapping(keys, &mut design.mapping));
-    keys.table("unmapping", |keys| unmapping(keys, &mut design.unmapping));
-    keys.table("deallocation", |keys| deallocation(keys, &mut design.deallocation));
-    keys.table("memory", |keys| memory(keys, &mut design.memory));
+    keys.table("allocation", |keys| allocation(keys, &mut design.rules.allocation));
+    keys.table("preparation", |keys| preparation(keys, &mut design.rules.preparation));
+    keys.table("mapping", |keys| mapping(keys, &mut design.rules.mapping));
+    keys.table("unmapping", |keys| unmapping(keys, &mut design.rules.unmapping));
+    keys.table("deallocation", |keys| deallocation(keys, &mut design.rules.deallocation));
+    keys.table("memory", |keys| memory(keys, &mut design.rules.memory));
     keys.table("fault", |keys| {
-        keys.key("locking", &mut design.fault.locking);
-        keys.key("rss", &mut design.fault.resident);
+        keys.key("locking", &mut design.rules.fault.locking);
+        keys.key("rss", &mut design.rules.fault.resident);
     });
 }
 

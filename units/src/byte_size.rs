@@ -1,7 +1,9 @@
 //! `ByteSize`: a number of bytes, read from and printed for people in IEC units.
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 

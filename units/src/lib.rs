@@ -1,7 +1,10 @@
 //! Byte sizes, page sizes and process ids: the words every other room speaks in.
 //!
 //! No I/O, no kernel: `design` and `lab` use these too.
+#![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
 
 mod byte_size;
 mod page_size;

@@ -1,6 +1,6 @@
 //! `PageSize`: the size of a page, a power of two that the machine was asked for.
 
-use std::fmt;
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 

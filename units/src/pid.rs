@@ -1,6 +1,6 @@
 //! Ids the kernel gives out.
 
-use std::fmt;
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 

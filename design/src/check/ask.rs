@@ -44,7 +44,7 @@ pub fn bad_name(d: &Design) -> bool {
 }
 
 pub fn bad_sizes(d: &Design) -> bool {
-    let sizes = &d.allocation.sizes;
+    let sizes = &d.rules.allocation.sizes;
     let good = |size: &ByteSize| {
         size.0.is_power_of_two() && (BASE.0 * 2..=ByteSize::gib(512).0).contains(&size.0)
     };
@@ -52,7 +52,7 @@ pub fn bad_sizes(d: &Design) -> bool {
 }
 
 pub fn largest(d: &Design) -> ByteSize {
-    d.allocation.sizes.last().copied().unwrap_or_default()
+    d.rules.allocation.sizes.last().copied().unwrap_or_default()
 }
 
 /// The base pages of the largest size, at most: 512 in 2M.
@@ -65,11 +65,11 @@ pub fn within_superpage(count: u16, d: &Design) -> bool {
 }
 
 pub fn trigger(d: &Design, trigger: Trigger) -> bool {
-    d.allocation.trigger == trigger
+    d.rules.allocation.trigger == trigger
 }
 
 pub fn form(d: &Design, form: Form) -> bool {
-    d.allocation.form == form
+    d.rules.allocation.form == form
 }
 
 /// A fault maps a whole superpage, so it prepares all of it.
@@ -86,15 +86,15 @@ pub fn by_access(order: ScanOrder) -> bool {
 }
 
 pub fn fill(d: &Design, is: impl FnOnce(&BackgroundFill) -> bool) -> bool {
-    d.preparation.background.as_ref().is_some_and(is)
+    d.rules.preparation.background.as_ref().is_some_and(is)
 }
 
 pub fn prezero(d: &Design, is: impl FnOnce(&Prezero) -> bool) -> bool {
-    d.preparation.prezero.as_ref().is_some_and(is)
+    d.rules.preparation.prezero.as_ref().is_some_and(is)
 }
 
 pub fn scan(d: &Design, is: impl FnOnce(&Scan) -> bool) -> bool {
-    d.mapping.scan.as_ref().is_some_and(is)
+    d.rules.mapping.scan.as_ref().is_some_and(is)
 }
 
 pub fn sampling(d: &Design, is: impl FnOnce(&Sampling) -> bool) -> bool {
@@ -102,12 +102,12 @@ pub fn sampling(d: &Design, is: impl FnOnce(&Sampling) -> bool) -> bool {
 }
 
 pub fn inactive(d: &Design, is: impl FnOnce(Duration, Duration, u32) -> bool) -> bool {
-    match d.deallocation.release {
+    match d.rules.deallocation.release {
         Release::Inactive { after, every, budget_pages } => is(after, every, budget_pages),
         _ => false,
     }
 }
 
 pub fn bloat(d: &Design, is: impl FnOnce(&BloatRecovery) -> bool) -> bool {
-    d.deallocation.bloat.as_ref().is_some_and(is)
+    d.rules.deallocation.bloat.as_ref().is_some_and(is)
 }

@@ -25,114 +25,124 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &[WHEN, TRIGGER],
         "with trigger = \"never\" nothing is mapped large: needs when = \"never\"",
-        |d| trigger(d, Trigger::Never) && d.mapping.when != MapWhen::Never,
+        |d| trigger(d, Trigger::Never) && d.rules.mapping.when != MapWhen::Never,
     ),
     rule(
         &[WHEN, TRIGGER],
         "with trigger = \"scan\" no fault maps a superpage: needs when = \"never\"",
-        |d| trigger(d, Trigger::Scan) && d.mapping.when != MapWhen::Never,
+        |d| trigger(d, Trigger::Scan) && d.rules.mapping.when != MapWhen::Never,
     ),
     rule(&[TRIGGER, SCAN], "needs a [mapping.scan] that makes superpages", |d| {
-        trigger(d, Trigger::Scan) && d.mapping.scan.is_none()
+        trigger(d, Trigger::Scan) && d.rules.mapping.scan.is_none()
     }),
     rule(
         &[SCAN, TRIGGER],
         "makes superpages: needs trigger = \"scan\", or \"first-fault\" with the scan behind it",
-        |d| d.mapping.scan.is_some() && (trigger(d, Trigger::Never) || trigger(d, Trigger::Mmap)),
+        |d| {
+            d.rules.mapping.scan.is_some()
+                && (trigger(d, Trigger::Never) || trigger(d, Trigger::Mmap))
+        },
     ),
     // What the form asks of preparation and mapping.
     rule(
         &[GRAIN, FORM, TRIGGER],
         "a superpage mapped at the fault is prepared whole: needs grain = \"superpage\"",
-        |d| whole_at_fault(d) && d.preparation.grain == Grain::Page,
+        |d| whole_at_fault(d) && d.rules.preparation.grain == Grain::Page,
     ),
     rule(
         &[WHEN, FORM, TRIGGER],
         "a superpage prepared whole is mapped with it: needs when = \"with-preparation\" \
          (\"prepared\" goes with form = \"reservation\")",
-        |d| whole_at_fault(d) && d.mapping.when != MapWhen::WithPreparation,
+        |d| whole_at_fault(d) && d.rules.mapping.when != MapWhen::WithPreparation,
     ),
     rule(
         &[WHEN, FORM],
         "a reservation is mapped in place once it is prepared: needs when = \"prepared\", or \"never\"",
-        |d| form(d, Form::Reservation) && d.mapping.when == MapWhen::WithPreparation,
+        |d| form(d, Form::Reservation) && d.rules.mapping.when == MapWhen::WithPreparation,
     ),
     rule(
         &[GRAIN, TRIGGER],
         "base pages are prepared singly: trigger = \"never\" needs grain = \"page\"",
-        |d| trigger(d, Trigger::Never) && d.preparation.grain == Grain::Superpage,
+        |d| trigger(d, Trigger::Never) && d.rules.preparation.grain == Grain::Superpage,
     ),
     rule(&[FILL_AT, FORM], "fills a reservation: needs form = \"reservation\"", |d| {
-        d.preparation.fill_at.is_some() && !form(d, Form::Reservation)
+        d.rules.preparation.fill_at.is_some() && !form(d, Form::Reservation)
     }),
     rule(&[FILL_AT, GRAIN], "fills what was prepared page by page: needs grain = \"page\"", |d| {
-        d.preparation.fill_at.is_some() && d.preparation.grain == Grain::Superpage
+        d.rules.preparation.fill_at.is_some() && d.rules.preparation.grain == Grain::Superpage
     }),
     rule(&[BACKGROUND, FORM], "fills reservations: needs form = \"reservation\"", |d| {
-        d.preparation.background.is_some() && !form(d, Form::Reservation)
+        d.rules.preparation.background.is_some() && !form(d, Form::Reservation)
     }),
     rule(
         &[BACKGROUND, GRAIN],
         "fills what was prepared page by page: needs grain = \"page\"",
-        |d| d.preparation.background.is_some() && d.preparation.grain == Grain::Superpage,
+        |d| {
+            d.rules.preparation.background.is_some()
+                && d.rules.preparation.grain == Grain::Superpage
+        },
     ),
     rule(
         &[BACKGROUND_AT, FILL_AT],
         "must be less than fill-at, or faults leave it nothing to fill",
-        |d| fill(d, |fill| d.preparation.fill_at.is_some_and(|at| fill.at >= at)),
+        |d| fill(d, |fill| d.rules.preparation.fill_at.is_some_and(|at| fill.at >= at)),
     ),
     rule(
         &["mapping.clean-pages", WHEN],
         "is about mapping in place: \"relaxed\" needs when = \"prepared\"",
-        |d| d.mapping.clean_pages == CleanPages::Relaxed && d.mapping.when != MapWhen::Prepared,
+        |d| {
+            d.rules.mapping.clean_pages == CleanPages::Relaxed
+                && d.rules.mapping.when != MapWhen::Prepared
+        },
     ),
     rule(
         &["unmapping.clean-write", WHEN],
         "there are clean superpages only with when = \"prepared\"",
-        |d| d.unmapping.clean_write_demotes && d.mapping.when != MapWhen::Prepared,
+        |d| d.rules.unmapping.clean_write_demotes && d.rules.mapping.when != MapWhen::Prepared,
     ),
     // What the rest of allocation asks of the form.
     rule(
         &["allocation.growth", FORM],
         "only a reservation may reach past the mapping: needs form = \"reservation\"",
-        |d| d.allocation.growth != Growth::Within && !form(d, Form::Reservation),
+        |d| d.rules.allocation.growth != Growth::Within && !form(d, Form::Reservation),
     ),
     rule(
         &["allocation.shortage", FORM],
         "only reservations can be preempted: needs form = \"reservation\"",
-        |d| d.allocation.shortage == Shortage::Preempt && !form(d, Form::Reservation),
+        |d| d.rules.allocation.shortage == Shortage::Preempt && !form(d, Form::Reservation),
     ),
     rule(&["allocation.shortage", FORM], "only a pool can refuse: needs form = \"pool\"", |d| {
-        d.allocation.shortage == Shortage::Refuse && !form(d, Form::Pool)
+        d.rules.allocation.shortage == Shortage::Refuse && !form(d, Form::Pool)
     }),
     rule(
         &["allocation.break-reservations", FORM],
         "there are none to break: needs form = \"reservation\"",
-        |d| d.allocation.break_reservations && !form(d, Form::Reservation),
+        |d| d.rules.allocation.break_reservations && !form(d, Form::Reservation),
     ),
     rule(
         &["allocation.zero-page", FORM, TRIGGER],
         "is mapped by a first read: needs trigger = \"first-fault\" and form = \"superpage\"",
         |d| {
-            d.allocation.zero_page && !(trigger(d, Trigger::FirstFault) && form(d, Form::Superpage))
+            d.rules.allocation.zero_page
+                && !(trigger(d, Trigger::FirstFault) && form(d, Form::Superpage))
         },
     ),
     rule(&[SIZES, FORM], "a pool has one size", |d| {
-        form(d, Form::Pool) && d.allocation.sizes.len() > 1
+        form(d, Form::Pool) && d.rules.allocation.sizes.len() > 1
     }),
     rule(
         &[SIZES, TRIGGER],
         "a scan makes superpages of one size: more need trigger = \"first-fault\"",
-        |d| trigger(d, Trigger::Scan) && d.allocation.sizes.len() > 1,
+        |d| trigger(d, Trigger::Scan) && d.rules.allocation.sizes.len() > 1,
     ),
     rule(
         &[EFFORT, TRIGGER],
         "is a fault's: needs trigger = \"first-fault\"; a scan has an effort of its own",
-        |d| d.allocation.effort != Effort::None && !trigger(d, Trigger::FirstFault),
+        |d| d.rules.allocation.effort != Effort::None && !trigger(d, Trigger::FirstFault),
     ),
     rule(
         &[ADVISED, TRIGGER],
         "is a fault's: needs trigger = \"first-fault\"; a scan has an effort of its own",
-        |d| d.allocation.effort_advised != Effort::None && !trigger(d, Trigger::FirstFault),
+        |d| d.rules.allocation.effort_advised != Effort::None && !trigger(d, Trigger::FirstFault),
     ),
 ];

@@ -19,10 +19,10 @@ pub(super) const RULES: &[Rule] = &[
         bad_sizes,
     ),
     rule(&[FILL_AT, SIZES], "must be 1 to the pages of a superpage (512 for 2M)", |d| {
-        d.preparation.fill_at.is_some_and(|at| !within_superpage(at, d))
+        d.rules.preparation.fill_at.is_some_and(|at| !within_superpage(at, d))
     }),
     rule(&[BULK, SIZES], "must be a power of two, from 4K to the largest size", |d| {
-        let bulk = d.preparation.bulk;
+        let bulk = d.rules.preparation.bulk;
         !bulk.0.is_power_of_two() || bulk < BASE || bulk > largest(d)
     }),
     rule(&[BACKGROUND_AT, SIZES], "must be 1 to the pages of a superpage (512 for 2M)", |d| {
@@ -52,12 +52,12 @@ pub(super) const RULES: &[Rule] = &[
         |d| prezero(d, |prezero| !(prezero.start_permille..=1000).contains(&prezero.stop_permille)),
     ),
     rule(&["preparation.prefault.pages"], "must be 1 or more; kind = \"none\" for none", |d| {
-        d.preparation.prefault == Prefault::Resident(0)
+        d.rules.preparation.prefault == Prefault::Resident(0)
     }),
     rule(
         &["preparation.prefault.order"],
         "must be 1 to 9 (512 pages); kind = \"none\" for none",
-        |d| matches!(d.preparation.prefault, Prefault::Doubling(order) if !(1..=9).contains(&order)),
+        |d| matches!(d.rules.preparation.prefault, Prefault::Doubling(order) if !(1..=9).contains(&order)),
     ),
     rule(&["mapping.scan.every"], A_PERIOD, |d| scan(d, |scan| bad_period(scan.every))),
     rule(&["mapping.scan.regions"], "must be 1 or more", |d| scan(d, |scan| scan.regions == 0)),
@@ -105,23 +105,25 @@ pub(super) const RULES: &[Rule] = &[
         "must be less than the pages of a superpage (512 for 2M), or none is ever split",
         |d| bloat(d, |bloat| u64::from(bloat.more_zero_than) >= pages(d)),
     ),
-    rule(&["memory.proactiveness"], "must be 0 (off) to 100", |d| d.memory.proactiveness > 100),
+    rule(&["memory.proactiveness"], "must be 0 (off) to 100", |d| {
+        d.rules.memory.proactiveness > 100
+    }),
     rule(&["memory.defer-shift"], "must be 0 to 16 (2^16 attempts skipped)", |d| {
-        d.memory.defer_shift > 16
+        d.rules.memory.defer_shift > 16
     }),
     rule(&["memory.contended-permille"], "must be 0 to 1000", |d| {
-        d.memory.contended_permille > 1000
+        d.rules.memory.contended_permille > 1000
     }),
     rule(&["memory.contended-pages"], "must be at most 2^20", |d| {
-        d.memory.contended_pages > 1 << 20
+        d.rules.memory.contended_pages > 1 << 20
     }),
     rule(&["memory.pool-pages"], "must be at most 2^40", |d| {
-        d.memory.pool_pages.is_some_and(|pages| pages > 1 << 40)
+        d.rules.memory.pool_pages.is_some_and(|pages| pages > 1 << 40)
     }),
     rule(&["memory.periodic-compaction.blocks"], "must be 1 or more", |d| {
-        d.memory.periodic_compaction.is_some_and(|(blocks, _)| blocks == 0)
+        d.rules.memory.periodic_compaction.is_some_and(|(blocks, _)| blocks == 0)
     }),
     rule(&["memory.periodic-compaction.every"], A_PERIOD, |d| {
-        d.memory.periodic_compaction.is_some_and(|(_, every)| bad_period(every))
+        d.rules.memory.periodic_compaction.is_some_and(|(_, every)| bad_period(every))
     }),
 ];

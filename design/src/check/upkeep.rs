@@ -9,43 +9,47 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &[EFFORT, RECLAIM],
         "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\"",
-        |d| is_direct(d.allocation.effort) && d.memory.reclaim == Reclaim::None,
+        |d| is_direct(d.rules.allocation.effort) && d.rules.memory.reclaim == Reclaim::None,
     ),
     rule(
         &[ADVISED, RECLAIM],
         "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\"",
-        |d| is_direct(d.allocation.effort_advised) && d.memory.reclaim == Reclaim::None,
+        |d| is_direct(d.rules.allocation.effort_advised) && d.rules.memory.reclaim == Reclaim::None,
     ),
     rule(
         &["mapping.scan.effort", RECLAIM],
         "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\"",
-        |d| scan(d, |scan| is_direct(scan.effort)) && d.memory.reclaim == Reclaim::None,
+        |d| scan(d, |scan| is_direct(scan.effort)) && d.rules.memory.reclaim == Reclaim::None,
     ),
     rule(
         &[EFFORT, KCOMPACTD],
         "\"wake\" wakes background compaction: needs background-compaction = true",
-        |d| d.allocation.effort == Effort::Wake && !d.memory.background_compaction,
+        |d| d.rules.allocation.effort == Effort::Wake && !d.rules.memory.background_compaction,
     ),
     rule(
         &[ADVISED, KCOMPACTD],
         "\"wake\" wakes background compaction: needs background-compaction = true",
-        |d| d.allocation.effort_advised == Effort::Wake && !d.memory.background_compaction,
+        |d| {
+            d.rules.allocation.effort_advised == Effort::Wake
+                && !d.rules.memory.background_compaction
+        },
     ),
     rule(
         &["mapping.scan.effort", KCOMPACTD],
         "\"wake\" wakes background compaction: needs background-compaction = true",
-        |d| scan(d, |scan| scan.effort == Effort::Wake) && !d.memory.background_compaction,
+        |d| scan(d, |scan| scan.effort == Effort::Wake) && !d.rules.memory.background_compaction,
     ),
     rule(&[KCOMPACTD, RECLAIM], "needs reclaim = \"compaction\"", |d| {
-        d.memory.background_compaction && d.memory.reclaim != Reclaim::Compaction
+        d.rules.memory.background_compaction && d.rules.memory.reclaim != Reclaim::Compaction
     }),
     rule(
         &["memory.proactiveness", KCOMPACTD],
         "is background compaction's: needs background-compaction = true",
-        |d| d.memory.proactiveness > 0 && !d.memory.background_compaction,
+        |d| d.rules.memory.proactiveness > 0 && !d.rules.memory.background_compaction,
     ),
     rule(&["memory.periodic-compaction", RECLAIM], "needs reclaim = \"compaction\"", |d| {
-        d.memory.periodic_compaction.is_some() && d.memory.reclaim != Reclaim::Compaction
+        d.rules.memory.periodic_compaction.is_some()
+            && d.rules.memory.reclaim != Reclaim::Compaction
     }),
     // Orders of a scan.
     rule(&[ORDER, SAMPLING], "needs a [mapping.scan.sampling]", |d| {
@@ -66,38 +70,42 @@ pub(super) const RULES: &[Rule] = &[
     }),
     // What goes back, and when.
     rule(&[RELEASE, FORM], "is what reservations do: needs form = \"reservation\"", |d| {
-        let kept = matches!(d.deallocation.release, Release::WhenEmpty | Release::Inactive { .. });
+        let kept =
+            matches!(d.rules.deallocation.release, Release::WhenEmpty | Release::Inactive { .. });
         kept && !form(d, Form::Reservation)
     }),
     rule(
         &[RELEASE, FORM],
         "is about split superpages: a reservation needs when = \"when-empty\", \"inactive\" or \"at-once\"",
-        |d| d.deallocation.release == Release::UnderPressure && form(d, Form::Reservation),
+        |d| d.rules.deallocation.release == Release::UnderPressure && form(d, Form::Reservation),
     ),
     rule(&[RELEASE, FORM], "needs form = \"pool\"", |d| {
-        d.deallocation.release == Release::ToPool && !form(d, Form::Pool)
+        d.rules.deallocation.release == Release::ToPool && !form(d, Form::Pool)
     }),
     rule(&[RELEASE, FORM], "pages of a pool go back to it: needs when = \"to-pool\"", |d| {
-        d.deallocation.release != Release::ToPool && form(d, Form::Pool)
+        d.rules.deallocation.release != Release::ToPool && form(d, Form::Pool)
     }),
     rule(&[BLOAT, FORM], "splits superpages: a pool's are never split", |d| {
-        d.deallocation.bloat.is_some() && form(d, Form::Pool)
+        d.rules.deallocation.bloat.is_some() && form(d, Form::Pool)
     }),
     rule(&[BLOAT, TRIGGER], "splits superpages: with trigger = \"never\" there are none", |d| {
-        d.deallocation.bloat.is_some() && trigger(d, Trigger::Never)
+        d.rules.deallocation.bloat.is_some() && trigger(d, Trigger::Never)
     }),
     rule(&["memory.pool-pages", FORM], "needs form = \"pool\"", |d| {
-        d.memory.pool_pages.is_some() && !form(d, Form::Pool)
+        d.rules.memory.pool_pages.is_some() && !form(d, Form::Pool)
     }),
     rule(
         &["memory.ideal", TRIGGER],
         "is about superpages at faults: needs trigger = \"first-fault\"",
-        |d| d.memory.ideal && !trigger(d, Trigger::FirstFault),
+        |d| d.rules.memory.ideal && !trigger(d, Trigger::FirstFault),
     ),
     // Locks.
     rule(
         &["fault.rss", "fault.locking"],
         "is counted under the page-table lock, which \"atomic-entries\" does not take",
-        |d| d.fault.resident == ResidentCount::Locked && d.fault.locking == Locking::AtomicEntries,
+        |d| {
+            d.rules.fault.resident == ResidentCount::Locked
+                && d.rules.fault.locking == Locking::AtomicEntries
+        },
     ),
 ];

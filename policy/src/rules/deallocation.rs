@@ -1,6 +1,6 @@
 //! Event 5: an allocated physical superpage is freed, whole or in part.
 
-use std::time::Duration;
+use core::time::Duration;
 
 /// The rules of physical deallocation.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,8 @@
 //! Event 3: a virtual superpage is mapped to a prepared physical superpage.
 
-use std::time::Duration;
+use core::time::Duration;
 
-use crate::Effort;
+use super::Effort;
 
 /// The rules of mapping creation.
 #[derive(Debug, Clone, PartialEq)]

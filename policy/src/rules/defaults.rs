@@ -2,20 +2,18 @@
 //!
 //! They are Linux's fault path as far as it is common to all its versions and modes (one superpage
 //! size, given at the first fault if one is free, whole) and otherwise *off*: no daemon, no effort,
-//! no pool. `reference/policies.md` 3.1 is the source. A sub-table that is absent is a daemon that
+//! no pool. Sources: docs/sources/linux.md. A sub-table that is absent is a daemon that
 //! does not exist; one that is present but empty has the numbers below.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use units::ByteSize;
 
-use crate::*;
+use super::*;
 
-impl Default for Design {
+impl Default for Rules {
     fn default() -> Self {
         Self {
-            name: String::new(),
-            summary: String::new(),
             allocation: Allocation::default(),
             preparation: Preparation::default(),
             mapping: Mapping {
@@ -42,7 +40,7 @@ impl Default for Allocation {
         Self {
             trigger: Trigger::FirstFault,
             form: Form::Superpage,
-            sizes: vec![ByteSize::mib(2)],
+            sizes: alloc::vec![ByteSize::mib(2)],
             eligible: Eligible::Always,
             effort: Effort::None,
             effort_advised: Effort::None,
@@ -151,17 +149,17 @@ impl Default for BloatRecovery {
 }
 
 /// The parameters of `when = "inactive"`: Quicksilver's scripts.
-pub(crate) const INACTIVE: Release = Release::Inactive {
+pub const INACTIVE: Release = Release::Inactive {
     after: Duration::from_secs(5),
     every: Duration::from_secs(1),
     budget_pages: 262_144,
 };
 
 /// Pages on each side that `kind = "resident"` maps: FreeBSD's.
-pub(crate) const RESIDENT: Prefault = Prefault::Resident(4);
+pub const RESIDENT: Prefault = Prefault::Resident(4);
 
 /// The largest order that `kind = "doubling"` reaches: Lameter's best for programs with much memory.
-pub(crate) const DOUBLING: Prefault = Prefault::Doubling(4);
+pub const DOUBLING: Prefault = Prefault::Doubling(4);
 
 /// The parameters of `[memory.periodic-compaction]`: Ingens', as its authors' successors tuned it.
-pub(crate) const PERIODIC: (u32, Duration) = (20, Duration::from_millis(100));
+pub const PERIODIC: (u32, Duration) = (20, Duration::from_millis(100));

@@ -1,9 +1,9 @@
 //! When FreeBSD maps a superpage in place, and when it takes the mapping apart: pure functions, the
 //! truth tables of policies 3.2 and 3.5. Any part of the simulated system may ask.
 
-use design::CleanPages;
+use crate::rules::CleanPages;
 
-use super::Population;
+use crate::Population;
 
 /// The base mappings under a virtual superpage, as `pmap_promote_pde` finds them.
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +109,7 @@ pub fn promotion(pages: &Pages) -> Promotion {
 /// code, `vm.relax`; its slides say the rule is for file-backed memory, which the code is not).
 pub fn direct(fault: &SoftFault, clean_pages: CleanPages) -> Promotion {
     let mut dirty = *fault.dirty;
-    super::population::set_run(&mut dirty, fault.slot, 1);
+    dirty[usize::from(fault.slot / 64)] |= 1 << (fault.slot % 64);
     let relaxed = clean_pages == CleanPages::Relaxed && fault.anonymous;
     match fault {
         SoftFault { full: false, .. } => Promotion::None(Refused::NotFull),
@@ -121,29 +121,5 @@ pub fn direct(fault: &SoftFault, clean_pages: CleanPages) -> Promotion {
         SoftFault { busy: true, .. } => Promotion::None(Refused::Busy),
         _ if relaxed || dirty == [!0; 8] => Promotion::ReadWrite,
         _ => Promotion::None(Refused::NotDirty),
-    }
-}
-
-/// What a write through a superpage mapping does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Write {
-    /// It goes through.
-    Goes,
-    /// The superpage becomes 512 base mappings, of which the written one is made dirty (FreeBSD).
-    Demotes,
-    /// The superpage is made writable (a kernel whose clean superpages stay superpages, as Linux').
-    Upgrades,
-    /// The mapping does not permit it.
-    Denied,
-}
-
-/// What a write through a superpage mapping does: `writable` is the superpage's entry, `permitted` the
-/// mapping; `clean_write_demotes` is the design's rule.
-pub const fn write(writable: bool, permitted: bool, clean_write_demotes: bool) -> Write {
-    match (writable, permitted, clean_write_demotes) {
-        (_, false, _) => Write::Denied,
-        (true, true, _) => Write::Goes,
-        (false, true, true) => Write::Demotes,
-        (false, true, false) => Write::Upgrades,
     }
 }

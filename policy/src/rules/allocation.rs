@@ -1,5 +1,7 @@
 //! Event 1: a free physical superpage is acquired.
 
+use alloc::vec::Vec;
+
 use units::ByteSize;
 
 /// The rules of physical allocation.
@@ -37,7 +39,7 @@ pub enum Trigger {
     Mmap,
     /// The first fault in a virtual superpage.
     FirstFault,
-    /// A background scan, later (see [`crate::Scan`]).
+    /// A background scan, later (see [`super::Scan`]).
     Scan,
 }
 

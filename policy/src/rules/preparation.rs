@@ -1,6 +1,6 @@
 //! Event 2: the initial contents of a physical superpage are produced.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use units::ByteSize;
 

@@ -1,6 +1,6 @@
 //! What surrounds the five events: the physical memory's upkeep, and the serialisation of faults.
 
-use std::time::Duration;
+use core::time::Duration;
 
 /// How physical memory is kept.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +22,7 @@ pub struct Memory {
     pub contended_permille: u16,
     /// Pages that such a compaction has moved in vain.
     pub contended_pages: u32,
-    /// Superpages of the pool, for [`crate::Form::Pool`]. `None`: as many as the workload maps.
+    /// Superpages of the pool, for [`super::Form::Pool`]. `None`: as many as the workload maps.
     pub pool_pages: Option<u64>,
     /// A superpage is always to be had, already zeroed, at no cost: no system, but the upper bound of all.
     pub ideal: bool,

@@ -1,0 +1,119 @@
+//! Daemons: which there are, how often each works, and who answers for it.
+
+use core::time::Duration;
+
+use crate::action::Wait;
+use crate::event::Result;
+use crate::rules::Release;
+use crate::{Action, Facts, Policy};
+
+/// A daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Daemon {
+    /// Moves the pages of inactive reservations (Quicksilver).
+    Evacuate,
+    /// Completes reservations (Quicksilver).
+    Fill,
+    /// Zeroes free memory (scrubd, HawkEye).
+    Prezero,
+    /// Clears accessed bits, or counts them (HawkEye).
+    Sample,
+    /// Makes superpages out of base pages (khugepaged).
+    Scan,
+    /// Compacts (kcompactd).
+    Compact,
+    /// Takes zero-filled pages from superpages (HawkEye, Linux' underused shrinker).
+    Recover,
+    /// Reclaims ahead of need (kswapd).
+    Reclaim,
+}
+
+/// How often proactive compaction looks (Linux HPAGE_FRAG_CHECK_INTERVAL_MSEC).
+const COMPACT_CHECK: Duration = Duration::from_millis(500);
+/// How often memory's watermarks are looked at: kswapd is woken at once, which is at the next tick here.
+const RECLAIM_CHECK: Duration = Duration::from_millis(100);
+
+impl Policy {
+    /// All daemons with their periods in ticks, at least 1.
+    pub fn daemons(&self) -> impl Iterator<Item = (Daemon, u64)> {
+        let rules = &self.rules;
+        let evacuate = match rules.deallocation.release {
+            Release::Inactive { every, .. } => Some(every),
+            _ => None,
+        };
+        let scan = rules.mapping.scan.as_ref();
+        let sampling = scan.and_then(|scan| scan.sampling.as_ref());
+        let memory = &rules.memory;
+        let checks = memory.background_compaction || memory.proactiveness > 0;
+        let compact = match memory.periodic_compaction {
+            Some((_, every)) => Some(every),
+            None => checks.then_some(COMPACT_CHECK),
+        };
+        let all = [
+            (Daemon::Evacuate, evacuate),
+            (Daemon::Fill, rules.preparation.background.map(|fill| fill.every)),
+            (Daemon::Prezero, rules.preparation.prezero.map(|prezero| prezero.every)),
+            (Daemon::Sample, sampling.map(|sampling| sampling.every)),
+            (Daemon::Scan, scan.map(|scan| scan.every)),
+            (Daemon::Compact, compact),
+            (Daemon::Recover, rules.deallocation.bloat.map(|bloat| bloat.every)),
+            (Daemon::Reclaim, Some(RECLAIM_CHECK)),
+        ];
+        let scale = self.scale;
+        all.into_iter()
+            .filter_map(move |(daemon, every)| Some((daemon, scale.ticks_of(every?).max(1))))
+    }
+
+    /// A daemon begins a piece of its work, or goes on with its pass: by the machine's facts.
+    pub(crate) fn tick(&mut self, daemon: Daemon, facts: &Facts) -> Action {
+        self.running = Some(daemon);
+        let action = match daemon {
+            Daemon::Scan => self.scan_begins(facts),
+            Daemon::Sample => self.sample(),
+            _ => self.upkeep_begins(daemon, facts),
+        };
+        self.ends(daemon, action)
+    }
+
+    /// It did what it was told.
+    pub(crate) fn piece_goes_on(
+        &mut self,
+        daemon: Daemon,
+        action: Action,
+        result: Result,
+        cost: u32,
+        facts: &Facts,
+    ) -> Action {
+        let action = match daemon {
+            Daemon::Scan => self.scanned(action, result, cost, facts),
+            Daemon::Sample => self.sampled(facts),
+            _ => self.upkept(daemon, action, result, facts),
+        };
+        self.ends(daemon, action)
+    }
+
+    fn ends(&mut self, daemon: Daemon, action: Action) -> Action {
+        if let Action::Wait(wait) = action {
+            self.running = None;
+            let pass = &mut self.passes[daemon as usize];
+            match wait {
+                Wait::Period | Wait::After(_) => *pass = Pass::default(),
+                Wait::More | Wait::Pause(_) => pass.has_begun = true,
+            }
+        }
+        action
+    }
+}
+
+/// What a daemon remembers of its pass.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pass {
+    /// A piece of it is done.
+    pub has_begun: bool,
+    /// What is left of what it may do.
+    pub budget: u32,
+    /// It came to the end of memory.
+    pub wrapped: bool,
+    /// A superpage could not be had.
+    pub failed: bool,
+}

@@ -1,0 +1,372 @@
+//! What a page fault does: events 1 to 3 as far as they happen there.
+
+use ahead::Prefault as Ahead;
+
+use crate::action::How;
+use crate::facts::{Backing, Mapping, Page, Reservation, Superpage};
+use crate::promote::{self, Pages, Promotion, Refused, SoftFault};
+use crate::rules::{
+    CleanPages, Effort, Eligible, Form, Grain, Growth, MapWhen, Prefault, Rules, ScanOrder,
+    Shortage, Trigger,
+};
+use crate::{Action, Facts, Orders, Policy, Reads, Scale};
+
+/// What the rules come to at a fault.
+#[derive(Debug, Clone)]
+pub(crate) struct AtFault {
+    /// A first fault asks for a whole superpage.
+    superpage: bool,
+    /// Smaller sizes that a fault may map.
+    pub smaller: Orders,
+    /// Sizes of reservations.
+    pub reserved: Orders,
+    /// From this many pages on a region is a candidate at once.
+    crossing: u16,
+    pub reads: Reads,
+    /// A fault that gets no superpage gets one base page, and nothing else is considered.
+    one_page: bool,
+    /// A fault on a page of a reservation of a superpage maps it, and nothing else is considered until there are
+    /// this many.
+    one_reserved: Option<u16>,
+}
+
+/// Faults in the order of addresses (Lameter's prefault).
+#[derive(Debug, Clone)]
+pub(crate) struct Sequence(Ahead);
+
+impl Sequence {
+    pub(crate) fn new(rules: &Rules) -> Self {
+        let order = match rules.preparation.prefault {
+            Prefault::Doubling(order) => order.into(),
+            Prefault::None | Prefault::Resident(_) => 0,
+        };
+        Self(Ahead::new(order))
+    }
+}
+
+impl AtFault {
+    pub(crate) fn new(rules: &Rules, scale: &Scale) -> Self {
+        let (allocation, preparation) = (&rules.allocation, &rules.preparation);
+        let orders: Orders = allocation.sizes.iter().map(|&size| scale.order(size)).collect();
+        let (large, reserves) = (scale.superpage, allocation.form == Form::Reservation);
+        let is_whole = allocation.form == Form::Superpage;
+        let smaller = if is_whole { orders.below(large) } else { Orders::NONE };
+        let scan = rules.mapping.scan.as_ref();
+        let crossing = scan.filter(|scan| scan.order == ScanOrder::Crossing);
+        let in_place = rules.mapping.when == MapWhen::Prepared;
+        let one_reserved =
+            reserves && allocation.shortage != Shortage::Preempt && !allocation.zero_page;
+        let whole = 1 << large;
+        let reads = [
+            Reads::ABSENT.when(!smaller.is_empty()),
+            Reads::UNRESERVED.when(reserves),
+            Reads::FULL.when(in_place),
+            Reads::DIRTY.when(rules.mapping.clean_pages == CleanPages::Uniform),
+            Reads::COVERAGE.when(scan.is_some_and(|scan| scan.sampling.is_some())),
+            Reads::ZEROS.when(rules.deallocation.bloat.is_some()),
+            Reads::WRITTEN.when(in_place),
+        ];
+        Self {
+            superpage: allocation.trigger == Trigger::FirstFault
+                && is_whole
+                && preparation.grain == Grain::Superpage
+                && rules.mapping.when == MapWhen::WithPreparation
+                && orders.has(large),
+            reads: reads.into_iter().fold(Reads::default(), Reads::and),
+            crossing: crossing.map_or(u16::MAX, |scan| scan.least_present.max(1)),
+            one_page: !reserves
+                && smaller.is_empty()
+                && !matches!(preparation.prefault, Prefault::Doubling(_)),
+            one_reserved: one_reserved
+                .then(|| preparation.fill_at.map_or(whole, |at| whole.min(at))),
+            smaller,
+            reserved: if reserves { orders } else { Orders::NONE },
+        }
+    }
+}
+
+/// How many faults on pages side by side, of a region with base pages, get one base page each and nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plain {
+    /// None that is known of.
+    None,
+    /// All: any free page.
+    Base,
+    /// Those in a reservation of a superpage, while it has less pages than this.
+    Reserved {
+        /// Pages; the fault after which there would be as many is another matter.
+        below: u16,
+    },
+}
+
+impl Policy {
+    /// What faults on untouched memory of the process's own come to, for executors that map many pages at once.
+    #[inline]
+    pub fn plain(&self, write: bool, mapping: &Mapping) -> Plain {
+        if !write && self.rules.allocation.zero_page {
+            return Plain::None;
+        }
+        match self.at_fault {
+            AtFault { one_page: true, .. } => Plain::Base,
+            AtFault { one_reserved: Some(below), .. } if self.is_eligible(mapping) => {
+                Plain::Reserved { below }
+            }
+            _ => Plain::None,
+        }
+    }
+
+    /// Whether a mapping may have superpages, by the design and what the program advised.
+    #[inline]
+    pub fn is_eligible(&self, mapping: &Mapping) -> bool {
+        let allocation = &self.rules.allocation;
+        mapping.advised.unwrap_or(allocation.eligible == Eligible::Always)
+            && (mapping.backing.is_anonymous() || allocation.form == Form::Reservation)
+    }
+
+    /// A fault: by all facts but the machine's.
+    pub(crate) fn fault(&mut self, write: bool, facts: &Facts) -> Action {
+        if let Some(superpage) = facts.region.superpage {
+            return self.under_superpage(write, superpage, &facts.mapping);
+        }
+        match facts.page {
+            Page::Resident { cow: true, shared } | Page::Mapped { cow: true, shared } if write => {
+                if shared {
+                    Action::CopyPage
+                } else {
+                    Action::Reuse
+                }
+            }
+            Page::Resident { .. } => self.resident(write, facts),
+            Page::Mapped { .. } if write => Action::MakeWritable,
+            Page::Mapped { .. } => Action::Nothing,
+            Page::Pooled => Action::MapPooled,
+            Page::Elsewhere => Action::MapElsewhere,
+            Page::Untouched => self.untouched(write, facts),
+            Page::Swapped => self.reserved(facts),
+        }
+    }
+
+    fn under_superpage(&self, write: bool, superpage: Superpage, mapping: &Mapping) -> Action {
+        match superpage {
+            _ if !write => Action::Nothing,
+            Superpage { pooled: true, .. } => Action::MapPooled,
+            Superpage { zeros: true, .. } => self.fresh(mapping),
+            Superpage { cow: true, shared: true, .. } => Action::DemoteAndCopy,
+            Superpage { cow: true, .. } => Action::Reuse,
+            _ if self.rules.unmapping.clean_write_demotes => Action::Demote,
+            _ => Action::MakeWritable,
+        }
+    }
+
+    /// The first touch of a page.
+    fn untouched(&mut self, write: bool, facts: &Facts) -> Action {
+        let is_whole = self.wants_superpage(facts);
+        if !write && self.rules.allocation.zero_page && facts.mapping.backing.is_anonymous() {
+            return Action::MapZeros { superpage: is_whole };
+        }
+        if is_whole {
+            return self.fresh(&facts.mapping);
+        }
+        self.reserved(facts)
+    }
+
+    /// Whether a first fault here is to get a whole superpage.
+    fn wants_superpage(&self, facts: &Facts) -> bool {
+        self.at_fault.superpage
+            && facts.region.populated == 0
+            && facts.region.inside
+            && !facts.region.has_table
+            && self.is_eligible(&facts.mapping)
+    }
+
+    fn fresh(&self, mapping: &Mapping) -> Action {
+        let allocation = &self.rules.allocation;
+        let effort = match mapping.advised {
+            Some(true) => allocation.effort_advised,
+            _ => allocation.effort,
+        };
+        Action::MakeSuperpage { order: self.scale.superpage, how: How::Fresh, effort }
+    }
+
+    /// No free memory for a superpage of this size: the next smaller size, at last base pages.
+    pub(crate) fn no_fresh(&mut self, order: u8, facts: &Facts) -> Action {
+        self.base(facts.region.absent.below(order), facts)
+    }
+
+    /// A page of a mapping that may have reservations.
+    fn reserved(&mut self, facts: &Facts) -> Action {
+        if self.at_fault.reserved.is_empty() || !self.is_eligible(&facts.mapping) {
+            return self.base(facts.region.absent, facts);
+        }
+        match facts.region.reservation {
+            Some(reservation) => self.in_reservation(reservation, facts),
+            None => self.reserve(self.at_fault.reserved, facts),
+        }
+    }
+
+    fn in_reservation(&mut self, reservation: Reservation, facts: &Facts) -> Action {
+        if reservation.is_taken {
+            return self.base(Orders::NONE, facts);
+        }
+        // A file that is in memory whole lies there in superpages, and a read maps one at once (FreeBSD:
+        // vm_fault_soft_fast).
+        let is_file = facts.mapping.backing == Backing::File { cached: true };
+        let is_first = reservation.populated == 0 && !facts.region.has_table;
+        if is_file
+            && is_first
+            && facts.region.inside
+            && reservation.order == self.scale.superpage
+            && self.rules.mapping.when == MapWhen::Prepared
+        {
+            return Action::MapFile;
+        }
+        Action::MapReserved { around: self.around() }
+    }
+
+    /// A reservation of the largest of these sizes that fits.
+    fn reserve(&mut self, orders: Orders, facts: &Facts) -> Action {
+        let allocation = &self.rules.allocation;
+        let region = &facts.region;
+        let is_anonymous = facts.mapping.backing.is_anonymous();
+        let fits = match allocation.growth {
+            Growth::PastEnd if is_anonymous => region.begins,
+            _ => region.begins.and(region.ends),
+        };
+        let Some(order) = orders.and(fits).and(region.unreserved).largest() else {
+            return self.base(Orders::NONE, facts);
+        };
+        let is_large = order == self.scale.superpage;
+        Action::Reserve {
+            order,
+            effort: if is_large { allocation.effort } else { Effort::None },
+            preempt: allocation.shortage == Shortage::Preempt,
+        }
+    }
+
+    /// There was no free memory for a reservation of this size.
+    pub(crate) fn not_reserved(&mut self, order: u8, facts: &Facts) -> Action {
+        self.reserve(self.at_fault.reserved.below(order), facts)
+    }
+
+    /// A size between a base page and a superpage (mTHP): the largest whose aligned pages are all absent. Else base
+    /// pages.
+    fn base(&mut self, absent: Orders, facts: &Facts) -> Action {
+        let smaller = self.at_fault.smaller;
+        if !smaller.is_empty() && self.is_eligible(&facts.mapping) {
+            let region = &facts.region;
+            let fits = smaller.and(absent).and(region.begins).and(region.ends);
+            if let Some(order) = fits.largest() {
+                return Action::MakeSuperpage { order, how: How::Fresh, effort: Effort::None };
+            }
+        }
+        let pages = match self.rules.preparation.prefault {
+            Prefault::Doubling(_) => self.sequence.0.at(facts.place.0, facts.place.1) as u32,
+            Prefault::None | Prefault::Resident(_) => 1,
+        };
+        Action::MapBase { pages }
+    }
+
+    /// Pages beside it that are in memory are mapped too, as if read (FreeBSD: vm_fault_prefault).
+    fn around(&self) -> u8 {
+        match self.rules.preparation.prefault {
+            Prefault::Resident(side) => side,
+            Prefault::None | Prefault::Doubling(_) => 0,
+        }
+    }
+
+    /// A fault on a page in memory that is not mapped.
+    fn resident(&self, write: bool, facts: &Facts) -> Action {
+        match self.mapped_at_once(write, facts) {
+            Action::Nothing => Action::MapResident { around: self.around() },
+            superpage => superpage,
+        }
+    }
+
+    /// A page of a reservation got contents: whether the rest is prepared at once (Quicksilver's synchronous
+    /// preparation). By its mapping and its reservation.
+    pub(crate) fn populated(&self, facts: &Facts) -> Action {
+        let (Some(at), Some(reservation)) =
+            (self.rules.preparation.fill_at, facts.region.reservation)
+        else {
+            return Action::Nothing;
+        };
+        let Mapping { backing, .. } = facts.mapping;
+        let fills = reservation.order == self.scale.superpage
+            && reservation.populated < 1 << reservation.order
+            && reservation.populated >= at
+            && !reservation.is_bad
+            && backing.is_anonymous()
+            // An object shorter than the extent cannot be filled; a heap's may still grow over it.
+            && (backing == Backing::Heap || facts.region.inside);
+        if fills { Action::Populate { most: u32::MAX } } else { Action::Nothing }
+    }
+
+    /// All pages of a reservation are prepared: whether a superpage is mapped although pages were never mapped
+    /// singly.
+    pub(crate) fn mapped_at_once(&self, write: bool, facts: &Facts) -> Action {
+        let region = &facts.region;
+        let is_full = region.reservation.is_some_and(|reservation| reservation.is_full);
+        if self.rules.mapping.when != MapWhen::Prepared || !is_full {
+            return Action::Nothing;
+        }
+        let backing = facts.mapping.backing;
+        let found = promote::direct(
+            &SoftFault {
+                full: true,
+                valid: true,
+                inside: region.inside,
+                congruent: true,
+                wired: false,
+                writable: facts.mapping.writable && !matches!(backing, Backing::File { .. }),
+                busy: false,
+                dirty: &region.dirty,
+                slot: (facts.place.0 & ((1 << self.scale.superpage) - 1)) as u16,
+                anonymous: backing.is_anonymous() && region.nothing_shared,
+            },
+            self.rules.mapping.clean_pages,
+        );
+        match found {
+            Promotion::ReadWrite => self.in_place(true),
+            Promotion::ReadOnly if !write => self.in_place(false),
+            _ => Action::Nothing,
+        }
+    }
+
+    /// A page was mapped: whether all of them are mapped as one now.
+    pub(crate) fn mapped(&self, facts: &Facts) -> Action {
+        let region = &facts.region;
+        let is_full = region.reservation.is_some_and(|reservation| reservation.is_full);
+        if self.rules.mapping.when != MapWhen::Prepared
+            || region.superpage.is_some()
+            || !is_full
+            || !region.is_mapped
+        {
+            return Action::Nothing;
+        }
+        let is_file = matches!(facts.mapping.backing, Backing::File { .. });
+        match promote::promotion(&Pages {
+            full: true,
+            mapped: true,
+            uniform: !region.has_cow,
+            writable: facts.mapping.writable && !is_file,
+            dirty: &region.dirty,
+        }) {
+            Promotion::ReadWrite => self.in_place(true),
+            Promotion::ReadOnly => self.in_place(false),
+            Promotion::None(Refused::MixedDirty) => Action::WriteProtect,
+            Promotion::None(_) => Action::Nothing,
+        }
+    }
+
+    fn in_place(&self, writable: bool) -> Action {
+        let how = How::InPlace { writable };
+        Action::MakeSuperpage { order: self.scale.superpage, how, effort: Effort::None }
+    }
+
+    /// Memory was populated: whether it is a candidate for the scan at once.
+    #[inline]
+    pub(crate) fn grew(&self, before: u16, after: u16) -> Action {
+        let crossed = (before..after).contains(&(self.at_fault.crossing - 1));
+        if crossed { Action::List } else { Action::Nothing }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a superpage design means: events and facts in, actions out.
+//!
+//! A design's [`Rules`] are values that `design` reads from a file. A [`Policy`] is what they mean: an executor
+//! tells it what happened ([`Event`]) and what it knows about the place ([`Facts`]), and performs the [`Action`]
+//! that comes back. How that ended is the next event ([`Event::Outcome`]). Executors decide nothing:
+//!
+//! | executor | performs on |
+//! |---|---|
+//! | `lab` | a simulated machine, and charges cycles |
+//! | `runtime` | memory of the program it is loaded into |
+//!
+//! Pure: no clock, no I/O, no kernel. Nothing is allocated after [`Policy::new`].
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod acquire;
+mod action;
+mod daemon;
+mod event;
+mod facts;
+mod fault;
+mod orders;
+mod population;
+mod promote;
+pub mod rules;
+mod scan;
+mod settings;
+mod sharing;
+mod upkeep;
+
+pub use acquire::Direct;
+pub use action::{Action, Candidates, Compaction, How, Wait};
+pub use daemon::Daemon;
+pub use event::{Event, Result};
+pub use facts::{Backing, Facts, Machine, Mapping, Page, Reads, Region, Reservation, Superpage};
+pub use fault::Plain;
+pub use orders::Orders;
+pub use population::Population;
+pub use promote::{Pages, Promotion, Refused, SoftFault, direct, promotion};
+pub use rules::Rules;
+pub use scan::Process;
+pub use settings::{FaultPath, Physical, Scale, Zeroing};
+
+use fault::AtFault;
+
+/// What a design means on one machine, and what it remembers from one event to the next.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    rules: Rules,
+    scale: Scale,
+    at_fault: AtFault,
+    sequence: fault::Sequence,
+    passes: [daemon::Pass; 8],
+    running: Option<Daemon>,
+    is_sampling: bool,
+    upkeep: upkeep::State,
+}
+
+impl Policy {
+    /// What `rules` mean on a machine of this scale.
+    pub fn new(rules: &Rules, scale: Scale) -> Self {
+        Self {
+            at_fault: AtFault::new(rules, &scale),
+            sequence: fault::Sequence::new(rules),
+            passes: Default::default(),
+            running: None,
+            is_sampling: false,
+            upkeep: upkeep::State::default(),
+            rules: rules.clone(),
+            scale,
+        }
+    }
+
+    /// What is to be done.
+    #[inline(always)]
+    pub fn on(&mut self, event: Event, facts: &Facts) -> Action {
+        match event {
+            Event::Fault { write } => self.fault(write, facts),
+            Event::Grew { before, after } => self.grew(before, after),
+            Event::Populated => self.populated(facts),
+            Event::Prepared { write } => self.mapped_at_once(write, facts),
+            Event::Mapped => self.mapped(facts),
+            Event::NoPage { wanted } => self.no_page(wanted),
+            Event::NoSuperpage { effort, daemon } => self.no_superpage(effort, daemon),
+            Event::NoPoolPage { retried } => self.no_pool_page(retried),
+            Event::Unmapped { whole } => self.unmapped(whole, facts),
+            Event::Protected { whole } => self.protected(whole, facts),
+            Event::Shared { whole, private } => self.shared(whole, private, facts),
+            Event::Demoted { reserved } => self.demoted(reserved),
+            Event::CollapseRequested => self.collapsible(true, facts),
+            Event::Candidate => self.candidate(facts),
+            Event::Inspected { requested } => self.inspected(requested, facts),
+            Event::Tick(daemon) => self.tick(daemon, facts),
+            Event::Outcome { action, result, cost } => self.outcome(action, result, cost, facts),
+        }
+    }
+
+    /// How an action ended: what is done next.
+    fn outcome(&mut self, action: Action, result: Result, cost: u32, facts: &Facts) -> Action {
+        match action {
+            Action::MakeSuperpage { order, how: How::Fresh, .. } => self.no_fresh(order, facts),
+            Action::Reserve { order, .. } => self.not_reserved(order, facts),
+            Action::Compact { direct: Some(direct), .. } => self.after_compaction(direct, result),
+            Action::Reclaim { direct: Some(direct), .. } => self.after_reclaim(direct),
+            _ => match self.running {
+                Some(daemon) => self.piece_goes_on(daemon, action, result, cost, facts),
+                None => self.still_no_page(action),
+            },
+        }
+    }
+}

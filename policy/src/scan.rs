@@ -1,0 +1,270 @@
+//! Event 3 later than at a fault: scans that make superpages by copying, by address (khugepaged), by population
+//! (Ingens), by recent access (HawkEye).
+
+use core::cmp::Reverse;
+
+use crate::action::{Candidates, How, Wait};
+use crate::daemon::{Daemon, Pass};
+use crate::event::Result;
+use crate::rules::{Effort, Scan, ScanOrder};
+use crate::{Action, Facts, Policy, Region};
+
+/// Entries that a visit of a region costs of a scan's budget, collapsed or not (HPAGE_PMD_NR).
+const VISIT: u32 = 512;
+/// Candidates that a process has at least, for HawkEye to serve it.
+const MIN_CANDIDATES: usize = 8;
+/// Sampling sleeps so many times as long as it worked: a twentieth of one CPU (HawkEye, code).
+const SAMPLE_REST: u64 = 19;
+
+impl Policy {
+    /// A piece of a scan's pass begins.
+    pub(crate) fn scan_begins(&mut self, facts: &Facts) -> Action {
+        let Some(scan) = &self.rules.mapping.scan else { return Action::Wait(Wait::Period) };
+        let (order, regions) = (scan.order, scan.regions);
+        let budget = regions.saturating_mul(VISIT);
+        match order {
+            ScanOrder::Address => {
+                if !self.pass().has_begun {
+                    *self.pass() = Pass { budget, ..Pass::default() };
+                }
+                self.next_by_address(facts)
+            }
+            ScanOrder::Crossing => self.serve(budget, facts),
+            ScanOrder::Coverage | ScanOrder::Overhead if self.pass().has_begun => {
+                self.next_best(facts)
+            }
+            ScanOrder::Coverage | ScanOrder::Overhead => {
+                Action::Rank { most: regions, one_process: order == ScanOrder::Overhead }
+            }
+        }
+    }
+
+    /// A visit is over, or the ranking.
+    pub(crate) fn scanned(
+        &mut self,
+        action: Action,
+        result: Result,
+        cost: u32,
+        facts: &Facts,
+    ) -> Action {
+        let Some(scan) = &self.rules.mapping.scan else { return Action::Wait(Wait::Period) };
+        match scan.order {
+            ScanOrder::Address => self.visited(action, result, cost, facts),
+            ScanOrder::Crossing => self.served(action, result, cost, facts),
+            ScanOrder::Coverage | ScanOrder::Overhead => match result {
+                Result::NoMemory => self.after_failure(),
+                Result::Nothing => Action::Wait(Wait::Period),
+                _ if matches!(action, Action::Visit(_)) && facts.machine.is_piece_done => {
+                    Action::Wait(Wait::More)
+                }
+                _ => self.next_best(facts),
+            },
+        }
+    }
+
+    fn pass(&mut self) -> &mut Pass {
+        &mut self.passes[Daemon::Scan as usize]
+    }
+
+    /// The next region by address. Each costs 512 units of the budget whether or not it is collapsed, each mapping
+    /// that is passed over one.
+    fn next_by_address(&mut self, facts: &Facts) -> Action {
+        if self.pass().budget < VISIT || self.is_spent(facts) {
+            return Action::Wait(Wait::Period);
+        }
+        if facts.machine.is_piece_done {
+            return Action::Wait(Wait::More);
+        }
+        Action::Visit(Candidates::Next)
+    }
+
+    fn visited(&mut self, action: Action, result: Result, cost: u32, facts: &Facts) -> Action {
+        self.charge(action, result, cost);
+        match result {
+            Result::NoMemory => self.after_failure(),
+            Result::Nothing if core::mem::replace(&mut self.pass().wrapped, true) => {
+                Action::Wait(Wait::Period)
+            }
+            Result::Nothing => Action::Rewind,
+            _ => self.next_by_address(facts),
+        }
+    }
+
+    /// Takes a visit off the budget.
+    fn charge(&mut self, action: Action, result: Result, cost: u32) {
+        if let Action::Visit(_) = action {
+            let visit = if result == Result::Nothing { 0 } else { VISIT };
+            let budget = &mut self.pass().budget;
+            *budget = budget.saturating_sub(cost).saturating_sub(visit);
+        }
+    }
+
+    /// Ingens: the regions whose population crossed the threshold, first come first served. Each is where the scan
+    /// by address goes on from, so one that does not qualify any more costs a look at those behind it.
+    ///
+    /// The thread works until nobody waits, then sleeps for the whole period: the fault path does wake it, but
+    /// `khugepaged_wait_work` waits for the kernel thread to be stopped, and sleeps on. After a failure it does not
+    /// wait for anything in particular, and the next candidate ends its sleep (`khugepaged_alloc_sleep`).
+    /// A second failure ends the round, and with it the memory of the first.
+    fn serve(&mut self, budget: u32, facts: &Facts) -> Action {
+        if self.is_spent(facts) {
+            return Action::Wait(Wait::Period);
+        }
+        let pass = self.pass();
+        if pass.budget < VISIT {
+            if pass.has_begun && facts.machine.waiting == 0 {
+                return Action::Wait(Wait::Period);
+            }
+            (pass.budget, pass.wrapped, pass.failed) = (budget, false, false);
+        }
+        Action::Visit(Candidates::Listed)
+    }
+
+    fn served(&mut self, action: Action, result: Result, cost: u32, facts: &Facts) -> Action {
+        self.charge(action, result, cost);
+        let is_spent = self.is_spent(facts);
+        let after_failure = self.after_failure_ticks();
+        let pass = self.pass();
+        match result {
+            Result::Nothing if !core::mem::replace(&mut pass.wrapped, true) => {
+                return Action::Rewind;
+            }
+            Result::NoMemory if !core::mem::replace(&mut pass.failed, true) => {
+                return Action::Wait(Wait::Pause(after_failure));
+            }
+            Result::Nothing | Result::NoMemory => pass.budget = 0,
+            // One was made.
+            Result::Done { .. } if action != Action::Rewind => {}
+            _ if pass.budget < VISIT || is_spent => pass.budget = 0,
+            _ if facts.machine.is_piece_done => {}
+            _ => return Action::Visit(Candidates::Next),
+        }
+        Action::Wait(Wait::More)
+    }
+
+    fn next_best(&self, facts: &Facts) -> Action {
+        match self.is_spent(facts) {
+            true => Action::Wait(Wait::Period),
+            false => Action::Visit(Candidates::Best),
+        }
+    }
+
+    /// Whether a pass has used up its share of a CPU.
+    fn is_spent(&self, facts: &Facts) -> bool {
+        let Some(scan) = &self.rules.mapping.scan else { return true };
+        let share = self.scale.ticks_of(scan.every) / 100 * u64::from(scan.cpu_percent);
+        scan.cpu_percent > 0 && facts.machine.spent >= share
+    }
+
+    /// The pass ends because no superpage was to be had.
+    fn after_failure(&self) -> Action {
+        Action::Wait(match self.after_failure_ticks() {
+            0 => Wait::Period,
+            rest => Wait::After(rest),
+        })
+    }
+
+    fn after_failure_ticks(&self) -> u64 {
+        let scan = self.rules.mapping.scan.as_ref();
+        scan.map_or(0, |scan| self.scale.ticks_of(scan.after_failure))
+    }
+
+    /// Whether a region is looked into: `hpage_collapse_scan_pmd` without its page table.
+    pub(crate) fn collapsible(&self, requested: bool, facts: &Facts) -> Action {
+        let (least, referenced) = match &self.rules.mapping.scan {
+            Some(scan) if !requested => (scan.least_present, scan.referenced && by_place(scan)),
+            _ => (1, false),
+        };
+        let region = &facts.region;
+        let fits = region.superpage.is_none()
+            && region.has_table
+            && !region.has_cow
+            && !region.is_protected
+            && region.populated >= least.max(1)
+            && (region.accessed || !referenced)
+            && region.inside
+            && !region.is_pooled
+            && facts.mapping.backing.is_anonymous()
+            && self.is_eligible(&facts.mapping);
+        if fits { Action::Inspect } else { Action::Nothing }
+    }
+
+    /// Its page table was read.
+    pub(crate) fn collapse(&self, requested: bool, facts: &Facts) -> Action {
+        let region = &facts.region;
+        if !facts.mapping.writable || !region.has_writable || region.has_shared {
+            return Action::Nothing;
+        }
+        let (effort, exclusive) = match &self.rules.mapping.scan {
+            Some(scan) if !requested => (scan.effort, scan.exclusive),
+            _ => (Effort::DirectRetry, false),
+        };
+        Action::MakeSuperpage { order: self.scale.superpage, how: How::Copy { exclusive }, effort }
+    }
+
+    /// Clears accessed bits, and after the window counts those that were set again.
+    pub(crate) fn sample(&mut self) -> Action {
+        let scan = self.rules.mapping.scan.as_ref();
+        match scan.and_then(|scan| scan.sampling.as_ref()) {
+            None => Action::Wait(Wait::Period),
+            Some(sampling) if self.is_sampling => {
+                Action::CountAccessed { newest_percent: sampling.newest_percent.into() }
+            }
+            Some(_) => Action::ClearAccessed,
+        }
+    }
+
+    /// Accessed bits were cleared, or counted.
+    pub(crate) fn sampled(&mut self, facts: &Facts) -> Action {
+        let scan = self.rules.mapping.scan.as_ref();
+        let Some(sampling) = scan.and_then(|scan| scan.sampling.as_ref()) else {
+            return Action::Wait(Wait::Period);
+        };
+        self.is_sampling = !self.is_sampling;
+        let rest = if self.is_sampling {
+            self.scale.ticks_of(sampling.window)
+        } else {
+            (SAMPLE_REST * facts.machine.spent_in_piece).max(self.scale.ticks_of(sampling.every))
+        };
+        Action::Wait(Wait::After(rest))
+    }
+
+    /// How good a candidate a region is for a scan by recent access: its bin. `None`: it is none.
+    pub fn rank(&self, region: &Region) -> Option<u32> {
+        let is_candidate = region.coverage > 0 && region.has_table && region.superpage.is_none();
+        is_candidate.then(|| bin(region.coverage))
+    }
+
+    /// How much a process deserves to be served, by the ranks of its candidates: the one with the largest share of
+    /// its time in walks, among equals the one served longest ago. `None`: it has too few candidates.
+    pub fn rank_process(
+        &self,
+        ranks: impl Iterator<Item = u32>,
+        process: &Process,
+    ) -> Option<(u64, Reverse<u64>, Reverse<u32>)> {
+        let good = ranks.filter(|&rank| rank > 1).take(MIN_CANDIDATES).count();
+        let Process { walks_permille, served, number } = *process;
+        (good == MIN_CANDIDATES).then_some((walks_permille, Reverse(served), Reverse(number)))
+    }
+}
+
+/// A process, as a scan that serves one at a time sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// The share of its time that it waited for walks.
+    pub walks_permille: u64,
+    /// When it was last served, in ticks; 0: never.
+    pub served: u64,
+    /// Its number.
+    pub number: u32,
+}
+
+/// Whether candidates are taken by where they are, and not by how much they are accessed.
+fn by_place(scan: &Scan) -> bool {
+    matches!(scan.order, ScanOrder::Address | ScanOrder::Crossing)
+}
+
+/// The bin of a coverage: the logarithm, rounded up (HawkEye's code; its paper has ten equal bins).
+fn bin(coverage: u16) -> u32 {
+    u32::from(coverage).next_power_of_two().ilog2()
+}

@@ -1,0 +1,230 @@
+//! Daemons that keep memory (events 2, 4 and 5 behind the program): Quicksilver's eviction and background
+//! preparation, prezeroing, compaction, reclaim at the watermarks, recovery of bloat.
+
+use crate::action::{Candidates, Compaction, Wait};
+use crate::daemon::{Daemon, Pass};
+use crate::event::Result;
+use crate::rules::Release;
+use crate::{Action, Facts, Policy};
+
+/// Checks that proactive compaction leaves out after one without progress (COMPACT_MAX_DEFER_SHIFT).
+const RESTS: u32 = 1 << 6;
+
+/// What daemons remember from one pass to the next.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct State {
+    /// Less memory was zeroed than is to be, and not yet as much as is enough.
+    zeroing: bool,
+    /// Bloat is being recovered until enough is free.
+    recovering: bool,
+    /// Checks that proactive compaction still leaves out.
+    rests: u32,
+    /// How fragmented memory was before proactive compaction.
+    fragmentation: u32,
+}
+
+impl Policy {
+    /// A piece of a pass begins.
+    pub(crate) fn upkeep_begins(&mut self, daemon: Daemon, facts: &Facts) -> Action {
+        if !self.passes[daemon as usize].has_begun {
+            let budget = self.budget(daemon);
+            self.passes[daemon as usize] = Pass { budget, ..Pass::default() };
+        }
+        let machine = &facts.machine;
+        match daemon {
+            Daemon::Prezero => {
+                let prezero = self.rules.preparation.prezero;
+                let start = prezero.map_or(0, |prezero| prezero.start_permille);
+                self.upkeep.zeroing |= machine.zeroed_permille < start.into();
+            }
+            Daemon::Recover => {
+                let bloat = self.rules.deallocation.bloat;
+                let below = bloat.map_or(0, |bloat| bloat.below_percent);
+                self.upkeep.recovering |= free_percent(facts) < below.into();
+            }
+            Daemon::Compact if self.rules.memory.periodic_compaction.is_none() => {
+                let is_wanted =
+                    machine.compaction_wanted && self.rules.memory.background_compaction;
+                return match is_wanted {
+                    true => Action::Compact { mode: Compaction::SyncLight, direct: None },
+                    false => self.compact_ahead(facts),
+                };
+            }
+            Daemon::Reclaim => {
+                let is_short = machine.free_with_reserved < machine.watermarks.0;
+                return match is_short {
+                    true => Action::ReleaseHeld { wanted: 0 },
+                    false => Action::Wait(Wait::Period),
+                };
+            }
+            _ => {}
+        }
+        self.upkeep_next(daemon, facts)
+    }
+
+    fn budget(&self, daemon: Daemon) -> u32 {
+        let rules = &self.rules;
+        match daemon {
+            Daemon::Evacuate => match rules.deallocation.release {
+                Release::Inactive { budget_pages, .. } => budget_pages,
+                _ => 0,
+            },
+            Daemon::Fill => rules.preparation.background.map_or(0, |fill| fill.budget_pages),
+            Daemon::Prezero => rules.preparation.prezero.map_or(0, |prezero| prezero.blocks),
+            Daemon::Compact => rules.memory.periodic_compaction.map_or(0, |(blocks, _)| blocks),
+            _ => u32::MAX,
+        }
+    }
+
+    /// What a daemon does next.
+    fn upkeep_next(&mut self, daemon: Daemon, facts: &Facts) -> Action {
+        let (rules, machine) = (&self.rules, &facts.machine);
+        if self.passes[daemon as usize].budget == 0 {
+            return Action::Wait(Wait::Period);
+        }
+        let zeroing = &mut self.upkeep.zeroing;
+        let action = match daemon {
+            Daemon::Evacuate => match rules.deallocation.release {
+                Release::Inactive { after, .. } => {
+                    Some(Action::Evacuate { after: self.scale.ticks_of(after) })
+                }
+                _ => None,
+            },
+            Daemon::Fill => {
+                let fill = rules.preparation.background.filter(|_| machine.waiting > 0);
+                fill.map(|fill| Action::Visit(Candidates::Partial { at: fill.at }))
+            }
+            Daemon::Prezero => {
+                let prezero = rules.preparation.prezero.filter(|prezero| {
+                    *zeroing &= machine.zeroed_permille < prezero.stop_permille.into();
+                    *zeroing
+                });
+                prezero.map(|prezero| Action::Zero { order: prezero.order })
+            }
+            Daemon::Compact => Some(Action::Compact { mode: Compaction::Sync, direct: None }),
+            Daemon::Recover => {
+                let goes_on = self.upkeep.recovering && machine.waiting > 0;
+                goes_on.then_some(Action::Visit(Candidates::Superpage))
+            }
+            Daemon::Reclaim | Daemon::Scan | Daemon::Sample => None,
+        };
+        match action {
+            // Zeroing goes on until all blocks of a pass are done.
+            Some(_) if machine.is_piece_done && daemon != Daemon::Prezero => {
+                Action::Wait(Wait::More)
+            }
+            Some(action) => action,
+            None => Action::Wait(Wait::Period),
+        }
+    }
+
+    /// A daemon did what it was told.
+    pub(crate) fn upkept(
+        &mut self,
+        daemon: Daemon,
+        action: Action,
+        result: Result,
+        facts: &Facts,
+    ) -> Action {
+        let pages = if let Result::Done { pages } = result { pages } else { 0 };
+        let budget = &mut self.passes[daemon as usize].budget;
+        match (daemon, action, result) {
+            (Daemon::Evacuate, Action::Evacuate { .. }, Result::NoMemory) => {
+                return Action::BreakNext;
+            }
+            (Daemon::Evacuate | Daemon::Prezero | Daemon::Recover, _, Result::Nothing) => {
+                return Action::Wait(Wait::Period);
+            }
+            (Daemon::Evacuate | Daemon::Fill, ..) => *budget = budget.saturating_sub(pages),
+            (Daemon::Prezero, ..) => *budget -= 1,
+            (Daemon::Recover, _, Result::Done { .. }) => {
+                let bloat = self.rules.deallocation.bloat;
+                let until = bloat.map_or(0, |bloat| bloat.until_percent);
+                self.upkeep.recovering &= free_percent(facts) < until.into();
+            }
+            (Daemon::Compact, Action::Compact { mode: Compaction::Sync, .. }, _) if pages > 0 => {
+                *budget -= 1;
+            }
+            (Daemon::Compact, Action::Compact { mode: Compaction::SyncLight, .. }, _) => {
+                return self.compact_ahead(facts);
+            }
+            (Daemon::Compact, Action::Compact { mode: Compaction::Proactive, .. }, _) => {
+                if facts.machine.fragmentation >= self.upkeep.fragmentation {
+                    self.upkeep.rests = RESTS;
+                }
+                return Action::Wait(Wait::Period);
+            }
+            (Daemon::Compact, ..) => return Action::Wait(Wait::Period),
+            (Daemon::Reclaim, Action::ReleaseHeld { .. }, _) => return self.reclaim_ahead(facts),
+            (Daemon::Reclaim, ..) => return Action::Wait(Wait::Period),
+            _ => {}
+        }
+        self.upkeep_next(daemon, facts)
+    }
+
+    /// Proactive compaction: no sooner than some checks after one without progress.
+    fn compact_ahead(&mut self, facts: &Facts) -> Action {
+        if self.upkeep.rests > 0 {
+            self.upkeep.rests -= 1;
+            return Action::Wait(Wait::Period);
+        }
+        if !facts.machine.is_fragmented {
+            return Action::Wait(Wait::Period);
+        }
+        self.upkeep.fragmentation = facts.machine.fragmentation;
+        Action::Compact { mode: Compaction::Proactive, direct: None }
+    }
+
+    /// kswapd: frames are freed up to the high watermark.
+    fn reclaim_ahead(&self, facts: &Facts) -> Action {
+        let free = facts.machine.free_with_reserved;
+        match facts.machine.watermarks.1.saturating_sub(free) {
+            0 => Action::Wait(Wait::Period),
+            missing => self.reclaim(missing, None),
+        }
+    }
+
+    /// A daemon came to a candidate.
+    pub(crate) fn candidate(&self, facts: &Facts) -> Action {
+        match self.running {
+            Some(Daemon::Fill) => self.fillable(facts),
+            Some(Daemon::Recover) => {
+                // Superpages of reservations keep their frames whatever is split.
+                let is_plain = facts.region.superpage.is_some_and(|superpage| {
+                    !superpage.cow && !superpage.pooled && !superpage.zeros
+                }) && facts.region.reservation.is_none();
+                if is_plain { Action::Inspect } else { Action::Nothing }
+            }
+            _ => self.collapsible(false, facts),
+        }
+    }
+
+    /// It was looked into.
+    pub(crate) fn inspected(&self, requested: bool, facts: &Facts) -> Action {
+        match (self.running, self.rules.deallocation.bloat) {
+            (Some(Daemon::Recover), Some(bloat)) => {
+                let is_bloated = facts.region.zeros > bloat.more_zero_than;
+                if is_bloated { Action::Recover } else { Action::Nothing }
+            }
+            _ => self.collapse(requested, facts),
+        }
+    }
+
+    /// A reservation that is to be completed. After a fork a child's pages may keep one whose region got a
+    /// superpage since.
+    fn fillable(&self, facts: &Facts) -> Action {
+        let region = &facts.region;
+        let fits = facts.mapping.backing.is_anonymous()
+            && region.inside
+            && region.superpage.is_none()
+            && !region.has_cow;
+        match fits {
+            true => Action::Populate { most: self.passes[Daemon::Fill as usize].budget },
+            false => Action::Exclude,
+        }
+    }
+}
+
+fn free_percent(facts: &Facts) -> u64 {
+    facts.machine.free * 100 / facts.machine.pages.max(1)
+}
