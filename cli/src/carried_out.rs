@@ -1,8 +1,10 @@
 //! A superpage design as a way to run a program: which of its rules the library inside the program carries
 //! out, and which stay the kernel's. For `run --design`.
 
-use design::{Design, Form, Grain, Prefault, Trigger, designs, diff};
+use design::{Design, designs, diff};
 use launch::{Ahead, Memory, Pages, Recipe};
+use policy::rules::Prefault;
+use policy::{Launch, LaunchPages, Scale};
 use units::{ByteSize, PageSize};
 
 use crate::exit::Failure;
@@ -23,24 +25,25 @@ const MAX_PREPARED: ByteSize = ByteSize::mib(64);
 
 /// Decides from the design.
 pub fn carry_out(design: &Design) -> Result<CarriedOut, Failure> {
-    let (allocation, name) = (&design.allocation, &design.name);
-    let size = allocation.sizes.last().copied().unwrap_or(ByteSize::mib(2));
-    let (pages, memory) = match (allocation.trigger, allocation.form) {
-        (Trigger::Never, _) => (Pages::Base, Memory::default()),
-        (Trigger::Mmap, _) => {
+    let name = &design.name;
+    let plan = design.policy(Scale::X86).launch();
+    let size = plan.size.unwrap_or(ByteSize::mib(2));
+    let (pages, memory) = match plan.pages {
+        LaunchPages::Base => (Pages::Base, Memory::default()),
+        LaunchPages::Pool => {
             let size = PageSize::new(size.bytes()).map_err(Failure::usage)?;
             (Pages::Hugetlb(Some(size)), Memory::USUAL)
         }
-        (Trigger::FirstFault, Form::Superpage) => (Pages::Thp, Memory::USUAL),
-        (Trigger::FirstFault | Trigger::Scan, _) => {
+        LaunchPages::Transparent => (Pages::Thp, Memory::USUAL),
+        LaunchPages::OwnKernel => {
             return Err(Failure::usage(format!(
                 "design {name} cannot be carried out for a program: its superpages are reserved or \
                  collapsed by a kernel of its own; simulate it with: superpage lab run --design {name}"
             )));
         }
     };
-    let (ahead, mut notes) = ahead(design, pages, size);
-    notes.extend(not_ours(design));
+    let (ahead, mut notes) = ahead(&plan, pages, size);
+    notes.extend(not_ours(design, &plan));
     Ok(CarriedOut {
         recipe: Recipe { name: name.clone(), memory, ahead, ..Recipe::of(pages) },
         notes,
@@ -48,18 +51,17 @@ pub fn carry_out(design: &Design) -> Result<CarriedOut, Failure> {
 }
 
 /// The rules of preparation that the library carries out.
-fn ahead(design: &Design, pages: Pages, size: ByteSize) -> (Ahead, Vec<String>) {
+fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<String>) {
     let (mut ahead, mut notes) = (Ahead::default(), Vec::new());
-    let preparation = &design.preparation;
-    let can = pages == Pages::Thp && preparation.grain == Grain::Superpage;
+    let can = pages == Pages::Thp && plan.is_whole;
     let mut not_carried_out = |rule: &str, why: &str| {
         notes.push(format!("not carried out: {rule}, because {why}"));
     };
     const ONLY: &str = "only transparent superpages can be prepared ahead";
-    match &preparation.prezero {
-        None => {}
-        Some(_) if !can => not_carried_out("[preparation.prezero]", ONLY),
-        Some(_) => {
+    match plan.prezero {
+        false => {}
+        true if !can => not_carried_out("[preparation.prezero]", ONLY),
+        true => {
             ahead.prezero = Some(MAX_PREPARED);
             // Nothing of ours runs beside the program's own threads.
             not_carried_out(
@@ -69,7 +71,7 @@ fn ahead(design: &Design, pages: Pages, size: ByteSize) -> (Ahead, Vec<String>) 
             );
         }
     }
-    match preparation.prefault {
+    match plan.prefault {
         Prefault::None => {}
         Prefault::Doubling(order) if can => {
             ahead.prefault = Some(ByteSize(size.bytes() << (order + 1)).min(MAX_PREPARED));
@@ -92,9 +94,9 @@ const OURS: [&str; 5] = [
 ];
 
 /// The rest, where this kernel does something else.
-fn not_ours(design: &Design) -> Option<String> {
+fn not_ours(design: &Design, plan: &Launch) -> Option<String> {
     // A design without superpages, or on a pool, differs in much that then means nothing.
-    if design.allocation.trigger != Trigger::FirstFault {
+    if plan.pages != LaunchPages::Transparent {
         return None;
     }
     let kernel = designs::find(KERNEL).ok()?;
@@ -130,8 +132,9 @@ mod tests {
 
     #[test]
     fn what_is_not_carried_out_is_named() {
-        let mut design = designs::find("prezeroed-pool").unwrap();
-        design.memory.proactiveness = 99;
+        let preset = designs::preset("prezeroed-pool").unwrap().text;
+        let text = preset.replace("proactiveness = 20", "proactiveness = 99");
+        let design = Design::from_toml("mine.toml", &text).unwrap();
         let done = carry_out(&design).unwrap();
         assert!(done.notes[1].contains("memory.proactiveness"), "{:?}", done.notes);
     }

@@ -5,6 +5,7 @@ pub mod analysis;
 pub mod faults;
 pub mod hugetlb;
 mod ledger;
+mod load;
 pub mod memory;
 pub mod plot;
 mod report;
@@ -20,6 +21,7 @@ pub mod fragment;
 pub mod workloads;
 
 pub use ledger::{Cause, Ledger};
+pub use load::watches_contents;
 pub use report::{Cell, Counters, ENGINE, End, Moment, Phase, Report, Requests, SCHEMA};
 pub use run::{Experiment, LabError, run, run_stream, run_watched};
 pub use system::kernel_memory;

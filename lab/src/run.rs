@@ -5,12 +5,12 @@ use trace::{Block, Source};
 use units::ByteSize;
 
 use crate::fragment::Fragmentation;
+use crate::load::{self, Design};
 use crate::system::{Engine, Stop, System, kernel_memory};
 use crate::touched::{Counts, Seen, Touched};
 use crate::watch::{Pass, Watched};
 use crate::workloads::{Setup, WorkloadError};
 use crate::{Cell, End, Report, Requests, SCHEMA};
-use design::Design;
 
 /// What is run, but for the design.
 #[derive(Debug, Clone)]
@@ -102,8 +102,11 @@ fn prepare(
     let mut lanes = Vec::new();
     for design in designs {
         let machine = &experiment.machine;
-        let system = System::new(machine, design, experiment.memory, experiment.swap);
-        let mut lane = hardware::dispatch(machine, Build { system, machine, design });
+        let policy = load::policy(design, machine);
+        let bound = policy.physical().is_ideal;
+        let system = System::new(machine, policy, experiment.memory, experiment.swap);
+        let name = design.name.clone();
+        let mut lane = hardware::dispatch(machine, Build { system, machine, name, bound });
         first = lane.spoil(experiment, superpages)?;
         lanes.push(lane);
     }
@@ -159,15 +162,15 @@ trait Lane {
 struct Build<'a> {
     system: System,
     machine: &'a Machine,
-    design: &'a Design,
+    name: String,
+    bound: bool,
 }
 
 impl Visitor for Build<'_> {
     type Output = Box<dyn Lane>;
     fn visit<T: Translate>(self, tlb: T) -> Self::Output {
         let engine = Engine::new(tlb, self.system, self.machine.clone());
-        let bound = self.design.memory.ideal;
-        Box::new(Running { engine, name: self.design.name.clone(), bound, stop: None })
+        Box::new(Running { engine, name: self.name, bound: self.bound, stop: None })
     }
 }
 

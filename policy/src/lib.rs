@@ -41,7 +41,7 @@ pub use population::Population;
 pub use promote::{Pages, Promotion, Refused, SoftFault, direct, promotion};
 pub use rules::Rules;
 pub use scan::Process;
-pub use settings::{FaultPath, Physical, Scale, Zeroing};
+pub use settings::{FaultPath, Launch, LaunchPages, Physical, Scale, Zeroing};
 
 use fault::AtFault;
 

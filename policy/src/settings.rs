@@ -19,6 +19,9 @@ pub struct Scale {
 }
 
 impl Scale {
+    /// Pages of 4K with superpages of 2M, and microseconds.
+    pub const X86: Self = Self { base_page: 4096, superpage: 9, ticks: 1 };
+
     pub(crate) fn ticks_of(&self, time: core::time::Duration) -> u64 {
         (time.as_nanos() * u128::from(self.ticks) / 1000) as u64
     }
@@ -64,6 +67,34 @@ pub struct Zeroing {
     pub bulk: ByteSize,
 }
 
+/// What a program can be given that runs under a design on a stock kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launch {
+    /// Its pages.
+    pub pages: LaunchPages,
+    /// The size of its superpages; `None`: as the kernel has them.
+    pub size: Option<ByteSize>,
+    /// Memory is zeroed before it is needed.
+    pub prezero: bool,
+    /// Pages beside a faulting one are mapped as well.
+    pub prefault: Prefault,
+    /// A fault prepares a whole superpage.
+    pub is_whole: bool,
+}
+
+/// The pages that a program is launched with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaunchPages {
+    /// Base pages.
+    Base,
+    /// Of a pool, reserved when memory is mapped.
+    Pool,
+    /// Transparent superpages, from the first fault on.
+    Transparent,
+    /// None that a stock kernel has: they are reserved or collapsed by a kernel of its own.
+    OwnKernel,
+}
+
 /// How faults of one address space are served, for models of many threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultPath {
@@ -106,6 +137,23 @@ impl Policy {
         Zeroing {
             non_temporal: preparation.stores == ZeroStores::NonTemporal,
             bulk: preparation.bulk,
+        }
+    }
+
+    /// What a program can be given on a stock kernel.
+    pub fn launch(&self) -> Launch {
+        let (allocation, preparation) = (&self.rules.allocation, &self.rules.preparation);
+        Launch {
+            pages: match (allocation.trigger, allocation.form) {
+                (Trigger::Never, _) => LaunchPages::Base,
+                (Trigger::Mmap, _) => LaunchPages::Pool,
+                (Trigger::FirstFault, Form::Superpage) => LaunchPages::Transparent,
+                (Trigger::FirstFault | Trigger::Scan, _) => LaunchPages::OwnKernel,
+            },
+            size: allocation.sizes.last().copied(),
+            prezero: preparation.prezero.is_some(),
+            prefault: preparation.prefault,
+            is_whole: preparation.grain == Grain::Superpage,
         }
     }
 

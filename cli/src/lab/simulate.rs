@@ -104,8 +104,8 @@ impl Parts {
     fn designs(&self, designs: &[&Ingredient]) -> Result<Vec<Design>, Failure> {
         let mut read = Vec::new();
         for one in designs {
-            let design = Design::from_toml(&one.name, &one.content)?;
-            if !self.utilisation && design.deallocation.bloat.is_some() {
+            let mut design = Design::from_toml(&one.name, &one.content)?;
+            if !self.utilisation && lab::watches_contents(&design) {
                 return Err(Failure::usage(format!(
                     "--no-utilisation: {} looks for pages that were never touched; leave the flag \
                      away, or the design",
@@ -113,7 +113,8 @@ impl Parts {
                 )));
             }
             // As it is called here, which tells a file from a preset.
-            read.push(Design { name: one.name.clone(), ..design });
+            design.name.clone_from(&one.name);
+            read.push(design);
         }
         Ok(read)
     }

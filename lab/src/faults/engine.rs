@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 use ahead::Prefault;
-use design::ResidentCount;
+use policy::rules::ResidentCount;
 
 use super::memory::Memory;
 use super::period::Finder;

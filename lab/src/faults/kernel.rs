@@ -1,7 +1,8 @@
 //! `Kernel`: how faults are served, as a value: made from a design, or from a machine's own and patches.
 
 use ahead::Refill;
-use design::{Design, Eligible, Form, Grain, Locking, Prefault, ResidentCount, Trigger};
+use policy::FaultPath;
+use policy::rules::{Locking, ResidentCount};
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
@@ -91,33 +92,23 @@ impl Scrub {
 }
 
 impl Kernel {
-    /// What a design says of faults. What it does not say is the machine's: the kind of locks, and the
-    /// number of running threads at which zeroing rests.
-    pub fn of(design: &Design, machine: &super::Machine) -> Self {
-        let (map, entries) = match design.fault.locking {
+    /// A kernel that serves faults so. What that does not say is the machine's: the kind of locks, and the number of
+    /// running threads at which zeroing rests.
+    pub fn new(path: &FaultPath, machine: &super::Machine) -> Self {
+        let (map, entries) = match path.locking {
             Locking::PageTable => (MapLock::AddressSpace, Entries::OneLock),
             Locking::SplitPageTable => (MapLock::AddressSpace, Entries::LockPerTable),
             Locking::AtomicEntries => (MapLock::AddressSpace, Entries::Atomic),
             Locking::PerVma => (MapLock::Mapping, Entries::LockPerTable),
         };
-        let prefault = match design.preparation.prefault {
-            Prefault::Doubling(order) => u32::from(order),
-            // Neighbours that are in memory already: there are none where nobody was before.
-            Prefault::None | Prefault::Resident(_) => 0,
-        };
-        let prezero = design.preparation.prezero.map(|rule| Scrub {
-            start_permille: rule.start_permille,
-            stop_permille: rule.stop_permille,
-            order: rule.order,
+        let prezero = path.prezero.map(|(start_permille, stop_permille, order)| Scrub {
+            start_permille,
+            stop_permille,
+            order,
             load: machine.scrub.load,
         });
-        // pft advises nothing.
-        let whole = design.allocation.eligible == Eligible::Always
-            && design.allocation.trigger == Trigger::FirstFault
-            && design.allocation.form != Form::Reservation
-            && design.preparation.grain == Grain::Superpage;
-        let superpage = design.allocation.sizes.last().filter(|_| whole).copied();
-        let (rss, lock) = (design.fault.resident, machine.kernel.lock);
+        let FaultPath { resident: rss, superpage, .. } = *path;
+        let (prefault, lock) = (u32::from(path.prefault), machine.kernel.lock);
         Self { map, entries, rss, lock, prefault, prezero, superpage }.counted()
     }
 

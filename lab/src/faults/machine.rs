@@ -1,8 +1,8 @@
 //! `Machine`: what faults cost on a machine, read from TOML: strict, with file, line and key of what is
 //! wrong. The built-in ones are `machines/faults/*.toml` at the workspace's root.
 
-use design::ResidentCount;
 use hardware::MachineError;
+use policy::rules::ResidentCount;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use units::ByteSize;

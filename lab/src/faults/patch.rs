@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use design::ResidentCount;
+use policy::rules::ResidentCount;
 use units::ByteSize;
 
 use super::{Entries, FaultsError, Kernel, Lock, Machine, MapLock};

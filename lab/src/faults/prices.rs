@@ -1,7 +1,7 @@
 //! `Prices`: what each stage of a fault takes, for one machine, kernel and number of threads. Shared by
 //! the engine and its twin, so that a difference between them is one of events.
 
-use design::ResidentCount;
+use policy::rules::ResidentCount;
 
 use super::{Costs, Entries, Experiment, Kernel, Lock, MapLock, Placement, Starting, Touches};
 

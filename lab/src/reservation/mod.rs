@@ -18,7 +18,6 @@ mod facts;
 mod index;
 mod obtainable;
 mod population;
-pub mod promotion;
 mod queue;
 mod record;
 mod verify;

@@ -1,6 +1,7 @@
 //! Physical frames for the program and the daemons: what is tried, in which order, and what it costs.
 
-use design::{Effort, Reclaim, Release};
+use policy::rules::Effort;
+use policy::{Action, Compaction, Event, Facts, Result as Ended};
 use trace::SLOTS;
 
 use super::{Stop, System};
@@ -31,7 +32,7 @@ impl System {
     /// A base page. Where none is free, what the design keeps back is given up, then pages are reclaimed.
     pub(crate) fn base_page(&mut self, payer: Payer) -> Result<Allocated, Stop> {
         loop {
-            let zeroed = self.rules.prezero;
+            let zeroed = self.physical.prefers_zeroed;
             if let Some(got) = self.memory.allocate(0, Mobility::Movable, 0, zeroed) {
                 return Ok(got);
             }
@@ -42,27 +43,33 @@ impl System {
     }
 
     /// Frees at least one frame, if that can be.
-    pub(crate) fn make_room(&mut self, payer: Payer, wanted: u64) -> bool {
-        if self.design.allocation.break_reservations && self.break_oldest() {
-            return true;
+    fn make_room(&mut self, payer: Payer, wanted: u64) -> bool {
+        let mut event = Event::NoPage { wanted };
+        loop {
+            let action = self.policy.on(event, &Facts::default());
+            let done = match action {
+                Action::BreakReservation { .. } => self.break_oldest(),
+                Action::ReleaseHeld { .. } => self.shrink_folios(payer) > 0,
+                Action::Reclaim { pages, lumpy, .. } => self.reclaim(payer, pages, lumpy) > 0,
+                _ => return false,
+            };
+            if done {
+                return true;
+            }
+            event = Event::Outcome { action, result: Ended::Nothing, cost: 0 };
         }
-        if self.shrink_folios(payer) > 0 {
-            return true;
-        }
-        self.reclaim(payer, wanted.max(32)) > 0
     }
 
     /// Reclaims pages; returns how many frames became free.
-    pub(crate) fn reclaim(&mut self, payer: Payer, wanted: u64) -> u64 {
+    pub(crate) fn reclaim(&mut self, payer: Payer, wanted: u64, lumpy: bool) -> u64 {
         if !self.spaces.can_swap() && self.memory.cache_frames() == 0 {
             // Anonymous pages are not even looked at without room for them in swap.
             return 0;
         }
-        let report = match self.design.memory.reclaim {
-            Reclaim::Lumpy if wanted >= u64::from(SLOTS) => {
-                memory::lumpy(&mut self.memory, &mut self.spaces, 0, LARGE_ORDER)
-            }
-            _ => memory::reclaim(&mut self.memory, &mut self.spaces, 0, wanted),
+        let report = if lumpy {
+            memory::lumpy(&mut self.memory, &mut self.spaces, 0, LARGE_ORDER)
+        } else {
+            memory::reclaim(&mut self.memory, &mut self.spaces, 0, wanted)
         };
         let cost = report.scanned * self.costs.scan_page + report.written * self.costs.write_page;
         self.charge(payer, Cause::Reclaim, cost);
@@ -75,29 +82,35 @@ impl System {
         if let Some(got) = self.free_superpage() {
             return Some(got);
         }
-        match effort {
-            Effort::None => None,
-            Effort::Wake => {
-                self.daemons.wake_compaction();
-                None
+        let mut event = Event::NoSuperpage { effort, daemon: payer == Payer::Daemon };
+        loop {
+            let action = self.policy.on(event, &Facts::default());
+            let result = match action {
+                Action::Compact { mode, .. } => self.compact_directly(payer, mode),
+                Action::Reclaim { pages, lumpy, .. } => {
+                    self.reclaim(payer, pages, lumpy);
+                    Ended::Nothing
+                }
+                Action::Wake => {
+                    self.daemons.wake_compaction();
+                    return None;
+                }
+                _ => return None,
+            };
+            if let Some(got) = self.free_superpage() {
+                return Some(got);
             }
-            Effort::Direct => self.direct(payer, Mode::Async, Mode::Async, true),
-            Effort::DirectRetry => self.direct(payer, Mode::Async, Mode::SyncLight, false),
-            Effort::Direct43 => {
-                // Linux 4.3: a fault's compaction is asynchronous, khugepaged's is SYNC_LIGHT, also the second.
-                let mode = if payer == Payer::Program { Mode::Async } else { Mode::SyncLight };
-                self.direct(payer, Mode::Async, mode, true)
-            }
+            event = Event::Outcome { action, result, cost: 0 };
         }
     }
 
     /// A superpage that is free now.
     pub(crate) fn free_superpage(&mut self) -> Option<Allocated> {
-        let zeroed = self.rules.prezero;
+        let zeroed = self.physical.prefers_zeroed;
         let got = self.memory.allocate(LARGE_ORDER, Mobility::Movable, 0, zeroed);
-        if got.is_some() || !self.design.memory.ideal {
+        if got.is_some() || !self.physical.is_ideal {
             return got
-                .map(|got| Allocated { zeroed: got.zeroed || self.design.memory.ideal, ..got });
+                .map(|got| Allocated { zeroed: got.zeroed || self.physical.is_ideal, ..got });
         }
         self.conjure()
     }
@@ -115,40 +128,23 @@ impl System {
             if let Some(got) = self.memory.allocate(LARGE_ORDER, Mobility::Movable, 0, false) {
                 return Some(Allocated { zeroed: true, ..got });
             }
-            let breaks = self.design.allocation.break_reservations;
+            let breaks = self.policy.breaks_reservations();
             if done.result != Outcome::Skipped || !breaks || !self.break_oldest() {
                 return None;
             }
         }
     }
 
-    /// Compacts, reclaims, compacts again (`__alloc_pages_slowpath` of an order that is costly).
-    fn direct(
-        &mut self,
-        payer: Payer,
-        first: Mode,
-        second: Mode,
-        give_up: bool,
-    ) -> Option<Allocated> {
-        if self.design.memory.reclaim == Reclaim::Compaction {
-            let outcome = self.compact(payer, first);
-            if let Some(got) = self.free_superpage() {
-                return Some(got);
-            }
-            if give_up
-                && matches!(outcome, Outcome::Skipped | Outcome::Deferred | Outcome::Contended)
-            {
-                return None;
-            }
+    fn compact_directly(&mut self, payer: Payer, mode: Compaction) -> Ended {
+        let mode = match mode {
+            Compaction::Async => Mode::Async,
+            Compaction::SyncLight | Compaction::Proactive => Mode::SyncLight,
+            Compaction::Sync => Mode::Sync,
+        };
+        match self.compact(payer, mode) {
+            Outcome::Skipped | Outcome::Deferred | Outcome::Contended => Ended::Unavailable,
+            _ => Ended::Nothing,
         }
-        self.reclaim(payer, u64::from(SLOTS));
-        if let Some(got) = self.free_superpage() {
-            return Some(got);
-        }
-        if self.design.memory.reclaim == Reclaim::Compaction {
-            self.compact(payer, second);
-        }
-        self.free_superpage()
     }
 
     /// One compaction, paid for.
@@ -156,7 +152,7 @@ impl System {
         // khugepaged compacts in its own context, as a fault does.
         let request = Request::direct(0, LARGE_ORDER, Mobility::Movable, mode);
         if self.is_contended() {
-            let pages = u64::from(self.design.memory.contended_pages);
+            let pages = u64::from(self.physical.contended.1);
             self.counters.compactions += 1;
             self.counters.migrated += pages;
             self.charge(payer, Cause::Compact, pages * self.costs.migrate_page);
@@ -167,7 +163,7 @@ impl System {
 
     /// Whether the next compaction meets somebody else's lock: as often as the design says, spread evenly.
     fn is_contended(&mut self) -> bool {
-        let each = u64::from(self.design.memory.contended_permille);
+        let each = u64::from(self.physical.contended.0);
         self.attempts += 1;
         self.attempts * each / 1000 != (self.attempts - 1) * each / 1000
     }
@@ -221,9 +217,6 @@ impl System {
 
     /// Gives back the frames that split superpages hold for pages that are gone. Returns how many.
     pub(crate) fn shrink_folios(&mut self, payer: Payer) -> u64 {
-        if self.design.deallocation.release != Release::UnderPressure {
-            return 0;
-        }
         let folios = std::mem::take(&mut self.spaces.folios);
         let mut freed = 0;
         for head in folios.into_keys() {

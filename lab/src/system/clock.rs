@@ -92,9 +92,6 @@ impl Clock {
         self.background = Ledger::default();
     }
 
-    pub(crate) fn cycles(&self, time: std::time::Duration) -> u64 {
-        (time.as_nanos() * u128::from(self.mhz) / 1000) as u64
-    }
     pub(crate) fn microseconds(&self, cycles: u64) -> u64 {
         cycles / self.mhz
     }

@@ -1,11 +1,12 @@
 //! Base pages are copied into a superpage: out of place, as khugepaged does.
 
-use design::Effort;
+use policy::rules::Effort;
+use policy::{Action, Event, How};
 use trace::{Page, Pages, SLOTS};
 
 use super::System;
 use super::allocate::Payer;
-use super::region::{ACCESSED, COW, Entry, LISTED, NO_TABLE, PROTECTED};
+use super::region::LISTED;
 use crate::Cause;
 use crate::memory::Owner;
 
@@ -20,27 +21,32 @@ pub(crate) enum Collapsed {
     NoMemory,
 }
 
-/// What is asked of a candidate.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Fitness {
-    /// The fewest pages with a frame.
-    pub least_present: u16,
-    /// A page was referenced lately.
-    pub referenced: bool,
-}
-
 impl System {
-    /// Collapses a region if it qualifies. The cost is the payer's; the shootdown is the program's.
-    pub(crate) fn collapse(
+    /// Makes a superpage of a region, if the policy wants one there. The cost is the payer's; the shootdown is the
+    /// program's. A daemon's candidate is its own idea, a program's its request.
+    pub(crate) fn collapse(&mut self, region: u32, payer: Payer) -> Collapsed {
+        let requested = payer == Payer::Program;
+        let event = if requested { Event::CollapseRequested } else { Event::Candidate };
+        if self.policy.on(event, &self.facts_of_candidate(region)) != Action::Inspect {
+            return Collapsed::Unfit;
+        }
+        // A candidate leaves the list when it is looked into.
+        self.spaces.region(region).flags &= !LISTED;
+        match self.policy.on(Event::Inspected { requested }, &self.facts_of_inspected(region)) {
+            Action::MakeSuperpage { how: How::Copy { exclusive }, effort, .. } => {
+                self.copy_into_superpage(region, exclusive, effort, payer)
+            }
+            _ => Collapsed::Unfit,
+        }
+    }
+
+    fn copy_into_superpage(
         &mut self,
         region: u32,
-        fitness: Fitness,
+        exclusive: bool,
         effort: Effort,
         payer: Payer,
     ) -> Collapsed {
-        if !self.qualifies(region, fitness) {
-            return Collapsed::Unfit;
-        }
         let Some(got) = self.superpage(effort, payer) else { return Collapsed::NoMemory };
         let first = Page(region << 9);
         let present = (0..SLOTS)
@@ -52,8 +58,7 @@ impl System {
             self.charge(payer, Cause::Zero, self.costs.zero_page * holes);
             self.counters.zeroed += holes;
         }
-        if payer == Payer::Daemon && self.design.mapping.scan.as_ref().is_some_and(|s| s.exclusive)
-        {
+        if exclusive {
             let cost = self.costs.copy_page * present
                 + self.costs.collapse
                 + if got.zeroed { 0 } else { self.costs.zero_page * holes };
@@ -76,40 +81,5 @@ impl System {
         self.memory.set_owner(got.frame, Owner::Page(first));
         self.map_superpage(region, got.frame, true);
         Collapsed::Yes
-    }
-
-    /// `hpage_collapse_scan_pmd`: not a superpage yet, nothing shared, enough pages, one of them writable
-    /// and one referenced; and the whole window is in one mapping that may have superpages.
-    fn qualifies(&mut self, region: u32, fitness: Fitness) -> bool {
-        let at = self.spaces.regions[region as usize];
-        if self.spaces.is_large(region) || at.place == NO_TABLE || at.has(COW) || at.has(PROTECTED)
-        {
-            return false;
-        }
-        if at.resident < fitness.least_present.max(1) {
-            return false;
-        }
-        if fitness.referenced && !at.has(ACCESSED) {
-            return false;
-        }
-        let Some(process) = self.spaces.processes.get(&at.process) else { return false };
-        let Some((first, mapping)) = process.find(Page(region << 9)) else { return false };
-        if !mapping.holds_window(first, region << 9)
-            || !mapping.is_anonymous()
-            || mapping.pool.is_some()
-            || !self.is_eligible(mapping)
-        {
-            return false;
-        }
-        let table = self.spaces.tables.table(at.place);
-        let writable = table.iter().any(|entry| entry.frame().is_some() && !entry.has(Entry::COW));
-        let shared = !self.spaces.shares.is_empty()
-            && table
-                .iter()
-                .filter_map(|entry| entry.frame())
-                .any(|frame| self.spaces.shares.contains_key(&frame.0));
-        // A candidate leaves the list when it is looked at.
-        self.spaces.region(region).flags &= !LISTED;
-        mapping.writable && writable && !shared
     }
 }

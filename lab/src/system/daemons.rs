@@ -1,38 +1,17 @@
 //! Daemons in virtual time: when each is due, and the lists they share with the fault path.
 //!
-//! What they do is in `scan`, `inactive` and `upkeep`. Each has one CPU of its own and works on it piece by piece:
+//! What they do is in `scan` and `upkeep`, and the policy says what. Each has one CPU of its own and works on it piece by piece:
 //! a piece begins when the last one is done, so a daemon is never busy for longer than time passed, and a
 //! pass that takes longer than its period delays the next. What lies beyond the end of the run is
 //! taken out of the books again ([`System::cut_off`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use design::{Design, Release};
+use policy::{Action, Daemon as Task, Event, Policy, Wait};
 
 use super::System;
 use crate::touched::Seen;
 use crate::{Cause, Ledger};
-
-/// What a daemon does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Task {
-    /// Makes superpages out of base pages.
-    Scan,
-    /// Clears accessed bits, or counts them.
-    Sample,
-    /// Moves the pages of inactive reservations.
-    Inactive,
-    /// Completes reservations.
-    Fill,
-    /// Zeroes free memory.
-    Prezero,
-    /// Compacts.
-    Compact,
-    /// Reclaims ahead of need.
-    Reclaim,
-    /// Takes zero-filled pages from superpages.
-    Recover,
-}
 
 /// A daemon's clock.
 #[derive(Debug)]
@@ -52,14 +31,8 @@ pub(crate) struct Pass {
     pub began: Option<u64>,
     /// What its earlier pieces took, in cycles.
     pub spent: u64,
-    /// What is left of its budget.
-    pub budget: u32,
     /// How far it came: a region.
     pub at: u32,
-    /// The scan went over the end of memory.
-    pub wrapped: bool,
-    /// A superpage could not be had.
-    pub failed: bool,
     /// Regions that were chosen when it began, the first one last.
     pub chosen: Vec<u32>,
 }
@@ -86,38 +59,14 @@ pub(crate) struct Daemons {
     pub naps_with: usize,
     /// Where the scan by address is: a process and a page.
     pub cursor: (u32, u32),
-    /// A sample is under way since this time.
-    pub sampling: Option<u64>,
     /// When a process was last served (HawkEye's round robin among equals), by process.
     pub served: BTreeMap<u32, u64>,
     /// A fault asked for compaction in the background.
     pub compaction_wanted: bool,
-    /// Bloat is being recovered until enough is free.
-    pub recovering: bool,
-    /// Proactive compaction waits this many more checks, after one without progress.
-    pub compaction_rests: u32,
-    /// Zeroed per mille of free memory fell below the start, not yet above the stop.
-    pub zeroing: bool,
 }
 
-/// How often proactive compaction looks (Linux `HPAGE_FRAG_CHECK_INTERVAL_MSEC`).
-const COMPACT_CHECK: std::time::Duration = std::time::Duration::from_millis(500);
-/// How often memory's watermarks are looked at: kswapd is woken at once, which is at the next tick here.
-const RECLAIM_CHECK: std::time::Duration = std::time::Duration::from_millis(100);
 /// A daemon's work becomes visible in pieces of about this length: a tick of FreeBSD's clock at hz = 1000.
 const PIECE_MICROSECONDS: u64 = 1000;
-
-/// How a daemon goes on.
-pub(crate) enum Next {
-    /// The pass is over; the next is due a period after this one was.
-    Period,
-    /// The pass is over; the next begins so many cycles later.
-    After(u64),
-    /// The pass goes on at once.
-    More,
-    /// The pass goes on after so many cycles.
-    Pause(u64),
-}
 
 impl Default for Daemons {
     fn default() -> Self {
@@ -129,55 +78,23 @@ impl Default for Daemons {
             candidates: VecDeque::new(),
             naps_with: usize::MAX,
             cursor: (0, 0),
-            sampling: None,
             served: BTreeMap::new(),
             compaction_wanted: false,
-            recovering: false,
-            compaction_rests: 0,
-            zeroing: false,
         }
     }
 }
 
 impl Daemons {
-    pub(crate) fn new(
-        design: &Design,
-        now: u64,
-        cycles: impl Fn(std::time::Duration) -> u64,
-    ) -> Self {
-        let mut list = Vec::new();
-        let mut add = |task, period: std::time::Duration| {
-            let period = cycles(period).max(1);
+    pub(crate) fn new(policy: &Policy, now: u64) -> Self {
+        let daemon = |(task, period): (Task, u64)| Daemon {
+            task,
             // Where in its period a daemon is when a program begins is chance: the middle is the mean.
-            let due = now + period / 2;
-            list.push(Daemon { task, due, period, pass: Pass::default(), last: Piece::default() });
+            due: now + period / 2,
+            period,
+            pass: Pass::default(),
+            last: Piece::default(),
         };
-        if let Release::Inactive { every, .. } = design.deallocation.release {
-            add(Task::Inactive, every);
-        }
-        if let Some(fill) = design.preparation.background {
-            add(Task::Fill, fill.every);
-        }
-        if let Some(prezero) = design.preparation.prezero {
-            add(Task::Prezero, prezero.every);
-        }
-        if let Some(scan) = &design.mapping.scan {
-            if let Some(sampling) = &scan.sampling {
-                add(Task::Sample, sampling.every);
-            }
-            add(Task::Scan, scan.every);
-        }
-        let memory = &design.memory;
-        if let Some((_, every)) = memory.periodic_compaction {
-            add(Task::Compact, every);
-        } else if memory.background_compaction || memory.proactiveness > 0 {
-            add(Task::Compact, COMPACT_CHECK);
-        }
-        if let Some(bloat) = design.deallocation.bloat {
-            add(Task::Recover, bloat.every);
-        }
-        add(Task::Reclaim, RECLAIM_CHECK);
-        let mut daemons = Self { list, ..Self::default() };
+        let mut daemons = Self { list: policy.daemons().map(daemon).collect(), ..Self::default() };
         daemons.find_next();
         daemons
     }
@@ -213,17 +130,17 @@ impl Daemons {
 
 impl Daemon {
     /// Its piece of work that was due is done.
-    fn has_worked(&mut self, spent: Ledger, mut pass: Pass, next: Next) {
+    fn has_worked(&mut self, spent: Ledger, mut pass: Pass, next: Wait) {
         let cycles = spent.total();
         let until = self.due + cycles;
         let began = pass.began.unwrap_or(self.due);
         pass.began = Some(began);
         pass.spent += cycles;
         let (due, pass) = match next {
-            Next::Period => ((began + self.period).max(until), Pass::default()),
-            Next::After(rest) => (until + rest, Pass::default()),
-            Next::More => (until, pass),
-            Next::Pause(rest) => (until + rest, pass),
+            Wait::Period => ((began + self.period).max(until), Pass::default()),
+            Wait::After(rest) => (until + rest, Pass::default()),
+            Wait::More => (until, pass),
+            Wait::Pause(rest) => (until + rest, pass),
         };
         (self.due, self.pass) = (due.max(self.due + 1), pass);
         self.last = Piece { until, spent };
@@ -260,17 +177,27 @@ impl System {
         self.daemons.find_next();
     }
 
-    /// Does a piece of a daemon's work.
-    fn perform(&mut self, task: Task, pass: &mut Pass, seen: Seen<'_>) -> Next {
-        match task {
-            Task::Scan => self.scan(pass),
-            Task::Sample => self.sample(),
-            Task::Inactive => self.evacuate_inactive(pass),
-            Task::Fill => self.fill_in_background(pass),
-            Task::Prezero => self.prezero(),
-            Task::Compact => self.compact_in_background(pass),
-            Task::Reclaim => self.keep_watermarks(),
-            Task::Recover => self.recover(pass, seen),
+    /// Does a piece of a daemon's work: what the policy says, until it says that this is enough.
+    fn perform(&mut self, task: Task, pass: &mut Pass, seen: Seen<'_>) -> Wait {
+        let mut piece = super::scan::Visited::default();
+        if task == Task::Scan {
+            self.daemons.naps_with = usize::MAX;
+        }
+        let mut event = Event::Tick(task);
+        loop {
+            let facts = self.facts_of_daemon(task, pass, &piece);
+            let action = self.policy.on(event, &facts);
+            let (result, cost) = match action {
+                Action::Wait(wait) => {
+                    if let Wait::Pause(_) = wait {
+                        self.daemons.naps_with = self.daemons.candidates.len();
+                    }
+                    return wait;
+                }
+                _ if matches!(task, Task::Scan | Task::Sample) => self.scan(action, pass),
+                _ => (self.keep_memory(action, pass, &mut piece, seen), 0),
+            };
+            event = Event::Outcome { action, result, cost };
         }
     }
 

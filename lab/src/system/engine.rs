@@ -268,7 +268,7 @@ fn through<T: Translate>(
     (mut from, glanced): (usize, &mut usize),
     same: u32,
 ) -> Attention {
-    let sample = system.rules.sample;
+    let sample = system.reads.has(policy::Reads::COVERAGE);
     loop {
         let attention = pass(tlb, &mut system.spaces, last, accesses, from, sample, same);
         let Attention::Absent(found) = attention else { return attention };

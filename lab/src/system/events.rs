@@ -1,9 +1,10 @@
 //! What a program asks of the kernel: maps, unmaps, advises, forks, ends.
 
+use policy::{Action, Event as Happened};
 use trace::{Advice, Backing, Event, Page, Pages, Process, SLOTS};
 
 use super::allocate::Payer;
-use super::collapse::{Collapsed, Fitness};
+use super::collapse::Collapsed;
 use super::formed::ill_formed;
 use super::region::{CHECK, COW, DIRTY, Entry, NO_TABLE, POOL, ZEROS};
 use super::space::{Mapping, Place};
@@ -278,15 +279,13 @@ impl System {
                 Ok(())
             }
             Advice::Collapse => {
-                let fitness = Fitness { least_present: 1, referenced: false };
-                let effort = design::Effort::DirectRetry;
                 let (first, end) =
                     (pages.first.0.div_ceil(SLOTS), (pages.first.0 + pages.count) >> 9);
                 for region in first..end.min(self.spaces.regions.len() as u32) {
                     if self.spaces.regions[region as usize].process != self.running {
                         continue;
                     }
-                    let done = self.collapse(region, fitness, effort, Payer::Program);
+                    let done = self.collapse(region, Payer::Program);
                     if done == Collapsed::NoMemory {
                         break;
                     }
@@ -306,16 +305,12 @@ impl System {
             self.own().mappings.insert(first, mapping);
         }
         self.own().join(pages);
-        // A superpage of which only a part changes is split.
-        if self.design.unmapping.partial_protect {
-            for edge in [pages.first.0, pages.first.0 + pages.count] {
-                let region = edge >> 9;
-                let at = self.spaces.regions.get(region as usize);
-                // The kernel refuses to protect a part of a page of the pool.
-                let ours = at.is_some_and(|at| at.process == self.running && !at.has(POOL));
-                if edge % SLOTS != 0 && ours && self.spaces.is_large(region) {
-                    self.demote(region, Payer::Program);
-                }
+        for edge in [pages.first.0, pages.first.0 + pages.count] {
+            let region = edge >> 9;
+            let at = self.spaces.regions.get(region as usize);
+            let ours = at.is_some_and(|at| at.process == self.running);
+            if edge % SLOTS != 0 && ours {
+                self.superpage_event(region, Happened::Protected { whole: false });
             }
         }
         Ok(())
@@ -367,12 +362,8 @@ impl System {
         while at < end {
             let region = at >> 9;
             let stop = end.min((region + 1) << 9);
-            let pool = self.spaces.regions[region as usize].has(POOL);
             let whole = at.is_multiple_of(SLOTS) && stop - at == SLOTS;
-            // What an object's mappings share has base pages in each.
-            if self.spaces.is_large(region) && !pool && !(whole && private) {
-                self.demote(region, Payer::Program);
-            }
+            self.superpage_event(region, Happened::Shared { whole, private });
             if self.spaces.is_large(region) {
                 // A page of the pool may lie in several parts of a mapping, and reach past the last.
                 if !self.spaces.is_large(region + (offset >> 9)) {
@@ -452,34 +443,45 @@ impl System {
         Ok(())
     }
 
-    /// A page of shared memory that another mapping of the object has already.
-    pub(crate) fn shared_fault(&mut self, page: Page, write: bool, (_, mapping): Place) -> bool {
-        let Backing::Shared(object) = mapping.backing else { return false };
+    /// Something happens to pages of a superpage: it is split if the policy says so.
+    fn superpage_event(&mut self, region: u32, event: Happened) {
+        if self.spaces.is_large(region)
+            && self.policy.on(event, &self.facts_of_superpage(region)) == Action::Demote
+        {
+            self.demote(region, Payer::Program);
+        }
+    }
+
+    /// Where another mapping of its object has a page in memory.
+    pub(crate) fn elsewhere(&self, page: Page, (_, mapping): Place) -> Option<Page> {
+        let Backing::Shared(object) = mapping.backing else { return None };
         let at = page.0 - mapping.origin;
-        let places = self.objects.get(&object).cloned().unwrap_or_default();
-        for origin in places {
+        let places = self.objects.get(&object)?;
+        places.iter().find_map(|&origin| {
             let other = Page(origin.saturating_add(at));
             let of_object =
                 |(_, found): Place| found.backing == mapping.backing && found.origin == origin;
-            let region = self.spaces.regions.get(other.region().0 as usize);
-            let owner = region.and_then(|region| self.spaces.processes.get(&region.process));
-            if other == page || !owner.and_then(|own| own.find(other)).is_some_and(of_object) {
-                continue;
-            }
-            if self.spaces.is_large(other.region().0) {
-                // What two mappings of an object share has base pages in both.
-                self.demote(other.region().0, Payer::Program);
-            }
-            if let Some(frame) = self.spaces.entry(other).frame() {
-                self.spaces.shares.entry(frame.0).or_default().push(page.0);
-                let entry = Entry::of(frame);
-                let entry = if write { entry.with(Entry::DIRTY) } else { entry };
-                self.spaces.map_entry(page, entry);
-                self.spaces.count_resident(page.region().0, 1);
-                self.clock.spend(Cause::Map, self.costs.map_page);
-                return true;
-            }
-        }
-        false
+            let region = other.region().0;
+            let owner = self.spaces.regions.get(region as usize);
+            let owner = owner.and_then(|region| self.spaces.processes.get(&region.process));
+            let is_mapped =
+                other != page && owner.and_then(|own| own.find(other)).is_some_and(of_object);
+            let is_there = is_mapped
+                && (self.spaces.is_large(region) || self.spaces.entry(other).frame().is_some());
+            is_there.then_some(other)
+        })
+    }
+
+    /// Maps a page that another mapping of its object has.
+    pub(crate) fn map_elsewhere(&mut self, page: Page, write: bool, place: Place) {
+        let other = self.elsewhere(page, place).expect("the policy was told so");
+        self.superpage_event(other.region().0, Happened::Shared { whole: false, private: false });
+        let frame = self.spaces.entry(other).frame().expect("it is in memory");
+        self.spaces.shares.entry(frame.0).or_default().push(page.0);
+        let entry = Entry::of(frame);
+        let entry = if write { entry.with(Entry::DIRTY) } else { entry };
+        self.spaces.map_entry(page, entry);
+        self.spaces.count_resident(page.region().0, 1);
+        self.clock.spend(Cause::Map, self.costs.map_page);
     }
 }

@@ -1,10 +1,10 @@
-//! A page fault, by the design's rules.
+//! Page faults: what the policy asks for is done, and charged.
 
-use design::{Eligible, Form, Grain, MapWhen, Prefault, Shortage, Trigger};
+use policy::{Action, Event, Facts, How, Reads, Result as Ended};
 use trace::{Backing, Page, SLOTS};
 
 use super::allocate::{LARGE_ORDER, Payer};
-use super::region::{CHECK, CONT, COW, DIRTY, Entry, LISTED, POOL, RESERVED, SIZE, ZEROS};
+use super::region::{CHECK, CONT, COW, DIRTY, Entry, LISTED, RESERVED, SIZE, ZEROS};
 use super::space::Place;
 use super::{Stop, System};
 use crate::Cause;
@@ -15,34 +15,108 @@ impl System {
     pub(crate) fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
         self.trap();
         let place = self.place_of(page)?;
+        let mut event = Event::Fault { write };
+        loop {
+            let facts = self.facts_of_fault(page, place);
+            let action = self.policy.on(event, &facts);
+            match self.perform_at_fault(action, page, write, place)? {
+                Served::Done => return Ok(()),
+                Served::Again => event = Event::Fault { write },
+                Served::NoMemory => {
+                    self.counters.fallbacks += 1;
+                    event = Event::Outcome { action, result: Ended::NoMemory, cost: 0 };
+                }
+            }
+        }
+    }
+
+    fn perform_at_fault(
+        &mut self,
+        action: Action,
+        page: Page,
+        write: bool,
+        place: Place,
+    ) -> Result<Served, Stop> {
         let region = page.region().0;
-        if self.spaces.is_large(region) {
-            return self.fault_under_superpage(page, write, place);
+        match action {
+            Action::MapZeros { superpage } => self.map_zeros(page, superpage),
+            Action::MakeSuperpage { order, how: How::Fresh, effort } => {
+                if self.spaces.is_large(region) {
+                    self.unmap_zeros(region);
+                }
+                let done = match order {
+                    LARGE_ORDER => self.fresh_superpage(region, effort),
+                    _ => self.fresh_pages(page, order, write),
+                };
+                return Ok(if done { Served::Done } else { Served::NoMemory });
+            }
+            Action::Reserve { order, effort, preempt } => {
+                let done = self.reserve(page, order, effort, preempt);
+                return Ok(if done { Served::Again } else { Served::NoMemory });
+            }
+            Action::MapReserved { around } => self.map_reserved(page, write, around, place),
+            Action::MapFile => self.map_file(region),
+            Action::MapBase { pages } => self.map_base(page, pages, write, place)?,
+            Action::MapElsewhere => self.map_elsewhere(page, write, place),
+            Action::MapPooled => {
+                let pool = self.pool_of(region, place).expect("the policy was told so");
+                self.pool_fault(page, pool, write)?;
+            }
+            Action::Demote => {
+                self.demote(region, Payer::Program);
+                return Ok(Served::Again);
+            }
+            Action::DemoteAndCopy => {
+                self.demote(region, Payer::Program);
+                self.copy_page(page)?;
+            }
+            Action::MakeWritable | Action::Reuse if self.spaces.is_large(region) => {
+                let at = self.spaces.region(region);
+                at.flags = at.flags & !COW | DIRTY;
+                self.spaces.kinds[region as usize] &= !CHECK;
+            }
+            _ => self.perform_on_resident(action, page, write, place)?,
         }
-        let entry = self.spaces.entry(page);
-        if entry.frame().is_some() {
-            return self.soft_fault(page, write, place);
+        Ok(Served::Done)
+    }
+
+    /// The page is in memory already.
+    fn perform_on_resident(
+        &mut self,
+        action: Action,
+        page: Page,
+        write: bool,
+        place: Place,
+    ) -> Result<(), Stop> {
+        let region = page.region().0;
+        if action == Action::Nothing {
+            return Ok(());
         }
-        if let Some(pool) = place.1.pool
-            && self.pool_backs(pool, region)
-        {
-            return self.pool_fault(page, pool, write);
-        }
-        if entry.is_empty() {
-            if self.shared_fault(page, write, place) {
+        self.clock.spend(Cause::Map, self.costs.map_page);
+        match action {
+            Action::CopyPage => return self.copy_page(page),
+            Action::Reuse => {
+                self.take_page(page);
                 return Ok(());
             }
-            if !write && self.zero_fault(page, place) {
+            Action::MakeSuperpage { how: How::InPlace { writable }, .. } => {
+                self.map_in_place(region, writable);
                 return Ok(());
             }
-            if self.wants_superpage(region, place) && self.superpage_fault(region, place) {
-                return Ok(());
+            Action::MapResident { around } => {
+                let entry = self.spaces.entry(page);
+                let entry = if write { entry.with(Entry::DIRTY) } else { entry };
+                self.spaces.map_entry(page, entry);
+                self.map_neighbours(page, around, place);
             }
+            Action::MakeWritable => {
+                self.spaces.entry_mut(page).set_dirty();
+                self.spaces.region(region).clean -= 1;
+            }
+            other => unreachable!("{other:?} is nothing that a fault does"),
         }
-        if self.design.allocation.form == Form::Reservation && self.is_eligible(place.1) {
-            return self.reserved_fault(page, write, place);
-        }
-        self.base_fault(page, write, place)
+        self.promote(page, place);
+        Ok(())
     }
 
     /// A daemon has this address space to itself: the fault waits until it has done.
@@ -70,48 +144,21 @@ impl System {
         }
     }
 
-    /// Whether a mapping may have superpages, by the design and what the program advised.
-    pub(crate) fn is_eligible(&self, mapping: super::space::Mapping) -> bool {
-        mapping.advised.unwrap_or(self.design.allocation.eligible == Eligible::Always)
-            && (mapping.is_anonymous() || self.design.allocation.form == Form::Reservation)
-    }
-
-    /// Whether a first fault here is to get a whole superpage.
-    fn wants_superpage(&self, region: u32, (first, mapping): Place) -> bool {
-        self.rules.superpage_at_fault
-            && self.spaces.regions[region as usize].resident == 0
-            && self.is_eligible(mapping)
-            && mapping.holds_window(first, region << 9)
-            && self.spaces.regions[region as usize].place == super::region::NO_TABLE
-    }
-
-    /// A read of untouched memory maps the shared zeros: a superpage of them, or a page.
-    fn zero_fault(&mut self, page: Page, (first, mapping): Place) -> bool {
+    /// Maps the shared zeros: a superpage of them, or a page.
+    fn map_zeros(&mut self, page: Page, superpage: bool) {
         let region = page.region().0;
-        if !self.design.allocation.zero_page || !mapping.is_anonymous() {
-            return false;
-        }
         self.clock.spend(Cause::Map, self.costs.map_page);
-        if self.wants_superpage(region, (first, mapping)) {
+        if superpage {
             self.map_large(region, Frame(0), false);
             self.spaces.region(region).flags |= ZEROS;
         } else {
             self.spaces.map_entry(page, Entry::zero_page());
         }
-        true
     }
 
     /// A whole superpage at once: allocated, zeroed, mapped. `false`: none was to be had.
-    fn superpage_fault(&mut self, region: u32, (_, mapping): Place) -> bool {
-        let allocation = &self.design.allocation;
-        let effort = match mapping.advised {
-            Some(true) => allocation.effort_advised,
-            _ => allocation.effort,
-        };
-        let Some(got) = self.superpage(effort, Payer::Program) else {
-            self.counters.fallbacks += 1;
-            return false;
-        };
+    fn fresh_superpage(&mut self, region: u32, effort: policy::rules::Effort) -> bool {
+        let Some(got) = self.superpage(effort, Payer::Program) else { return false };
         self.clock.spend(Cause::Fault, self.costs.superpage_fault);
         if !got.zeroed {
             self.clock.spend(Cause::Zero, self.costs.zero_large);
@@ -124,31 +171,37 @@ impl System {
         true
     }
 
-    /// One base page, or a run of them where the design has smaller sizes or prefaults.
-    pub(crate) fn base_fault(&mut self, page: Page, write: bool, place: Place) -> Result<(), Stop> {
-        if self.smaller_fault(page, write, place) {
-            return Ok(());
+    /// A size between a base page and a superpage (mTHP). `false`: none was to be had.
+    fn fresh_pages(&mut self, page: Page, order: u8, write: bool) -> bool {
+        let region = page.region().0;
+        let start = page.0 >> order << order;
+        let Some(got) = self.memory.allocate(order, Mobility::Movable, 0, false) else {
+            return false;
+        };
+        let was_empty = self.spaces.regions[region as usize].present == [0; 8];
+        let was_cont = self.spaces.kinds[region as usize] & SIZE == CONT;
+        for ahead in 0..1 << order {
+            self.install(Page(start + ahead), Frame(got.frame.0 + ahead), write);
         }
-        if let Prefault::Doubling(limit) = self.design.preparation.prefault {
-            for ahead in 1..self.batch(page, limit, place) {
-                let next = Page(page.0 + ahead);
-                if self.spaces.entry(next).is_empty() {
-                    self.single(next, write, place)?;
-                }
+        let pages = 1u64 << order;
+        self.counters.zeroed += pages;
+        self.clock.spend(Cause::Zero, self.costs.zero_page * pages);
+        self.clock.spend(Cause::Map, self.costs.map_page * pages);
+        if order >= 4 && (was_empty || was_cont) && self.joins {
+            self.spaces.kinds[region as usize] |= CONT;
+        }
+        true
+    }
+
+    /// Base pages: the one that was touched, and those after it that are empty.
+    fn map_base(&mut self, page: Page, pages: u32, write: bool, place: Place) -> Result<(), Stop> {
+        for ahead in 1..pages {
+            let next = Page(page.0 + ahead);
+            if self.spaces.entry(next).is_empty() {
+                self.single(next, write, place)?;
             }
         }
         self.single(page, write, place)
-    }
-
-    /// How many pages a fault maps, from the faulting one on (Lameter: doubles while faults are sequential,
-    /// clipped to the mapping and to the page-table page).
-    fn batch(&mut self, page: Page, limit: u8, (_, mapping): Place) -> u32 {
-        let sequential = self.predicted == page.0;
-        self.batch_order = if sequential { (self.batch_order + 1).min(limit) } else { 0 };
-        let end = mapping.end.min((page.region().0 + 1) << 9);
-        let count = (1 << self.batch_order).min(end - page.0);
-        self.predicted = page.0 + count;
-        count
     }
 
     fn single(&mut self, page: Page, write: bool, (_, mapping): Place) -> Result<(), Stop> {
@@ -184,7 +237,7 @@ impl System {
         let region = page.region().0;
         self.memory.set_owner(frame, Owner::Page(page));
         let mut entry = Entry::of(frame);
-        if write || !self.rules.track_clean {
+        if write || !self.reads.has(Reads::WRITTEN) {
             entry = entry.with(Entry::DIRTY);
         }
         self.spaces.map_entry(page, entry);
@@ -196,8 +249,8 @@ impl System {
     #[inline]
     pub(crate) fn populated(&mut self, region: u32, more: u16) {
         let at = self.spaces.regions.extend(region as usize);
-        let crossed = (at.resident - more..at.resident).contains(&(self.rules.crossing - 1));
-        if crossed && !at.has(LISTED | RESERVED) {
+        let grew = Event::Grew { before: at.resident - more, after: at.resident };
+        if self.policy.on(grew, &Facts::default()) == Action::List && !at.has(LISTED | RESERVED) {
             // Looked at once: a heap that has not grown over the whole window yet is left to the scan.
             let inside =
                 self.last.is_some_and(|(first, mapping)| mapping.holds_window(first, region << 9));
@@ -208,70 +261,12 @@ impl System {
         }
     }
 
-    /// A size between a base page and a superpage (mTHP): the largest whose aligned pages are all absent.
-    fn smaller_fault(&mut self, page: Page, write: bool, (first, mapping): Place) -> bool {
-        if self.rules.smaller.is_empty() || !self.is_eligible(mapping) {
-            return false;
+    /// Pages beside it that are in memory are mapped too, as if read.
+    pub(crate) fn map_neighbours(&mut self, page: Page, around: u8, (first, mapping): Place) {
+        if around == 0 {
+            return;
         }
-        let region = page.region().0;
-        for at in (0..self.rules.smaller.len()).rev() {
-            let order = self.rules.smaller[at];
-            let start = page.0 >> order << order;
-            let end = start + (1 << order);
-            if start < first || end > mapping.end {
-                continue;
-            }
-            if !(start..end).all(|page| self.spaces.entry(Page(page)).is_empty()) {
-                continue;
-            }
-            let Some(got) = self.memory.allocate(order, Mobility::Movable, 0, false) else {
-                self.counters.fallbacks += 1;
-                continue;
-            };
-            let was_empty = self.spaces.regions[region as usize].present == [0; 8];
-            let was_cont = self.spaces.kinds[region as usize] & SIZE == CONT;
-            for ahead in 0..1 << order {
-                self.install(Page(start + ahead), Frame(got.frame.0 + ahead), write);
-            }
-            let pages = 1u64 << order;
-            self.counters.zeroed += pages;
-            self.clock.spend(Cause::Zero, self.costs.zero_page * pages);
-            self.clock.spend(Cause::Map, self.costs.map_page * pages);
-            if order >= 4 && (was_empty || was_cont) && self.rules.contiguous_entries {
-                self.spaces.kinds[region as usize] |= CONT;
-            }
-            return true;
-        }
-        false
-    }
-
-    /// The page has a frame but no mapping, or not for writing.
-    fn soft_fault(&mut self, page: Page, write: bool, place: Place) -> Result<(), Stop> {
-        let region = page.region().0;
-        let entry = self.spaces.entry(page);
-        self.clock.spend(Cause::Map, self.costs.map_page);
-        if write && entry.has(Entry::COW) {
-            return self.copy_on_write(page);
-        }
-        if !self.spaces.regions[region as usize].is_present(page.slot()) {
-            if self.map_full_reservation(page, write, place) {
-                return Ok(());
-            }
-            let entry = if write { entry.with(Entry::DIRTY) } else { entry };
-            self.spaces.map_entry(page, entry);
-            self.map_neighbours(page, place);
-        } else if write && !entry.has(Entry::DIRTY) {
-            self.spaces.entry_mut(page).set_dirty();
-            self.spaces.region(region).clean -= 1;
-        }
-        self.promote(region, place);
-        Ok(())
-    }
-
-    /// Pages beside it that are in memory are mapped too, as if read (FreeBSD: `vm_fault_prefault`).
-    pub(crate) fn map_neighbours(&mut self, page: Page, (first, mapping): Place) {
-        let Prefault::Resident(side) = self.design.preparation.prefault else { return };
-        let side = u32::from(side);
+        let side = u32::from(around);
         let start = page.0.saturating_sub(side).max(first).max(page.region().first().0);
         let end = (page.0 + side + 1).min(mapping.end).min(page.region().first().0 + SLOTS);
         for beside in (start..end).map(Page) {
@@ -282,37 +277,6 @@ impl System {
                 self.clock.spend(Cause::Map, self.costs.map_page);
             }
         }
-    }
-
-    /// A fault on a page under a superpage mapping: zeros, shared after a fork, or read-only and clean.
-    fn fault_under_superpage(&mut self, page: Page, write: bool, place: Place) -> Result<(), Stop> {
-        let region = page.region().0;
-        let at = self.spaces.regions[region as usize];
-        if !write {
-            return Ok(());
-        }
-        if at.has(POOL)
-            && let Some(pool) = self.pool_of(region, place)
-        {
-            return self.pool_fault(page, pool, true);
-        }
-        if at.has(ZEROS) {
-            self.unmap_zeros(region);
-            if self.superpage_fault(region, place) {
-                return Ok(());
-            }
-            return self.base_fault(page, true, place);
-        }
-        if at.has(COW) {
-            return self.copy_superpage(page);
-        }
-        if self.design.unmapping.clean_write_demotes {
-            self.demote(region, Payer::Program);
-            return self.soft_fault(page, true, place);
-        }
-        self.spaces.region(region).flags |= DIRTY;
-        self.spaces.kinds[region as usize] &= !CHECK;
-        Ok(())
     }
 
     /// What the engine asks before a write (or a read) where [`CHECK`] is set: is all well without a fault?
@@ -361,72 +325,13 @@ impl System {
     }
 }
 
-/// What a design's rules come to, computed once.
-#[derive(Debug)]
-pub(crate) struct Rules {
-    /// A first fault asks for a whole superpage.
-    pub superpage_at_fault: bool,
-    /// A fault that gets no superpage gets one base page, and nothing else is considered.
-    pub one_page: bool,
-    /// A fault on a page of a reservation of a superpage populates it and may promote it: nothing else is considered.
-    pub one_reserved: bool,
-    /// Reads leave pages clean, and that matters.
-    pub track_clean: bool,
-    /// Free memory may be zeroed already.
-    pub prezero: bool,
-    /// Orders between a base page and a superpage, ascending.
-    pub smaller: Vec<u8>,
-    /// The hardware joins 16 aligned base pages in one TLB entry.
-    pub contiguous_entries: bool,
-    /// From this many pages on a region is put on the list of candidates.
-    pub crossing: u16,
-    /// Frames of a split superpage are held until memory is short.
-    pub keep_folios: bool,
-    /// Accessed bits are kept per page.
-    pub sample: bool,
-    /// Reservations may be smaller than a superpage.
-    pub orders: Vec<u8>,
-    /// A shortage is met by preempting a reservation.
-    pub preempt: bool,
-}
-
-impl Rules {
-    pub(crate) fn new(design: &design::Design, base_page: u64, contiguous_entries: bool) -> Self {
-        let allocation = &design.allocation;
-        let orders: Vec<u8> = allocation
-            .sizes
-            .iter()
-            .map(|size| (size.bytes() / base_page).max(1).ilog2() as u8)
-            .collect();
-        let scan = design.mapping.scan.as_ref();
-        let crossing = scan.filter(|scan| scan.order == design::ScanOrder::Crossing);
-        let superpage_form = allocation.form == Form::Superpage;
-        Self {
-            superpage_at_fault: allocation.trigger == Trigger::FirstFault
-                && superpage_form
-                && design.preparation.grain == Grain::Superpage
-                && design.mapping.when == MapWhen::WithPreparation
-                && orders.contains(&LARGE_ORDER),
-            one_page: allocation.form != Form::Reservation
-                && (!superpage_form || orders.iter().all(|&order| order >= LARGE_ORDER))
-                && !matches!(design.preparation.prefault, Prefault::Doubling(_)),
-            one_reserved: allocation.form == Form::Reservation
-                && allocation.shortage != Shortage::Preempt
-                && !allocation.zero_page
-                && !contiguous_entries,
-            track_clean: design.mapping.when == MapWhen::Prepared,
-            prezero: design.preparation.prezero.is_some(),
-            smaller: if superpage_form {
-                orders.iter().copied().filter(|&order| order < LARGE_ORDER).collect()
-            } else {
-                Vec::new()
-            },
-            contiguous_entries,
-            crossing: crossing.map_or(u16::MAX, |scan| scan.least_present.max(1)),
-            keep_folios: design.deallocation.release == design::Release::UnderPressure,
-            sample: scan.is_some_and(|scan| scan.sampling.is_some()),
-            orders: if allocation.form == Form::Reservation { orders } else { Vec::new() },
-            preempt: allocation.shortage == Shortage::Preempt,
-        }
-    }
+/// How far a fault is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Served {
+    /// It is.
+    Done,
+    /// Something was made ready: the policy is asked again.
+    Again,
+    /// There was no memory for it.
+    NoMemory,
 }

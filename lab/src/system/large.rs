@@ -1,5 +1,6 @@
 //! Mapping superpages and splitting them.
 
+use policy::{Action, Event, Facts};
 use trace::{Page, SLOTS};
 
 use super::System;
@@ -71,7 +72,8 @@ impl System {
                 }
             }
         }
-        if !reserved && self.rules.keep_folios {
+        let demoted = Event::Demoted { reserved };
+        if self.policy.on(demoted, &Facts::default()) == Action::Hold {
             self.spaces.folios.insert(base, SLOTS as u16);
         }
     }

@@ -11,6 +11,7 @@ mod collapse;
 mod daemons;
 mod engine;
 mod events;
+mod facts;
 mod fault;
 mod formed;
 mod ground;
@@ -33,8 +34,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use design::{Design, Reclaim};
 use hardware::{Machine, Size};
+use policy::{Physical, Plain, Policy, Reads, Scale};
 use units::ByteSize;
 
 pub(crate) use engine::Engine;
@@ -48,7 +49,6 @@ use crate::touched::Counts;
 use crate::{Counters, Moment};
 use clock::Clock;
 use daemons::Daemons;
-use fault::Rules;
 use prices::Prices;
 use space::Place;
 use spaces::Spaces;
@@ -72,8 +72,14 @@ pub(crate) enum Stop {
 /// A simulated machine under one design.
 #[derive(Debug)]
 pub(crate) struct System {
-    design: Design,
-    rules: Rules,
+    /// Decides all that is done.
+    policy: Policy,
+    physical: Physical,
+    reads: Reads,
+    /// Faults that get one page each get free ones.
+    is_single: bool,
+    /// The hardware joins 16 aligned base pages in one TLB entry.
+    joins: bool,
     costs: Prices,
     pcid: bool,
     pub memory: Memory,
@@ -98,9 +104,6 @@ pub(crate) struct System {
     pool: pool::Pool,
     /// Empty but while pages are released.
     runs: Vec<release::Run>,
-    /// The page that a sequential program touches next, and the order of the last batch.
-    predicted: u32,
-    batch_order: u8,
     /// When the request under way began.
     request: Option<u64>,
     pub latencies: Vec<u64>,
@@ -119,6 +122,15 @@ pub(crate) struct System {
 /// its machine's 32 and asks for 29 to 30 GB to be free (policies 4.1), so the kernel has 2.5 GB there.
 const KERNEL_64THS: u64 = 5;
 
+/// The units in which a machine's policies count.
+pub(crate) fn scale(machine: &Machine) -> Scale {
+    Scale {
+        base_page: machine.base_page.bytes(),
+        superpage: allocate::LARGE_ORDER,
+        ticks: u64::from(machine.mhz),
+    }
+}
+
 /// What the kernel of a machine with so much memory has for itself.
 pub fn kernel_memory(memory: ByteSize) -> ByteSize {
     ByteSize(memory.bytes() / 64 * KERNEL_64THS)
@@ -130,28 +142,23 @@ const MOMENTS: usize = 512;
 const FIRST_INTERVAL_MICROSECONDS: u64 = 1000;
 
 impl System {
-    pub(crate) fn new(
-        machine: &Machine,
-        design: &Design,
-        memory: ByteSize,
-        swap: ByteSize,
-    ) -> Self {
+    pub(crate) fn new(machine: &Machine, policy: Policy, memory: ByteSize, swap: ByteSize) -> Self {
         let kernel = kernel_memory(memory);
-        let shape = Shape { grouping: design.memory.grouping, kernel, ..Shape::simple(memory) };
+        let settings = policy.physical();
+        let shape = Shape { grouping: settings.grouping, kernel, ..Shape::simple(memory) };
         let joins = machine.l1.iter().any(|tlb| tlb.holds[Size::Cont as usize]);
-        let rules = Rules::new(design, machine.base_page.bytes(), joins);
         let clock = Clock::new(machine.mhz);
         let interval = clock.of_microseconds(FIRST_INTERVAL_MICROSECONDS);
         let mut physical = Memory::new(&shape);
-        let pool = pool::Pool::new(design, &mut physical);
+        let pool = pool::Pool::new(settings.pool, &mut physical);
         Self {
-            costs: Prices::new(machine, design),
+            costs: Prices::new(machine, policy.zeroing(), settings.is_ideal),
             pcid: machine.pcid,
             compaction: Compaction::new(
                 &physical,
                 Settings {
-                    defer_shift: design.memory.defer_shift,
-                    proactiveness: design.memory.proactiveness,
+                    defer_shift: settings.defer_shift,
+                    proactiveness: settings.proactiveness,
                     ..Settings::default()
                 },
             ),
@@ -164,7 +171,7 @@ impl System {
                     // A tick of FreeBSD's clock at hz = 1000.
                     tick: clock.of_microseconds(1000),
                     queues: 1,
-                    preemption_sizes: if rules.preempt { rules.orders.clone() } else { Vec::new() },
+                    preemption_sizes: settings.preemptible.iter().collect(),
                 }),
                 shares: BTreeMap::new(),
                 folios: BTreeMap::new(),
@@ -174,10 +181,7 @@ impl System {
                 resident: 0,
                 superpages: 0,
                 swapped: 0,
-                swap: match design.memory.reclaim {
-                    Reclaim::None => 0,
-                    _ => swap.bytes() / machine.base_page.bytes(),
-                },
+                swap: if settings.swaps { swap.bytes() / machine.base_page.bytes() } else { 0 },
             },
             memory: physical,
             clock,
@@ -192,8 +196,6 @@ impl System {
             blank: BTreeSet::new(),
             pool,
             runs: Vec::new(),
-            predicted: u32::MAX,
-            batch_order: 0,
             request: None,
             latencies: Vec::new(),
             phases: Phases::default(),
@@ -202,8 +204,11 @@ impl System {
             timeline: Vec::new(),
             interval,
             next_moment: 0,
-            rules,
-            design: design.clone(),
+            reads: policy.reads(),
+            is_single: policy.plain(true, &policy::Mapping::default()) == Plain::Base,
+            physical: settings,
+            joins,
+            policy,
         }
     }
 
@@ -217,17 +222,16 @@ impl System {
         self.began = now;
         self.next_moment = now;
         self.awake = true;
-        let clock = &self.clock;
         // What spoiled memory waited for a minute (the scripts): nothing of it is a candidate any more.
         for region in std::mem::take(&mut self.daemons.candidates) {
             self.spaces.region(region).flags &= !region::LISTED;
         }
-        self.daemons = Daemons::new(&self.design, now, |time| clock.cycles(time));
+        self.daemons = Daemons::new(&self.policy, now);
     }
 
     /// Whether a daemon asks which pages were touched.
     pub(crate) fn watches(&self) -> bool {
-        self.design.deallocation.bloat.is_some()
+        self.reads.has(Reads::ZEROS)
     }
 
     /// Whether the program runs, and not what spoils memory before it.
@@ -286,7 +290,7 @@ impl System {
     /// The program waited for walks: its process is charged, for designs that ask who suffers most.
     #[inline]
     pub(crate) fn note_walks(&mut self, cycles: u64) {
-        if self.rules.sample
+        if self.reads.has(Reads::COVERAGE)
             && let Some(process) = self.spaces.processes.get_mut(&self.running)
         {
             process.overhead.0 += cycles;

@@ -3,12 +3,12 @@
 //! Pages that a program touches side by side are mapped together. All of it does what `fault` would, page by page,
 //! no more and no less; only `engine` calls it.
 
+use policy::{Plain, Reads};
 use trace::{Access, Page, SLOTS};
 
 use super::System;
 use super::allocate::LARGE_ORDER;
 use super::region::{ACCESSED, BASE, CHECK, Entry, NO_TABLE, SIZE};
-use super::space::Mapping;
 use crate::Cause;
 use crate::memory::{Frame, Mobility, Owner};
 use crate::reservation::{self, ReservationId};
@@ -24,8 +24,7 @@ impl System {
         let (page, slot) = (access.page(), access.page().slot());
         let is_ours = (*first..mapping.end).contains(&page.0);
         let is_plain = mapping.is_anonymous() && mapping.pool.is_none();
-        let zeros = !access.writes() && self.design.allocation.zero_page;
-        if !is_ours || !is_plain || zeros {
+        if !is_ours || !is_plain {
             return 0;
         }
         let number = page.region().0 as usize;
@@ -38,12 +37,10 @@ impl System {
         if entries[0] != Entry::EMPTY {
             return 0;
         }
-        let frames = if self.rules.one_page {
-            self.memory.side_by_side(Mobility::Movable, 0).max(1)
-        } else if self.rules.one_reserved {
-            self.reserved_ahead(page, mapping)
-        } else {
-            0
+        let frames = match self.policy.plain(access.writes(), &mapping.facts()) {
+            Plain::Base => self.memory.side_by_side(Mobility::Movable, 0).max(1),
+            Plain::Reserved { below } if !self.joins => self.reserved_ahead(page, below),
+            Plain::Reserved { .. } | Plain::None => 0,
         };
         if frames < 2 || accesses.get(1).is_none_or(|next| next.0 != access.0 + 1) {
             return frames.min(1);
@@ -57,22 +54,19 @@ impl System {
 
     /// How many pages from `page` on have their frames in a reservation that does nothing more than populate them.
     #[inline]
-    fn reserved_ahead(&self, page: Page, mapping: &Mapping) -> u32 {
+    fn reserved_ahead(&self, page: Page, below: u16) -> u32 {
         let at = &self.spaces.regions[page.region().0 as usize];
         let mapped: u32 = at.present.iter().map(|word| word.count_ones()).sum();
         let reservations = &self.spaces.reservations;
         let Some(id) = reservations.find(page.0) else { return 0 };
         // What is resident and not mapped may be mapped along with a neighbour.
-        if mapped != u32::from(at.resident)
-            || reservations.key(id).order != LARGE_ORDER
-            || !self.is_eligible(*mapping)
-        {
+        if mapped != u32::from(at.resident) || reservations.key(id).order != LARGE_ORDER {
             return 0;
         }
         // The page that completes it is another matter, as is the one from which on the rest is prepared.
-        let last = self.design.preparation.fill_at.map_or(SLOTS, |at| SLOTS.min(at.into()));
-        let room =
-            (last - 1).saturating_sub(reservations.popcnt(id).into()).min(SLOTS - 1 - mapped);
+        let room = (u32::from(below) - 1)
+            .saturating_sub(reservations.popcnt(id).into())
+            .min(SLOTS - 1 - mapped);
         let slot = page.slot() as u16;
         match room {
             0 => 0,
@@ -85,11 +79,11 @@ impl System {
     /// no frame is free.
     #[inline]
     pub(crate) fn plain_faults(&mut self, page: Page, write: bool, count: u32) -> bool {
-        if self.rules.one_page {
+        if self.is_single {
             let (frame, zeroed) = if count > 1 {
                 (self.memory.allocate_side_by_side(Mobility::Movable, 0, count), false)
             } else {
-                match self.memory.allocate(0, Mobility::Movable, 0, self.rules.prezero) {
+                match self.memory.allocate(0, Mobility::Movable, 0, self.physical.prefers_zeroed) {
                     Some(got) => (got.frame, got.zeroed),
                     None => return false,
                 }
@@ -146,7 +140,7 @@ impl System {
         let spaces = &mut self.spaces;
         let (number, slot) = (page.region().0 as usize, page.slot());
         let region = spaces.regions.extend(number);
-        let dirty = write || !self.rules.track_clean;
+        let dirty = write || !self.reads.has(Reads::WRITTEN);
         let entries = &mut spaces.tables.table_mut(region.place)[slot as usize..];
         for (entry, frame) in entries[..count as usize].iter_mut().zip(frame.0..) {
             let new = Entry::of(Frame(frame));

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use design::{Design, Form, Shortage};
+use policy::{Action, Compaction, Event, Facts};
 use trace::{Backing, Page, Pages, SLOTS};
 
 use super::allocate::{LARGE_ORDER, Payer};
@@ -46,9 +46,8 @@ impl Frames for Physical<'_> {
 impl Pool {
     /// The pool of a design, filled from the memory of a machine that has just booted. Without a size it takes
     /// what mappings need, when they are made (overcommit).
-    pub(crate) fn new(design: &Design, memory: &mut Memory) -> Self {
-        let pool = (design.allocation.form == Form::Pool).then(|| {
-            let size = design.memory.pool_pages;
+    pub(crate) fn new(pool: Option<Option<u64>>, memory: &mut Memory) -> Self {
+        let pool = pool.map(|size| {
             let overcommit = if size.is_none() { u64::from(memory.frames()) } else { 0 };
             let mut pool = HugetlbPool::new(1, overcommit);
             pool.resize(size.unwrap_or(0), None, &mut Physical(memory));
@@ -116,21 +115,25 @@ impl System {
         &mut self,
         mut ask: impl FnMut(&mut HugetlbPool, &mut Physical) -> Result<R, u64>,
     ) -> Result<Option<R>, Stop> {
-        for attempt in 0..2 {
+        let mut retried = false;
+        loop {
             let pool = self.pool.pool.as_mut().expect("asked only where there is one");
-            match ask(pool, &mut Physical(&mut self.memory)) {
+            let short_by = match ask(pool, &mut Physical(&mut self.memory)) {
                 Ok(done) => return Ok(Some(done)),
-                Err(_) if attempt == 0 => {
+                Err(short_by) => short_by,
+            };
+            match self.policy.on(Event::NoPoolPage { retried }, &Facts::default()) {
+                Action::Compact { mode: Compaction::Sync, .. } => {
                     self.compact(Payer::Program, Mode::Sync);
                 }
-                Err(short_by) if self.design.allocation.shortage == Shortage::Refuse => {
-                    return Err(Stop::Refused { short_by });
+                Action::Refuse => return Err(Stop::Refused { short_by }),
+                _ => {
+                    self.counters.fallbacks += 1;
+                    return Ok(None);
                 }
-                Err(_) => {}
             }
+            retried = true;
         }
-        self.counters.fallbacks += 1;
-        Ok(None)
     }
 
     /// Whether pages of the pool behind a heap's end (now at page `end`) were unmapped: what it grows by is

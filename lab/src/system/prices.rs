@@ -1,7 +1,7 @@
 //! What things cost on this machine under this design, in cycles.
 
-use design::{Design, ZeroStores};
 use hardware::{Machine, Stores};
+use policy::Zeroing;
 use units::ByteSize;
 
 /// Costs in cycles, and those that follow from the design's choices.
@@ -56,23 +56,15 @@ const RESERVED_PAGE_MISSES: f64 = 2.0;
 const DISK_MICROSECONDS: f64 = 80.0;
 
 impl Prices {
-    pub(crate) fn new(machine: &Machine, design: &Design) -> Self {
+    pub(crate) fn new(machine: &Machine, zeroing: Zeroing, is_ideal: bool) -> Self {
         let cycles =
             |nanoseconds: f64| (nanoseconds * f64::from(machine.mhz) / 1000.0).round() as u64;
         let costs = &machine.costs;
-        let preparation = &design.preparation;
-        let stores = match preparation.stores {
-            ZeroStores::Temporal => Stores::Temporal,
-            ZeroStores::NonTemporal => Stores::NonTemporal,
-        };
+        let stores = if zeroing.non_temporal { Stores::NonTemporal } else { Stores::Temporal };
         let base = machine.base_page.bytes();
         let zero = |pages: u64| {
             let size = ByteSize(base * pages);
-            cycles(costs.zero.time(
-                stores,
-                ByteSize(preparation.bulk.bytes().min(size.bytes())),
-                size,
-            ))
+            cycles(costs.zero.time(stores, ByteSize(zeroing.bulk.bytes().min(size.bytes())), size))
         };
         // A single page is zeroed through the caches, whatever the design does in bulk: it is about to be used.
         let zero_page = cycles(costs.zero.time(Stores::Temporal, ByteSize(base), ByteSize(base)));
@@ -88,7 +80,7 @@ impl Prices {
             promote: cycles(costs.promote),
             split: cycles(costs.promote),
             reserve: cycles(costs.lock + costs.table_page),
-            reserved_page: if design.memory.ideal {
+            reserved_page: if is_ideal {
                 0
             } else {
                 cycles(RESERVED_PAGE_MISSES * costs.scan_page)

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use policy::{Action, Event};
 use trace::{Page, Pages, SLOTS};
 
 use super::allocate::{LARGE_ORDER, Payer};
@@ -47,17 +48,17 @@ impl System {
 
     /// Slots `start..end` of a region. Returns how many mappings went.
     fn release_in(&mut self, region: u32, start: u32, end: u32) -> u32 {
-        let at = self.spaces.regions[region as usize];
         if self.spaces.is_large(region) {
-            if end - start == SLOTS {
-                self.release_superpage(region);
-                return 1;
-            }
-            if at.has(POOL) {
+            let unmapped = Event::Unmapped { whole: end - start == SLOTS };
+            match self.policy.on(unmapped, &self.facts_of_superpage(region)) {
+                Action::Release => {
+                    self.release_superpage(region);
+                    return 1;
+                }
+                Action::Demote => self.demote(region, Payer::Program),
                 // The kernel refuses this; the superpage stays until all of it goes.
-                return 0;
+                _ => return 0,
             }
-            self.demote(region, Payer::Program);
         }
         if self.spaces.regions[region as usize].place == NO_TABLE {
             return 0;
@@ -226,46 +227,33 @@ impl System {
         true
     }
 
-    /// A write to a page that is shared after a fork: it gets a copy, or the frame if nobody else has it.
-    pub(crate) fn copy_on_write(&mut self, page: Page) -> Result<(), Stop> {
+    /// A write to a page that others have too, after a fork: it gets a copy.
+    pub(crate) fn copy_page(&mut self, page: Page) -> Result<(), Stop> {
         let region = page.region().0;
-        let entry = self.spaces.entry(page);
-        let frame = entry.frame().expect("only a page with a frame is shared");
-        if self.spaces.shares.contains_key(&frame.0) {
-            let got = self.base_page(Payer::Program)?;
-            self.counters.copied += 1;
-            self.clock.spend(Cause::Copy, self.costs.copy_page);
-            self.drop_share(page, frame);
-            self.memory.set_owner(got.frame, Owner::Page(page));
-            let entry = self.spaces.entry_mut(page);
-            *entry = entry.at(got.frame);
-            self.spaces.scatter(region);
-            self.spaces.shoot.push(Shoot::Page(page.0));
-        }
+        let frame = self.spaces.entry(page).frame().expect("only a page with a frame is shared");
+        let got = self.base_page(Payer::Program)?;
+        self.counters.copied += 1;
+        self.clock.spend(Cause::Copy, self.costs.copy_page);
+        self.drop_share(page, frame);
+        self.memory.set_owner(got.frame, Owner::Page(page));
+        let entry = self.spaces.entry_mut(page);
+        *entry = entry.at(got.frame);
+        self.spaces.scatter(region);
+        self.spaces.shoot.push(Shoot::Page(page.0));
+        self.take_page(page);
+        Ok(())
+    }
+
+    /// The page is the writer's alone, and may be written.
+    pub(crate) fn take_page(&mut self, page: Page) {
         let entry = self.spaces.entry_mut(page);
         let was_clean = !entry.has(Entry::DIRTY);
         *entry = entry.with(Entry::DIRTY).without(Entry::COW);
-        let at = self.spaces.region(region);
+        let at = self.spaces.region(page.region().0);
         if at.is_present(page.slot()) {
             at.clean -= u16::from(was_clean);
         } else {
             at.set_present(page.slot());
         }
-        Ok(())
-    }
-
-    /// A write under a superpage that is shared after a fork: the mapping is split, the page copied
-    /// (Linux since 5.8), or all is the writer's if nobody else has it.
-    pub(crate) fn copy_superpage(&mut self, page: Page) -> Result<(), Stop> {
-        let region = page.region().0;
-        let base = self.spaces.regions[region as usize].place;
-        if !self.spaces.shares.contains_key(&base) {
-            let at = self.spaces.region(region);
-            at.flags = at.flags & !COW | super::region::DIRTY;
-            self.spaces.kinds[region as usize] &= !super::region::CHECK;
-            return Ok(());
-        }
-        self.demote(region, Payer::Program);
-        self.copy_on_write(page)
     }
 }

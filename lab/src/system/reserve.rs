@@ -1,83 +1,73 @@
-//! Faults and frees where memory is reserved: one page at a time, filled, promoted in place.
+//! Reservations: made, populated page by page, filled, mapped in place, given back.
 
-use design::{CleanPages, Growth, MapWhen};
-use trace::{Backing, Page, SLOTS};
+use policy::rules::Effort;
+use policy::{Action, Event, How};
+use trace::{Page, SLOTS};
 
+use super::System;
 use super::allocate::{LARGE_ORDER, Payer};
 use super::region::{CHECK, CONT, Entry, PROTECTED, RESERVED, SIZE};
 use super::space::Place;
 use super::spaces::Shoot;
-use super::{Stop, System};
 use crate::Cause;
 use crate::memory::{Frame, Owner};
-use crate::reservation::promotion::{self, Pages, Promotion, Refused, SoftFault};
-use crate::reservation::{Depopulated, Flags, Key, Populated, Population, ReservationId};
+use crate::reservation::{Depopulated, Key, Population, ReservationId};
 
 /// The one queue of partly populated reservations that simulated systems keep.
 pub(crate) const QUEUE: u8 = 0;
 
 impl System {
-    /// A fault on an absent page of a mapping that may have reservations.
-    pub(crate) fn reserved_fault(
-        &mut self,
-        page: Page,
-        write: bool,
-        place: Place,
-    ) -> Result<(), Stop> {
+    /// A page of a reservation gets its contents and is mapped.
+    pub(crate) fn map_reserved(&mut self, page: Page, write: bool, around: u8, place: Place) {
         let region = page.region().0;
-        let found = self.spaces.reservations.find(page.0);
-        let Some(id) = found.or_else(|| self.reserve(page, place)) else {
-            return self.base_fault(page, write, place);
-        };
-        let key = self.spaces.reservations.key(id);
-        let slot = (page.0 - key.page) as u16;
-        if self.spaces.reservations.is_populated(id, slot) {
-            // The frame went to another page of the extent's past (a copy on write): not for this one.
-            return self.base_fault(page, write, place);
-        }
-        if self.map_cached_file(id, place) {
-            return Ok(());
-        }
-        let frame = Frame(self.spaces.reservations.base(id).0 + u32::from(slot));
-        let zeroed = self.blank.contains(&self.spaces.reservations.base(id).0);
+        let id = self.spaces.reservations.find(page.0).expect("the policy was told so");
+        let slot = (page.0 - self.spaces.reservations.key(id).page) as u16;
+        let base = self.spaces.reservations.base(id);
+        let zeroed = self.blank.contains(&base.0);
         self.prepare_page(page, place.1.backing, zeroed);
         let now = self.clock.now();
-        let populated = self.spaces.reservations.populate(id, slot, now);
-        self.install(page, frame, write);
-        self.map_neighbours(page, place);
-        if key.order == LARGE_ORDER && self.fills(id, populated, place) {
-            self.fill(id, Payer::Program, u32::MAX);
-            self.map_full_reservation(page, write, place);
-        }
+        self.spaces.reservations.populate(id, slot, now);
+        self.install(page, Frame(base.0 + u32::from(slot)), write);
+        self.map_neighbours(page, around, place);
+        self.fill_at_fault(page, write, id, place);
         self.contiguous(region);
-        self.promote(region, place);
-        Ok(())
+        self.promote(page, place);
     }
 
-    /// A file whose pages are all in memory lies there in whole superpages, and a read maps one at once
-    /// (FreeBSD: `vm_fault_soft_fast`). What other processes map of it is not shared here: each has frames of
-    /// its own, which are as many for as long.
-    fn map_cached_file(&mut self, id: ReservationId, (first, mapping): Place) -> bool {
-        let key = self.spaces.reservations.key(id);
-        let region = key.page >> 9;
-        let whole = matches!(mapping.backing, Backing::File { cached: true, .. })
-            && self.design.mapping.when == MapWhen::Prepared
-            && key.order == LARGE_ORDER
-            && mapping.holds_window(first, key.page)
-            && self.spaces.regions[region as usize].place == super::region::NO_TABLE
-            && self.spaces.reservations.popcnt(id) == 0;
-        if whole {
-            let base = self.spaces.reservations.base(id);
-            self.memory.set_pages(base, SLOTS, Page(key.page));
-            self.spaces.reservations.populate_run(id, 0, SLOTS as u16, self.clock.now());
-            self.map_in_place(region, id, false);
+    /// Prepares the rest of a reservation, if the policy says so.
+    fn fill_at_fault(&mut self, page: Page, write: bool, id: ReservationId, place: Place) {
+        let (first, mapping) = place;
+        let mut facts = policy::Facts { mapping: mapping.facts(), ..Default::default() };
+        facts.region.reservation = Some(self.reservation_facts(id, page));
+        facts.region.inside = mapping.holds_window(first, page.region().0 << 9);
+        let action = self.policy.on(Event::Populated, &facts);
+        let Action::Populate { most } = action else { return };
+        self.fill(id, Payer::Program, most);
+        if self.spaces.regions[page.region().0 as usize].resident != SLOTS as u16 {
+            return;
         }
-        whole
+        facts.place.0 = page.0.into();
+        self.add_whole(page, &mut facts);
+        if let Action::MakeSuperpage { how: How::InPlace { writable }, .. } =
+            self.policy.on(Event::Prepared { write }, &facts)
+        {
+            self.map_in_place(page.region().0, writable);
+        }
+    }
+
+    /// Maps the superpage of a file that is in memory whole. What other processes map of it is not shared here: each
+    /// has frames of its own, which are as many for as long.
+    pub(crate) fn map_file(&mut self, region: u32) {
+        let id = self.spaces.reservations.find(region << 9).expect("the policy was told so");
+        let base = self.spaces.reservations.base(id);
+        self.memory.set_pages(base, SLOTS, Page(region << 9));
+        self.spaces.reservations.populate_run(id, 0, SLOTS as u16, self.clock.now());
+        self.map_in_place(region, false);
     }
 
     /// Breaks all reservations of a region.
     pub(crate) fn break_in(&mut self, region: u32) {
-        let Some(&smallest) = self.rules.orders.first() else { return };
+        let Some(smallest) = self.physical.reserved.smallest() else { return };
         for page in (region << 9..(region + 1) << 9).step_by(1 << smallest) {
             if let Some(id) = self.spaces.reservations.find(page) {
                 self.break_one(id);
@@ -85,85 +75,43 @@ impl System {
         }
     }
 
-    /// Makes a reservation for the extent around `page`, if the design's rules and memory permit.
-    fn reserve(&mut self, page: Page, (first, mapping): Place) -> Option<ReservationId> {
-        for at in (0..self.rules.orders.len()).rev() {
-            let order = self.rules.orders[at];
-            let start = page.0 >> order << order;
-            let end = start + (1 << order);
-            let anonymous = mapping.is_anonymous();
-            let fits = match self.design.allocation.growth {
-                Growth::PastEnd => first <= start && (anonymous || end <= mapping.end),
-                Growth::Within | Growth::ObjectSize => first <= start && end <= mapping.end,
-            };
-            let key = Key { page: start, order };
-            let region = page.region().0;
-            if !fits || self.spaces.reservations.overlaps(key) || self.is_populated(region, key) {
-                continue;
+    /// Makes a reservation for the extent around `page`. `false`: no memory was to be had.
+    pub(crate) fn reserve(&mut self, page: Page, order: u8, effort: Effort, preempt: bool) -> bool {
+        let key = Key { page: page.0 >> order << order, order };
+        let mut got = self.block(order);
+        if got.is_none()
+            && preempt
+            && let Some(yielded) = self.spaces.reservations.preempt(order)
+        {
+            self.counters.broken += u64::from(yielded.broken);
+            for (frame, pages) in yielded.free_runs {
+                self.free_frames(frame, u32::from(pages));
             }
-            let mut got = self.block(order);
-            if got.is_none()
-                && self.rules.preempt
-                && let Some(yielded) = self.spaces.reservations.preempt(order)
-            {
-                self.counters.broken += u64::from(yielded.broken);
-                for (frame, pages) in yielded.free_runs {
-                    self.free_frames(frame, u32::from(pages));
-                }
-                got = self.block(order);
-            }
-            if got.is_none() && order == LARGE_ORDER {
-                let effort = self.design.allocation.effort;
-                got = self.superpage(effort, Payer::Program).map(|got| (got.frame, got.zeroed));
-            }
-            let Some((base, zeroed)) = got else {
-                self.counters.fallbacks += 1;
-                continue;
-            };
-            self.counters.reserved += 1;
-            self.clock.spend(Cause::Map, self.costs.reserve);
-            if zeroed {
-                self.blank.insert(base.0);
-            } else {
-                // Of a reservation that began there and was preempted.
-                self.blank.remove(&base.0);
-            }
-            if order == LARGE_ORDER {
-                self.spaces.region(region).flags |= RESERVED;
-            }
-            return Some(self.spaces.reservations.create(key, base, QUEUE, self.clock.now()));
+            got = self.block(order);
         }
-        None
+        if got.is_none() && order == LARGE_ORDER {
+            got = self.superpage(effort, Payer::Program).map(|got| (got.frame, got.zeroed));
+        }
+        let Some((base, zeroed)) = got else { return false };
+        self.counters.reserved += 1;
+        self.clock.spend(Cause::Map, self.costs.reserve);
+        if zeroed {
+            self.blank.insert(base.0);
+        } else {
+            // Of a reservation that began there and was preempted.
+            self.blank.remove(&base.0);
+        }
+        if order == LARGE_ORDER {
+            self.spaces.region(page.region().0).flags |= RESERVED;
+        }
+        self.spaces.reservations.create(key, base, QUEUE, self.clock.now());
+        true
     }
 
     fn block(&mut self, order: u8) -> Option<(Frame, bool)> {
-        let zeroed = self.rules.prezero;
+        let zeroed = self.physical.prefers_zeroed;
         let got = self.memory.allocate(order, crate::memory::Mobility::Movable, 0, zeroed)?;
-        Some((got.frame, got.zeroed || self.design.memory.ideal))
-    }
-
-    /// Whether a page of the extent has a frame already.
-    fn is_populated(&self, region: u32, key: Key) -> bool {
-        let at = &self.spaces.regions[region as usize];
-        if at.resident == 0 {
-            return false;
-        }
-        key.order == LARGE_ORDER
-            || (key.page..key.page + (1 << key.order))
-                .any(|page| self.spaces.entry(Page(page)).frame().is_some())
-    }
-
-    /// Whether the rest of a reservation is to be prepared at once (Quicksilver's synchronous
-    /// preparation: anonymous memory that shadows nothing, in a plain reservation).
-    fn fills(&self, id: ReservationId, populated: Populated, (first, mapping): Place) -> bool {
-        let Some(at) = self.design.preparation.fill_at else { return false };
-        !matches!(populated, Populated::Full)
-            && mapping.is_anonymous()
-            // An object shorter than the extent cannot be filled; a heap's may still grow over it.
-            && (mapping.backing == Backing::Heap
-                || mapping.holds_window(first, self.spaces.reservations.key(id).page))
-            && self.spaces.reservations.popcnt(id) >= at
-            && !self.spaces.reservations.flags(id).has(Flags::BAD)
+        Some((got.frame, got.zeroed || self.physical.is_ideal))
     }
 
     /// Prepares clear pages of a reservation, up to `most`: they are resident, and not mapped. Returns how many.
@@ -230,107 +178,26 @@ impl System {
         hole.map(|page| page - key.page).for_each(&mut exclude);
     }
 
-    /// A superpage mapping for a full reservation, made at once although pages were never mapped singly.
-    pub(crate) fn map_full_reservation(
-        &mut self,
-        page: Page,
-        write: bool,
-        (first, mapping): Place,
-    ) -> bool {
+    /// A page was mapped: where all of its region are, the policy may want them mapped as one.
+    pub(crate) fn promote(&mut self, page: Page, place: Place) {
         let region = page.region().0;
-        if self.design.mapping.when != MapWhen::Prepared
-            || self.spaces.regions[region as usize].resident != SLOTS as u16
-        {
-            return false;
-        }
-        let Some(id) = self.full_reservation(region) else { return false };
-        let dirty = if self.design.mapping.clean_pages == CleanPages::Relaxed {
-            [0; 8]
-        } else {
-            self.dirty_map(region)
-        };
-        let found = promotion::direct(
-            &SoftFault {
-                full: true,
-                valid: true,
-                inside: mapping.holds_window(first, region << 9),
-                congruent: true,
-                wired: false,
-                writable: mapping.writable && !matches!(mapping.backing, Backing::File { .. }),
-                busy: false,
-                dirty: &dirty,
-                slot: page.slot() as u16,
-                anonymous: mapping.is_anonymous() && self.spaces.shares.is_empty(),
-            },
-            self.design.mapping.clean_pages,
-        );
-        match found {
-            Promotion::ReadWrite => self.map_in_place(region, id, true),
-            Promotion::ReadOnly if !write => self.map_in_place(region, id, false),
-            _ => return false,
-        }
-        true
-    }
-
-    /// Maps a superpage in place if all its pages are mapped alike.
-    pub(crate) fn promote(&mut self, region: u32, (_, mapping): Place) {
         let at = &self.spaces.regions[region as usize];
-        if self.design.mapping.when != MapWhen::Prepared
-            || at.resident != SLOTS as u16
-            || at.present != [!0; 8]
-            || self.spaces.is_large(region)
-        {
+        if at.resident != SLOTS as u16 || at.present != [!0; 8] || self.spaces.is_large(region) {
             return;
         }
-        let Some(id) = self.full_reservation(region) else { return };
-        let dirty = if at.clean == 0 { [!0; 8] } else { self.dirty_map(region) };
-        let uniform = !at.has(super::region::COW);
-        let pages = Pages {
-            full: true,
-            mapped: true,
-            uniform,
-            writable: mapping.writable && !matches!(mapping.backing, Backing::File { .. }),
-            dirty: &dirty,
-        };
-        match promotion::promotion(&pages) {
-            Promotion::ReadWrite => self.map_in_place(region, id, true),
-            Promotion::ReadOnly => self.map_in_place(region, id, false),
-            Promotion::None(Refused::MixedDirty) => self.spaces.region(region).flags |= PROTECTED,
-            Promotion::None(_) => {}
+        let facts = self.facts_of_mapped(page, place);
+        match self.policy.on(Event::Mapped, &facts) {
+            Action::MakeSuperpage { how: How::InPlace { writable }, .. } => {
+                self.map_in_place(region, writable);
+            }
+            Action::WriteProtect => self.spaces.region(region).flags |= PROTECTED,
+            _ => {}
         }
     }
 
-    /// The fully populated reservation of a region, if all its pages are that reservation's.
-    fn full_reservation(&self, region: u32) -> Option<ReservationId> {
-        let id = self.spaces.reservations.find(region << 9)?;
-        let whole = self.spaces.reservations.key(id).order == LARGE_ORDER
-            && self.spaces.reservations.popcnt(id) == SLOTS as u16;
-        let base = self.spaces.reservations.base(id).0;
-        let table = self.spaces.regions[region as usize].place;
-        let in_place = || {
-            table != super::region::NO_TABLE
-                && (0..)
-                    .zip(self.spaces.tables.table(table))
-                    .all(|(slot, entry)| entry.frame() == Some(Frame(base + slot)))
-        };
-        // What others map too, page by page, cannot be theirs and a superpage.
-        let shared = || {
-            let shares = &self.spaces.shares;
-            !shares.is_empty() && shares.range(base..base + SLOTS).next().is_some()
-        };
-        (whole && in_place() && !shared()).then_some(id)
-    }
-
-    fn dirty_map(&self, region: u32) -> Population {
-        let mut dirty = [0; 8];
-        let table = self.spaces.regions[region as usize].place;
-        for (slot, entry) in self.spaces.tables.table(table).iter().enumerate() {
-            dirty[slot / 64] |= u64::from(entry.has(Entry::DIRTY)) << (slot % 64);
-        }
-        dirty
-    }
-
-    fn map_in_place(&mut self, region: u32, id: ReservationId, dirty: bool) {
+    /// Maps a region as one: its pages are those of a reservation, in their places.
+    pub(crate) fn map_in_place(&mut self, region: u32, dirty: bool) {
+        let id = self.spaces.reservations.find(region << 9).expect("the policy was told so");
         let base = self.spaces.reservations.base(id);
         self.clock.spend(Cause::Map, self.costs.promote);
         self.counters.made_in_place += 1;
@@ -342,10 +209,7 @@ impl System {
     /// (as they do in a reservation, if no page was copied elsewhere).
     fn contiguous(&mut self, region: u32) {
         let at = &self.spaces.regions[region as usize];
-        if !self.rules.contiguous_entries
-            || !at.resident.is_multiple_of(16)
-            || self.spaces.is_large(region)
-        {
+        if !self.joins || !at.resident.is_multiple_of(16) || self.spaces.is_large(region) {
             return;
         }
         let lanes =

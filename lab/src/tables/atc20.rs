@@ -4,7 +4,7 @@
 //! `machines/e3-1245v6.toml`, `designs/*.toml` and `lab/data/workloads.toml`; the cells are marked
 //! here. Everything else is held out.
 
-use design::Design;
+use crate::load::Design;
 use units::ByteSize;
 
 use super::{Better, Cell, Entry, Role, Row, Table};
@@ -154,7 +154,7 @@ const OTHER_KERNEL_SECONDS: f64 = 36.9;
 const REDIS_BYTES: f64 = 4096.0 * 7.6e6;
 
 fn reports(workload: &str, fragmentation: &str, designs: &[&str]) -> Result<Vec<Report>, LabError> {
-    let find = |name: &&str| design::designs::find(name).expect("a preset");
+    let find = |name: &&str| crate::load::preset(name);
     let designs: Vec<Design> = designs.iter().map(find).collect();
     let experiment = Experiment {
         machine: hardware::preset(MACHINE).expect("a preset"),

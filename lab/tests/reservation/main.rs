@@ -1,9 +1,8 @@
-//! The reservation table against its naive twin, and FreeBSD's promotion table.
+//! The reservation table against its naive twin.
 
 extern crate superpage_lab as lab;
 
 mod mechanisms;
-mod promotion;
 mod twin;
 
 use lab::memory::Frame;

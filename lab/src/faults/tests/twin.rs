@@ -2,7 +2,7 @@
 //! found by looking at every CPU, queues as plain lists. Prices and memory are the engine's own.
 
 use ahead::Prefault;
-use design::ResidentCount;
+use policy::rules::ResidentCount;
 use proptest::prelude::*;
 
 use super::experiments;

@@ -1,0 +1,249 @@
+//! What the policy is told of a place in memory.
+
+use policy::{Facts, Reads, Reservation, Superpage};
+use trace::{Backing, Page, SLOTS};
+
+use super::System;
+use super::region::{ACCESSED, COW, Entry, NO_TABLE, POOL, PROTECTED, RESERVED, ZEROS};
+use super::space::{Mapping, Place};
+use crate::memory::Frame;
+use crate::reservation::{Flags, Key, ReservationId};
+
+impl Mapping {
+    /// As the policy sees it.
+    #[inline]
+    pub(crate) fn facts(&self) -> policy::Mapping {
+        policy::Mapping {
+            backing: match self.backing {
+                Backing::Anonymous => policy::Backing::Anonymous,
+                Backing::Heap => policy::Backing::Heap,
+                Backing::File { cached, .. } => policy::Backing::File { cached },
+                Backing::Shared(_) => policy::Backing::Shared,
+            },
+            advised: self.advised,
+            writable: self.writable,
+        }
+    }
+}
+
+impl System {
+    /// Of a page that the program touched.
+    pub(crate) fn facts_of_fault(&self, page: Page, place: Place) -> Facts {
+        let (first, mapping) = place;
+        let region = page.region().0;
+        let at = &self.spaces.regions[region as usize];
+        let mut facts = Facts {
+            mapping: mapping.facts(),
+            place: (page.0.into(), mapping.end.min((region + 1) << 9).into()),
+            ..Facts::default()
+        };
+        if self.spaces.is_large(region) {
+            facts.region.superpage = Some(Superpage {
+                zeros: at.has(ZEROS),
+                pooled: at.has(POOL) && self.pool_of(region, place).is_some(),
+                cow: at.has(COW),
+                shared: at.has(COW) && self.spaces.shares.contains_key(&at.place),
+            });
+            return facts;
+        }
+        facts.page = self.state_of(page, place);
+        facts.region.has_table = at.place != NO_TABLE;
+        facts.region.populated = at.resident;
+        facts.region.inside = mapping.holds_window(first, region << 9);
+        match facts.page {
+            policy::Page::Resident { .. } if at.resident == SLOTS as u16 => {
+                self.add_whole(page, &mut facts)
+            }
+            policy::Page::Untouched | policy::Page::Swapped => {
+                self.add_sizes(page, place, &mut facts)
+            }
+            _ => {}
+        }
+        facts
+    }
+
+    /// What is at a page of a region without a superpage.
+    fn state_of(&self, page: Page, place: Place) -> policy::Page {
+        let entry = self.spaces.entry(page);
+        let region = page.region().0;
+        if let Some(frame) = entry.frame() {
+            let cow = entry.has(Entry::COW);
+            let shared = cow && self.spaces.shares.contains_key(&frame.0);
+            return match self.spaces.regions[region as usize].is_present(page.slot()) {
+                true => policy::Page::Mapped { cow, shared },
+                false => policy::Page::Resident { cow, shared },
+            };
+        }
+        if place.1.pool.is_some_and(|pool| self.pool_backs(pool, region)) {
+            return policy::Page::Pooled;
+        }
+        match () {
+            () if !entry.is_empty() => policy::Page::Swapped,
+            () if self.elsewhere(page, place).is_some() => policy::Page::Elsewhere,
+            () => policy::Page::Untouched,
+        }
+    }
+
+    /// Sizes that fit around a page, and the reservation that it lies in.
+    fn add_sizes(&self, page: Page, (first, mapping): Place, facts: &mut Facts) {
+        let region = &mut facts.region;
+        let start = |order: u8| page.0 >> order << order;
+        if self.reads.has(Reads::UNRESERVED) {
+            if let Some(id) = self.spaces.reservations.find(page.0) {
+                region.reservation = Some(self.reservation_facts(id, page));
+                return;
+            }
+            let is_free = |&order: &u8| self.is_unreserved(page, order);
+            region.unreserved = self.physical.reserved.iter().filter(is_free).collect();
+        } else if self.reads.has(Reads::ABSENT) {
+            let is_absent = |&order: &u8| {
+                let pages = start(order)..start(order) + (1 << order);
+                let inside = first <= pages.start && pages.end <= mapping.end;
+                inside && { pages }.all(|page| self.spaces.entry(Page(page)).is_empty())
+            };
+            region.absent = self.physical.smaller.iter().filter(is_absent).collect();
+        } else {
+            return;
+        }
+        let sizes = self.physical.reserved.iter().chain(self.physical.smaller.iter());
+        for order in sizes {
+            if first <= start(order) {
+                region.begins = region.begins.with(order);
+            }
+            if start(order) + (1 << order) <= mapping.end {
+                region.ends = region.ends.with(order);
+            }
+        }
+    }
+
+    /// Whether the extent of a size around a page has neither a reservation nor a page in memory.
+    fn is_unreserved(&self, page: Page, order: u8) -> bool {
+        let key = Key { page: page.0 >> order << order, order };
+        let at = &self.spaces.regions[page.region().0 as usize];
+        let mut pages = key.page..key.page + (1 << order);
+        let is_populated = at.resident > 0
+            && (order >= 9 || pages.any(|page| self.spaces.entry(Page(page)).frame().is_some()));
+        !self.spaces.reservations.overlaps(key) && !is_populated
+    }
+
+    /// Of a reservation, and a page in it.
+    pub(crate) fn reservation_facts(&self, id: ReservationId, page: Page) -> Reservation {
+        let reservations = &self.spaces.reservations;
+        let key = reservations.key(id);
+        Reservation {
+            order: key.order,
+            populated: reservations.popcnt(id),
+            is_taken: reservations.is_populated(id, (page.0 - key.page) as u16),
+            is_bad: reservations.flags(id).has(Flags::BAD),
+            is_full: false,
+        }
+    }
+
+    /// Of a region all of whose pages are in memory: whether they are a reservation's, and which were written.
+    pub(crate) fn add_whole(&self, page: Page, facts: &mut Facts) {
+        if !self.reads.has(Reads::FULL) {
+            return;
+        }
+        let region = page.region().0;
+        let Some(id) = self.full_reservation(region) else { return };
+        let reservation = self.reservation_facts(id, page);
+        facts.region.reservation = Some(Reservation { is_full: true, ..reservation });
+        facts.region.nothing_shared = self.spaces.shares.is_empty();
+        if self.reads.has(Reads::DIRTY) {
+            facts.region.dirty = self.dirty_map(region);
+        }
+    }
+
+    /// Of a region all of whose pages are mapped.
+    pub(crate) fn facts_of_mapped(&self, page: Page, (_, mapping): Place) -> Facts {
+        let region = page.region().0;
+        let at = &self.spaces.regions[region as usize];
+        let mut facts = Facts { mapping: mapping.facts(), ..Facts::default() };
+        facts.region.is_mapped = true;
+        facts.region.populated = at.resident;
+        facts.region.has_cow = at.has(COW);
+        self.add_whole(page, &mut facts);
+        if facts.region.reservation.is_some() {
+            facts.region.dirty = if at.clean == 0 { [!0; 8] } else { self.dirty_map(region) };
+        }
+        facts
+    }
+
+    /// Of a superpage that is unmapped, protected or mapped once more.
+    pub(crate) fn facts_of_superpage(&self, region: u32) -> Facts {
+        let at = &self.spaces.regions[region as usize];
+        let mut facts = Facts::default();
+        facts.region.is_pooled = at.has(POOL);
+        facts.region.superpage = self.spaces.is_large(region).then(|| Superpage {
+            zeros: at.has(ZEROS),
+            pooled: at.has(POOL),
+            cow: at.has(COW),
+            shared: at.has(COW) && self.spaces.shares.contains_key(&at.place),
+        });
+        facts.region.reservation = at.has(RESERVED).then(Reservation::default);
+        facts
+    }
+
+    /// Of a candidate for a superpage. Its page table is not read.
+    pub(crate) fn facts_of_candidate(&self, region: u32) -> Facts {
+        let at = &self.spaces.regions[region as usize];
+        let mut facts = self.facts_of_superpage(region);
+        facts.region.has_table = at.place != NO_TABLE;
+        facts.region.has_cow = at.has(COW);
+        facts.region.is_protected = at.has(PROTECTED);
+        facts.region.populated = at.resident;
+        facts.region.accessed = at.has(ACCESSED);
+        facts.region.coverage = at.coverage;
+        let process = self.spaces.processes.get(&at.process);
+        if let Some((first, mapping)) = process.and_then(|own| own.find(Page(region << 9))) {
+            facts.mapping = mapping.facts();
+            facts.region.inside = mapping.holds_window(first, region << 9);
+            facts.region.is_pooled = mapping.pool.is_some();
+        }
+        facts
+    }
+
+    /// The same, with what its page table says.
+    pub(crate) fn facts_of_inspected(&self, region: u32) -> Facts {
+        let mut facts = self.facts_of_candidate(region);
+        let table = self.spaces.tables.table(self.spaces.regions[region as usize].place);
+        facts.region.has_writable =
+            table.iter().any(|entry| entry.frame().is_some() && !entry.has(Entry::COW));
+        facts.region.has_shared = !self.spaces.shares.is_empty()
+            && table
+                .iter()
+                .filter_map(|entry| entry.frame())
+                .any(|frame| self.spaces.shares.contains_key(&frame.0));
+        facts
+    }
+
+    /// The fully populated reservation of a region, if all its pages are that reservation's.
+    pub(crate) fn full_reservation(&self, region: u32) -> Option<ReservationId> {
+        let id = self.spaces.reservations.find(region << 9)?;
+        let whole = self.spaces.reservations.key(id).order == super::allocate::LARGE_ORDER
+            && self.spaces.reservations.popcnt(id) == SLOTS as u16;
+        let base = self.spaces.reservations.base(id).0;
+        let table = self.spaces.regions[region as usize].place;
+        let in_place = || {
+            table != NO_TABLE
+                && (0..)
+                    .zip(self.spaces.tables.table(table))
+                    .all(|(slot, entry)| entry.frame() == Some(Frame(base + slot)))
+        };
+        // What others map too, page by page, cannot be theirs and a superpage.
+        let shared = || {
+            let shares = &self.spaces.shares;
+            !shares.is_empty() && shares.range(base..base + SLOTS).next().is_some()
+        };
+        (whole && in_place() && !shared()).then_some(id)
+    }
+
+    fn dirty_map(&self, region: u32) -> policy::Population {
+        let mut dirty = [0; 8];
+        let table = self.spaces.regions[region as usize].place;
+        for (slot, entry) in self.spaces.tables.table(table).iter().enumerate() {
+            dirty[slot / 64] |= u64::from(entry.has(Entry::DIRTY)) << (slot % 64);
+        }
+        dirty
+    }
+}
