@@ -14,6 +14,8 @@ mod error;
 mod field;
 mod read;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod value;
 mod write;
 

@@ -1,9 +1,8 @@
-//! When FreeBSD maps a superpage in place, and when it takes the mapping apart: pure functions, the
-//! truth tables of policies 3.2 and 3.5. Any part of the simulated system may ask.
-
-use crate::rules::CleanPages;
+//! When FreeBSD maps a superpage in place: pure functions, the truth tables of its `pmap_promote_pde` and
+//! `vm_fault_soft_fast`.
 
 use crate::Population;
+use crate::rules::CleanPages;
 
 /// The base mappings under a virtual superpage, as `pmap_promote_pde` finds them.
 #[derive(Debug, Clone, Copy)]

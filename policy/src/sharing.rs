@@ -23,8 +23,9 @@ impl Policy {
     /// Pages of a superpage are mapped once more. What an object's mappings share has base pages in each.
     pub(crate) fn shared(&self, whole: bool, private: bool, facts: &Facts) -> Action {
         match facts.region.superpage {
-            Some(_) if !facts.region.is_pooled && !(whole && private) => Action::Demote,
-            _ => Action::Keep,
+            None => Action::Keep,
+            Some(_) if facts.region.is_pooled || whole && private => Action::Keep,
+            Some(_) => Action::Demote,
         }
     }
 

@@ -1,9 +1,7 @@
 //! FreeBSD's promotion truth table, exhaustively.
 
-use design::CleanPages;
-use lab::reservation::promotion::{
-    Pages, Promotion, Refused, SoftFault, Write, direct, promotion, write,
-};
+use superpage_policy::rules::CleanPages;
+use superpage_policy::{Pages, Promotion, Refused, SoftFault, direct, promotion};
 
 const CLEAN: [u64; 8] = [0; 8];
 const DIRTY: [u64; 8] = [!0; 8];
@@ -83,17 +81,4 @@ fn direct_mapping_by_a_soft_fault() {
     // Read-only: 2 (busy) x 2 (anonymous) x 2 rules x 5 maps. Writable: 2 of the 5 maps are all dirty,
     // in 2 x 2 cases; the other 3 pass where the rule is relaxed and the memory anonymous.
     assert_eq!(made, [2560 - 40 - 11, 40, 11]);
-}
-
-#[test]
-fn writes_through_superpages() {
-    for [writable, permitted, demotes] in booleans() {
-        let expected = match (writable, permitted, demotes) {
-            (true, true, _) => Write::Goes,
-            (false, true, true) => Write::Demotes,
-            (false, true, false) => Write::Upgrades,
-            (_, false, _) => Write::Denied,
-        };
-        assert_eq!(write(writable, permitted, demotes), expected);
-    }
 }

@@ -70,6 +70,8 @@ impl fmt::Debug for PageSize {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     #[test]

@@ -80,7 +80,7 @@ fn a_design_without_a_name_is_none() {
 #[test]
 fn a_short_file_is_enough() {
     let design = Design::from_toml("x", "name = \"plain\"").unwrap();
-    assert_eq!(design, Design { name: "plain".into(), ..Design::default() });
+    assert_eq!(design, Design::new("plain", "", Default::default()));
 }
 
 #[test]

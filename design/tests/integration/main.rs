@@ -1,8 +1,4 @@
 //! Designs as files.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod errors;
 mod presets;
-mod properties;

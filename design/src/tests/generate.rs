@@ -1,8 +1,9 @@
 //! Designs for the property tests.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 use proptest::prelude::*;
-use superpage_design::{Design, designs};
+
+use crate::{Design, designs};
+use policy::Rules;
 
 /// A preset.
 pub fn preset() -> impl Strategy<Value = Design> {
@@ -12,16 +13,17 @@ pub fn preset() -> impl Strategy<Value = Design> {
 /// The parts of six presets put together: good or bad.
 pub fn mixed() -> impl Strategy<Value = Design> {
     let six = (preset(), preset(), preset(), preset(), preset(), preset());
-    six.prop_map(|(a, b, c, d, e, f)| Design {
-        name: a.name,
-        summary: b.summary,
-        allocation: a.allocation,
-        preparation: b.preparation,
-        mapping: c.mapping,
-        unmapping: d.unmapping,
-        deallocation: e.deallocation,
-        memory: f.memory,
-        fault: a.fault,
+    six.prop_map(|(a, b, c, d, e, f)| {
+        let rules = Rules {
+            allocation: a.rules.allocation,
+            preparation: b.rules.preparation,
+            mapping: c.rules.mapping,
+            unmapping: d.rules.unmapping,
+            deallocation: e.rules.deallocation,
+            memory: f.rules.memory,
+            fault: a.rules.fault,
+        };
+        Design::new(a.name, b.summary, rules)
     })
 }
 
@@ -50,8 +52,8 @@ pub fn renumbered(design: impl Strategy<Value = Design>) -> impl Strategy<Value 
                 draw();
             }
         };
-        let d = &mut design;
-        draw(&mut || d.summary = summary.clone());
+        draw(&mut || design.summary = summary.clone());
+        let d = &mut design.rules;
         let p = &mut d.preparation;
         draw(&mut || p.fill_at = Some(n[0] as u16));
         draw(&mut || p.bulk = units::ByteSize(n[1]));

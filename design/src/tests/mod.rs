@@ -1,0 +1,4 @@
+//! Properties of designs that no file could hold: they are made field by field, and fields are private.
+
+mod generate;
+mod properties;
