@@ -78,6 +78,9 @@ pub(crate) struct System {
     reads: Reads,
     /// Faults that get one page each get free ones.
     is_single: bool,
+    /// Faults are served one by one: for the test that compares.
+    #[cfg(test)]
+    serves_singly: bool,
     /// The hardware joins 16 aligned base pages in one TLB entry.
     joins: bool,
     costs: Prices,
@@ -208,6 +211,8 @@ impl System {
             is_single: policy.plain(true, &policy::Mapping::default()) == Plain::Base,
             physical: settings,
             joins,
+            #[cfg(test)]
+            serves_singly: false,
             policy,
         }
     }

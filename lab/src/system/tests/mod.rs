@@ -3,6 +3,7 @@
 mod hostile;
 mod ideal;
 mod naive;
+mod plain;
 mod program;
 
 use hardware::{Machine, Naive};
@@ -13,6 +14,10 @@ use units::ByteSize;
 use super::{Engine, Stop, System};
 use crate::fragment::Fragmentation;
 use program::{Op, Program, ops};
+
+/// The tables of a design's file.
+const TABLES: [&str; 7] =
+    ["allocation", "preparation", "mapping", "unmapping", "deallocation", "memory", "fault"];
 
 /// A program's machine, and how far it came.
 struct Run {
@@ -40,7 +45,8 @@ fn machine(name: &str) -> Machine {
 impl Run {
     fn new(design: &design::Design, ground: &Ground) -> Self {
         let machine = machine(ground.machine);
-        let system = System::new(&machine, design, ground.memory, ground.swap);
+        let policy = crate::load::policy(design, &machine);
+        let system = System::new(&machine, policy, ground.memory, ground.swap);
         let mut engine = Engine::new(Naive::new(&machine), system, machine);
         let fragmentation: Fragmentation = ground.fragmentation.parse().expect("a fragmentation");
         let blocks = u64::from(engine.system.memory.frames() / 512);

@@ -92,7 +92,7 @@ proptest! {
             if run.step(event.clone(), &accesses).is_err() {
                 break;
             }
-            model.follow(event.as_ref(), &accesses, design.allocation.zero_page);
+            model.follow(event.as_ref(), &accesses, false);
             let spaces = &run.engine.system.spaces;
             let mut expected = 0;
             for (&page, &framed) in model.pages.values().flatten() {

@@ -1,0 +1,99 @@
+//! The executor of many plain faults at once does what the one that takes them singly does: random programs under
+//! random designs, on whole and on fragmented memory, end with the same books.
+
+use proptest::prelude::*;
+
+use super::{Ground, Program, Run, Stop, cases, grounds, ops};
+
+/// A design with the tables of random presets, where those go together.
+fn mixed() -> impl Strategy<Value = design::Design> {
+    let tables = design::designs::list().len();
+    let picks = prop::collection::vec(0..tables, 7);
+    (picks, 0..tables).prop_map(|(picks, otherwise)| {
+        let text = |at: usize| design::designs::list()[at].design().expect("a preset").to_toml();
+        let mut mix = String::from("name = \"mixed\"\nsummary = \"random\"\n");
+        for (table, at) in super::TABLES.iter().zip(picks) {
+            mix += &table_of(&text(at), table);
+        }
+        let mixed = design::Design::from_toml("mixed", &mix);
+        mixed.unwrap_or_else(|_| design::designs::list()[otherwise].design().expect("a preset"))
+    })
+}
+
+/// A table of a design's file, with the tables below it.
+fn table_of(text: &str, table: &str) -> String {
+    let mut inside = false;
+    let mut found = String::new();
+    for line in text.lines() {
+        if let Some(head) = line.strip_prefix('[') {
+            let name = head.trim_end_matches(']');
+            inside = name == table || name.starts_with(&format!("{table}."));
+        }
+        if inside {
+            found += line;
+            found.push('\n');
+        }
+    }
+    found
+}
+
+/// All that a run has counted, and what memory looks like after it.
+fn books(run: &Run) -> String {
+    let system = &run.engine.system;
+    let spaces = &system.spaces;
+    format!(
+        "{:?} {:?} {:?} at {} with {} in {} superpages and {} swapped, {} free, regions {:?}",
+        system.counters,
+        system.clock.ledger,
+        system.clock.background,
+        system.clock.now(),
+        spaces.resident,
+        spaces.superpages,
+        spaces.swapped,
+        system.memory.free_frames(),
+        spaces.regions.iter().map(|at| (at.present, at.resident, at.flags)).collect::<Vec<_>>(),
+    )
+}
+
+/// The program's books, fault by fault or many at once; and how many accesses it made.
+fn follow(
+    design: &design::Design,
+    ground: &Ground,
+    ops: &[super::Op],
+    singly: bool,
+) -> (String, u64) {
+    let mut run = Run::new(design, ground);
+    run.engine.system.serves_singly = singly;
+    let mut program = Program::new(run.first.0, run.first.1);
+    for op in ops {
+        let Some((event, accesses)) = program.next(op) else { continue };
+        match run.step(event, &accesses) {
+            Ok(()) => {}
+            Err(Stop::IllFormed(what)) => panic!("a program's stream: {what}"),
+            Err(_) => break,
+        }
+    }
+    let accesses = run.engine.system.counters.accesses;
+    (books(&run), accesses + run.log.len() as u64)
+}
+
+/// More on request: with PROPTEST_CASES=2000 it is over a million events.
+#[test]
+fn many_faults_at_once_are_as_many_single_ones() {
+    let config = ProptestConfig {
+        cases: 8 * cases(),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let events = std::cell::Cell::new(0);
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let tried = runner.run(&(mixed(), grounds(), ops(120)), |(design, ground, ops)| {
+        let (once, made) = follow(&design, &ground, &ops, false);
+        let (singly, _) = follow(&design, &ground, &ops, true);
+        events.set(events.get() + made);
+        prop_assert_eq!(once, singly, "{}", design.to_toml());
+        Ok(())
+    });
+    println!("{} events", events.get());
+    tried.unwrap();
+}
