@@ -96,6 +96,11 @@ pub(super) const RULES: &[Rule] = &[
         },
     ),
     rule(
+        &["unmapping.on", FORM],
+        "freeing a part of a superpage splits it, but for a pool's: needs \"partial-free\"",
+        |d| !d.rules.unmapping.partial_free && !form(d, Form::Pool),
+    ),
+    rule(
         &["unmapping.clean-write", WHEN],
         "there are clean superpages only with when = \"prepared\"",
         |d| d.rules.unmapping.clean_write_demotes && d.rules.mapping.when != MapWhen::Prepared,

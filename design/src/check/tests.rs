@@ -81,6 +81,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (FAULT, "mapping.when = \"prepared\"", "mapping.when"),
     (FAULT, "mapping.clean-pages = \"relaxed\"", "mapping.clean-pages"),
     (FAULT, "unmapping.clean-write = \"demote\"", "unmapping.clean-write"),
+    (FAULT, "unmapping.on = [\"partial-protect\"]", "unmapping.on"),
     (FAULT, "deallocation.when = \"inactive\"", "deallocation.when"),
     (FAULT, "deallocation = {when = \"inactive\", after = \"25h\"}", "deallocation.after"),
     (FAULT, "deallocation = {when = \"inactive\", every = \"0s\"}", "deallocation.every"),
