@@ -4,15 +4,16 @@ use crate::action::Compaction;
 use crate::rules::{Effort, Reclaim, Shortage};
 use crate::{Action, Policy, Result};
 
-/// An allocation of a superpage that compacts and reclaims (`__alloc_pages_slowpath` of an order that is costly).
+/// An allocation of a superpage that compacts and reclaims (`__alloc_pages_slowpath` of an order that is costly):
+/// how far it is. Executors hand it back as they got it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Direct {
     /// How thoroughly it compacts the second time.
-    second: Compaction,
+    pub second: Compaction,
     /// It gives up where compaction could not be tried.
-    gives_up: bool,
+    pub gives_up: bool,
     /// It compacts for the second time.
-    is_second: bool,
+    pub is_second: bool,
 }
 
 /// Pages that are reclaimed together at least (`SWAP_CLUSTER_MAX`).

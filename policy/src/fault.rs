@@ -61,7 +61,7 @@ impl AtFault {
             Reads::ABSENT.when(!smaller.is_empty()),
             Reads::UNRESERVED.when(reserves),
             Reads::FULL.when(in_place),
-            Reads::DIRTY.when(rules.mapping.clean_pages == CleanPages::Uniform),
+            Reads::DIRTY.when(in_place && rules.mapping.clean_pages == CleanPages::Uniform),
             Reads::COVERAGE.when(scan.is_some_and(|scan| scan.sampling.is_some())),
             Reads::ZEROS.when(rules.deallocation.bloat.is_some()),
             Reads::WRITTEN.when(in_place),

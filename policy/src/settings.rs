@@ -65,6 +65,8 @@ pub struct Zeroing {
     pub non_temporal: bool,
     /// In one call.
     pub bulk: ByteSize,
+    /// The same of memory that is zeroed ahead of need: past the caches. `None`: none is.
+    pub ahead_non_temporal: Option<bool>,
 }
 
 /// What a program can be given that runs under a design on a stock kernel.
@@ -131,12 +133,15 @@ impl Policy {
         }
     }
 
-    /// How memory is zeroed at faults.
+    /// How memory is zeroed, at faults and ahead of them.
     pub fn zeroing(&self) -> Zeroing {
         let preparation = &self.rules.preparation;
         Zeroing {
             non_temporal: preparation.stores == ZeroStores::NonTemporal,
             bulk: preparation.bulk,
+            ahead_non_temporal: preparation
+                .prezero
+                .map(|prezero| prezero.stores == ZeroStores::NonTemporal),
         }
     }
 

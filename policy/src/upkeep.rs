@@ -135,6 +135,8 @@ impl Policy {
             (Daemon::Evacuate | Daemon::Prezero | Daemon::Recover, _, Result::Nothing) => {
                 return Action::Wait(Wait::Period);
             }
+            // What a reservation gives when it is broken was not moved.
+            (Daemon::Evacuate, Action::BreakNext, _) => {}
             (Daemon::Evacuate | Daemon::Fill, ..) => *budget = budget.saturating_sub(pages),
             (Daemon::Prezero, ..) => *budget -= 1,
             (Daemon::Recover, _, Result::Done { .. }) => {
