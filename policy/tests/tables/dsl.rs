@@ -1,0 +1,304 @@
+//! What tables are written in: lines of events, facts and the actions that must follow.
+//!
+//! A line is data, so that a table can be put to any design: to a preset, and to what is left of it when one key is
+//! changed ([`crate::mutation`]).
+
+use core::fmt::Debug;
+
+use superpage_policy::rules::Effort;
+use superpage_policy::{
+    Action, Backing, Candidates, Compaction, Daemon, Direct, Event, Facts, How, Mapping, Orders,
+    Page, Policy, Region, Reservation, Result as Ended, Scale, Superpage, Wait,
+};
+
+/// Base pages of 4 KiB, superpages of 2 MiB, a clock of nanoseconds.
+pub const SCALE: Scale = Scale { base_page: 4096, superpage: 9, ticks: 1000 };
+pub const WHOLE: u8 = 9;
+pub const MS: u64 = 1_000_000;
+pub const S: u64 = 1000 * MS;
+
+/// What a preset must do, line by line.
+pub type Table = Vec<Line>;
+
+/// What happens, one after the other, to a policy that knows of nothing before.
+pub struct Line {
+    pub what: &'static str,
+    /// The paper and its section, or the kernel's file and function.
+    pub source: &'static str,
+    steps: Vec<Step>,
+}
+
+/// Told how the last action ended, or what happened: is the answer right?
+type Step = Box<dyn Fn(&mut Policy, &mut Action) -> Result<(), String>>;
+
+impl Line {
+    /// The first step that goes wrong.
+    pub fn check(&self, policy: &mut Policy) -> Result<(), String> {
+        let mut last = Action::Nothing;
+        let told = |(at, step): (usize, &Step)| {
+            step(policy, &mut last).map_err(|wrong| {
+                format!("{} ({}), step {}: {wrong}", self.what, self.source, at + 1)
+            })
+        };
+        self.steps.iter().enumerate().try_for_each(told)
+    }
+}
+
+fn compare<T: PartialEq + Debug>(got: &T, expected: &T) -> Result<(), String> {
+    match got == expected {
+        true => Ok(()),
+        false => Err(format!("\n     is {got:?}\n not as {expected:?}")),
+    }
+}
+
+/// A line of several steps.
+pub fn run(
+    what: &'static str,
+    source: &'static str,
+    steps: impl IntoIterator<Item = Step>,
+) -> Line {
+    Line { what, source, steps: steps.into_iter().collect() }
+}
+
+/// A line of one event.
+pub fn at(
+    what: &'static str,
+    source: &'static str,
+    event: Event,
+    facts: Facts,
+    is: Action,
+) -> Line {
+    run(what, source, [on(event, facts, is)])
+}
+
+/// A line of what is asked once.
+pub fn says<T: PartialEq + Debug + 'static>(
+    what: &'static str,
+    source: &'static str,
+    asked: fn(&Policy) -> T,
+    expected: T,
+) -> Line {
+    let step: Step = Box::new(move |policy, _| compare(&asked(policy), &expected));
+    run(what, source, [step])
+}
+
+/// An event.
+pub fn on(event: Event, facts: Facts, expected: Action) -> Step {
+    Box::new(move |policy, last| {
+        *last = policy.on(event, &facts);
+        compare(last, &expected)
+    })
+}
+
+/// The action before ended so.
+pub fn then(result: Ended, facts: Facts, expected: Action) -> Step {
+    passed(result, 0, facts, expected)
+}
+
+/// The same, and so many mappings were passed over.
+pub fn passed(result: Ended, cost: u32, facts: Facts, expected: Action) -> Step {
+    Box::new(move |policy, last| {
+        *last = policy.on(Event::Outcome { action: *last, result, cost }, &facts);
+        compare(last, &expected)
+    })
+}
+
+// Events.
+
+pub const READ: Event = Event::Fault { write: false };
+pub const WRITE: Event = Event::Fault { write: true };
+pub const NO_PAGE: Event = Event::NoPage { wanted: 1 };
+
+pub fn tick(daemon: Daemon) -> Event {
+    Event::Tick(daemon)
+}
+
+pub fn no_superpage(effort: Effort) -> Event {
+    Event::NoSuperpage { effort, daemon: false }
+}
+
+pub const DONE: Ended = Ended::Done { pages: 0 };
+pub const NOTHING: Ended = Ended::Nothing;
+pub const NO_MEMORY: Ended = Ended::NoMemory;
+
+pub fn done(pages: u32) -> Ended {
+    Ended::Done { pages }
+}
+
+// Facts.
+
+pub fn orders(orders: &[u8]) -> Orders {
+    orders.iter().copied().collect()
+}
+
+fn all() -> Orders {
+    (1..=18).collect()
+}
+
+/// The first touch of a superpage's worth of anonymous memory, amid a large writable mapping.
+pub fn fresh() -> Facts {
+    Facts {
+        mapping: Mapping { backing: Backing::Anonymous, advised: None, writable: true },
+        place: (512_000, 512_512),
+        region: Region {
+            inside: true,
+            begins: all(),
+            ends: all(),
+            absent: all(),
+            unreserved: all(),
+            nothing_shared: true,
+            has_writable: true,
+            ..Region::default()
+        },
+        ..Facts::default()
+    }
+}
+
+/// Changes to facts, each in a word.
+pub trait With: Sized {
+    fn with(self, change: impl FnOnce(&mut Facts)) -> Facts;
+
+    fn advised(self, advised: bool) -> Facts {
+        self.with(|facts| facts.mapping.advised = Some(advised))
+    }
+
+    fn backed(self, backing: Backing) -> Facts {
+        self.with(|facts| facts.mapping.backing = backing)
+    }
+
+    fn region(self, change: impl FnOnce(&mut Region)) -> Facts {
+        self.with(|facts| change(&mut facts.region))
+    }
+
+    fn machine(self, change: impl FnOnce(&mut superpage_policy::Machine)) -> Facts {
+        self.with(|facts| change(&mut facts.machine))
+    }
+
+    /// The mapping ends within the superpage's worth: only sizes up to 64 KiB fit.
+    fn cut(self) -> Facts {
+        self.region(|region| (region.inside, region.ends) = (false, orders(&[1, 2, 3, 4])))
+    }
+
+    /// So many pages are in use, not this one nor those next to it.
+    fn populated(self, pages: u16) -> Facts {
+        self.region(|region| {
+            (region.populated, region.has_table) = (pages, true);
+            (region.absent, region.unreserved) = (orders(&[1, 2, 3, 4]), orders(&[1, 2, 3, 4]));
+        })
+    }
+
+    /// The page lies in a reservation of a superpage, of which so many pages are in use.
+    fn reserved(self, pages: u16) -> Facts {
+        self.region(|region| {
+            (region.populated, region.has_table) = (pages, pages > 0);
+            region.unreserved = Orders::NONE;
+            let reservation = Reservation { order: WHOLE, populated: pages, ..Default::default() };
+            region.reservation = Some(reservation);
+        })
+    }
+
+    /// All pages of the reservation are in place and mapped; these were written.
+    fn full(self, dirty: [u64; 8]) -> Facts {
+        self.with(|facts| *facts = core::mem::take(facts).reserved(512)).region(|region| {
+            (region.is_mapped, region.dirty) = (true, dirty);
+            if let Some(reservation) = &mut region.reservation {
+                reservation.is_full = true;
+            }
+        })
+    }
+
+    fn page(self, page: Page) -> Facts {
+        self.with(|facts| facts.page = page)
+    }
+
+    /// It is mapped as a superpage, otherwise ordinary.
+    fn superpage(self, change: impl FnOnce(&mut Superpage)) -> Facts {
+        let mut superpage = Superpage::default();
+        change(&mut superpage);
+        self.region(|region| (region.populated, region.superpage) = (512, Some(superpage)))
+    }
+}
+
+impl With for Facts {
+    fn with(mut self, change: impl FnOnce(&mut Facts)) -> Facts {
+        change(&mut self);
+        self
+    }
+}
+
+/// An ordinary mapped superpage.
+pub fn large() -> Facts {
+    fresh().superpage(|_| {})
+}
+
+/// A region that a scan by address takes: base pages, one written, one accessed.
+pub fn candidate(pages: u16) -> Facts {
+    fresh().populated(pages).region(|region| region.accessed = true)
+}
+
+// Actions.
+
+pub const BASE: Action = Action::MapBase { pages: 1 };
+pub const NEXT: Action = Action::Visit(Candidates::Next);
+pub const PERIOD: Action = Action::Wait(Wait::Period);
+pub const MORE: Action = Action::Wait(Wait::More);
+
+pub fn zeros(superpage: bool) -> Action {
+    Action::MapZeros { superpage }
+}
+
+/// A whole superpage at a fault.
+pub fn whole(effort: Effort) -> Action {
+    Action::MakeSuperpage { order: WHOLE, how: How::Fresh, effort }
+}
+
+/// A smaller one.
+pub fn smaller(order: u8) -> Action {
+    Action::MakeSuperpage { order, how: How::Fresh, effort: Effort::None }
+}
+
+/// A superpage by copying.
+pub fn copied(effort: Effort, exclusive: bool) -> Action {
+    Action::MakeSuperpage { order: WHOLE, how: How::Copy { exclusive }, effort }
+}
+
+/// A superpage in place.
+pub fn in_place(writable: bool) -> Action {
+    let how = How::InPlace { writable };
+    Action::MakeSuperpage { order: WHOLE, how, effort: Effort::None }
+}
+
+pub fn reserve(order: u8, preempt: bool) -> Action {
+    Action::Reserve { order, effort: Effort::None, preempt }
+}
+
+/// A compaction by a daemon, or for a pool.
+pub fn compact(mode: Compaction) -> Action {
+    Action::Compact { mode, direct: None }
+}
+
+/// The first compaction of an allocation; the second is as thorough as said.
+pub fn direct(second: Compaction, gives_up: bool) -> Action {
+    let direct = Direct { second, gives_up, is_second: false };
+    Action::Compact { mode: Compaction::Async, direct: Some(direct) }
+}
+
+/// The reclaim after it.
+pub fn direct_reclaim(second: Compaction, gives_up: bool) -> Action {
+    let direct = Direct { second, gives_up, is_second: false };
+    Action::Reclaim { pages: 512, lumpy: false, direct: Some(direct) }
+}
+
+/// The second compaction.
+pub fn direct_again(second: Compaction, gives_up: bool) -> Action {
+    let direct = Direct { second, gives_up, is_second: true };
+    Action::Compact { mode: second, direct: Some(direct) }
+}
+
+pub fn reclaim(pages: u64) -> Action {
+    Action::Reclaim { pages, lumpy: false, direct: None }
+}
+
+pub fn after(ticks: u64) -> Action {
+    Action::Wait(Wait::After(ticks))
+}

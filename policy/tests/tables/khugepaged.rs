@@ -1,0 +1,95 @@
+//! Scans by address, and what a scan of any order asks of a candidate.
+
+use superpage_policy::rules::Effort;
+use superpage_policy::{Action, Backing, Daemon, Event, How};
+
+use crate::dsl::*;
+
+const SCAN: &str = "mm/khugepaged.c: khugepaged_do_scan, khugepaged_scan_mm_slot";
+const PMD: &str = "mm/khugepaged.c: hpage_collapse_scan_pmd";
+const ALLOC: &str = "mm/khugepaged.c: khugepaged_do_scan, khugepaged_alloc_sleep";
+
+/// What a design's scan differs in.
+pub struct Scan {
+    /// The fewest pages of a candidate.
+    pub least: u16,
+    /// One must be accessed lately.
+    pub referenced: bool,
+    /// Which mappings are scanned that nobody advised about.
+    pub always: bool,
+}
+
+pub const KHUGEPAGED: Scan = Scan { least: 1, referenced: true, always: true };
+
+/// 8 regions in 10 s, each 512 units of 4096; 60 s of rest after a failure.
+#[rustfmt::skip]
+pub fn by_address() -> Table {
+    let busy = || fresh().machine(|machine| machine.is_piece_done = true);
+    let long = || fresh().machine(|machine| machine.spent = 3600 * S);
+    let scan = || on(tick(Daemon::Scan), fresh(), NEXT);
+    let visit = || then(superpage_policy::Result::Unfit, fresh(), NEXT);
+    vec![
+        run("the next candidate is the next by address", SCAN, [scan(), visit()]),
+        run("a pass visits 8 regions, whatever comes of it", SCAN,
+            [scan()].into_iter().chain((0..7).map(|_| visit())).chain([then(DONE, fresh(), PERIOD)])),
+        run("each mapping passed over costs one unit: 7 regions", SCAN,
+            [scan()].into_iter().chain((0..6).map(|_| visit())).chain([passed(DONE, 1, fresh(), PERIOD)])),
+        run("a new pass has 8 again", SCAN,
+            [scan(), then(NO_MEMORY, fresh(), after(60 * S)), scan()].into_iter()
+                .chain((0..7).map(|_| visit())).chain([then(DONE, fresh(), PERIOD)])),
+        run("the end of memory: once more from the beginning", SCAN, [
+            scan(), then(NOTHING, fresh(), Action::Rewind), then(DONE, fresh(), NEXT), then(NOTHING, fresh(), PERIOD),
+        ]),
+        run("no superpage for the copy", ALLOC, [scan(), then(NO_MEMORY, fresh(), after(60 * S))]),
+        run("a pass goes on after a piece of work, with what is left", SCAN,
+            [scan(), then(DONE, busy(), MORE), scan()].into_iter()
+                .chain((0..6).map(|_| visit())).chain([then(DONE, fresh(), PERIOD)])),
+        run("it may use all of a CPU", SCAN, [on(tick(Daemon::Scan), long(), NEXT), then(DONE, long(), NEXT)]),
+    ]
+}
+
+/// What a candidate must be, and what becomes of it.
+#[rustfmt::skip]
+pub fn candidates(scan: &Scan) -> Table {
+    const CAND: Event = Event::Candidate;
+    let few = if scan.least > 1 { Action::Nothing } else { Action::Inspect };
+    let unaccessed = if scan.referenced { Action::Nothing } else { Action::Inspect };
+    let unadvised = if scan.always { Action::Inspect } else { Action::Nothing };
+    let fit = || candidate(scan.least);
+    let copy = || copied(Effort::DirectRetry, true);
+    let inspected = Event::Inspected { requested: false };
+    let asked = Event::Inspected { requested: true };
+    vec![
+        at("a candidate with one page", PMD, CAND, candidate(1).advised(true), few),
+        at("a candidate with enough pages", PMD, CAND, fit().advised(true), Action::Inspect),
+        at("a candidate with one page less", PMD, CAND, candidate(scan.least - 1).advised(true), Action::Nothing),
+        at("a candidate that was not accessed", PMD, CAND, fit().advised(true).region(|region| region.accessed = false), unaccessed),
+        at("a candidate that nobody advised about", PMD, CAND, fit(), unadvised),
+        at("a candidate that was advised against", PMD, CAND, fit().advised(false), Action::Nothing),
+        at("a candidate that is a superpage", PMD, CAND, large().advised(true), Action::Nothing),
+        at("a candidate without a page table", PMD, CAND, fit().advised(true).region(|region| region.has_table = false), Action::Nothing),
+        at("a candidate with pages that a write copies", PMD, CAND, fit().advised(true).region(|region| region.has_cow = true), Action::Nothing),
+        at("a candidate that is partly another mapping's", PMD, CAND, fit().advised(true).region(|region| region.inside = false), Action::Nothing),
+        at("a candidate of a file", PMD, CAND, fit().advised(true).backed(Backing::File { cached: true }), Action::Nothing),
+        at("a candidate of a pool", PMD, CAND, fit().advised(true).region(|region| region.is_pooled = true), Action::Nothing),
+        at("looked into: it is copied, and faults wait", PMD, inspected, fit(), copy()),
+        at("looked into: no page may be written", PMD, inspected, fit().region(|region| region.has_writable = false), Action::Nothing),
+        at("looked into: the mapping may not be written", PMD, inspected, fit().with(|facts| facts.mapping.writable = false), Action::Nothing),
+        at("looked into: a page is somebody else's, too", PMD, inspected, fit().region(|region| region.has_shared = true), Action::Nothing),
+        at("asked for (MADV_COLLAPSE): one page is enough", COLLAPSE, Event::CollapseRequested, candidate(1).advised(true).region(|region| region.accessed = false), Action::Inspect),
+        at("asked for: it is copied, with all effort", COLLAPSE, asked, fit(), copied(Effort::DirectRetry, false)),
+    ]
+}
+
+const COLLAPSE: &str = "mm/khugepaged.c: madvise_collapse";
+
+/// What MADV_COLLAPSE does where no scan is.
+#[rustfmt::skip]
+pub fn collapse_only() -> Table {
+    let copy = Action::MakeSuperpage { order: WHOLE, how: How::Copy { exclusive: false }, effort: Effort::DirectRetry };
+    vec![
+        at("asked for (MADV_COLLAPSE)", COLLAPSE, Event::CollapseRequested, candidate(1).advised(true), Action::Inspect),
+        at("asked for: nothing is there", COLLAPSE, Event::CollapseRequested, fresh().advised(true), Action::Nothing),
+        at("asked for: it is copied", COLLAPSE, Event::Inspected { requested: true }, candidate(1), copy),
+    ]
+}

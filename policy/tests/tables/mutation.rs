@@ -1,0 +1,174 @@
+//! Do the tables say what a design means? Every key of every preset is changed, one at a time, to every other value it
+//! may have, or to its neighbours; a table that still holds says nothing of that key.
+//!
+//! Tables are data, so nothing is compiled again. What no table can tell apart, and why, is in `survivors.txt`.
+
+use std::collections::BTreeSet;
+
+use design::{Design, DesignError, Value, designs};
+
+use crate::dsl::{SCALE, Table};
+use crate::presets::table;
+
+/// Tables that a design may have or not.
+const OPTIONAL: [&str; 6] = [
+    "preparation.background",
+    "preparation.prezero",
+    "mapping.scan.sampling",
+    "mapping.scan",
+    "deallocation.bloat",
+    "memory.periodic-compaction",
+];
+
+type Keys = Vec<(String, String)>;
+
+/// A preset with one key changed, that is still a good design, and another.
+struct Mutant {
+    key: String,
+    value: String,
+    design: Design,
+}
+
+fn keys(design: &Design) -> Keys {
+    design.keys().into_iter().map(|(key, value)| (key, value.to_string())).collect()
+}
+
+fn read(keys: &Keys) -> Result<Design, DesignError> {
+    let lines: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    Design::from_toml("mutant", &lines.join("\n"))
+}
+
+/// The design, if it is good: without the keys that go only with what was changed.
+fn good(mut keys: Keys) -> Option<Design> {
+    let problems = match read(&keys) {
+        Err(DesignError::File { problems, .. }) => problems,
+        read => return read.ok(),
+    };
+    let without = |problem: &design::Problem| problem.what.contains("goes only with");
+    let dropped: Vec<String> =
+        problems.into_iter().filter(without).map(|problem| problem.key).collect();
+    keys.retain(|(key, _)| !dropped.contains(key));
+    read(&keys).ok()
+}
+
+/// Other values of a key, as they are written.
+fn others(keys: &Keys, key: &str, value: &Value) -> Vec<String> {
+    match value {
+        Value::Text(_) => words(keys, key),
+        Value::Flag(flag) => vec![(!flag).to_string()],
+        Value::Number(number) => neighbours(*number).iter().map(u64::to_string).collect(),
+        Value::Size(size) => [size.0 / 2, size.0 * 2]
+            .map(|bytes| Value::Size(units::ByteSize(bytes)).to_string())
+            .to_vec(),
+        Value::Time(time) => {
+            [*time / 2, *time * 2].map(|time| Value::Time(time).to_string()).to_vec()
+        }
+        Value::List(_) if key == "unmapping.on" => {
+            let all = [r#"[]"#, r#"["partial-free"]"#, r#"["partial-protect"]"#];
+            all.into_iter()
+                .chain([r#"["partial-free", "partial-protect"]"#])
+                .map(Into::into)
+                .collect()
+        }
+        Value::List(_) => {
+            let sizes =
+                [r#"["1M"]"#, r#"["2M"]"#, r#"["4M"]"#, r#"["64K", "2M"]"#, r#"["32K", "2M"]"#];
+            let more = [r#"["64K", "1M", "2M"]"#, r#"["512K", "2M"]"#, r#"["64K", "512K"]"#];
+            sizes.into_iter().chain(more).map(Into::into).collect()
+        }
+    }
+}
+
+fn neighbours(number: u64) -> BTreeSet<u64> {
+    [number.saturating_sub(1), number + 1, number / 2, number * 2].into()
+}
+
+/// The words that a key may be: the reader says them where it is told another.
+fn words(keys: &Keys, key: &str) -> Vec<String> {
+    let Err(DesignError::File { problems, .. }) = read(&changed(keys, key, "\"?\"")) else {
+        panic!("{key} takes any word");
+    };
+    let problem = problems.iter().find(|problem| problem.key == key).expect("it is told");
+    let (_, allowed) = problem.what.split_once("must be").expect("what may be is told");
+    allowed.split('"').skip(1).step_by(2).map(|word| format!("\"{word}\"")).collect()
+}
+
+fn changed(keys: &Keys, key: &str, value: &str) -> Keys {
+    let change = |(name, old): &(String, String)| {
+        let value = if name == key { value } else { old };
+        (name.clone(), value.to_string())
+    };
+    keys.iter().map(change).collect()
+}
+
+fn mutants(design: &Design) -> Vec<Mutant> {
+    let original = keys(design);
+    let mut found = Vec::new();
+    let mut add = |key: &str, value: &str, mutated: Keys| {
+        if let Some(mutant) = good(mutated).filter(|mutant| mutant != design) {
+            found.push(Mutant { key: key.to_string(), value: value.to_string(), design: mutant });
+        }
+    };
+    for (key, value) in design.keys() {
+        if key == "name" || key == "summary" {
+            continue;
+        }
+        for other in others(&original, &key, &value) {
+            add(&key, &other, changed(&original, &key, &other));
+        }
+    }
+    for table in OPTIONAL {
+        let mut without = original.clone();
+        without.retain(|(key, _)| !key.starts_with(&format!("{table}.")));
+        match without.len() < original.len() {
+            true => add(table, "none", without),
+            false => {
+                without.push((table.to_string(), "{}".to_string()));
+                add(table, "{}", without);
+            }
+        }
+    }
+    found
+}
+
+fn is_caught(table: &Table, mutant: &Design) -> bool {
+    table.iter().any(|line| line.check(&mut mutant.policy(SCALE)).is_err())
+}
+
+/// `preset key = value`; why no table can tell is in comments.
+fn justified() -> BTreeSet<String> {
+    let lines = include_str!("survivors.txt").lines();
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_string).collect()
+}
+
+#[test]
+fn a_key_that_is_changed_breaks_a_line() {
+    let (mut all, mut survivors) = (0, BTreeSet::new());
+    for preset in designs::list() {
+        let table = table(preset.name);
+        let found = mutants(&preset.design().expect("presets are good"));
+        let (mut of_preset, mut caught) = (0, 0);
+        for Mutant { key, value, design } in &found {
+            of_preset += 1;
+            match is_caught(&table, design) {
+                true => caught += 1,
+                false => drop(survivors.insert(format!("{} {key} = {value}", preset.name))),
+            }
+        }
+        println!("{}: {caught} of {of_preset} caught", preset.name);
+        all += of_preset;
+    }
+    let caught = all - survivors.len();
+    println!("{caught} of {all} caught");
+    let list = survivors.iter().cloned().collect::<Vec<_>>().join("\n");
+    assert!(all > 900, "{all} mutants only");
+    assert!(caught * 100 >= all * 95, "{caught} of {all} caught; these survive:\n{list}");
+    let justified = justified();
+    let unjustified: Vec<_> = survivors.difference(&justified).collect();
+    assert!(
+        unjustified.is_empty(),
+        "these survive, and survivors.txt does not say why: {unjustified:#?}"
+    );
+    let caught: Vec<_> = justified.difference(&survivors).collect();
+    assert!(caught.is_empty(), "survivors.txt has what is caught: {caught:#?}");
+}
