@@ -1,4 +1,5 @@
-//! Scans by address, and what a scan of any order asks of a candidate.
+//! Scans by address, and what a scan of any order asks of a candidate. In Linux 4.3 the functions named here are in
+//! mm/huge_memory.c.
 
 use superpage_policy::rules::Effort;
 use superpage_policy::{Action, Backing, Daemon, Event, How};

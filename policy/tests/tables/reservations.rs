@@ -20,12 +20,11 @@ const PREFAULT: &str = "vm/vm_fault.c: vm_fault_prefault";
 const RECLAIM: &str = "vm/vm_reserv.c: vm_reserv_reclaim_inactive";
 const PAGEOUT: &str = "vm/vm_pageout.c: vm_pageout_worker";
 const SYNC: &str =
-    "Quicksilver, vm/vm_fault.c: sync_promo at sync_popthreshold (ATC'20, slide 19; scripts)";
+    "Quicksilver, vm/vm_reserv.c: vm_reserv_satisfy_sync_promotion, sync_popthreshold (scripts)";
 const RELAX: &str = "Quicksilver, vm/vm_page.c: vm_page_ps_test with vm.relax";
-const COMPACT: &str =
-    "Quicksilver, vm/vm_reserv.c: evictor of inactive reservations (ATC'20, slide 19; scripts)";
+const COMPACT: &str = "Quicksilver, vm/vm_reserv.c: vm_reserv_evict_inactive, inactive_thre, migrate_budget (scripts)";
 const PREPOP: &str =
-    "Quicksilver, vm/vm_reserv.c: asynchronous prepopulation (scripts: pop_threshold, pop_budget)";
+    "Quicksilver, vm/vm_reserv.c: vm_reserv_scan_partpopq, vm_reserv_prepopulate (scripts)";
 const NAVARRO: &str = "Navarro et al., OSDI'02, sections 4.1 to 4.6";
 const NO_DAEMON: &str = "it has no such thread";
 
@@ -149,7 +148,7 @@ fn filling(from: Option<u16>) -> Table {
         at("n-th page: later, too", SYNC, populated, fresh().reserved(511), fill),
         at("n-th page: before", SYNC, populated, fresh().reserved(from - 1), Action::Nothing),
         at("n-th page: all are there", SYNC, populated, fresh().reserved(512), Action::Nothing),
-        at("n-th page: it was found unfit", "Quicksilver: BADBOY", populated, bad(511), Action::Nothing),
+        at("n-th page: it was found unfit", "Quicksilver, vm/vm_reserv.c: vm_reserv_mark_bad", populated, bad(511), Action::Nothing),
         at("n-th page of a file", SYNC, populated, fresh().backed(Backing::File { cached: false }).reserved(511), Action::Nothing),
         at("n-th page where the mapping ends within", SYNC, populated, short(fresh().reserved(511)), Action::Nothing),
         at("n-th page of a heap that may grow", SYNC, populated, short(fresh().backed(Backing::Heap).reserved(511)), fill),

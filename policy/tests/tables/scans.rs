@@ -71,7 +71,7 @@ fn settings(physical: Physical, path: FaultPath, zeroing: Zeroing, daemons: &[(D
     vec![
         says("how memory is kept", "mm/compaction.c of 4.3; how often it fails is fitted to ATC'20, slides 22 and 23", |policy| policy.physical(), physical),
         says("locks of a fault, its counters, how much it maps", "mm/memory.c of 4.3: mmap_sem, split ptlocks, add_mm_counter_fast", |policy| policy.fault_path(), path),
-        says("how pages are zeroed", "mm/memory.c of 4.3: clear_huge_page; HawkEye: movnti in kzerod", |policy| policy.zeroing(), zeroing),
+        says("how pages are zeroed", "mm/memory.c of 4.3: clear_huge_page; HawkEye, asynczero.c: zero_fill_page_ntstores", |policy| policy.zeroing(), zeroing),
         says("daemons and their periods", "the parameters of ATC'20's scripts; kswapd is looked at every 100 ms", |policy| policy.daemons().collect::<Vec<_>>(), daemons.to_vec()),
         says("facts it asks for", "what no line here is decided by is not asked for", asked, reads.to_vec()),
     ]
@@ -113,14 +113,14 @@ const REST: [Daemon; 3] = [Daemon::Prezero, Daemon::Sample, Daemon::Recover];
 
 fn no_compaction() -> Table {
     let machine = fresh().machine(|machine| machine.compaction_wanted = true);
-    let source = "Ingens: compact_sleep_millisecs 0";
+    let source = "Ingens, osa/hugepage_scan.c: compact_sleep_millisecs 0";
     vec![at("no compaction behind", source, tick(Daemon::Compact), machine, PERIOD)]
 }
 
 /// At most so many blocks in a pass.
 #[rustfmt::skip]
 fn periodic_compaction(blocks: usize) -> Table {
-    const KCOMPACTD: &str = "Ingens, mm/compaction.c: periodic compaction with compact_sleep_millisecs 100 (ATC'20's scripts)";
+    const KCOMPACTD: &str = "Ingens, osa/hugepage_scan.c: osa_hpage_compactd with compact_sleep_millisecs 100 (ATC'20's scripts)";
     let sync = || compact(Compaction::Sync);
     let begin = move || on(tick(Daemon::Compact), fresh(), sync());
     let more = move || then(done(512), fresh(), sync());
@@ -138,9 +138,9 @@ fn periodic_compaction(blocks: usize) -> Table {
 #[rustfmt::skip]
 fn worklist(least: u16) -> Table {
     use superpage_policy::Wait;
-    const LIST: &str = "Ingens, mm/osa.c: a region joins the list at util_threshold";
-    const SERVE: &str = "Ingens, mm/khugepaged.c: khugepaged takes the list first, then scans; khugepaged_wait_work";
-    const ALLOC: &str = "mm/khugepaged.c: khugepaged_alloc_sleep (60 s)";
+    const LIST: &str = "Ingens, osa/hugepage_scan.c: hugepage_worklist, util_threshold";
+    const SERVE: &str = "Ingens, mm/huge_memory.c: hugepage_worklist first, then khugepaged_scan_mm_slot; khugepaged_wait_work";
+    const ALLOC: &str = "mm/huge_memory.c of 4.3: khugepaged_alloc_sleep (60 s)";
     use superpage_policy::Result::Unfit;
     let waits = |waiting| fresh().machine(|machine| machine.waiting = waiting);
     let grew = |before, after| Event::Grew { before, after };
@@ -190,8 +190,8 @@ fn hawkeye(design: &HawkEye) -> Table {
     table.extend(candidates(&Scan { referenced: false, ..KHUGEPAGED }));
     table.extend(ranked(design));
     table.extend(sampling());
-    table.extend(crate::bloat::prezero("HawkEye, mm/kzerod: 10 blocks of order 10 a second", (1000, 1000), 10, 10));
-    table.extend(crate::bloat::recovery("HawkEye, bloat recovery: from 15 to 30 % free, any page of zeros", (15, 30), 0));
+    table.extend(crate::bloat::prezero("HawkEye, hawkeye_modules/async-zero/asynczero.c: zero_fill_zone_pages", (1000, 1000), 10, 10));
+    table.extend(crate::bloat::recovery("HawkEye, bloat_recovery/remove.c: from 15 to 30 % free, any page of zeros", (15, 30), 0));
     table.extend(no_compaction());
     let path = FaultPath { prezero: Some((1000, 1000, 10)), ..PATH };
     let zeroing = Zeroing { ahead_non_temporal: Some(true), ..ZEROES };
@@ -207,9 +207,9 @@ fn hawkeye(design: &HawkEye) -> Table {
 /// The hottest regions first: of all processes, or of the one that suffers most.
 #[rustfmt::skip]
 fn ranked(design: &HawkEye) -> Table {
-    const OHP: &str = "HawkEye, mm/khugepaged.c: ohp_scan_mm; promotion_metric, 8 promotions per wake";
-    const BINS: &str = "HawkEye, include/linux/ohp.h: bins by log2 of coverage, rounded up; the paper has ten equal ones";
-    const CPU: &str = "HawkEye, mm/khugepaged.c: ohp_sleep_iteration, max_cpu";
+    const OHP: &str = "HawkEye, mm/ohp.c: ohp_get_target_mm; promotion_metric, 8 promotions per wake";
+    const BINS: &str = "HawkEye, mm/ohp.c: update_get_kaddr_index (order_base_2); the paper has ten equal bins";
+    const CPU: &str = "HawkEye, mm/huge_memory.c: ohp_sleep_iteration, max_cpu";
     let best = Action::Visit(Candidates::Best);
     let rank = Action::Rank { most: 8, one_process: design.one_process };
     let begin = move || on(tick(Daemon::Scan), fresh(), rank);
@@ -223,7 +223,7 @@ fn ranked(design: &HawkEye) -> Table {
         run("no superpage: the pass ends, without a rest (alloc_sleep 0)", OHP, [begin(), then(done(8), fresh(), best), then(NO_MEMORY, fresh(), PERIOD)]),
         at("n-th page: no list", OHP, Event::Grew { before: 0, after: 512 }, fresh(), Action::Nothing),
         says("ranks by accessed pages", BINS, ranks, vec![None, Some(0), Some(1), Some(2), Some(2), Some(6), Some(7), Some(9), None, None]),
-        says("which process is served: 8 candidates above bin 1, then the largest overhead, then who waited longest", "HawkEye, mm/khugepaged.c: promotion_metric 0", served, vec![7, 9, 3]),
+        says("which process is served: 8 candidates above bin 1, then the largest overhead, then who waited longest", "HawkEye, mm/ohp.c: ohp_get_target_mm, promotion_metric 0", served, vec![7, 9, 3]),
     ];
     match design.share {
         Some(share) => table.push(run("a share of a CPU: half of each period", CPU, [
@@ -276,7 +276,7 @@ fn served(policy: &Policy) -> Vec<u32> {
 /// Accessed bits are cleared, a second later counted; then 5 s, or 19 times as long as that took.
 #[rustfmt::skip]
 fn sampling() -> Table {
-    const KBIN: &str = "HawkEye, mm/khugepaged.c: kbinmanager; (6 * old + 4 * new) / 10";
+    const KBIN: &str = "HawkEye, mm/ohp.c: kbinmanager_do_scan, kbinmanager_wait_cpu_bound, update_get_kaddr_index";
     let took = |ticks| fresh().machine(|machine| machine.spent_in_piece = ticks);
     let count = Action::CountAccessed { newest_percent: 40 };
     let clear = || on(tick(Daemon::Sample), fresh(), Action::ClearAccessed);
