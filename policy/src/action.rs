@@ -1,6 +1,7 @@
 //! What policies ask of executors.
 
 use crate::acquire::Direct;
+use crate::live::Source;
 use crate::rules::Effort;
 
 /// What is to be done.
@@ -61,7 +62,8 @@ pub enum Action {
         /// What may be done to get a free one.
         effort: Effort,
     },
-    /// Prepare pages of a reservation that are clear; they are not mapped.
+    /// Prepare pages that have no contents: of a reservation, without mapping them; of a program's mapping, from
+    /// where the last ones ended.
     Populate {
         /// At most so many.
         most: u32,
@@ -75,14 +77,52 @@ pub enum Action {
 
     /// Split the superpage's mapping; frames stay where they are.
     Demote,
-    /// Leave it as it is.
+    /// Leave it as it is; keep what the program unmaps.
     Keep,
-    /// Give the superpage back.
+    /// Give it back.
     Release,
     /// Hold frames that are not used any more, as long as the rest of their superpage is.
     Hold,
     /// Read its page table: [`crate::Event::Inspected`] follows.
     Inspect,
+
+    /// Let superpages be made where the piece is touched (MADV_HUGEPAGE): of its beginning.
+    Advise {
+        /// So many bytes of it.
+        bytes: u64,
+        /// Their size.
+        order: u8,
+        /// They count as taken until they are touched.
+        promised: bool,
+    },
+    /// Let none be made from a place of the piece on; what lies before it is advised again, and the piece stays one
+    /// that can be moved as a whole.
+    Unadvise {
+        /// The place, in bytes from its beginning.
+        from: u64,
+        /// The size of the superpages before it.
+        order: u8,
+        /// They count as taken until they are touched.
+        promised: bool,
+    },
+    /// Leave to what was added to a piece the advice that the piece has.
+    Inherit {
+        /// Its superpages count as taken until they are touched.
+        promised: bool,
+    },
+    /// Advise all of a piece that was advised in part, so that it is one mapping.
+    Join,
+    /// Try whether so many superpages are to be had at once, and how long each takes.
+    Probe {
+        /// How many.
+        count: u64,
+        /// More microseconds than this for one are too many: the rest need not be tried.
+        limit: u32,
+    },
+    /// Clear what is kept and hand it out.
+    HandOut,
+    /// Learn facts; the outcome is told with them.
+    Read(Source),
 
     /// Refuse the mapping.
     Refuse,
@@ -212,4 +252,6 @@ pub enum Wait {
     More,
     /// So much later, or when there are more candidates on the list: the pass goes on.
     Pause(u64),
+    /// When a program asked for so many more bytes: nothing is advised until then.
+    Bytes(u64),
 }

@@ -97,7 +97,7 @@ impl Policy {
             self.running = None;
             let pass = &mut self.passes[daemon as usize];
             match wait {
-                Wait::Period | Wait::After(_) => *pass = Pass::default(),
+                Wait::Period | Wait::After(_) | Wait::Bytes(_) => *pass = Pass::default(),
                 Wait::More | Wait::Pause(_) => pass.has_begun = true,
             }
         }

@@ -21,6 +21,7 @@ mod daemon;
 mod event;
 mod facts;
 mod fault;
+pub mod live;
 mod orders;
 mod population;
 mod promote;

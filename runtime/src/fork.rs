@@ -41,7 +41,7 @@ use crate::mapping::table::Range;
 use crate::mapping::{self, demote, is_hugetlb, pieces, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children, Fallback};
-use crate::{heap, message, prepare, raw, source, stack};
+use crate::{executor, heap, message, prepare, raw, source, stack};
 
 /// Registers the handlers. Ours are the first: the child's run before anybody else's, and before a
 /// fork they run last.
@@ -296,6 +296,7 @@ extern "C" fn in_child() {
     let mine = FORKS.iter().filter(|it| it.owner.load(Ordering::Relaxed) == me).count();
     UNDER_WAY.store(mine.saturating_sub(1) as u32, Ordering::SeqCst);
     ledger::after_fork();
+    executor::after_fork();
     mapping::after_fork();
     pieces::after_fork();
     table::after_fork();

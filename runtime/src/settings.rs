@@ -107,6 +107,8 @@ pub struct Settings {
     pub prefault: usize,
     /// SUPERPAGE_LEDGER: where `superpage run` counts what all its processes got (see `ledger`).
     pub ledger: Option<&'static CStr>,
+    /// SUPERPAGE_POLICY_LOG: where each decision is appended (see `executor`).
+    pub policy_log: Option<&'static CStr>,
 }
 
 impl Settings {
@@ -130,6 +132,7 @@ impl Settings {
         prezero: 0,
         prefault: 0,
         ledger: None,
+        policy_log: None,
     };
 
     /// Whether transparent superpages are asked for.
@@ -239,6 +242,10 @@ fn understand() -> Settings {
             }
             b"SUPERPAGE_LEDGER" => {
                 let _: () = settings.ledger = Some(value);
+                Some(())
+            }
+            b"SUPERPAGE_POLICY_LOG" => {
+                settings.policy_log = Some(value).filter(|_| !bytes.is_empty());
                 Some(())
             }
             b"SUPERPAGE_REPORT" if bytes == b"shortage" => {

@@ -33,6 +33,7 @@ extern "C" fn start() {
         return;
     }
     crate::ledger::open();
+    crate::executor::begin();
     crate::fork::provide();
     crate::segments::provide(settings);
     crate::segments::legacy::provide();

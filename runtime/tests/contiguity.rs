@@ -1,5 +1,6 @@
-//! How much is advised: from the texts of several machines (pure), and on memory that is fragmented
-//! on purpose (kernel ring: root, a C compiler, some GiB of free memory).
+//! How much is advised: free blocks in the texts of several machines (pure), and on memory that is fragmented
+//! on purpose (kernel ring: root, a C compiler, some GiB of free memory). What is decided by them is tested in
+//! `policy`.
 
 mod common;
 mod programs;
@@ -7,16 +8,12 @@ mod programs;
 #[allow(dead_code, reason = "the library uses all of it")]
 #[path = "../src/contiguity/blocks.rs"]
 mod blocks;
-#[allow(dead_code, reason = "the library uses all of it")]
-#[path = "../src/contiguity/decide.rs"]
-mod decide;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use blocks::{Blocks, Free, Lines, MAX_LINE, MAX_NODES};
 use common::MIB;
-use decide::{Decision, Facts, REOPEN};
 use programs::{build, has, has_thp, number, run, under};
 
 const KIB: usize = 1 << 10;
@@ -166,84 +163,6 @@ fn any_bytes_are_read_to_their_end() {
             assert!(free.contiguous <= free.all, "{:?}", String::from_utf8_lossy(&text));
         }
     }
-}
-
-/// 24 GB, of which 20 are free.
-fn facts(need: usize, contiguous: usize) -> Facts {
-    Facts { need, contiguous, free: 20 * GIB, total: 24 * GIB, may_part: true, ..Facts::default() }
-}
-
-#[test]
-fn what_fits_is_advised() {
-    use Decision::{All, Doubtful, Nothing, Oversized, Part};
-    let fragmented = facts(4 * GIB, 40 * MIB);
-    let half = facts(4 * GIB, 2 * GIB);
-    let cached = Facts { free: GIB, reclaimable: 18 * GIB, ..facts(4 * GIB, 200 * MIB) };
-    let nearly_all = facts(19 * GIB, 20 * GIB - 100 * MIB);
-    for (name, facts, expected) in [
-        ("unfragmented", facts(4 * GIB, 20 * GIB), All),
-        ("unfragmented, nearly all of it", nearly_all, All),
-        ("fragmented", fragmented, Nothing),
-        ("fragmented, one superpage", facts(SUPERPAGE, 40 * MIB), Nothing),
-        ("half", half, Part(2 * GIB - 64 * MIB)),
-        ("half, that cannot be parted", Facts { may_part: false, ..half }, Nothing),
-        (
-            "half, of which half is promised",
-            Facts { outstanding: GIB, ..half },
-            Part(GIB - 64 * MIB),
-        ),
-        ("half, a piece that fits", facts(64 * MIB, 2 * GIB), All),
-        ("all is promised", Facts { outstanding: 2 * GIB, ..half }, Nothing),
-        ("more was promised than there is", Facts { outstanding: 3 * GIB, ..half }, Nothing),
-        (
-            "short before",
-            Facts { was_short: true, ..facts(64 * MIB, 128 * MIB + REOPEN - 1) },
-            Nothing,
-        ),
-        ("enough again", Facts { was_short: true, ..facts(64 * MIB, 128 * MIB + REOPEN) }, All),
-        ("page cache", cached, Doubtful),
-        ("page cache, tried", Facts { tried: Some(true), ..cached }, All),
-        ("page cache, tried, and slow", Facts { tried: Some(false), ..cached }, Part(136 * MIB)),
-        ("less page cache than needed", Facts { reclaimable: 2 * GIB, ..cached }, Part(136 * MIB)),
-        ("much is free, in small blocks", Facts { reclaimable: 3 * GIB, ..fragmented }, Nothing),
-        ("a terabyte, most never touched", facts(1 << 40, 19 * GIB), Oversized),
-        ("a terabyte, fragmented", facts(1 << 40, GIB), Part(GIB - 64 * MIB)),
-        ("reserved", Facts { is_reserved: true, ..facts(20 * GIB, 19 * GIB) }, Oversized),
-        ("reserved, fragmented", Facts { is_reserved: true, may_part: false, ..half }, Nothing),
-        (
-            "a small machine",
-            Facts { free: 700 * MIB, total: GIB, ..facts(512 * MIB, 600 * MIB) },
-            All,
-        ),
-        ("nothing is known", Facts { need: SUPERPAGE, ..Facts::default() }, Nothing),
-    ] {
-        assert_eq!(facts.decide(), expected, "{name}");
-    }
-}
-
-#[test]
-fn no_more_is_promised_than_there_is() {
-    let sizes = [0, SUPERPAGE, 64 * MIB, GIB, 4 * GIB, 20 * GIB, usize::MAX / 2, usize::MAX];
-    let mut cases = 0;
-    for need in sizes {
-        for contiguous in sizes {
-            for outstanding in sizes {
-                for was_short in [false, true] {
-                    let facts = Facts { outstanding, was_short, ..facts(need, contiguous) };
-                    match facts.decide() {
-                        Decision::All => assert!(need == 0 || need + outstanding <= contiguous),
-                        Decision::Part(part) => {
-                            assert!(part < need && part <= contiguous - outstanding)
-                        }
-                        Decision::Oversized => assert!(need > facts.free),
-                        Decision::Nothing | Decision::Doubtful => {}
-                    }
-                    cases += 1;
-                }
-            }
-        }
-    }
-    assert_eq!(cases, 2 * sizes.len().pow(3));
 }
 
 /// Fragmented memory; whole again when this goes. Others may not depend on free memory meanwhile.

@@ -157,12 +157,15 @@ pub fn add_border(at: usize, end: usize) -> bool {
     false
 }
 
-/// Advises what lies behind the borders in `[start, end)` as well, so that it is one mapping again. Returns
-/// the bytes before the first of them; all, if there is none.
-pub fn remove_borders(start: usize, end: usize) -> usize {
+/// Advises what lies behind the borders in `[start, end)` as well where it `is_joined`, so that it is one mapping
+/// again. Returns the bytes before the first of them; all, if there is none.
+pub fn remove_borders(start: usize, end: usize, is_joined: impl Fn() -> bool) -> usize {
     let mut first = end;
     each_border(start, end, |at, until| {
         first = first.min(at);
+        if !is_joined() {
+            return;
+        }
         // SAFETY: advice changes no contents.
         let _ = unsafe { raw::madvise(at, until.min(end) - at, libc::MADV_HUGEPAGE) };
         if until > end {

@@ -3,30 +3,35 @@
 //! # Safety
 //! Fresh memory of our own, unmapped before anybody else learns of it.
 
+use policy::Result;
+
 use crate::raw;
 
-/// A superpage that takes longer was too long in the making. Compaction without success takes 3 to
-/// 4 ms, but a superpage whose frames a hypervisor has yet to provide 5: what tells is the number
-/// of faults.
-const MAX_NS: u64 = 20_000_000;
-
-/// Whether `count` superpages, held at once, were each populated by one fault, and in time. `None`:
-/// it could not be tried.
-pub fn superpages(count: usize, superpage: usize) -> Option<bool> {
-    let length = (count + 1) * superpage;
+/// Populates `count` superpages, held at once, until one takes more than `limit` microseconds: done if each took one
+/// fault, and how long the slowest took.
+pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Result, u32) {
+    let (count, superpage) = (count as usize, superpage as usize);
+    let Some(length) = count.checked_add(1).and_then(|it| it.checked_mul(superpage)) else {
+        return (Result::Unavailable, 0);
+    };
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: as the module says.
     unsafe {
-        let start = raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0).ok()?;
-        let result = timed(start.next_multiple_of(superpage), count, superpage);
+        let Ok(start) = raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0) else {
+            return (Result::Unavailable, 0);
+        };
+        let result = timed(start.next_multiple_of(superpage), count, limit, superpage);
         let _ = raw::munmap(start, length);
-        result
+        result.unwrap_or((Result::Unavailable, 0))
     }
 }
 
+/// `None`: it could not be tried.
+///
 /// # Safety
 /// `count` superpages from `first` on are ours.
-unsafe fn timed(first: usize, count: usize, superpage: usize) -> Option<bool> {
+unsafe fn timed(first: usize, count: usize, limit: u32, superpage: usize) -> Option<(Result, u32)> {
+    let mut slowest = 0;
     // SAFETY: the contract.
     unsafe {
         raw::madvise(first, count * superpage, libc::MADV_HUGEPAGE).ok()?;
@@ -34,12 +39,16 @@ unsafe fn timed(first: usize, count: usize, superpage: usize) -> Option<bool> {
             let (ns, faults) = populate(first + number * superpage, superpage)?;
             // None: it was populated when it was mapped, as under mlockall(MCL_FUTURE).
             (faults > 0).then_some(())?;
-            if faults > 2 || ns > MAX_NS {
-                return Some(false);
+            slowest = slowest.max(ns.div_ceil(1000).try_into().unwrap_or(u32::MAX));
+            if faults > 2 {
+                return Some((Result::NoMemory, slowest));
+            }
+            if slowest > limit {
+                return Some((Result::Done { pages: number as u32 + 1 }, slowest));
             }
         }
     }
-    Some(true)
+    Some((Result::Done { pages: count as u32 }, slowest))
 }
 
 /// Nanoseconds and faults that populating took.

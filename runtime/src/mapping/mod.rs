@@ -244,7 +244,7 @@ impl Request {
             if populated {
                 let _ = raw::madvise(start, self.length, libc::MADV_POPULATE_WRITE);
             } else if advised == self.length && self.is_prepared() {
-                prepare::populate(start, self.length, self.length);
+                prepare::populate(start, self.length);
             }
             if self.protection != libc::PROT_NONE {
                 ledger::count(Kind::Mmap, Column::Advised, advised);

@@ -3,41 +3,44 @@
 //! # Safety
 //! Populating changes no contents.
 
+use policy::live::Event;
+use policy::{Action, Result};
+
 use super::{bound, given, is_on};
+use crate::executor::{self, DONE};
 use crate::ledger::{self, Prepared};
+use crate::raw;
 use crate::source::superpage;
-use crate::{raw, settings};
 
-/// So much at a time: who waits for the address space's lock does not wait for longer.
-const PORTION: usize = 8 << 20;
-
-/// A new mapping of `length` bytes was handed out, `advised` of them for superpages: remembers it, and
-/// populates its beginning as far as `SUPERPAGE_PREFAULT` says.
-pub fn populate(start: usize, length: usize, advised: usize) {
+/// A new mapping of `length` bytes was handed out, advised for superpages: remembers it, and populates its
+/// beginning as far as the policy says.
+pub fn populate(start: usize, length: usize) {
     if !is_on() {
         return;
     }
-    given::enter(start, length, ahead_of(start, length, advised));
+    given::enter(start, length, ahead_of(start, length));
 }
 
 /// The bytes from the beginning that are populated now.
-fn ahead_of(start: usize, length: usize, advised: usize) -> usize {
-    let size = superpage();
-    let prefault = settings::get().prefault.min(advised);
-    if prefault < size {
-        return 0;
-    }
-    let first = start.next_multiple_of(size);
-    let end = (start + bound::allowed(prefault, length)) / size * size;
-    let mut at = first;
-    while at < end {
-        let portion = PORTION.max(size).min(end - at);
+fn ahead_of(start: usize, length: usize) -> usize {
+    let first = start.next_multiple_of(superpage());
+    let facts = &mut executor::facts(start, length, superpage());
+    executor::ask(Event::Ready, facts, |action, facts| {
+        let Action::Populate { most } = action else { return bound::read(action, facts) };
+        let portion = most as usize * raw::base_page();
         // SAFETY: changes no contents. There may be no memory.
-        if unsafe { raw::madvise(at, portion, libc::MADV_POPULATE_WRITE) }.is_err() {
-            break;
+        let populated = unsafe {
+            raw::madvise(first + facts.prepared as usize, portion, libc::MADV_POPULATE_WRITE)
+        };
+        if populated.is_err() {
+            return Some((Result::NoMemory, 0));
         }
         ledger::prepared(Prepared::Ahead, portion);
-        at += portion;
+        facts.prepared += portion as u64;
+        Some((DONE, 0))
+    });
+    match facts.prepared {
+        0 => 0,
+        prepared => first + prepared as usize - start,
     }
-    at - start
 }

@@ -1,24 +1,21 @@
-//! How much may be prepared: never so much that anybody misses it.
+//! By what it is decided how much may be prepared: what the process has, and what it may have.
 
 use std::ffi::CStr;
 
+use policy::live::{Facts, Source};
+use policy::{Action, Result};
+
+use crate::executor::DONE;
 use crate::{limits, raw, source};
 
-/// However large the process is.
-const MOST: usize = 64 << 20;
-/// The part of the process's memory, and of what its cgroup has left.
-const SHARE: usize = 10;
-
-/// The bytes that may be prepared of `asked`, in a process that asks for `more` than it has.
-pub fn allowed(asked: usize, more: usize) -> usize {
-    let bytes = asked.min(MOST).min((resident() + more) / SHARE);
-    if bytes < source::superpage() {
-        return 0;
+/// Learns what is asked for, if that is known here, and says how it went.
+pub fn read(action: Action, facts: &mut Facts) -> Option<(Result, u32)> {
+    match action {
+        Action::Read(Source::Resident) => facts.resident = Some(resident() as u64),
+        Action::Read(Source::Room) => facts.room = cgroup_room().map(|room| room as u64),
+        _ => return None,
     }
-    match cgroup_room() {
-        Some(room) => bytes.min(room / SHARE),
-        None => bytes,
-    }
+    Some((DONE, 0))
 }
 
 /// The memory that is resident. (`ru_maxrss` is that of the program that called `exec`, if it had more.)

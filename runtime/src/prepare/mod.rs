@@ -6,11 +6,11 @@
 //! | `given` | which mappings are as they were handed out |
 //! | `stock` | mappings that were unmapped and are kept for the next request of that length |
 //! | `ahead` | populating the beginning of a new mapping |
-//! | `bound` | how much of either there may be |
+//! | `bound` | by what it is decided how much of either there may be |
 //! | `calls` | functions of libc after which there must be no stock |
 //! | `zero` | zeroing past the caches |
 //!
-//! There is no thread of ours and no address space is reserved. What a program gets is an ordinary
+//! How much of either, and for how long, is decided by `policy::live`. There is no thread of ours and no address space is reserved. What a program gets is an ordinary
 //! mapping, but that some of it is resident.
 //!
 //! # Safety
@@ -19,9 +19,7 @@
 //! out, by the thread that does both.
 
 use crate::answer::Answer;
-use crate::filter;
-use crate::settings::{self, Pages};
-use crate::source;
+use crate::{executor, filter};
 
 mod ahead;
 mod bound;
@@ -37,16 +35,8 @@ pub use stock::{give_way, keep, make_way, take};
 /// Whether anything is to be prepared in this process.
 pub fn is_on() -> bool {
     static ANSWER: Answer = Answer::new();
-    ANSWER.get(|| {
-        let settings = settings::get();
-        let is_asked = settings.prezero > 0 || settings.prefault > 0;
-        // Sizes below the largest (mTHP) come with page tables that moving and freeing split.
-        is_asked && settings.pages == Pages::Thp(0) && FITTING.contains(&source::superpage())
-    }) && !filter::may_be_in_place()
+    ANSWER.get(executor::prepares) && !filter::may_be_in_place()
 }
-
-/// A superpage is prepared in one step: 2 MiB take 0.1 to 0.4 ms (measured), 32 MiB some 5.
-const FITTING: std::ops::RangeInclusive<usize> = 1 << 20..=32 << 20;
 
 /// In a forked child, which has neither a stock nor mappings of its own yet.
 pub fn after_fork() {

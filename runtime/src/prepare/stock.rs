@@ -15,12 +15,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use policy::live::{Event, Facts, Source, Use};
+use policy::{Action, Result as Ended};
+
 use super::{bound, given, is_on, zero};
+use crate::executor::{self, DONE};
 use crate::ledger::{self, Column, Kind, Prepared};
 use crate::mapping::table::{self, Range};
 use crate::pagemap::{self, Region};
 use crate::raw;
-use crate::settings;
 use crate::source::{self, superpage};
 
 #[repr(align(64))]
@@ -38,8 +41,6 @@ struct Run {
 
 const KEPT: usize = 1;
 const COUNT: usize = 16;
-/// A run that so many large requests had no use for goes to the kernel.
-const PATIENCE: usize = 8;
 
 static RUNS: [Run; COUNT] = [const {
     Run {
@@ -50,7 +51,6 @@ static RUNS: [Run; COUNT] = [const {
         born: AtomicUsize::new(0),
     }
 }; COUNT];
-static REQUESTS: AtomicUsize = AtomicUsize::new(0);
 
 impl Run {
     fn claim(&self, from: usize) -> bool {
@@ -93,6 +93,57 @@ impl Run {
         Some(to)
     }
 
+    /// Moves a run of `length` bytes that this thread holds back, clears it and lets go of it; `None`: that is
+    /// not possible, and it is still held.
+    fn hand_out(&self, length: usize) -> Option<usize> {
+        // Another thread may have put something of another length there before it was claimed.
+        let (start, end) = self.range();
+        let start = if end - start == length { self.move_back()? } else { return None };
+        // SAFETY: nobody's, and this thread's now.
+        if !unsafe { clear(start, start + length) } {
+            return None;
+        }
+        if start != self.home.load(Ordering::Relaxed) {
+            // The kernel does not join it with what lies beside it.
+            let range = Range { start, end: start + length, page: raw::base_page(), shared: false };
+            table::add_ordinary(range, (start, start + length));
+        }
+        ledger::prepared_less(Prepared::Stock, length);
+        self.free();
+        ledger::count(Kind::Mmap, Column::Advised, length);
+        given::enter(start, length, length);
+        Some(start)
+    }
+
+    /// Moves what the program unmaps to where it is kept, for a run that this thread holds; where that is. `None`:
+    /// it is where it was, and nobody holds the run.
+    fn put_away(&self, start: usize, end: usize) -> Option<(&Self, usize)> {
+        let length = end - start;
+        let Some(place) = place_for(start, length) else {
+            self.free();
+            return None;
+        };
+        self.length.store(length, Ordering::Relaxed);
+        self.home.store(start, Ordering::Relaxed);
+        self.start.store(place, Ordering::Release);
+        // SAFETY: the program gives it up, and the place is reserved.
+        if table::replacing(start, end, || unsafe { raw::move_to(start, length, place) }).is_err() {
+            // SAFETY: address space of ours.
+            let _ = unsafe { raw::munmap(place, length) };
+            self.free();
+            return None;
+        }
+        self.born.store(executor::requests() as usize, Ordering::Relaxed);
+        ledger::prepared(Prepared::Stock, length);
+        Some((self, place))
+    }
+
+    fn facts(&self) -> Facts {
+        let (start, end) = self.range();
+        let born = self.born.load(Ordering::Relaxed) as u64;
+        Facts { born, ..executor::facts(start, end - start, superpage()) }
+    }
+
     /// Unmaps a run that this thread holds.
     fn release(&self) {
         let (start, end) = self.range();
@@ -103,11 +154,16 @@ impl Run {
     }
 }
 
-/// Releases the kept runs that are `meant`; whether there were any.
-fn release(meant: impl Fn(&Run) -> bool) -> bool {
+/// Tells what happened to the kept runs that are `meant`, and releases those that are not to stay; whether there
+/// were any.
+fn tell(event: Event, meant: impl Fn(&Run) -> bool) -> bool {
     let mut any = false;
     for run in &RUNS {
-        if run.is_kept() && meant(run) && run.claim(KEPT) {
+        if run.is_kept()
+            && meant(run)
+            && executor::on(event, &run.facts()) == Action::Release
+            && run.claim(KEPT)
+        {
             run.release();
             any = true;
         }
@@ -117,12 +173,12 @@ fn release(meant: impl Fn(&Run) -> bool) -> bool {
 
 /// Gives up all that is kept, for want of memory or address space; whether there was anything.
 pub fn give_way() -> bool {
-    release(|_| true)
+    tell(Event::Pressure, |_| true)
 }
 
 /// Gives up what is kept in `[start, end)`, where the program maps something.
 pub fn make_way(start: usize, end: usize) {
-    release(|run| {
+    tell(Event::Claimed, |run| {
         let (from, to) = run.range();
         from < end && start < to
     });
@@ -130,43 +186,29 @@ pub fn make_way(start: usize, end: usize) {
 
 /// A mapping of `length` bytes, all of it zero, from the stock.
 pub fn take(length: usize) -> Option<usize> {
-    if settings::get().prezero == 0 || !is_on() || !length.is_multiple_of(superpage()) {
+    if !is_on() {
         return None;
     }
-    let now = REQUESTS.fetch_add(1, Ordering::Relaxed);
-    let is_fit = |run: &&Run| {
-        run.is_kept() && run.length.load(Ordering::Relaxed) == length && run.claim(KEPT)
-    };
-    let Some(run) = RUNS.iter().find(is_fit) else {
-        release(|run| now.wrapping_sub(run.born.load(Ordering::Relaxed)) > PATIENCE);
+    let is_fit = |run: &&Run| run.is_kept() && run.length.load(Ordering::Relaxed) == length;
+    let mut facts = executor::facts(0, length, superpage());
+    facts.has_fitting = RUNS.iter().any(|run| is_fit(&run));
+    let mut action = executor::on(Event::Wanted, &facts);
+    if action == Action::HandOut {
+        if let Some(run) = RUNS.iter().find(|run| is_fit(run) && run.claim(KEPT)) {
+            let start = run.hand_out(length);
+            let result = if start.is_some() { DONE } else { Ended::NoMemory };
+            if executor::ended(action, result, &facts) == Action::Release {
+                run.release();
+            }
+            return start;
+        }
+        action = executor::ended(action, Ended::Unavailable, &facts);
+    }
+    if action == Action::GiveUp {
+        tell(Event::PassedBy, |_| true);
         ledger::prepared(Prepared::Missed, length);
-        return None;
-    };
-    // Another thread may have put something of another length there before it was claimed.
-    let (start, end) = run.range();
-    if end - start != length {
-        run.holder.store(KEPT, Ordering::Release);
-        return None;
     }
-    let Some(start) = run.move_back() else {
-        run.release();
-        return None;
-    };
-    // SAFETY: nobody's, and this thread's now.
-    if !unsafe { clear(start, start + length) } {
-        run.release();
-        return None;
-    }
-    if start != run.home.load(Ordering::Relaxed) {
-        // The kernel does not join it with what lies beside it.
-        let range = Range { start, end: start + length, page: raw::base_page(), shared: false };
-        table::add_ordinary(range, (start, start + length));
-    }
-    ledger::prepared_less(Prepared::Stock, length);
-    run.free();
-    ledger::count(Kind::Mmap, Column::Advised, length);
-    given::enter(start, length, length);
-    Some(start)
+    None
 }
 
 /// Makes a run all zero; `false`: nobody knows what of it is there.
@@ -216,40 +258,43 @@ pub fn keep(start: usize, end: usize) -> bool {
     if !given::leave(start, end) || !is_on() {
         return false;
     }
-    let length = end - start;
-    let kept = |run: &Run| if run.is_kept() { run.length.load(Ordering::Relaxed) } else { 0 };
-    let is_fit = start.is_multiple_of(superpage())
-        && length.is_multiple_of(superpage())
-        && RUNS.iter().map(kept).sum::<usize>() + length
-            <= bound::allowed(settings::get().prezero, 0)
-        && bound::is_unlimited()
-        && is_whole(start, end);
-    let Some(run) = RUNS.iter().find(|run| is_fit && run.claim(0)) else { return false };
-    let Some(place) = place_for(start, length) else {
-        run.free();
-        return false;
+    let facts = &mut Facts {
+        used: Use::Unmapped,
+        kept: kept() as u64,
+        ..executor::facts(start, end - start, superpage())
     };
-    run.length.store(length, Ordering::Relaxed);
-    run.home.store(start, Ordering::Relaxed);
-    run.start.store(place, Ordering::Release);
-    // SAFETY: the program gives it up, and the place is reserved.
-    if table::replacing(start, end, || unsafe { raw::move_to(start, length, place) }).is_err() {
-        // SAFETY: address space of ours.
-        let _ = unsafe { raw::munmap(place, length) };
-        run.free();
+    let action = executor::ask(Event::Unmapped, facts, |action, facts| match action {
+        Action::Read(Source::Whole) => {
+            facts.is_unlimited = bound::is_unlimited();
+            facts.is_whole = facts.is_unlimited && is_whole(start, end);
+            Some((DONE, 0))
+        }
+        action => bound::read(action, facts),
+    });
+    if action != Action::Keep {
         return false;
     }
-    run.born.store(REQUESTS.load(Ordering::Relaxed), Ordering::Relaxed);
-    ledger::prepared(Prepared::Stock, length);
+    let run = RUNS.iter().find(|run| run.claim(0));
+    let Some((run, place)) = run.and_then(|run| run.put_away(start, end)) else {
+        executor::ended(action, Ended::Unavailable, facts);
+        return false;
+    };
     // SAFETY: nobody's.
-    if unsafe { raw::madvise(place, length, libc::MADV_FREE) }.is_err() {
+    let may_be_taken = unsafe { raw::madvise(place, end - start, libc::MADV_FREE) };
+    let result = if may_be_taken.is_ok() { DONE } else { Ended::Unfit };
+    if executor::ended(action, result, facts) == Action::Release {
         run.release();
         return true;
     }
-    let before: usize = RUNS.iter().map(kept).sum();
-    ledger::prepared_most((before + length) as u64);
+    ledger::prepared_most((kept() + end - start) as u64);
     run.holder.store(KEPT, Ordering::Release);
     true
+}
+
+/// The bytes that are kept.
+fn kept() -> usize {
+    let kept = |run: &Run| if run.is_kept() { run.length.load(Ordering::Relaxed) } else { 0 };
+    RUNS.iter().map(kept).sum()
 }
 
 /// Address space to keep in what was mapped at `home`: an eighth of the address space below it, where

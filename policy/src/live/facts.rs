@@ -1,0 +1,92 @@
+//! What an executor knows about memory of a running program. Amounts are in bytes.
+
+/// What is known now. What an event is not decided by may be left at its default; what costs something to learn is
+/// learned when a policy asks ([`crate::Action::Read`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The size of the superpages that are meant.
+    pub superpage: u64,
+    /// The size of a base page.
+    pub base_page: u64,
+    /// No file may be opened and nothing tried: a seccomp filter may be in place.
+    pub is_sealed: bool,
+
+    /// The length of the mapping.
+    pub length: u64,
+    /// Where it begins in its superpage.
+    pub offset: u64,
+    /// What the memory is.
+    pub kind: Kind,
+    /// What it is used for.
+    pub used: Use,
+    /// Of a mapping that grew, the length before.
+    pub old: u64,
+    /// How much of that was advised.
+    pub advised: u64,
+    /// What lies behind that seems to be touched.
+    pub is_filled: bool,
+
+    /// A first touch of advised memory may compact (THP `defrag`).
+    pub compacts: bool,
+    /// Larger superpages than these are on as well.
+    pub has_larger: bool,
+    /// Memory of the machine.
+    pub total: u64,
+    /// Free in blocks of a superpage or more; `None`: not read, or not to be had.
+    pub contiguous: Option<u64>,
+    /// Free in blocks of any size.
+    pub free: u64,
+    /// Advised and promised before, and not touched yet.
+    pub outstanding: u64,
+    /// Could be free: clean page cache and the like; `None`: not read.
+    pub reclaimable: Option<u64>,
+    /// Direct compactions since the machine started.
+    pub stalls: u64,
+    /// First touches since then that were to get a superpage and got base pages.
+    pub fallbacks: u64,
+    /// Faults of this process.
+    pub faults: u64,
+
+    /// Memory the process has; `None`: not read.
+    pub resident: Option<u64>,
+    /// What its cgroups leave it, the least; `None`: not read, or no limit.
+    pub room: Option<u64>,
+    /// No limit of the process's own is on its memory or address space.
+    pub is_unlimited: bool,
+    /// The mapping lies on superpages of its own, all of it.
+    pub is_whole: bool,
+    /// Its beginning that is populated already, from its first superpage on.
+    pub prepared: u64,
+    /// Memory that is kept of what the program unmapped.
+    pub kept: u64,
+    /// Some of that is one mapping of the length that is wanted.
+    pub has_fitting: bool,
+    /// [`super::State::requests`] when it was kept.
+    pub born: u64,
+}
+
+/// What memory is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Memory that is advised whole or not at all.
+    #[default]
+    Whole,
+    /// A private mapping of the program's, whose advice may be the program's.
+    Mapping,
+    /// Memory of malloc's, whose advice is nobody else's.
+    Heap,
+}
+
+/// What memory is used for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Use {
+    /// Nothing yet.
+    #[default]
+    Fresh,
+    /// Nothing yet, and little of it may ever be.
+    Reserved,
+    /// It is in use.
+    Old,
+    /// Nothing any more.
+    Unmapped,
+}

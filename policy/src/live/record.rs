@@ -1,0 +1,353 @@
+//! The log of decisions, as lines of text: what began, and then for each decision what happened, what was known and
+//! what was done. Written without allocating, and read back by who replays it.
+//!
+//! ```text
+//! begin 4711 seq=0 pages=1 fallback=1 state=0,0,9223372036854775807,...
+//! on 4711 seq=0 mapped superpage=2097152 base_page=4096 length=268435456 kind=1 compacts=1 -> read:free
+//! on 4711 seq=1 outcome read:free done:0 0 superpage=2097152 ... contiguous=8589934592 -> advise:268435456:9:1
+//! ```
+//!
+//! `seq` numbers the states of a process; decisions that change nothing do not count it up. Facts that are 0 or not
+//! known are left out.
+
+use core::fmt::{self, Display, Formatter};
+use core::str::FromStr;
+
+use super::{Asked, Event, Facts, Fallback, Kind, Pages, Policy, Source, State, Use};
+use crate::{Action, Result, Wait};
+
+/// A process begins, or goes on as a copy of its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begin {
+    /// The process.
+    pub pid: u64,
+    /// The number of its state.
+    pub seq: u64,
+    /// What was asked for, and the state.
+    pub policy: Policy,
+}
+
+/// A decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// The process.
+    pub pid: u64,
+    /// The number of the state by which it was decided.
+    pub seq: u64,
+    /// The state, where it has no number: another thread was changing it at that moment.
+    pub state: Option<State>,
+    /// What happened.
+    pub event: Event,
+    /// What was known.
+    pub facts: Facts,
+    /// What was done.
+    pub action: Action,
+}
+
+/// A line that is not one of a log, or cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unread;
+
+/// A value as a number; `None`: it is left out.
+trait Word: Sized {
+    fn word(self) -> Option<u64>;
+    fn from_word(word: u64) -> Option<Self>;
+}
+
+impl Word for u64 {
+    fn word(self) -> Option<u64> {
+        (self != 0).then_some(self)
+    }
+    fn from_word(word: u64) -> Option<Self> {
+        Some(word)
+    }
+}
+
+impl Word for Option<u64> {
+    fn word(self) -> Option<u64> {
+        self
+    }
+    fn from_word(word: u64) -> Option<Self> {
+        Some(Some(word))
+    }
+}
+
+impl Word for bool {
+    fn word(self) -> Option<u64> {
+        self.then_some(1)
+    }
+    fn from_word(word: u64) -> Option<Self> {
+        (word <= 1).then_some(word == 1)
+    }
+}
+
+/// Enums by their places in this list.
+macro_rules! words {
+    ($($type:ty: $($value:expr),*;)*) => { $(impl Word for $type {
+        fn word(self) -> Option<u64> {
+            let all = [$($value),*];
+            all.iter().position(|it| *it == self).map(|at| at as u64).filter(|at| *at > 0)
+        }
+        fn from_word(word: u64) -> Option<Self> {
+            [$($value),*].get(usize::try_from(word).ok()?).copied()
+        }
+    })* };
+}
+words! {
+    Kind: Kind::Whole, Kind::Mapping, Kind::Heap;
+    Use: Use::Fresh, Use::Reserved, Use::Old, Use::Unmapped;
+    Pages: Pages::Base, Pages::Superpage, Pages::Smaller, Pages::Pool;
+    Fallback: Fallback::Refuse, Fallback::Base, Fallback::Advise;
+}
+
+/// Fields as `name=number`.
+macro_rules! fields {
+    ($type:ty: $($field:ident),* $(,)?) => {
+        impl $type {
+            fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                $(if let Some(word) = self.$field.word() {
+                    write!(f, concat!(" ", stringify!($field), "={}"), word)?;
+                })*
+                Ok(())
+            }
+
+            fn set(&mut self, name: &str, word: u64) -> Option<()> {
+                match name {
+                    $(stringify!($field) => self.$field = Word::from_word(word)?,)*
+                    _ => return None,
+                }
+                Some(())
+            }
+        }
+    };
+}
+fields! { Asked: pages, fallback, prezero, prefault }
+fields! {
+    Facts: superpage, base_page, is_sealed, length, offset, kind, used, old, advised, is_filled, compacts, has_larger,
+    total, contiguous, free, outstanding, reclaimable, stalls, fallbacks, faults, resident, room, is_unlimited,
+    is_whole, prepared, kept, has_fitting, born,
+}
+
+const SOURCES: [(&str, Source); 6] = [
+    ("losses", Source::Losses),
+    ("free", Source::Free),
+    ("spare", Source::Spare),
+    ("resident", Source::Resident),
+    ("room", Source::Room),
+    ("whole", Source::Whole),
+];
+const EVENTS: [(&str, Event); 12] = [
+    ("mapped", Event::Mapped),
+    ("grew", Event::Grew),
+    ("moves", Event::Moves),
+    ("no-pool-page", Event::NoPoolPage),
+    ("ready", Event::Ready),
+    ("wanted", Event::Wanted),
+    ("passed-by", Event::PassedBy),
+    ("unmapped", Event::Unmapped),
+    ("claimed", Event::Claimed),
+    ("pressure", Event::Pressure),
+    ("shown", Event::Shown),
+    ("ended", Event::Ended),
+];
+const ACTIONS: [(&str, Action); 7] = [
+    ("nothing", Action::Nothing),
+    ("keep", Action::Keep),
+    ("release", Action::Release),
+    ("join", Action::Join),
+    ("hand-out", Action::HandOut),
+    ("refuse", Action::Refuse),
+    ("give-up", Action::GiveUp),
+];
+const RESULTS: [(&str, Result); 4] = [
+    ("nothing", Result::Nothing),
+    ("unfit", Result::Unfit),
+    ("no-memory", Result::NoMemory),
+    ("unavailable", Result::Unavailable),
+];
+
+fn named<T: Copy>(list: &[(&str, T)], name: &str) -> Option<T> {
+    list.iter().find(|(it, _)| *it == name).map(|(_, value)| *value)
+}
+
+fn name_of<T: PartialEq>(list: &[(&'static str, T)], value: T) -> &'static str {
+    list.iter().find(|(_, it)| *it == value).map_or("?", |(name, _)| name)
+}
+
+struct Written<T>(T);
+
+impl Display for Written<Action> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Action::Advise { bytes, order, promised } => {
+                write!(f, "advise:{bytes}:{order}:{}", u8::from(promised))
+            }
+            Action::Unadvise { from, order, promised } => {
+                write!(f, "unadvise:{from}:{order}:{}", u8::from(promised))
+            }
+            Action::Inherit { promised } => write!(f, "inherit:{}", u8::from(promised)),
+            Action::Probe { count, limit } => write!(f, "probe:{count}:{limit}"),
+            Action::Populate { most } => write!(f, "populate:{most}"),
+            Action::Read(source) => write!(f, "read:{}", name_of(&SOURCES, source)),
+            Action::Wait(Wait::Bytes(bytes)) => write!(f, "wait:{bytes}"),
+            action => f.write_str(name_of(&ACTIONS, action)),
+        }
+    }
+}
+
+impl Display for Written<Event> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Event::Outcome { action, result, cost } = self.0 else {
+            return f.write_str(name_of(&EVENTS, self.0));
+        };
+        write!(f, "outcome {} ", Written(action))?;
+        match result {
+            Result::Done { pages } => write!(f, "done:{pages}")?,
+            result => f.write_str(name_of(&RESULTS, result))?,
+        }
+        write!(f, " {cost}")
+    }
+}
+
+impl Display for Written<State> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(" state=")?;
+        for (at, word) in self.0.to_words().iter().enumerate() {
+            write!(f, "{}{word}", if at == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Begin {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "begin {} seq={}", self.pid, self.seq)?;
+        self.policy.asked.write(f)?;
+        write!(f, "{}", Written(self.policy.state))
+    }
+}
+
+impl Display for Record {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "on {} seq={} {}", self.pid, self.seq, Written(self.event))?;
+        self.facts.write(f)?;
+        if let Some(state) = self.state {
+            write!(f, "{}", Written(state))?;
+        }
+        write!(f, " -> {}", Written(self.action))
+    }
+}
+
+fn state(text: &str) -> Option<State> {
+    let mut words = [0; State::WORDS];
+    let mut from = text.split(',');
+    for word in &mut words {
+        *word = from.next()?.parse().ok()?;
+    }
+    from.next().is_none().then(|| State::from_words(words))
+}
+
+fn action(text: &str) -> Option<Action> {
+    let mut words = text.split(':');
+    let name = words.next()?;
+    if let Some(action) = named(&ACTIONS, name) {
+        return words.next().is_none().then_some(action);
+    }
+    let first = words.next()?;
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let is = |word: u64| (word <= 1).then_some(word == 1);
+    let action = match name {
+        "read" => Action::Read(named(&SOURCES, first)?),
+        "advise" => Action::Advise {
+            bytes: first.parse().ok()?,
+            order: number()?.try_into().ok()?,
+            promised: is(number()?)?,
+        },
+        "unadvise" => Action::Unadvise {
+            from: first.parse().ok()?,
+            order: number()?.try_into().ok()?,
+            promised: is(number()?)?,
+        },
+        "inherit" => Action::Inherit { promised: is(first.parse().ok()?)? },
+        "probe" => Action::Probe { count: first.parse().ok()?, limit: number()?.try_into().ok()? },
+        "populate" => Action::Populate { most: first.parse().ok()? },
+        "wait" => Action::Wait(Wait::Bytes(first.parse().ok()?)),
+        _ => return None,
+    };
+    words.next().is_none().then_some(action)
+}
+
+fn result(text: &str) -> Option<Result> {
+    match text.strip_prefix("done:") {
+        Some(pages) => Some(Result::Done { pages: pages.parse().ok()? }),
+        None => named(&RESULTS, text),
+    }
+}
+
+type Words<'a> = core::str::SplitWhitespace<'a>;
+
+/// `begin 4711 seq=0`, with its number.
+fn head(words: &mut Words<'_>, kind: &str) -> Option<(u64, u64)> {
+    (words.next()? == kind).then_some(())?;
+    let pid = words.next()?.parse().ok()?;
+    Some((pid, words.next()?.strip_prefix("seq=")?.parse().ok()?))
+}
+
+fn begin(text: &str) -> Option<Begin> {
+    let words = &mut text.split_whitespace();
+    let (pid, seq) = head(words, "begin")?;
+    let (pages, fallback) = (Pages::Base, Fallback::Refuse);
+    let mut asked = Asked { pages, fallback, prezero: 0, prefault: 0 };
+    for word in words.by_ref() {
+        match word.split_once('=')? {
+            ("state", text) => {
+                let policy = Policy { asked, state: state(text)? };
+                return words.next().is_none().then_some(Begin { pid, seq, policy });
+            }
+            (name, value) => asked.set(name, value.parse().ok()?)?,
+        }
+    }
+    None
+}
+
+fn record(text: &str) -> Option<Record> {
+    let words = &mut text.split_whitespace();
+    let (pid, seq) = head(words, "on")?;
+    let event = match words.next()? {
+        "outcome" => Event::Outcome {
+            action: action(words.next()?)?,
+            result: result(words.next()?)?,
+            cost: words.next()?.parse().ok()?,
+        },
+        name => named(&EVENTS, name)?,
+    };
+    let (mut facts, mut given) = (Facts::default(), None);
+    loop {
+        let word = words.next()?;
+        if word == "->" {
+            let action = action(words.next()?)?;
+            let record = Record { pid, seq, state: given, event, facts, action };
+            return words.next().is_none().then_some(record);
+        }
+        match word.split_once('=')? {
+            ("state", text) => given = Some(state(text)?),
+            (name, value) => facts.set(name, value.parse().ok()?)?,
+        }
+    }
+}
+
+impl FromStr for Begin {
+    type Err = Unread;
+
+    fn from_str(line: &str) -> core::result::Result<Self, Unread> {
+        begin(line).ok_or(Unread)
+    }
+}
+
+impl FromStr for Record {
+    type Err = Unread;
+
+    fn from_str(line: &str) -> core::result::Result<Self, Unread> {
+        record(line).ok_or(Unread)
+    }
+}

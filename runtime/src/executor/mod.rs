@@ -1,0 +1,162 @@
+//! What this process does is decided by `policy::live`; here is what the policy remembers of the process, and the one
+//! way to ask it ([`on`], [`ask`]).
+//!
+//! The state is words. `VERSION` counts its changes; it is odd while somebody stores one. Who finds another thread at
+//! it tries again, and decides on what there is after a while, without storing: a signal handler may have interrupted
+//! who stores, and a thread may have been stopped. So nobody waits, and a change may be lost; all of it is hints. A
+//! child of a fork goes on as its parent was.
+//!
+//! # Safety
+//! Only atomics.
+
+mod log;
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    fence,
+};
+
+use policy::live::{Asked, Event, Facts, Policy, State};
+use policy::{Action, Result};
+
+use crate::settings::{self, Fallback, Pages, Settings};
+use crate::{filter, raw, source};
+
+pub use log::begin;
+
+static WORDS: [AtomicU64; State::WORDS] = {
+    const WORDS: [u64; State::WORDS] = State::NEW.to_words();
+    let mut all = [const { AtomicU64::new(0) }; State::WORDS];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = AtomicU64::new(WORDS[at]);
+        at += 1;
+    }
+    all
+};
+static VERSION: AtomicU64 = AtomicU64::new(0);
+
+/// So often is tried to decide on a state that nobody changes meanwhile.
+const TRIES: usize = 64;
+
+/// Done, where nobody counts pages.
+pub const DONE: Result = Result::Done { pages: 0 };
+
+/// What is to be done. errno is left alone.
+pub fn on(event: Event, facts: &Facts) -> Action {
+    for _ in 0..TRIES {
+        let Some((version, state)) = load() else {
+            std::hint::spin_loop();
+            continue;
+        };
+        let mut policy = Policy { asked: asked(), state };
+        let action = policy.on(event, facts);
+        if policy.state == state || store(version, &policy.state) {
+            log::decision(version / 2, None, event, facts, action);
+            return action;
+        }
+    }
+    let state = State::from_words(words());
+    let action = Policy { asked: asked(), state }.on(event, facts);
+    log::decision(VERSION.load(Relaxed) / 2, Some(state), event, facts, action);
+    action
+}
+
+/// The same, and what `perform` can do is done and told, until it says `None`: that action is returned.
+pub fn ask(
+    event: Event,
+    facts: &mut Facts,
+    mut perform: impl FnMut(Action, &mut Facts) -> Option<(Result, u32)>,
+) -> Action {
+    let mut action = on(event, facts);
+    while let Some((result, cost)) = perform(action, facts) {
+        action = on(Event::Outcome { action, result, cost }, facts);
+    }
+    action
+}
+
+/// How an action ended: what is done next.
+pub fn ended(action: Action, result: Result, facts: &Facts) -> Action {
+    on(Event::Outcome { action, result, cost: 0 }, facts)
+}
+
+/// Facts about memory at `start`, which has superpages of `superpage` bytes.
+pub fn facts(start: usize, length: usize, superpage: usize) -> Facts {
+    Facts {
+        superpage: superpage as u64,
+        base_page: raw::base_page() as u64,
+        is_sealed: filter::may_be_in_place(),
+        length: length as u64,
+        offset: (start % superpage) as u64,
+        ..Facts::default()
+    }
+}
+
+/// Whether anything is to be prepared, but for what a filter forbids.
+pub fn prepares() -> bool {
+    asked().prepares(source::superpage() as u64)
+}
+
+/// Whether anything is remembered.
+pub fn has_decided() -> bool {
+    VERSION.load(Relaxed) > 0
+}
+
+/// Requests so far that could have been served by what is kept.
+pub fn requests() -> u64 {
+    State::from_words(words()).requests
+}
+
+fn asked() -> Asked {
+    let &Settings { pages, fallback, prezero, prefault, .. } = settings::get();
+    Asked {
+        pages: match pages {
+            Pages::Unasked => policy::live::Pages::Base,
+            Pages::Thp(0) => policy::live::Pages::Superpage,
+            Pages::Thp(_) => policy::live::Pages::Smaller,
+            Pages::Hugetlb(_) => policy::live::Pages::Pool,
+        },
+        fallback: match fallback {
+            Fallback::Error => policy::live::Fallback::Refuse,
+            Fallback::Base => policy::live::Fallback::Base,
+            Fallback::Thp => policy::live::Fallback::Advise,
+        },
+        prezero: prezero as u64,
+        prefault: prefault as u64,
+    }
+}
+
+fn words() -> [u64; State::WORDS] {
+    std::array::from_fn(|at| WORDS[at].load(Relaxed))
+}
+
+/// The state and its version; `None`: it is being changed.
+fn load() -> Option<(u64, State)> {
+    let version = VERSION.load(Acquire);
+    let state = State::from_words(words());
+    fence(Acquire);
+    (version.is_multiple_of(2) && VERSION.load(Relaxed) == version).then_some((version, state))
+}
+
+/// Stores what came of the state of that version; `false`: it was changed meanwhile.
+fn store(version: u64, state: &State) -> bool {
+    if VERSION.compare_exchange(version, version + 1, AcqRel, Relaxed).is_err() {
+        return false;
+    }
+    fence(Release);
+    for (word, value) in WORDS.iter().zip(state.to_words()) {
+        word.store(value, Relaxed);
+    }
+    VERSION.store(version + 2, Release);
+    true
+}
+
+/// In a forked child: who was storing a change is no thread of it.
+pub fn after_fork() {
+    let version = VERSION.load(Relaxed);
+    if version % 2 == 1 {
+        let _ = VERSION.compare_exchange(version, version + 1, Relaxed, Relaxed);
+    }
+    log::begin();
+}
