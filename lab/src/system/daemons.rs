@@ -141,6 +141,7 @@ impl Daemon {
             Wait::After(rest) => (until + rest, Pass::default()),
             Wait::More => (until, pass),
             Wait::Pause(rest) => (until + rest, pass),
+            Wait::Bytes(_) => unreachable!("what a process asks for is no daemon's matter"),
         };
         (self.due, self.pass) = (due.max(self.due + 1), pass);
         self.last = Piece { until, spent };
