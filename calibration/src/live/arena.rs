@@ -19,9 +19,9 @@ use crate::probe::{Offer, Place, ProbeError};
 pub(super) enum Means {
     /// Base pages, by the first touch.
     Base,
-    /// Base pages of a file that has so many, a power of two. Each is used once, in an order that scatters
-    /// neighbours over all of it: what a walk costs depends on where frames lie (through a hypervisor's tables:
-    /// 45 to 105 cycles here, from one run to the next), and scattered is how programs that run long have them.
+    /// Base pages of a file that has so many, a power of two. They are used one after the other, in an order that
+    /// scatters neighbours over all of it: what a walk costs depends on where frames lie, and scattered is how programs
+    /// that run long have them.
     Scattered(Source),
     /// Pages between the base and the superpage, by advice for each page alone before it is touched: an area
     /// that large and no larger.
@@ -46,6 +46,8 @@ pub(super) struct Arena {
     memory: Mapping,
     means: Means,
     populated: HashSet<u64>,
+    /// Pages of [`Means::Scattered`] that were used, which goes on when all are given back: other frames are next.
+    used: u64,
     /// To read back by; `None` where the kernel has no PAGEMAP_SCAN (Linux 6.7).
     pagemap: Option<Pagemap>,
     /// What was used before, kept so that what is got next is other memory.
@@ -72,7 +74,8 @@ impl Arena {
         let span = memory.len() as u64 / page.bytes();
         let offer = Offer { page, means: words.to_string(), pages: pages.min(span), span };
         let pagemap = Pagemap::open(sys::param::own_pid()).ok();
-        Ok(Self { offer, memory, means, populated: HashSet::new(), pagemap, former: Vec::new() })
+        let (populated, former) = (HashSet::new(), Vec::new());
+        Ok(Self { offer, memory, means, populated, used: 0, pagemap, former })
     }
 
     pub fn memory(&mut self) -> &mut [u8] {
@@ -150,8 +153,8 @@ impl Arena {
             Means::Base => {}
             Means::Scattered(Source { file, pages, .. }) => {
                 // Times an odd number: a permutation (Knuth's multiplicative hash).
-                let index = self.populated.len() as u64;
-                let from = index.wrapping_mul(GOLDEN) % pages * size.bytes();
+                let from = self.used.wrapping_mul(GOLDEN) % pages * size.bytes();
+                self.used += 1;
                 self.memory.put_file(start, bytes, file.as_fd(), from)?;
             }
             Means::Advised => self.memory.advise_range(start..start + bytes, Advice::HugePage)?,

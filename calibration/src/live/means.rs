@@ -15,8 +15,10 @@ use crate::probe::{Place, ProbeError};
 /// Bytes of a superpages' file: enough guest-physical pages that a hypervisor's own tables are used as by a
 /// program of some size.
 const FILE_BYTES: u64 = 128 << 20;
-/// Base pages of a file over which they are scattered: more than an arena populates.
-const SCATTERED: u64 = 1 << 15;
+/// Base pages of a file over which they are scattered, at most and at least: more than an arena populates. Over
+/// 128 MiB what a walk cost depended on where those lay (through a hypervisor's tables: 48 to 63 cycles, from one run
+/// to the next); over 512 MiB it did not (64.0 to 64.2), and over 1 GiB it was the same.
+const SCATTERED: (u64, u64) = (1 << 17, 1 << 15);
 /// Pages of a pool that are borrowed at most.
 const POOL_PAGES: u64 = 64;
 /// The addresses of a range, in bytes: half of what 47 bits allow.
@@ -38,12 +40,13 @@ pub(super) fn arenas(
         return Err(ProbeError::NotGot { page: base, why });
     }
     let span = SPAN / base.bytes();
-    // A fourth for each of the files that are there at a time.
-    let made =
-        if 4 * SCATTERED * base.bytes() <= budget { scattered(base, SCATTERED) } else { None };
+    // As much again stays for what else is measured.
+    let most = (budget / base.bytes() / 2).max(1);
+    let count = SCATTERED.0.min(1 << most.ilog2());
+    let made = if count >= SCATTERED.1 { scattered(base, count) } else { None };
     let made = made.and_then(|file| {
-        let words = format!("shared memory, scattered over {SCATTERED} of them");
-        let source = Source { file, pages: SCATTERED, again: Some(scattered) };
+        let words = format!("shared memory, scattered over {count} of them");
+        let source = Source { file, pages: count, again: None };
         let mut arena = Arena::new(base, span, pages, &words, Means::Scattered(source)).ok()?;
         arena.populate(&[Place { page: 0, line: 0 }]).ok()?;
         Some(arena)
