@@ -60,6 +60,9 @@ pub enum ProbeError {
         /// What happened, and the remedy.
         why: String,
     },
+    /// Somebody asked to stop.
+    #[error("interrupted")]
+    Interrupted,
     /// A system call failed.
     #[error(transparent)]
     System(#[from] sys::SysError),

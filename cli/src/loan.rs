@@ -68,7 +68,7 @@ pub fn raise(
     let mut guard = OvercommitGuard::default();
     for size in pools_of(recipes, facts) {
         let raised = match grow {
-            Some(bytes) => guard.grow(size, bytes),
+            Some(bytes) => guard.grow(size, bytes).map(|got| say_if_short(size, got, bytes)),
             None => guard.raise(size),
         };
         if let Err(why) = raised {
@@ -151,9 +151,12 @@ impl OvercommitGuard {
         Ok(())
     }
 
-    /// Grows the pool itself. A pool that got only a part of it is no failure: the program may fall
-    /// back, and is told.
-    fn grow(&mut self, size: PageSize, bytes: ByteSize) -> Result<(), Failure> {
+    /// Grows the pool itself by so many bytes; returns by how many pages. A part of them is no failure: the program may
+    /// fall back.
+    ///
+    /// # Errors
+    /// The machine cannot spare so much, or does not let us.
+    pub fn grow(&mut self, size: PageSize, bytes: ByteSize) -> Result<u64, Failure> {
         let (root, pages) = (Root::real(), bytes.bytes().div_ceil(size.bytes()));
         let (knob, want) = (Knob::hugetlb_pool(size), Want::Plus(pages));
         let status = Status::read(&root)?;
@@ -174,13 +177,7 @@ impl OvercommitGuard {
         self.shares.push(share);
         let amount = ByteSize(got.saturating_mul(size.bytes()));
         self.raised.push(format!("the pool of {size} pages grown by {got} ({amount})"));
-        if got < pages {
-            crate::exit::say(&format!(
-                "the pool of {size} pages was grown by {got} of {pages}: memory is too fragmented, \
-                 or too little is free"
-            ));
-        }
-        Ok(())
+        Ok(got)
     }
 
     /// Puts everything back and says, one line each, what could not be.
@@ -201,6 +198,15 @@ impl OvercommitGuard {
 impl Drop for OvercommitGuard {
     fn drop(&mut self) {
         self.put_back().iter().for_each(|line| crate::exit::say(line));
+    }
+}
+
+fn say_if_short(size: PageSize, got: u64, bytes: ByteSize) {
+    let pages = bytes.bytes().div_ceil(size.bytes());
+    if got < pages {
+        crate::exit::say(&format!(
+            "the pool of {size} pages was grown by {got} of {pages}: memory is too fragmented, or too little is free"
+        ));
     }
 }
 

@@ -97,9 +97,7 @@ impl Arena {
             self.give_back()?;
             return self.populate_all(places);
         }
-        if !matches!(self.means, Means::Advised) {
-            new.sort_unstable_by_key(|page| mix(*page));
-        }
+        new.sort_unstable_by_key(|page| mix(*page));
         for page in new {
             self.populate_one(page)?;
             self.populated.insert(page);

@@ -73,9 +73,9 @@ pub(super) fn arenas(
     }
     if !off.is_empty() {
         notes.push(format!(
-            "pages of {}: switched off; write `madvise` to \
-             /sys/kernel/mm/transparent_hugepage/hugepages-*kB/enabled to have them measured",
-            off.join(", ")
+            "pages of {}: switched off{}",
+            off.join(", "),
+            remedy("switches it on")
         ));
     }
     match pmd.map(|size| superpages(root, size)) {
@@ -94,6 +94,11 @@ pub(super) fn arenas(
     }
     arenas.sort_by_key(|arena| arena.offer.page);
     Ok(arenas)
+}
+
+/// What would have a size measured, as the command's user can do it.
+fn remedy(does: &str) -> String {
+    format!("; `superpage tlb --allow --page-size SIZE` {does} for the run")
 }
 
 /// A file of base pages, all of them there.
@@ -137,10 +142,7 @@ fn pool(root: &Root, page: PageSize) -> Result<Arena, String> {
     let pools = HugetlbPools::read_sizes(root);
     let free = pools.get(&page).and_then(|pool| pool.unreserved()).unwrap_or(0);
     if free == 0 {
-        return Err(format!(
-            "pages of {page}: the pool has none free; `superpage pool grow {}M:1` adds one",
-            page.bytes() >> 20
-        ));
+        return Err(format!("pages of {page}: the pool has none free{}", remedy("adds one")));
     }
     let pages = free.min(POOL_PAGES);
     let file = memfd::create("superpage-tlb", Some(page))
@@ -175,7 +177,8 @@ fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
     };
     let (enabled, before) = count().ok_or("the kernel does not say whether it gives them")?;
     let words = "anonymous memory, MADV_HUGEPAGE page by page";
-    let pages = budget / page.bytes();
+    // Each has memory of its own, which is zeroed whenever it is got anew: no more than twice the largest TLB keeps.
+    let pages = (budget / page.bytes()).min(PAGES / 2);
     let made = Arena::new(page, SPAN / page.bytes(), pages, words, Means::Advised);
     let mut arena = made.map_err(|error| error.to_string())?;
     let tried = 16.min(pages);

@@ -1,13 +1,16 @@
 //! `Live`: this machine behind the calibrator's interface. Memory of every page size is really got and read
 //! back, the thread runs on one CPU, and time is counted in cycles of the core.
 //!
-//! Nothing of the machine's settings is changed, so there is nothing to restore, however it ends.
+//! Nothing of the machine's settings is changed here. Who changed some to have more page sizes gets to put them back:
+//! see [`Live::stop_when`].
 
 mod arena;
 mod broom;
 mod clock;
 mod means;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use machine::{MemInfo, Root, Thp};
@@ -27,6 +30,7 @@ pub struct Live {
     broom: Broom,
     line: u64,
     notes: Vec<String>,
+    stop: Arc<AtomicI32>,
     /// The CPU that all chases run on.
     pub cpu: usize,
 }
@@ -50,7 +54,13 @@ impl Live {
         let mut notes = Vec::new();
         let arenas = means::arenas(root, budget, &mut notes)?;
         let line = means::line(root);
-        Ok(Self { arenas, meter: Meter::new(), broom: Broom::new(line)?, line, notes, cpu })
+        let (meter, broom, stop) = (Meter::new(), Broom::new(line)?, Arc::default());
+        Ok(Self { arenas, meter, broom, line, notes, stop, cpu })
+    }
+
+    /// Makes the next chase fail with [`ProbeError::Interrupted`] once `asked` is not zero.
+    pub fn stop_when(&mut self, asked: Arc<AtomicI32>) {
+        self.stop = asked;
     }
 
     /// Page sizes that are not offered, and why.
@@ -69,6 +79,9 @@ impl Probe for Live {
     }
 
     fn chase(&mut self, page: PageSize, places: &[Place], seed: u64) -> Result<f64, ProbeError> {
+        if self.stop.load(Ordering::SeqCst) != 0 {
+            return Err(ProbeError::Interrupted);
+        }
         let line = self.line;
         let arena = self.arenas.iter_mut().find(|arena| arena.offer.page == page);
         let arena = arena.ok_or(ProbeError::NotOffered(page))?;

@@ -1,9 +1,11 @@
-//! `superpage tlb`: what address translation costs on this machine. Flags and printing over the room
+//! `superpage tlb`: what address translation costs on this machine. Flags and printing over the crate
 //! `calibration`.
 
+mod allow;
 mod table;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use calibration::{Calibration, Effort, Live, Options, Probe, ProbeError, Processor, calibrate};
@@ -13,12 +15,15 @@ use units::{ByteSize, PageSize};
 use crate::exit::{self, Done, Failure};
 use crate::lab::outputs;
 use crate::lab::progress::Progress;
-use crate::{files, this_machine};
+use crate::loan::OvercommitGuard;
+use crate::{files, signals, this_machine};
+use allow::Change;
 
 /// Measure this machine's TLB: levels, entries, the cycles of hits and walks, and whether superpages reach it.
 ///
 /// Measured by the latency of loads alone; what the processor says of itself is printed beside it. Nothing of
-/// the machine's settings is changed. Takes some 7 seconds of CPU time, more while the readings disagree.
+/// the machine's settings is changed without --allow. Takes some 7 seconds of CPU time, more while the readings
+/// disagree or with the sizes that --allow adds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -30,6 +35,11 @@ pub struct Args {
     /// to be had by default.
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
     page_size: Vec<PageSize>,
+
+    /// Change settings for the run so that more sizes can be measured, and put them back (root): a page is added to the
+    /// pool of 1 GiB pages if none is free, and mTHP of 64 KiB are switched on; with --page-size, what those sizes need.
+    #[arg(long)]
+    allow: bool,
 
     /// How to print: env is NAME=value lines for scripts.
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "human")]
@@ -92,6 +102,7 @@ const HELP: &str = "\
 
 Examples:
   superpage tlb
+  superpage tlb --allow --page-size 64K --page-size 1G
   superpage tlb --save && superpage lab run -d linux-6 -w gups:size=4G --machine this
   eval \"$(superpage tlb --quick --format env)\"; echo $TLB_MISS_COST";
 
@@ -110,37 +121,44 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     files::check_outputs(args.output.as_deref(), "--svg", args.svg.as_deref(), args.force)?;
     let root = Root::real();
     let snapshot = Snapshot::read(&root);
+    // Before anything is changed, so that no signal finds it changed and nobody to put it back.
+    let interrupting = match args.allow && !args.dry_run {
+        true => Some(signals::interrupt_experiment(Arc::default())?),
+        false => None,
+    };
     // Before the CPU is chosen: what redraws it is then free to run on another.
-    let mut progress = Progress::new(args.quiet || args.dry_run, "getting memory");
+    let progress = Progress::new(args.quiet || args.dry_run, "getting memory");
+    let changes = if args.allow { allow::needed(&root, &args.page_size) } else { Vec::new() };
+    let mut guard = OvercommitGuard::default();
+    let refused = if args.dry_run { Vec::new() } else { allow::make(&changes, &mut guard) };
     let mut probe = Live::new(&root).map_err(cannot)?;
+    if let Some(interrupting) = &interrupting {
+        probe.stop_when(interrupting.asked());
+    }
+    let notes = notes(&probe, refused);
     for page in &args.page_size {
-        offered(&probe, *page)?;
+        if !(args.dry_run && changes.iter().any(|change| change.size() == *page)) {
+            offered(&probe, &notes, *page)?;
+        }
     }
     if args.dry_run {
-        exit::print(&plan(&args, &probe)?)?;
+        exit::print(&plan(&args, &probe, &changes)?)?;
         return Ok(Done::Fine);
     }
-    let options = Options {
-        effort: if args.quick { Effort::QUICK } else { Effort::FULL },
-        pages: args.page_size.clone(),
-        seed: args.seed,
-        limit: Some(LIMIT),
-        processor: processor(&snapshot),
+    let found = measure(&args, &snapshot, &mut probe, progress);
+    // Pages of a pool go back to it before it shrinks.
+    drop(probe);
+    for line in guard.restore() {
+        exit::say(&line);
+    }
+    let mut found = match (found, interrupting) {
+        (Err(ProbeError::Interrupted), Some(interrupting)) => {
+            return Ok(Done::Signal(interrupting.signal()));
+        }
+        (found, _) => found.map_err(cannot)?,
     };
-    let sizes = probe
-        .offers()
-        .into_iter()
-        .filter(|offer| args.page_size.is_empty() || args.page_size.contains(&offer.page));
-    let steps = STEPS * sizes.count().max(1) as u64;
-    let mut done = 0;
-    let found = calibrate(&mut probe, &options, &mut |what| {
-        progress.tell(done, Some(steps), || what.to_string());
-        done += 1;
-    });
-    progress.clear();
-    let mut found = found.map_err(cannot)?;
     if args.page_size.is_empty() {
-        found.notes.extend(probe.notes().iter().cloned());
+        found.notes.extend(notes);
     }
     print(&args, &found)?;
     if args.save {
@@ -148,6 +166,41 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::say(&format!("saved as the machine `this` in {}", path.display()));
     }
     Ok(Done::Fine)
+}
+
+fn measure(
+    args: &Args,
+    snapshot: &Snapshot,
+    probe: &mut Live,
+    mut progress: Progress,
+) -> Result<Calibration, ProbeError> {
+    let options = Options {
+        effort: if args.quick { Effort::QUICK } else { Effort::FULL },
+        pages: args.page_size.clone(),
+        seed: args.seed,
+        limit: Some(LIMIT),
+        processor: processor(snapshot),
+    };
+    let sizes = probe
+        .offers()
+        .into_iter()
+        .filter(|offer| args.page_size.is_empty() || args.page_size.contains(&offer.page));
+    let steps = STEPS * sizes.count().max(1) as u64;
+    let mut done = 0;
+    let found = calibrate(probe, &options, &mut |what| {
+        progress.tell(done, Some(steps), || what.to_string());
+        done += 1;
+    });
+    progress.clear();
+    found
+}
+
+/// Why sizes are not measured: what was refused, and of other sizes what the probe says.
+fn notes(probe: &Live, refused: Vec<String>) -> Vec<String> {
+    let size = |note: &str| note.split_once(": ").map(|(size, _)| size.to_string());
+    let told = |note: &&String| !refused.iter().any(|why| size(why) == size(note));
+    let told: Vec<String> = probe.notes().iter().filter(told).cloned().collect();
+    refused.into_iter().chain(told).collect()
 }
 
 fn print(args: &Args, found: &Calibration) -> Result<(), Failure> {
@@ -179,18 +232,22 @@ fn processor(snapshot: &Snapshot) -> Processor {
 }
 
 /// That pages of this size are to be had, or why not.
-fn offered(probe: &Live, page: PageSize) -> Result<(), Failure> {
+fn offered(probe: &Live, notes: &[String], page: PageSize) -> Result<(), Failure> {
     let offers = probe.offers();
     if offers.iter().any(|offer| offer.page == page) {
         return Ok(());
     }
     let sizes: Vec<String> = offers.iter().map(|offer| offer.page.to_string()).collect();
-    let why = probe.notes().iter().find(|note| note.contains(&page.to_string()));
+    let named = |note: &&String| {
+        let sizes = note.strip_prefix("pages of ").and_then(|rest| rest.split_once(": "));
+        sizes.is_some_and(|(sizes, _)| sizes.split(", ").any(|size| size == page.to_string()))
+    };
+    let why = notes.iter().find(named);
     let why = why.map_or_else(|| format!("pages of {page} are not on offer"), Clone::clone);
     Err(Failure::cannot(format!("{why}; there are: {}", sizes.join(", "))))
 }
 
-fn plan(args: &Args, probe: &Live) -> Result<String, Failure> {
+fn plan(args: &Args, probe: &Live, changes: &[Change]) -> Result<String, Failure> {
     let mut out = format!("on CPU {}, would measure:\n", probe.cpu);
     for (index, offer) in probe.offers().iter().enumerate() {
         let wanted = args.page_size.is_empty() || args.page_size.contains(&offer.page);
@@ -200,6 +257,9 @@ fn plan(args: &Args, probe: &Live) -> Result<String, Failure> {
     }
     for note in probe.notes() {
         out += &format!("  not {note}\n");
+    }
+    for change in changes {
+        out += &format!("{}, to measure pages of {}\n", change.preview(), change.size());
     }
     for path in [&args.output, &args.svg].into_iter().flatten() {
         out += &format!("would write {}\n", path.display());

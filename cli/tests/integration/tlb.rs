@@ -1,8 +1,12 @@
 //! `superpage tlb` as a command: what it prints and writes, its exit codes. Times are never asserted, and
 //! what this machine is found to be neither.
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use crate::common::{run, stderr, stdout, superpage};
 use serde_json::Value;
+use testkit::require;
 
 /// With a data directory of its own.
 fn tlb(directory: &tempfile::TempDir, arguments: &[&str]) -> std::process::Output {
@@ -91,5 +95,77 @@ fn bad_input_is_one_line() {
         let output = run(&arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
         assert_eq!(stderr(&output).lines().count(), 1, "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+const MTHP: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+const GIANT: &str = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages";
+
+fn read(knob: &str) -> Option<String> {
+    std::fs::read_to_string(knob).ok()
+}
+
+fn is_off() -> bool {
+    read(MTHP).is_some_and(|set| set.contains("[never]"))
+}
+
+#[test]
+fn a_dry_run_tells_what_would_be_changed_and_changes_nothing() {
+    let _lock = testkit::shared_machine_lock();
+    require!(is_off(), "no mTHP of 64 KiB that are switched off");
+    let output = run(&["tlb", "--dry-run", "--allow", "--page-size", "64K"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let would = format!("would set {MTHP} to madvise, and put it back, to measure pages of 64 KiB");
+    assert!(stdout(&output).lines().any(|line| line == would), "{}", stdout(&output));
+    assert!(is_off());
+    let output = run(&["tlb", "--quick", "--page-size", "64K"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--allow"), "{}", stderr(&output));
+    assert!(is_off());
+}
+
+#[test]
+fn what_is_allowed_is_measured_and_put_back() {
+    let _lock = testkit::machine_lock();
+    require!(testkit::is_root(), "changes the machine's settings: root");
+    for (size, bytes, knob) in [("64K", 64 << 10, MTHP), ("1G", 1 << 30, GIANT)] {
+        let Some(before) = read(knob) else {
+            testkit::skipped!("this machine has no pages of {size}");
+            continue;
+        };
+        let output = run(&["tlb", "--quick", "--allow", "--page-size", size, "--json", "--quiet"]);
+        assert_eq!(read(knob).as_ref(), Some(&before), "{size}");
+        if output.status.code() == Some(3) {
+            // Memory has no such piece: said in one line.
+            assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+            testkit::skipped!("{}", stderr(&output).trim_end());
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+        assert_eq!(document["sizes"][1]["page"], bytes, "{size}");
+    }
+}
+
+#[test]
+fn however_it_ends_settings_are_put_back() {
+    let _lock = testkit::machine_lock();
+    require!(testkit::is_root(), "changes the machine's settings: root");
+    require!(is_off(), "no mTHP of 64 KiB that are switched off");
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        let mut command = superpage(&["tlb", "--allow", "--page-size", "64K", "--quiet"]);
+        let mut child = command.stdout(Stdio::null()).spawn().expect("the command starts");
+        let start = Instant::now();
+        while is_off() && start.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!is_off(), "it was switched on");
+        sys::signal::send(units::Pid(child.id() as i32), signal).expect("it runs");
+        let status = child.wait().expect("a child of ours");
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(signal));
+        if signal == libc::SIGKILL {
+            assert_eq!(run(&["restore"]).status.code(), Some(0));
+        }
+        assert!(is_off(), "after signal {signal}");
     }
 }
