@@ -54,6 +54,34 @@ impl Effort {
     };
 }
 
+/// What chases are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Loads: all levels are looked for.
+    Loads,
+    /// Jumps: only the first level is looked for.
+    Jumps,
+}
+
+impl Side {
+    /// Cycles that chases of many pages may cost more than those of few though nothing misses. Predictors keep far
+    /// targets in other places than near ones: between 70 and 200 pages jumps come to cost 1.3 more on an Intel core of
+    /// 2023.
+    pub fn slack(self) -> f64 {
+        match self {
+            Self::Loads => 0.0,
+            Self::Jumps => 2.0,
+        }
+    }
+
+    /// Cycles below which steps of a curve are none. The least published cost of a hit in a second level is 5 (Arm);
+    /// steps of 1.0 come of data caches (one run in twenty took the second level for two, and found no end of the first
+    /// of them).
+    pub fn least_step(self) -> f64 {
+        1.5 + self.slack()
+    }
+}
+
 /// Pages of one size.
 pub(crate) struct Bench<'a> {
     probe: &'a mut dyn Probe,
@@ -63,6 +91,8 @@ pub(crate) struct Bench<'a> {
     pub shape: Shape,
     /// How much work to do.
     pub effort: Effort,
+    /// What its chases are made of.
+    pub side: Side,
     /// The first level's entries and the cost of missing it, once known: what the packed chase has to
     /// be rid of when it needs more pages than that.
     pub first: Option<(u64, f64)>,
@@ -103,7 +133,8 @@ impl<'a> Bench<'a> {
         let offer = offers.into_iter().find(|offer| offer.page == page);
         let offer = offer.ok_or(ProbeError::NotOffered(page))?;
         let shape = Shape::new(page, base, probe.line());
-        Ok(Self { probe, offer, shape, effort, first: None, seed, until })
+        let side = Side::Loads;
+        Ok(Self { probe, offer, shape, effort, side, first: None, seed, until })
     }
 
     /// A chase over these places; each in an order of its own.

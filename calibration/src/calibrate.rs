@@ -12,9 +12,9 @@ use crate::document::{
     Calibration, ClockReport, CurvePoint, LevelReport, Processor, SCHEMA, SizeReport,
 };
 use crate::end::End;
-use crate::levels::{Staircase, staircase};
+use crate::levels::{Sample, Staircase, staircase};
 use crate::probe::{Probe, ProbeError};
-use crate::{walks, ways};
+use crate::{fetch, walks, ways};
 
 /// What to do.
 #[derive(Debug, Clone)]
@@ -31,9 +31,14 @@ pub struct Options {
     pub processor: Processor,
 }
 
-/// Calibrates what stands behind `probe`; `progress` is told what is being done.
+/// Calibrates what stands behind `probe`, and how instructions are fetched behind `code`; `progress` is told what is
+/// being done.
+///
+/// # Errors
+/// A size of `options` or the base page is not to be had, or a system call failed.
 pub fn calibrate(
     probe: &mut dyn Probe,
+    code: Option<&mut dyn Probe>,
     options: &Options,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Calibration, ProbeError> {
@@ -84,6 +89,10 @@ pub fn calibrate(
         }
         done.push(report);
     }
+    let instructions = match code {
+        Some(code) => fetch::sizes(code, options, until, &mut notes, progress)?,
+        None => Vec::new(),
+    };
     let clock = probe.clock();
     let mut found = Calibration {
         schema: SCHEMA.to_string(),
@@ -99,6 +108,7 @@ pub fn calibrate(
         base_page,
         load_cycles,
         sizes: done,
+        instructions,
         walk_steps: steps,
         backing,
         warnings: Vec::new(),
@@ -131,21 +141,21 @@ fn one_size(
     let (miss, miss_pages) = miss(bench, &stairs, hit)?;
     progress(&format!("ways of {page} pages"));
     ways_of(bench, &mut levels, miss.as_ref())?;
-    let point = |s: &crate::levels::Sample| CurvePoint {
-        pages: s.pages,
-        spread: s.spread,
-        packed: s.packed,
-    };
     let report = SizeReport {
         page,
         means: bench.offer.means.clone(),
         levels,
         miss,
         miss_pages,
-        confidence: stairs.confidence,
-        curve: stairs.curve.iter().map(point).collect(),
+        confidence: Some(stairs.confidence),
+        curve: curve(&stairs),
     };
     Ok((report, stairs))
+}
+
+pub(crate) fn curve(stairs: &Staircase) -> Vec<CurvePoint> {
+    let point = |s: &Sample| CurvePoint { pages: s.pages, spread: s.spread, packed: s.packed };
+    stairs.curve.iter().map(point).collect()
 }
 
 /// The footprint at which misses are measured, in multiples of the last level's entries. With twice as many

@@ -31,6 +31,10 @@ pub struct Calibration {
     pub load_cycles: f64,
     /// By page size, ascending.
     pub sizes: Vec<SizeReport>,
+    /// How instructions are fetched, by page size: the pages of code that the first level keeps, and the cycles of jumps
+    /// between them. Empty where that was not measured.
+    #[serde(default)]
+    pub instructions: Vec<SizeReport>,
     /// What longer walks for base pages cost.
     pub walk_steps: Vec<Step>,
     /// Whether superpages reach the TLB.
@@ -81,9 +85,9 @@ pub struct SizeReport {
     pub miss: Option<Cost>,
     /// The footprint at which that was measured.
     pub miss_pages: Option<u64>,
-    /// The share of resamples of the curve's rounds in which the same levels are found.
-    #[serde(default = "unknown")]
-    pub confidence: f64,
+    /// The share of resamples of the curve's rounds in which the same levels are found; null or missing: unknown.
+    #[serde(default)]
+    pub confidence: Option<f64>,
     /// The curve.
     pub curve: Vec<CurvePoint>,
 }
@@ -109,10 +113,6 @@ pub struct LevelReport {
 
 fn yes() -> bool {
     true
-}
-
-fn unknown() -> f64 {
-    f64::NAN
 }
 
 /// A point of the curve, in cycles per access.

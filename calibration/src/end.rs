@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, Side};
 use crate::levels::{Plateau, Sample};
 use crate::probe::ProbeError;
 use crate::statistics::{ascending, median};
@@ -54,16 +54,22 @@ pub(crate) fn end(
     let after: Vec<&Sample> = curve.iter().filter(|s| s.pages >= plateau.first).collect();
     let excess: Vec<f64> = after.iter().map(|s| s.excess() - plateau.height).collect();
     let smooth = ascending(&undisturbed(&excess));
-    let crossing = |part: f64| smooth.iter().position(|excess| *excess >= part * rise);
+    let slack = bench.side.slack();
+    let crossing = |part: f64| smooth.iter().position(|excess| *excess >= slack.max(part * rise));
     let Some(reached) = crossing(REACHED) else { return Ok(None) };
     let at = |index: usize| after[index.min(after.len() - 1)].pages;
     // A footprint of the curve more on either side.
     let mut low = at(reached.saturating_sub(2)).max(plateau.first);
     let mut high = at(reached + 1).min(limit).max(low + 1);
+    // What many pages cost without a miss is in both then.
+    let reference = match bench.side {
+        Side::Loads => plateau.reference,
+        Side::Jumps => (at(reached) * 4 / 5).max(plateau.first),
+    };
     let (mut sharp, mut coarse, mut feet) = (None, None, Vec::new());
     for _ in 0..SURVEYS {
         let step = (high - low).div_ceil(POINTS);
-        let survey = survey(bench, plateau.reference, low, high, step)?;
+        let survey = survey(bench, reference, low, high, step)?;
         let width = high - low;
         match judge(&survey, rise, sharp) {
             // The curve misled.

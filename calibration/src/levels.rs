@@ -3,7 +3,7 @@
 use workload::rng::SplitMix64;
 
 use crate::agree::Cost;
-use crate::bench::{Bench, Reading, combined};
+use crate::bench::{Bench, Reading, Side, combined};
 use crate::end::{End, end};
 use crate::probe::ProbeError;
 use crate::statistics::{self, Point, Segment};
@@ -11,11 +11,6 @@ use crate::statistics::{self, Point, Segment};
 /// A plateau is at least this many points and spans at least this factor of pages; the first and the
 /// curve of very few pages aside.
 const PLATEAU_POINTS: usize = 3;
-/// A translation is cheaper to find than this at no level below the first (cycles). The least published
-/// cost of a hit in a second level is 5 (Arm). Steps of 1.0 come of data caches (one run in twenty took the
-/// second level for two, and found no end of the first of them).
-const LEAST_STEP: f64 = 1.5;
-
 /// A point of the curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
@@ -110,7 +105,10 @@ pub(crate) fn staircase(
         }
         let mut curve = combined(&grid, &rounds);
         let plateaus = first_level(bench, &mut curve, limit)?;
-        let known = tlb_levels(bench, plateaus, typical)?;
+        let mut known = tlb_levels(bench, plateaus, typical)?;
+        if bench.side == Side::Jumps {
+            known.truncate(1);
+        }
         let confidence = confidence(bench, &grid, &rounds, &known);
         if confidence >= CONFIDENT || rounds.len() >= most || !bench.has_time() {
             let hits = hits(bench, &grid, &rounds, &known);
@@ -128,7 +126,7 @@ fn first_level(
     curve: &mut [Sample],
     limit: u64,
 ) -> Result<Vec<Plateau>, ProbeError> {
-    let plateaus = plateaus(curve);
+    let plateaus = plateaus(curve, bench.side.least_step());
     let [first, second, ..] = plateaus[..] else { return Ok(plateaus) };
     let rise = second.height - first.height;
     let lines = bench.shape.page_lines();
@@ -141,7 +139,7 @@ fn first_level(
     };
     bench.first = Some((entries, rise));
     relieve(bench, curve);
-    Ok(self::plateaus(curve))
+    Ok(self::plateaus(curve, bench.side.least_step()))
 }
 
 /// Takes from the control what translation costs it.
@@ -158,10 +156,11 @@ fn ends(
     known: &[Plateau],
     limit: u64,
 ) -> Result<Vec<Option<End>>, ProbeError> {
+    let least = bench.side.least_step();
     // What lies beyond the last level: the curve at half as many pages again as where it has left it for good,
     // where page tables are still cached.
     let beyond = |level: &Plateau| {
-        let above = |sample: &&Sample| sample.excess() > level.height + LEAST_STEP;
+        let above = |sample: &&Sample| sample.excess() > level.height + least;
         let left = curve.iter().rev().take_while(above).last();
         let far = left.map_or(u64::MAX, |sample| sample.pages / 2 * 3);
         curve.iter().find(|sample| sample.pages >= far).or(curve.last()).map_or(0.0, Sample::excess)
@@ -170,7 +169,7 @@ fn ends(
     for (index, level) in known.iter().enumerate() {
         let next = known.get(index + 1).map_or_else(|| beyond(level), |next| next.height);
         let rise = next - level.height;
-        let found = if rise < LEAST_STEP { None } else { end(bench, level, curve, limit, rise)? };
+        let found = if rise < least { None } else { end(bench, level, curve, limit, rise)? };
         if let (0, Some(found)) = (index, found) {
             bench.first = Some((found.entries, rise));
         }
@@ -193,22 +192,24 @@ fn resamples(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>]) -> Vec<Vec<Sa
 
 /// The share of resamples that begin with the same levels.
 fn confidence(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Plateau]) -> f64 {
-    let near = |a: f64, b: f64| (a - b).abs() <= LEAST_STEP.max(0.15 * b.abs());
+    let least = bench.side.least_step();
+    let near = |a: f64, b: f64| (a - b).abs() <= least.max(0.15 * b.abs());
     let mut all = combined(grid, rounds);
     relieve(bench, &mut all);
-    let whole = plateaus(&all);
+    let whole = plateaus(&all, least);
     let same = |curve: &&Vec<Sample>| {
-        let found = plateaus(curve);
+        let found = plateaus(curve, least);
         let agree = |(level, found): (&Plateau, &Plateau)| {
             let ends = found.last as f64 / level.last as f64;
             near(found.height, level.height) && (0.5..2.0).contains(&ends)
         };
         // Nor may there be a level more, which the whole curve's division overlooked.
         let top = curve.last().map_or(0.0, Sample::excess);
-        let more = found.get(known.len()).is_some_and(|next| {
-            next.height < top / 2.0
-                && whole.get(known.len()).is_none_or(|it| !near(it.height, next.height))
-        });
+        let more = bench.side == Side::Loads
+            && found.get(known.len()).is_some_and(|next| {
+                next.height < top / 2.0
+                    && whole.get(known.len()).is_none_or(|it| !near(it.height, next.height))
+            });
         !more && found.len() >= known.len() && known.iter().zip(&found).all(agree)
     };
     resamples(bench, grid, rounds).iter().filter(same).count() as f64 / RESAMPLES as f64
@@ -238,15 +239,15 @@ fn hits(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Plateau])
     (0..known.len()).map(cost).collect()
 }
 
-/// The plateaus of a curve, those apart only through the data caches taken together.
-fn plateaus(curve: &[Sample]) -> Vec<Plateau> {
+/// The plateaus of a curve, those apart by less than `least` cycles, or only through the data caches, taken together.
+fn plateaus(curve: &[Sample], least: f64) -> Vec<Plateau> {
     let points: Vec<Point> = curve
         .iter()
         .map(|s| Point { x: (s.pages as f64).ln(), y: s.excess(), sigma: s.sigma() })
         .collect();
     let mut found: Vec<Plateau> = Vec::new();
     for segment in statistics::segments(&points) {
-        let Some(plateau) = plateau(curve, segment) else { continue };
+        let Some(plateau) = plateau(curve, segment, least) else { continue };
         let Some(before) = found.last_mut() else {
             found.push(plateau);
             continue;
@@ -256,7 +257,7 @@ fn plateaus(curve: &[Sample]) -> Vec<Plateau> {
         // overlap their misses with translation alike. That changes the excess by a part of the
         // control's step (on Zen 4: 1 of 10 cycles); a level of the TLB does not come with one.
         let data = (plateau.packed - before.packed).abs();
-        if step < LEAST_STEP.max(data / 4.0) {
+        if step < least.max(data / 4.0) {
             (before.last, before.reference) = (plateau.last, plateau.middle);
         } else {
             found.push(plateau);
@@ -265,9 +266,9 @@ fn plateaus(curve: &[Sample]) -> Vec<Plateau> {
     found
 }
 
-fn plateau(curve: &[Sample], segment: Segment) -> Option<Plateau> {
+fn plateau(curve: &[Sample], segment: Segment, least: f64) -> Option<Plateau> {
     let inside = &curve[segment.first..=segment.last];
-    let height = segment.level.or_else(|| nearly_level(inside))?;
+    let height = segment.level.or_else(|| nearly_level(inside, least))?;
     let (first, last) = (curve[segment.first].pages, curve[segment.last].pages);
     let wide = last as f64 >= 1.25 * first as f64;
     if segment.first > 0 && (segment.points() < PLATEAU_POINTS || !wide) {
@@ -281,12 +282,12 @@ fn plateau(curve: &[Sample], segment: Segment) -> Option<Plateau> {
 
 /// The height of a sloping stretch whose ends lie apart less than half of what levels do: where readings are good to
 /// a hundredth of a cycle, a plateau's own slope shows (one run in ten took the second level for a slope).
-fn nearly_level(inside: &[Sample]) -> Option<f64> {
+fn nearly_level(inside: &[Sample], least: f64) -> Option<f64> {
     let height =
         |part: &[Sample]| statistics::median(&part.iter().map(Sample::excess).collect::<Vec<_>>());
     let third = inside.len() / 3;
     let apart = height(&inside[inside.len() - third..]) - height(&inside[..third]);
-    (apart.abs() < LEAST_STEP / 2.0).then(|| height(inside))
+    (apart.abs() < least / 2.0).then(|| height(inside))
 }
 
 /// The plateaus that are TLB levels: up to the first on which translations are walked for.

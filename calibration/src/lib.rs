@@ -14,6 +14,7 @@ mod calibrate;
 mod document;
 mod doubts;
 mod end;
+mod fetch;
 mod levels;
 mod live;
 mod machine_file;
@@ -34,7 +35,7 @@ pub use document::{
     Calibration, ClockReport, CurvePoint, LevelReport, Processor, SCHEMA, SizeReport, cycles,
     nanoseconds,
 };
-pub use live::{Live, clock};
+pub use live::{Live, LiveCode, clock};
 pub use machine_file::THIS;
 pub use place::Shape;
 pub use probe::{Clock, Offer, Place, Probe, ProbeError};

@@ -28,18 +28,21 @@ impl Calibration {
             "solid: one line in each page; dashed: as many lines in few pages (data caches alone)";
         parts.push(text(MARGIN, 48.0, "note", key));
         let mut y = 56.0;
-        for size in &self.sizes {
-            parts.extend(panel(size, y));
+        let loads = self.sizes.iter().map(|size| (size, "pages", "access"));
+        let jumps = self.instructions.iter().map(|size| (size, "code in pages", "jump"));
+        for (size, what, each) in loads.chain(jumps) {
+            let title =
+                format!("{what} of {} · cycles per {each} against pages touched", size.page);
+            parts.extend(panel(size, &title, y));
             y += ABOVE + HEIGHT + BELOW;
         }
         frame::file(frame::picture(WIDTH, y, &title, STYLE, parts))
     }
 }
 
-fn panel(size: &SizeReport, y: f64) -> Vec<Element> {
+fn panel(size: &SizeReport, title: &str, y: f64) -> Vec<Element> {
     let width = WIDTH - 2.0 * MARGIN - GUTTER;
-    let title = format!("pages of {} · cycles per access against pages touched", size.page);
-    let heading = text(MARGIN, y + 20.0, "heading", &title);
+    let heading = text(MARGIN, y + 20.0, "heading", title);
     let (Some(first), Some(last)) = (size.curve.first(), size.curve.last()) else {
         return vec![heading];
     };

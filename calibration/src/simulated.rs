@@ -22,6 +22,8 @@ const LINE: u64 = 64;
 #[derive(Debug, Clone)]
 pub struct Simulated {
     machine: Machine,
+    /// The only page size on offer; `None`: all that the machine has.
+    only: Option<PageSize>,
     noise: Option<(Noise, Disturbances)>,
     known: Arc<Mutex<Known>>,
 }
@@ -127,7 +129,13 @@ pub struct Truth {
 impl Simulated {
     /// This machine, quiet.
     pub fn new(machine: Machine) -> Self {
-        Self { machine, noise: None, known: Arc::default() }
+        Self { machine, only: None, noise: None, known: Arc::default() }
+    }
+
+    /// The same machine that offers pages of this size alone.
+    #[must_use]
+    pub fn only(self, page: PageSize) -> Self {
+        Self { only: Some(page), ..self }
     }
 
     /// The same machine with this noise, drawn from `seed`. An order of its own for every chase would only add to
@@ -205,7 +213,8 @@ impl Probe for Simulated {
             let span = SPAN >> size.shift();
             Some(Offer { page, means: "simulated".to_string(), pages: span.min(1 << 14), span })
         };
-        sizes.filter_map(offer).collect()
+        let wanted = |offer: &Offer| self.only.is_none_or(|only| only == offer.page);
+        sizes.filter_map(offer).filter(wanted).collect()
     }
 
     fn line(&self) -> u64 {

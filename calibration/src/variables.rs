@@ -31,7 +31,9 @@ impl Calibration {
         for size in self.sizes.iter().filter(|size| size.page != self.base_page) {
             cost(&format!("TLB_MISS_COST_{}K", size.page.bytes() >> 10), size.miss.as_ref());
         }
-        for (number, level) in [(1, level(0)), (2, level(1))] {
+        let code = self.instructions.iter().find(|size| size.page == self.base_page);
+        let code = code.and_then(|code| code.levels.first());
+        for (number, level) in [("1", level(0)), ("2", level(1)), ("1I", code)] {
             let range = level.and_then(|level| level.range);
             let name = format!("TLB_L{number}_ENTRIES");
             line(&name, level.and_then(|level| level.entries.map(|entries| entries as f64)));

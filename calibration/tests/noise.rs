@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{altered, found};
+use common::{altered, with_code};
 use hardware::{Machine, Size};
 use superpage_calibration::{Effort, Noise, Shape, Simulated, SizeReport};
 
@@ -18,8 +18,11 @@ fn is_found(machine: Machine) {
         for seed in 1..=SEEDS {
             let mut probe = quiet.with_noise(noise, seed);
             let base = machine.base_page;
-            let calibration = found(&mut probe, EFFORT, &[base]);
-            check(&machine, &calibration.sizes[0], &format!("{} {words} {seed}", machine.name));
+            let mut code = quiet.with_noise(noise, 100 + seed).only(base);
+            let calibration = with_code(&mut probe, Some(&mut code), EFFORT, &[base]);
+            let which = format!("{} {words} {seed}", machine.name);
+            check(&machine, &calibration.sizes[0], &which);
+            check_code(&machine, &calibration.instructions, &which);
         }
     }
 }
@@ -53,6 +56,22 @@ fn check(machine: &Machine, report: &SizeReport, which: &str) {
     let places = Shape::new(report.page, machine.base_page, 64).spread(pages);
     let truth = Simulated::new(machine.clone()).truth(report.page, &places, 99).unwrap();
     assert!(near(miss.cycles, truth.cycles), "{which}: {miss:?}, not {truth:?}");
+}
+
+/// As many entries of the first level, and what the next costs; or it is not told.
+fn check_code(machine: &Machine, reports: &[SizeReport], which: &str) {
+    let entry = machine.entry_size(Size::Base);
+    let held = |tlb: &&hardware::Tlb| tlb.holds[entry as usize];
+    let Some(report) = reports.iter().find(|report| report.page == machine.base_page) else {
+        return;
+    };
+    let truth = machine.l1.iter().find(held).map(|tlb| u64::from(tlb.array.entries));
+    let [first, next] = &report.levels[..] else { panic!("{which}: code: {:?}", report.levels) };
+    assert_eq!(first.entries, truth, "{which}: code");
+    if let Some(tlb) = machine.l2.iter().find(held) {
+        let (hit, truth) = (next.hit.as_ref().unwrap(), f64::from(tlb.cycles));
+        assert!((hit.cycles - truth).abs() <= 0.1 * truth, "{which}: code: {hit:?}, not {truth}");
+    }
 }
 
 /// As the command does it, with fewer footprints: the simulation takes more time than a chase.

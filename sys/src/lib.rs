@@ -11,6 +11,7 @@
 //! are to live locals or slices of the stated length, and the kernel writes only inside them.
 
 pub mod affinity;
+pub mod code;
 mod error;
 pub mod fifo;
 pub mod mem;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, MremapFlags, ProtFlags};
+use rustix::mm::{MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 use units::PageSize;
 
 use crate::SysError;
@@ -177,6 +177,14 @@ impl Mapping {
             rustix::mm::mmap(start, len, prot, flags, file, from)
         };
         put.map(|_| ()).map_err(|errno| SysError::new("mmap", format!("a file in {self:?}"), errno))
+    }
+
+    /// `int mprotect(void *addr, size_t len, int prot)` on the whole mapping. The caller keeps from [`Mapping::bytes_mut`]
+    /// while it is not writable, which would end in SIGSEGV.
+    pub(crate) fn protect(&mut self, rights: MprotectFlags) -> Result<(), SysError> {
+        // SAFETY: the range is this mapping, borrowed exclusively; it stays readable.
+        unsafe { rustix::mm::mprotect(self.start.as_ptr().cast(), self.len, rights) }
+            .map_err(|errno| SysError::new("mprotect", format!("{self:?}, {rights:?}"), errno))
     }
 
     /// The first address.

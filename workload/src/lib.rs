@@ -11,7 +11,8 @@
 //!
 //! Nothing here prints, reads the environment or allocates memory in a way that can abort on a
 //! large size. Unsafe code is in `memory` (the allocation, and populating it), `usage` (two libc calls), `latency`
-//! (the chain of pointers under `superpage tlb`) and `zero` (stores of zeros, under `superpage bench zero`) only.
+//! and `jumps` (the chains of pointers and of jumps under `superpage tlb`) and `zero` (stores of zeros, under
+//! `superpage bench zero`) only.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the kernels index memory with 64-bit numbers; a 64-bit target is needed");
@@ -22,6 +23,7 @@ pub mod csr;
 pub mod graph;
 pub mod gups;
 pub mod hashmap;
+pub mod jumps;
 pub mod latency;
 pub mod lookup;
 pub mod memory;

@@ -123,7 +123,7 @@ fn superpages(root: &Root, page: PageSize) -> Result<Arena, String> {
     }
 }
 
-fn collapsed(page: PageSize, pages: u64) -> Result<OwnedFd, String> {
+pub(super) fn collapsed(page: PageSize, pages: u64) -> Result<OwnedFd, String> {
     let bytes = pages * page.bytes();
     let get = || -> Result<OwnedFd, Box<dyn std::error::Error>> {
         let file = sized(memfd::create("superpage-tlb", None)?, bytes)?;

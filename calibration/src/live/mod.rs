@@ -7,6 +7,7 @@
 mod arena;
 mod broom;
 mod clock;
+mod code;
 mod means;
 
 use std::sync::Arc;
@@ -21,6 +22,8 @@ use crate::probe::{Clock, Offer, Place, Probe, ProbeError};
 use arena::Arena;
 use broom::Broom;
 use clock::Meter;
+
+pub use code::LiveCode;
 
 /// This machine.
 #[derive(Debug)]

@@ -27,8 +27,19 @@ pub fn altered(name: &str, changes: &[(&str, &str)]) -> Machine {
 }
 
 /// What is found of a probe with these page sizes.
+#[allow(dead_code, reason = "with noise code is always looked at too")]
 pub fn found(probe: &mut dyn Probe, effort: Effort, pages: &[PageSize]) -> Calibration {
+    with_code(probe, None, effort, pages)
+}
+
+/// The same with a probe for code.
+pub fn with_code(
+    probe: &mut dyn Probe,
+    code: Option<&mut dyn Probe>,
+    effort: Effort,
+    pages: &[PageSize],
+) -> Calibration {
     let processor = Processor::default();
     let options = Options { effort, pages: pages.to_vec(), seed: 1, limit: None, processor };
-    calibrate(probe, &options, &mut |_| {}).unwrap()
+    calibrate(probe, code, &options, &mut |_| {}).unwrap()
 }

@@ -86,6 +86,25 @@ fn documents_say_their_schema_and_come_back() {
 }
 
 #[test]
+fn a_confidence_that_is_null_or_missing_is_unknown() {
+    let mut calibration = zen2();
+    calibration.sizes[0].confidence = None;
+    let mut value = serde_json::to_value(&calibration).unwrap();
+    assert_eq!(value["sizes"][0]["confidence"], serde_json::Value::Null);
+    assert_eq!(serde_json::from_value::<Calibration>(value.clone()).unwrap(), calibration);
+    let size = value["sizes"][0].as_object_mut().unwrap();
+    assert!(size.remove("confidence").is_some());
+    // Nor was anything known of instructions.
+    assert!(value.as_object_mut().unwrap().remove("instructions").is_some());
+    let old: Calibration = serde_json::from_value(value).unwrap();
+    assert_eq!(old, calibration);
+    assert_eq!(
+        serde_json::from_str::<Calibration>(&serde_json::to_string(&old).unwrap()).unwrap(),
+        old
+    );
+}
+
+#[test]
 fn scripts_read_what_was_measured_and_nothing_else() {
     let mut calibration = zen2();
     let text = calibration.to_variables();
@@ -123,7 +142,7 @@ fn what_cpuid_contradicts_is_a_warning() {
         let processor = Processor { arrays, guest: Some(true), ..Processor::default() };
         let options = Options { effort: EXACT, pages: vec![page], seed: 1, limit: None, processor };
         let mut probe = Simulated::new(altered("cascade-lake", &[]));
-        calibrate(&mut probe, &options, &mut |_| {}).unwrap().warnings
+        calibrate(&mut probe, None, &options, &mut |_| {}).unwrap().warnings
     };
     assert_eq!(warnings(64, 1536), [""; 0]);
     let [warning] = &warnings(64, 2048)[..] else { panic!("one level is smaller") };

@@ -1,7 +1,7 @@
 //! The oracle: machines of known geometry, found out by measurement alone. Entries and ways exact, costs
 //! within 6 per cent of what the simulator charged.
 
-use crate::common::{EXACT, altered, found};
+use crate::common::{EXACT, altered, found, with_code};
 use hardware::{Machine, Size};
 use superpage_calibration::{Shape, Simulated, SizeReport};
 use units::PageSize;
@@ -77,6 +77,24 @@ geometries! {
         "zen1",
         &[("[[tlb.l2]]\npages = [\"base\", \"large\"]", "[[tlb.l2]]\npages = [\"huge\"]")],
     );
+}
+
+/// Another machine's first level stands for that of instructions.
+#[test]
+fn what_the_first_level_keeps_of_code_is_found() {
+    for name in ["cascade-lake", "zen1", "neoverse-n1"] {
+        let machine = altered(name, &[]);
+        let base = machine.base_page;
+        let mut data = Simulated::new(altered("haswell", &[]));
+        let mut code = Simulated::new(machine.clone()).only(base);
+        let found = with_code(&mut data, Some(&mut code), EXACT, &[base]);
+        assert_eq!(found.instructions.len(), 1, "{name}");
+        let [first, next] = &found.instructions[0].levels[..] else { panic!("{name}") };
+        assert_eq!(first.entries, Some(u64::from(machine.l1[0].array.entries)), "{name}");
+        let (hit, truth) = (next.hit.as_ref().unwrap().cycles, f64::from(machine.l2[0].cycles));
+        assert!((hit - truth).abs() <= 0.06 * truth, "{name}: {hit}, not {truth}");
+        assert_eq!(found.sizes[0].levels[0].entries, Some(64), "{name}: loads are as before");
+    }
 }
 
 #[test]

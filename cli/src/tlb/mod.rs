@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calibration::{Calibration, Effort, Live, Options, Probe, ProbeError, Processor, calibrate};
+use calibration::{
+    Calibration, Effort, Live, LiveCode, Options, Probe, ProbeError, Processor, calibrate,
+};
 use machine::{Hypervisor, Root, Snapshot};
 use units::{ByteSize, PageSize};
 
@@ -21,7 +23,7 @@ use allow::Change;
 
 /// Measure this machine's TLB: levels, entries, the cycles of hits and walks, and whether superpages reach it.
 ///
-/// Measured by the latency of loads alone; what the processor says of itself is printed beside it. Nothing of
+/// Measured by the latency of loads, and of jumps for instructions, alone; what the processor says of itself is printed beside it. Nothing of
 /// the machine's settings is changed without --allow. Takes some 7 seconds of CPU time, more while the readings
 /// disagree or with the sizes that --allow adds.
 #[derive(Debug, clap::Args)]
@@ -95,6 +97,7 @@ const HELP: &str = "\
   TLB_L2_HIT_COST    the same when the second level has it
   TLB_MISS_COST_nK   as TLB_MISS_COST, for pages of n KiB
   TLB_L1_ENTRIES, TLB_L2_ENTRIES   neighbouring base pages that each level keeps
+  TLB_L1I_ENTRIES    the same of the first level for instructions
   each of these with _LOW and _HIGH: the 95 % interval of a cost, the range of entries
   TLB_WARNINGS       how many findings are in doubt (--format human and json say which)
   TLB_CORE_MHZ, TLB_COUNTER_MHZ    the core's clock and the time-stamp counter's, measured
@@ -145,7 +148,12 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::print(&plan(&args, &probe, &changes)?)?;
         return Ok(Done::Fine);
     }
-    let found = measure(&args, &snapshot, &mut probe, progress);
+    // The loads' probe has chosen the CPU.
+    let mut code = LiveCode::new(&root, &args.page_size);
+    if let (Ok(code), Some(interrupting)) = (&mut code, &interrupting) {
+        code.stop_when(interrupting.asked());
+    }
+    let found = measure(&args, &snapshot, &mut probe, code.as_mut().ok(), progress);
     // Pages of a pool go back to it before it shrinks.
     drop(probe);
     for line in guard.restore() {
@@ -160,6 +168,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.page_size.is_empty() {
         found.notes.extend(notes);
     }
+    match code {
+        Ok(code) => found.notes.extend(code.notes().iter().cloned()),
+        Err(why) => found.notes.push(format!("code: {why}")),
+    }
     print(&args, &found)?;
     if args.save {
         let path = this_machine::write_calibration(&found)?;
@@ -172,6 +184,7 @@ fn measure(
     args: &Args,
     snapshot: &Snapshot,
     probe: &mut Live,
+    code: Option<&mut LiveCode>,
     mut progress: Progress,
 ) -> Result<Calibration, ProbeError> {
     let options = Options {
@@ -185,9 +198,10 @@ fn measure(
         .offers()
         .into_iter()
         .filter(|offer| args.page_size.is_empty() || args.page_size.contains(&offer.page));
-    let steps = STEPS * sizes.count().max(1) as u64;
+    let of_code = code.as_ref().map_or(0, |code| code.offers().len()) as u64;
+    let steps = STEPS * sizes.count().max(1) as u64 + of_code;
     let mut done = 0;
-    let found = calibrate(probe, &options, &mut |what| {
+    let found = calibrate(probe, code.map(|code| code as _), &options, &mut |what| {
         progress.tell(done, Some(steps), || what.to_string());
         done += 1;
     });

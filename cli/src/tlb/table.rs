@@ -9,7 +9,12 @@ pub fn text(found: &Calibration) -> String {
     let mut out = head(found);
     out += &table(
         &["pages", "level", "entries", "by CPUID", "ways", "cycles (95 %)", "ns", ""],
-        found.sizes.iter().flat_map(|size| rows(found, size)).collect(),
+        found
+            .sizes
+            .iter()
+            .flat_map(|size| rows(found, size))
+            .chain(found.instructions.iter().flat_map(|size| code_rows(found, size)))
+            .collect(),
         &[0, 1, 7],
     );
     let saved: Vec<String> = found.walk_steps.iter().filter_map(step).collect();
@@ -61,21 +66,6 @@ fn head(found: &Calibration) -> String {
 
 fn rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
-    let entries = |level: &LevelReport| match (level.entries, level.range) {
-        (None, _) => UNKNOWN.to_string(),
-        (Some(entries), Some((low, high))) if low < high => format!("{entries} ({low}–{high})"),
-        (Some(entries), _) => entries.to_string(),
-    };
-    let cost = |cost: Option<&Cost>| match cost {
-        None => [UNKNOWN.to_string(), UNKNOWN.to_string()],
-        Some(cost) => {
-            let star = if cost.agreed { "" } else { "*" };
-            let ns = found.nanoseconds(cost.cycles);
-            let interval =
-                cost.interval.map_or(String::new(), |(low, high)| format!(" ({low:.1}–{high:.1})"));
-            [format!("+{:.1}{interval}{star}", cost.cycles), format!("{ns:.2}")]
-        }
-    };
     for (index, level) in size.levels.iter().enumerate() {
         let ways = match (level.ways, level.entries) {
             (Some(ways), Some(entries)) if ways == entries => "all".to_string(),
@@ -87,7 +77,7 @@ fn rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
                 format!("{:.1}", found.load_cycles),
                 format!("{:.2}", found.nanoseconds(found.load_cycles)),
             ],
-            _ => cost(level.hit.as_ref()),
+            _ => cost(found, level.hit.as_ref()),
         };
         let page = if index == 0 { size.page.to_string() } else { String::new() };
         let name = format!("L{}", index + 1);
@@ -96,7 +86,7 @@ fn rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
         let what = if index == 0 { "load that hits" } else { "hit" };
         rows.push(vec![page, name, entries(level), said, ways, cycles, ns, what.into()]);
     }
-    let [cycles, ns] = cost(size.miss.as_ref());
+    let [cycles, ns] = cost(found, size.miss.as_ref());
     let agreed = size.miss.as_ref().is_none_or(|miss| miss.agreed);
     let at = size.miss_pages.map_or(String::new(), |pages| format!(" over {pages} pages"));
     let doubt = if agreed { "" } else { " (* its interval is wider than 10 % either way)" };
@@ -104,6 +94,40 @@ fn rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
     let blank = String::new;
     rows.push(vec![blank(), "walk".into(), blank(), blank(), blank(), cycles, ns, what]);
     rows
+}
+
+/// The instruction side: what the first level keeps, and what a jump costs that it does not answer.
+fn code_rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
+    let [first, rest @ ..] = &size.levels[..] else { return Vec::new() };
+    let said = found.said_of_code(size.page).map_or(String::new(), |entries| entries.to_string());
+    let hit = size.curve.first().map_or(f64::NAN, |point| point.spread);
+    let (page, ns) = (format!("{}, code", size.page), found.nanoseconds(hit));
+    let (hit, ns, blank) = (format!("{hit:.1}"), format!("{ns:.2}"), String::new);
+    let first = vec![page, "L1".into(), entries(first), said, blank(), hit, ns, "jump".into()];
+    let next = rest.first().map(|next| {
+        let [cycles, ns] = cost(found, next.hit.as_ref());
+        let what = "jump that L1 misses and the next level answers".into();
+        vec![blank(), "next".into(), blank(), blank(), blank(), cycles, ns, what]
+    });
+    std::iter::once(first).chain(next).collect()
+}
+
+fn entries(level: &LevelReport) -> String {
+    match (level.entries, level.range) {
+        (None, _) => UNKNOWN.to_string(),
+        (Some(entries), Some((low, high))) if low < high => format!("{entries} ({low}–{high})"),
+        (Some(entries), _) => entries.to_string(),
+    }
+}
+
+/// A cost in cycles, with its interval, and in nanoseconds.
+fn cost(found: &Calibration, cost: Option<&Cost>) -> [String; 2] {
+    let Some(cost) = cost else { return [UNKNOWN.to_string(), UNKNOWN.to_string()] };
+    let star = if cost.agreed { "" } else { "*" };
+    let ns = found.nanoseconds(cost.cycles);
+    let interval =
+        cost.interval.map_or(String::new(), |(low, high)| format!(" ({low:.1}–{high:.1})"));
+    [format!("+{:.1}{interval}{star}", cost.cycles), format!("{ns:.2}")]
 }
 
 fn step(step: &calibration::Step) -> Option<String> {

@@ -1,0 +1,102 @@
+//! The instruction side: how many pages of code the first level keeps, by the cycles of jumps between them.
+
+use std::time::Instant;
+
+use units::PageSize;
+
+use crate::agree::{Cost, typical};
+use crate::bench::{Bench, Effort, Side};
+use crate::calibrate::{Options, curve};
+use crate::document::{LevelReport, SizeReport};
+use crate::doubts::DOUBTFUL;
+use crate::levels::staircase;
+use crate::probe::{Probe, ProbeError};
+
+/// Footprints, nearer to one another than those of data, which have more of them; and the most pages: no first level is
+/// known to keep more than half of them.
+const STEP: f64 = 1.07;
+const MOST_PAGES: u64 = 1 << 10;
+
+/// Every page size that `probe` offers. What fails to come is told in `notes`.
+pub(crate) fn sizes(
+    probe: &mut dyn Probe,
+    options: &Options,
+    until: Option<Instant>,
+    notes: &mut Vec<String>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<SizeReport>, ProbeError> {
+    let effort = Effort {
+        step: STEP,
+        most_pages: MOST_PAGES.min(options.effort.most_pages),
+        ..options.effort
+    };
+    let mut done = Vec::new();
+    for offer in probe.offers() {
+        progress(&format!("code in pages of {}", offer.page));
+        match size(probe, offer.page, effort, options.seed, until) {
+            Ok(report) => done.extend(sure(report, notes)),
+            Err(ProbeError::NotGot { page, why }) => {
+                notes.push(format!("code in pages of {page}: {why}"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// The report, unless resamples of its own readings contradict it: then a note.
+fn sure(report: SizeReport, notes: &mut Vec<String>) -> Option<SizeReport> {
+    let sure = report.confidence.is_none_or(|share| share >= DOUBTFUL);
+    if !sure {
+        notes.push(format!(
+            "code in pages of {}: not found, what else runs disturbs too much; try again, or on another CPU by `taskset`",
+            report.page
+        ));
+    }
+    sure.then_some(report)
+}
+
+fn size(
+    probe: &mut dyn Probe,
+    page: PageSize,
+    effort: Effort,
+    seed: u64,
+    until: Option<Instant>,
+) -> Result<SizeReport, ProbeError> {
+    let mut bench = Bench::new(probe, page, effort, seed, until)?;
+    bench.side = Side::Jumps;
+    let stairs = staircase(&mut bench, None)?;
+    let mut levels = Vec::new();
+    if let Some(end) = stairs.last() {
+        let (entries, range) = (Some(end.entries), Some(end.range));
+        levels.push(LevelReport { entries, range, sharp: end.sharp, ways: None, hit: None });
+        let hit = next(&mut bench, end.entries)?;
+        let next = LevelReport { entries: None, range: None, sharp: true, ways: None, hit };
+        levels.extend(next.hit.is_some().then_some(next));
+    }
+    Ok(SizeReport {
+        page,
+        means: bench.offer.means.clone(),
+        levels,
+        miss: None,
+        miss_pages: None,
+        confidence: Some(stairs.confidence),
+        curve: curve(&stairs),
+    })
+}
+
+/// What a jump costs more that the first level does not answer and the next does: over twice its entries, against three
+/// quarters of them.
+fn next(bench: &mut Bench, entries: u64) -> Result<Option<Cost>, ProbeError> {
+    let (many, few) = (2 * entries, entries - entries / 4);
+    if many > bench.offer.pages {
+        return Ok(None);
+    }
+    let shape = bench.shape;
+    typical(bench.effort.attempts, || {
+        bench.renew()?;
+        let beyond = bench.apart(&shape.spread(many), &shape.packed(many))?;
+        Ok(beyond - bench.apart(&shape.spread(few), &shape.packed(few))?)
+    })
+    .map(Some)
+}

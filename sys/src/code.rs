@@ -1,0 +1,70 @@
+//! Memory that code is written to and then run from: writable or executable, never both at a time.
+
+use rustix::mm::MprotectFlags;
+
+use crate::SysError;
+use crate::mem::Mapping;
+
+/// A mapping for code. Made writable; each of [`Code::writable`] and [`Code::executable`] makes it so if it is not.
+#[derive(Debug)]
+pub struct Code {
+    memory: Mapping,
+    is_executable: bool,
+}
+
+impl Code {
+    /// Takes memory that is readable and writable.
+    pub fn new(memory: Mapping) -> Self {
+        Self { memory, is_executable: false }
+    }
+
+    /// Bytes of it.
+    pub fn size(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// The memory, readable and writable.
+    ///
+    /// # Errors
+    /// `mprotect(2)`: `ENOMEM`, too many mappings.
+    pub fn writable(&mut self) -> Result<&mut Mapping, SysError> {
+        if self.is_executable {
+            self.memory.protect(MprotectFlags::READ | MprotectFlags::WRITE)?;
+            self.is_executable = false;
+        }
+        Ok(&mut self.memory)
+    }
+
+    /// The memory, readable and executable: no write reaches it through this value until it is writable again.
+    ///
+    /// # Errors
+    /// `mprotect(2)`: `EACCES`, this process may not run code that it wrote (SELinux's `execmem`, a memory file under
+    /// `vm.memfd_noexec`); `ENOMEM`, too many mappings.
+    pub fn executable(&mut self) -> Result<&Mapping, SysError> {
+        if !self.is_executable {
+            self.memory.protect(MprotectFlags::READ | MprotectFlags::EXEC)?;
+            self.is_executable = true;
+        }
+        Ok(&self.memory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::Backing;
+
+    #[test]
+    fn what_was_written_stays_through_both_states() {
+        let mut code = Code::new(Mapping::anonymous(4096, Backing::Pages).unwrap());
+        code.writable().unwrap().bytes_mut()[5] = 7;
+        assert_eq!(code.executable().unwrap().bytes()[5], 7);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let address = format!("{:x}-", code.memory.address());
+        let line = maps.lines().find(|line| line.starts_with(&address));
+        // Neighbours of the same rights may be shown as one.
+        assert!(line.is_none_or(|line| line.contains(" r-xp ")), "{line:?}");
+        code.writable().unwrap().bytes_mut()[5] = 8;
+        assert_eq!(code.executable().unwrap().bytes()[5], 8);
+    }
+}
