@@ -102,7 +102,6 @@ static void on_return(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, in
             TELL(FORK_FAILED, name);
         } else if (result == 0) {
             threads_forked();
-            recorder_watch();
             TELL(FORKED, name);
         }
         return;

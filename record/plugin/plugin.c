@@ -119,7 +119,6 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
     follow = follow && command_line_read();
     each_mapping(lowest);
     send_frame(START, 0, NULL, 0);
-    recorder_watch();
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
     qemu_plugin_register_vcpu_syscall_cb(id, on_call);
     qemu_plugin_register_vcpu_syscall_ret_cb(id, on_return);

@@ -63,48 +63,6 @@ static pthread_mutex_t channel_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Nobody listens any more: the recording has ended, and the program goes on alone. */
 static volatile bool over;
 
-/*
- * A recorder that is killed takes its programs with it: what they would go on to do is recorded nowhere. A
- * thread of each process waits for the end of a pipe that the recorder alone holds open; the pipe's name is
- * gone by then only if the recorder ended in order. No signal of the program's is for this thread.
- */
-static void *wait_for_recorder(void *unused) {
-    (void)unused;
-    char name[sizeof recorder.sun_path], byte;
-    memcpy(name, recorder.sun_path, sizeof name);
-    char *file = strrchr(name, '/');
-    if (!file || strlen(file) <= strlen("/alive"))
-        return NULL;
-    strcpy(file, "/alive");
-    /* Not blocking: a recorder that is gone already would be waited for for ever. */
-    int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return NULL;
-    fcntl(fd, F_SETFL, 0);
-    ssize_t got;
-    do
-        got = read(fd, &byte, 1);
-    while (got < 0 && errno == EINTR);
-    if (got == 0 && access(name, F_OK) == 0)
-        kill(getpid(), SIGKILL);
-    close(fd);
-    return NULL;
-}
-
-static void recorder_watch(void) {
-    sigset_t all, before;
-    pthread_t thread;
-    pthread_attr_t attributes;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, 64 << 10);
-    pthread_create(&thread, &attributes, wait_for_recorder, NULL);
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
 static bool channel_is_ours(void) {
     struct stat now;
     return channel >= 0 && fstat(channel, &now) == 0 && now.st_dev == channel_dev && now.st_ino == channel_ino;

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use sys::perf::{Event, Ring, Target};
 use sys::prctl::ThpControl;
-use sys::spawn::ChildSetup;
 use trace::{Filter, Header, Mappings, Writer};
 use units::Pid;
 
@@ -64,9 +63,8 @@ impl FaultSession {
         command.args(recording.arguments.iter().skip(1));
         streams(&mut command, recording.streams);
         let thp = Some(ThpControl::Disabled);
-        let setup = ChildSetup { thp, die_with_parent: recording.die_with_parent, stack: None };
         let began = Instant::now();
-        let child = Child::start(&mut command, setup, &recording.program, None)?;
+        let child = Child::start(&mut command, thp, &recording.program, None)?;
         let (output, limit) = (recording.output.clone(), recording.limits.time);
         Ok(Self { child, began, rings, stream, output, limit })
     }

@@ -1,8 +1,5 @@
-//! The directory where the plugin finds the recorder: its socket, and the pipe that ends when the recorder does.
-//!
-//! Life: made; its names go, and only then the pipe ends (fields are dropped in their order). A plugin that
-//! finds the pipe ended and its name there knows that the recorder was killed, and ends its program
-//! (plugin/wire.h). What such a recorder leaves is removed by the next.
+//! The directory where the plugin finds the recorder's socket. A pipe in it, which the recorder alone holds open, says
+//! that it lives: what a killed recorder leaves is removed by the next.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read};

@@ -11,6 +11,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use sys::guard::{self, Guarded};
+use sys::prctl::ThpControl;
 use sys::spawn::ChildSetup;
 use trace::{Filter, Header, Mappings, MruSets, Totals, Writer};
 use units::Pid;
@@ -47,8 +49,6 @@ pub struct Recording {
     pub limits: Limits,
     /// Where the program's output goes.
     pub streams: Streams,
-    /// The program is killed when we end, however we end.
-    pub die_with_parent: bool,
 }
 
 /// The program's standard streams.
@@ -86,7 +86,6 @@ impl Recording {
             follow: true,
             limits: Limits::default(),
             streams: Streams::Inherit,
-            die_with_parent: false,
         }
     }
 }
@@ -141,7 +140,6 @@ pub struct Session {
     child: Child,
     began: Instant,
     socket: UnixDatagram,
-    /// Gone before what says that we live: whoever finds it ended knows then that it is in order.
     _scratch: Scratch,
     stream: Stream,
     recording: Recording,
@@ -177,10 +175,8 @@ impl Session {
         };
         command.arg("-0").arg(name).arg(&program.file).args(arguments);
         streams(&mut command, recording.streams);
-        let die_with_parent = recording.die_with_parent;
-        let setup = ChildSetup { thp: None, die_with_parent, stack: None };
         let began = Instant::now();
-        let child = Child::start(&mut command, setup, &tools.qemu, Some(path))?;
+        let child = Child::start(&mut command, None, &tools.qemu, Some(path))?;
         let (recording, tools) = (recording.clone(), tools.clone());
         Ok(Self { child, began, socket, _scratch: scratch, stream, recording, tools })
     }
@@ -270,9 +266,11 @@ impl Session {
     }
 }
 
-/// The program's process. Dropped before it is reaped, it is killed.
+/// The program's process, below a guard: it ends with us, and all that it started too, however we end. Dropped before
+/// it is reaped, it is killed.
 pub(crate) struct Child {
     pub pid: Pid,
+    guard: Pid,
     /// Says when it ended.
     waiter: Option<JoinHandle<Instant>>,
 }
@@ -282,17 +280,16 @@ impl Child {
     /// datagram when it has ended.
     pub fn start(
         command: &mut Command,
-        setup: ChildSetup,
+        thp: Option<ThpControl>,
         program: &Path,
         wake: Option<PathBuf>,
     ) -> Result<Self, RecordError> {
-        sys::spawn::prepare(command, setup);
-        let started = command.spawn();
-        let started =
+        let setup = ChildSetup { thp, die_with_parent: false, stack: None };
+        let started = guard::spawn(command, |command| sys::spawn::prepare(command, setup));
+        let Guarded { guard, program: pid } =
             started.map_err(|error| RecordError::io(program, "cannot be started", error))?;
-        let pid = Pid(started.id() as i32);
         let waiter = std::thread::spawn(move || {
-            let _ = sys::wait::until_exit(pid);
+            let _ = sys::wait::until_exit(guard);
             let ended = Instant::now();
             if let Some(path) = wake {
                 // The socket may be gone already.
@@ -300,7 +297,7 @@ impl Child {
             }
             ended
         });
-        Ok(Self { pid, waiter: Some(waiter) })
+        Ok(Self { pid, guard, waiter: Some(waiter) })
     }
 
     /// Whether it has ended.
@@ -323,7 +320,7 @@ impl Child {
     /// Waits for its end: how, when, and after how much processor time.
     pub fn reap(&mut self) -> (ExitStatus, Instant, Duration) {
         let ended = self.waiter.take().and_then(|waiter| waiter.join().ok());
-        let (status, cpu) = match sys::wait::reap(self.pid) {
+        let (status, cpu) = match sys::wait::reap(self.guard) {
             Ok((status, usage)) => (status, usage.user + usage.system),
             // Somebody else reaped it, who was told how it ended.
             Err(_) => (ExitStatus::from_raw(0), Duration::ZERO),

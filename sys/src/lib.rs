@@ -14,6 +14,7 @@ pub mod affinity;
 pub mod code;
 mod error;
 pub mod fifo;
+pub mod guard;
 pub mod mem;
 pub mod memfd;
 pub mod mount;

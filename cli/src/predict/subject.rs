@@ -137,7 +137,6 @@ pub fn record(
     let words = command.iter().map(OsString::from).collect();
     let recording = Recording {
         streams,
-        die_with_parent: true,
         instructions: fetches.then(|| room.path().join("program.itlb.spt")),
         ..Recording::new(&program.path, words, &path)
     };

@@ -218,8 +218,6 @@ impl Args {
             follow: !self.no_follow,
             limits,
             streams,
-            // Under QEMU the plugin sees to that, also for what the program starts.
-            die_with_parent: self.faults,
             ..Recording::new(&program.path, words, &output)
         }
     }

@@ -45,12 +45,12 @@ fn a_recorded_program_ends_as_itself_and_the_trace_runs_in_the_laboratory() {
     assert_eq!((killed.status.signal(), stderr(&killed).as_str()), (Some(9), ""));
 }
 
-/// Processes of a recording have the path of its socket in their command lines.
+/// Whether a process lives that was started with this TMPDIR.
 fn any_process_of(room: &Path) -> bool {
-    let room = room.to_str().unwrap().as_bytes();
+    let variable = format!("TMPDIR={}", room.to_str().unwrap());
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
-        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        line.windows(room.len()).any(|part| part == room)
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
     })
 }
 
@@ -113,6 +113,48 @@ fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
         assert!(stdout(&verified).contains("truncated: the end"), "{}", stdout(&verified));
         let rooms = std::fs::read_dir(&room).unwrap().count();
         assert_eq!(rooms, 1, "what the one before left is gone");
+    }
+}
+
+/// Kills a recorder whose program has started, and waits until nothing of it is left.
+fn killed_recorder_leaves_nothing(dir: &Path, words: &[&str], script: &str) {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    let room = dir.join("tmp");
+    std::fs::create_dir_all(&room).unwrap();
+    let arguments = [&["record", "-q", "--force", "-o", "x.spt"], words].concat();
+    let script = format!("{script} & echo > started; while :; do sleep 0.01; done");
+    let mut command = superpage(&arguments);
+    command.args(["--", "sh", "-c", &script]).current_dir(dir);
+    command.env("XDG_CACHE_HOME", &cache).env("TMPDIR", &room);
+    let mut recorder = command.spawn().unwrap();
+    wait_until("the program has started", || dir.join("started").exists());
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    wait_until(&format!("no process of {words:?} {script} is left"), || !any_process_of(&room));
+    std::fs::remove_file(dir.join("started")).unwrap();
+}
+
+#[test]
+fn a_killed_recorder_takes_along_what_runs_natively() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(_) = record(dir.path(), &["-o", "x.spt", "--", "true"]) else { return };
+    // Of another session, a child of nobody, and one that only the kernel starts: it gains privileges.
+    let sleep = dir.path().join("sleep");
+    std::fs::copy("/bin/sleep", &sleep).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+    std::fs::set_permissions(&sleep, mode).unwrap();
+    for script in ["sleep 1000", "setsid sleep 1000", "(sleep 1000 &)", "./sleep 1000"] {
+        killed_recorder_leaves_nothing(dir.path(), &[], script);
+    }
+    killed_recorder_leaves_nothing(dir.path(), &["--no-follow"], "(setsid sleep 1000 &)");
+}
+
+#[test]
+fn a_killed_recorder_of_faults_takes_its_programs_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(_) = record(dir.path(), &["--faults", "-o", "x.spt", "--", "true"]) else { return };
+    for script in ["sleep 1000", "setsid sleep 1000", "(sleep 1000 &)", "(while :; do :; done)"] {
+        killed_recorder_leaves_nothing(dir.path(), &["--faults"], script);
     }
 }
 

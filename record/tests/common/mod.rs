@@ -45,7 +45,6 @@ impl Room {
         Recording {
             streams: Streams::Errors,
             replace: true,
-            die_with_parent: true,
             ..Recording::new(&program, arguments, &output)
         }
     }

@@ -9,11 +9,7 @@ use trace::Event;
 fn recording(directory: &Path, program: &str) -> Recording {
     let path = Path::new(program);
     let output = directory.join("faults.spt");
-    Recording {
-        streams: Streams::Errors,
-        die_with_parent: true,
-        ..Recording::new(path, vec![program.into()], &output)
-    }
+    Recording { streams: Streams::Errors, ..Recording::new(path, vec![program.into()], &output) }
 }
 
 #[test]

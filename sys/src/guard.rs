@@ -1,0 +1,225 @@
+//! A process between us and a program that we start: when we end, however we end, the program and all that it started
+//! end too. PR_SET_PDEATHSIG alone reaches the program and not its children.
+//!
+//! The guard is the program's parent and the subreaper of all below it, ends as the program ends (same status or
+//! signal), and holds no descriptor. It waits for two signals: SIGCHLD, and the one that the kernel sends when the
+//! thread that started it has ended. Then it kills its children until it has none: what these leave becomes its own.
+//!
+//! # Safety
+//! The guard is forked from a process with threads and never executes anything, so it may do only what a signal
+//! handler may: plain system calls on locals of its own; it takes no lock and no memory.
+
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use units::Pid;
+
+/// How often what is to end is looked for, and with what pause: ten seconds, then the guard gives up on what it may
+/// not kill (a set-user-id program).
+const ROUNDS: u32 = 10_000;
+const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
+/// A program below a guard.
+#[derive(Clone, Copy, Debug)]
+pub struct Guarded {
+    /// Our child, to be waited for. It ends as the program does, and what it used is what all below it used.
+    pub guard: Pid,
+    /// To send signals to.
+    pub program: Pid,
+}
+
+/// Starts `command` below a guard. It is for a thread that lives as long as the program is to live. What the child
+/// prepares must be set up by `prepare`, which is called once the fork of the guard is: pre-exec closures run in order.
+///
+/// # Errors
+/// What `Command::spawn` says.
+pub fn spawn(command: &mut Command, prepare: impl FnOnce(&mut Command)) -> io::Result<Guarded> {
+    let (mut told, tell) = io::pipe()?;
+    let starter = crate::param::own_pid();
+    let tell_fd = std::os::fd::AsRawFd::as_raw_fd(&tell);
+    // SAFETY: see the module; `tell` stays open until the child was started.
+    unsafe { command.pre_exec(move || insert_guard(starter, tell_fd)) };
+    prepare(command);
+    #[allow(clippy::zombie_processes, reason = "the caller waits for the guard by its pid")]
+    let guard = command.spawn()?;
+    drop(tell);
+    let mut program = [0; 4];
+    told.read_exact(&mut program)?;
+    Ok(Guarded { guard: Pid(guard.id() as i32), program: Pid(i32::from_ne_bytes(program)) })
+}
+
+/// Runs in the child: it forks, goes on as the guard, and only its child returns, to become the program.
+fn insert_guard(starter: Pid, tell: i32) -> io::Result<()> {
+    // SAFETY: see the module.
+    unsafe {
+        let mut all = std::mem::zeroed::<libc::sigset_t>();
+        let mut before = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigfillset(&mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
+        // Of ignored children nothing would be told.
+        let of_children = libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let guard = libc::getpid();
+        match libc::fork() {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                libc::signal(libc::SIGCHLD, of_children);
+                libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+                die_with(libc::SIGKILL, guard)
+            }
+            program => {
+                let bytes = program.to_ne_bytes();
+                libc::write(tell, bytes.as_ptr().cast(), bytes.len());
+                watch(starter, program, &all)
+            }
+        }
+    }
+}
+
+/// Has the kernel send `signal` when the thread that started this process, one of `parent`, ends.
+fn die_with(signal: i32, parent: i32) -> io::Result<()> {
+    // SAFETY: integers only.
+    unsafe {
+        if libc::prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        match libc::getppid() == parent {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    }
+}
+
+/// The guard's life.
+fn watch(starter: Pid, program: i32, all: &libc::sigset_t) -> ! {
+    // SAFETY: see the module. What is sent to the starter's group is not for the guard: a session of its own. Its
+    // descriptors are copies, which would keep others' pipes open.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"superpage-guard".as_ptr());
+        libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
+        let mut gone = die_with(libc::SIGTERM, starter.0).is_err();
+        while !gone {
+            if let Some(status) = reap(program) {
+                end_as(status);
+            }
+            libc::sigwaitinfo(all, std::ptr::null_mut());
+            gone = libc::getppid() != starter.0;
+        }
+    }
+    end_all()
+}
+
+/// Collects what has ended, up to the program: how it did.
+fn reap(program: i32) -> Option<i32> {
+    loop {
+        let mut status = 0;
+        // SAFETY: a live local.
+        match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+            ended if ended == program => return Some(status),
+            ended if ended > 0 => {}
+            _ => return None,
+        }
+    }
+}
+
+/// Ends as the program did. A core file there is already, if one was wanted.
+fn end_as(status: i32) -> ! {
+    // SAFETY: integers only.
+    unsafe {
+        if libc::WIFSIGNALED(status) {
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
+            crate::signal::die_by(libc::WTERMSIG(status));
+        }
+        libc::_exit(libc::WEXITSTATUS(status))
+    }
+}
+
+/// Kills its children until there are none. The program dies with the guard in any case.
+fn end_all() -> ! {
+    for _ in 0..ROUNDS {
+        // SAFETY: locals; only this process' own children are collected and killed.
+        unsafe {
+            while libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) > 0 {}
+            if libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) < 0 {
+                break;
+            }
+            if !kill_children() {
+                break;
+            }
+            libc::nanosleep(&PAUSE, std::ptr::null_mut());
+        }
+    }
+    // SAFETY: an integer.
+    unsafe { libc::_exit(1) }
+}
+
+/// /proc/thread-self/children (proc_pid_children(5), Linux 4.2): numbers with a blank after each. A number that the buffer
+/// cuts is left for the next round. False where the kernel has no such file (CONFIG_PROC_CHILDREN).
+fn kill_children() -> bool {
+    let mut text = [0_u8; 4096];
+    // SAFETY: a C string, and a local of the stated length. The numbers are children's, which only this process collects.
+    unsafe {
+        let file = libc::open(c"/proc/thread-self/children".as_ptr(), libc::O_RDONLY);
+        if file < 0 {
+            return false;
+        }
+        let length = libc::read(file, text.as_mut_ptr().cast(), text.len()).max(0) as usize;
+        libc::close(file);
+        let mut number = 0;
+        for byte in &text[..length] {
+            match byte {
+                b'0'..=b'9' => number = number * 10 + i32::from(byte - b'0'),
+                _ => {
+                    if number > 0 {
+                        libc::kill(number, libc::SIGKILL);
+                    }
+                    number = 0;
+                }
+            }
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn ended(script: &str) -> (Option<i32>, Option<i32>) {
+        let mut command = Command::new("sh");
+        let guarded = spawn(command.args(["-c", script]), |_| {}).unwrap();
+        assert_ne!(guarded.guard, guarded.program);
+        let (status, _) = crate::wait::reap(guarded.guard).unwrap();
+        (status.code(), status.signal())
+    }
+
+    #[test]
+    fn a_program_ends_as_without_a_guard() {
+        assert_eq!(ended("exit 7"), (Some(7), None));
+        assert_eq!(ended("kill -9 $$"), (None, Some(9)));
+        assert_eq!(ended("kill -TERM $$"), (None, Some(15)));
+        // What is left behind is nobody's business while we live.
+        assert_eq!(ended("sleep 0.01 & exit 3"), (Some(3), None));
+        let missing = spawn(&mut Command::new("/no/such/program"), |_| {}).unwrap_err();
+        assert_eq!(missing.raw_os_error(), Some(libc::ENOENT));
+    }
+
+    #[test]
+    fn signals_are_for_the_program_and_its_mask_and_session_are_ours() {
+        let mut command = Command::new("sh");
+        let script = "trap 'exit 5' TERM; grep -q '^SigBlk:.0*$' /proc/self/status || exit 6; while :; do sleep 0.01; done";
+        let guarded = spawn(command.args(["-c", script]), |_| {}).unwrap();
+        let group = unsafe { libc::getpgid(guarded.program.0) };
+        assert_eq!(group, unsafe { libc::getpgrp() });
+        // Until the trap is set, the signal kills.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        crate::signal::send(guarded.guard, libc::SIGINT).unwrap();
+        crate::signal::send(guarded.program, libc::SIGTERM).unwrap();
+        assert_eq!(crate::wait::reap(guarded.guard).unwrap().0.code(), Some(5));
+    }
+}
