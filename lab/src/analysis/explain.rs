@@ -158,31 +158,32 @@ fn ledger(
         return vec![format!("{whole}{rest}.")];
     }
     let told = |one: &&Difference| one.share.is_some_and(|share| share.abs() >= SMALL);
-    let part = |one: &Difference| {
-        let share = words::percent(one.share.unwrap_or(0.0).abs());
-        format!(
-            "{} ({share}: {} against {})",
-            phrases::cause(one.cause),
-            cycles(one.first),
-            cycles(one.second)
-        )
-    };
+    // Shares are of all that went that way: of the difference itself, a part may be many times the whole.
     let side = |along: bool| -> Vec<String> {
-        let sided = differences.iter().filter(told);
-        let sided = sided.filter(|one| one.share.is_some_and(|share| (share > 0.0) == along));
-        sided.take(TOLD).map(part).collect()
+        let goes = |one: &&Difference| one.share.is_some_and(|share| (share > 0.0) == along);
+        let change = |one: &Difference| one.first.abs_diff(one.second);
+        let all: u64 = differences.iter().filter(goes).map(change).sum();
+        let part = |one: &Difference| {
+            let share = words::percent(change(one) as f64 / all as f64);
+            let (cause, [own, more]) = (phrases::cause(one.cause), [one.first, one.second]);
+            format!("{cause} ({share}: {} against {})", cycles(own), cycles(more))
+        };
+        differences.iter().filter(goes).filter(told).take(TOLD).map(part).collect()
     };
-    let (less, whose) = if own <= more { ("less", name) } else { ("more", name) };
+    let (less, along, back) = match own <= more {
+        true => ("less", "saved on", "spent more on"),
+        false => ("more", "spent more on", "saved on"),
+    };
     let mut sentences = vec![format!(
-        "{whose} used {} cycles {less} of CPU than {other} ({} against {}); the difference is {}.",
+        "{name} used {} cycles {less} of CPU than {other} ({} against {}): it {along} {}.",
         cycles(own.abs_diff(more)),
         cycles(own),
         cycles(more),
         side(true).join(", ")
     )];
-    let back = side(false);
-    if !back.is_empty() {
-        sentences.push(format!("The other way, of the same whole, went {}.", back.join(", ")));
+    let other_way = side(false);
+    if !other_way.is_empty() {
+        sentences.push(format!("It {back} {}.", other_way.join(", ")));
     }
     if own > more {
         sentences.push(format!(
