@@ -107,7 +107,7 @@ impl Instrumentation {
 }
 
 /// The names of DT_NEEDED; none where the file is damaged or static.
-fn needed<'data, Header, R>(file: &ElfFile<'data, Header, R>) -> Vec<String>
+pub(crate) fn needed<'data, Header, R>(file: &ElfFile<'data, Header, R>) -> Vec<String>
 where
     Header: FileHeader<Endian = object::Endianness>,
     R: ReadRef<'data>,

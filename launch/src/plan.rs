@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, PageSize};
 
-use means::{GLIBC_TUNABLES, LARGER_THP, LD_PRELOAD, MALLOC_AHEAD, NOTHING_AHEAD, UNREACHED};
+use means::{
+    GLIBC_TUNABLES, LARGER_THP, LD_PRELOAD, MALLOC_AHEAD, NOTHING_AHEAD, OWN_ALLOCATOR, UNREACHED,
+};
 
+use crate::recipe::spec;
 use crate::{Instrumentation, Kind, LaunchError, Pages, Program, Recipe};
 
 mod means;
@@ -162,13 +165,13 @@ impl Plan {
                     return Err(LaunchError::NoThpSize { size, largest });
                 }
                 plan.check_thp_of(size, recipe.fallback, facts)?;
-                let pages = format!("thp:{}", size.bytes());
+                let pages = format!("thp:{}", spec(size));
                 preload.push(plan.ask_the_library(pages, recipe, wrapped, facts)?);
                 plan.promise = Promise::SmallerSuperpages;
             }
             Pages::Hugetlb(size) if by_library => {
                 let size = plan.check_pool(size, recipe.fallback, facts)?;
-                let pages = format!("hugetlb:{}", size.bytes());
+                let pages = format!("hugetlb:{}", spec(size));
                 preload.push(plan.ask_the_library(pages, recipe, wrapped, facts)?);
             }
             Pages::Thp => preload.extend(plan.ask_for_thp(recipe, wrapped, facts)?),
@@ -180,6 +183,9 @@ impl Plan {
         let asks = matches!(plan.promise, Promise::Superpages | Promise::SmallerSuperpages);
         if asks && plan.left_alone.is_none() {
             plan.note_reach(wrapped);
+        }
+        if plan.left_alone.is_none() {
+            plan.note_allocator(recipe, wrapped);
         }
         if !preload.is_empty() {
             let others = recipe.variable(LD_PRELOAD).or(facts.ld_preload.as_deref());
@@ -212,6 +218,7 @@ impl Plan {
         let about = [
             "neither malloc's tunables",
             "libsuperpage.so cannot be preloaded",
+            OWN_ALLOCATOR,
             NOTHING_AHEAD,
             MALLOC_AHEAD,
             LARGER_THP,

@@ -10,7 +10,7 @@ use object::read::ReadCache;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use serde::{Deserialize, Serialize};
 
-use crate::{Instrumentation, LaunchError};
+use crate::{Instrumentation, LaunchError, instrumentation};
 
 /// A program file that exists and may be executed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,14 @@ pub struct Program {
     pub path: PathBuf,
     /// What kind of file, as far as it matters for reaching it.
     pub kind: Kind,
+    /// The library that it is linked with in place of glibc's malloc.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocator: Option<String>,
 }
+
+/// How the file names of such libraries begin.
+const ALLOCATORS: [&str; 5] =
+    ["libjemalloc", "libtcmalloc", "libmimalloc", "libsnmalloc", "librpmalloc"];
 
 /// What decides whether a preloaded library and glibc's tunables reach a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +59,10 @@ impl Program {
         let mut denied = None;
         for path in candidates.into_iter().filter(|_| !name.is_empty()) {
             match executable(&path) {
-                Ok(()) => return Ok(Self { kind: Kind::of(&path), path }),
+                Ok(()) => {
+                    let (kind, allocator) = (Kind::of(&path), allocator_of(&path));
+                    return Ok(Self { path, kind, allocator });
+                }
                 Err(None) => {}
                 Err(Some(why)) => denied = denied.or(Some((path, why))),
             }
@@ -62,6 +72,14 @@ impl Program {
             None => LaunchError::ProgramNotFound(name.to_string()),
         })
     }
+}
+
+/// By the names of the libraries that it needs.
+fn allocator_of(path: &Path) -> Option<String> {
+    let cache = ReadCache::new(File::open(path).ok()?);
+    let file = ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?;
+    let is_allocator = |name: &String| ALLOCATORS.iter().any(|start| name.starts_with(start));
+    instrumentation::needed(&file).into_iter().find(is_allocator)
 }
 
 /// Whether there is a file to execute: `Err(None)` if not there, `Err(why)` if not executable.
@@ -170,6 +188,26 @@ mod tests {
         assert!(matches!(find(""), Err(LaunchError::ProgramNotFound(_))));
         assert!(matches!(find("/"), Err(LaunchError::NotExecutable(..))));
         assert!(matches!(find("/bin/sh").unwrap().kind, Kind::Glibc | Kind::OtherLoader(_)));
+    }
+
+    #[test]
+    fn a_program_linked_with_jemalloc_has_an_allocator_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let [source, library] = ["x.c", "libjemalloc.so.2"].map(|name| dir.path().join(name));
+        std::fs::write(&source, "void jemalloc_stats(void) {} int main(void) { return 0; }")
+            .unwrap();
+        let build = |out: &Path, with: &[&str]| {
+            let mut cc = std::process::Command::new("cc");
+            cc.arg("-o").arg(out).arg(&source).args(with);
+            assert!(cc.status().unwrap().success());
+            out.to_str().unwrap().to_string()
+        };
+        let named = build(&library, &["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"]);
+        let with = build(&dir.path().join("with"), &["-Wl,--no-as-needed", &named]);
+        let without = build(&dir.path().join("without"), &[]);
+        let of = |name: &str| Program::find(name, "").unwrap().allocator;
+        assert_eq!(of(&with).as_deref(), Some("libjemalloc.so.2"));
+        assert_eq!(of(&without), None);
     }
 
     #[test]

@@ -307,8 +307,7 @@ fn pages(text: &[u8]) -> Option<Pages> {
         b"hugetlb" => Some(Pages::Hugetlb(0)),
         _ => {
             let colon = text.iter().position(|&byte| byte == b':')?;
-            let size = number(&text[colon + 1..])?;
-            let size = (size.is_power_of_two() && size > 4096).then_some(size)?;
+            let size = superpage_size(&text[colon + 1..])?;
             match &text[..colon] {
                 b"thp" => Some(Pages::Thp(size)),
                 b"hugetlb" => Some(Pages::Hugetlb(size)),
@@ -327,6 +326,11 @@ fn legacy_heap(text: &[u8]) -> Option<Pages> {
     if text.eq_ignore_ascii_case(b"thp") {
         return Some(Pages::Thp(0));
     }
+    superpage_size(text).map(Pages::Hugetlb)
+}
+
+/// `2097152` or `2M`: a power of two above base pages.
+fn superpage_size(text: &[u8]) -> Option<usize> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let shift = match &text[digits..] {
         b"" => 0,
@@ -335,8 +339,8 @@ fn legacy_heap(text: &[u8]) -> Option<Pages> {
         b"g" | b"G" => 30,
         _ => return None,
     };
-    let size = number(&text[..digits])?.checked_shl(shift)?;
-    (size.is_power_of_two() && size > 4096).then_some(Pages::Hugetlb(size))
+    let size = number(&text[..digits])?.checked_mul(1 << shift)?;
+    (size.is_power_of_two() && size > 4096).then_some(size)
 }
 
 /// `HUGETLB_RESTRICT_EXE=a:b`: whether the list has the name this program was called by.

@@ -9,6 +9,7 @@ use crate::{Children, Fallback, Kind, LaunchError, Memory, Pages, Program, Recip
 pub(super) const UNREACHED: &str = "memory the program maps itself is not reached";
 pub(super) const NOTHING_AHEAD: &str = "nothing is prepared ahead";
 pub(super) const MALLOC_AHEAD: &str = "malloc's memory is not prepared ahead";
+pub(super) const OWN_ALLOCATOR: &str = "only glibc's malloc gets superpages";
 pub(super) const LARGER_THP: &str = "transparent superpages are on that are larger";
 
 /// The variables that several parties write.
@@ -170,7 +171,9 @@ impl Plan {
     }
 
     fn note_the_price(&mut self, recipe: &Recipe) {
-        let hugetlb = matches!(self.pages, Pages::Hugetlb(_));
+        // Shared memory is shared with children as ever.
+        let has_private = recipe.memory != Memory { shm: recipe.memory.shm, ..Memory::default() };
+        let hugetlb = matches!(self.pages, Pages::Hugetlb(_)) && has_private;
         if hugetlb && recipe.children == Children::Same {
             self.notes.push(
                 "a forked child shares the superpages: when it or its parent writes, the pool must \
@@ -179,8 +182,8 @@ impl Plan {
             );
         } else if hugetlb {
             self.notes.push(
-                "a fork copies the program's hugetlb memory to ordinary memory for the child before \
-                 it returns"
+                "a fork copies the program's private hugetlb memory to ordinary memory for the child \
+                 before it returns"
                     .to_string(),
             );
         }
@@ -301,6 +304,22 @@ impl Plan {
                     "neither malloc's tunables nor a preload can be counted on to reach {path}: {why}"
                 ));
             }
+        }
+    }
+
+    /// Where nothing but glibc's malloc is asked for superpages, and the program uses another.
+    pub(super) fn note_allocator(&mut self, recipe: &Recipe, wrapped: Option<&Program>) {
+        let is_malloc_alone = match (self.pages, recipe.memory.is_empty()) {
+            (Pages::Hugetlb(_), true) => true,
+            (Pages::System | Pages::Base, _) => false,
+            _ => recipe.memory.heap && !recipe.memory.mmap,
+        };
+        let Program { path, allocator, .. } = wrapped.unwrap_or(&self.program);
+        if let Some(library) = allocator.as_ref().filter(|_| is_malloc_alone) {
+            let path = path.display();
+            self.notes.push(format!(
+                "{OWN_ALLOCATOR}, and {path} has an allocator of its own ({library})"
+            ));
         }
     }
 

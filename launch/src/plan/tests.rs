@@ -20,7 +20,7 @@ fn facts() -> Facts {
 }
 
 fn program(kind: Kind) -> Program {
-    Program { path: PathBuf::from("/bin/app"), kind }
+    Program { path: PathBuf::from("/bin/app"), kind, allocator: None }
 }
 
 fn resolve(recipe: &str, facts: &Facts) -> Result<Plan, LaunchError> {
@@ -239,7 +239,7 @@ fn the_library_is_told_what_to_back_and_malloc_is_left_alone() {
         "x: pages=hugetlb memory=heap,mmap,stack=4M fallback=error".parse().unwrap();
     let plan = Plan::resolve(&recipe, program(Kind::Glibc), None, Vec::new(), &facts).unwrap();
     let value = |name: &str| variable(&plan, name);
-    assert_eq!(value("SUPERPAGE_PAGES"), Some("hugetlb:2097152"));
+    assert_eq!(value("SUPERPAGE_PAGES"), Some("hugetlb:2M"));
     assert_eq!(value("SUPERPAGE_MEMORY"), Some("heap,mmap,stack=4194304"));
     assert_eq!(value("SUPERPAGE_FALLBACK"), Some("error"));
     assert_eq!(value("SUPERPAGE_CHILDREN"), Some("base"));
@@ -329,4 +329,32 @@ fn a_program_with_a_sanitizer_is_left_alone_and_that_is_said() {
     let preloaded = Facts { ld_preload: Some("/usr/lib/libasan.so.8".to_string()), ..facts() };
     let plan = resolve("x: pages=thp memory=heap", Kind::Glibc, &preloaded);
     assert!(plan.left_alone.is_some() && !plan.sets("SUPERPAGE_PAGES"));
+}
+
+#[test]
+fn only_private_memory_is_copied_at_a_fork() {
+    let facts = with_library(vec![pool(10, 0)]);
+    let notes = |recipe: &str| resolve(recipe, &facts).unwrap().notes.join("; ");
+    assert!(notes("x: pages=hugetlb memory=heap,shm").contains("a fork copies"));
+    assert!(notes("x: pages=hugetlb memory=heap children=same").contains("a forked child shares"));
+    for children in ["base", "same"] {
+        let recipe = format!("x: pages=hugetlb memory=shm children={children}");
+        assert!(!notes(&recipe).contains("fork"), "{}", notes(&recipe));
+    }
+}
+
+#[test]
+fn an_allocator_of_its_own_is_said_where_only_malloc_is_asked() {
+    let facts = Facts { thp_mode: Some("madvise".to_string()), ..with_library(vec![pool(10, 0)]) };
+    let app = Program { allocator: Some("libjemalloc.so.2".to_string()), ..program(Kind::Glibc) };
+    let said = |recipe: &str| {
+        let recipe = recipe.parse().unwrap();
+        let plan = Plan::resolve(&recipe, app.clone(), None, Vec::new(), &facts).unwrap();
+        plan.unreached_notes().any(|note| note.contains("(libjemalloc.so.2)"))
+    };
+    assert!(
+        said("hugetlb") && said("x: pages=hugetlb memory=heap") && said("x: pages=thp memory=heap")
+    );
+    // Its mappings are reached.
+    assert!(!said("thp") && !said("x: pages=hugetlb memory=heap,mmap") && !said("base"));
 }

@@ -37,6 +37,7 @@ fn arm(name: &str, promise: Promise) -> Arm {
         program: Program {
             path: PathBuf::from(HOSTILE),
             kind: Kind::OtherLoader(HOSTILE.to_string()),
+            allocator: Some(HOSTILE.to_string()),
         },
         arguments: vec![HOSTILE.to_string()],
         environment: vec![change],
@@ -235,6 +236,25 @@ fn a_full_page_is_whole_and_the_same_twice() {
     for told in ["2 MiB", "khugepaged", "superpage compare --from", "PR_SET_THP_DISABLE", "99 %"] {
         assert!(page.contains(told), "{told}");
     }
+}
+
+#[test]
+fn the_page_leads_with_what_the_comparison_is_about() {
+    let mut document = document(&["base", "thp"], 3, &[1.0, 0.5, 0.5, 1.0], nothing());
+    document.metric.as_mut().unwrap().name = "updates".to_string();
+    let mut first = |is_primary| {
+        document.metric_is_primary = is_primary;
+        let page = draw(&document);
+        check(&page, &document);
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+        let (_, card) = page.split_once("<div class=\"verdicts\">").unwrap();
+        let card = card.split("</div>").next().unwrap();
+        let [wall, metric] = ["wall", "updates"].map(|name| card.find(name).unwrap());
+        assert_eq!(metric < wall, is_primary, "{card}");
+        let panel = |id: &str| at(&format!("id=\"{id}-strips-title\""));
+        panel("metric") < panel("wall")
+    };
+    assert!(first(true) && !first(false));
 }
 
 #[test]

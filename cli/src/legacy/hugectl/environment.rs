@@ -211,7 +211,7 @@ impl Decision {
         };
         let facts = Facts { runtime: Some(library), ..around.facts.clone() };
         // Whether it can be reached has been looked at.
-        let any = Program { path: PathBuf::new(), kind: Kind::Unknown };
+        let any = Program { path: PathBuf::new(), kind: Kind::Unknown, allocator: None };
         match Plan::resolve(&recipe, any, None, Vec::new(), &facts) {
             Err(LaunchError::NoThp) => {
                 self.warnings
@@ -299,7 +299,7 @@ mod tests {
     /// What is set for our library to back `memory` with the default pool's pages.
     fn ours(memory: &str) -> String {
         format!(
-            "SUPERPAGE_PAGES=hugetlb:2097152 SUPERPAGE_MEMORY={memory} SUPERPAGE_FALLBACK=base \
+            "SUPERPAGE_PAGES=hugetlb:2M SUPERPAGE_MEMORY={memory} SUPERPAGE_FALLBACK=base \
              SUPERPAGE_CHILDREN=base LD_PRELOAD=/lib/libsuperpage.so SUPERPAGE_REPORT=shortage"
         )
     }
@@ -311,7 +311,7 @@ mod tests {
             ("x", "", String::new()),
             ("--heap x", "HUGETLB_MORECORE=yes ", ours("heap")),
             ("--heap=2M --shm x", "HUGETLB_MORECORE=2M HUGETLB_SHM=yes ", ours("heap,shm")),
-            ("--shm=1G x", "HUGETLB_SHM=yes ", ours("shm").replace("2097152", "1073741824")),
+            ("--shm=1G x", "HUGETLB_SHM=yes ", ours("shm").replace("2M", "1G")),
             ("--text --bss=2M x", "HUGETLB_ELFMAP=R:W=2M ", ours("text,data")),
             ("--text --disable x", "HUGETLB_ELFMAP=no", String::new()),
             ("--text --data --disable=text x", "HUGETLB_ELFMAP=W ", ours("data")),
@@ -370,7 +370,7 @@ mod tests {
             assert_eq!(warnings(line, &around).matches(part).count(), 1, "{line}");
         }
         // What can be had is asked for: an empty pool may be filled while the program runs.
-        assert!(lines("--heap=1G x", &around).contains("SUPERPAGE_PAGES=hugetlb:1073741824 "));
+        assert!(lines("--heap=1G x", &around).contains("SUPERPAGE_PAGES=hugetlb:1G "));
         assert!(lines("--heap --shm=4M x", &around).contains("SUPERPAGE_MEMORY=heap "));
         assert!(lines("--thp --shm x", &around).contains("SUPERPAGE_PAGES=thp "));
         assert!(!lines("--shm=4M x", &around).contains("SUPERPAGE_"));
