@@ -92,3 +92,19 @@ fn plans_are_shown_and_bad_flags_refused() {
         assert!(stderr(&output).lines().count() <= 2, "{bad:?}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn what_a_recorded_program_says_of_its_errors_is_seen() {
+    let program = ["sh", "-c", "echo output; echo why it failed >&2; exit 3"];
+    let output = run(&[&["verify-cost", "-q", "--"], &program[..]].concat());
+    if output.status.code() == Some(3) {
+        testkit::skipped!("{}", stderr(&output).trim());
+        return;
+    }
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
+    let said = stderr(&output);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert_eq!(lines[0], "why it failed");
+    assert!(lines[1].contains("failed while it was recorded: exit status: 3"), "{said}");
+}
