@@ -5,12 +5,13 @@ use drawing::markup::{Element, el};
 use drawing::three as words;
 
 use super::legend::{self, Sign};
-use super::place::{MARGIN, WIDTH, clipped, width};
-use super::text;
+use super::place::{MARGIN, clipped, width};
+use super::{text, ticks};
 use crate::{Cause, Ledger, Report};
 
-/// Room for the designs' names, and for the sums behind the bars.
+/// Room for the designs' names, at most and as a share of the width, and for the sums behind the bars.
 const NAMES: f64 = 170.0;
+const NAMES_SHARE: f64 = 0.3;
 const SUMS: f64 = 70.0;
 const BAR: f64 = 22.0;
 const THIN: f64 = 5.0;
@@ -19,13 +20,13 @@ const ROW: f64 = 40.0;
 const VISIBLE: f64 = 0.3;
 
 /// Draws the bars from `y` on; returns them and their height. Nothing without cycles.
-pub(super) fn draw(reports: &[Report], y: f64) -> (Vec<Element>, f64) {
+pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f64) {
     let most = |of: fn(&Report) -> &Ledger| reports.iter().map(|one| of(one).total()).max();
     let most = most(|one| &one.ledger).max(most(|one| &one.background)).unwrap_or(0);
     if most == 0 {
         return (Vec::new(), 0.0);
     }
-    let title = "CPU cycles by cause (the program; thin: the daemons beside it)";
+    let title = "CPU cycles by cause (thin: daemons beside it)";
     let mut drawn = vec![text(MARGIN, y + 20.0, "heading", title)];
     let shown = |cause: &Cause| {
         let part = |ledger: &Ledger| ledger[*cause] as f64 > most as f64 * 0.0005;
@@ -36,19 +37,20 @@ pub(super) fn draw(reports: &[Report], y: f64) -> (Vec<Element>, f64) {
         .filter(shown)
         .map(|cause| (Sign::Block(class(cause)), cause.name().to_string()))
         .collect();
-    let (legend, legend_height) = legend::draw(&items, y + 30.0);
+    let (legend, legend_height) = legend::draw(&items, y + 30.0, across);
     drawn.extend(legend);
     let top = y + 30.0 + legend_height + 10.0;
     let height = reports.len() as f64 * ROW;
     let axis = Axis::amounts(most as f64);
-    let room = WIDTH - 2.0 * MARGIN - NAMES - SUMS;
+    let names = (across * NAMES_SHARE).min(NAMES);
+    let room = across - 2.0 * MARGIN - names - SUMS;
     let mut plot = el("svg")
-        .with("x", MARGIN + NAMES)
+        .with("x", MARGIN + names)
         .with("y", top)
         .with("width", room)
         .with("height", height)
         .with("overflow", "visible")
-        .all(axis.across(height, 8));
+        .all(axis.across(height, ticks(room)));
     for (index, report) in reports.iter().enumerate() {
         let y = index as f64 * ROW + 6.0;
         plot = plot.all(stack(&report.ledger, &axis, room, y, BAR));
@@ -56,8 +58,8 @@ pub(super) fn draw(reports: &[Report], y: f64) -> (Vec<Element>, f64) {
         let end = axis.place(report.ledger.total() as f64) * room;
         let sum = words::figure(report.ledger.total() as f64);
         plot = plot.add(note_at(&px(end + 6.0), y + BAR / 2.0 + 4.0, &sum, "start"));
-        let name = clipped(&report.cell.design, NAMES - 12.0, 12.0);
-        let x = MARGIN + NAMES - 10.0;
+        let name = clipped(&report.cell.design, names - 12.0, 12.0);
+        let x = MARGIN + names - 10.0;
         let label = el("text").with("x", x).with("y", top + y + BAR / 2.0 + 4.0);
         drawn.push(label.with("text-anchor", "end").class("label").text(name));
     }

@@ -5,8 +5,8 @@ use drawing::frame;
 use drawing::markup::el;
 
 use super::legend::{self, Sign};
-use super::place::{MARGIN, WIDTH, clipped};
-use super::{STYLE, text};
+use super::place::{MARGIN, WIDTH};
+use super::{STYLE, text, titled};
 use crate::faults::Row;
 
 /// Room for the labels of the upright axis.
@@ -32,7 +32,7 @@ pub fn faults(title: &str, measured: u32, sets: &[(String, Vec<Row>)]) -> String
         (across.place(f64::from(row.threads)) * width, (1.0 - up.place(rate(row))) * HEIGHT)
     };
 
-    let mut parts = vec![text(MARGIN, 28.0, "title", clipped(title, WIDTH - 2.0 * MARGIN, 16.0))];
+    let (mut parts, y) = titled(title, WIDTH);
     let class = |index: usize| {
         let dash = if index / COLOURS % 2 == 1 { " d2" } else { "" };
         format!("line c{}{dash}", index % COLOURS)
@@ -42,9 +42,9 @@ pub fn faults(title: &str, measured: u32, sets: &[(String, Vec<Row>)]) -> String
         .enumerate()
         .map(|(index, (name, _))| (Sign::Line(class(index)), name.clone()))
         .collect();
-    let (drawn, height) = legend::draw(&items, 44.0);
+    let (drawn, height) = legend::draw(&items, y, WIDTH);
     parts.extend(drawn);
-    let top = 44.0 + height + 30.0;
+    let top = y + height + 30.0;
     let heading = "thousand base pages mapped per second of wall-clock time, against CPUs";
     parts.push(text(MARGIN, top - 10.0, "heading", heading));
 

@@ -7,12 +7,13 @@ use drawing::markup::{Element, el};
 
 use super::legend::{self, Sign};
 use super::lines::path;
-use super::place::{MARGIN, WIDTH, clipped};
+use super::place::{MARGIN, clipped};
 use super::text;
 use crate::analysis::PAGES;
 use crate::{Moment, Report};
 
-const COLUMNS: usize = 4;
+/// A column is at least as wide.
+const COLUMN: f64 = 170.0;
 /// Room for the labels of an upright axis.
 const GUTTER: f64 = 44.0;
 /// Room between panels.
@@ -31,22 +32,23 @@ const LINES: [Line; 3] = [
 ];
 
 /// Draws the panels from `y` on; returns them and their height.
-pub(super) fn draw(reports: &[Report], y: f64, longest: f64) -> (Vec<Element>, f64) {
+pub(super) fn draw(reports: &[Report], y: f64, across: f64, longest: f64) -> (Vec<Element>, f64) {
     let items: Vec<(Sign, String)> = LINES
         .iter()
         .map(|(name, class, _)| (Sign::Line((*class).to_string()), (*name).to_string()))
         .collect();
-    let (mut drawn, legend) = legend::draw(&items, y);
+    let (mut drawn, legend) = legend::draw(&items, y, across);
     let time = Axis::elapsed(longest);
     let moments = || reports.iter().flat_map(|report| &report.timeline);
     let most = LINES.iter().filter_map(|(_, _, of)| moments().map(of).max()).max();
     let axis = Axis::amounts(most.unwrap_or(0) as f64);
-    let cell = (WIDTH - 2.0 * MARGIN + APART) / COLUMNS as f64;
+    let columns = (((across - 2.0 * MARGIN) / COLUMN) as usize).clamp(1, 4);
+    let cell = (across - 2.0 * MARGIN + APART) / columns as f64;
     let width = cell - GUTTER - APART;
     let row = ABOVE + HEIGHT + BELOW;
     for (index, report) in reports.iter().enumerate() {
-        let x = MARGIN + (index % COLUMNS) as f64 * cell;
-        let y = y + legend + (index / COLUMNS) as f64 * row;
+        let x = MARGIN + (index % columns) as f64 * cell;
+        let y = y + legend + (index / columns) as f64 * row;
         let name = clipped(&report.cell.design, width + GUTTER, 12.0);
         drawn.push(text(x + GUTTER, y + ABOVE - 7.0, "name", &name));
         let mut plot = frame::plot(x + GUTTER, y + ABOVE, width, HEIGHT)
@@ -58,5 +60,5 @@ pub(super) fn draw(reports: &[Report], y: f64, longest: f64) -> (Vec<Element>, f
         }
         drawn.push(plot);
     }
-    (drawn, legend + reports.len().div_ceil(COLUMNS) as f64 * row + 8.0)
+    (drawn, legend + reports.len().div_ceil(columns) as f64 * row + 8.0)
 }

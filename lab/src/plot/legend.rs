@@ -3,7 +3,7 @@
 use drawing::axis::{block, line};
 use drawing::markup::{Element, el};
 
-use super::place::{MARGIN, WIDTH, clipped, flow, width};
+use super::place::{MARGIN, clipped, flow, width};
 
 /// How an item is shown.
 pub(super) enum Sign {
@@ -19,8 +19,8 @@ const SIGN: f64 = 26.0;
 const GAP: f64 = 20.0;
 
 /// Draws items in rows from `y` on; returns them and their height.
-pub(super) fn draw(items: &[(Sign, String)], y: f64) -> (Vec<Element>, f64) {
-    let room = WIDTH - 2.0 * MARGIN;
+pub(super) fn draw(items: &[(Sign, String)], y: f64, across: f64) -> (Vec<Element>, f64) {
+    let room = across - 2.0 * MARGIN;
     let names: Vec<String> = items.iter().map(|(_, name)| clipped(name, 260.0, SIZE)).collect();
     let widths: Vec<f64> = names.iter().map(|name| SIGN + width(name, SIZE) + GAP).collect();
     let (places, rows) = flow(&widths, room);

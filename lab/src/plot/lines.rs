@@ -1,14 +1,13 @@
-//! The time line: superpages, resident memory and free contiguity, one line per design; `grid`'s panels
-//! where there are too many of them.
+//! The time line: superpages, resident memory and free contiguity, one line per design with its name beside it;
+//! `grid`'s panels where there are too many of them. Lines that coincide show through each other's dashes.
 
 use drawing::axis::{Axis, px};
 use drawing::frame;
 use drawing::markup::{Element, el};
 
 use super::grid;
-use super::legend::{self, Sign};
-use super::place::{MARGIN, WIDTH};
-use super::text;
+use super::place::{MARGIN, clipped, spread};
+use super::{text, ticks};
 use crate::{Moment, Report};
 
 /// Room for the labels of the upright axes.
@@ -17,6 +16,14 @@ const HEIGHT: f64 = 120.0;
 /// Room above a panel for its title, and below for the axis.
 const ABOVE: f64 = 30.0;
 const BELOW: f64 = 26.0;
+/// Room for the designs' names, at most and as a share of the width, and how far they are apart.
+const NAMES: f64 = 170.0;
+const NAMES_SHARE: f64 = 0.26;
+const NAME: f64 = 14.0;
+/// From a line's end to its name.
+const LEADER: f64 = 14.0;
+/// A line's name stands where the line is at this share of its run: at the end all memory is free again.
+const NAMED_AT: f64 = 0.8;
 /// More points than this cannot be told apart at this width.
 const POINTS: usize = 800;
 
@@ -29,27 +36,22 @@ type Panel = (&'static str, fn(&Moment) -> u64);
 const PANELS: [Panel; 3] = [
     ("superpages mapped", |moment| moment.superpages),
     ("base pages resident", |moment| moment.resident_pages),
-    ("free superpages (contiguity left in the machine)", |moment| moment.free_superpages),
+    ("free superpages (contiguity left)", |moment| moment.free_superpages),
 ];
 
 /// Draws the panels from `y` on; returns them and their height. Nothing if no run has moments.
-pub(super) fn draw(reports: &[Report], y: f64) -> (Vec<Element>, f64) {
+pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f64) {
     if reports.iter().all(|report| report.timeline.is_empty()) {
         return (Vec::new(), 0.0);
     }
     let longest = reports.iter().map(Report::seconds).fold(0.0, f64::max);
     if reports.len() > COLOURS {
-        return grid::draw(reports, y, longest);
+        return grid::draw(reports, y, across, longest);
     }
-    let items: Vec<(Sign, String)> = reports
-        .iter()
-        .enumerate()
-        .map(|(index, report)| (Sign::Line(class(index)), report.cell.design.clone()))
-        .collect();
-    let (mut drawn, mut height) = legend::draw(&items, y);
+    let (mut drawn, mut height) = (Vec::new(), 0.0);
     let time = Axis::elapsed(longest);
     for (title, of) in PANELS {
-        drawn.extend(panel(reports, y + height, title, of, &time));
+        drawn.extend(panel(reports, y + height, across, title, of, &time));
         height += ABOVE + HEIGHT + BELOW;
     }
     (drawn, height + 8.0)
@@ -58,21 +60,60 @@ pub(super) fn draw(reports: &[Report], y: f64) -> (Vec<Element>, f64) {
 fn panel(
     reports: &[Report],
     y: f64,
+    across: f64,
     title: &str,
     of: fn(&Moment) -> u64,
     time: &Axis,
 ) -> Vec<Element> {
     let moments = reports.iter().flat_map(|report| &report.timeline);
     let axis = Axis::amounts(moments.map(of).max().unwrap_or(0) as f64);
-    let width = WIDTH - 2.0 * MARGIN - GUTTER;
+    // Of one run the title has the name.
+    let names = if reports.len() > 1 { (across * NAMES_SHARE).min(NAMES) } else { 0.0 };
+    let width = across - 2.0 * MARGIN - GUTTER - names;
     let mut plot = frame::plot(MARGIN + GUTTER, y + ABOVE, width, HEIGHT)
         .all(axis.up(HEIGHT))
-        .all(time.across(HEIGHT, 8));
-    for (index, report) in reports.iter().enumerate() {
-        let path = path(report, of, time, &axis, (width, HEIGHT));
-        plot = plot.add(el("path").with("d", path).class(class(index)));
+        .all(time.across(HEIGHT, ticks(width)));
+    let paths: Vec<String> =
+        reports.iter().map(|report| path(report, of, time, &axis, (width, HEIGHT))).collect();
+    // Dashes that leave each other room, above thin lines that lead from one to the next.
+    for kind in ["thin", "line"] {
+        for (index, path) in paths.iter().enumerate() {
+            plot = plot.add(el("path").with("d", path).class(class(kind, index)));
+        }
+    }
+    if names > 0.0 {
+        plot = plot.all(labels(reports, of, time, &axis, (width, names)));
     }
     vec![text(MARGIN, y + ABOVE - 10.0, "heading", title), plot]
+}
+
+/// The designs' names right of the plot, each with a thin line from the end of its own.
+fn labels(
+    reports: &[Report],
+    of: fn(&Moment) -> u64,
+    time: &Axis,
+    axis: &Axis,
+    (width, names): (f64, f64),
+) -> Vec<Element> {
+    let drawn = || reports.iter().enumerate().filter(|(_, report)| !report.timeline.is_empty());
+    let held = |report: &Report| {
+        let until = report.seconds() * 1e6 * NAMED_AT;
+        let before =
+            report.timeline.iter().take_while(|moment| moment.microseconds as f64 <= until);
+        before.last().or(report.timeline.first()).map_or(0, of)
+    };
+    let ends: Vec<f64> =
+        drawn().map(|(_, report)| (1.0 - axis.place(held(report) as f64)) * HEIGHT).collect();
+    let places = spread(&ends, NAME, HEIGHT);
+    let mut labels = Vec::new();
+    for (((index, report), end), place) in drawn().zip(ends).zip(places) {
+        let (from, to) = (time.place(report.seconds()) * width, width + LEADER);
+        let leader = format!("M{},{}L{},{}", px(from), px(end), px(to), px(place));
+        labels.push(el("path").with("d", leader).class(format!("leader c{}", index % COLOURS)));
+        let name = clipped(&report.cell.design, names - LEADER - 4.0, 12.0);
+        labels.push(text(to + 4.0, place + 4.0, "label", name));
+    }
+    labels
 }
 
 /// Steps: what was seen holds until something else is.
@@ -110,6 +151,6 @@ pub(super) fn path(
     path
 }
 
-fn class(index: usize) -> String {
-    format!("line c{}", index % COLOURS)
+fn class(kind: &str, index: usize) -> String {
+    format!("{kind} c{0} o{0}", index % COLOURS)
 }

@@ -19,26 +19,26 @@ use units::ByteSize;
 
 use crate::Report;
 use crate::analysis::{end, explain};
-use place::{MARGIN, WIDTH, clipped};
+use place::{MARGIN, NARROW, WIDTH, clipped, wrapped};
 
 const STYLE: &str = include_str!("style.css");
 
 /// One picture of all reports: what was run, the time line, the ledgers.
 pub fn svg(reports: &[Report]) -> String {
-    let (picture, _) = picture(reports);
-    frame::file(picture)
+    frame::file(picture(reports, WIDTH))
 }
 
-/// A page with the picture, and why the first run was faster or slower than each of the others.
+/// A page with the picture, twice: for wide windows and for narrow ones, of which one is seen; and why the first run was faster or slower than each of the others.
 pub fn page(reports: &[Report]) -> String {
-    let (picture, title) = picture(reports);
+    let title = title(reports);
     let viewport = el("meta").with("name", "viewport");
     let head = el("head")
         .add(el("meta").with("charset", "utf-8"))
         .add(viewport.with("content", "width=device-width, initial-scale=1"))
         .add(el("title").text(format!("superpage lab: {title}")))
         .add(el("style").sheet(STYLE));
-    let mut body = el("body").add(el("figure").add(picture));
+    let figure = |class, width| el("figure").class(class).add(picture(reports, width));
+    let mut body = el("body").add(figure("wide", WIDTH)).add(figure("narrow", NARROW));
     if let Some((base, others)) = reports.split_first() {
         for other in others {
             let why = explain(base, other);
@@ -50,22 +50,32 @@ pub fn page(reports: &[Report]) -> String {
     format!("<!DOCTYPE html>\n{}", el("html").with("lang", "en").add(head).add(body).finish())
 }
 
-/// The picture, and its title.
-fn picture(reports: &[Report]) -> (Element, String) {
+fn picture(reports: &[Report], width: f64) -> Element {
     let title = title(reports);
-    let mut parts = vec![text(MARGIN, 28.0, "title", clipped(&title, WIDTH - 2.0 * MARGIN, 16.0))];
-    let mut y = 44.0;
+    let (mut parts, mut y) = titled(&title, width);
     for line in ends(reports) {
-        parts.push(text(MARGIN, y + 4.0, "end", clipped(&line, WIDTH - 2.0 * MARGIN, 12.0)));
+        parts.push(text(MARGIN, y + 4.0, "end", clipped(&line, width - 2.0 * MARGIN, 12.0)));
         y += 18.0;
     }
     for part in [lines::draw, bars::draw] {
-        let (drawn, height) = part(reports, y);
+        let (drawn, height) = part(reports, y, width);
         parts.extend(drawn);
         y += height;
     }
-    let picture = frame::picture(WIDTH, y, &title, STYLE, parts);
-    (picture, title)
+    frame::picture(width, y, &title, STYLE, parts)
+}
+
+/// A title in as many lines as it takes, and where what stands below it begins.
+fn titled(title: &str, width: f64) -> (Vec<Element>, f64) {
+    let lines = wrapped(title, width - 2.0 * MARGIN, 16.0);
+    let below = 22.0 + 22.0 * lines.len() as f64;
+    let places = (0..).map(|line| 28.0 + 22.0 * f64::from(line));
+    (lines.iter().zip(places).map(|(line, y)| text(MARGIN, y, "title", line)).collect(), below)
+}
+
+/// How many notes an axis across so much room can have.
+fn ticks(room: f64) -> usize {
+    ((room / 80.0) as usize).clamp(2, 8)
 }
 
 /// What was run; what differs between the reports is left out.

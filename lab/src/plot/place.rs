@@ -4,6 +4,8 @@ use drawing::words;
 
 /// The picture's width.
 pub(super) const WIDTH: f64 = 960.0;
+/// On a telephone: its letters are as large, and what does not fit beside each other is below each other.
+pub(super) const NARROW: f64 = 400.0;
 /// What is left free at its sides.
 pub(super) const MARGIN: f64 = 24.0;
 
@@ -16,6 +18,39 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
 /// As much of a text as fits: what is missing is missing in the middle.
 pub(super) fn clipped(text: &str, room: f64, size: f64) -> String {
     words::name(text, (room / (size * 0.58)) as usize)
+}
+
+/// A text in lines between its words, none of them longer than the room; a word that is longer is clipped.
+pub(super) fn wrapped(text: &str, room: f64, size: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let word = clipped(word, room, size);
+        match lines.last_mut() {
+            Some(line) if width(line, size) + width(&word, size) + size < room => {
+                *line += &format!(" {word}");
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
+
+/// Places as near to the wanted ones as goes, in their order, at least `apart` from each other and within `room`.
+pub(super) fn spread(wanted: &[f64], apart: f64, room: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
+    let mut places = vec![0.0; wanted.len()];
+    let mut least = f64::NEG_INFINITY;
+    for index in &order {
+        places[*index] = wanted[*index].max(least);
+        least = places[*index] + apart;
+    }
+    let mut most = room;
+    for index in order.iter().rev() {
+        places[*index] = places[*index].min(most);
+        most = places[*index] - apart;
+    }
+    places
 }
 
 /// Places for items in rows from left to right: the left end and row of each, and how many rows.
@@ -35,6 +70,24 @@ pub(super) fn flow(widths: &[f64], room: f64) -> (Vec<(f64, usize)>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_titles_are_whole_in_lines_that_fit() {
+        let title = "gups:size=8G,operations=1000000 on e3-1245v6 with 32 GiB · fragmentation frag-50 · seed 1";
+        for room in [912.0, 352.0, 120.0] {
+            let lines = wrapped(title, room, 16.0);
+            assert!(lines.iter().all(|line| width(line, 16.0) <= room), "{lines:?}");
+            assert!(room < 300.0 || lines.join(" ") == title, "{lines:?}");
+        }
+        assert!(wrapped("", 100.0, 12.0).is_empty());
+    }
+
+    #[test]
+    fn places_that_coincide_are_spread_in_order() {
+        assert_eq!(spread(&[50.0, 10.0, 50.0], 14.0, 120.0), [50.0, 10.0, 64.0]);
+        assert_eq!(spread(&[119.0, 120.0, 120.0], 14.0, 120.0), [92.0, 106.0, 120.0]);
+        assert!(spread(&[], 14.0, 120.0).is_empty());
+    }
 
     #[test]
     fn items_flow_into_rows_and_never_past_the_end() {

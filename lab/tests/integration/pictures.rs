@@ -60,3 +60,40 @@ fn forty_designs_and_long_names_stay_within_the_picture() {
         assert!(name.chars().count() < 60, "{name}");
     }
 }
+
+#[test]
+fn a_long_title_is_whole_and_lines_have_their_names_beside_them() {
+    let named = |name: &str| {
+        let mut report = report(name, &[(Cause::Work, 1 << 30)]);
+        report.cell.workload =
+            "gups:size=8G,operations=1000000,weight=16,lines=3 and what else it takes".to_string();
+        report.timeline = timeline(&[(0, 0), (100_000, 60), (300_000, 60)]);
+        report
+    };
+    let reports = ["base", "linux-4.3", "freebsd"].map(named);
+    let svg = plot::svg(&reports);
+    let titles = svg.split("class=\"title\">").skip(1);
+    let titles: Vec<&str> = titles.map(|one| one.split('<').next().unwrap()).collect();
+    assert!(titles.len() > 1 && titles.join(" ").contains(&reports[0].cell.workload), "{titles:?}");
+    assert!(!titles.join(" ").contains('…'));
+    // Of lines that coincide each shows: other dashes, and a name of its own at each of three panels.
+    for (index, report) in reports.iter().enumerate() {
+        assert!(svg.contains(&format!("line c{index} o{index}")));
+        let label = format!("class=\"label\">{}<", report.cell.design);
+        assert_eq!(svg.matches(&label).count(), 4, "three panels and the bar: {svg}");
+        assert_eq!(svg.matches(&format!("leader c{index}\"")).count(), 3);
+    }
+}
+
+#[test]
+fn a_page_has_a_picture_for_narrow_windows_with_letters_as_large() {
+    let page = plot::page(&[report("a", &[(Cause::Work, 1 << 30)])]);
+    let widths = page.split("<figure class=\"").skip(1).map(|figure| {
+        let (class, rest) = figure.split_once('"').unwrap();
+        let (_, width) = rest.split_once(" width=\"").unwrap();
+        (class, width.split('"').next().unwrap().parse::<f64>().unwrap())
+    });
+    let widths: Vec<_> = widths.collect();
+    assert_eq!(widths, [("wide", 960.0), ("narrow", 400.0)]);
+    assert!(page.contains("@media (max-width: 640px)"));
+}
