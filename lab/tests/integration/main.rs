@@ -5,6 +5,7 @@ mod common;
 
 mod determinism;
 mod explain;
+mod layers;
 mod mechanisms;
 mod pictures;
 mod sweeps;
