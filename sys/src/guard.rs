@@ -210,16 +210,21 @@ mod tests {
     }
 
     #[test]
-    fn signals_are_for_the_program_and_its_mask_and_session_are_ours() {
+    fn signals_are_for_the_program_whose_mask_and_group_are_ours() {
+        let (mut ready, write) = io::pipe().unwrap();
+        let script = "trap 'exit 5' TERM; grep -q '^SigBlk:.0*$' /proc/self/status || exit 6; \
+                      echo; while :; do sleep 0.01; done";
         let mut command = Command::new("sh");
-        let script = "trap 'exit 5' TERM; grep -q '^SigBlk:.0*$' /proc/self/status || exit 6; while :; do sleep 0.01; done";
-        let guarded = spawn(command.args(["-c", script]), |_| {}).unwrap();
-        let group = unsafe { libc::getpgid(guarded.program.0) };
-        assert_eq!(group, unsafe { libc::getpgrp() });
-        // Until the trap is set, the signal kills.
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let guarded = spawn(command.args(["-c", script]).stdout(write), |_| {}).unwrap();
+        ready.read_exact(&mut [0]).unwrap();
+        // SAFETY: integers only.
+        let groups = unsafe { [libc::getpgid(guarded.program.0), libc::getpgrp()] };
+        assert_eq!(groups[0], groups[1]);
         crate::signal::send(guarded.guard, libc::SIGINT).unwrap();
         crate::signal::send(guarded.program, libc::SIGTERM).unwrap();
         assert_eq!(crate::wait::reap(guarded.guard).unwrap().0.code(), Some(5));
+        drop(command);
+        // The guard held no end of the pipe.
+        assert_eq!(ready.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
 }
