@@ -3,14 +3,15 @@
 //!
 //! Physical **allocation**, physical **preparation**, **mapping**, **unmapping**, physical
 //! **deallocation**: one module each, and one for what surrounds them (`memory`, `fault`). A design
-//! is read from TOML ([`Design::from_toml`]) and decides nothing by itself: `lab` carries it out on
-//! a simulated machine. No I/O, no clock, no kernel.
+//! is read from TOML ([`Design::from_toml`]) and decides nothing by itself: what it means is `policy`'s, which
+//! [`Design::explain`] tells in words. No I/O, no clock, no kernel.
 #![forbid(unsafe_code)]
 
 mod check;
 pub mod designs;
 mod diff;
 mod error;
+mod explain;
 mod field;
 mod read;
 mod schema;
@@ -21,6 +22,7 @@ mod write;
 
 pub use diff::{Difference, diff};
 pub use error::{DesignError, Problem, nearest};
+pub use explain::Explained;
 pub use policy::rules::*;
 pub use value::Value;
 

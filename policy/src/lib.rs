@@ -30,6 +30,7 @@ mod scan;
 mod settings;
 mod sharing;
 mod upkeep;
+mod words;
 
 pub use acquire::Direct;
 pub use action::{Action, Candidates, Compaction, How, Wait};
@@ -43,6 +44,7 @@ pub use promote::{Pages, Promotion, Refused, SoftFault, direct, promotion};
 pub use rules::Rules;
 pub use scan::Process;
 pub use settings::{FaultPath, Launch, LaunchPages, Physical, Scale, Zeroing};
+pub use words::Words;
 
 use fault::AtFault;
 

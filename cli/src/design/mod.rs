@@ -2,6 +2,7 @@
 
 mod check;
 mod diff;
+mod explain;
 mod list;
 mod show;
 
@@ -13,7 +14,7 @@ use serde_json::{Value as Json, json};
 use crate::exit::{Done, Failure};
 use crate::files;
 
-/// List, show, check and compare superpage designs.
+/// List, show, check, compare and explain superpage designs.
 ///
 /// Without a subcommand, lists them. A design says when each of the five events of a superpage's
 /// life happens: allocation, preparation, mapping, unmapping, deallocation. It is a TOML file; to
@@ -34,6 +35,7 @@ enum Command {
     Show(show::Args),
     Check(check::Args),
     Diff(diff::Args),
+    Explain(explain::Args),
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -43,6 +45,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Some(Command::Show(args)) => show::run(args),
         Some(Command::Check(args)) => check::run(args),
         Some(Command::Diff(args)) => diff::run(args),
+        Some(Command::Explain(args)) => explain::run(args),
     }
 }
 

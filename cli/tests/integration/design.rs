@@ -1,4 +1,4 @@
-//! `superpage design`: lists, shows, checks and compares designs; needs no machine.
+//! `superpage design`: lists, shows, checks, compares and explains designs; needs no machine.
 
 use crate::common::{run, stderr, stdout};
 use serde_json::Value;
@@ -40,6 +40,20 @@ fn every_design_is_shown_checked_and_equal_to_itself() {
             let same = stdout(&run(&["design", "diff", name, path]));
             assert_eq!(same, format!("{name} and {path} do the same\n"));
         }
+    }
+}
+
+#[test]
+fn a_design_is_explained_to_people_and_programs() {
+    let text = stdout(&run(&["design", "explain", "sync-64"]));
+    let rest = "    prepare the rest of the reservation\n";
+    assert!(text.contains(&format!("  a region gets its page number 64\n{rest}")), "{text}");
+    let document = json(&["design", "explain", "sync-64", "--json"]);
+    assert_eq!(document["schema"], "superpage.design-explain/1");
+    assert_eq!(document["name"], "quicksilver-sync-64");
+    for line in document["events"].as_array().unwrap() {
+        let event = format!("  {}\n", line["event"].as_str().unwrap());
+        assert!(text.contains(&event), "{event}{text}");
     }
 }
 

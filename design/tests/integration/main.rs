@@ -1,4 +1,5 @@
 //! Designs as files.
 
 mod errors;
+mod explain;
 mod presets;

@@ -1,0 +1,89 @@
+//! What designs do, in words.
+
+use std::collections::BTreeMap;
+
+use superpage_design::{Design, designs};
+
+/// What is done at an event, in one line.
+fn at(design: &Design, event: &str) -> String {
+    let found = design.explain().into_iter().find(|line| line.event == event);
+    let line = found.unwrap_or_else(|| panic!("nothing is said of: {event}"));
+    line.actions.join(if line.alternatives { "; else " } else { "; " })
+}
+
+fn preset(name: &str) -> Design {
+    designs::find(name).unwrap()
+}
+
+#[test]
+fn what_linux_does() {
+    let linux = preset("linux-6");
+    assert_eq!(at(&linux, "first read of a region"), "map the shared superpage of zeros");
+    assert_eq!(
+        at(&linux, "first write, advised"),
+        "map a superpage of 2 MiB, if need be compacting and reclaiming at once, then \
+         synchronously; else map a base page"
+    );
+    assert_eq!(
+        at(&linux, "no superpage is free for a fault, advised"),
+        "compact asynchronously; else reclaim 512 pages; else compact synchronously, lightly; \
+         else do without"
+    );
+    let mthp = preset("mthp");
+    assert_eq!(
+        at(&mthp, "first write"),
+        "map a superpage of 2 MiB, if one is free; else map a superpage of 64 KiB, if one is \
+         free; else map a base page"
+    );
+    assert_eq!(
+        at(&preset("prezeroed-pool"), "writes in the order of addresses"),
+        "map a base page; map 2 base pages; map 4 base pages; map 8 base pages; map 16 base pages"
+    );
+}
+
+#[test]
+fn what_reservations_do() {
+    let sync = preset("sync-64");
+    assert_eq!(at(&sync, "first write"), "reserve 2 MiB, if one is free; else map a base page");
+    let filled = "prepare the rest of the reservation";
+    assert_eq!(at(&sync, "a region gets its page number 64"), filled);
+    assert_eq!(
+        at(&sync, "evacuation, every 1 s"),
+        "empty the oldest reservation that did not change for 5 s, up to 262144 pages in a pass"
+    );
+    let earlier = sync.to_toml().replace("fill-at = 64", "fill-at = 32");
+    let earlier = Design::from_toml("earlier", &earlier).unwrap();
+    assert_eq!(at(&earlier, "a region gets its page number 32"), filled);
+}
+
+#[test]
+fn what_daemons_do() {
+    let hawkeye = preset("hawkeye-star");
+    assert_eq!(
+        at(&hawkeye, "recovery of zeros, every 120 s"),
+        "from less than 15 to 30 % of memory free:; go to the next superpage by address, as long \
+         as there is one; of one with 1 page of zeros or more: split it and give back its pages \
+         of zeros"
+    );
+    assert_eq!(
+        at(&hawkeye, "sampling, every 5 s"),
+        "clear accessed bits; rest for 1 s; count accessed bits: 40 % of the moving average; \
+         rest for 5 s"
+    );
+    assert_eq!(
+        at(&preset("hugetlb"), "the pool is too small for a mapping"),
+        "compact synchronously; else refuse the mapping"
+    );
+}
+
+#[test]
+fn presets_are_told_apart() {
+    let mut told = BTreeMap::new();
+    for preset in designs::list() {
+        let lines = preset.design().unwrap().explain();
+        assert!(lines.iter().all(|line| !line.actions.is_empty()), "{}", preset.name);
+        assert!(lines.iter().flat_map(|line| &line.actions).all(|words| !words.is_empty()));
+        let same = told.insert(format!("{lines:?}"), preset.name);
+        assert_eq!(same, None, "{} does the same", preset.name);
+    }
+}

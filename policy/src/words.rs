@@ -1,0 +1,211 @@
+//! Actions in words.
+
+use core::fmt;
+
+use units::ByteSize;
+
+use crate::action::{Candidates, Compaction, How, Wait};
+use crate::rules::Effort;
+use crate::{Action, Scale};
+
+/// An action, as it is told to people.
+#[derive(Debug, Clone, Copy)]
+pub struct Words<'a> {
+    action: &'a Action,
+    scale: &'a Scale,
+}
+
+impl Scale {
+    /// A time in ticks, as it is told to people.
+    pub fn in_words(&self, ticks: u64) -> impl fmt::Display + use<> {
+        Time { nanos: u128::from(ticks) * 1000 / u128::from(self.ticks.max(1)) }
+    }
+}
+
+impl Action {
+    /// What is done, in words: sizes and times are those of this scale.
+    pub fn in_words<'a>(&'a self, scale: &'a Scale) -> Words<'a> {
+        Words { action: self, scale }
+    }
+}
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self.action {
+            Action::MapBase { pages: 2.. }
+            | Action::MapReserved { .. }
+            | Action::MapResident { .. }
+            | Action::Reserve { .. }
+            | Action::MakeSuperpage { .. }
+            | Action::Populate { .. } => self.mapping(f),
+            Action::Compact { mode, .. } => f.write_str(compaction(mode)),
+            Action::Reclaim { pages, lumpy, .. } => {
+                let lumpy = if lumpy { " of one aligned block" } else { "" };
+                write!(f, "reclaim {pages} pages{lumpy}")
+            }
+            Action::Visit(candidates) => self.visit(f, candidates),
+            Action::Rank { most, one_process } => {
+                let of = if one_process { "the process that walks most" } else { "all processes" };
+                write!(f, "rank regions of {of} by recent access")?;
+                if most > 0 { write!(f, ", {most} at most") } else { Ok(()) }
+            }
+            Action::CountAccessed { newest_percent } => {
+                write!(f, "count accessed bits: {newest_percent} % of the moving average")
+            }
+            Action::Evacuate { after } => {
+                write!(
+                    f,
+                    "empty the oldest reservation that did not change for {}",
+                    self.scale.in_words(after)
+                )
+            }
+            Action::Zero { order } => write!(f, "zero a free block of {}", self.size(order)),
+            Action::Wait(Wait::After(ticks) | Wait::Pause(ticks)) => {
+                write!(f, "rest for {}", self.scale.in_words(ticks))
+            }
+            action => f.write_str(plain(action)),
+        }
+    }
+}
+
+impl Words<'_> {
+    fn size(&self, order: u8) -> ByteSize {
+        ByteSize(self.scale.base_page << order)
+    }
+
+    /// What is mapped or kept.
+    fn mapping(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self.action {
+            Action::MapBase { pages } => write!(f, "map {pages} base pages"),
+            Action::MapReserved { around: 0 } => f.write_str("map its page of the reservation"),
+            Action::MapReserved { around } => {
+                write!(f, "map its page of the reservation, and {around} in memory on each side")
+            }
+            Action::MapResident { around: 0 } => f.write_str("map it"),
+            Action::MapResident { around } => {
+                write!(f, "map it, and {around} in memory on each side")
+            }
+            Action::Reserve { order, effort, preempt } => {
+                let or =
+                    if preempt { ", or one that is taken from another reservation" } else { "" };
+                write!(f, "reserve {}, {}{or}", self.size(order), effort_for(effort))
+            }
+            Action::MakeSuperpage { order, how: How::Fresh, effort } => {
+                write!(f, "map a superpage of {}, {}", self.size(order), effort_for(effort))
+            }
+            Action::MakeSuperpage { how: How::InPlace { writable }, .. } => {
+                let read_only = if writable { "" } else { ", read-only" };
+                write!(f, "map the pages as one superpage, in place{read_only}")
+            }
+            Action::MakeSuperpage { order, how: How::Copy { exclusive }, effort } => {
+                let waits = if exclusive { "; faults wait meanwhile" } else { "" };
+                let effort = effort_for(effort);
+                write!(
+                    f,
+                    "copy the pages into a superpage of {}, {effort}{waits}",
+                    self.size(order)
+                )
+            }
+            Action::Populate { most: u32::MAX } => {
+                f.write_str("prepare the rest of the reservation")
+            }
+            Action::Populate { most } => write!(f, "prepare up to {most} pages of the reservation"),
+            action => f.write_str(plain(action)),
+        }
+    }
+
+    fn visit(&self, f: &mut fmt::Formatter<'_>, candidates: Candidates) -> fmt::Result {
+        match candidates {
+            Candidates::Next => f.write_str("go to the next region by address"),
+            Candidates::Listed => {
+                f.write_str("go to the first region of the list, else the next by address")
+            }
+            Candidates::Best => f.write_str("go to the best region of the ranking"),
+            Candidates::Superpage => f.write_str("go to the next superpage by address"),
+            Candidates::Partial { at } => {
+                write!(f, "go to the reservation that changed last and has {at} pages or more")
+            }
+        }
+    }
+}
+
+fn effort_for(effort: Effort) -> &'static str {
+    match effort {
+        Effort::None => "if one is free",
+        Effort::Wake => "if one is free, else compaction is woken",
+        Effort::Direct => "if need be compacting and reclaiming at once",
+        Effort::DirectRetry => "if need be compacting and reclaiming at once, then synchronously",
+        Effort::Direct43 => "if need be compacting and reclaiming at once, as Linux 4.3",
+    }
+}
+
+fn compaction(mode: Compaction) -> &'static str {
+    match mode {
+        Compaction::Async => "compact asynchronously",
+        Compaction::SyncLight => "compact synchronously, lightly",
+        Compaction::Sync => "compact synchronously",
+        Compaction::Proactive => "compact all of memory ahead of need",
+    }
+}
+
+/// Those whose words do not depend on what they hold.
+fn plain(action: Action) -> &'static str {
+    match action {
+        Action::Nothing => "nothing",
+        Action::MapZeros { superpage: true } => "map the shared superpage of zeros",
+        Action::MapZeros { superpage: false } => "map the shared page of zeros",
+        Action::MapBase { .. } => "map a base page",
+        Action::MapElsewhere => "map the page that another mapping of the object has",
+        Action::MapPooled => "map the pool's superpage",
+        Action::MapFile => "map the file's superpage, read-only",
+        Action::MakeWritable => "let it be written",
+        Action::Reuse => "let it be written: it is the writer's alone",
+        Action::CopyPage => "copy the page",
+        Action::DemoteAndCopy => "split the superpage and copy the page",
+        Action::Exclude => "never fill this reservation",
+        Action::WriteProtect => "write-protect the clean pages",
+        Action::List => "put the region on the list of candidates",
+        Action::Demote => "split the superpage, in place",
+        Action::Keep => "leave it as it is",
+        Action::Release => "give the memory back",
+        Action::Hold => "hold the frames until memory is short, or all of the superpage is unused",
+        Action::Inspect => "look into its page table",
+        Action::Refuse => "refuse the mapping",
+        Action::GiveUp => "do without",
+        Action::Wake => "wake compaction and do without",
+        Action::BreakReservation { .. } => "break the reservation that changed least lately",
+        Action::BreakNext => "break the next reservation",
+        Action::ReleaseHeld { .. } => "give back frames that are held for nothing",
+        Action::Rewind => "begin again at the beginning of memory",
+        Action::ClearAccessed => "clear accessed bits",
+        Action::Recover => "split it and give back its pages of zeros",
+        Action::Wait(Wait::Period | Wait::After(_)) => "rest until the next period",
+        Action::Wait(Wait::More | Wait::Pause(_)) => "go on at once",
+        Action::MapReserved { .. }
+        | Action::MapResident { .. }
+        | Action::Reserve { .. }
+        | Action::MakeSuperpage { .. }
+        | Action::Populate { .. }
+        | Action::Compact { .. }
+        | Action::Reclaim { .. }
+        | Action::Visit(_)
+        | Action::Rank { .. }
+        | Action::CountAccessed { .. }
+        | Action::Evacuate { .. }
+        | Action::Zero { .. } => "",
+    }
+}
+
+/// A time in the coarsest unit that divides it.
+struct Time {
+    nanos: u128,
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
+        let fits = |(unit, _): &&(u128, &str)| self.nanos.is_multiple_of(*unit);
+        let (unit, name) = units.iter().find(fits).unwrap_or(&(1, "ns"));
+        write!(f, "{} {name}", self.nanos / unit)
+    }
+}
