@@ -181,6 +181,14 @@ fn plain(action: Action) -> &'static str {
         Action::Recover => "split it and give back its pages of zeros",
         Action::Wait(Wait::Period | Wait::After(_)) => "rest until the next period",
         Action::Wait(Wait::More | Wait::Pause(_)) => "go on at once",
+        Action::Wait(Wait::Bytes(_)) => "advise nothing until more was asked for",
+        Action::Advise { .. } => "advise the beginning for superpages",
+        Action::Unadvise { .. } => "advise the end against superpages",
+        Action::Inherit { .. } => "leave the advice that it has",
+        Action::Join => "advise all of it alike, so that it is one mapping",
+        Action::Probe { .. } => "try whether superpages are to be had in good time",
+        Action::HandOut => "clear what is kept and hand it out",
+        Action::Read(_) => "learn more",
         Action::MapReserved { .. }
         | Action::MapResident { .. }
         | Action::Reserve { .. }
