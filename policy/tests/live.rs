@@ -1,0 +1,515 @@
+//! What is done for a running program, without one: a table of worlds. Each line names the source of what it expects.
+
+use superpage_policy::live::{
+    Asked, Event, Facts, Fallback, Kind, Pages, Policy, Source, State, Use,
+};
+use superpage_policy::{Action, Result, Wait};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const SUPERPAGE: u64 = 2 * MIB;
+const DONE: Result = Result::Done { pages: 0 };
+
+const THP: Asked =
+    Asked { pages: Pages::Superpage, fallback: Fallback::Base, prezero: 0, prefault: 0 };
+const PREPARED: Asked = Asked { prezero: 64 * MIB, prefault: 64 * MIB, ..THP };
+
+/// 24 GB, of which 20 are free, all of it in superpages.
+fn whole(length: u64) -> Facts {
+    Facts {
+        superpage: SUPERPAGE,
+        base_page: 4 * KIB,
+        length,
+        kind: Kind::Mapping,
+        compacts: true,
+        total: 24 * GIB,
+        contiguous: Some(20 * GIB),
+        free: 20 * GIB,
+        ..Facts::default()
+    }
+}
+
+/// The same, of which so much is in superpages.
+fn partly(length: u64, contiguous: u64) -> Facts {
+    Facts { contiguous: Some(contiguous), ..whole(length) }
+}
+
+/// What an executor tells: a fact that costs something only when it is asked for. `probe`: how a trial ends.
+struct World {
+    facts: Facts,
+    probe: (Result, u32),
+}
+
+impl World {
+    /// All answers to the event, up to one that is about the memory.
+    fn answers(&self, policy: &mut Policy, event: Event) -> Vec<Action> {
+        let all = &self.facts;
+        let mut facts = Facts {
+            contiguous: None,
+            reclaimable: None,
+            resident: None,
+            room: None,
+            is_unlimited: false,
+            is_whole: false,
+            ..*all
+        };
+        let mut answers = vec![policy.on(event, &facts)];
+        loop {
+            let action = *answers.last().expect("one");
+            let (mut result, mut cost) = (DONE, 0);
+            match action {
+                Action::Read(Source::Losses) | Action::Wait(_) => {}
+                Action::Read(Source::Free) if all.contiguous.is_none() => {
+                    result = Result::Unavailable
+                }
+                Action::Read(Source::Free) => facts.contiguous = all.contiguous,
+                Action::Read(Source::Spare) => {
+                    facts.reclaimable = Some(all.reclaimable.unwrap_or(0))
+                }
+                Action::Read(Source::Resident) => facts.resident = all.resident,
+                Action::Read(Source::Room) => facts.room = all.room,
+                Action::Read(Source::Whole) => {
+                    (facts.is_unlimited, facts.is_whole) = (all.is_unlimited, all.is_whole);
+                }
+                Action::Probe { .. } => (result, cost) = self.probe,
+                Action::Populate { most } => facts.prepared += u64::from(most) * facts.base_page,
+                _ => return answers,
+            }
+            answers.push(policy.on(Event::Outcome { action, result, cost }, &facts));
+        }
+    }
+}
+
+/// The answers where trials are not possible.
+fn answers(policy: &mut Policy, event: Event, facts: Facts) -> Vec<Action> {
+    World { facts, probe: (Result::Unavailable, 0) }.answers(policy, event)
+}
+
+fn last(policy: &mut Policy, event: Event, facts: Facts) -> Action {
+    *answers(policy, event, facts).last().expect("one")
+}
+
+fn advise(bytes: u64) -> Action {
+    Action::Advise { bytes, order: 9, promised: true }
+}
+
+/// The same, of which nothing is kept for it.
+fn unpromised(bytes: u64) -> Action {
+    Action::Advise { bytes, order: 9, promised: false }
+}
+
+fn short() -> State {
+    State { is_short: true, ..State::NEW }
+}
+
+fn tried(is_good: bool) -> State {
+    State { verdict: Some(is_good), ..State::NEW }
+}
+
+/// docs/decisions/contiguity.md#1, unless a line says otherwise.
+#[test]
+fn new_memory_is_advised_as_far_as_free_blocks_reach() {
+    use Action::GiveUp;
+    let fragmented = partly(4 * GIB, 40 * MIB);
+    let half = partly(4 * GIB, 2 * GIB);
+    let cached = Facts { free: GIB, reclaimable: Some(18 * GIB), ..partly(4 * GIB, 200 * MIB) };
+    let reserved = Facts { used: Use::Reserved, ..partly(20 * GIB, 19 * GIB) };
+    let whole_only = Facts { kind: Kind::Whole, ..half };
+    let shifted = Facts { offset: 4 * KIB, ..half };
+    let new = State::NEW;
+    #[rustfmt::skip]
+    let table = [
+        ("unfragmented", new, whole(4 * GIB), advise(4 * GIB)),
+        ("unfragmented, nearly all of it", new, whole(19 * GIB), advise(19 * GIB)),
+        ("less than a superpage: it counts as one", new, whole(4 * KIB), advise(4 * KIB)),
+        ("fragmented: each touch would compact (__alloc_pages_slowpath)", new, fragmented, GiveUp),
+        ("fragmented, one superpage: 64 MiB are left to others", new, partly(SUPERPAGE, 40 * MIB), GiveUp),
+        ("half: 64 MiB are left to others", new, half, advise(2 * GIB - 64 * MIB)),
+        ("half, whose border is a superpage's", new, shifted, advise(2 * GIB - 64 * MIB - 4 * KIB)),
+        ("half, that cannot be parted: shared memory", new, whole_only, GiveUp),
+        ("half, of which half is promised", new, Facts { outstanding: GIB, ..half }, advise(GIB - 64 * MIB)),
+        ("half, a piece that fits", new, partly(64 * MIB, 2 * GIB), advise(64 * MIB)),
+        ("all is promised", new, Facts { outstanding: 2 * GIB, ..half }, GiveUp),
+        ("more was promised than there is", new, Facts { outstanding: 3 * GIB, ..half }, GiveUp),
+        ("too small a part", new, partly(4 * GIB, 94 * MIB), GiveUp),
+        ("the smallest part", new, partly(4 * GIB, 96 * MIB), advise(32 * MIB)),
+        ("short before: 64 MiB more must be free", short(), partly(64 * MIB, 190 * MIB), GiveUp),
+        ("enough again", short(), partly(64 * MIB, 192 * MIB), advise(64 * MIB)),
+        ("watermarks (min_free_kbytes, watermark_scale_factor)", new,
+            Facts { free: 600 * MIB, ..partly(512 * MIB, 600 * MIB) }, advise(440 * MIB)),
+        ("page cache, not tried", new, cached, advise(136 * MIB)),
+        ("page cache, tried before", tried(true), cached, advise(4 * GIB)),
+        ("page cache, tried before, and slow", tried(false), cached, advise(136 * MIB)),
+        ("less page cache than needed", tried(true), Facts { reclaimable: Some(2 * GIB), ..cached }, advise(136 * MIB)),
+        ("much is free, in small blocks", tried(true), Facts { reclaimable: Some(3 * GIB), ..fragmented }, GiveUp),
+        ("a terabyte, most never touched", new, partly(1 << 40, 19 * GIB), unpromised(1 << 40)),
+        ("a terabyte, fragmented", new, partly(1 << 40, GIB), advise(GIB - 64 * MIB)),
+        ("reserved: later pieces do not wait for it", new, reserved, unpromised(20 * GIB)),
+        ("reserved, half", new, Facts { used: Use::Reserved, ..half }, GiveUp),
+        ("no file, never tried", new, Facts { contiguous: None, ..half }, unpromised(4 * GIB)),
+        ("no file, tried, and slow", tried(false), Facts { contiguous: None, ..half }, GiveUp),
+        ("kcompactd compacts (vma_alloc_thp_gfp of defrag=defer)", new,
+            Facts { compacts: false, ..fragmented }, unpromised(4 * GIB)),
+        ("a filter may be in place: the last answer stays", new, Facts { is_sealed: true, ..fragmented }, unpromised(4 * GIB)),
+        ("a filter may be in place, short before", short(), Facts { is_sealed: true, ..whole(4 * GIB) }, GiveUp),
+        ("nothing is known", new, Facts { contiguous: Some(0), free: 0, total: 0, ..whole(SUPERPAGE) }, GiveUp),
+        ("64 KiB on 4 KiB: order 4", new, Facts { superpage: 64 * KIB, ..whole(MIB) },
+            Action::Advise { bytes: MIB, order: 4, promised: true }),
+        ("512 MiB on 64 KiB: order 13", new, Facts { superpage: 512 * MIB, base_page: 64 * KIB, ..whole(GIB) },
+            Action::Advise { bytes: GIB, order: 13, promised: true }),
+    ];
+    for (name, state, facts, expected) in table {
+        let mut policy = Policy { asked: THP, state };
+        assert_eq!(last(&mut policy, Event::Mapped, facts), expected, "{name}");
+    }
+}
+
+/// docs/decisions/contiguity.md#1: what costs something is read only where it decides.
+#[test]
+fn no_more_is_read_than_decides() {
+    use Action::Read;
+    let (free, spare) = (Read(Source::Free), Read(Source::Spare));
+    let cached = Facts { free: GIB, reclaimable: Some(18 * GIB), ..partly(4 * GIB, 200 * MIB) };
+    let compacts = Facts { compacts: false, ..whole(GIB) };
+    let probe = Action::Probe { count: 104, limit: 20_000 };
+    let good = (DONE, 20_000);
+    // A sixteenth of what was asked for is 104 superpages and more.
+    let asked = State { asked: 4 * GIB, look_at: u64::MAX, ..State::NEW };
+    let early = State { look_at: u64::MAX, ..State::NEW };
+    #[rustfmt::skip]
+    let table: [(_, _, _, _, &[Action]); 9] = [
+        ("enough", early, whole(GIB), good, &[free, advise(GIB)]),
+        ("too little", early, partly(GIB, 0), good, &[free, spare, Action::GiveUp]),
+        ("nothing compacts", early, compacts, good, &[unpromised(GIB)]),
+        ("page cache", asked, cached, good, &[free, spare, probe, advise(4 * GIB)]),
+        ("page cache, too slow", asked, cached, (DONE, 20_001), &[free, spare, probe, advise(136 * MIB)]),
+        ("page cache, base pages", asked, cached, (Result::NoMemory, 9), &[free, spare, probe, advise(136 * MIB)]),
+        ("page cache, more than may be tried", early, Facts { length: 500 * MIB, ..cached }, good,
+            &[free, spare, advise(136 * MIB)]),
+        ("no file", asked, Facts { contiguous: None, ..cached }, (Result::NoMemory, 9),
+            &[free, Action::Probe { count: 4, limit: 20_000 }, Action::GiveUp]),
+        ("no file, too early for a trial", early, Facts { contiguous: None, length: 63 * MIB, ..cached }, (Result::NoMemory, 9),
+            &[free, unpromised(63 * MIB)]),
+    ];
+    for (name, state, facts, probe, expected) in table {
+        let mut policy = Policy { asked: THP, state };
+        let answers = World { facts, probe }.answers(&mut policy, Event::Mapped);
+        assert_eq!(answers, expected, "{name}");
+    }
+    // Small pieces: what was read is good for 8 MiB in all, and for no more than was left.
+    let mut policy = Policy::new(THP);
+    let piece = partly(3 * MIB, 4 * GIB);
+    assert_eq!(answers(&mut policy, Event::Mapped, piece), [free, advise(3 * MIB)]);
+    assert_eq!(answers(&mut policy, Event::Mapped, piece), [advise(3 * MIB)]);
+    assert_eq!(answers(&mut policy, Event::Mapped, piece), [free, advise(3 * MIB)]);
+    policy.state.left = 2 * MIB;
+    assert_eq!(answers(&mut policy, Event::Mapped, piece), [free, advise(3 * MIB)]);
+    policy.state.is_short = true;
+    assert_eq!(answers(&mut policy, Event::Mapped, piece), [Action::GiveUp]);
+}
+
+/// docs/decisions/contiguity.md#1: a trial that went well is good for 256 MiB, and the pause after others doubles.
+#[test]
+fn trials_are_the_rarer_the_more_fail() {
+    let facts = Facts { contiguous: None, compacts: true, ..whole(32 * MIB) };
+    let mut policy = Policy { asked: THP, state: State { look_at: u64::MAX, ..State::NEW } };
+    let mut trials = |probe, count| {
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let answers = World { facts, probe }.answers(&mut policy, Event::Mapped);
+            if answers.iter().any(|it| matches!(it, Action::Probe { .. })) {
+                all.push(policy.state.asked / MIB);
+            }
+        }
+        all
+    };
+    assert_eq!(trials((DONE, 100), 20), [64, 320, 576]);
+    // Up to 64 GiB.
+    assert_eq!(trials((Result::NoMemory, 1), 60), [832, 1088, 1600]);
+    // What could not be tried is tried again.
+    assert_eq!(trials((Result::Unavailable, 0), 5), [2624, 2656, 2688, 2720]);
+}
+
+/// docs/decisions/contiguity.md#1: after stalls and fallbacks nothing for 256 MiB, twice as much each time. The
+/// counters are compact_stall and thp_fault_fallback of /proc/vmstat (mm/vmstat.c).
+#[test]
+fn losses_are_followed_by_longer_and_longer_pauses() {
+    let mut policy = Policy::new(THP);
+    let mut facts = whole(64 * MIB);
+    let mut losing = |policy: &mut Policy, losses| {
+        facts.stalls += losses;
+        facts.fallbacks += losses;
+        facts.faults += losses * 512;
+        answers(policy, Event::Mapped, facts)
+    };
+    let look = Action::Read(Source::Losses);
+    let wait = |mib| Action::Wait(Wait::Bytes(mib * MIB));
+    // The first look only notes what there was before.
+    assert_eq!(losing(&mut policy, 1000)[0], look);
+    policy.state.advised += 64 * MIB;
+    assert_eq!(losing(&mut policy, 16), [look, wait(256), Action::GiveUp]);
+    // A look that finds no losses makes the next pause a short one, also during a pause: none is taken here.
+    policy.state.look_at = u64::MAX;
+    for _ in 0..3 {
+        assert!(losing(&mut policy, 0).ends_with(&[Action::GiveUp]), "the pause lasts");
+    }
+    assert_eq!(losing(&mut policy, 0), [Action::Read(Source::Free), advise(64 * MIB)]);
+    policy.state.look_at = 0;
+    assert_eq!(losing(&mut policy, 16), [look, wait(512), Action::GiveUp]);
+    policy.state.losses.until = 0;
+    policy.state.advised += 64 * MIB;
+    // Fewer, or of others: none of ours were so many faults.
+    assert_eq!(losing(&mut policy, 15)[0..2], [look, Action::Read(Source::Free)]);
+    assert_eq!(policy.state.look_after, 128 * MIB, "the next look is further away");
+    policy.state.advised += 64 * MIB;
+    assert_eq!(losing(&mut policy, 16), [look, wait(256), Action::GiveUp], "short again");
+    policy.state.losses.until = 0;
+    policy.state.advised += 64 * MIB;
+    facts.faults = 0;
+    facts.stalls += 100;
+    facts.fallbacks += 100;
+    assert_eq!(
+        answers(&mut policy, Event::Mapped, facts)[0..2],
+        [look, Action::Read(Source::Free)]
+    );
+    // At its end a process that was looked at is once more.
+    let end = Facts { length: 0, ..facts };
+    assert_eq!(answers(&mut policy, Event::Ended, end), [look, Action::Nothing]);
+    assert_eq!(last(&mut policy, Event::Ended, Facts { is_sealed: true, ..end }), Action::Nothing);
+    assert_eq!(answers(&mut Policy::new(THP), Event::Ended, end), [Action::Nothing]);
+}
+
+/// docs/decisions/contiguity.md#2 and #3: mappings are merged where their advice is the same and they have one
+/// anon_vma (is_mergeable_anon_vma, mm/vma.c).
+#[test]
+fn what_is_added_to_a_mapping_is_decided_anew() {
+    let grown = |length, old, contiguous| Facts {
+        old,
+        advised: old,
+        kind: Kind::Mapping,
+        ..partly(length, contiguous)
+    };
+    let unadvise = |from| Action::Unadvise { from, order: 9, promised: true };
+    let grows = grown(256 * MIB, 128 * MIB, 4 * GIB);
+    let short_of = grown(256 * MIB, 128 * MIB, 40 * MIB);
+    let some = grown(256 * MIB, 128 * MIB, 128 * MIB);
+    let heap = |facts| Facts { kind: Kind::Heap, ..facts };
+    let bordered = Facts { advised: 64 * MIB, ..short_of };
+    let inherit = Action::Inherit { promised: true };
+    let new = State::NEW;
+    #[rustfmt::skip]
+    let table = [
+        ("it fits", new, grows, inherit),
+        ("it fits, malloc's", new, heap(grows), advise(256 * MIB)),
+        ("it fits again: the old advice may have been taken back", short(), grows, advise(256 * MIB)),
+        ("larger superpages are on (contiguity.md#4)", new, Facts { has_larger: true, ..grows }, advise(256 * MIB)),
+        ("nothing fits", new, short_of, unadvise(128 * MIB)),
+        ("a part fits", new, some, unadvise(192 * MIB)),
+        ("behind an old border", new, bordered, unadvise(64 * MIB)),
+        ("behind an old border, filled", new, Facts { is_filled: true, ..bordered }, unadvise(128 * MIB)),
+        ("behind an old border, and it fits", short(), Facts { contiguous: Some(4 * GIB), ..bordered }, advise(256 * MIB)),
+        ("no superpage was added", new, grown(128 * MIB + 4 * KIB, 128 * MIB, 0), Action::Keep),
+        ("it was smaller than a superpage", new, grown(128 * MIB, MIB, 0), Action::Keep),
+        ("it became smaller", new, grown(64 * MIB, 128 * MIB, 0), Action::Keep),
+        ("a superpage came to be whole", new, grown(128 * MIB, 127 * MIB, 40 * MIB), unadvise(127 * MIB)),
+        ("shared memory is not parted, and has no border", new, Facts { kind: Kind::Whole, ..some }, unadvise(128 * MIB)),
+        ("a filter may be in place", new, Facts { is_sealed: true, ..short_of }, Action::Inherit { promised: false }),
+    ];
+    for (name, state, facts, expected) in table {
+        let mut policy = Policy { asked: THP, state };
+        assert_eq!(last(&mut policy, Event::Grew, facts), expected, "{name}");
+    }
+    let mut policy = Policy::new(THP);
+    // The program's own memory may have advice that is not ours: it keeps it.
+    let unfit = |action| Event::Outcome { action, result: Result::Unfit, cost: 0 };
+    assert_eq!(policy.on(unfit(unadvise(0)), &short_of), Action::Keep);
+    assert_eq!(policy.on(Event::Moves, &whole(GIB)), Action::Join);
+}
+
+/// What counts as advised: what could be, and not address space that is only reserved (contiguity.md#1).
+#[test]
+fn outcomes_are_remembered() {
+    let mut policy = Policy::new(THP);
+    let mut ends = |action, result, facts: Facts| {
+        policy.on(Event::Outcome { action, result, cost: 0 }, &facts);
+        policy.state.advised / MIB
+    };
+    assert_eq!(ends(advise(8 * MIB), DONE, whole(8 * MIB)), 8);
+    assert_eq!(ends(advise(8 * MIB), Result::Unavailable, whole(8 * MIB)), 8);
+    let reserved = Facts { used: Use::Reserved, ..whole(8 * MIB) };
+    assert_eq!(ends(advise(8 * MIB), DONE, reserved), 8);
+    let grown = Facts { old: 4 * MIB, advised: 4 * MIB, ..whole(16 * MIB) };
+    assert_eq!(ends(advise(16 * MIB), DONE, grown), 20);
+    let part = Action::Unadvise { from: 10 * MIB, order: 9, promised: true };
+    assert_eq!(ends(part, DONE, grown), 26);
+}
+
+/// docs/decisions/prepare.md#2 and #4: at most 64 MiB, a tenth of the process's memory and of what its cgroup has left.
+#[test]
+fn the_beginning_of_a_new_mapping_is_populated_within_bounds() {
+    let of = |length, resident, room| Facts { resident: Some(resident), room, ..whole(length) };
+    let large = of(256 * MIB, 4 * GIB, None);
+    let asked = |prefault| Asked { prefault, prezero: 0, ..PREPARED };
+    let odd = Facts { offset: 4 * KIB, ..large };
+    let huge = Facts { superpage: 32 * MIB, ..large };
+    #[rustfmt::skip]
+    let table: [(_, _, _, &[u64]); 14] = [
+        ("8 MiB at a time: nobody waits long for the lock", asked(64 * MIB), large, &[8; 8]),
+        ("as much as was asked for", asked(20 * MIB), large, &[8, 8, 4]),
+        ("not more than the mapping", asked(64 * MIB), of(12 * MIB, 4 * GIB, None), &[8, 4]),
+        ("never more than 64 MiB", asked(GIB), large, &[8; 8]),
+        ("whole superpages", asked(7 * MIB), large, &[6]),
+        ("those inside the mapping", asked(8 * MIB), odd, &[6]),
+        ("a tenth of the process's memory, the mapping counted", asked(64 * MIB), of(100 * MIB, 60 * MIB, None), &[8, 8]),
+        ("a tenth of what the cgroup leaves", asked(64 * MIB), of(256 * MIB, 4 * GIB, Some(100 * MIB)), &[8, 2]),
+        ("a cgroup that is full", asked(64 * MIB), of(256 * MIB, 4 * GIB, Some(0)), &[]),
+        ("a small process", asked(64 * MIB), of(8 * MIB, MIB, None), &[]),
+        ("a superpage that is more than a portion", asked(64 * MIB), huge, &[32, 32]),
+        ("less than a superpage is asked for", asked(MIB), large, &[]),
+        ("a filter may be in place", asked(64 * MIB), Facts { is_sealed: true, ..large }, &[]),
+        ("smaller superpages come with page tables (contiguity.md#4)",
+            Asked { pages: Pages::Smaller, ..asked(64 * MIB) }, large, &[]),
+    ];
+    for (name, asked, facts, expected) in table {
+        let populated: Vec<u64> = answers(&mut Policy::new(asked), Event::Ready, facts)
+            .iter()
+            .filter_map(|it| match it {
+                Action::Populate { most } => Some(u64::from(*most) * facts.base_page / MIB),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(populated, expected, "{name}");
+    }
+    // No memory: nothing more.
+    let event = Event::Outcome {
+        action: Action::Populate { most: 2048 },
+        result: Result::NoMemory,
+        cost: 0,
+    };
+    assert_eq!(Policy::new(PREPARED).on(event, &large), Action::Nothing);
+}
+
+/// docs/decisions/prepare.md#2.
+#[test]
+fn what_is_unmapped_is_kept_within_bounds() {
+    use Action::{Keep, Release};
+    let kept = Facts {
+        used: Use::Unmapped,
+        resident: Some(GIB),
+        is_unlimited: true,
+        is_whole: true,
+        ..whole(32 * MIB)
+    };
+    let [resident, room, on_superpages] =
+        [Source::Resident, Source::Room, Source::Whole].map(Action::Read);
+    #[rustfmt::skip]
+    let table: [(_, _, _, &[Action]); 13] = [
+        ("within all bounds", PREPARED, kept, &[resident, room, on_superpages, Keep]),
+        ("all there may be", PREPARED, Facts { kept: 32 * MIB, ..kept }, &[resident, room, on_superpages, Keep]),
+        ("more than 64 MiB", PREPARED, Facts { kept: 34 * MIB, ..kept }, &[resident, Release]),
+        ("more than was asked for", Asked { prezero: 30 * MIB, ..PREPARED }, kept, &[resident, Release]),
+        ("more than a tenth of the process", PREPARED, Facts { resident: Some(318 * MIB), ..kept }, &[resident, Release]),
+        ("more than a tenth of what the cgroup leaves", PREPARED, Facts { room: Some(318 * MIB), ..kept }, &[resident, room, Release]),
+        ("within that", PREPARED, Facts { room: Some(320 * MIB), ..kept }, &[resident, room, on_superpages, Keep]),
+        ("RLIMIT_AS or RLIMIT_DATA", PREPARED, Facts { is_unlimited: false, ..kept }, &[resident, room, on_superpages, Release]),
+        ("not all of it on superpages", PREPARED, Facts { is_whole: false, ..kept }, &[resident, room, on_superpages, Release]),
+        ("begins within a superpage", PREPARED, Facts { offset: 4 * KIB, ..kept }, &[Release]),
+        ("ends within one", PREPARED, Facts { length: 32 * MIB + 4 * KIB, ..kept }, &[Release]),
+        ("a filter may be in place", PREPARED, Facts { is_sealed: true, ..kept }, &[Release]),
+        ("nothing is prepared", THP, kept, &[Release]),
+    ];
+    for (name, asked, facts, expected) in table {
+        assert_eq!(answers(&mut Policy::new(asked), Event::Unmapped, facts), expected, "{name}");
+    }
+    let mut policy = Policy::new(PREPARED);
+    let mut ends = |action, result| policy.on(Event::Outcome { action, result, cost: 0 }, &kept);
+    assert_eq!(ends(Keep, DONE), Action::Nothing);
+    assert_eq!(
+        ends(Keep, Result::Unfit),
+        Release,
+        "MADV_FREE is refused: locked, or not anonymous"
+    );
+    assert_eq!(ends(Keep, Result::Unavailable), Release, "no place for it");
+}
+
+/// docs/decisions/prepare.md#2: after eight large requests that did not want it, or when memory or address space runs
+/// short, it is unmapped.
+#[test]
+fn what_is_kept_is_handed_out_or_given_back() {
+    let facts = Facts { has_fitting: true, ..whole(8 * MIB) };
+    let other = Facts { has_fitting: false, ..facts };
+    let mut policy = Policy::new(PREPARED);
+    assert_eq!(policy.on(Event::Wanted, &facts), Action::HandOut);
+    assert_eq!(policy.on(Event::Wanted, &other), Action::GiveUp);
+    assert_eq!(policy.state.requests, 2);
+    for (nothing, asked) in [
+        (facts, Asked { prezero: 0, ..PREPARED }),
+        (Facts { length: 8 * MIB + 4 * KIB, ..facts }, PREPARED),
+        (Facts { is_sealed: true, ..facts }, PREPARED),
+        (Facts { superpage: 512 * MIB, length: GIB, ..facts }, PREPARED),
+    ] {
+        let mut policy = Policy::new(asked);
+        assert_eq!(policy.on(Event::Wanted, &nothing), Action::Nothing);
+        assert_eq!(policy.state.requests, 0);
+    }
+    let mut ends =
+        |result| policy.on(Event::Outcome { action: Action::HandOut, result, cost: 0 }, &facts);
+    assert_eq!(ends(DONE), Action::Nothing);
+    assert_eq!(ends(Result::Unavailable), Action::GiveUp, "another thread has it");
+    assert_eq!(ends(Result::NoMemory), Action::Release, "nobody knows what of it is there");
+    let born = policy.state.requests;
+    let kept = Facts { born, ..facts };
+    for request in 1..=10 {
+        policy.on(Event::Wanted, &other);
+        let expected = if request <= 9 { Action::Keep } else { Action::Release };
+        assert_eq!(policy.on(Event::PassedBy, &kept), expected, "request {request}");
+    }
+    for event in [Event::Pressure, Event::Claimed, Event::Shown] {
+        assert_eq!(policy.on(event, &kept), Action::Release, "{event:?} (prepare.md#2, #5)");
+    }
+}
+
+/// superpage-run(1), --fallback.
+#[test]
+fn what_the_pool_has_not_falls_back_as_asked() {
+    for (fallback, expected) in [
+        (Fallback::Refuse, Action::Refuse),
+        (Fallback::Base, Action::GiveUp),
+        (Fallback::Advise, unpromised(8 * MIB)),
+    ] {
+        let asked = Asked { pages: Pages::Pool, fallback, ..THP };
+        assert_eq!(Policy::new(asked).on(Event::NoPoolPage, &whole(8 * MIB)), expected);
+    }
+}
+
+/// `lab` returns one for each fault it simulates (docs/decisions/live.md#1).
+#[test]
+fn an_action_is_three_words() {
+    assert_eq!(size_of::<Action>(), 24);
+}
+
+/// Whatever is free and promised: no more is promised than there is.
+#[test]
+fn no_more_is_promised_than_there_is() {
+    let sizes = [0, SUPERPAGE, 64 * MIB, GIB, 4 * GIB, 20 * GIB, u64::MAX / 2, u64::MAX];
+    let mut cases = 0;
+    for length in &sizes[1..] {
+        for contiguous in sizes {
+            for outstanding in sizes {
+                for state in [State::NEW, short()] {
+                    let facts = Facts { outstanding, ..partly(*length, contiguous) };
+                    match last(&mut Policy { asked: THP, state }, Event::Mapped, facts) {
+                        Action::Advise { bytes, promised: true, .. } => {
+                            assert!(bytes <= contiguous.saturating_sub(outstanding), "{facts:?}");
+                        }
+                        Action::Advise { bytes, .. } => assert!(bytes > facts.free, "{facts:?}"),
+                        action => assert_eq!(action, Action::GiveUp),
+                    }
+                    cases += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(cases, 2 * 7 * 8 * 8);
+}
