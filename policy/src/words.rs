@@ -5,6 +5,7 @@ use core::fmt;
 use units::ByteSize;
 
 use crate::action::{Candidates, Compaction, How, Wait};
+use crate::live::Source;
 use crate::rules::Effort;
 use crate::{Action, Scale};
 
@@ -60,6 +61,21 @@ impl fmt::Display for Words<'_> {
                 )
             }
             Action::Zero { order } => write!(f, "zero a free block of {}", self.size(order)),
+            Action::Advise { bytes, promised, .. } => {
+                write!(f, "advise superpages for the first {}{}", ByteSize(bytes), promise(promised))
+            }
+            Action::Unadvise { from, promised, .. } => {
+                write!(f, "advise none from {} on{}", ByteSize(from), promise(promised))
+            }
+            Action::Inherit { promised } => {
+                write!(f, "leave what was added its advice{}", promise(promised))
+            }
+            Action::Probe { count, limit } => {
+                write!(f, "try whether {count} superpages are to be had, in {limit} us each")
+            }
+            Action::Wait(Wait::Bytes(bytes)) => {
+                write!(f, "advise nothing for the next {}", ByteSize(bytes))
+            }
             Action::Wait(Wait::After(ticks) | Wait::Pause(ticks)) => {
                 write!(f, "rest for {}", self.scale.in_words(ticks))
             }
@@ -148,6 +164,21 @@ fn compaction(mode: Compaction) -> &'static str {
     }
 }
 
+fn promise(promised: bool) -> &'static str {
+    if promised { ", and count them as taken" } else { "" }
+}
+
+fn reading(source: Source) -> &'static str {
+    match source {
+        Source::Losses => "look at what went wrong on the machine",
+        Source::Free => "look at free memory by size of blocks",
+        Source::Spare => "look at what is promised and what could be free",
+        Source::Resident => "look at what the process has",
+        Source::Room => "look at what its cgroups leave it",
+        Source::Whole => "look whether it lies on superpages",
+    }
+}
+
 /// Those whose words do not depend on what they hold.
 fn plain(action: Action) -> &'static str {
     match action {
@@ -168,6 +199,9 @@ fn plain(action: Action) -> &'static str {
         Action::Demote => "split the superpage, in place",
         Action::Keep => "leave it as it is",
         Action::Release => "give the memory back",
+        Action::Join => "advise all of it",
+        Action::HandOut => "clear what is kept and hand it out",
+        Action::Read(source) => reading(source),
         Action::Hold => "hold the frames until memory is short, or all of the superpage is unused",
         Action::Inspect => "look into its page table",
         Action::Refuse => "refuse the mapping",
@@ -179,16 +213,8 @@ fn plain(action: Action) -> &'static str {
         Action::Rewind => "begin again at the beginning of memory",
         Action::ClearAccessed => "clear accessed bits",
         Action::Recover => "split it and give back its pages of zeros",
-        Action::Wait(Wait::Period | Wait::After(_)) => "rest until the next period",
-        Action::Wait(Wait::More | Wait::Pause(_)) => "go on at once",
-        Action::Wait(Wait::Bytes(_)) => "advise nothing until more was asked for",
-        Action::Advise { .. } => "advise the beginning for superpages",
-        Action::Unadvise { .. } => "advise the end against superpages",
-        Action::Inherit { .. } => "leave the advice that it has",
-        Action::Join => "advise all of it alike, so that it is one mapping",
-        Action::Probe { .. } => "try whether superpages are to be had in good time",
-        Action::HandOut => "clear what is kept and hand it out",
-        Action::Read(_) => "learn more",
+        Action::Wait(Wait::Period) => "rest until the next period",
+        Action::Wait(Wait::More) => "go on at once",
         Action::MapReserved { .. }
         | Action::MapResident { .. }
         | Action::Reserve { .. }
@@ -200,7 +226,12 @@ fn plain(action: Action) -> &'static str {
         | Action::Rank { .. }
         | Action::CountAccessed { .. }
         | Action::Evacuate { .. }
-        | Action::Zero { .. } => "",
+        | Action::Zero { .. }
+        | Action::Advise { .. }
+        | Action::Unadvise { .. }
+        | Action::Inherit { .. }
+        | Action::Probe { .. }
+        | Action::Wait(_) => "",
     }
 }
 
