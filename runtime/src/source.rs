@@ -17,7 +17,7 @@ use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::table;
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
-use crate::{contiguity, fork, hold};
+use crate::{contiguity, executor, fork, hold};
 
 /// On what pages a request came to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,10 +95,13 @@ pub unsafe fn place(
             }
             Err(why) => ledger::because(why),
         }
-        if settings.fallback == Fallback::Error {
+        let fallback = executor::fall_back(settings.fallback, length);
+        if fallback == Fallback::Error {
             ledger::count(kind, Column::Refused, length);
             return Err(libc::ENOMEM);
         }
+        // SAFETY: the caller's contract.
+        return unsafe { place_ordinary(kind, at, length, protection, fallback == Fallback::Thp) };
     }
     let advised = settings.is_thp() || settings.fallback == Fallback::Thp;
     // SAFETY: the caller's contract.

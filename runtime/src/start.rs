@@ -28,12 +28,12 @@ extern "C" fn start() {
         return;
     }
     let settings = settings::get();
+    crate::executor::begin();
     if settings.pages == Pages::Unasked {
         crate::segments::legacy::provide();
         return;
     }
     crate::ledger::open();
-    crate::executor::begin();
     crate::fork::provide();
     crate::segments::provide(settings);
     crate::segments::legacy::provide();

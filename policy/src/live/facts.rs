@@ -1,5 +1,7 @@
 //! What an executor knows about memory of a running program. Amounts are in bytes.
 
+use super::Fallback;
+
 /// What is known now. What an event is not decided by may be left at its default; what costs something to learn is
 /// learned when a policy asks ([`crate::Action::Read`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct Facts {
     pub kind: Kind,
     /// What it is used for.
     pub used: Use,
+    /// What is wanted where the pool has no superpages for it.
+    pub fallback: Fallback,
     /// Of a mapping that grew, the length before.
     pub old: u64,
     /// How much of that was advised.

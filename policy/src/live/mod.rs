@@ -30,8 +30,6 @@ use crate::{Action, Result};
 pub struct Asked {
     /// What memory is to lie on.
     pub pages: Pages,
-    /// What is done where the pool has none.
-    pub fallback: Fallback,
     /// Bytes of unmapped memory that may be kept for the next request.
     pub prezero: u64,
     /// Bytes of a new mapping that may be populated when it is mapped.
@@ -52,12 +50,13 @@ pub enum Pages {
 }
 
 /// What is done where the pool has none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Fallback {
-    /// The request fails.
-    Refuse,
-    /// It gets base pages.
+    /// The request gets base pages.
+    #[default]
     Base,
+    /// It fails.
+    Refuse,
     /// It gets base pages, advised for superpages.
     Advise,
 }
@@ -112,9 +111,10 @@ impl Policy {
         }
     }
 
-    /// The pool has none. How much of what is advised then is told of as [`Event::Mapped`].
+    /// The pool has none: as whoever asks for it wants. How much of it is advised then is told of as
+    /// [`Event::Mapped`].
     fn no_pool_page(&self, facts: &Facts) -> Action {
-        match self.asked.fallback {
+        match facts.fallback {
             Fallback::Refuse => Action::Refuse,
             Fallback::Base => Action::GiveUp,
             Fallback::Advise => {

@@ -2,7 +2,7 @@
 //! what was done. Written without allocating, and read back by who replays it.
 //!
 //! ```text
-//! begin 4711 seq=0 pages=1 fallback=1 state=0,0,9223372036854775807,...
+//! begin 4711 seq=0 pages=1 state=0,0,9223372036854775807,...
 //! on 4711 seq=0 mapped superpage=2097152 base_page=4096 length=268435456 kind=1 compacts=1 -> read:free
 //! on 4711 seq=1 outcome read:free done:0 0 superpage=2097152 ... contiguous=8589934592 -> advise:268435456:9:1
 //! ```
@@ -97,7 +97,7 @@ words! {
     Kind: Kind::Whole, Kind::Mapping, Kind::Heap;
     Use: Use::Fresh, Use::Reserved, Use::Old, Use::Unmapped;
     Pages: Pages::Base, Pages::Superpage, Pages::Smaller, Pages::Pool;
-    Fallback: Fallback::Refuse, Fallback::Base, Fallback::Advise;
+    Fallback: Fallback::Base, Fallback::Refuse, Fallback::Advise;
 }
 
 /// Fields as `name=number`.
@@ -121,9 +121,9 @@ macro_rules! fields {
         }
     };
 }
-fields! { Asked: pages, fallback, prezero, prefault }
+fields! { Asked: pages, prezero, prefault }
 fields! {
-    Facts: superpage, base_page, is_sealed, length, offset, kind, used, old, advised, is_filled, compacts, has_larger,
+    Facts: superpage, base_page, is_sealed, length, offset, kind, used, fallback, old, advised, is_filled, compacts, has_larger,
     total, contiguous, free, outstanding, reclaimable, stalls, fallbacks, faults, resident, room, is_unlimited,
     is_whole, prepared, kept, has_fitting, born,
 }
@@ -296,8 +296,7 @@ fn head(words: &mut Words<'_>, kind: &str) -> Option<(u64, u64)> {
 fn begin(text: &str) -> Option<Begin> {
     let words = &mut text.split_whitespace();
     let (pid, seq) = head(words, "begin")?;
-    let (pages, fallback) = (Pages::Base, Fallback::Refuse);
-    let mut asked = Asked { pages, fallback, prezero: 0, prefault: 0 };
+    let mut asked = Asked { pages: Pages::Base, prezero: 0, prefault: 0 };
     for word in words.by_ref() {
         match word.split_once('=')? {
             ("state", text) => {

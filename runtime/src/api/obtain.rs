@@ -10,17 +10,8 @@
 use super::reason::{Reason, Refusal};
 use super::{kernel, sizes};
 use crate::raw::{self, Errno, MPOL_BIND, MPOL_PREFERRED};
-use crate::{limits, source};
-
-/// What to give when there are no superpages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallback {
-    Error,
-    /// Base pages, at any page's address.
-    Base,
-    /// Memory aligned as asked for, advised `MADV_HUGEPAGE`.
-    Thp,
-}
+pub use crate::settings::Fallback;
+use crate::{executor, limits, source};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
@@ -54,12 +45,11 @@ pub fn obtain(wish: &Wish) -> Result<Memory, Refusal> {
     if wish.length == 0 || !wish.page.is_power_of_two() {
         return Err(Refusal::new(libc::EINVAL, Reason::BadArgument));
     }
-    match (superpages(wish), wish.fallback) {
-        (Ok(memory), _) => Ok(memory),
-        (Err(refusal), Fallback::Error) => Err(refusal),
-        (Err(refusal), Fallback::Base) => ordinary(wish, refusal.reason, false),
-        (Err(refusal), Fallback::Thp) => ordinary(wish, refusal.reason, true),
-    }
+    superpages(wish).or_else(|refusal| match executor::fall_back(wish.fallback, wish.length) {
+        Fallback::Error => Err(refusal),
+        Fallback::Base => ordinary(wish, refusal.reason, false),
+        Fallback::Thp => ordinary(wish, refusal.reason, true),
+    })
 }
 
 fn superpages(wish: &Wish) -> Result<Memory, Refusal> {

@@ -93,6 +93,21 @@ pub fn facts(start: usize, length: usize, superpage: usize) -> Facts {
     }
 }
 
+/// What is done about `length` bytes for which the pool has no superpages, where that is `wanted`.
+pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
+    let fallback = match wanted {
+        Fallback::Error => policy::live::Fallback::Refuse,
+        Fallback::Base => policy::live::Fallback::Base,
+        Fallback::Thp => policy::live::Fallback::Advise,
+    };
+    let facts = Facts { fallback, length: length as u64, ..Facts::default() };
+    match on(Event::NoPoolPage, &facts) {
+        Action::Refuse => Fallback::Error,
+        Action::Advise { .. } => Fallback::Thp,
+        _ => Fallback::Base,
+    }
+}
+
 /// Whether anything is to be prepared, but for what a filter forbids.
 pub fn prepares() -> bool {
     asked().prepares(source::superpage() as u64)
@@ -109,18 +124,13 @@ pub fn requests() -> u64 {
 }
 
 fn asked() -> Asked {
-    let &Settings { pages, fallback, prezero, prefault, .. } = settings::get();
+    let &Settings { pages, prezero, prefault, .. } = settings::get();
     Asked {
         pages: match pages {
             Pages::Unasked => policy::live::Pages::Base,
             Pages::Thp(0) => policy::live::Pages::Superpage,
             Pages::Thp(_) => policy::live::Pages::Smaller,
             Pages::Hugetlb(_) => policy::live::Pages::Pool,
-        },
-        fallback: match fallback {
-            Fallback::Error => policy::live::Fallback::Refuse,
-            Fallback::Base => policy::live::Fallback::Base,
-            Fallback::Thp => policy::live::Fallback::Advise,
         },
         prezero: prezero as u64,
         prefault: prefault as u64,

@@ -25,7 +25,7 @@ use super::{Chunk, Function, NEXT, large, thresholds};
 use crate::ledger::{self, Column, Kind};
 use crate::mapping::table::{self, Range};
 use crate::settings::{self, Fallback};
-use crate::{raw, source};
+use crate::{executor, raw, source};
 
 /// `HEAP_MAX_SIZE`: what a thread's arena grows in, aligned to its size.
 const SPAN: usize = 64 << 20;
@@ -280,7 +280,7 @@ unsafe fn on_pool(from: usize, to: usize) -> Growth {
     if unsafe { large::put_on_pool(from, to) } {
         return Growth::To(to);
     }
-    match settings::get().fallback {
+    match executor::fall_back(settings::get().fallback, to - from) {
         Fallback::Error => {
             ledger::count(Kind::Heap, Column::Refused, to - from);
             return Growth::Refused;

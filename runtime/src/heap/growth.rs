@@ -18,7 +18,7 @@ use super::thresholds::MAX_MAPPED_FROM;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::table;
 use crate::settings::{self, Fallback};
-use crate::{filter, maps, raw, source};
+use crate::{executor, filter, maps, raw, source};
 
 /// Addresses left free behind a growing object.
 const SPACE: usize = 64 << 30;
@@ -120,7 +120,7 @@ fn map_behind(at: usize, needed: usize, ahead: usize) -> Option<(usize, Column)>
         }
     }
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-    if settings::get().fallback == Fallback::Error {
+    if executor::fall_back(settings::get().fallback, needed) == Fallback::Error {
         return None;
     }
     // SAFETY: fresh memory.

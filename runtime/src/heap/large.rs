@@ -18,7 +18,7 @@ use crate::contiguity::{self, Grown};
 use crate::ledger::{self, Column, Kind};
 use crate::mapping::table;
 use crate::settings::{self, Fallback};
-use crate::{raw, source};
+use crate::{executor, raw, source};
 
 /// Objects of this size and more are backed; smaller ones too (see [`heap_is_large`]) in a large heap.
 pub(super) static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
@@ -68,7 +68,7 @@ unsafe fn back_large(chunk: Chunk) -> bool {
                 return true;
             }
         }
-        match settings::get().fallback {
+        match executor::fall_back(settings::get().fallback, length) {
             Fallback::Error => {
                 ledger::count(Kind::Heap, Column::Refused, length);
                 return false;

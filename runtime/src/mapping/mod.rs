@@ -46,6 +46,7 @@ pub use plan::is_hugetlb;
 pub use shared::shmget;
 
 use crate::contiguity;
+use crate::executor;
 use crate::filter;
 use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
@@ -341,7 +342,8 @@ impl Request {
 
     /// What falls back because of the process and not of the pool.
     unsafe fn without_pool(self, settings: &Settings) -> Result<usize, Errno> {
-        if settings.fallback == Fallback::Error {
+        let fallback = executor::fall_back(settings.fallback, self.length);
+        if fallback == Fallback::Error {
             ledger::count(Kind::Mmap, Column::Refused, self.length);
             return Err(libc::ENOMEM);
         }
@@ -349,7 +351,7 @@ impl Request {
         // SAFETY: the caller's contract; then advice about memory that was just mapped.
         unsafe {
             let start = self.plain()?;
-            if settings.fallback == Fallback::Thp {
+            if fallback == Fallback::Thp {
                 let _ = raw::madvise(start, self.length, libc::MADV_HUGEPAGE);
             }
             Ok(start)

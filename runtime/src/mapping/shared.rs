@@ -29,6 +29,7 @@ use libc::{key_t, size_t};
 use super::Request;
 use super::table::{self, Range};
 use crate::contiguity;
+use crate::executor;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback};
@@ -53,19 +54,23 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
             return Ok(start);
         }
         let settings = settings::get();
+        let mut wants_advice = settings.fallback_is_thp();
         let is_reserved_only = request.protection & libc::PROT_WRITE == 0;
         if settings.is_hugetlb() && request.address == 0 && !is_reserved_only {
             match anonymous(request) {
                 Ok(start) => return Ok(start),
                 Err(why) => ledger::because(why),
             }
-            if settings.fallback == Fallback::Error {
-                ledger::count(Kind::Shared, Column::Refused, request.length);
-                return Err(libc::ENOMEM);
-            }
+            wants_advice = match executor::fall_back(settings.fallback, request.length) {
+                Fallback::Error => {
+                    ledger::count(Kind::Shared, Column::Refused, request.length);
+                    return Err(libc::ENOMEM);
+                }
+                fallback => fallback == Fallback::Thp,
+            };
         }
         let start = request.plain()?;
-        if settings.is_thp() || settings.fallback == Fallback::Thp {
+        if wants_advice {
             advise(start, request.length);
         } else {
             ledger::count(Kind::Shared, Column::FellBack, request.length);
@@ -197,7 +202,7 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
             Err(libc::EEXIST | libc::EACCES) => {}
             Err(errno) => {
                 ledger::because(source::reason_of(errno));
-                if settings.fallback == Fallback::Error {
+                if executor::fall_back(settings.fallback, size) == Fallback::Error {
                     ledger::count(Kind::Shared, Column::Refused, size);
                     raw::set_errno(libc::ENOMEM);
                     return -1;

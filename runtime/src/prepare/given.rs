@@ -6,6 +6,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use policy::Action;
+use policy::live::Event;
+
+use crate::executor;
 use crate::mapping::demote;
 use crate::raw;
 use crate::source::superpage;
@@ -111,6 +115,10 @@ pub fn discard_untouched(start: usize, end: usize) {
             continue;
         }
         let size = superpage();
+        let facts = executor::facts(low, high - low, size);
+        if executor::on(Event::Shown, &facts) != Action::Release {
+            continue;
+        }
         for at in (low.next_multiple_of(size)..high - high % size).step_by(size) {
             if demote::is_present(at) && is_zero(at, size) {
                 // SAFETY: it reads as zero before and after.

@@ -27,6 +27,7 @@
 //! There is one thread, and it runs code of ours, of libc and of the kernel. Our own segments are
 //! left alone. libc's may move: what is executed there is the same before and after.
 
+use crate::executor;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::pagemap;
 use crate::settings::{Fallback, Pages, Settings, Text};
@@ -181,7 +182,9 @@ fn put_on_file(stretch: &Stretch, order: &Order) -> bool {
     ledger::count(Kind::Text, Column::Small, length - (last - first));
     ledger::count(Kind::Text, Column::Advised, on);
     if off > 0 {
-        if order.fallback == Fallback::Error && matches!(order.pages, Pages::Hugetlb(_)) {
+        if matches!(order.pages, Pages::Hugetlb(_))
+            && executor::fall_back(order.fallback, off) == Fallback::Error
+        {
             crate::start::refuse(Kind::Text);
         }
         ledger::because(Reason::SmallFilePages);
@@ -198,7 +201,7 @@ fn put_part(kind: Kind, stretch: &Stretch, first: usize, last: usize, order: &Or
     let (column, reason) = match order.pages {
         Pages::Hugetlb(_) => match to_pool() {
             Ok(()) => (Column::Hugetlb, None),
-            Err(why) => match order.fallback {
+            Err(why) => match executor::fall_back(order.fallback, length) {
                 Fallback::Error => crate::start::refuse(kind),
                 Fallback::Base => (Column::FellBack, Some(why)),
                 Fallback::Thp => {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::table::{self, Range};
 use crate::settings::{self, Fallback, Pages};
-use crate::{maps, raw, source, start};
+use crate::{executor, maps, raw, source, start};
 
 /// Where the stack ends below, if that is not where libc would say; and whose it is.
 static LOWEST: AtomicUsize = AtomicUsize::new(0);
@@ -28,12 +28,15 @@ pub fn provide(size: usize) {
     let Some(stack) = Stack::find() else { return };
     let result = match settings.pages {
         Pages::Hugetlb(_) => match stack.put_pool_below(size, page) {
-            Err(why) if settings.fallback == Fallback::Thp => {
-                ledger::because(why);
-                stack.advise(size, Column::FellBack)
-            }
-            Err(_) if settings.fallback == Fallback::Error => start::refuse(Kind::Stack),
-            result => result,
+            Ok(()) => Ok(()),
+            Err(why) => match executor::fall_back(settings.fallback, size) {
+                Fallback::Thp => {
+                    ledger::because(why);
+                    stack.advise(size, Column::FellBack)
+                }
+                Fallback::Error => start::refuse(Kind::Stack),
+                Fallback::Base => Err(why),
+            },
         },
         _ => stack.advise(size, Column::Advised),
     };

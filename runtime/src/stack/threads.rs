@@ -19,7 +19,7 @@ use libc::{clockid_t, pthread_attr_t, pthread_t, timespec};
 use super::slots::{self, Routine, Slot};
 use super::{initial, next_function};
 use crate::settings::{self, Fallback};
-use crate::{raw, source};
+use crate::{executor, raw, source};
 
 unsafe extern "C" {
     fn pthread_attr_getdetachstate(attributes: *const pthread_attr_t, into: *mut c_int) -> c_int;
@@ -68,7 +68,12 @@ pub unsafe extern "C" fn pthread_create(
                     0
                 }
             }
-            None if wanted.is_some() && settings.fallback == Fallback::Error => libc::EAGAIN,
+            None if wanted.is_some_and(|it| {
+                executor::fall_back(settings.fallback, it.size) == Fallback::Error
+            }) =>
+            {
+                libc::EAGAIN
+            }
             None => create(thread, attributes, routine, argument),
         };
         libc::pthread_attr_destroy(copy.as_mut_ptr());

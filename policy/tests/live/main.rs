@@ -1,0 +1,128 @@
+//! What is done for a running program, without one: a table of worlds. Each line names the source of what it expects.
+
+mod advise;
+mod prepare;
+
+use superpage_policy::live::{Asked, Event, Facts, Fallback, Kind, Pages, Policy, Source, State};
+use superpage_policy::{Action, Result};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const SUPERPAGE: u64 = 2 * MIB;
+const DONE: Result = Result::Done { pages: 0 };
+
+const THP: Asked = Asked { pages: Pages::Superpage, prezero: 0, prefault: 0 };
+const PREPARED: Asked = Asked { prezero: 64 * MIB, prefault: 64 * MIB, ..THP };
+
+/// 24 GB, of which 20 are free, all of it in superpages.
+fn whole(length: u64) -> Facts {
+    Facts {
+        superpage: SUPERPAGE,
+        base_page: 4 * KIB,
+        length,
+        kind: Kind::Mapping,
+        compacts: true,
+        total: 24 * GIB,
+        contiguous: Some(20 * GIB),
+        free: 20 * GIB,
+        ..Facts::default()
+    }
+}
+
+/// The same, of which so much is in superpages.
+fn partly(length: u64, contiguous: u64) -> Facts {
+    Facts { contiguous: Some(contiguous), ..whole(length) }
+}
+
+/// What an executor tells: a fact that costs something only when it is asked for. `probe`: how a trial ends.
+struct World {
+    facts: Facts,
+    probe: (Result, u32),
+}
+
+impl World {
+    /// All answers to the event, up to one that is about the memory.
+    fn answers(&self, policy: &mut Policy, event: Event) -> Vec<Action> {
+        let all = &self.facts;
+        let mut facts = Facts {
+            contiguous: None,
+            reclaimable: None,
+            resident: None,
+            room: None,
+            is_unlimited: false,
+            is_whole: false,
+            ..*all
+        };
+        let mut answers = vec![policy.on(event, &facts)];
+        loop {
+            let action = *answers.last().expect("one");
+            let (mut result, mut cost) = (DONE, 0);
+            match action {
+                Action::Read(Source::Losses) | Action::Wait(_) => {}
+                Action::Read(Source::Free) if all.contiguous.is_none() => {
+                    result = Result::Unavailable
+                }
+                Action::Read(Source::Free) => facts.contiguous = all.contiguous,
+                Action::Read(Source::Spare) => {
+                    facts.reclaimable = Some(all.reclaimable.unwrap_or(0))
+                }
+                Action::Read(Source::Resident) => facts.resident = all.resident,
+                Action::Read(Source::Room) => facts.room = all.room,
+                Action::Read(Source::Whole) => {
+                    (facts.is_unlimited, facts.is_whole) = (all.is_unlimited, all.is_whole);
+                }
+                Action::Probe { .. } => (result, cost) = self.probe,
+                Action::Populate { most } => facts.prepared += u64::from(most) * facts.base_page,
+                _ => return answers,
+            }
+            answers.push(policy.on(Event::Outcome { action, result, cost }, &facts));
+        }
+    }
+}
+
+/// The answers where trials are not possible.
+fn answers(policy: &mut Policy, event: Event, facts: Facts) -> Vec<Action> {
+    World { facts, probe: (Result::Unavailable, 0) }.answers(policy, event)
+}
+
+fn last(policy: &mut Policy, event: Event, facts: Facts) -> Action {
+    *answers(policy, event, facts).last().expect("one")
+}
+
+fn advise(bytes: u64) -> Action {
+    Action::Advise { bytes, order: 9, promised: true }
+}
+
+/// The same, of which nothing is kept for it.
+fn unpromised(bytes: u64) -> Action {
+    Action::Advise { bytes, order: 9, promised: false }
+}
+
+fn short() -> State {
+    State { is_short: true, ..State::NEW }
+}
+
+fn tried(is_good: bool) -> State {
+    State { verdict: Some(is_good), ..State::NEW }
+}
+
+/// superpage-run(1), --fallback.
+#[test]
+fn what_the_pool_has_not_falls_back_as_asked() {
+    for (fallback, expected) in [
+        (Fallback::Refuse, Action::Refuse),
+        (Fallback::Base, Action::GiveUp),
+        (Fallback::Advise, unpromised(8 * MIB)),
+    ] {
+        let asked = Asked { pages: Pages::Pool, ..THP };
+        let facts = Facts { fallback, ..whole(8 * MIB) };
+        assert_eq!(Policy::new(asked).on(Event::NoPoolPage, &facts), expected);
+    }
+}
+
+/// `lab` returns one for each fault it simulates (docs/decisions/live.md#1).
+#[test]
+fn an_action_is_three_words() {
+    assert_eq!(size_of::<Action>(), 24);
+}
