@@ -62,7 +62,12 @@ impl fmt::Display for Words<'_> {
             }
             Action::Zero { order } => write!(f, "zero a free block of {}", self.size(order)),
             Action::Advise { bytes, promised, .. } => {
-                write!(f, "advise superpages for the first {}{}", ByteSize(bytes), promise(promised))
+                write!(
+                    f,
+                    "advise superpages for the first {}{}",
+                    ByteSize(bytes),
+                    promise(promised)
+                )
             }
             Action::Unadvise { from, promised, .. } => {
                 write!(f, "advise none from {} on{}", ByteSize(from), promise(promised))

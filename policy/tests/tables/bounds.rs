@@ -2,11 +2,14 @@
 
 use superpage_policy::rules::{Effort, Locking, ResidentCount};
 use superpage_policy::{
-    Action, Backing, Compaction, Daemon, Direct, Event, FaultPath, Orders, Page, Physical, Zeroing,
+    Action, Backing, Compaction, Daemon, Direct, Event, FaultPath, Launch, LaunchPages, Orders,
+    Page, Physical, Zeroing,
 };
 use units::ByteSize;
 
-use crate::common::{LINUX, efforts, idle, no_pages, superpages, watermarks};
+use crate::common::{
+    LINUX, TRANSPARENT, efforts, idle, launched, no_pages, superpages, watermarks,
+};
 use crate::dsl::*;
 use crate::khugepaged::collapse_only;
 use crate::linux::asked;
@@ -99,6 +102,7 @@ fn base() -> Table {
     let tables = [
         base_faults(ANONYMOUS), own, superpages(&LINUX), efforts(), no_pages(), watermarks(KSWAPD), collapse_only(),
         idle("no daemon", NO_DAEMON, &DAEMONS), settings(PHYSICAL, PATH),
+        launched(Launch { pages: LaunchPages::Base, is_whole: false, ..TRANSPARENT }),
     ];
     tables.into_iter().flatten().collect()
 }
@@ -146,6 +150,7 @@ fn hugetlb() -> Table {
     let tables = [
         base_faults("mm/memory.c: do_anonymous_page; THP are not the pool's"), own, watermarks(KSWAPD), collapse_only(),
         idle("no daemon", NO_DAEMON, &DAEMONS), settings(physical, PATH),
+        launched(Launch { pages: LaunchPages::Pool, ..TRANSPARENT }),
     ];
     tables.into_iter().flatten().collect()
 }

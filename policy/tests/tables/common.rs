@@ -1,7 +1,8 @@
 //! What all systems do alike, each by functions of its own.
 
-use superpage_policy::rules::Effort;
-use superpage_policy::{Action, Backing, Compaction, Daemon, Event, Page};
+use superpage_policy::rules::{Effort, Prefault};
+use superpage_policy::{Action, Backing, Compaction, Daemon, Event, Launch, LaunchPages, Page};
+use units::ByteSize;
 
 use crate::dsl::*;
 
@@ -163,6 +164,22 @@ pub fn watermarks(source: &'static str) -> Table {
         ]),
     ]
 }
+
+/// What a program gets that runs under the design on a kernel that is not changed for it.
+pub fn launched(launch: Launch) -> Table {
+    let what = "what a program can be given on a stock kernel";
+    let source = "Documentation/admin-guide/mm/transhuge.rst, hugetlbpage.rst: reservations, scans by population or access are none";
+    vec![says(what, source, |policy| policy.launch(), launch)]
+}
+
+/// THP, whole at the first fault.
+pub const TRANSPARENT: Launch = Launch {
+    pages: LaunchPages::Transparent,
+    size: Some(ByteSize::mib(2)),
+    prezero: false,
+    prefault: Prefault::None,
+    is_whole: true,
+};
 
 /// Daemons that a design has not: asked for all the same, they do nothing.
 pub fn idle(what: &'static str, source: &'static str, daemons: &[Daemon]) -> Table {

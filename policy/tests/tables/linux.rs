@@ -1,13 +1,16 @@
 //! Linux' transparent huge pages: 4.3, the modes of 6, mTHP, the underused shrinker, and the pool of superpages that
 //! are zeroed ahead.
 
-use superpage_policy::rules::{Effort, Locking, ResidentCount};
+use superpage_policy::rules::{Effort, Locking, Prefault, ResidentCount};
 use superpage_policy::{
-    Action, Backing, Compaction, Daemon, Event, FaultPath, Orders, Page, Physical, Reads, Zeroing,
+    Action, Backing, Compaction, Daemon, Event, FaultPath, Launch, Orders, Page, Physical, Reads,
+    Zeroing,
 };
 use units::ByteSize;
 
-use crate::common::{LINUX, efforts, idle, no_pages, superpages, watermarks};
+use crate::common::{
+    LINUX, TRANSPARENT, efforts, idle, launched, no_pages, superpages, watermarks,
+};
 use crate::dsl::*;
 use crate::khugepaged::{KHUGEPAGED, Scan, by_address, candidates};
 
@@ -263,8 +266,9 @@ const NOT_HERE: [Daemon; 3] = [Daemon::Evacuate, Daemon::Fill, Daemon::Sample];
 fn rest() -> Table {
     let none = idle("inactive memory stays; nothing is sampled", NO_DAEMON, &NOT_HERE);
     let zero = idle("idle time: nothing is zeroed ahead", NO_DAEMON, &[Daemon::Prezero]);
+    let launch = launched(TRANSPARENT);
     let bloat = idle("zeros stay (max_ptes_none 511)", UNDERUSED, &[Daemon::Recover]);
-    [none, zero, bloat, sequence()].into_iter().flatten().collect()
+    [none, zero, bloat, sequence(), launch].into_iter().flatten().collect()
 }
 
 const UNDERUSED: &str = "mm/huge_memory.c: thp_underused, deferred_split_scan";
@@ -317,6 +321,7 @@ fn linux_43() -> Table {
 fn underused() -> Table {
     let mut table = thp(&LINUX_6, &Scan { least: 103, ..KHUGEPAGED });
     table.extend(sequence());
+    table.extend(launched(TRANSPARENT));
     table.extend(idle("inactive memory stays; nothing is sampled", NO_DAEMON, &NOT_HERE));
     table.extend(idle("idle time: nothing is zeroed ahead", NO_DAEMON, &[Daemon::Prezero]));
     table.extend(crate::bloat::recovery(UNDERUSED, (2, 3), 409));
@@ -349,6 +354,7 @@ fn prezeroed_pool() -> Table {
     ]);
     table.extend(idle("inactive memory stays; nothing is sampled", NO_DAEMON, &NOT_HERE));
     table.extend(idle("zeros stay (max_ptes_none 511)", UNDERUSED, &[Daemon::Recover]));
+    table.extend(launched(Launch { prezero: true, prefault: Prefault::Doubling(4), ..TRANSPARENT }));
     table.extend(crate::bloat::prezero("ahead/src/refill.rs; Lameter, prezeroing (scrubd)", (12, 16), 4, 9));
     table.extend([
         physical(Physical { prefers_zeroed: true, ..PHYSICAL }),

@@ -1,13 +1,13 @@
 //! Designs with reservations: FreeBSD, Quicksilver (ATC'20) on FreeBSD 11.2, Navarro et al. (OSDI'02), the ideal.
 
-use superpage_policy::rules::{Locking, ResidentCount};
+use superpage_policy::rules::{Locking, Prefault, ResidentCount};
 use superpage_policy::{
-    Action, Backing, Candidates, Daemon, Event, Facts, FaultPath, Orders, Page, Physical, Plain,
-    Reads, Reservation, Result as Ended, Zeroing,
+    Action, Backing, Candidates, Daemon, Event, Facts, FaultPath, Launch, LaunchPages, Orders,
+    Page, Physical, Plain, Reads, Reservation, Result as Ended, Zeroing,
 };
 use units::ByteSize;
 
-use crate::common::{FREEBSD, efforts, idle, superpages, watermarks};
+use crate::common::{FREEBSD, TRANSPARENT, efforts, idle, launched, superpages, watermarks};
 use crate::dsl::*;
 use crate::khugepaged::collapse_only;
 use crate::linux::asked;
@@ -308,6 +308,9 @@ impl Settings {
 /// All of a design but its filling, its daemons and its settings.
 fn reserving(design: &Reserving) -> Table {
     let list = "nothing scans: no list";
+    let prefault =
+        if design.around > 0 { Prefault::Resident(design.around) } else { Prefault::None };
+    let launch = Launch { pages: LaunchPages::OwnKernel, prefault, is_whole: false, ..TRANSPARENT };
     let grew = at(
         "more pages than before",
         list,
@@ -321,6 +324,7 @@ fn reserving(design: &Reserving) -> Table {
         promotion(design),
         pressure(design),
         collapse_only(),
+        launched(launch),
         vec![grew],
     ];
     all.into_iter().flatten().collect()

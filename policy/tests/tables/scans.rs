@@ -4,12 +4,14 @@ use core::cmp::Reverse;
 
 use superpage_policy::rules::{Locking, ResidentCount};
 use superpage_policy::{
-    Action, Backing, Candidates, Compaction, Daemon, Event, FaultPath, Orders, Page, Physical,
-    Policy, Process, Reads, Region, Zeroing,
+    Action, Backing, Candidates, Compaction, Daemon, Event, FaultPath, Launch, LaunchPages, Orders,
+    Page, Physical, Policy, Process, Reads, Region, Zeroing,
 };
 use units::ByteSize;
 
-use crate::common::{LINUX, efforts, idle, no_pages, superpages, watermarks};
+use crate::common::{
+    LINUX, TRANSPARENT, efforts, idle, launched, no_pages, superpages, watermarks,
+};
 use crate::dsl::*;
 use crate::khugepaged::{KHUGEPAGED, Scan, candidates};
 use crate::linux::asked;
@@ -100,6 +102,7 @@ fn ingens(least: u16, periodic: Option<(usize, u64)>) -> Table {
     let mut table = common(DEFERRED);
     table.extend(candidates(&Scan { least, ..KHUGEPAGED }));
     table.extend(worklist(least));
+    table.extend(launched(OWN_KERNEL));
     table.extend(idle("idle time: nothing is zeroed ahead, nothing sampled", NO_DAEMON, &REST));
     table.extend(periodic.map_or_else(no_compaction, |(blocks, _)| periodic_compaction(blocks)));
     let mut daemons = vec![(Daemon::Scan, 10 * S)];
@@ -108,6 +111,8 @@ fn ingens(least: u16, periodic: Option<(usize, u64)>) -> Table {
     table.extend(settings(PHYSICAL, PATH, ZEROES, &daemons, &[]));
     table
 }
+
+const OWN_KERNEL: Launch = Launch { pages: LaunchPages::OwnKernel, ..TRANSPARENT };
 
 const REST: [Daemon; 3] = [Daemon::Prezero, Daemon::Sample, Daemon::Recover];
 
@@ -190,6 +195,7 @@ fn hawkeye(design: &HawkEye) -> Table {
     table.extend(candidates(&Scan { referenced: false, ..KHUGEPAGED }));
     table.extend(ranked(design));
     table.extend(sampling());
+    table.extend(launched(Launch { prezero: true, ..OWN_KERNEL }));
     table.extend(crate::bloat::prezero("HawkEye, hawkeye_modules/async-zero/asynczero.c: zero_fill_zone_pages", (1000, 1000), 10, 10));
     table.extend(crate::bloat::recovery("HawkEye, bloat_recovery/remove.c: from 15 to 30 % free, any page of zeros", (15, 30), 0));
     table.extend(no_compaction());
