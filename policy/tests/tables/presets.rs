@@ -11,6 +11,38 @@ pub fn table(preset: &str) -> Table {
     tables.iter().find_map(|table| table(preset)).unwrap_or_default()
 }
 
+/// What each table must have a line about: one of these words is in its `what`.
+const TOPICS: [&[&str]; 17] = [
+    &["first fault: a read"],
+    &["first fault: a write"],
+    &["n-th page"],
+    &["sequential faults"],
+    &["unmapped in part"],
+    &["unmapped whole"],
+    &["protected in part"],
+    &["clean write"],
+    &["a fork"],
+    &["after a fork"],
+    &["inactive", "no daemon"],
+    &["no base page"],
+    &["no free superpage", "none free", "no superpage"],
+    &["advised against"],
+    &["idle time", "nothing scans, zeroes", "no daemon"],
+    &["next candidate", "nothing scans", "no daemon"],
+    &["in a pass", "8 regions", "budget of a pass", "nothing scans", "no daemon"],
+];
+
+#[test]
+fn every_table_has_every_topic() {
+    for preset in designs::list() {
+        let table = table(preset.name);
+        for topic in TOPICS {
+            let is_about = |what: &str| topic.iter().any(|words| what.contains(words));
+            assert!(table.iter().any(|line| is_about(line.what)), "{}: {topic:?}", preset.name);
+        }
+    }
+}
+
 #[test]
 fn every_preset_does_what_its_sources_say() {
     let mut wrong = Vec::new();

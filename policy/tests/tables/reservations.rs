@@ -225,7 +225,7 @@ fn background(least: u16) -> Table {
         run("the next candidate is the reservation that changed last", PREPOP, [
             begin(), look(partial(), Action::Populate { most: 200_000 }), then(done(448), waits(1), visit), then(done(1), waits(0), PERIOD),
         ]),
-        run("the budget of a pass: 200,000 pages", PREPOP, [
+        run("the budget of a pass: 200,000 pages (the code counts reservations, and never comes to it)", PREPOP, [
             begin(), then(done(199_999), waits(1), visit), look(partial(), Action::Populate { most: 1 }), then(done(1), waits(1), PERIOD), begin(),
         ]),
         run("not to be filled: files, short mappings, superpages, pages that a write copies", PREPOP, [
