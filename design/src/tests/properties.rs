@@ -110,3 +110,16 @@ proptest! {
         prop_assert_eq!(forward, swapped);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever is a good design has an answer at each event, and each answer has words.
+    #[test]
+    fn good_designs_are_explained(design in any_design()) {
+        prop_assume!(design.check().is_empty());
+        let lines = design.explain();
+        prop_assert!(lines.len() > 15);
+        prop_assert!(lines.iter().flat_map(|line| &line.actions).all(|words| !words.is_empty()));
+    }
+}
