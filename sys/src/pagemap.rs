@@ -123,28 +123,33 @@ impl Pagemap {
         out: &mut Vec<PageRegion>,
     ) -> Result<(), SysError> {
         let returned = wanted | also | Categories::PRESENT | Categories::PFNZERO | Categories::HUGE;
-        let mut regions = vec![PageRegion::default(); REGIONS_PER_CALL];
+        let page = crate::param::page_size().bytes();
         let mut from = start;
         while from < end {
+            let to = end.min(from.saturating_add(STRIDE));
+            // The kernel allocates as many, so a small mapping asks for few.
+            let most = REGIONS_PER_CALL.min(((to - from) / page) as usize + 1);
+            let before = out.len();
+            out.reserve(most);
             let mut argument = ScanArgument {
                 size: size_of::<ScanArgument>() as u64,
                 start: from,
-                end: end.min(from.saturating_add(STRIDE)),
-                vec: regions.as_mut_ptr() as u64,
-                vec_len: regions.len() as u64,
+                end: to,
+                vec: out.spare_capacity_mut().as_mut_ptr() as u64,
+                vec_len: most as u64,
                 category_anyof_mask: wanted.0,
                 return_mask: returned.0,
                 ..ScanArgument::default()
             };
-            // SAFETY: the argument is a live local of the size it states, and `vec` points to
-            // `vec_len` regions that live until after the call.
+            // SAFETY: the argument is a live local of the size it states, and `vec` points to room for
+            // `vec_len` regions, reserved above, that lives until after the call.
             let found = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &mut argument) };
             let found = usize::try_from(found).map_err(|_| {
                 SysError::last("ioctl(PAGEMAP_SCAN)", format!("{:?} {from:#x}", self.pid))
             })?;
-            for region in &regions[..found] {
-                append(out, *region);
-            }
+            // SAFETY: the kernel filled that many, at most `vec_len` of them.
+            unsafe { out.set_len(before + found) };
+            join(out, before);
             if argument.walk_end <= from {
                 break; // nothing left to walk: the address space ends here
             }
@@ -171,14 +176,22 @@ impl Pagemap {
     }
 }
 
-/// Appends a region, joined with the one before it if the walk was merely cut between them.
-fn append(out: &mut Vec<PageRegion>, region: PageRegion) {
-    match out.last_mut() {
-        Some(last) if last.end == region.start && last.categories == region.categories => {
-            last.end = region.end;
+/// Joins the regions from `first` on with those before them from which the walk merely cut them.
+fn join(regions: &mut Vec<PageRegion>, first: usize) {
+    let mut kept = first;
+    for index in first..regions.len() {
+        let region = regions[index];
+        match kept.checked_sub(1).map(|last| &mut regions[last]) {
+            Some(last) if last.end == region.start && last.categories == region.categories => {
+                last.end = region.end;
+            }
+            _ => {
+                regions[kept] = region;
+                kept += 1;
+            }
         }
-        _ => out.push(region),
     }
+    regions.truncate(kept);
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 //! smaps reads every base page's own structure: 20 ms for 1 GiB, under the lock of the address space. The page
 //! tables alone are read in 1.4 ms, 64 MiB at a time. What they do not say is who else maps a page:
 //!
-//! - Pages of one object (a file, shared memory) are counted by their place in it, whoever maps them.
+//! - Pages of one object (a file, shared memory) are counted by their place in it, whoever maps them. A place
+//!   that one process maps in base pages is not looked for in another.
 //! - Private memory after a fork is shared until it is written. Of each 64 MiB of addresses, some pages are
 //!   asked whether one process alone maps them; the others lie at the same addresses in all that share
-//!   them, and the largest amount that any process has there is counted.
+//!   them, and the largest amount that any process has there is counted. What one process shares whole is
+//!   not read again in another that shares it whole, by the same pages asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sys::pagemap::{Categories, PageRegion, Pagemap};
 use units::{ByteSize, PageSize, Pid};
@@ -19,8 +21,12 @@ use crate::{ReadError, Root};
 
 /// Private memory is asked about in pieces of this many bytes of addresses.
 const PIECE: u64 = 64 << 20;
-/// Pages asked in each: a share of one half is known within 25 percentage points there, and within 3 in 4 GiB.
+/// Pages asked in a full one: a share of one half is known within 25 percentage points there, and within 3 in
+/// 4 GiB. Fewer where less lies, but some.
 const ASKED: u64 = 16;
+const LEAST_ASKED: u64 = 4;
+/// A mapping with more gaps than this in what is known of its object is read whole.
+const MOST_GAPS: usize = 64;
 
 /// Counts the memory of processes.
 #[derive(Debug)]
@@ -34,7 +40,7 @@ pub struct Census {
 pub struct Counted {
     /// Each page counted once.
     pub coverage: Coverage,
-    /// Bytes in their page tables that base-sized entries map, each process's: what another count will cost.
+    /// Bytes that base-sized entries map in the page tables read: what another count will cost.
     pub base_bytes: u64,
     /// Why a process is not in it. Those that ended are no reason.
     pub missing: Option<String>,
@@ -66,6 +72,8 @@ struct Tally {
     objects: BTreeMap<Object, Vec<(u64, u64, bool)>>,
     /// By piece of addresses: the most that one process has there and shares.
     shared: BTreeMap<u64, Private>,
+    /// Ranges of private memory, within a piece each, that lie in a piece which a process shares whole.
+    forked: BTreeSet<(u64, u64)>,
     private: Private,
     swapped: u64,
     base_bytes: u64,
@@ -95,6 +103,7 @@ impl Census {
     fn add(&self, tally: &mut Tally, pid: Pid, shares: bool) -> Result<(), ReadError> {
         let pagemap = Pagemap::open(pid)?;
         let (mut regions, mut pieces) = (Vec::new(), BTreeMap::<u64, Piece>::new());
+        let mut scanned = Vec::new();
         for mapping in Maps::open(&self.root, pid)? {
             let mapping = mapping?;
             let kind = MappingKind::of_mapping(&mapping, &self.lens.mounts);
@@ -106,7 +115,16 @@ impl Census {
                 _ => Categories::default(),
             };
             regions.clear();
-            pagemap.scan_with(mapping.start, mapping.end, wanted, also, &mut regions)?;
+            let parts = match shares {
+                true => self.unknown_parts(tally, &pagemap, &mapping, kind)?,
+                false => vec![(mapping.start, mapping.end)],
+            };
+            for (start, end) in &parts {
+                pagemap.scan_with(*start, *end, wanted, also, &mut regions)?;
+            }
+            if shares && kind.is_anonymous() {
+                scanned.extend(parts.into_iter().flat_map(|(from, to)| in_pieces(from, to)));
+            }
             let superpage = self.lens.superpage;
             let is_eligible =
                 kind.is_anonymous() && superpage.is_some_and(|size| mapping.holds_aligned(size));
@@ -150,6 +168,10 @@ impl Census {
         }
         for (place, piece) in pieces {
             let exclusive = piece.exclusive_share(&pagemap)?;
+            if exclusive == 0.0 {
+                let here = scanned.iter().filter(|(from, _)| from / PIECE == place);
+                tally.forked.extend(here.copied());
+            }
             tally.private += piece.holds.times(exclusive);
             let shared = piece.holds.times(1.0 - exclusive);
             let most = tally.shared.entry(place).or_default();
@@ -158,6 +180,39 @@ impl Census {
             }
         }
         Ok(())
+    }
+
+    /// Where a mapping must be read, for what other processes have there too.
+    fn unknown_parts(
+        &self,
+        tally: &mut Tally,
+        pagemap: &Pagemap,
+        mapping: &Mapping,
+        kind: MappingKind,
+    ) -> Result<Vec<(u64, u64)>, ReadError> {
+        let (start, end) = (mapping.start, mapping.end);
+        if kind.is_anonymous() {
+            let mut parts = Vec::new();
+            for (from, to) in in_pieces(start, end) {
+                if !tally.forked.contains(&(from, to)) || !shares_all(pagemap, from, to)? {
+                    parts.push((from, to));
+                }
+            }
+            return Ok(parts);
+        }
+        let known = match mapping.sharing {
+            Sharing::Shared => tally.objects.get_mut(&self.object(mapping, kind)),
+            // Its pages may be copies.
+            Sharing::Private => None,
+        };
+        let gaps = known.map(|known| gaps(known, mapping.offset, mapping.offset + mapping.len()));
+        Ok(match gaps {
+            Some(gaps) if gaps.len() <= MOST_GAPS => {
+                let address = |at: u64| start + (at - mapping.offset);
+                gaps.into_iter().map(|(from, to)| (address(from), address(to))).collect()
+            }
+            _ => vec![(start, end)],
+        })
     }
 
     fn object(&self, mapping: &Mapping, kind: MappingKind) -> Object {
@@ -185,22 +240,40 @@ fn add_to_pieces(
     is_huge: bool,
     is_eligible: bool,
 ) {
-    let mut from = region.start;
-    while from < region.end {
-        let place = from / PIECE;
-        let to = region.end.min((place + 1) * PIECE);
-        let piece = pieces.entry(place).or_default();
+    for (from, to) in in_pieces(region.start, region.end) {
+        let piece = pieces.entry(from / PIECE).or_default();
         piece.holds += Private::of(to - from, is_huge, is_eligible);
         piece.ranges.push((from, to));
-        from = to;
     }
+}
+
+/// Addresses cut where pieces end.
+fn in_pieces(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let places = start / PIECE..end.div_ceil(PIECE);
+    places.map(move |place| (start.max(place * PIECE), end.min((place + 1) * PIECE)))
+}
+
+/// How many pages are asked of so many bytes.
+fn asked_of(bytes: u64) -> u64 {
+    (bytes * ASKED / PIECE).clamp(LEAST_ASKED, ASKED)
+}
+
+/// Whether all pages asked in a range are there, and others map them too.
+fn shares_all(pagemap: &Pagemap, from: u64, to: u64) -> Result<bool, ReadError> {
+    let step = ((to - from) / asked_of(to - from)).max(1);
+    for at in (from + step / 2..to).step_by(step as usize) {
+        if pagemap.is_exclusive(at)? != Some(false) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Piece {
     /// Which share of it no other process maps, by a sample at equal distances.
     fn exclusive_share(&self, pagemap: &Pagemap) -> Result<f64, ReadError> {
         let bytes = self.holds.resident();
-        let step = (bytes / ASKED).max(1);
+        let step = (bytes / asked_of(bytes)).max(1);
         let (mut asked, mut exclusive, mut passed, mut next) = (0u32, 0u32, 0, step / 2);
         for (from, to) in &self.ranges {
             while next < passed + (to - from) {
@@ -292,9 +365,43 @@ fn covered(ranges: &mut [(u64, u64, bool)]) -> u64 {
     sum
 }
 
+/// Where `start..end` of an object is in none of its ranges. Sorts them.
+fn gaps(ranges: &mut [(u64, u64, bool)], start: u64, end: u64) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    let (mut gaps, mut reached) = (Vec::new(), start);
+    for (from, to, _) in ranges.iter() {
+        if *from > reached && reached < end {
+            gaps.push((reached, end.min(*from)));
+        }
+        reached = reached.max(*to);
+    }
+    if reached < end {
+        gaps.push((reached, end));
+    }
+    gaps
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gaps_are_what_no_range_covers() {
+        let mut known = [(20, 30, false), (0, 10, true), (5, 12, false)];
+        assert_eq!(gaps(&mut known, 0, 40), [(12, 20), (30, 40)]);
+        assert_eq!(gaps(&mut known, 8, 15), [(12, 15)]);
+        assert_eq!(gaps(&mut known, 22, 29), []);
+        assert_eq!(gaps(&mut known, 50, 60), [(50, 60)]);
+        assert_eq!(gaps(&mut [], 1, 2), [(1, 2)]);
+    }
+
+    #[test]
+    fn pieces_end_at_whole_multiples() {
+        let cut: Vec<_> = in_pieces(PIECE - 1, 2 * PIECE + 1).collect();
+        let pieces = [(PIECE - 1, PIECE), (PIECE, 2 * PIECE), (2 * PIECE, 2 * PIECE + 1)];
+        assert_eq!(cut, pieces);
+        assert_eq!(in_pieces(5, 7).collect::<Vec<_>>(), [(5, 7)]);
+    }
 
     #[test]
     fn what_overlaps_is_counted_once() {
