@@ -1,7 +1,9 @@
 //! `Root`: the directory that stands for `/`, and the one error of everything that reads from it.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use units::PageSize;
@@ -81,7 +83,8 @@ impl Root {
     /// mappings may hold anything.
     pub fn read(&self, path: &str) -> Result<String, ReadError> {
         let path = self.path(path);
-        let mut bytes = Vec::new();
+        // Room for most at once: read_to_end begins with 32 bytes.
+        let mut bytes = Vec::with_capacity(4096);
         let read = File::open(&path).and_then(|f| f.take(MAX_TEXT + 1).read_to_end(&mut bytes));
         read.and_then(|_| {
             let fits = bytes.len() as u64 <= MAX_TEXT;
@@ -100,6 +103,37 @@ impl Root {
         let mut names: Vec<String> = names.map_err(|source| ReadError::Io { path, source })?;
         names.sort_unstable();
         Ok(names)
+    }
+}
+
+/// A file of /proc that is read many times a second: to find and open it costs more than to read it.
+#[derive(Debug)]
+pub(crate) struct KeptFile {
+    file: File,
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl KeptFile {
+    pub(crate) fn open(root: &Root, path: &str) -> Result<Self, ReadError> {
+        let path = root.path(path);
+        match File::open(&path) {
+            Ok(file) => Ok(Self { file, path, bytes: vec![0; 4096] }),
+            Err(source) => Err(ReadError::Io { path, source }),
+        }
+    }
+
+    /// The text as it is now, and where it is from. Of a process that ended: ESRCH, whoever has its pid then.
+    /// Only for files that the kernel writes in one piece.
+    pub(crate) fn read(&mut self) -> Result<(Cow<'_, str>, &Path), ReadError> {
+        loop {
+            let read = self.file.read_at(&mut self.bytes, 0);
+            let read = read.map_err(|source| ReadError::Io { path: self.path.clone(), source })?;
+            if read < self.bytes.len() {
+                return Ok((String::from_utf8_lossy(&self.bytes[..read]), &self.path));
+            }
+            self.bytes.resize(2 * read, 0);
+        }
     }
 }
 

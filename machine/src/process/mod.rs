@@ -2,6 +2,7 @@
 //!
 //! A process that ends while it is read is no accident: see [`crate::ReadError::is_gone`].
 
+mod kept;
 mod lines;
 mod maps;
 mod mounts;
@@ -10,12 +11,13 @@ mod smaps;
 mod stat;
 mod tree;
 
+pub use kept::{KeptLoad, KeptStatus};
 pub use maps::{Device, Mapping, Maps, Sharing};
 pub use mounts::MemoryMounts;
 pub use resident::{Resident, resident, status};
 pub use smaps::{Smaps, SmapsEntry};
 pub use stat::{Stat, stat};
-pub use tree::{newest_pid, tree};
+pub use tree::tree;
 
 /// The parsers on text at hand.
 pub mod parse {

@@ -1,6 +1,7 @@
 //! A process and its live descendants.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use units::Pid;
 
@@ -29,13 +30,10 @@ pub fn tree(root: &Root, pid: Pid) -> Vec<Pid> {
     }
 }
 
-/// The pid given out last on this machine (`/proc/loadavg`, fifth field): while it stays, no
-/// process was born anywhere, so a tree read before is still complete. Cheap.
-pub fn newest_pid(root: &Root) -> Result<Pid, ReadError> {
-    let path = "/proc/loadavg";
-    let text = root.read(path)?;
+/// The fifth field of `/proc/loadavg`.
+pub(super) fn parse_newest(text: &str, path: &Path) -> Result<Pid, ReadError> {
     let pid = text.split_ascii_whitespace().nth(4).and_then(|pid| pid.parse().ok());
-    let bad = || ReadError::malformed(&root.path(path), 1, text.trim_end(), "a pid in field 5");
+    let bad = || ReadError::malformed(path, 1, text.trim_end(), "a pid in field 5");
     pid.map(Pid).ok_or_else(bad)
 }
 

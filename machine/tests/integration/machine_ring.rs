@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use machine::coverage::{self, Census, Coverage};
 use machine::journal::{Journal, Knob};
+use machine::process::KeptLoad;
 use machine::{Counters, FreeContiguity, Root, Snapshot, Thp, process, waste};
 use sys::mem::{Advice, Backing, Mapping};
 use sys::pagemap::Pagemap;
@@ -192,7 +193,7 @@ fn this_machine_is_read() {
     assert!(deltas.get("pgfault").is_some());
     let resident = process::resident(&root, own()).unwrap();
     assert!(resident.rss > resident.anon && resident.start_ticks > Some(0));
-    assert!(process::newest_pid(&root).unwrap().0 > 0);
+    assert!(KeptLoad::open(&root).unwrap().newest_pid().unwrap().0 > 0);
 }
 
 #[test]
