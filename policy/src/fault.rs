@@ -363,10 +363,18 @@ impl Policy {
         Action::MakeSuperpage { order: self.scale.superpage, how, effort: Effort::None }
     }
 
-    /// Memory was populated: whether it is a candidate for the scan at once.
+    /// Whether it matters that a region grew so: executors need not tell [`crate::Event::Grew`] where it does not.
     #[inline]
-    pub(crate) fn grew(&self, before: u16, after: u16) -> Action {
-        let crossed = (before..after).contains(&(self.at_fault.crossing - 1));
-        if crossed { Action::List } else { Action::Nothing }
+    pub fn is_crossed(&self, before: u16, after: u16) -> bool {
+        (before..after).contains(&(self.at_fault.crossing - 1))
+    }
+
+    /// Memory was populated: whether it is a candidate for the scan at once. A heap that has not grown over the
+    /// whole region yet is left to the scan, and a reservation has its superpage.
+    #[inline]
+    pub(crate) fn grew(&self, before: u16, after: u16, facts: &Facts) -> Action {
+        let region = &facts.region;
+        let is_new = region.inside && region.reservation.is_none();
+        if is_new && self.is_crossed(before, after) { Action::List } else { Action::Nothing }
     }
 }

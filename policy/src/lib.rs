@@ -81,7 +81,7 @@ impl Policy {
     pub fn on(&mut self, event: Event, facts: &Facts) -> Action {
         match event {
             Event::Fault { write } => self.fault(write, facts),
-            Event::Grew { before, after } => self.grew(before, after),
+            Event::Grew { before, after } => self.grew(before, after, facts),
             Event::Populated => self.populated(facts),
             Event::Prepared { write } => self.mapped_at_once(write, facts),
             Event::Mapped => self.mapped(facts),

@@ -249,15 +249,24 @@ impl System {
     #[inline]
     pub(crate) fn populated(&mut self, region: u32, more: u16) {
         let at = self.spaces.regions.extend(region as usize);
-        let grew = Event::Grew { before: at.resident - more, after: at.resident };
-        if self.policy.on(grew, &Facts::default()) == Action::List && !at.has(LISTED | RESERVED) {
-            // Looked at once: a heap that has not grown over the whole window yet is left to the scan.
-            let inside =
-                self.last.is_some_and(|(first, mapping)| mapping.holds_window(first, region << 9));
-            if inside {
-                self.spaces.region(region).flags |= LISTED;
-                self.daemons.candidates.push_back(region);
-            }
+        let (before, after) = (at.resident - more, at.resident);
+        if self.policy.is_crossed(before, after) && !at.has(LISTED) {
+            let is_reserved = at.has(RESERVED);
+            self.crossed(region, (before, after), is_reserved);
+        }
+    }
+
+    /// The policy may want a region listed that grew from so many pages to so many.
+    #[cold]
+    fn crossed(&mut self, region: u32, (before, after): (u16, u16), is_reserved: bool) {
+        let mut facts = Facts::default();
+        facts.region.reservation = is_reserved.then(Default::default);
+        // Looked at once, while the mapping that was touched is known.
+        facts.region.inside =
+            self.last.is_some_and(|(first, mapping)| mapping.holds_window(first, region << 9));
+        if self.policy.on(Event::Grew { before, after }, &facts) == Action::List {
+            self.spaces.region(region).flags |= LISTED;
+            self.daemons.candidates.push_back(region);
         }
     }
 

@@ -157,6 +157,7 @@ fn worklist(least: u16) -> Table {
     let mut table = vec![
         at("n-th page: the threshold is reached", LIST, grew(least - 1, least), fresh(), Action::List),
         at("n-th page: a batch goes over the threshold", LIST, grew(0, 512), fresh(), Action::List),
+        at("n-th page: the heap does not reach over the region yet", LIST, grew(least - 1, least), fresh().region(|region| region.inside = false), Action::Nothing),
         at("n-th page: past the threshold", LIST, grew(least, least + 1), fresh(), Action::Nothing),
         run("the next candidate is the first of the list", SERVE, [serve(), made(), serve()]),
         run("one that does not qualify costs a look at those behind it", SERVE, [serve(), unfit(), then(DONE, waits(0), MORE)]),
