@@ -7,7 +7,7 @@
 //! | executor | performs on |
 //! |---|---|
 //! | `lab` | a simulated machine, and charges cycles |
-//! | `runtime` | memory of the program it is loaded into |
+//! | `runtime` | memory of the program it is loaded into, by [`live`] |
 //!
 //! Pure: no clock, no I/O, no kernel. Nothing is allocated after [`Policy::new`].
 #![no_std]
