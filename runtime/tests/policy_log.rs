@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::*;
-use policy::live::{Begin, Event, Policy, Record, State};
+use policy::live::{Begin, Event, Policy, Record};
 use policy::{Action, Result};
 
 const THP: Asked = Asked { pages: "thp", memory: "heap,mmap", fallback: "base", children: "base" };
@@ -151,14 +151,6 @@ fn a_log_that_cannot_be_written_disturbs_nothing() {
         command.env(LOG, path);
         assert!(succeeds(command), "{path}");
     }
-}
-
-#[test]
-fn states_and_words_are_the_same() {
-    assert_eq!(State::from_words(State::NEW.to_words()), State::NEW);
-    let words: [u64; State::WORDS] =
-        std::array::from_fn(|at| [2, 1][usize::from(at == 4 || at == 13)]);
-    assert_eq!(State::from_words(words).to_words(), words);
 }
 
 fn unmap(start: *mut u8, length: usize) {

@@ -12,6 +12,7 @@ fn new_memory_is_advised_as_far_as_free_blocks_reach() {
     let fragmented = partly(4 * GIB, 40 * MIB);
     let half = partly(4 * GIB, 2 * GIB);
     let cached = Facts { free: GIB, reclaimable: Some(18 * GIB), ..partly(4 * GIB, 200 * MIB) };
+    let even = Facts { free: GIB, reclaimable: Some(GIB), ..partly(GIB, 200 * MIB) };
     let reserved = Facts { used: Use::Reserved, ..partly(20 * GIB, 19 * GIB) };
     let whole_only = Facts { kind: Kind::Whole, ..half };
     let shifted = Facts { offset: 4 * KIB, ..half };
@@ -42,6 +43,10 @@ fn new_memory_is_advised_as_far_as_free_blocks_reach() {
         ("less page cache than needed", tried(true), Facts { reclaimable: Some(2 * GIB), ..cached }, advise(136 * MIB)),
         ("much is free, in small blocks", tried(true), Facts { reclaimable: Some(3 * GIB), ..fragmented }, GiveUp),
         ("a terabyte, most never touched", new, partly(1 << 40, 19 * GIB), unpromised(1 << 40)),
+        ("a terabyte, seven eighths of what is free in superpages", new,
+            Facts { free: 16 * GIB, ..partly(1 << 40, 14 * GIB) }, unpromised(1 << 40)),
+        ("short before: no part for want of the rest", short(), partly(128 * MIB, 192 * MIB), GiveUp),
+        ("as much page cache as is free and needed", tried(true), even, advise(GIB)),
         ("a terabyte, fragmented", new, partly(1 << 40, GIB), advise(GIB - 64 * MIB)),
         ("reserved: later pieces do not wait for it", new, reserved, unpromised(20 * GIB)),
         ("reserved, half", new, Facts { used: Use::Reserved, ..half }, GiveUp),
@@ -74,16 +79,21 @@ fn no_more_is_read_than_decides() {
     let good = (DONE, 20_000);
     // A sixteenth of what was asked for is 104 superpages and more.
     let asked = State { asked: 4 * GIB, look_at: u64::MAX, ..State::NEW };
+    let piece = Facts { length: 500 * MIB, ..cached };
+    let enough = State { asked: 104 * 32 * MIB - 500 * MIB, ..asked };
+    let less = State { asked: enough.asked - 1, ..asked };
     let early = State { look_at: u64::MAX, ..State::NEW };
     #[rustfmt::skip]
-    let table: [(_, _, _, _, &[Action]); 9] = [
+    let table: [(_, _, _, _, &[Action]); 11] = [
         ("enough", early, whole(GIB), good, &[free, advise(GIB)]),
         ("too little", early, partly(GIB, 0), good, &[free, spare, Action::GiveUp]),
         ("nothing compacts", early, compacts, good, &[unpromised(GIB)]),
         ("page cache", asked, cached, good, &[free, spare, probe, advise(4 * GIB)]),
         ("page cache, too slow", asked, cached, (DONE, 20_001), &[free, spare, probe, advise(136 * MIB)]),
         ("page cache, base pages", asked, cached, (Result::NoMemory, 9), &[free, spare, probe, advise(136 * MIB)]),
-        ("page cache, more than may be tried", early, Facts { length: 500 * MIB, ..cached }, good,
+        ("page cache, a sixteenth of what was asked for", enough, piece, good, &[free, spare, probe, advise(500 * MIB)]),
+        ("page cache, a byte less", less, piece, good, &[free, spare, advise(136 * MIB)]),
+        ("page cache, more than may be tried", early, piece, good,
             &[free, spare, advise(136 * MIB)]),
         ("no file", asked, Facts { contiguous: None, ..cached }, (Result::NoMemory, 9),
             &[free, Action::Probe { count: 4, limit: 20_000 }, Action::GiveUp]),
@@ -94,6 +104,12 @@ fn no_more_is_read_than_decides() {
         let mut policy = Policy { asked: THP, state };
         let answers = World { facts, probe }.answers(&mut policy, Event::Mapped);
         assert_eq!(answers, expected, "{name}");
+    }
+    // What is known without the file is good for small pieces, too.
+    for (verdict, expected) in [(false, Action::GiveUp), (true, advise(MIB))] {
+        let mut policy = Policy { asked: THP, state: tried(verdict) };
+        last(&mut policy, Event::Mapped, Facts { contiguous: None, ..whole(GIB) });
+        assert_eq!(answers(&mut policy, Event::Mapped, whole(MIB)), [expected], "{verdict}");
     }
     // Small pieces: what was read is good for 8 MiB in all, and for no more than was left.
     let mut policy = Policy::new(THP);
@@ -127,6 +143,9 @@ fn trials_are_the_rarer_the_more_fail() {
     assert_eq!(trials((Result::NoMemory, 1), 60), [832, 1088, 1600]);
     // What could not be tried is tried again.
     assert_eq!(trials((Result::Unavailable, 0), 5), [2624, 2656, 2688, 2720]);
+    policy.state.trials.length = 64 * GIB;
+    World { facts, probe: (Result::NoMemory, 1) }.answers(&mut policy, Event::Mapped);
+    assert_eq!(policy.state.trials.length, 64 * GIB, "never longer");
 }
 
 /// docs/decisions/contiguity.md#1: after stalls and fallbacks nothing for 256 MiB, twice as much each time. The
@@ -171,6 +190,11 @@ fn losses_are_followed_by_longer_and_longer_pauses() {
         answers(&mut policy, Event::Mapped, facts)[0..2],
         [look, Action::Read(Source::Free)]
     );
+    for _ in 0..5 {
+        policy.state.look_at = 0;
+        answers(&mut policy, Event::Mapped, facts);
+    }
+    assert_eq!(policy.state.look_after, 512 * MIB, "never further");
     // At its end a process that was looked at is once more.
     let end = Facts { length: 0, ..facts };
     assert_eq!(answers(&mut policy, Event::Ended, end), [look, Action::Nothing]);
@@ -209,6 +233,7 @@ fn what_is_added_to_a_mapping_is_decided_anew() {
         ("behind an old border, and it fits", short(), Facts { contiguous: Some(4 * GIB), ..bordered }, advise(256 * MIB)),
         ("no superpage was added", new, grown(128 * MIB + 4 * KIB, 128 * MIB, 0), Action::Keep),
         ("it was smaller than a superpage", new, grown(128 * MIB, MIB, 0), Action::Keep),
+        ("it was one superpage", new, grown(4 * MIB, SUPERPAGE, 0), unadvise(SUPERPAGE)),
         ("it became smaller", new, grown(64 * MIB, 128 * MIB, 0), Action::Keep),
         ("a superpage came to be whole", new, grown(128 * MIB, 127 * MIB, 40 * MIB), unadvise(127 * MIB)),
         ("shared memory is not parted, and has no border", new, Facts { kind: Kind::Whole, ..some }, unadvise(128 * MIB)),

@@ -2,6 +2,7 @@
 
 mod advise;
 mod prepare;
+mod record;
 
 use superpage_policy::live::{Asked, Event, Facts, Fallback, Kind, Pages, Policy, Source, State};
 use superpage_policy::{Action, Result};

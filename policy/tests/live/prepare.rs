@@ -14,7 +14,7 @@ fn the_beginning_of_a_new_mapping_is_populated_within_bounds() {
     let odd = Facts { offset: 4 * KIB, ..large };
     let huge = Facts { superpage: 32 * MIB, ..large };
     #[rustfmt::skip]
-    let table: [(_, _, _, &[u64]); 14] = [
+    let table: [(_, _, _, &[u64]); 16] = [
         ("8 MiB at a time: nobody waits long for the lock", asked(64 * MIB), large, &[8; 8]),
         ("as much as was asked for", asked(20 * MIB), large, &[8, 8, 4]),
         ("not more than the mapping", asked(64 * MIB), of(12 * MIB, 4 * GIB, None), &[8, 4]),
@@ -24,6 +24,8 @@ fn the_beginning_of_a_new_mapping_is_populated_within_bounds() {
         ("a tenth of the process's memory, the mapping counted", asked(64 * MIB), of(100 * MIB, 60 * MIB, None), &[8, 8]),
         ("a tenth of what the cgroup leaves", asked(64 * MIB), of(256 * MIB, 4 * GIB, Some(100 * MIB)), &[8, 2]),
         ("a cgroup that is full", asked(64 * MIB), of(256 * MIB, 4 * GIB, Some(0)), &[]),
+        ("a tenth is one superpage", asked(64 * MIB), of(8 * MIB, 12 * MIB, None), &[2]),
+        ("one superpage is asked for", asked(2 * MIB), large, &[2]),
         ("a small process", asked(64 * MIB), of(8 * MIB, MIB, None), &[]),
         ("a superpage that is more than a portion", asked(64 * MIB), huge, &[32, 32]),
         ("less than a superpage is asked for", asked(MIB), large, &[]),

@@ -1,0 +1,166 @@
+//! The log is read as it was written.
+
+use proptest::prelude::*;
+use superpage_policy::Wait;
+use superpage_policy::live::{Begin, Record, Use};
+
+use super::*;
+
+fn any_word() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1), any::<u64>()]
+}
+
+fn states() -> impl Strategy<Value = State> {
+    proptest::array::uniform18(any_word()).prop_map(State::from_words)
+}
+
+fn actions() -> impl Strategy<Value = Action> {
+    let sources = [
+        Source::Losses,
+        Source::Free,
+        Source::Spare,
+        Source::Resident,
+        Source::Room,
+        Source::Whole,
+    ];
+    let plain = [
+        Action::Nothing,
+        Action::Keep,
+        Action::Release,
+        Action::Join,
+        Action::HandOut,
+        Action::Refuse,
+        Action::GiveUp,
+    ];
+    prop_oneof![
+        (any_word(), any::<u8>(), any::<bool>())
+            .prop_map(|(bytes, order, promised)| Action::Advise { bytes, order, promised }),
+        (any_word(), any::<u8>(), any::<bool>())
+            .prop_map(|(from, order, promised)| Action::Unadvise { from, order, promised }),
+        any::<bool>().prop_map(|promised| Action::Inherit { promised }),
+        (any_word(), any::<u32>()).prop_map(|(count, limit)| Action::Probe { count, limit }),
+        any::<u32>().prop_map(|most| Action::Populate { most }),
+        any_word().prop_map(|bytes| Action::Wait(Wait::Bytes(bytes))),
+        proptest::sample::select(sources.to_vec()).prop_map(Action::Read),
+        proptest::sample::select(plain.to_vec()),
+    ]
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    let results = prop_oneof![
+        any::<u32>().prop_map(|pages| Result::Done { pages }),
+        Just(Result::Nothing),
+        Just(Result::Unfit),
+        Just(Result::NoMemory),
+        Just(Result::Unavailable),
+    ];
+    let plain = [
+        Event::Mapped,
+        Event::Grew,
+        Event::Moves,
+        Event::NoPoolPage,
+        Event::Ready,
+        Event::Wanted,
+        Event::PassedBy,
+        Event::Unmapped,
+        Event::Claimed,
+        Event::Pressure,
+        Event::Shown,
+        Event::Ended,
+    ];
+    let outcomes = (actions(), results, any::<u32>())
+        .prop_map(|(action, result, cost)| Event::Outcome { action, result, cost });
+    prop_oneof![outcomes, proptest::sample::select(plain.to_vec())]
+}
+
+fn facts() -> impl Strategy<Value = Facts> {
+    let uses = [Use::Fresh, Use::Reserved, Use::Old, Use::Unmapped];
+    let kinds = [Kind::Whole, Kind::Mapping, Kind::Heap];
+    let fallbacks = [Fallback::Base, Fallback::Refuse, Fallback::Advise];
+    let words = proptest::array::uniform16(any_word());
+    let unknown = proptest::array::uniform4(proptest::option::of(any_word()));
+    let bits = proptest::array::uniform7(any::<bool>());
+    (words, unknown, bits, 0usize..4, 0usize..3, 0usize..3).prop_map(
+        move |(words, unknown, bits, used, kind, fallback)| Facts {
+            superpage: words[0],
+            base_page: words[1],
+            is_sealed: bits[0],
+            length: words[2],
+            offset: words[3],
+            kind: kinds[kind],
+            used: uses[used],
+            fallback: fallbacks[fallback],
+            old: words[4],
+            advised: words[5],
+            is_filled: bits[1],
+            compacts: bits[2],
+            has_larger: bits[3],
+            total: words[6],
+            contiguous: unknown[0],
+            free: words[7],
+            outstanding: words[8],
+            reclaimable: unknown[1],
+            stalls: words[9],
+            fallbacks: words[10],
+            faults: words[11],
+            resident: unknown[2],
+            room: unknown[3],
+            is_unlimited: bits[4],
+            is_whole: bits[5],
+            prepared: words[12],
+            kept: words[13],
+            has_fitting: bits[6],
+            born: words[14],
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_state_is_its_words(state in states()) {
+        prop_assert_eq!(State::from_words(state.to_words()), state);
+    }
+
+    #[test]
+    fn a_decision_is_read_as_it_was_written(
+        (pid, seq) in any::<(u64, u64)>(),
+        state in proptest::option::of(states()),
+        event in events(),
+        facts in facts(),
+        action in actions(),
+    ) {
+        let record = Record { pid, seq, state, event, facts, action };
+        let line = record.to_string();
+        // What the runtime has room for (`executor::log`).
+        prop_assert!(line.len() < 2048);
+        prop_assert!(line.parse::<Begin>().is_err());
+        prop_assert_eq!(line.parse::<Record>(), Ok(record));
+    }
+
+    #[test]
+    fn a_beginning_is_read_as_it_was_written(
+        (pid, seq) in any::<(u64, u64)>(),
+        state in states(),
+        pages in 0usize..4,
+        (prezero, prefault) in (any_word(), any_word()),
+    ) {
+        let pages = [Pages::Base, Pages::Superpage, Pages::Smaller, Pages::Pool][pages];
+        let begin = Begin { pid, seq, policy: Policy { asked: Asked { pages, prezero, prefault }, state } };
+        prop_assert!(begin.to_string().parse::<Record>().is_err());
+        prop_assert_eq!(begin.to_string().parse::<Begin>(), Ok(begin));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_not_understood(event in events(), facts in facts(), action in actions(), at in any::<prop::sample::Index>()) {
+        let line = Record { pid: 1, seq: 2, state: None, event, facts, action }.to_string();
+        let cut = &line[..at.index(line.rfind(' ').expect("words"))];
+        prop_assert!(cut.parse::<Record>().is_err(), "{}", cut);
+        let more = format!("{line} more");
+        prop_assert!(more.parse::<Record>().is_err());
+    }
+
+    #[test]
+    fn any_text_is_read_to_its_end(text in "(on|begin) [0-9]{1,3} seq=[0-9]{0,3} [a-z:=,>0-9 -]{0,80}") {
+        let _ = (text.parse::<Record>(), text.parse::<Begin>());
+    }
+}
