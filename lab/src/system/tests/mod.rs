@@ -101,6 +101,19 @@ impl Run {
         done
     }
 
+    /// A program, up to its end or to where it is stopped.
+    fn follow(&mut self, ops: &[Op]) {
+        let mut program = Program::new(self.first.0, self.first.1);
+        for op in ops {
+            let Some((event, accesses)) = program.next(op) else { continue };
+            match self.step(event, &accesses) {
+                Ok(()) => {}
+                Err(Stop::IllFormed(what)) => panic!("a program's stream: {what}"),
+                Err(_) => break,
+            }
+        }
+    }
+
     /// All processes end, and all their memory is free again.
     fn end(&mut self) {
         let processes: Vec<u32> = self.engine.system.spaces.processes.keys().copied().collect();
@@ -129,15 +142,7 @@ impl Drop for Run {
 
 fn run_program(design: &design::Design, ground: &Ground, ops: &[Op]) {
     let mut run = Run::new(design, ground);
-    let mut program = Program::new(run.first.0, run.first.1);
-    for op in ops {
-        let Some((event, accesses)) = program.next(op) else { continue };
-        match run.step(event, &accesses) {
-            Ok(()) => {}
-            Err(Stop::IllFormed(what)) => panic!("a program's stream: {what}"),
-            Err(_) => break,
-        }
-    }
+    run.follow(ops);
     run.end();
 }
 

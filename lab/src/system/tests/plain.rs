@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::{Ground, Program, Run, Stop, cases, grounds, ops};
+use super::{Ground, Run, cases, grounds, ops};
 
 /// A design with the tables of random presets, where those go together.
 fn mixed() -> impl Strategy<Value = design::Design> {
@@ -64,15 +64,7 @@ fn follow(
 ) -> (String, u64) {
     let mut run = Run::new(design, ground);
     run.engine.system.serves_singly = singly;
-    let mut program = Program::new(run.first.0, run.first.1);
-    for op in ops {
-        let Some((event, accesses)) = program.next(op) else { continue };
-        match run.step(event, &accesses) {
-            Ok(()) => {}
-            Err(Stop::IllFormed(what)) => panic!("a program's stream: {what}"),
-            Err(_) => break,
-        }
-    }
+    run.follow(ops);
     let accesses = run.engine.system.counters.accesses;
     (books(&run), accesses + run.log.len() as u64)
 }
