@@ -389,7 +389,7 @@ fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int
     let Ok(fresh) = (unsafe { raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0) }) else {
         die(b"no memory for a forked child's copy of its superpages");
     };
-    if settings::get().fallback == Fallback::Thp {
+    if executor::fall_back(settings::get().fallback, length) == Fallback::Thp {
         // SAFETY: as above. Advice may be refused.
         let _ = unsafe { raw::madvise(fresh, length, libc::MADV_HUGEPAGE) };
     }

@@ -34,7 +34,7 @@ use crate::hold::{self, Hold};
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback};
-use crate::{limits, maps, source, stack};
+use crate::{executor, limits, maps, source, stack};
 
 /// How much a call makes ordinary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +240,7 @@ fn map_copy(length: usize, page: usize, shared: bool) -> Result<usize, Errno> {
         let _ = unsafe { raw::munmap(start, length) };
         return Err(errno);
     }
-    if settings::get().fallback == Fallback::Thp {
+    if executor::fall_back(settings::get().fallback, length) == Fallback::Thp {
         // SAFETY: as above. Advice may be refused.
         let _ = unsafe { raw::madvise(start, length, libc::MADV_HUGEPAGE) };
     }
