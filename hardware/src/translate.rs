@@ -9,7 +9,7 @@ use crate::{Level, Size, Tally};
 ///
 /// Pages have dense numbers, `region << 9 | slot`, below 2^31 and unique over all processes, so that
 /// no address-space identifier is needed: a context switch without PCIDs is a [`flush`](Self::flush).
-pub trait Translate: 'static {
+pub trait Translate: Send + 'static {
     /// Looks the page up that holds base page `page` and is mapped with `size`; on a miss, walks the
     /// page table and enters the translation at every level at once.
     fn look_up(&mut self, page: u32, size: Size) -> Level;

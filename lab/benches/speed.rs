@@ -1,8 +1,8 @@
 //! Speed of the whole model: `cargo bench -p superpage-lab --bench speed [WORD...]`; words choose sections.
 //!
 //! Streams are made beforehand and lent to the simulation block by block, except where it says otherwise.
-//! Times are this thread's on its CPU, so that a busy machine disturbs less, the best of three passes; only the
-//! sweep's are wall time. Columns: without and with the touched pages kept count of.
+//! Times are this thread's on its CPU, so that a busy machine disturbs less, the best of three passes; only those of
+//! designs side by side and of the sweep are wall time. Columns: without and with the touched pages kept count of.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -302,9 +302,9 @@ fn designs() {
     let designs = SIX.map(|name| design::designs::find(name).expect("a built-in design"));
     let experiment = experiment("16G", "gups:size=8G,operations=16M,weight=1", true);
     let clock = |run: &dyn Fn() -> Vec<Report>| {
-        let start = now();
+        let start = Instant::now();
         let reports = run();
-        (now() - start, reports)
+        (start.elapsed().as_secs_f64(), reports)
     };
     let pass = |designs| run(&experiment, designs).expect("a workload that runs");
     let (together, one) = clock(&|| pass(&designs));

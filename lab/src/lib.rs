@@ -11,6 +11,7 @@ pub mod plot;
 mod report;
 pub mod reservation;
 mod run;
+mod side_by_side;
 pub mod sweep;
 mod system;
 pub mod tables;

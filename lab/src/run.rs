@@ -6,6 +6,7 @@ use units::ByteSize;
 
 use crate::fragment::Fragmentation;
 use crate::load::{self, Design};
+use crate::side_by_side;
 use crate::system::{Engine, Stop, System, kernel_memory};
 use crate::touched::{Counts, Seen, Touched};
 use crate::watch::{Pass, Watched};
@@ -74,7 +75,7 @@ pub fn run_watched(
     let (_, stream) = setup.build()?;
     let mut stream = Watched::new(stream, description.records, watch);
     pass(experiment, &mut lanes, &mut stream)?;
-    lanes.into_iter().map(|lane| lane.report(experiment)).collect()
+    reports(lanes, experiment)
 }
 
 /// Runs a stream that comes from elsewhere (a recorded trace). `open` is told the first region and process
@@ -88,7 +89,7 @@ pub fn run_stream<S: Source>(
     let (mut lanes, first) = prepare(experiment, designs, superpages)?;
     let mut stream = open(first.0, first.1)?;
     pass(experiment, &mut lanes, &mut stream)?;
-    lanes.into_iter().map(|lane| lane.report(experiment)).collect()
+    reports(lanes, experiment)
 }
 
 /// The machines, one per design, with their memory spoilt; and the first region and process that are left.
@@ -98,64 +99,106 @@ fn prepare(
     designs: &[Design],
     superpages: u64,
 ) -> Result<(Vec<Box<dyn Lane>>, (u32, u32)), LabError> {
-    let mut first = (0, 0);
-    let mut lanes = Vec::new();
-    for design in designs {
-        let machine = &experiment.machine;
+    let machine = &experiment.machine;
+    let ready = side_by_side::map(designs.iter().collect(), |design: &Design| {
         let policy = load::policy(design, machine);
         let bound = policy.physical().is_ideal;
         let system = System::new(machine, policy, experiment.memory, experiment.swap);
         let name = design.name.clone();
         let mut lane = hardware::dispatch(machine, Build { system, machine, name, bound });
-        first = lane.spoil(experiment, superpages)?;
+        let first = lane.spoil(experiment, superpages)?;
+        Ok::<_, LabError>((lane, first))
+    });
+    let mut first = (0, 0);
+    let mut lanes = Vec::new();
+    for one in ready {
+        let (lane, left) = one?;
+        first = left;
         lanes.push(lane);
     }
     Ok((lanes, first))
+}
+
+fn reports(lanes: Vec<Box<dyn Lane>>, experiment: &Experiment) -> Result<Vec<Report>, LabError> {
+    side_by_side::map(lanes, |lane| lane.report(experiment)).into_iter().collect()
 }
 
 /// Blocks that a design's machine carries out before it is the next one's turn. Each finds the host's caches full of
 /// the others' TLBs and page tables.
 const TURN: usize = 16;
 
+/// Blocks of a turn; how many pages were touched in each.
+type Turn = Vec<(Block, Counts)>;
+
 fn pass<S: Source + ?Sized>(
     experiment: &Experiment,
     lanes: &mut [Box<dyn Lane>],
     stream: &mut S,
 ) -> Result<(), LabError> {
-    let mut touched = experiment.utilisation.then(Touched::default);
-    let turn = if lanes.len() > 1 { TURN } else { 1 };
-    let mut blocks: Vec<(Block, Counts)> = vec![Default::default(); turn];
-    let mut read = turn;
-    while read == turn {
-        read = 0;
-        for (block, counts) in &mut blocks {
-            if !stream.next(block).map_err(|error| LabError::Source(error.to_string()))? {
-                break;
-            }
-            if let Some(touched) = &mut touched {
-                touched.follow(block);
-            }
-            let seen = touched.as_ref().map_or(Seen::default(), Touched::seen);
-            *counts = seen.counts;
-            lanes.iter_mut().filter(|lane| lane.watches()).for_each(|lane| lane.block(block, seen));
-            read += 1;
-        }
-        for lane in lanes.iter_mut().filter(|lane| !lane.watches()) {
-            for (block, counts) in &blocks[..read] {
-                lane.block(block, Seen { counts: *counts, pages: None });
+    let is_alone = lanes.len() == 1;
+    let (watching, mut others): (Vec<_>, Vec<_>) =
+        lanes.iter_mut().partition(|lane| experiment.utilisation && lane.watches());
+    let touched = experiment.utilisation.then(Touched::default);
+    let mut reader = Reader { stream, touched, watching };
+    let new = || -> Turn { vec![Default::default(); if is_alone { 1 } else { TURN }] };
+    let mut turn = new();
+    if is_alone || !side_by_side::is_wanted() {
+        loop {
+            let read = reader.read(&mut turn)?;
+            others.iter_mut().for_each(|lane| lane.blocks(&turn[..read]));
+            if read < turn.len() {
+                return Ok(());
             }
         }
     }
-    Ok(())
+    let mut next = new();
+    let mut read = reader.read(&mut turn)?;
+    loop {
+        let is_last = read < turn.len();
+        let ahead = || if is_last { Ok(0) } else { reader.read(&mut next) };
+        read = side_by_side::with(&mut others, |lane| lane.blocks(&turn[..read]), ahead)?;
+        if is_last {
+            return Ok(());
+        }
+        std::mem::swap(&mut turn, &mut next);
+    }
+}
+
+/// Reads the stream, with the machines that must know which pages are touched at the end of each block.
+struct Reader<'a, S: ?Sized> {
+    stream: &'a mut S,
+    touched: Option<Touched>,
+    watching: Vec<&'a mut Box<dyn Lane>>,
+}
+
+impl<S: Source + ?Sized> Reader<'_, S> {
+    /// Fills a turn, or the beginning of it at the stream's end; returns how many blocks.
+    fn read(&mut self, turn: &mut Turn) -> Result<usize, LabError> {
+        for (at, (block, counts)) in turn.iter_mut().enumerate() {
+            let more = self.stream.next(block);
+            if !more.map_err(|error| LabError::Source(error.to_string()))? {
+                return Ok(at);
+            }
+            if let Some(touched) = &mut self.touched {
+                touched.follow(block);
+            }
+            let seen = self.touched.as_ref().map_or(Seen::default(), Touched::seen);
+            *counts = seen.counts;
+            self.watching.iter_mut().for_each(|lane| lane.block(block, seen));
+        }
+        Ok(turn.len())
+    }
 }
 
 /// A design's machine, whatever its TLB's type.
-trait Lane {
+trait Lane: Send {
     /// Has memory fragmented; returns the first region and process that are left.
     fn spoil(&mut self, experiment: &Experiment, superpages: u64) -> Result<(u32, u32), LabError>;
     /// Whether it must know which pages are touched, and not only how many.
     fn watches(&self) -> bool;
     fn block(&mut self, block: &Block, seen: Seen<'_>);
+    /// Carries out blocks of which only the number of touched pages is known.
+    fn blocks(&mut self, turn: &[(Block, Counts)]);
     fn report(self: Box<Self>, experiment: &Experiment) -> Result<Report, LabError>;
 }
 
@@ -213,6 +256,12 @@ impl<T: Translate> Lane for Running<T> {
         if self.stop.is_none() {
             self.stop = self.engine.block(block, seen).err();
             self.engine.system.settle(seen.counts, self.stop.is_none());
+        }
+    }
+
+    fn blocks(&mut self, turn: &[(Block, Counts)]) {
+        for (block, counts) in turn {
+            self.block(block, Seen { counts: *counts, pages: None });
         }
     }
 

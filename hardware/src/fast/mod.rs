@@ -35,7 +35,7 @@ const EMPTY: u32 = u32::MAX;
 const FEW: u32 = 16;
 
 /// The arrays of one level.
-pub(crate) trait Arrays: Sized + 'static {
+pub(crate) trait Arrays: Sized + Send + 'static {
     /// Empty arrays, and where each size's entries are; `None`: not with this code. `level` may lack
     /// a size; a look-up for it never hits.
     fn new(level: &[Tlb]) -> Option<(Self, [Placement; SIZES])>;
@@ -193,6 +193,7 @@ impl<V: Vectors, A: Arrays, B: Arrays> Translate for Fast<V, A, B> {
         Level::Walk
     }
 
+    #[inline(always)]
     fn invalidate(&mut self, page: u32, size: Size) {
         let kind = self.kinds[size as usize];
         let entry = kind.entry;

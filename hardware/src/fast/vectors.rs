@@ -2,7 +2,7 @@
 //! host has and lends the instructions without unsafe code here.
 
 /// A way to compare a set's tags at once. A value of this type is the proof that the host can.
-pub(crate) trait Vectors: Copy + 'static {
+pub(crate) trait Vectors: Copy + Send + 'static {
     /// Whether `tag` is in one of the lanes of `ways`. It is in the first afterwards, and those that
     /// were before it, or all if it was not there, are one lane further; what falls off is forgotten.
     fn touch<const N: usize>(self, row: &mut [u32; N], tag: u32, ways: u64) -> bool;

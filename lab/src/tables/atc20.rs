@@ -4,11 +4,13 @@
 //! `machines/e3-1245v6.toml`, `designs/*.toml` and `lab/data/workloads.toml`; the cells are marked
 //! here. Everything else is held out.
 
-use crate::load::Design;
+use std::sync::Mutex;
+
 use units::ByteSize;
 
-use super::{Better, Cell, Entry, Role, Row, Table};
-use crate::{End, Experiment, LabError, Report, run};
+use super::{Better, Cell, Entry, Role, Row, Step, Table};
+use crate::load::Design;
+use crate::{End, Experiment, LabError, Report, run, side_by_side};
 
 /// The machine: indirect evidence says E3-1245 v6 with 32 GB (policies 4.1).
 const MACHINE: &str = "e3-1245v6";
@@ -153,21 +155,47 @@ const OTHER_KERNEL_SECONDS: f64 = 36.9;
 /// Bytes of value in each operation, and operations of the cold run (`lab/data/workloads.toml`).
 const REDIS_BYTES: f64 = 4096.0 * 7.6e6;
 
-fn reports(workload: &str, fragmentation: &str, designs: &[&str]) -> Result<Vec<Report>, LabError> {
-    let find = |name: &&str| crate::load::preset(name);
-    let designs: Vec<Design> = designs.iter().map(find).collect();
+/// What is run under each of the designs: `name` is what is told of it.
+struct Cells<'a> {
+    name: &'a str,
+    workload: &'a str,
+    fragmentation: &'a str,
+}
+
+/// Runs all cells, each by itself; the reports of each row, in the order of the designs. A row is told when its first
+/// cell is begun.
+fn reports(
+    rows: &[Cells<'_>],
+    designs: &[&str],
+    step: &mut Step<'_>,
+) -> Result<Vec<Vec<Report>>, LabError> {
+    let designs: Vec<Design> = designs.iter().map(|name| crate::load::preset(name)).collect();
+    let step = Mutex::new(step);
+    let cells = rows.iter().flat_map(|row| (0..designs.len()).map(move |design| (row, design)));
+    let mut reports = side_by_side::cells(cells.collect(), |(row, design)| {
+        if design == 0 {
+            step.lock().expect("nothing in it panics")(row.name);
+        }
+        report(row, &designs[design])
+    })
+    .into_iter();
+    let row = |_| reports.by_ref().take(designs.len()).collect();
+    rows.iter().map(row).collect()
+}
+
+fn report(row: &Cells<'_>, design: &Design) -> Result<Report, LabError> {
     let experiment = Experiment {
         machine: hardware::preset(MACHINE).expect("a preset"),
         memory: MEMORY,
-        fragmentation: fragmentation.parse().expect("written here"),
-        fragmentation_name: fragmentation.to_string(),
-        workload: workload.parse().expect("written here"),
-        workload_name: workload.to_string(),
+        fragmentation: row.fragmentation.parse().expect("written here"),
+        fragmentation_name: row.fragmentation.to_string(),
+        workload: row.workload.parse().expect("written here"),
+        workload_name: row.workload.to_string(),
         seed: 1,
         swap: ByteSize(0),
         utilisation: false,
     };
-    run(&experiment, &designs)
+    Ok(run(&experiment, std::slice::from_ref(design))?.remove(0))
 }
 
 fn done(report: &Report, figure: impl Fn(&Report) -> f64) -> Option<f64> {
@@ -202,12 +230,13 @@ fn speedups(
     fragmentation: &str,
     designs: &[&str],
     lines: &[Line],
-    step: &mut dyn FnMut(&str),
+    step: &mut Step<'_>,
 ) -> Result<Table, LabError> {
+    let cells: Vec<_> = (lines.iter())
+        .map(|line| Cells { name: line.name, workload: line.workload, fragmentation })
+        .collect();
     let mut rows = Vec::new();
-    for line in lines {
-        step(line.name);
-        let reports = reports(line.workload, fragmentation, designs)?;
+    for (line, reports) in lines.iter().zip(reports(&cells, designs, step)?) {
         let linux = done(&reports[0], Report::seconds);
         let cell = |(column, report): (usize, &Report)| Cell {
             published: Some(line.published[column]),
@@ -225,10 +254,10 @@ fn redis(
     fragmentation: &str,
     published: &[f64; 7],
     fitted: &[usize],
-    step: &mut dyn FnMut(&str),
+    step: &mut Step<'_>,
 ) -> Result<Table, LabError> {
-    step(fragmentation);
-    let reports = reports(REDIS, fragmentation, &SEVEN)?;
+    let row = Cells { name: fragmentation, workload: REDIS, fragmentation };
+    let reports = reports(&[row], &SEVEN, step)?.remove(0);
     let cell = |(column, report): (usize, &Report)| Cell {
         published: Some(published[column]),
         simulated: done(report, |report| REDIS_BYTES / report.seconds() / 1e9),
@@ -239,27 +268,31 @@ fn redis(
     Ok(table(name, "slide 23", "GB/s", Better::Higher, &SEVEN, rows))
 }
 
-fn latency(step: &mut dyn FnMut(&str)) -> Result<Table, LabError> {
+fn latency(step: &mut Step<'_>) -> Result<Table, LabError> {
+    let cells = ["none", "frag-50", "frag-100"].map(|fragmentation| Cells {
+        name: fragmentation,
+        workload: REDIS,
+        fragmentation,
+    });
+    let all = reports(&cells, &SEVEN, step)?;
     let mut rows = Vec::new();
-    for (fragmentation, published) in ["none", "frag-50", "frag-100"].iter().zip(&REDIS_P95) {
-        step(fragmentation);
-        let reports = reports(REDIS, fragmentation, &SEVEN)?;
+    for ((Cells { name, .. }, published), reports) in cells.iter().zip(&REDIS_P95).zip(all) {
         let cell = |(column, report): (usize, &Report)| Cell {
             published: Some(published[column]),
             simulated: report.requests.as_ref().map(|requests| requests.p95 / 1000.0),
             role: Role::HeldOut,
         };
         let cells = reports.iter().enumerate().map(cell).collect();
-        rows.push(Row { name: (*fragmentation).to_string(), cells });
+        rows.push(Row { name: (*name).to_string(), cells });
     }
     let figure = "95th percentile of latency, ms";
     Ok(table("quicksilver-redis-latency", "slide 23", figure, Better::Lower, &SEVEN, rows))
 }
 
-fn build(step: &mut dyn FnMut(&str)) -> Result<Table, LabError> {
+fn build(step: &mut Step<'_>) -> Result<Table, LabError> {
     let designs = ["sync-1", "sync-64", "freebsd"];
-    step("build");
-    let reports = reports("build", "none", &designs)?;
+    let row = Cells { name: "build", workload: "build", fragmentation: "none" };
+    let reports = reports(&[row], &designs, step)?.remove(0);
     let row =
         |name: &str, published: [f64; 3], fitted: &[usize], figure: &dyn Fn(&Report) -> f64| Row {
             name: name.to_string(),

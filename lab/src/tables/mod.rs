@@ -30,8 +30,11 @@ pub struct Entry {
     pub(crate) run: Rerun,
 }
 
-/// Runs a table; told each time what is run next, so that somebody can show it.
-pub(crate) type Rerun = fn(&mut dyn FnMut(&str)) -> Result<Table, LabError>;
+/// Told what is run next, so that somebody can show it.
+pub type Step<'a> = dyn FnMut(&str) + Send + 'a;
+
+/// Runs a table.
+pub(crate) type Rerun = fn(&mut Step<'_>) -> Result<Table, LabError>;
 
 /// A published table and its rerun.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -115,7 +118,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 
 impl Entry {
     /// Runs the table; `step` is told what is run next.
-    pub fn run(&self, step: &mut dyn FnMut(&str)) -> Result<Table, LabError> {
+    pub fn run(&self, step: &mut Step<'_>) -> Result<Table, LabError> {
         (self.run)(step)
     }
 }
