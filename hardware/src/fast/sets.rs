@@ -71,7 +71,7 @@ impl<const N: usize, const R: usize> Arrays for Sets<N, R> {
         vectors.touch(&mut row.0, tag, at.ways)
     }
 
-    #[inline]
+    #[inline(always)]
     fn drop_tag(&mut self, at: &Placement, number: u32, tag: u32) {
         let set = (number ^ number >> at.fold) & at.mask;
         let lanes = &mut self.rows[(at.first + set) as usize & (R - 1)].0;

@@ -126,6 +126,18 @@ impl Memory {
         if zone.zeroed.is_some() { 0 } else { zone.side_by_side(self.list_of(mobility)) }
     }
 
+    /// The first of them, and how many they are; `None` where there are none.
+    #[inline]
+    pub(crate) fn next_side_by_side(
+        &self,
+        mobility: Mobility,
+        node: usize,
+    ) -> Option<(Frame, u32)> {
+        let count = self.side_by_side(mobility, node);
+        let zone = &self.zones[self.zonelist(node, mobility)[0]];
+        (count > 0).then(|| (zone.next_side_by_side(self.list_of(mobility)), count))
+    }
+
     /// Takes `count` of them at once: the first.
     #[inline]
     pub fn allocate_side_by_side(&mut self, mobility: Mobility, node: usize, count: u32) -> Frame {
@@ -218,6 +230,19 @@ impl Memory {
         let word = std::mem::replace(&mut self.owners[frame.0 as usize], new);
         self.cache += u64::from(owner::is_cache(new));
         self.cache -= u64::from(owner::is_cache(word));
+    }
+
+    /// Says which page a frame holds that nobody used.
+    #[inline]
+    pub(crate) fn set_first_page(&mut self, frame: Frame, page: trace::Page) {
+        debug_assert_eq!(self.owners[frame.0 as usize], 0, "{frame:?} is used");
+        self.owners[frame.0 as usize] = Owner::Page(page).pack();
+    }
+
+    /// The word that says who uses a frame.
+    #[inline]
+    pub(crate) fn owner_word(&self, frame: Frame) -> u32 {
+        self.owners[frame.0 as usize]
     }
 
     /// Says that `count` frames from `frame` on hold consecutive pages from `first` on.

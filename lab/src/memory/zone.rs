@@ -175,6 +175,13 @@ impl Zone {
         u32::from(self.blocks[self.current[at]].free)
     }
 
+    /// The first of them.
+    #[inline]
+    pub(crate) fn next_side_by_side(&self, mobility: Mobility) -> Frame {
+        let block = self.current[mobility.index()];
+        self.frame(block, PAGEBLOCK - u32::from(self.blocks[block].free))
+    }
+
     /// Takes `count` of them at once. The caller calls `consume_zeros`.
     #[inline]
     pub(crate) fn take_side_by_side(&mut self, mobility: Mobility, count: u32) -> Frame {

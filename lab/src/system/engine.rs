@@ -7,6 +7,7 @@
 use hardware::{Footprint, Level, Machine, Size, Tally, Translate};
 use trace::{Access, Block, Page, SLOTS};
 
+use super::apart::{Apart, MOST_AHEAD};
 use super::formed::MOST_MICROSECONDS;
 use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, LARGE, QUIET, SIZE};
 use super::spaces::{MANY, Shoot, Spaces};
@@ -31,6 +32,8 @@ pub(crate) struct Engine<T> {
     same: u32,
     /// An entry may hold joined base pages.
     joins: bool,
+    /// The run of 16 pages that the TLB lost last, if nothing was looked up since.
+    dropped: u32,
 }
 
 /// Why the loop was left, and at which access.
@@ -44,20 +47,31 @@ enum Attention {
 }
 
 const NO_ACCESS: u32 = u32::MAX;
-/// Accesses that a fault looks ahead.
-const GLANCE: usize = 32;
+const NO_RUN: u32 = u32::MAX;
 
 impl<T: Translate> Engine<T> {
     pub(crate) fn new(tlb: T, system: System, machine: Machine) -> Self {
         let same = machine.entry_size(Size::Large).pages().min(SLOTS);
         let joins = machine.entry_size(Size::Cont) == Size::Cont;
-        Self { booked: tlb.tally(), tlb, system, machine, last: NO_ACCESS, same, joins }
+        Self {
+            booked: tlb.tally(),
+            tlb,
+            system,
+            machine,
+            last: NO_ACCESS,
+            same,
+            joins,
+            dropped: NO_RUN,
+        }
     }
 
     /// Carries a piece of the stream out.
     pub(crate) fn block(&mut self, block: &Block, seen: Seen<'_>) -> Result<(), Stop> {
         let mut from = 0;
-        for (at, event) in &block.events {
+        for (number, (at, event)) in block.events.iter().enumerate() {
+            if number.is_multiple_of(MOST_AHEAD) {
+                self.system.glance_at_discards(&block.events[number..]);
+            }
             self.accesses(block, from, *at as usize, seen)?;
             from = *at as usize;
             self.system.event(event)?;
@@ -99,6 +113,7 @@ impl<T: Translate> Engine<T> {
     fn chunk(&mut self, accesses: &[Access]) -> Result<(), Stop> {
         let (mut at, mut glanced) = (0, 0);
         loop {
+            self.dropped = NO_RUN;
             let (tlb, system, last, same) =
                 (&mut self.tlb, &mut self.system, &mut self.last, self.same);
             // Without the attribute it would be compiled for narrow vectors, by itself, and each of the
@@ -124,6 +139,7 @@ impl<T: Translate> Engine<T> {
     /// The page was walked to and is not mapped: a fault, and the access is made again.
     fn absent(&mut self, access: Access) -> Result<(), Stop> {
         let page = access.page();
+        self.dropped = NO_RUN;
         self.fault(page, access.writes())?;
         self.shoot();
         let kind = self.system.spaces.kinds[page.region().0 as usize] & SIZE;
@@ -178,19 +194,16 @@ impl<T: Translate> Engine<T> {
         if many || self.system.spaces.shoot.contains(&Shoot::All) {
             self.tlb.flush();
         } else {
-            for shoot in &self.system.spaces.shoot {
-                match *shoot {
-                    Shoot::Page(page) => {
-                        // Where no entry holds joined pages, this drops the base page too.
-                        self.tlb.invalidate(page, Size::Cont);
-                        if self.joins {
-                            self.tlb.invalidate(page, Size::Base);
-                        }
+            let (tlb, dropped, joins) = (&mut self.tlb, &mut self.dropped, self.joins);
+            let shoots = &self.system.spaces.shoot;
+            T::vectorized(
+                #[inline(always)]
+                || {
+                    for shoot in shoots {
+                        drop_from(tlb, *shoot, dropped, joins);
                     }
-                    Shoot::Region(region) => self.tlb.invalidate_region(region),
-                    Shoot::All => {}
-                }
-            }
+                },
+            );
         }
         self.system.spaces.shoot.clear();
     }
@@ -258,6 +271,27 @@ const fn size_of(kind: u8) -> Size {
     }
 }
 
+/// Takes what a shootdown names out of the TLB. `dropped` is the last run of 16 pages that went.
+#[inline(always)]
+fn drop_from<T: Translate>(tlb: &mut T, shoot: Shoot, dropped: &mut u32, joins: bool) {
+    match shoot {
+        Shoot::Page(page) => {
+            let run = page >> Size::Cont.shift();
+            if *dropped == run && !joins {
+                return;
+            }
+            // Where no entry holds joined pages, this drops the base pages too.
+            tlb.invalidate(page, Size::Cont);
+            if joins {
+                tlb.invalidate(page, Size::Base);
+            }
+            *dropped = run;
+        }
+        Shoot::Region(region) => tlb.invalidate_region(region),
+        Shoot::All => {}
+    }
+}
+
 /// The loop and the commonest faults in it. `glanced`: up to where was looked ahead.
 #[inline(always)]
 fn through<T: Translate>(
@@ -269,14 +303,25 @@ fn through<T: Translate>(
     same: u32,
 ) -> Attention {
     let sample = system.reads.has(policy::Reads::COVERAGE);
+    let mut apart = Apart::NONE;
     loop {
         let attention = pass(tlb, &mut system.spaces, last, accesses, from, sample, same);
-        let Attention::Absent(found) = attention else { return attention };
+        let Attention::Absent(found) = attention else {
+            system.end_apart(&mut apart);
+            return attention;
+        };
         let access = accesses[found];
         if found >= *glanced {
-            *glanced = (found + GLANCE).min(accesses.len());
-            system.spaces.glance(access, &accesses[found + 1..*glanced]);
+            *glanced = (found + MOST_AHEAD).min(accesses.len());
+            system.glance(access, &accesses[found + 1..*glanced]);
         }
+        let is_apart = accesses.get(found + 1).is_none_or(|next| next.0 != access.0 + 1);
+        if is_apart && system.plain_apart(&mut apart, access) {
+            from = found + 1;
+            *last = access.0;
+            continue;
+        }
+        system.end_apart(&mut apart);
         let plain = system.plain_ahead(&accesses[found..]) as usize;
         if plain == 0 {
             return attention;
@@ -293,6 +338,7 @@ fn through<T: Translate>(
         }
         from = found + walked + usize::from(hit);
         *last = accesses[from - 1].0;
+        apart = system.begin_apart(access);
     }
 }
 

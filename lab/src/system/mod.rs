@@ -1,11 +1,12 @@
 //! A simulated machine under one design.
 //!
-//! `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault` (and `plain`),
+//! `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault` (and `plain` and `apart`),
 //! `reserve`, `large`, `collapse`, `release` and `pool` are the five events of a superpage's life;
 //! `daemons`, `scan` and `upkeep` work behind the program in virtual time. `spaces` holds all that is
 //! virtual, `crate::memory` all that is physical. Only `crate::run` builds one.
 
 mod allocate;
+mod apart;
 mod clock;
 mod collapse;
 mod daemons;

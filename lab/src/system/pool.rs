@@ -178,6 +178,9 @@ impl System {
     /// The part of `pages` that may be unmapped or discarded: an edge within a superpage of the pool moves
     /// inwards to that superpage's end (the kernel refuses such a call; then nothing goes of that page).
     pub(crate) fn pool_trim(&self, pages: Pages) -> Pages {
+        if self.pool.pool.is_none() {
+            return pages;
+        }
         let Some(process) = self.spaces.processes.get(&self.running) else { return pages };
         // Advice may have cut the mapping there: the page is one all the same.
         let pool = |page: u32| {

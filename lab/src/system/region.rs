@@ -137,7 +137,7 @@ impl std::ops::Index<usize> for Regions {
 
 /// A base page's entry: a frame or a mark, and four flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry(u32);
+pub(crate) struct Entry(pub(super) u32);
 
 const FRAME: u32 = (1 << 28) - 1;
 const SWAPPED: u32 = FRAME;
@@ -226,8 +226,8 @@ impl Tables {
     }
     /// What an entry looks like, if there is one.
     #[inline(always)]
-    pub(crate) fn glance(&self, table: u32, slot: u32) -> u32 {
-        self.entries.get(table as usize * 512 + slot as usize).map_or(0, |entry| entry.0)
+    pub(crate) fn glance(&self, table: u32, slot: u32) -> Entry {
+        self.entries.get(table as usize * 512 + slot as usize).copied().unwrap_or(Entry::EMPTY)
     }
     #[inline]
     pub(crate) fn table(&self, table: u32) -> &[Entry] {

@@ -63,6 +63,9 @@ impl System {
         if self.spaces.regions[region as usize].place == NO_TABLE {
             return 0;
         }
+        if end - start == 1 {
+            return self.release_page(region, start);
+        }
         let mut runs = std::mem::take(&mut self.runs);
         let gone = self.take_entries(region, start..end, &mut runs);
         for (at, &run) in runs.iter().enumerate() {
@@ -73,6 +76,34 @@ impl System {
         }
         runs.clear();
         self.runs = runs;
+        self.clock.spend(Cause::Map, self.costs.unmap_page * u64::from(gone));
+        self.spaces.tidy(region);
+        gone
+    }
+
+    /// One page of a region that has a table: as the others, without the lists of runs.
+    fn release_page(&mut self, region: u32, slot: u32) -> u32 {
+        let page = Page(region << 9 | slot);
+        let place = self.spaces.regions[region as usize].place;
+        let entry = std::mem::replace(self.spaces.tables.entry(place, slot), Entry::EMPTY);
+        let mut gone = 0;
+        if !entry.is_empty() {
+            self.spaces.scatter(region);
+            let at = self.spaces.region(region);
+            if at.is_present(slot) {
+                at.clear_present(slot);
+                at.clean -= u16::from(!entry.has(Entry::DIRTY));
+                gone = 1;
+                self.spaces.shoot_page(page);
+            }
+            self.spaces.swapped -= u64::from(entry.is_swapped());
+            if let Some(frame) = entry.frame() {
+                self.spaces.count_resident(region, -1);
+                if !self.drop_share(page, frame) {
+                    self.free_run(Run { page: page.0, first: frame.0, count: 1 });
+                }
+            }
+        }
         self.clock.spend(Cause::Map, self.costs.unmap_page * u64::from(gone));
         self.spaces.tidy(region);
         gone

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use trace::{Access, Page, Pages, SLOTS};
+use trace::{Page, Pages, SLOTS};
 
 use super::region::{
     ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, NO_TABLE, NOBODY, RESERVED, Region, Regions,
@@ -71,23 +71,6 @@ impl Spaces {
     #[inline]
     pub(crate) fn region(&mut self, region: u32) -> &mut Region {
         self.regions.edit(&mut self.kinds, region as usize)
-    }
-
-    /// Reads the entries of pages that are accessed soon after `access`, which faulted. Where they are far
-    /// apart, each is a miss of the host's caches, and here these are waited for all at once.
-    pub(crate) fn glance(&self, access: Access, ahead: &[Access]) {
-        const NEAR: u32 = 64;
-        if ahead.first().is_none_or(|next| next.page().0.abs_diff(access.page().0) < NEAR) {
-            return;
-        }
-        let mut seen = 0;
-        for page in ahead.iter().map(|access| access.page()) {
-            let region = page.region().0 as usize;
-            if self.kinds.get(region).is_some_and(|kind| kind & SIZE != LARGE) {
-                seen ^= self.tables.glance(self.regions[region].place, page.slot());
-            }
-        }
-        std::hint::black_box(seen);
     }
 
     /// Whether a page more can be swapped out.

@@ -1,0 +1,232 @@
+//! Plain faults on pages that lie apart, one after another: what is the same for all of them is looked up once, and
+//! charged at the end. As in `plain`, all of it does what `fault` would; only `engine` calls it.
+
+use policy::{Plain, Reads};
+use trace::{Access, Advice, Event, Page, SLOTS};
+
+use super::System;
+use super::allocate::LARGE_ORDER;
+use super::region::{ACCESSED, BASE, CHECK, Entry, LARGE, NO_TABLE, SIZE};
+use crate::Cause;
+use crate::memory::{Frame, Mobility};
+
+/// Where faults take their frames.
+#[derive(Debug, Clone, Copy)]
+enum Frames {
+    /// From here on side by side; so many are left.
+    Free { next: u32, left: u32 },
+    /// From the reservation of the page, while it has less than this.
+    Reserved { below: u16 },
+}
+
+/// Faults that follow one another in one mapping.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Apart {
+    first: u32,
+    end: u32,
+    write: bool,
+    dirty: bool,
+    frames: Frames,
+    /// How many took free frames, and are not charged yet.
+    taken: u32,
+}
+
+/// Accesses, and events, that are looked ahead.
+pub(crate) const MOST_AHEAD: usize = 32;
+/// Closer pages share lines of the host's caches, more or less.
+const NEAR: u32 = 64;
+
+impl Apart {
+    /// No fault is one of these.
+    pub(crate) const NONE: Self = Self {
+        first: 0,
+        end: 0,
+        write: false,
+        dirty: false,
+        frames: Frames::Reserved { below: 0 },
+        taken: 0,
+    };
+}
+
+impl System {
+    /// What is the same for plain faults as that of `access`, which was served.
+    #[inline]
+    pub(crate) fn begin_apart(&self, access: Access) -> Apart {
+        let Some((first, mapping)) = &self.last else { return Apart::NONE };
+        let frames = match self.policy.plain(access.writes(), &mapping.facts()) {
+            Plain::Base => match self.memory.next_side_by_side(Mobility::Movable, 0) {
+                Some((next, left)) => Frames::Free { next: next.0, left },
+                None => return Apart::NONE,
+            },
+            Plain::Reserved { below } if !self.joins => Frames::Reserved { below },
+            Plain::Reserved { .. } | Plain::None => return Apart::NONE,
+        };
+        let is_plain = mapping.is_anonymous() && mapping.pool.is_none();
+        if !is_plain || self.locked.0 == self.running {
+            return Apart::NONE;
+        }
+        let write = access.writes();
+        let dirty = write || !self.reads.has(Reads::WRITTEN);
+        Apart { first: *first, end: mapping.end, write, dirty, frames, taken: 0 }
+    }
+
+    /// Serves a fault, if it is as the others. The page was walked to and is not mapped.
+    #[inline(always)]
+    pub(crate) fn plain_apart(&mut self, apart: &mut Apart, access: Access) -> bool {
+        let page = access.page();
+        if access.writes() != apart.write || !(apart.first..apart.end).contains(&page.0) {
+            return false;
+        }
+        let number = page.region().0 as usize;
+        let place = self.spaces.regions[number].place;
+        // Without a table a superpage may be wanted.
+        if self.spaces.kinds[number] & SIZE != BASE
+            || place == NO_TABLE
+            || *self.spaces.tables.entry(place, page.slot()) != Entry::EMPTY
+        {
+            return false;
+        }
+        match &mut apart.frames {
+            Frames::Free { left: 0, .. } => return false,
+            Frames::Free { next, left } => {
+                let frame = Frame(*next);
+                (*next, *left) = (*next + 1, *left - 1);
+                apart.taken += 1;
+                self.map_apart(page, frame, apart.dirty);
+            }
+            Frames::Reserved { below } => {
+                let below = *below;
+                return self.reserved_apart(page, below, apart.dirty);
+            }
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn reserved_apart(&mut self, page: Page, below: u16, dirty: bool) -> bool {
+        let at = &self.spaces.regions[page.region().0 as usize];
+        let mapped: u32 = at.present.iter().map(|word| word.count_ones()).sum();
+        let reservations = &self.spaces.reservations;
+        let Some(id) = reservations.find(page.0) else { return false };
+        let populated = reservations.popcnt(id);
+        // As where pages lie side by side: what completes it, or has the rest prepared, is another matter.
+        if mapped != u32::from(at.resident)
+            || mapped >= SLOTS - 1
+            || populated + 1 >= below
+            || reservations.key(id).order != LARGE_ORDER
+            || reservations.is_populated(id, page.slot() as u16)
+        {
+            return false;
+        }
+        let base = reservations.base(id);
+        let zeroed = !self.blank.is_empty() && self.blank.contains(&base.0);
+        self.map_apart(page, Frame(base.0 + page.slot()), dirty);
+        self.charge_apart(1, u64::from(!zeroed));
+        let now = self.clock.now();
+        self.spaces.reservations.populate(id, page.slot() as u16, now);
+        true
+    }
+
+    #[inline(always)]
+    fn map_apart(&mut self, page: Page, frame: Frame, dirty: bool) {
+        self.memory.set_first_page(frame, page);
+        let spaces = &mut self.spaces;
+        let (number, slot) = (page.region().0 as usize, page.slot());
+        let region = spaces.regions.extend(number);
+        let new = Entry::of(frame);
+        *spaces.tables.entry(region.place, slot) = if dirty { new.with(Entry::DIRTY) } else { new };
+        region.set_present(slot);
+        region.resident += 1;
+        region.flags |= ACCESSED;
+        if !dirty {
+            region.clean += 1;
+            spaces.kinds[number] |= CHECK;
+        }
+        if region.process >= spaces.first_process {
+            spaces.resident += 1;
+        }
+        self.populated(page.region().0, 1);
+    }
+
+    /// Charges what has not been charged yet. No fault is one of these afterwards.
+    #[inline(always)]
+    pub(crate) fn end_apart(&mut self, apart: &mut Apart) {
+        if apart.taken > 0 {
+            self.memory.allocate_side_by_side(Mobility::Movable, 0, apart.taken);
+            self.charge_apart(u64::from(apart.taken), u64::from(apart.taken));
+        }
+        *apart = Apart::NONE;
+    }
+
+    /// Faults, and pages that they zeroed.
+    #[inline(always)]
+    fn charge_apart(&mut self, faults: u64, zeroed: u64) {
+        self.counters.faults += faults;
+        self.clock.spend(Cause::Fault, self.costs.fault * faults);
+        let beside = u64::from(self.clock.pace.threads.saturating_sub(1));
+        self.clock.spend(Cause::Lock, self.costs.beside * beside * faults);
+        self.counters.zeroed += zeroed;
+        self.clock.spend(Cause::Zero, self.costs.zero_page * zeroed);
+    }
+
+    /// Reads what faults on pages that are accessed soon after `access`, which faulted, will read. Where they are far
+    /// apart, each is a miss of the host's caches, and here these are waited for all at once: what depends on another
+    /// miss is read when all of those are under way.
+    pub(crate) fn glance(&self, access: Access, ahead: &[Access]) {
+        if ahead.first().is_none_or(|next| next.page().0.abs_diff(access.page().0) < NEAR) {
+            return;
+        }
+        let spaces = &self.spaces;
+        let mut tables = [NO_TABLE; MOST_AHEAD];
+        let mut seen = 0;
+        for (access, table) in ahead.iter().zip(&mut tables) {
+            let (region, slot) = (access.page().region().0 as usize, access.page().slot());
+            if spaces.kinds.get(region).is_some_and(|kind| kind & SIZE != LARGE) {
+                let at = &spaces.regions[region];
+                *table = at.place;
+                seen ^= at.present[(slot / 64) as usize];
+            }
+        }
+        for (access, &table) in ahead.iter().zip(&tables) {
+            seen ^= u64::from(spaces.tables.glance(table, access.page().slot()).0);
+        }
+        if !self.is_single && !spaces.reservations.is_empty() {
+            for page in ahead.iter().map(|access| access.page()) {
+                if let Some(id) = spaces.reservations.find(page.0) {
+                    let first = spaces.reservations.base(id).0;
+                    let slot = page.0 - spaces.reservations.key(id).page;
+                    seen ^= u64::from(self.memory.owner_word(Frame(first + slot)));
+                }
+            }
+        }
+        std::hint::black_box(seen);
+    }
+
+    /// The same for discards of single pages.
+    pub(crate) fn glance_at_discards(&self, events: &[(u32, Event)]) {
+        let spaces = &self.spaces;
+        let mut entries = [Entry::EMPTY; MOST_AHEAD];
+        let mut count = 0;
+        for ((_, event), entry) in events.iter().zip(&mut entries) {
+            let Event::Advise(pages, Advice::DontNeed | Advice::Free) = event else { break };
+            let region = pages.first.region().0 as usize;
+            if spaces.kinds.get(region).is_some_and(|kind| kind & SIZE != LARGE) {
+                *entry = spaces.tables.glance(spaces.regions[region].place, pages.first.slot());
+            }
+            count += 1;
+        }
+        let frames = || entries[..count].iter().filter_map(|entry| entry.frame());
+        let mut seen = 0;
+        for frame in frames() {
+            seen ^= self.memory.owner_word(frame);
+        }
+        if spaces.reservations.is_empty() {
+            self.memory.glance(frames());
+        } else {
+            for id in frames().filter_map(|frame| spaces.reservations.at(frame)) {
+                seen ^= u32::from(spaces.reservations.popcnt(id));
+            }
+        }
+        std::hint::black_box(seen);
+    }
+}
