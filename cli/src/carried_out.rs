@@ -1,8 +1,10 @@
 //! A superpage design as a way to run a program: which of its rules the library inside the program carries
 //! out, and which stay the kernel's. For `run --design`.
 
+use crate::design::Named;
 use design::{Design, designs, diff};
 use launch::{Ahead, Memory, Pages, Recipe};
+use machine::{Root, Thp};
 use policy::rules::Prefault;
 use policy::{Launch, LaunchPages, Scale};
 use units::{ByteSize, PageSize};
@@ -48,6 +50,36 @@ pub fn carry_out(design: &Design) -> Result<CarriedOut, Failure> {
         recipe: Recipe { name: name.clone(), memory, ahead, ..Recipe::of(pages) },
         notes,
     })
+}
+
+/// Whether this machine has transparent superpages of all sizes that a design gives to programs.
+pub fn has_sizes(named: &Named) -> Result<(), Failure> {
+    let Some(thp) = Thp::of(&Root::real()) else { return Ok(()) };
+    let here: Vec<u64> =
+        thp.sizes.keys().copied().chain(thp.pmd_size).map(|size| size.bytes()).collect();
+    match lacking(&named.design, &here) {
+        None => Ok(()),
+        Some(size) => {
+            let file = named.file.clone().unwrap_or(format!("designs/{}.toml", named.label));
+            let line = Design::line_of(&named.text, SIZES);
+            let here: Vec<String> = here.iter().map(|size| ByteSize(*size).to_string()).collect();
+            Err(Failure::usage(format!(
+                "{file}:{line}: {SIZES}: {}: this machine has no transparent superpages of this size; it has {}",
+                ByteSize(size),
+                here.join(", ")
+            )))
+        }
+    }
+}
+
+const SIZES: &str = "allocation.sizes";
+
+/// The first size of a design with transparent superpages that is not among these.
+fn lacking(design: &Design, here: &[u64]) -> Option<u64> {
+    let policy = design.policy(Scale::X86);
+    let is_transparent = policy.launch().pages == LaunchPages::Transparent && !here.is_empty();
+    let mut sizes = policy.sizes().iter().map(|order| Scale::X86.base_page << order);
+    if is_transparent { sizes.find(|size| !here.contains(size)) } else { None }
 }
 
 /// The rules of preparation that the library carries out.
@@ -137,6 +169,22 @@ mod tests {
         let design = Design::from_toml("mine.toml", &text).unwrap();
         let done = carry_out(&design).unwrap();
         assert!(done.notes[1].contains("memory.proactiveness"), "{:?}", done.notes);
+    }
+
+    #[test]
+    fn sizes_that_this_machine_lacks_are_found() {
+        let lacks =
+            |name: &str, here: &[u64]| lacking(&designs::find(name).expect("a preset"), here);
+        let (mthp, thp) = ([1 << 16, 1 << 21], [1 << 21]);
+        assert_eq!(
+            (lacks("trident", &mthp), lacks("trident", &thp)),
+            (Some(1 << 30), Some(1 << 30))
+        );
+        assert_eq!((lacks("elastic", &mthp), lacks("elastic", &thp)), (None, Some(1 << 16)));
+        assert_eq!(
+            (lacks("linux-6", &thp), lacks("hugetlb", &[1 << 16]), lacks("base", &thp)),
+            (None, None, None)
+        );
     }
 
     #[test]

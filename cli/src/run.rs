@@ -174,7 +174,9 @@ impl Args {
     fn recipe(&self) -> Result<(Recipe, Vec<String>), Failure> {
         let (mut recipe, mut notes) = (self.recipe_of_flags()?, Vec::new());
         if let Some(design) = &self.design {
-            let carried = carried_out::carry_out(&crate::design::load(design)?.design)?;
+            let named = crate::design::load(design)?;
+            carried_out::has_sizes(&named)?;
+            let carried = carried_out::carry_out(&named.design)?;
             notes = carried.notes;
             recipe.name = carried.recipe.name;
             recipe.pages = carried.recipe.pages;

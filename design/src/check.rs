@@ -1,12 +1,13 @@
 //! The rules that a design must keep: ranges of numbers, and mixes that no machine could carry out.
 //!
-//! They are tables, in [`numbers`], [`mixes`] and [`upkeep`]. A mix that is merely unwise is allowed:
+//! They are tables, in [`numbers`], [`mixes`], [`upkeep`] and [`conditions`]. A mix that is merely unwise is allowed:
 //! the laboratory is there to show it. What is refused contradicts itself, or sets a key that could
 //! have no effect.
 //!
 //! Called by [`crate::read`] and [`Design::check`].
 
 mod ask;
+mod conditions;
 mod mixes;
 mod numbers;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod tests;
 mod upkeep;
 
 use crate::{Design, Problem, write};
+pub(crate) use conditions::{GOES_UP, goes_up, reads_profile};
 
 /// One rule.
 pub(crate) struct Rule {
@@ -35,7 +37,7 @@ const fn rule(
 
 /// All rules.
 fn rules() -> impl Iterator<Item = &'static Rule> {
-    [numbers::RULES, mixes::RULES, upkeep::RULES].into_iter().flatten()
+    [numbers::RULES, mixes::RULES, upkeep::RULES, conditions::RULES].into_iter().flatten()
 }
 
 /// The rules that the design breaks, each with what to say.

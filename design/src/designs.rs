@@ -54,6 +54,10 @@ const PRESETS: &[Preset] = presets! {
     "quicksilver-async-64" "async-64",
     "quicksilver-async-256" "async-256",
     "hugetlb",
+    "cbmm",
+    "elastic" "elastic-translations",
+    "hugescope" "fhpm",
+    "trident",
 };
 
 /// All presets, in a stable order.

@@ -1,5 +1,6 @@
 //! What a design does at each event, in words: its policy is asked, with facts that stand for many. No key is read.
 
+mod conditions;
 mod daemons;
 mod facts;
 
@@ -14,7 +15,7 @@ use crate::Design;
 /// What is done at an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// What the event is part of: `faults`, `in place`, `unmapping`, `shortage`, `daemons`.
+    /// What the event is part of: `faults`, `in place`, `unmapping`, `shortage`, `daemons`, `conditions`.
     pub part: &'static str,
     /// What happens.
     pub event: String,
@@ -32,9 +33,11 @@ const PAGES: u16 = 512;
 impl Design {
     /// What its policy does at each event, on a machine with pages of 4 KiB and superpages of 2 MiB.
     pub fn explain(&self) -> Vec<Explained> {
-        let asked = Asked { design: self, pool: self.policy(SCALE).physical().pool.is_some() };
+        let design = &self.unconditional();
+        let asked = Asked { design, pool: self.policy(SCALE).physical().pool.is_some() };
         let parts = [asked.faults(), asked.in_place(), asked.unmapping(), asked.shortage()];
-        parts.into_iter().flatten().chain(asked.daemons()).collect()
+        let all = parts.into_iter().flatten().chain(asked.daemons());
+        all.chain(self.conditions()).collect()
     }
 }
 

@@ -97,6 +97,7 @@ words! {
         Self::Address => "address" = Self::Address,
         Self::Crossing => "crossing" = Self::Crossing,
         Self::Coverage => "coverage" = Self::Coverage,
+        Self::Misses => "misses" = Self::Misses,
         Self::Overhead => "overhead" = Self::Overhead,
     }
     Release {
@@ -247,6 +248,37 @@ impl Field for Duration {
     }
     fn write(&self) -> Value {
         Value::Time(*self)
+    }
+}
+
+const SPAN: &str =
+    "spans of the program's memory with their misses, by address: [\"0 512M 40000\"]";
+
+impl Field for Vec<Span> {
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let list = value.as_array().ok_or_else(|| wrong(value, SPAN))?;
+        let span = |each: &str| {
+            let [from, to, misses] = each.split_whitespace().collect::<Vec<_>>()[..] else {
+                return None;
+            };
+            let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+            Some(Span { from, to, misses: misses.parse().ok()? })
+        };
+        list.iter()
+            .map(|each| {
+                let text = each.get_ref().as_str();
+                text.and_then(span).ok_or_else(|| {
+                    let text = text.map_or(String::new(), |text| format!("{}: ", quoted(text)));
+                    format!("{text}must be {SPAN}")
+                })
+            })
+            .collect()
+    }
+    fn write(&self) -> Value {
+        let text = |Span { from, to, misses }: &Span| {
+            Value::Text(format!("{} {} {misses}", from.bytes(), to.bytes()))
+        };
+        Value::List(self.iter().map(text).collect())
     }
 }
 

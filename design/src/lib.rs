@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod condition;
 pub mod designs;
 mod diff;
 mod error;
@@ -64,6 +65,26 @@ impl Design {
     /// Every key that it has, with its tables before it (`mapping.scan.every`), in the same order.
     pub fn keys(&self) -> Vec<(String, Value)> {
         write::pairs(self)
+    }
+
+    /// Whether its conditions name what a profile of the program says, and it has none.
+    pub fn wants_profile(&self) -> bool {
+        self.rules.profile.is_none() && check::reads_profile(self)
+    }
+
+    /// The same with a profile; as it is, if no condition names what one says. `file` is what errors call the text,
+    /// which is what a design has in `[profile]`.
+    pub fn profiled(mut self, file: &str, text: &str) -> Result<Self, DesignError> {
+        let profile = read::profile(file, text)?;
+        if check::reads_profile(&self) {
+            self.rules.profile = Some(profile);
+        }
+        Ok(self)
+    }
+
+    /// The line of a key in a design's text; where it is missing, that of its table, or the first.
+    pub fn line_of(text: &str, key: &str) -> usize {
+        read::line_of(text, key)
     }
 
     /// What is wrong with it, for designs made in code: the same rules as for files, without lines.

@@ -10,7 +10,8 @@ use crate::error::nearest;
 use crate::field::Field;
 use crate::schema::{self, Keys};
 use crate::value::quoted;
-use crate::{Design, DesignError, Problem, check};
+use crate::{Design, DesignError, Problem, Profile, check, condition};
+use policy::{Condition, Rule};
 
 pub(crate) fn design(file: &str, text: &str) -> Result<Design, DesignError> {
     let mut design = Design::default();
@@ -23,6 +24,28 @@ pub(crate) fn design(file: &str, text: &str) -> Result<Design, DesignError> {
 }
 
 fn read(design: &mut Design, text: &str) -> Vec<Problem> {
+    let mut lines = BTreeMap::new();
+    let mut problems = walk(text, |reader| {
+        schema::design(reader, design);
+        lines = reader.lines.clone();
+    });
+    if problems.iter().any(|problem| problem.key.is_empty()) {
+        return problems;
+    }
+    // Rules about a key that could not be read would judge its default.
+    let unread: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
+    for (rule, mut problem) in check::broken(design) {
+        if rule.keys.iter().any(|key| unread.iter().any(|bad| concerns(bad, key))) {
+            continue;
+        }
+        problem.line = Some(rule.keys.iter().find_map(|key| lines.get(*key)).copied().unwrap_or(1));
+        problems.push(problem);
+    }
+    problems
+}
+
+/// Reads keys from a text; returns what is wrong with it.
+fn walk(text: &str, keys: impl FnOnce(&mut Reader<'_>)) -> Vec<Problem> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         // What was recovered may be less than what was written: nothing else can be said of it.
@@ -39,24 +62,39 @@ fn read(design: &mut Design, text: &str) -> Vec<Problem> {
         lines: BTreeMap::new(),
         problems: vec![],
     };
-    schema::design(&mut reader, design);
+    keys(&mut reader);
     reader.leave();
-    let Reader { lines, mut problems, .. } = reader;
-    // Rules about a key that could not be read would judge its default.
-    let unread: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
-    for (rule, mut problem) in check::broken(design) {
-        if rule.keys.iter().any(|key| unread.iter().any(|bad| concerns(bad, key))) {
-            continue;
-        }
-        problem.line = Some(rule.keys.iter().find_map(|key| lines.get(*key)).copied().unwrap_or(1));
-        problems.push(problem);
-    }
-    problems
+    reader.problems
 }
 
 /// Whether trouble at `bad` leaves the value of `key` unread: it is the key, or a table above it.
 fn concerns(bad: &str, key: &str) -> bool {
     key.strip_prefix(bad).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// The line of a key, from 1; else of the table that it is missing from, or the first.
+pub(crate) fn line_of(text: &str, key: &str) -> usize {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let (mut table, mut found) = (Some(document.get_ref()), 1);
+    for name in key.split('.') {
+        let Some((key, value)) = table.and_then(|table| table.get_key_value(name)) else { break };
+        found = line(text, key.span().start);
+        table = value.get_ref().as_table();
+    }
+    found
+}
+
+/// Only a profile: the keys of `[profile]`.
+pub(crate) fn profile(file: &str, text: &str) -> Result<Profile, DesignError> {
+    let mut profile = Profile::default();
+    let mut problems = walk(text, |reader| schema::profile(reader, &mut profile));
+    if problems.is_empty() && !check::goes_up(&profile.spans) {
+        let (line, key) = (Some(line_of(text, "spans")), "spans".to_string());
+        problems.push(Problem { line, key, what: check::GOES_UP.to_string() });
+    }
+    problems.sort();
+    let file = file.to_string();
+    if problems.is_empty() { Ok(profile) } else { Err(DesignError::File { file, problems }) }
 }
 
 /// The line of a byte, from 1.
@@ -157,6 +195,17 @@ impl Keys for Reader<'_> {
     fn option<T: Field>(&mut self, name: &'static str, value: &mut Option<T>) {
         let Some((key, line, found)) = self.value(name) else { return };
         match T::read(found) {
+            Ok(read) => *value = Some(read),
+            Err(what) => self.problem(line, key, what),
+        }
+    }
+
+    fn condition(&mut self, name: &'static str, rule: Rule, value: &mut Option<Condition>) {
+        let Some((key, line, found)) = self.value(name) else { return };
+        let read = String::read(found).and_then(|text| {
+            condition::read(&text, rule).map_err(|what| format!("{}: {what}", quoted(&text)))
+        });
+        match read {
             Ok(read) => *value = Some(read),
             Err(what) => self.problem(line, key, what),
         }

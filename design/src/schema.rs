@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::field::{CleanWrite, Field, SplitOn};
 use crate::*;
 use policy::rules::defaults::PERIODIC;
+use policy::{Condition, Rule};
 
 /// A walk over the keys.
 pub(crate) trait Keys: Sized {
@@ -15,6 +16,8 @@ pub(crate) trait Keys: Sized {
     fn key<T: Field>(&mut self, name: &'static str, value: &mut T);
     /// A key that may be absent.
     fn option<T: Field>(&mut self, name: &'static str, value: &mut Option<T>);
+    /// A condition that may be absent.
+    fn condition(&mut self, name: &'static str, rule: Rule, value: &mut Option<Condition>);
     /// Keys that go with another value of a key before them, as its words say.
     fn only_with(&mut self, names: &[&'static str], other: &'static str);
     /// A table whose keys have defaults.
@@ -42,10 +45,24 @@ pub(crate) fn design<K: Keys>(keys: &mut K, design: &mut Design) {
         keys.key("locking", &mut design.rules.fault.locking);
         keys.key("rss", &mut design.rules.fault.resident);
     });
+    let fresh = Estimate::default();
+    keys.optional_table("estimate", &mut design.rules.estimate, fresh, |keys, estimate| {
+        keys.key("miss-cycles", &mut estimate.miss_cycles);
+        keys.key("prepare-cycles", &mut estimate.prepare_cycles);
+        keys.key("shortage-cycles", &mut estimate.shortage_cycles);
+    });
+    let fresh = Profile::default();
+    keys.optional_table("profile", &mut design.rules.profile, fresh, profile);
+}
+
+/// The keys of a profile, which may be a file of its own.
+pub(crate) fn profile<K: Keys>(keys: &mut K, profile: &mut Profile) {
+    keys.key("spans", &mut profile.spans);
 }
 
 fn allocation<K: Keys>(keys: &mut K, allocation: &mut Allocation) {
     keys.key("trigger", &mut allocation.trigger);
+    keys.condition("when", Rule::Fault, &mut allocation.when);
     keys.key("form", &mut allocation.form);
     keys.key("sizes", &mut allocation.sizes);
     keys.key("eligible", &mut allocation.eligible);
@@ -100,6 +117,7 @@ fn mapping<K: Keys>(keys: &mut K, mapping: &mut Mapping) {
         keys.key("least-present", &mut scan.least_present);
         keys.key("referenced", &mut scan.referenced);
         keys.key("order", &mut scan.order);
+        keys.condition("when", Rule::Scan, &mut scan.when);
         keys.key("effort", &mut scan.effort);
         keys.key("exclusive", &mut scan.exclusive);
         keys.key("cpu-percent", &mut scan.cpu_percent);
@@ -120,6 +138,12 @@ fn unmapping<K: Keys>(keys: &mut K, unmapping: &mut Unmapping) {
     let mut clean_write = CleanWrite { demotes: unmapping.clean_write_demotes };
     keys.key("clean-write", &mut clean_write);
     unmapping.clean_write_demotes = clean_write.demotes;
+    keys.condition("when", Rule::Split, &mut unmapping.when);
+    keys.optional_table("scan", &mut unmapping.scan, Watch::default(), |keys, scan| {
+        keys.key("every", &mut scan.every);
+        keys.key("window", &mut scan.window);
+        keys.key("superpages", &mut scan.superpages);
+    });
 }
 
 fn deallocation<K: Keys>(keys: &mut K, deallocation: &mut Deallocation) {

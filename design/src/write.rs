@@ -2,7 +2,8 @@
 
 use crate::field::Field;
 use crate::schema::{self, Keys};
-use crate::{Design, Value};
+use crate::{Design, Value, condition};
+use policy::{Condition, Rule};
 
 /// Every key that the design has, with its tables before it, and its value; in the
 /// schema's order.
@@ -39,6 +40,12 @@ impl Keys for Writer {
     fn option<T: Field>(&mut self, name: &'static str, value: &mut Option<T>) {
         if let Some(value) = value {
             self.key(name, value);
+        }
+    }
+
+    fn condition(&mut self, name: &'static str, _: Rule, value: &mut Option<Condition>) {
+        if let Some(value) = value {
+            self.key(name, &mut condition::text(value));
         }
     }
 

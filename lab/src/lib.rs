@@ -22,7 +22,7 @@ pub mod fragment;
 pub mod workloads;
 
 pub use ledger::{Cause, Ledger};
-pub use load::watches_contents;
+pub use load::{NotSimulated, not_simulated, watches_contents};
 pub use report::{Cell, Counters, ENGINE, End, Moment, Phase, Report, Requests, SCHEMA};
 pub use run::{Experiment, LabError, run, run_stream, run_watched};
 pub use system::kernel_memory;

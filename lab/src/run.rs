@@ -42,6 +42,16 @@ pub enum LabError {
     /// The workload's options do not fit.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A design has rules that are not simulated.
+    #[error("{design}: {key}: {why}")]
+    NotSimulated {
+        /// Which.
+        design: String,
+        /// The rule's key.
+        key: &'static str,
+        /// Why.
+        why: String,
+    },
     /// The stream could not be read.
     #[error("{0}")]
     Source(String),
@@ -101,6 +111,9 @@ fn prepare(
 ) -> Result<(Vec<Box<dyn Lane>>, (u32, u32)), LabError> {
     let machine = &experiment.machine;
     let ready = side_by_side::map(designs.iter().collect(), |design: &Design| {
+        if let Some(load::NotSimulated { key, why }) = load::not_simulated(design) {
+            return Err(LabError::NotSimulated { design: design.name.clone(), key, why });
+        }
         let policy = load::policy(design, machine);
         let bound = policy.physical().is_ideal;
         let system = System::new(machine, policy, experiment.memory, experiment.swap);
@@ -244,7 +257,7 @@ impl<T: Translate> Lane for Running<T> {
             }
         }
         self.engine.book();
-        self.engine.system.begin(first.1);
+        self.engine.system.begin(first);
         Ok(first)
     }
 

@@ -85,6 +85,11 @@ pub enum Action {
     Hold,
     /// Read its page table: [`crate::Event::Inspected`] follows.
     Inspect,
+    /// Nothing of its size: tell of each extent of this size in it, as candidates.
+    Consider {
+        /// The size.
+        order: u8,
+    },
 
     /// Let superpages be made where the piece is touched (MADV_HUGEPAGE): of its beginning.
     Advise {
@@ -177,6 +182,12 @@ pub enum Action {
         /// The weight of this count in the moving average, per cent.
         newest_percent: u32,
     },
+    /// Map the next superpages by their base pages, where they are, and clear those pages' accessed bits. After the
+    /// last one by address comes the first.
+    Watch {
+        /// At most so many.
+        most: u32,
+    },
     /// Move the pages of a reservation elsewhere that did not change for so long, the oldest first.
     Evacuate {
         /// In ticks.
@@ -239,6 +250,8 @@ pub enum Candidates {
     },
     /// The next superpage by address.
     Superpage,
+    /// The next of those that are watched; the accessed bits of its base pages are counted.
+    Watched,
 }
 
 /// When a daemon goes on. Times are in ticks.

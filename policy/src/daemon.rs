@@ -26,6 +26,8 @@ pub enum Daemon {
     Recover,
     /// Reclaims ahead of need (kswapd).
     Reclaim,
+    /// Splits superpages that are accessed unevenly (HugeScope).
+    Split,
 }
 
 /// How often proactive compaction looks (Linux HPAGE_FRAG_CHECK_INTERVAL_MSEC).
@@ -58,6 +60,7 @@ impl Policy {
             (Daemon::Compact, compact),
             (Daemon::Recover, rules.deallocation.bloat.map(|bloat| bloat.every)),
             (Daemon::Reclaim, Some(RECLAIM_CHECK)),
+            (Daemon::Split, rules.unmapping.scan.map(|scan| scan.every)),
         ];
         let scale = self.scale;
         all.into_iter()
@@ -70,6 +73,7 @@ impl Policy {
         let action = match daemon {
             Daemon::Scan => self.scan_begins(facts),
             Daemon::Sample => self.sample(),
+            Daemon::Split => self.split_begins(facts),
             _ => self.upkeep_begins(daemon, facts),
         };
         self.ends(daemon, action)
@@ -87,6 +91,7 @@ impl Policy {
         let action = match daemon {
             Daemon::Scan => self.scanned(action, result, cost, facts),
             Daemon::Sample => self.sampled(facts),
+            Daemon::Split => self.split_goes_on(action, result, facts),
             _ => self.upkept(daemon, action, result, facts),
         };
         self.ends(daemon, action)

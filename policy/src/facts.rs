@@ -15,6 +15,8 @@ pub struct Facts {
     pub place: (u64, u64),
     /// The superpage's worth of memory around it.
     pub region: Region,
+    /// What conditions are asked about.
+    pub extent: Extent,
     /// The machine.
     pub machine: Machine,
 }
@@ -128,6 +130,22 @@ pub struct Region {
     pub is_pooled: bool,
 }
 
+/// The aligned extent of a size around a place, as conditions see it: at a first fault that of a superpage, of
+/// which nothing is populated yet (with [`Reads::AT_FAULT`]); for a scan's candidate that of the size at hand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Its size; 0: a superpage's.
+    pub order: u8,
+    /// Base pages in memory.
+    pub populated: u32,
+    /// Base pages that were accessed in the sampling window, as a moving average.
+    pub coverage: u32,
+    /// Walks to it in the sampling window, as a moving average (with [`Reads::MISSES`]).
+    pub misses: u32,
+    /// TLB misses that the profile has for a superpage here, per unit of time.
+    pub profiled: u64,
+}
+
 /// A mapped superpage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Superpage {
@@ -185,11 +203,16 @@ pub struct Machine {
     pub is_fragmented: bool,
     /// How fragmented it is: higher is worse.
     pub fragmentation: u32,
+    /// Free superpages (with [`Reads::AT_FAULT`] at faults, [`Reads::OF_CANDIDATES`] for candidates; so are `free`
+    /// and `pages` there).
+    pub free_superpages: u32,
+    /// The next of them is zeroed (with the same).
+    pub is_prezeroed: bool,
 }
 
 /// Facts that cost something to learn, and that a policy may never look at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reads(u8);
+pub struct Reads(u16);
 
 impl Reads {
     /// [`Region::absent`].
@@ -206,6 +229,12 @@ impl Reads {
     pub const ZEROS: Self = Self(32);
     /// Whether pages were written since they were mapped.
     pub const WRITTEN: Self = Self(64);
+    /// At a first fault, what a condition may name: [`Facts::extent`] and free memory.
+    pub const AT_FAULT: Self = Self(128);
+    /// The same of candidates.
+    pub const OF_CANDIDATES: Self = Self(256);
+    /// [`Extent::misses`]: walks by region.
+    pub const MISSES: Self = Self(512);
 
     pub(crate) const fn when(self, is_read: bool) -> Self {
         if is_read { self } else { Self(0) }

@@ -9,7 +9,7 @@ use crate::rules::{
     CleanPages, Effort, Eligible, Form, Grain, Growth, MapWhen, Prefault, Rules, ScanOrder,
     Shortage, Trigger,
 };
-use crate::{Action, Facts, Orders, Policy, Reads, Scale};
+use crate::{Action, Facts, Orders, Policy, Reads, Scale, sizes};
 
 /// What the rules come to at a fault.
 #[derive(Debug, Clone)]
@@ -18,6 +18,8 @@ pub(crate) struct AtFault {
     superpage: bool,
     /// Smaller sizes that a fault may map.
     pub smaller: Orders,
+    /// Larger sizes that it may map.
+    pub larger: Orders,
     /// Sizes of reservations.
     pub reserved: Orders,
     /// From this many pages on a region is a candidate at once.
@@ -51,6 +53,11 @@ impl AtFault {
         let (large, reserves) = (scale.superpage, allocation.form == Form::Reservation);
         let is_whole = allocation.form == Form::Superpage;
         let smaller = if is_whole { orders.below(large) } else { Orders::NONE };
+        let superpage = allocation.trigger == Trigger::FirstFault
+            && is_whole
+            && preparation.grain == Grain::Superpage
+            && rules.mapping.when == MapWhen::WithPreparation;
+        let larger = if superpage { orders.above(large) } else { Orders::NONE };
         let scan = rules.mapping.scan.as_ref();
         let crossing = scan.filter(|scan| scan.order == ScanOrder::Crossing);
         let in_place = rules.mapping.when == MapWhen::Prepared;
@@ -58,28 +65,27 @@ impl AtFault {
             reserves && allocation.shortage != Shortage::Preempt && !allocation.zero_page;
         let whole = 1 << large;
         let reads = [
-            Reads::ABSENT.when(!smaller.is_empty()),
+            Reads::ABSENT.when(!smaller.is_empty() || !larger.is_empty()),
             Reads::UNRESERVED.when(reserves),
             Reads::FULL.when(in_place),
             Reads::DIRTY.when(in_place && rules.mapping.clean_pages == CleanPages::Uniform),
             Reads::COVERAGE.when(scan.is_some_and(|scan| scan.sampling.is_some())),
             Reads::ZEROS.when(rules.deallocation.bloat.is_some()),
             Reads::WRITTEN.when(in_place),
+            sizes::reads(rules),
         ];
         Self {
-            superpage: allocation.trigger == Trigger::FirstFault
-                && is_whole
-                && preparation.grain == Grain::Superpage
-                && rules.mapping.when == MapWhen::WithPreparation
-                && orders.has(large),
+            superpage: superpage && orders.has(large),
             reads: reads.into_iter().fold(Reads::default(), Reads::and),
             crossing: crossing.map_or(u16::MAX, |scan| scan.least_present.max(1)),
             one_page: !reserves
                 && smaller.is_empty()
+                && larger.is_empty()
                 && !matches!(preparation.prefault, Prefault::Doubling(_)),
             one_reserved: one_reserved
                 .then(|| preparation.fill_at.map_or(whole, |at| whole.min(at))),
             smaller,
+            larger,
             reserved: if reserves { orders } else { Orders::NONE },
         }
     }
@@ -150,7 +156,7 @@ impl Policy {
         match superpage {
             _ if !write => Action::Nothing,
             Superpage { pooled: true, .. } => Action::MapPooled,
-            Superpage { zeros: true, .. } => self.fresh(mapping),
+            Superpage { zeros: true, .. } => self.fresh(self.scale.superpage, mapping),
             Superpage { cow: true, shared: true, .. } => Action::DemoteAndCopy,
             Superpage { cow: true, .. } => Action::Reuse,
             _ if self.rules.unmapping.clean_write_demotes => Action::Demote,
@@ -161,11 +167,14 @@ impl Policy {
     /// The first touch of a page.
     fn untouched(&mut self, write: bool, facts: &Facts) -> Action {
         let is_whole = self.wants_superpage(facts);
+        if let Some(order) = self.larger(self.at_fault.larger, facts) {
+            return self.fresh(order, &facts.mapping);
+        }
         if !write && self.rules.allocation.zero_page && facts.mapping.backing.is_anonymous() {
             return Action::MapZeros { superpage: is_whole };
         }
         if is_whole {
-            return self.fresh(&facts.mapping);
+            return self.fresh(self.scale.superpage, &facts.mapping);
         }
         self.reserved(facts)
     }
@@ -177,19 +186,28 @@ impl Policy {
             && facts.region.inside
             && !facts.region.has_table
             && self.is_eligible(&facts.mapping)
+            && self.worth_it(self.scale.superpage, facts)
     }
 
-    fn fresh(&self, mapping: &Mapping) -> Action {
+    fn fresh(&self, order: u8, mapping: &Mapping) -> Action {
         let allocation = &self.rules.allocation;
         let effort = match mapping.advised {
             Some(true) => allocation.effort_advised,
             _ => allocation.effort,
         };
-        Action::MakeSuperpage { order: self.scale.superpage, how: How::Fresh, effort }
+        Action::MakeSuperpage { order, how: How::Fresh, effort }
     }
 
     /// No free memory for a superpage of this size: the next smaller size, at last base pages.
     pub(crate) fn no_fresh(&mut self, order: u8, facts: &Facts) -> Action {
+        if order > self.scale.superpage {
+            if let Some(order) = self.larger(self.at_fault.larger.below(order), facts) {
+                return self.fresh(order, &facts.mapping);
+            }
+            if self.wants_superpage(facts) {
+                return self.fresh(self.scale.superpage, &facts.mapping);
+            }
+        }
         self.base(facts.region.absent.below(order), facts)
     }
 
@@ -255,7 +273,7 @@ impl Policy {
         if !smaller.is_empty() && self.is_eligible(&facts.mapping) {
             let region = &facts.region;
             let fits = smaller.and(absent).and(region.begins).and(region.ends);
-            if let Some(order) = fits.largest() {
+            if let Some(order) = fits.iter().rev().find(|&order| self.worth_it(order, facts)) {
                 return Action::MakeSuperpage { order, how: How::Fresh, effort: Effort::None };
             }
         }

@@ -19,9 +19,11 @@ mod acquire;
 mod action;
 mod daemon;
 mod event;
+mod expression;
 mod facts;
 mod fault;
 pub mod live;
+mod named;
 mod orders;
 mod population;
 mod promote;
@@ -29,6 +31,8 @@ pub mod rules;
 mod scan;
 mod settings;
 mod sharing;
+mod sizes;
+mod split;
 mod upkeep;
 mod words;
 
@@ -36,8 +40,12 @@ pub use acquire::Direct;
 pub use action::{Action, Candidates, Compaction, How, Wait};
 pub use daemon::Daemon;
 pub use event::{Event, Result};
-pub use facts::{Backing, Facts, Machine, Mapping, Page, Reads, Region, Reservation, Superpage};
+pub use expression::{Condition, Kind, Malformed, Operation, Step};
+pub use facts::{
+    Backing, Extent, Facts, Machine, Mapping, Page, Reads, Region, Reservation, Superpage,
+};
 pub use fault::Plain;
+pub use named::{Fact, Rule};
 pub use orders::Orders;
 pub use population::Population;
 pub use promote::{Pages, Promotion, Refused, SoftFault, direct, promotion};
@@ -55,7 +63,7 @@ pub struct Policy {
     scale: Scale,
     at_fault: AtFault,
     sequence: fault::Sequence,
-    passes: [daemon::Pass; 8],
+    passes: [daemon::Pass; 9],
     running: Option<Daemon>,
     is_sampling: bool,
     upkeep: upkeep::State,
@@ -105,6 +113,11 @@ impl Policy {
         match action {
             Action::MakeSuperpage { order, how: How::Fresh, .. } => self.no_fresh(order, facts),
             Action::Reserve { order, .. } => self.not_reserved(order, facts),
+            Action::MakeSuperpage { order, how: How::Copy { .. }, .. }
+                if result == Result::NoMemory && order > self.scale.superpage =>
+            {
+                self.consider_below(order)
+            }
             Action::Compact { direct: Some(direct), .. } => self.after_compaction(direct, result),
             Action::Reclaim { direct: Some(direct), .. } => self.after_reclaim(direct),
             _ => match self.running {

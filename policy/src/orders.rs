@@ -40,6 +40,13 @@ impl Orders {
         Self(self.0 & ((1 << (order & 31)) - 1))
     }
 
+    /// Those above an order.
+    #[must_use]
+    #[inline]
+    pub const fn above(self, order: u8) -> Self {
+        Self(self.0 & !((2u32 << (order & 31)).wrapping_sub(1)))
+    }
+
     /// The largest.
     #[inline]
     pub const fn largest(self) -> Option<u8> {

@@ -30,10 +30,8 @@ impl Policy {
                 self.next_by_address(facts)
             }
             ScanOrder::Crossing => self.serve(budget, facts),
-            ScanOrder::Coverage | ScanOrder::Overhead if self.pass().has_begun => {
-                self.next_best(facts)
-            }
-            ScanOrder::Coverage | ScanOrder::Overhead => {
+            _ if self.pass().has_begun => self.next_best(facts),
+            ScanOrder::Coverage | ScanOrder::Misses | ScanOrder::Overhead => {
                 Action::Rank { most: regions, one_process: order == ScanOrder::Overhead }
             }
         }
@@ -51,7 +49,7 @@ impl Policy {
         match scan.order {
             ScanOrder::Address => self.visited(action, result, cost, facts),
             ScanOrder::Crossing => self.served(action, result, cost, facts),
-            ScanOrder::Coverage | ScanOrder::Overhead => match result {
+            ScanOrder::Coverage | ScanOrder::Misses | ScanOrder::Overhead => match result {
                 Result::NoMemory => self.after_failure(),
                 Result::Nothing => Action::Wait(Wait::Period),
                 _ if matches!(action, Action::Visit(_)) && facts.machine.is_piece_done => {
@@ -176,17 +174,25 @@ impl Policy {
             _ => (1, false),
         };
         let region = &facts.region;
+        let order = facts.extent.order;
+        let is_larger = order > self.scale.superpage;
+        let populated =
+            if is_larger { facts.extent.populated } else { u32::from(region.populated) };
         let fits = region.superpage.is_none()
             && region.has_table
             && !region.has_cow
             && !region.is_protected
-            && region.populated >= least.max(1)
+            && populated >= u32::from(least.max(1))
             && (region.accessed || !referenced)
             && region.inside
             && !region.is_pooled
             && facts.mapping.backing.is_anonymous()
             && self.is_eligible(&facts.mapping);
-        if fits { Action::Inspect } else { Action::Nothing }
+        match fits {
+            true => Action::Inspect,
+            false if is_larger => self.consider_below(order),
+            false => Action::Nothing,
+        }
     }
 
     /// Its page table was read.
@@ -199,7 +205,14 @@ impl Policy {
             Some(scan) if !requested => (scan.effort, scan.exclusive),
             _ => (Effort::DirectRetry, false),
         };
-        Action::MakeSuperpage { order: self.scale.superpage, how: How::Copy { exclusive }, effort }
+        let order = match facts.extent.order {
+            0 => self.scale.superpage,
+            order => order,
+        };
+        if !requested && !self.worth_copying(order, facts) {
+            return self.consider_below(order);
+        }
+        Action::MakeSuperpage { order, how: How::Copy { exclusive }, effort }
     }
 
     /// Clears accessed bits, and after the window counts those that were set again.
@@ -229,7 +242,19 @@ impl Policy {
         Action::Wait(Wait::After(rest))
     }
 
-    /// How good a candidate a region is for a scan by recent access: its bin. `None`: it is none.
+    /// How good a candidate a region is for a scan by recent access, or by TLB misses (Elastic Translations: those
+    /// that miss most come first). `None`: it is none.
+    pub fn rank_candidate(&self, region: &Region, misses: u32) -> Option<u32> {
+        match &self.rules.mapping.scan {
+            Some(scan) if scan.order == ScanOrder::Misses => {
+                let is_candidate = misses > 0 && region.has_table && region.superpage.is_none();
+                is_candidate.then_some(misses)
+            }
+            _ => self.rank(region),
+        }
+    }
+
+    /// By recent access: its bin.
     pub fn rank(&self, region: &Region) -> Option<u32> {
         let is_candidate = region.coverage > 0 && region.has_table && region.superpage.is_none();
         is_candidate.then(|| bin(region.coverage))

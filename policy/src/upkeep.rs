@@ -106,7 +106,7 @@ impl Policy {
                 let goes_on = self.upkeep.recovering && machine.waiting > 0;
                 goes_on.then_some(Action::Visit(Candidates::Superpage))
             }
-            Daemon::Reclaim | Daemon::Scan | Daemon::Sample => None,
+            Daemon::Reclaim | Daemon::Scan | Daemon::Sample | Daemon::Split => None,
         };
         match action {
             // Zeroing goes on until all blocks of a pass are done.
@@ -197,6 +197,7 @@ impl Policy {
                 }) && facts.region.reservation.is_none();
                 if is_plain { Action::Inspect } else { Action::Nothing }
             }
+            Some(Daemon::Split) => self.watched(facts),
             _ => self.collapsible(false, facts),
         }
     }

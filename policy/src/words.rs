@@ -60,6 +60,15 @@ impl fmt::Display for Words<'_> {
                     self.scale.in_words(after)
                 )
             }
+            Action::Consider { order } => {
+                write!(f, "look at its parts of {} instead", self.size(order))
+            }
+            Action::Watch { most } => {
+                write!(
+                    f,
+                    "map the next {most} superpages by base pages, in place, and clear accessed bits"
+                )
+            }
             Action::Zero { order } => write!(f, "zero a free block of {}", self.size(order)),
             Action::Advise { bytes, promised, .. } => {
                 write!(
@@ -142,6 +151,7 @@ impl Words<'_> {
                 f.write_str("go to the first region of the list, else the next by address")
             }
             Candidates::Best => f.write_str("go to the best region of the ranking"),
+            Candidates::Watched => f.write_str("go to the next superpage that is watched"),
             Candidates::Superpage => f.write_str("go to the next superpage by address"),
             Candidates::Partial { at } => {
                 write!(f, "go to the reservation that changed last and has {at} pages or more")
@@ -227,6 +237,8 @@ fn plain(action: Action) -> &'static str {
         | Action::Populate { .. }
         | Action::Compact { .. }
         | Action::Reclaim { .. }
+        | Action::Consider { .. }
+        | Action::Watch { .. }
         | Action::Visit(_)
         | Action::Rank { .. }
         | Action::CountAccessed { .. }

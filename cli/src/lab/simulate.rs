@@ -23,6 +23,8 @@ pub struct Parts {
     pub seed: u64,
     pub swap: ByteSize,
     pub utilisation: bool,
+    /// A file's name, and its text.
+    pub profile: Option<(String, String)>,
 }
 
 /// The least memory: a pageblock for each kind of page, and room to work.
@@ -46,6 +48,7 @@ impl Parts {
             seed: asked.seed,
             swap: asked.swap,
             utilisation: !asked.no_utilisation,
+            profile: asked.profile.as_deref().map(what::profile).transpose()?,
         };
         parts.check()?;
         Ok(parts)
@@ -66,6 +69,7 @@ impl Parts {
             seed: group.seed,
             swap: ByteSize(0),
             utilisation: true,
+            profile: None,
         }
     }
 
@@ -109,6 +113,16 @@ impl Parts {
                 return Err(Failure::usage(format!(
                     "--no-utilisation: {} looks for pages that were never touched; leave the flag \
                      away, or the design",
+                    one.name
+                )));
+            }
+            if let Some((file, text)) = &self.profile {
+                design = design.profiled(file, text)?;
+            }
+            if design.wants_profile() {
+                return Err(Failure::usage(format!(
+                    "{}: a condition weighs what the program's TLB misses cost; give --profile FILE, or the design a \
+                     [profile]",
                     one.name
                 )));
             }

@@ -43,6 +43,11 @@ pub struct Surroundings {
     #[arg(long, short, value_name = "HOW", default_value = FRAGMENTATION)]
     pub fragmentation: String,
 
+    /// Where the program misses the TLB, for designs that weigh it (cbmm): a file with `spans = [\"0 512M 40000\"]`,
+    /// each from, to, and the misses of each 2M of it in 10 s; see docs/facts.md.
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<String>,
+
     /// Room for pages that are swapped out.
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub swap: ByteSize,
@@ -79,10 +84,20 @@ const MOST: u64 = 16 << 20;
 /// The design that is meant, and its contents. One from a file is called by its name; where that is a
 /// preset's as well, by its file too, so that nobody takes it for the preset.
 pub fn design(word: &str) -> Result<Ingredient, Failure> {
-    let Named { file, design, .. } = crate::design::load(word)?;
+    let Named { file, design, label, text } = crate::design::load(word)?;
+    if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&design) {
+        let file = file.unwrap_or_else(|| format!("designs/{label}.toml"));
+        let line = design::Design::line_of(&text, key);
+        return Err(Failure::usage(format!("{file}:{line}: {key}: {why}")));
+    }
     let taken = design::designs::preset(&design.name).is_ok();
     let name = called(&design.name, file.as_deref(), taken);
     Ok(Ingredient { name, content: design.to_toml() })
+}
+
+/// A profile: the file, and its text.
+pub fn profile(file: &str) -> Result<(String, String), Failure> {
+    Ok((file.to_string(), files::text(Path::new(file), MOST, "a profile")?))
 }
 
 /// The machine that is meant, and its contents.

@@ -82,7 +82,7 @@ pub fn is_direct(effort: Effort) -> bool {
 }
 
 pub fn by_access(order: ScanOrder) -> bool {
-    matches!(order, ScanOrder::Coverage | ScanOrder::Overhead)
+    matches!(order, ScanOrder::Coverage | ScanOrder::Misses | ScanOrder::Overhead)
 }
 
 pub fn fill(d: &Design, is: impl FnOnce(&BackgroundFill) -> bool) -> bool {

@@ -137,8 +137,13 @@ pub(super) const RULES: &[Rule] = &[
     }),
     rule(
         &[SIZES, TRIGGER],
-        "a scan makes superpages of one size: more need trigger = \"first-fault\"",
-        |d| trigger(d, Trigger::Scan) && d.rules.allocation.sizes.len() > 1,
+        "without a condition a scan makes superpages of one size: more need trigger = \"first-fault\", or \
+         mapping.scan.when",
+        |d| {
+            trigger(d, Trigger::Scan)
+                && d.rules.allocation.sizes.len() > 1
+                && scan(d, |scan| scan.when.is_none())
+        },
     ),
     rule(
         &[EFFORT, TRIGGER],

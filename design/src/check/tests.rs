@@ -105,6 +105,30 @@ const CASES: &[(&str, &str, &str)] = &[
     (SCANNED, "mapping.scan = {}\nallocation.effort = \"direct\"", "allocation.effort"),
     (SCANNED, "mapping.scan = {}\nallocation.effort-advised = \"direct\"", "allocation.effort-advised"),
     (SCANNED, "mapping.scan = {}\nallocation.sizes = [\"64K\", \"2M\"]", "allocation.sizes"),
+    (SCANNED, "mapping.scan = {}\nallocation.when = \"advised\"", "allocation.when"),
+    (RESERVE, "allocation.when = \"advised\"", "allocation.when"),
+    (FAULT, "mapping.scan.when = \"coverage > 9\"", "mapping.scan.when"),
+    (FAULT, "mapping.scan.when = \"misses > 9\"", "mapping.scan.when"),
+    (FAULT, "mapping.scan = {order = \"coverage\", sampling = {}, when = \"accessed\"}", "mapping.scan.when"),
+    (FAULT, "mapping.scan = {order = \"misses\"}", "mapping.scan.order"),
+    (FAULT, "mapping.scan = {sampling = {}, when = \"populated > 9\"}", "mapping.scan.sampling"),
+    (FAULT, "unmapping.when = \"coverage < 9\"", "unmapping.when"),
+    (FAULT, "unmapping.scan = {}", "unmapping.scan"),
+    (NEVER, "unmapping = {when = \"coverage < 9\", scan = {}}", "unmapping.scan"),
+    (RESERVE, "unmapping = {when = \"coverage < 9\", scan = {}}", "unmapping.scan"),
+    (FAULT, "unmapping = {when = \"coverage < 9\", scan = {every = \"0s\"}}", "unmapping.scan.every"),
+    (FAULT, "unmapping = {when = \"coverage < 9\", scan = {window = \"0s\"}}", "unmapping.scan.window"),
+    (FAULT, "unmapping = {when = \"coverage < 9\", scan = {window = \"60s\"}}", "unmapping.scan.window"),
+    (FAULT, "unmapping = {when = \"coverage < 9\", scan = {superpages = 0}}", "unmapping.scan.superpages"),
+    (FAULT, "estimate = {}", "estimate"),
+    (FAULT, "allocation.when = \"advised\"\nestimate = {}", "estimate"),
+    (FAULT, "allocation.when = \"benefit > 9\"\nestimate = {miss-cycles = 9000000000000}", "estimate.miss-cycles"),
+    (FAULT, "allocation.when = \"cost > 9\"\nestimate = {prepare-cycles = 9000000000000}", "estimate.prepare-cycles"),
+    (FAULT, "allocation.when = \"cost > 9\"\nestimate = {shortage-cycles = 9000000000000}", "estimate.shortage-cycles"),
+    (FAULT, "profile = {}", "profile"),
+    (FAULT, "allocation.when = \"cost > 9\"\nprofile = {}", "profile"),
+    (FAULT, "allocation.when = \"profiled > 9\"\nprofile = {spans = [\"0 2M 1\", \"1M 4M 2\"]}", "profile.spans"),
+    (FAULT, "allocation.when = \"profiled > 9\"\nprofile = {spans = [\"2M 2M 1\"]}", "profile.spans"),
     (NEVER, "mapping.scan = {}", "mapping.scan"),
     (NEVER, "deallocation.bloat = {}", "deallocation.bloat"),
     (POOL, "deallocation.bloat = {}", "deallocation.bloat"),
@@ -165,7 +189,7 @@ fn rules_name_keys_that_exist() {
         crate::designs::list().iter().flat_map(|preset| keys(preset.text)).collect();
     for key in rules().flat_map(|rule| rule.keys) {
         let known = all.iter().any(|one| one == key || one.starts_with(&format!("{key}.")));
-        let rare = ["memory.pool-pages", "preparation.prefault.order"];
+        let rare = ["memory.pool-pages", "preparation.prefault.order", "profile", "profile.spans"];
         assert!(known || rare.contains(key), "{key}");
     }
 }

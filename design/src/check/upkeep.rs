@@ -57,8 +57,15 @@ pub(super) const RULES: &[Rule] = &[
     }),
     rule(
         &[SAMPLING, ORDER],
-        "is of no use to this order: needs order = \"coverage\" or \"overhead\"",
-        |d| scan(d, |scan| !by_access(scan.order) && scan.sampling.is_some()),
+        "is of no use to this order: needs order = \"coverage\", \"misses\" or \"overhead\", or a condition \
+         that names coverage, skew or misses",
+        |d| {
+            scan(d, |scan| {
+                !by_access(scan.order)
+                    && scan.sampling.is_some()
+                    && !super::conditions::samples(scan)
+            })
+        },
     ),
     rule(&[OVERHEAD, ORDER], "is of use only to order = \"overhead\"", |d| {
         scan(d, |scan| scan.order != ScanOrder::Overhead)

@@ -137,5 +137,6 @@ fn name(daemon: Daemon) -> &'static str {
         Daemon::Compact => "compaction",
         Daemon::Recover => "recovery of zeros",
         Daemon::Reclaim => "reclaim",
+        Daemon::Split => "splitting",
     }
 }

@@ -22,6 +22,8 @@ pub fn mixed() -> impl Strategy<Value = Design> {
             deallocation: e.rules.deallocation,
             memory: f.rules.memory,
             fault: a.rules.fault,
+            estimate: a.rules.estimate,
+            profile: None,
         };
         Design::new(a.name, b.summary, rules)
     })

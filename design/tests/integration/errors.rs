@@ -32,7 +32,7 @@ below-percent = 300
         lines(text),
         [
             "my.toml:2: sumary: there is no such key (`summary`?); known here are name, summary, \
-             allocation, preparation, mapping, unmapping, deallocation, memory, fault",
+             allocation, preparation, mapping, unmapping, deallocation, memory, fault, estimate, profile",
             "my.toml:4: allocation.trigger: \"first-falt\" (\"first-fault\"?): must be \"never\", \
              \"mmap\", \"first-fault\" or \"scan\"",
             "my.toml:5: allocation.sizes: is an integer: must be a size like \"64K\" or \"2M\"",

@@ -87,3 +87,16 @@ fn presets_are_told_apart() {
         assert_eq!(same, None, "{} does the same", preset.name);
     }
 }
+
+#[test]
+fn conditions_are_told_as_they_are_written() {
+    let told = |name: &str| {
+        let lines = designs::find(name).unwrap().explain();
+        let of = lines.into_iter().filter(|line| line.part == "conditions");
+        of.map(|line| line.actions[0].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(told("cbmm"), ["only where benefit > cost"]);
+    assert_eq!(told("elastic"), ["only where misses > 0 and coverage > max(1, pages / 64)"]);
+    assert_eq!(told("linux-6"), <[&str; 0]>::default());
+    assert!(told("hugescope").len() == 2);
+}

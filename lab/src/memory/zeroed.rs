@@ -155,6 +155,11 @@ fn mark_all(zeroed: &mut Zeroed, block: usize, slot: u32, order: u8, to: bool) -
 }
 
 impl Memory {
+    /// Whether a free block of this size holds zeros only.
+    pub fn has_zeroed(&self, order: u8) -> bool {
+        self.zones.iter().any(|zone| zone.find_zeroed(Mobility::Movable, order).is_some())
+    }
+
     /// Frames that are free and hold zeros.
     pub fn zeroed_frames(&self) -> u64 {
         self.zones

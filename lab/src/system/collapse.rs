@@ -8,7 +8,7 @@ use super::System;
 use super::allocate::Payer;
 use super::region::LISTED;
 use crate::Cause;
-use crate::memory::Owner;
+use crate::memory::{Frame, Mobility, Owner};
 
 /// What became of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +36,59 @@ impl System {
             Action::MakeSuperpage { how: How::Copy { exclusive }, effort, .. } => {
                 self.copy_into_superpage(region, exclusive, effort, payer)
             }
+            Action::Consider { order } => self.collapse_parts(region, order, payer),
             _ => Collapsed::Unfit,
         }
+    }
+
+    /// Makes smaller pages of a region's parts, where the policy wants some.
+    fn collapse_parts(&mut self, region: u32, order: u8, payer: Payer) -> Collapsed {
+        let mut facts = self.facts_of_inspected(region);
+        let mut made = Collapsed::Unfit;
+        for first in (region << 9..(region + 1) << 9).step_by(1 << order).map(Page) {
+            facts.extent = self.extent(first, order);
+            let inspected = Event::Inspected { requested: false };
+            let wants = self.policy.on(Event::Candidate, &facts) == Action::Inspect
+                && matches!(
+                    self.policy.on(inspected, &facts),
+                    Action::MakeSuperpage { order: wanted, .. } if wanted == order
+                );
+            if wants && !self.lies_together(first, order) {
+                match self.copy_together(first, order, payer) {
+                    true => made = Collapsed::Yes,
+                    false => return Collapsed::NoMemory,
+                }
+            }
+        }
+        self.contiguous(region);
+        made
+    }
+
+    /// Copies pages that lie apart into frames side by side; those that are missing are zeros. `false`: there are no
+    /// such frames.
+    fn copy_together(&mut self, first: Page, order: u8, payer: Payer) -> bool {
+        let Some(got) = self.memory.allocate(order, Mobility::Movable, 0, false) else {
+            return false;
+        };
+        let pages = 1u32 << order;
+        let is_present = |slot: &u32| self.spaces.entry(Page(first.0 + slot)).frame().is_some();
+        let present = (0..pages).filter(is_present).count() as u64;
+        let holes = u64::from(pages) - present;
+        self.charge(payer, Cause::Copy, self.costs.copy_page * present);
+        self.charge(payer, Cause::Zero, self.costs.zero_page * holes);
+        self.charge(payer, Cause::Map, self.costs.map_page * u64::from(pages));
+        self.counters.zeroed += holes;
+        self.clock.spend(Cause::Shootdown, self.costs.shootdown);
+        if self.spaces.is_ours(self.spaces.regions[first.region().0 as usize].process) {
+            self.counters.copied += present;
+        }
+        let books = self.clock.ledger;
+        self.release(Pages { first, count: pages });
+        self.clock.restore(books);
+        for slot in 0..pages {
+            self.install(Page(first.0 + slot), Frame(got.frame.0 + slot), true);
+        }
+        true
     }
 
     fn copy_into_superpage(

@@ -61,6 +61,8 @@ pub(crate) struct Daemons {
     pub cursor: (u32, u32),
     /// When a process was last served (HawkEye's round robin among equals), by process.
     pub served: BTreeMap<u32, u64>,
+    /// Superpages that are watched, the next one to visit last; and from where on others are.
+    pub watched: (Vec<u32>, u32),
     /// A fault asked for compaction in the background.
     pub compaction_wanted: bool,
 }
@@ -79,6 +81,7 @@ impl Default for Daemons {
             naps_with: usize::MAX,
             cursor: (0, 0),
             served: BTreeMap::new(),
+            watched: (Vec::new(), 0),
             compaction_wanted: false,
         }
     }
@@ -190,12 +193,13 @@ impl System {
             let action = self.policy.on(event, &facts);
             let (result, cost) = match action {
                 Action::Wait(wait) => {
-                    if let Wait::Pause(_) = wait {
+                    if let (Task::Scan, Wait::Pause(_)) = (task, wait) {
                         self.daemons.naps_with = self.daemons.candidates.len();
                     }
                     return wait;
                 }
                 _ if matches!(task, Task::Scan | Task::Sample) => self.scan(action, pass),
+                _ if task == Task::Split => (self.watch(action), 0),
                 _ => (self.keep_memory(action, pass, &mut piece, seen), 0),
             };
             event = Event::Outcome { action, result, cost };

@@ -353,7 +353,7 @@ fn pass<T: Translate>(
     sample: bool,
     same: u32,
 ) -> Attention {
-    let Spaces { kinds, regions, tables, .. } = spaces;
+    let Spaces { kinds, regions, tables, misses, .. } = spaces;
     let kinds = &mut kinds[..];
     let mut previous = *last;
     for (ahead, access) in accesses[from..].iter().enumerate() {
@@ -390,6 +390,9 @@ fn pass<T: Translate>(
             if sample && !large {
                 let entry = tables.entry(found.place, page & 511);
                 *entry = entry.with(Entry::ACCESSED);
+                if let Some(misses) = misses {
+                    misses.count(page);
+                }
             } else if large || found.present == [!0; 8] {
                 *kind_of |= QUIET;
             }

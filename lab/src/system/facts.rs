@@ -1,10 +1,12 @@
 //! What the policy is told of a place in memory.
 
-use policy::{Facts, Reads, Reservation, Superpage};
+use policy::{Extent, Facts, Reads, Reservation, Superpage};
 use trace::{Backing, Page, SLOTS};
 
 use super::System;
-use super::region::{ACCESSED, COW, Entry, NO_TABLE, POOL, PROTECTED, RESERVED, ZEROS};
+use super::allocate::LARGE_ORDER;
+use super::misses::RUNS;
+use super::region::{ACCESSED, COW, Entry, NO_TABLE, POOL, PROTECTED, RESERVED, WATCHED, ZEROS};
 use super::space::{Mapping, Place};
 use crate::memory::Frame;
 use crate::reservation::{Flags, Key, ReservationId};
@@ -50,6 +52,15 @@ impl System {
         facts.region.has_table = at.place != NO_TABLE;
         facts.region.populated = at.resident;
         facts.region.inside = mapping.holds_window(first, region << 9);
+        if self.reads.has(Reads::AT_FAULT) && facts.page == policy::Page::Untouched {
+            facts.machine = self.facts_of_machine();
+            facts.extent = Extent {
+                order: LARGE_ORDER,
+                populated: at.resident.into(),
+                profiled: self.profiled(region),
+                ..Extent::default()
+            };
+        }
         match facts.page {
             policy::Page::Resident { .. } if at.resident == SLOTS as u16 => {
                 self.add_whole(page, &mut facts)
@@ -194,6 +205,15 @@ impl System {
         facts.region.populated = at.resident;
         facts.region.accessed = at.has(ACCESSED);
         facts.region.coverage = at.coverage;
+        if at.has(WATCHED) {
+            facts.region.superpage = Some(Superpage::default());
+        }
+        if self.reads.has(Reads::OF_CANDIDATES) {
+            facts.machine = self.facts_of_machine();
+            if at.place != NO_TABLE && !self.spaces.is_large(region) {
+                facts.extent = self.extent(Page(region << 9), LARGE_ORDER);
+            }
+        }
         let process = self.spaces.processes.get(&at.process);
         if let Some((first, mapping)) = process.and_then(|own| own.find(Page(region << 9))) {
             facts.mapping = mapping.facts();
@@ -201,6 +221,50 @@ impl System {
             facts.region.is_pooled = mapping.pool.is_some();
         }
         facts
+    }
+
+    /// What conditions are told of a part of a region with base pages, or of all of it. Of a part the coverage is that
+    /// of its entries now, of all of it the average of the samples.
+    pub(crate) fn extent(&self, first: Page, order: u8) -> Extent {
+        let region = first.region().0;
+        let at = &self.spaces.regions[region as usize];
+        let runs = (first.0 >> 4) as usize;
+        let misses = self.spaces.misses.as_ref();
+        let misses = misses.map_or(0, |misses| misses.average(runs, ((1 << order) / 16).max(1)));
+        let (populated, coverage) = if order == LARGE_ORDER {
+            (at.resident.into(), at.coverage.into())
+        } else {
+            let entries =
+                &self.spaces.tables.table(at.place)[first.slot() as usize..][..1 << order];
+            let count = |is: fn(&Entry) -> bool| entries.iter().filter(|entry| is(entry)).count();
+            let populated = count(|entry| entry.frame().is_some());
+            (populated as u32, count(|entry| entry.has(Entry::ACCESSED)) as u32)
+        };
+        Extent { order, populated, coverage, misses, profiled: self.profiled(region) }
+    }
+
+    /// The misses that a region's profile has.
+    fn profiled(&self, region: u32) -> u64 {
+        let regions = region.saturating_sub(self.first_region);
+        self.policy.profiled(u64::from(regions) << 21)
+    }
+
+    /// The walks to a region in the last windows.
+    pub(crate) fn misses_of(&self, region: u32) -> u32 {
+        let misses = self.spaces.misses.as_ref();
+        misses.map_or(0, |misses| misses.average(region as usize * RUNS, RUNS))
+    }
+
+    /// What conditions are told of free memory.
+    pub(crate) fn facts_of_machine(&self) -> policy::Machine {
+        policy::Machine {
+            free: self.memory.free_frames(),
+            pages: u64::from(self.memory.frames()),
+            free_superpages: self.memory.free_superpages() as u32,
+            is_prezeroed: self.physical.is_ideal
+                || self.physical.prefers_zeroed && self.memory.has_zeroed(LARGE_ORDER),
+            ..policy::Machine::default()
+        }
     }
 
     /// The same, with what its page table says.

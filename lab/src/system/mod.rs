@@ -17,6 +17,7 @@ mod fault;
 mod formed;
 mod ground;
 mod large;
+mod misses;
 mod phases;
 mod plain;
 mod pool;
@@ -29,6 +30,7 @@ mod space;
 mod spaces;
 mod upkeep;
 mod verify;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -99,6 +101,8 @@ pub(crate) struct System {
     /// Until when a daemon keeps the faults of a process out: (process, time).
     locked: (u32, u64),
     running: u32,
+    /// Where the program's memory begins: a region.
+    first_region: u32,
     /// The mapping of the last fault.
     last: Option<Place>,
     /// First pages of the mappings of each shared object.
@@ -178,6 +182,7 @@ impl System {
                     preemption_sizes: settings.preemptible.iter().collect(),
                 }),
                 shares: BTreeMap::new(),
+                misses: policy.reads().has(Reads::MISSES).then(misses::Misses::default),
                 folios: BTreeMap::new(),
                 shoot: Vec::new(),
                 now: 0,
@@ -195,6 +200,7 @@ impl System {
             attempts: 0,
             locked: (u32::MAX, 0),
             running: u32::MAX,
+            first_region: 0,
             last: None,
             objects: BTreeMap::new(),
             blank: BTreeSet::new(),
@@ -219,8 +225,9 @@ impl System {
     }
 
     /// From here on it is the program that counts; the daemons begin their work.
-    pub(crate) fn begin(&mut self, first_process: u32) {
+    pub(crate) fn begin(&mut self, (first_region, first_process): (u32, u32)) {
         self.clock.begin();
+        self.first_region = first_region;
         self.counters = Counters::default();
         self.spaces.first_process = first_process;
         (self.spaces.resident, self.spaces.superpages) = (0, 0);

@@ -66,6 +66,8 @@ pub(crate) const POOL: u16 = 32;
 pub(crate) const ZEROS: u16 = 64;
 /// Its pages were made read-only by the program.
 pub(crate) const PROTECTED: u16 = 128;
+/// A superpage that is mapped by its base pages for a while, to see which are accessed.
+pub(crate) const WATCHED: u16 = 256;
 
 impl Region {
     pub(crate) const EMPTY: Self = Self {

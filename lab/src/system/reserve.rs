@@ -207,7 +207,7 @@ impl System {
 
     /// Whether runs of 16 aligned pages may each share a TLB entry: all are whole or empty, and lie together
     /// (as they do in a reservation, if no page was copied elsewhere).
-    fn contiguous(&mut self, region: u32) {
+    pub(crate) fn contiguous(&mut self, region: u32) {
         let at = &self.spaces.regions[region as usize];
         if !self.joins || !at.resident.is_multiple_of(16) || self.spaces.is_large(region) {
             return;
@@ -217,7 +217,9 @@ impl System {
         let whole = at.resident > 0
             && at.place != super::region::NO_TABLE
             && lanes.clone().all(|lane| lane == 0 || lane == !0)
-            && lanes.enumerate().all(|(run, lane)| lane == 0 || self.lies_together(region, run));
+            && lanes.enumerate().all(|(run, lane)| {
+                lane == 0 || self.lies_together(Page((region << 9) + 16 * run as u32), 4)
+            });
         let kind = &mut self.spaces.kinds[region as usize];
         let new = if whole { *kind & CHECK | CONT } else { *kind & CHECK };
         if *kind & SIZE != new & SIZE {
@@ -226,11 +228,14 @@ impl System {
         }
     }
 
-    /// Whether a run of 16 pages of a region with a table has 16 aligned frames.
-    fn lies_together(&self, region: u32, run: usize) -> bool {
-        let table = self.spaces.tables.table(self.spaces.regions[region as usize].place);
-        let mut frames = table[16 * run..][..16].iter().map(|entry| entry.frame());
-        let first = frames.next().flatten().filter(|frame| frame.0 % 16 == 0);
+    /// Whether the pages of a size from one on, in a region with a table, have aligned frames side by side.
+    pub(crate) fn lies_together(&self, first: Page, order: u8) -> bool {
+        let place = self.spaces.regions[first.region().0 as usize].place;
+        let table = self.spaces.tables.table(place);
+        let mut frames =
+            table[first.slot() as usize..][..1 << order].iter().map(|entry| entry.frame());
+        let is_aligned = |frame: &Frame| frame.0.trailing_zeros() >= order.into();
+        let first = frames.next().flatten().filter(is_aligned);
         first.is_some_and(|first| {
             (first.0 + 1..).zip(frames).all(|(next, frame)| frame == Some(Frame(next)))
         })

@@ -9,7 +9,7 @@ use super::System;
 use super::allocate::Payer;
 use super::collapse::Collapsed;
 use super::daemons::Pass;
-use super::region::{ACCESSED, Entry, LISTED, NO_TABLE};
+use super::region::{ACCESSED, Entry, LISTED, NO_TABLE, WATCHED};
 use crate::Cause;
 use crate::reservation::ReservationId;
 
@@ -132,7 +132,8 @@ impl System {
     fn facts_of_ranked(&self, region: u32) -> Facts {
         let at = &self.spaces.regions[region as usize];
         let mut facts = Facts::default();
-        facts.region.superpage = self.spaces.is_large(region).then(Default::default);
+        facts.region.superpage =
+            (self.spaces.is_large(region) || at.has(WATCHED)).then(Default::default);
         facts.region.has_table = at.place != NO_TABLE;
         facts.region.coverage = at.coverage;
         facts
@@ -141,7 +142,10 @@ impl System {
     fn candidates_by_process(&self) -> BTreeMap<u32, Vec<(u32, u32)>> {
         let mut found: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
         for (region, at) in (0..).zip(self.spaces.regions.iter()) {
-            if let Some(rank) = self.policy.rank(&self.facts_of_ranked(region).region) {
+            if let Some(rank) = self
+                .policy
+                .rank_candidate(&self.facts_of_ranked(region).region, self.misses_of(region))
+            {
                 found.entry(at.process).or_default().push((rank, region));
             }
         }
@@ -151,13 +155,17 @@ impl System {
     fn clear_accessed(&mut self) {
         for region in 0..self.spaces.regions.len() {
             let table = self.spaces.regions[region].place;
-            if table == NO_TABLE || self.spaces.is_large(region as u32) {
+            let is_watched = self.spaces.regions[region].has(WATCHED);
+            if table == NO_TABLE || self.spaces.is_large(region as u32) || is_watched {
                 continue;
             }
             for entry in self.spaces.tables.table_mut(table) {
                 *entry = entry.without(Entry::ACCESSED);
             }
             self.clock.spend_behind(Cause::Scan, self.costs.scan_page * u64::from(SLOTS));
+        }
+        if let Some(misses) = &mut self.spaces.misses {
+            misses.clear();
         }
         // Entries that stay in a TLB are not walked to again: without this they would look unused.
         self.spaces.shoot.push(super::spaces::Shoot::All);
@@ -167,9 +175,13 @@ impl System {
     }
 
     fn count_accessed(&mut self, newest: u32) {
+        if let Some(misses) = &mut self.spaces.misses {
+            misses.sample(newest);
+        }
         for region in 0..self.spaces.regions.len() {
             let table = self.spaces.regions[region].place;
-            if table == NO_TABLE || self.spaces.is_large(region as u32) {
+            let is_watched = self.spaces.regions[region].has(WATCHED);
+            if table == NO_TABLE || self.spaces.is_large(region as u32) || is_watched {
                 continue;
             }
             let entries = self.spaces.tables.table(table);

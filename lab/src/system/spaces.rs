@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use trace::{Page, Pages, SLOTS};
 
+use super::misses::Misses;
 use super::region::{
     ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, NO_TABLE, NOBODY, RESERVED, Region, Regions,
     SIZE, Tables,
@@ -43,6 +44,8 @@ pub(crate) struct Spaces {
     /// Superpages whose mapping was split and that lie together still, by first frame: how many of
     /// their pages are mapped. The others' frames are held until memory is short.
     pub folios: BTreeMap<u32, u16>,
+    /// Walks, for designs that ask for them.
+    pub misses: Option<Misses>,
     /// For the engine.
     pub shoot: Vec<Shoot>,
     /// The virtual time of what happens now, for the reservations.
@@ -65,6 +68,9 @@ impl Spaces {
         if regions > self.regions.len() {
             self.regions.grow(regions);
             self.kinds.resize(regions, BASE);
+            if let Some(misses) = &mut self.misses {
+                misses.cover(regions);
+            }
         }
     }
 

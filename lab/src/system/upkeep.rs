@@ -48,7 +48,7 @@ impl System {
                 machine.is_fragmented = self.compaction.is_wanted(&self.memory, 0);
                 machine.fragmentation = self.compaction.score(&self.memory, 0);
             }
-            Daemon::Evacuate | Daemon::Sample => {}
+            Daemon::Evacuate | Daemon::Sample | Daemon::Split => {}
         }
         facts
     }

@@ -30,7 +30,8 @@ fn experiments() -> Vec<Experiment> {
 }
 
 fn designs() -> Vec<Design> {
-    design::designs::list().iter().map(|preset| preset.design().expect("a preset")).collect()
+    let all = design::designs::list().iter().map(|preset| preset.design().expect("a preset"));
+    all.filter(|design| superpage_lab::not_simulated(design).is_none()).collect()
 }
 
 fn reports(experiment: &Experiment, designs: &[Design]) -> BTreeMap<String, String> {

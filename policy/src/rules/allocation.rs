@@ -4,15 +4,20 @@ use alloc::vec::Vec;
 
 use units::ByteSize;
 
+use crate::Condition;
+
 /// The rules of physical allocation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allocation {
     /// What makes a program get a superpage.
     pub trigger: Trigger,
+    /// A fault maps a page of a size only where this holds. `None`: wherever one fits.
+    pub when: Option<Condition>,
     /// What it gets.
     pub form: Form,
-    /// The sizes that may be had, ascending. The largest is the superpage of the page table; the others
-    /// are sub-superpages (mTHP, the sizes of Navarro et al.).
+    /// The sizes that may be had, ascending: the page table's superpage, smaller ones (mTHP, the sizes of Navarro
+    /// et al.) and larger ones (Trident). A fault, and a scan with a condition, take the largest that fits and is
+    /// worth it.
     pub sizes: Vec<ByteSize>,
     /// Which mappings may have superpages.
     pub eligible: Eligible,

@@ -25,12 +25,16 @@ impl Default for Rules {
                 partial_free: true,
                 partial_protect: true,
                 clean_write_demotes: false,
+                when: None,
+                scan: None,
             },
             // What Linux does since its THP have a deferred split queue (4.5).
             deallocation: Deallocation { release: Release::UnderPressure, bloat: None },
             memory: Memory::default(),
             // Linux since 6.4, and since per-thread counters of resident pages (2.6.34).
             fault: Fault { locking: Locking::PerVma, resident: ResidentCount::Split },
+            estimate: None,
+            profile: None,
         }
     }
 }
@@ -39,6 +43,7 @@ impl Default for Allocation {
     fn default() -> Self {
         Self {
             trigger: Trigger::FirstFault,
+            when: None,
             form: Form::Superpage,
             sizes: alloc::vec![ByteSize::mib(2)],
             eligible: Eligible::Always,
@@ -95,11 +100,27 @@ impl Default for Scan {
             least_present: 1,
             referenced: true,
             order: ScanOrder::Address,
+            when: None,
             effort: Effort::DirectRetry,
             exclusive: true, // collapse_huge_page holds mmap_sem for writing (code)
             cpu_percent: 0,
             sampling: None,
         }
+    }
+}
+
+impl Default for Watch {
+    /// HugeScope's artifact: SP_INTERVAL 3000 ms between scans, ten samples of SAMPLE_PERIOD 600 ms in each, of the
+    /// superpages that it found hot: at least 500 (ss_work.h; mem_track's huge_page_split_select).
+    fn default() -> Self {
+        Self { every: Duration::from_secs(9), window: Duration::from_secs(6), superpages: 500 }
+    }
+}
+
+impl Default for Estimate {
+    /// CBMM's (mm/estimator.c: mm_estimate_huge_page_promote_cost_benefit).
+    fn default() -> Self {
+        Self { miss_cycles: 50, prepare_cycles: 100 * 2000, shortage_cycles: 1 << 32 }
     }
 }
 

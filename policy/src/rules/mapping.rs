@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::Effort;
+use crate::Condition;
 
 /// The rules of mapping creation.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +51,8 @@ pub struct Scan {
     pub referenced: bool,
     /// The order in which candidates are taken.
     pub order: ScanOrder,
+    /// A candidate becomes a page of a size only where this holds. `None`: wherever it qualifies.
+    pub when: Option<Condition>,
     /// What may be done to get a free superpage.
     pub effort: Effort,
     /// A collapse keeps the address space's faults out while it copies (Linux: mmap_sem for writing).
@@ -70,6 +73,8 @@ pub enum ScanOrder {
     Crossing,
     /// The highest bin of recent access coverage over all address spaces (HawkEye-G).
     Coverage,
+    /// The most TLB misses over all address spaces (Elastic Translations).
+    Misses,
     /// The address space with the largest translation overhead, its highest bin first (HawkEye-PMU).
     Overhead,
 }

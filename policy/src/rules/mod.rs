@@ -8,6 +8,7 @@
 mod allocation;
 mod deallocation;
 pub mod defaults;
+mod estimate;
 mod mapping;
 mod preparation;
 mod surroundings;
@@ -15,10 +16,11 @@ mod unmapping;
 
 pub use allocation::{Allocation, Effort, Eligible, Form, Growth, Shortage, Trigger};
 pub use deallocation::{BloatRecovery, Deallocation, Release};
+pub use estimate::{Estimate, Profile, Span};
 pub use mapping::{CleanPages, MapWhen, Mapping, Sampling, Scan, ScanOrder};
 pub use preparation::{BackgroundFill, Grain, Prefault, Preparation, Prezero, ZeroStores};
 pub use surroundings::{Fault, Locking, Memory, Reclaim, ResidentCount};
-pub use unmapping::Unmapping;
+pub use unmapping::{Unmapping, Watch};
 
 /// All rules of a design.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,4 +39,8 @@ pub struct Rules {
     pub memory: Memory,
     /// How concurrent faults are serialised.
     pub fault: Fault,
+    /// What superpages cost and gain, for conditions.
+    pub estimate: Option<Estimate>,
+    /// Where the program misses the TLB, known beforehand.
+    pub profile: Option<Profile>,
 }

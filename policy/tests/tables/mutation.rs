@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use design::{Design, DesignError, Value, designs};
+use design::{Design, DesignError, Value};
 
 use crate::dsl::{SCALE, Table};
-use crate::presets::table;
+use crate::presets::{presets, table};
 
 /// Tables that a design may have or not.
 const OPTIONAL: [&str; 6] = [
@@ -144,7 +144,7 @@ fn justified() -> BTreeSet<String> {
 #[test]
 fn a_key_that_is_changed_breaks_a_line() {
     let (mut all, mut survivors) = (0, BTreeSet::new());
-    for preset in designs::list() {
+    for preset in presets() {
         let table = table(preset.name);
         let found = mutants(&preset.design().expect("presets are good"));
         let (mut of_preset, mut caught) = (0, 0);

@@ -5,6 +5,14 @@ use design::designs;
 use crate::dsl::{SCALE, Table};
 use crate::{bounds, linux, reservations, scans};
 
+/// Presets whose tables are in `policy/tests/successors.rs`.
+const ELSEWHERE: [&str; 4] = ["cbmm", "elastic", "hugescope", "trident"];
+
+/// The presets that have their tables here.
+pub fn presets() -> impl Iterator<Item = &'static designs::Preset> {
+    designs::list().iter().filter(|preset| !ELSEWHERE.contains(&preset.name))
+}
+
 /// The table of a preset.
 pub fn table(preset: &str) -> Table {
     let tables = [bounds::table, linux::table, scans::table, reservations::table];
@@ -46,7 +54,7 @@ fn every_table_has_every_topic() {
 #[test]
 fn every_preset_does_what_its_sources_say() {
     let mut wrong = Vec::new();
-    for preset in designs::list() {
+    for preset in presets() {
         let design = preset.design().expect("presets are good");
         let table = table(preset.name);
         assert!(table.len() >= 40, "{}: {} lines", preset.name, table.len());

@@ -1,0 +1,73 @@
+//! Walks of the page table, counted by runs of 16 base pages (64 KiB): TLB misses, as a profiler samples them. Each is
+//! counted, where perf would take every so many.
+
+/// Runs of 16 base pages in a region.
+pub(crate) const RUNS: usize = 32;
+
+/// Counts of walks to base pages. Those that found no page are faults, and are not counted.
+#[derive(Debug, Default)]
+pub(crate) struct Misses {
+    /// Since the window began, by run.
+    now: Vec<u32>,
+    /// A moving average over windows, by run.
+    average: Vec<u32>,
+}
+
+impl Misses {
+    /// Makes room for regions.
+    pub(crate) fn cover(&mut self, regions: usize) {
+        self.now.resize(regions * RUNS, 0);
+        self.average.resize(regions * RUNS, 0);
+    }
+
+    /// A walk to a page.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, page: u32) {
+        if let Some(now) = self.now.get_mut((page >> 4) as usize) {
+            *now = now.saturating_add(1);
+        }
+    }
+
+    /// A window begins.
+    pub(crate) fn clear(&mut self) {
+        self.now.fill(0);
+    }
+
+    /// A window is over: it weighs `newest` per cent.
+    pub(crate) fn sample(&mut self, newest: u32) {
+        for (average, now) in self.average.iter_mut().zip(&self.now) {
+            let old = u64::from(*average) * u64::from(100 - newest);
+            *average = ((old + u64::from(*now) * u64::from(newest)) / 100) as u32;
+        }
+    }
+
+    /// The average of `count` runs from one on.
+    pub(crate) fn average(&self, first: usize, count: usize) -> u32 {
+        let runs = self.average.get(first..first + count).unwrap_or_default();
+        runs.iter().fold(0, |sum, run| sum.saturating_add(*run))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_weigh_as_they_are_told() {
+        let mut misses = Misses::default();
+        misses.cover(2);
+        (0..100).for_each(|_| misses.count(17));
+        misses.count(512);
+        misses.count(99_999);
+        misses.sample(50);
+        assert_eq!((misses.average(0, RUNS), misses.average(1, 1)), (50, 50));
+        misses.clear();
+        (0..10).for_each(|_| misses.count(0));
+        misses.sample(50);
+        assert_eq!(
+            [misses.average(0, RUNS), misses.average(0, 1), misses.average(1, 1)],
+            [30, 5, 25]
+        );
+        assert_eq!((misses.average(RUNS, RUNS), misses.average(9 * RUNS, RUNS)), (0, 0));
+    }
+}

@@ -1,0 +1,183 @@
+//! Conditions: expressions over facts, as programs in postfix.
+//!
+//! `design` reads them (`when = "benefit > cost"`). One that exists is well-formed: it leaves one truth, and needs
+//! no more than [`Condition::MOST`] places for what is not used yet. So it is evaluated on a stack of that size,
+//! without allocation, and always ends. Numbers are whole, and stay at the largest or smallest that there is.
+
+use alloc::vec::Vec;
+
+use crate::Fact;
+
+/// A step of a program. Each takes its operands off the stack, the right one first, and puts its result there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A number.
+    Number(i64),
+    /// What is known now: a number, or a truth.
+    Fact(Fact),
+    /// An operation on two numbers, or two truths.
+    Apply(Operation),
+    /// A truth turned round.
+    Not,
+}
+
+/// What is done with two operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// One of them.
+    Or,
+    /// Both of them.
+    And,
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    More,
+    /// `>=`
+    AtLeast,
+    /// `==`
+    Equal,
+    /// `!=`
+    Differs,
+    /// `+`
+    Plus,
+    /// `-`
+    Minus,
+    /// `*`
+    Times,
+    /// `/`, rounded towards zero; by zero it is zero.
+    Over,
+    /// The smaller one.
+    Min,
+    /// The larger one.
+    Max,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number.
+    Number,
+    /// True or false.
+    Truth,
+}
+
+impl Operation {
+    /// What its operands must be, and what it gives.
+    pub const fn kinds(self) -> (Kind, Kind) {
+        match self {
+            Self::Or | Self::And => (Kind::Truth, Kind::Truth),
+            Self::Less
+            | Self::AtMost
+            | Self::More
+            | Self::AtLeast
+            | Self::Equal
+            | Self::Differs => (Kind::Number, Kind::Truth),
+            Self::Plus | Self::Minus | Self::Times | Self::Over | Self::Min | Self::Max => {
+                (Kind::Number, Kind::Number)
+            }
+        }
+    }
+
+    const fn apply(self, a: i64, b: i64) -> i64 {
+        match self {
+            Self::Or => a | b,
+            Self::And => a & b,
+            Self::Less => (a < b) as i64,
+            Self::AtMost => (a <= b) as i64,
+            Self::More => (a > b) as i64,
+            Self::AtLeast => (a >= b) as i64,
+            Self::Equal => (a == b) as i64,
+            Self::Differs => (a != b) as i64,
+            Self::Plus => a.saturating_add(b),
+            Self::Minus => a.saturating_sub(b),
+            Self::Times => a.saturating_mul(b),
+            Self::Over if b == 0 => 0,
+            Self::Over => a.saturating_div(b),
+            Self::Min if a < b => a,
+            Self::Max if a > b => a,
+            Self::Min | Self::Max => b,
+        }
+    }
+}
+
+/// A condition that a rule sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition(Vec<Step>);
+
+/// Why a program is no condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Malformed {
+    /// An operand is missing or of the wrong kind, or not one truth is left.
+    Kinds,
+    /// It needs more than [`Condition::MOST`] places.
+    TooDeep,
+}
+
+impl Condition {
+    /// Values that may wait for their use at once.
+    pub const MOST: usize = 16;
+
+    /// Of a program, if it is well-formed.
+    pub fn new(steps: Vec<Step>) -> Result<Self, Malformed> {
+        let mut kinds = [Kind::Number; Self::MOST];
+        let mut count = 0;
+        for step in &steps {
+            let (takes, of, gives) = match *step {
+                Step::Number(_) => (0, Kind::Number, Kind::Number),
+                Step::Fact(fact) => (0, Kind::Number, fact.kind()),
+                Step::Not => (1, Kind::Truth, Kind::Truth),
+                Step::Apply(operation) => {
+                    let (of, gives) = operation.kinds();
+                    (2, of, gives)
+                }
+            };
+            if count < takes || kinds[count - takes..count].iter().any(|kind| *kind != of) {
+                return Err(Malformed::Kinds);
+            }
+            count -= takes;
+            *kinds.get_mut(count).ok_or(Malformed::TooDeep)? = gives;
+            count += 1;
+        }
+        match (count, kinds[0]) {
+            (1, Kind::Truth) => Ok(Self(steps)),
+            _ => Err(Malformed::Kinds),
+        }
+    }
+
+    /// Its program.
+    pub fn steps(&self) -> &[Step] {
+        &self.0
+    }
+
+    /// The facts that it names.
+    pub fn facts(&self) -> impl Iterator<Item = Fact> {
+        self.0
+            .iter()
+            .filter_map(|step| if let Step::Fact(fact) = step { Some(*fact) } else { None })
+    }
+
+    /// Whether it holds. Truths are 1 and 0.
+    pub fn holds(&self, value: impl Fn(Fact) -> i64) -> bool {
+        let mut stack = [0; Self::MOST];
+        let mut top = 0;
+        for step in &self.0 {
+            let result = match *step {
+                Step::Number(number) => number,
+                Step::Fact(fact) => value(fact),
+                Step::Not => {
+                    top -= 1;
+                    1 - stack[top]
+                }
+                Step::Apply(operation) => {
+                    top -= 2;
+                    operation.apply(stack[top], stack[top + 1])
+                }
+            };
+            stack[top] = result;
+            top += 1;
+        }
+        stack[0] != 0
+    }
+}

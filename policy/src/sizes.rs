@@ -1,0 +1,83 @@
+//! More sizes than one: which of them a fault maps, and a scan makes.
+//!
+//! Both go from the largest size down. A fault maps the largest whose aligned extent lies in the mapping, is empty,
+//! and is worth it; where no memory is free for that, the next smaller one (Trident; mTHP). A scan is told of
+//! candidates of its largest size first. Where that does not qualify, is not worth it or has no memory, it is told
+//! of those of the next smaller size inside ([`Action::Consider`]).
+//!
+//! A scan without a condition makes no pages smaller than the page table's superpage: khugepaged does not.
+
+use crate::rules::{Form, Rules};
+use crate::{Action, Condition, Fact, Facts, Orders, Policy, Reads};
+
+impl Policy {
+    /// Whether a fault should map a page of this size.
+    pub(crate) fn worth_it(&self, order: u8, facts: &Facts) -> bool {
+        self.holds(self.rules.allocation.when.as_ref(), order, facts)
+    }
+
+    /// The largest of these sizes, all larger than a superpage, that a first fault here may map.
+    pub(crate) fn larger(&self, sizes: Orders, facts: &Facts) -> Option<u8> {
+        let region = &facts.region;
+        if sizes.is_empty() || region.populated > 0 || !self.is_eligible(&facts.mapping) {
+            return None;
+        }
+        let fits = sizes.and(region.begins).and(region.ends).and(region.absent);
+        fits.iter().rev().find(|&order| self.worth_it(order, facts))
+    }
+
+    /// Whether a scan should make a page of this size of a candidate.
+    pub(crate) fn worth_copying(&self, order: u8, facts: &Facts) -> bool {
+        let scan = self.rules.mapping.scan.as_ref();
+        self.holds(scan.and_then(|scan| scan.when.as_ref()), order, facts)
+    }
+
+    /// All sizes that the design has.
+    pub fn sizes(&self) -> Orders {
+        self.rules.allocation.sizes.iter().map(|&size| self.scale.order(size)).collect()
+    }
+
+    /// The sizes of a scan's candidates. Executors tell of the largest first.
+    pub fn scanned_sizes(&self) -> Orders {
+        let large = self.scale.superpage;
+        let scan = self.rules.mapping.scan.as_ref();
+        let sizes = match self.rules.allocation.form {
+            Form::Superpage => self.sizes(),
+            Form::Reservation | Form::Pool => Orders::NONE.with(large),
+        };
+        match scan {
+            None => Orders::NONE,
+            Some(scan) if scan.when.is_some() => sizes,
+            Some(_) => sizes.above(large).with(large),
+        }
+    }
+
+    /// Nothing of this size: the next smaller one, if there is one.
+    pub(crate) fn consider_below(&self, order: u8) -> Action {
+        match self.scanned_sizes().below(order).largest() {
+            Some(order) => Action::Consider { order },
+            None => Action::Nothing,
+        }
+    }
+
+    /// The misses that the profile has for a superpage's worth of memory, by its offset in the program's.
+    pub fn profiled(&self, offset: u64) -> u64 {
+        self.rules.profile.as_ref().map_or(0, |profile| profile.at(offset))
+    }
+}
+
+/// What conditions need to know.
+pub(crate) fn reads(rules: &Rules) -> Reads {
+    let scan = rules.mapping.scan.as_ref();
+    let of_scan = scan.and_then(|scan| scan.when.as_ref());
+    let names = |condition: Option<&Condition>, fact: Fact| {
+        condition.is_some_and(|condition| condition.facts().any(|named| named == fact))
+    };
+    let by_misses = scan.is_some_and(|scan| scan.order == crate::rules::ScanOrder::Misses);
+    let watches = rules.unmapping.when.is_some();
+    Reads::AT_FAULT
+        .when(rules.allocation.when.is_some())
+        .and(Reads::OF_CANDIDATES.when(of_scan.is_some() || watches))
+        .and(Reads::MISSES.when(by_misses || names(of_scan, Fact::Misses)))
+        .and(Reads::COVERAGE.when(watches))
+}
