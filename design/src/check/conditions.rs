@@ -45,7 +45,7 @@ pub(super) const RULES: &[Rule] = &[
         "splits superpages: needs form = \"superpage\", and a trigger that makes some",
         |d| {
             d.rules.unmapping.scan.is_some()
-                && !(form(d, Form::Superpage) && !trigger(d, Trigger::Never))
+                && (!form(d, Form::Superpage) || trigger(d, Trigger::Never))
         },
     ),
     rule(&["unmapping.scan.every"], A_PERIOD, |d| watch(d, |watch| bad_period(watch.every))),

@@ -42,7 +42,7 @@ const TOPICS: [&[&str]; 17] = [
 
 #[test]
 fn every_table_has_every_topic() {
-    for preset in designs::list() {
+    for preset in presets() {
         let table = table(preset.name);
         for topic in TOPICS {
             let is_about = |what: &str| topic.iter().any(|words| what.contains(words));

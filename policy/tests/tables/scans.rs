@@ -247,7 +247,7 @@ fn ranks(policy: &Policy) -> Vec<Option<u32>> {
     let mut regions: Vec<Region> = [0, 1, 2, 3, 4, 64, 65, 512].map(region).to_vec();
     regions.push(large().region.with_coverage(512));
     regions.push(Region { coverage: 512, ..Region::default() });
-    regions.iter().map(|region| policy.rank(region)).collect()
+    regions.iter().map(|region| policy.rank_candidate(region, 3)).collect()
 }
 
 trait Covered {
