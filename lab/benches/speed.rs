@@ -367,10 +367,12 @@ impl Source for &mut Resident<'_, '_> {
     }
 }
 
+/// Memory of the process's own: not the pages of its program's file, which it touches on the way.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * 4096
+    let mut pages = text.split(' ').skip(1).map_while(|pages| pages.parse::<u64>().ok());
+    let (all, of_files) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    (all - of_files) * rustix::param::page_size() as u64
 }
 
 /// A sweep on one thread and on two: wall time.

@@ -105,7 +105,8 @@ impl System {
     #[inline(always)]
     fn reserved_apart(&mut self, page: Page, below: u16, dirty: bool) -> bool {
         let at = &self.spaces.regions[page.region().0 as usize];
-        let mapped: u32 = at.present.iter().map(|word| word.count_ones()).sum();
+        let present = self.spaces.tables.present(at.place);
+        let mapped: u32 = present.iter().map(|word| word.count_ones()).sum();
         let reservations = &self.spaces.reservations;
         let Some(id) = reservations.find(page.0) else { return false };
         let populated = reservations.popcnt(id);
@@ -135,7 +136,7 @@ impl System {
         let region = spaces.regions.extend(number);
         let new = Entry::of(frame);
         *spaces.tables.entry(region.place, slot) = if dirty { new.with(Entry::DIRTY) } else { new };
-        region.set_present(slot);
+        spaces.tables.set_present(region.place, slot);
         region.resident += 1;
         region.flags |= ACCESSED;
         if !dirty {
@@ -180,15 +181,15 @@ impl System {
         let mut tables = [NO_TABLE; MOST_AHEAD];
         let mut seen = 0;
         for (access, table) in ahead.iter().zip(&mut tables) {
-            let (region, slot) = (access.page().region().0 as usize, access.page().slot());
+            let region = access.page().region().0 as usize;
             if spaces.kinds.get(region).is_some_and(|kind| kind & SIZE != LARGE) {
-                let at = &spaces.regions[region];
-                *table = at.place;
-                seen ^= at.present[(slot / 64) as usize];
+                *table = spaces.regions[region].place;
             }
         }
         for (access, &table) in ahead.iter().zip(&tables) {
-            seen ^= u64::from(spaces.tables.glance(table, access.page().slot()).0);
+            let slot = access.page().slot();
+            seen ^= u64::from(spaces.tables.glance(table, slot).0);
+            seen ^= spaces.tables.present(table)[(slot / 64) as usize];
         }
         if !self.is_single && !spaces.reservations.is_empty() {
             for page in ahead.iter().map(|access| access.page()) {

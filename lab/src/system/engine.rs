@@ -173,8 +173,7 @@ impl<T: Translate> Engine<T> {
         let level = self.tlb.look_up(page.0, size_of(kind & SIZE));
         let large = kind & SIZE == LARGE;
         if level == Level::Walk {
-            let mapped =
-                large || self.system.spaces.regions[region as usize].is_present(page.slot());
+            let mapped = large || self.system.spaces.is_present(page);
             if !mapped {
                 return self.absent(access);
             }
@@ -382,7 +381,7 @@ fn pass<T: Translate>(
         if tlb.look_up(page, size_of(kind & SIZE)) == Level::Walk && kind & QUIET == 0 {
             let found = regions.extend(region);
             let large = kind & SIZE == LARGE;
-            if !large && !found.is_present(page & 511) {
+            if !large && !tables.is_present(found.place, page & 511) {
                 *last = previous;
                 return Attention::Absent(at);
             }
@@ -393,7 +392,7 @@ fn pass<T: Translate>(
                 if let Some(misses) = misses {
                     misses.count(page);
                 }
-            } else if large || found.present == [!0; 8] {
+            } else if large || *tables.present(found.place) == [!0; 8] {
                 *kind_of |= QUIET;
             }
         }

@@ -269,8 +269,7 @@ impl System {
                         break;
                     }
                     let region = page.region().0;
-                    let mapped = self.spaces.is_large(region)
-                        || self.spaces.regions[region as usize].is_present(page.slot());
+                    let mapped = self.spaces.is_large(region) || self.spaces.is_present(page);
                     let checked = self.spaces.kinds[region as usize] & CHECK != 0;
                     if !mapped || checked && !self.is_fine(page, true) {
                         self.fault(page, true)?;

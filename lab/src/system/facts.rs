@@ -80,7 +80,7 @@ impl System {
         if let Some(frame) = entry.frame() {
             let cow = entry.has(Entry::COW);
             let shared = cow && self.spaces.shares.contains_key(&frame.0);
-            return match self.spaces.regions[region as usize].is_present(page.slot()) {
+            return match self.spaces.is_present(page) {
                 true => policy::Page::Mapped { cow, shared },
                 false => policy::Page::Resident { cow, shared },
             };

@@ -178,7 +178,7 @@ impl System {
         let Some(got) = self.memory.allocate(order, Mobility::Movable, 0, false) else {
             return false;
         };
-        let was_empty = self.spaces.regions[region as usize].present == [0; 8];
+        let was_empty = *self.spaces.present(region) == [0; 8];
         let was_cont = self.spaces.kinds[region as usize] & SIZE == CONT;
         for ahead in 0..1 << order {
             self.install(Page(start + ahead), Frame(got.frame.0 + ahead), write);
@@ -280,7 +280,7 @@ impl System {
         let end = (page.0 + side + 1).min(mapping.end).min(page.region().first().0 + SLOTS);
         for beside in (start..end).map(Page) {
             let entry = self.spaces.entry(beside);
-            let mapped = self.spaces.regions[page.region().0 as usize].is_present(beside.slot());
+            let mapped = self.spaces.is_present(beside);
             if entry.frame().is_some() && !mapped {
                 self.spaces.map_entry(beside, entry.without(Entry::DIRTY));
                 self.clock.spend(Cause::Map, self.costs.map_page);
@@ -299,16 +299,16 @@ impl System {
         if kind & SIZE == super::region::LARGE {
             return at.has(DIRTY) && !at.has(COW | ZEROS);
         }
-        if !at.is_present(page.slot()) {
+        let (place, protected) = (at.place, at.has(super::region::PROTECTED));
+        if !self.spaces.tables.is_present(place, page.slot()) {
             // Not mapped: the walk will find that out, and fault once.
             return true;
         }
-        let protected = at.has(super::region::PROTECTED);
         let entry = self.spaces.entry_mut(page);
         if entry.is_zero_page() {
             // Its mapping is taken away, so that the fault finds it absent.
             *entry = Entry::EMPTY;
-            self.spaces.region(region).clear_present(page.slot());
+            self.spaces.tables.clear_present(place, page.slot());
             self.spaces.region(region).clean -= 1;
             self.spaces.shoot.push(super::spaces::Shoot::Page(page.0));
             return false;

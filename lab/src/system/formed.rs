@@ -9,7 +9,7 @@ use super::region::NOBODY;
 use super::{Stop, System};
 
 /// Regions that streams may number: 2 TiB of virtual memory, more than [`crate::memory::Frame`]s' machines
-/// have. Each costs about 85 bytes in each design of a pass.
+/// have. Each costs about 20 bytes in each design of a pass.
 pub(crate) const MOST_REGIONS: u32 = 1 << 20;
 /// How far beyond all regions before a mapping may begin. Regions are numbered densely; a program's parts
 /// and its children's begin a little further on.

@@ -28,7 +28,6 @@ impl System {
         let at = self.spaces.region(region);
         let table = std::mem::replace(&mut at.place, base.0);
         at.clean = 0;
-        at.present = [0; 8];
         at.flags &= RESERVED | POOL;
         if dirty {
             at.flags |= DIRTY;
@@ -97,7 +96,6 @@ impl System {
         let base = std::mem::replace(&mut at.place, table);
         let (dirty, cow) = (at.has(DIRTY), at.has(COW));
         at.flags &= if cow { RESERVED | COW } else { RESERVED };
-        at.present = [!0; 8];
         at.clean = if dirty { 0 } else { SLOTS as u16 };
         let mut flags = Entry::EMPTY;
         if dirty {
@@ -106,6 +104,7 @@ impl System {
         if cow {
             flags = flags.with(Entry::COW);
         }
+        *self.spaces.tables.present_mut(table) = [!0; 8];
         for (slot, entry) in (0..).zip(self.spaces.tables.table_mut(table)) {
             *entry = flags.at(Frame(base + slot));
         }

@@ -60,7 +60,8 @@ impl System {
     #[inline]
     fn reserved_ahead(&self, page: Page, below: u16) -> u32 {
         let at = &self.spaces.regions[page.region().0 as usize];
-        let mapped: u32 = at.present.iter().map(|word| word.count_ones()).sum();
+        let present = self.spaces.tables.present(at.place);
+        let mapped: u32 = present.iter().map(|word| word.count_ones()).sum();
         let reservations = &self.spaces.reservations;
         let Some(id) = reservations.find(page.0) else { return 0 };
         // What is resident and not mapped may be mapped along with a neighbour.
@@ -151,9 +152,10 @@ impl System {
             *entry = if dirty { new.with(Entry::DIRTY) } else { new };
         }
         if count == 1 {
-            region.set_present(slot);
+            spaces.tables.set_present(region.place, slot);
         } else {
-            reservation::set_run(&mut region.present, slot as u16, count as u16);
+            let present = spaces.tables.present_mut(region.place);
+            reservation::set_run(present, slot as u16, count as u16);
         }
         region.resident += count as u16;
         region.flags |= ACCESSED;

@@ -1,9 +1,9 @@
 //! Page tables: what is mapped in each region, and where its frames are.
 //!
 //! A region is 512 base pages of one process, what one superpage can back. `kinds` (one byte each) is
-//! all that the path of a TLB hit reads. A [`Region`] is read on a walk: its bitmap says which base pages
-//! are mapped. Where frames lie is known to the [`Tables`] (one entry of four bytes per base page), which
-//! exist only for regions that have base pages.
+//! all that the path of a TLB hit reads. A [`Region`] is read on a walk. Which of its base pages are mapped (a bitmap)
+//! and where their frames lie (one entry of four bytes each) is known to the [`Tables`], which exist only for regions
+//! that have base pages.
 
 use memory::Frame;
 
@@ -26,11 +26,9 @@ pub(crate) const CHECK: Kind = 4;
 /// the engine sets it; [`Regions::edit`] takes it away.
 pub(crate) const QUIET: Kind = 8;
 
-/// A region's mapping. 80 bytes.
+/// A region's mapping. 16 bytes: what costs more is kept where there are base pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Region {
-    /// Base pages that are mapped; not kept up under a superpage.
-    pub present: [u64; 8],
     /// The number of its table; under a superpage its first frame.
     pub place: u32,
     /// The process it belongs to; [`NOBODY`] before it is first mapped.
@@ -70,28 +68,9 @@ pub(crate) const PROTECTED: u16 = 128;
 pub(crate) const WATCHED: u16 = 256;
 
 impl Region {
-    pub(crate) const EMPTY: Self = Self {
-        present: [0; 8],
-        place: NO_TABLE,
-        process: NOBODY,
-        resident: 0,
-        flags: 0,
-        coverage: 0,
-        clean: 0,
-    };
+    pub(crate) const EMPTY: Self =
+        Self { place: NO_TABLE, process: NOBODY, resident: 0, flags: 0, coverage: 0, clean: 0 };
 
-    #[inline(always)]
-    pub(crate) fn is_present(&self, slot: u32) -> bool {
-        self.present[(slot / 64) as usize] >> (slot % 64) & 1 != 0
-    }
-    #[inline]
-    pub(crate) fn set_present(&mut self, slot: u32) {
-        self.present[(slot / 64) as usize] |= 1 << (slot % 64);
-    }
-    #[inline]
-    pub(crate) fn clear_present(&mut self, slot: u32) {
-        self.present[(slot / 64) as usize] &= !(1 << (slot % 64));
-    }
     #[inline]
     pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
@@ -204,10 +183,14 @@ impl Entry {
     }
 }
 
+/// Which base pages of a region are mapped.
+pub(crate) type Present = [u64; 8];
+
 /// The page tables of base pages, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     entries: Vec<Entry>,
+    present: Vec<Present>,
     free: Vec<u32>,
 }
 
@@ -218,18 +201,42 @@ impl Tables {
             None => {
                 let table = self.entries.len() / 512;
                 self.entries.resize(self.entries.len() + 512, Entry::EMPTY);
+                self.present.push([0; 8]);
                 table as u32
             }
         }
     }
     pub(crate) fn end(&mut self, table: u32) {
         self.table_mut(table).fill(Entry::EMPTY);
+        self.present[table as usize] = [0; 8];
         self.free.push(table);
     }
     /// What an entry looks like, if there is one.
     #[inline(always)]
     pub(crate) fn glance(&self, table: u32, slot: u32) -> Entry {
         self.entries.get(table as usize * 512 + slot as usize).copied().unwrap_or(Entry::EMPTY)
+    }
+    /// Which base pages are mapped; none without a table.
+    #[inline(always)]
+    pub(crate) fn present(&self, table: u32) -> &Present {
+        self.present.get(table as usize).unwrap_or(&[0; 8])
+    }
+    #[inline(always)]
+    pub(crate) fn present_mut(&mut self, table: u32) -> &mut Present {
+        &mut self.present[table as usize]
+    }
+    /// Whether a base page is mapped; none is without a table.
+    #[inline(always)]
+    pub(crate) fn is_present(&self, table: u32, slot: u32) -> bool {
+        self.present(table)[(slot / 64) as usize] >> (slot % 64) & 1 != 0
+    }
+    #[inline]
+    pub(crate) fn set_present(&mut self, table: u32, slot: u32) {
+        self.present_mut(table)[(slot / 64) as usize] |= 1 << (slot % 64);
+    }
+    #[inline]
+    pub(crate) fn clear_present(&mut self, table: u32, slot: u32) {
+        self.present_mut(table)[(slot / 64) as usize] &= !(1 << (slot % 64));
     }
     #[inline]
     pub(crate) fn table(&self, table: u32) -> &[Entry] {
@@ -246,8 +253,10 @@ impl Tables {
     /// Bytes of memory it uses.
     #[allow(dead_code, reason = "asked by the benchmark of memory, to come")]
     pub(crate) fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>() + self.free.capacity() * 4
+        self.entries.capacity() * size_of::<Entry>()
+            + self.present.capacity() * size_of::<Present>()
+            + self.free.capacity() * 4
     }
 }
 
-const _: () = assert!(size_of::<Region>() == 80);
+const _: () = assert!(size_of::<Region>() == 16);

@@ -89,9 +89,9 @@ impl System {
         let mut gone = 0;
         if !entry.is_empty() {
             self.spaces.scatter(region);
-            let at = self.spaces.region(region);
-            if at.is_present(slot) {
-                at.clear_present(slot);
+            let at = self.spaces.regions.edit(&mut self.spaces.kinds, region as usize);
+            if self.spaces.tables.is_present(place, slot) {
+                self.spaces.tables.clear_present(place, slot);
                 at.clean -= u16::from(!entry.has(Entry::DIRTY));
                 gone = 1;
                 self.spaces.shoot_page(page);
@@ -112,7 +112,8 @@ impl System {
     /// Empties entries of a region that has a table; the frames that nobody has any more are put into `runs`. Returns
     /// how many mappings went.
     fn take_entries(&mut self, region: u32, slots: Range<u32>, runs: &mut Vec<Run>) -> u32 {
-        let Region { place, mut present, .. } = self.spaces.regions[region as usize];
+        let place = self.spaces.regions[region as usize].place;
+        let mut present = *self.spaces.tables.present(place);
         let (mut any, mut gone, mut clean, mut frames) = (false, 0, 0, 0);
         for slot in slots {
             let at = self.spaces.tables.entry(place, slot);
@@ -143,8 +144,8 @@ impl System {
         }
         if any {
             self.spaces.scatter(region);
+            *self.spaces.tables.present_mut(place) = present;
             let at = self.spaces.region(region);
-            at.present = present;
             at.clean -= clean;
             self.spaces.count_resident(region, -frames);
         }
@@ -280,11 +281,11 @@ impl System {
         let entry = self.spaces.entry_mut(page);
         let was_clean = !entry.has(Entry::DIRTY);
         *entry = entry.with(Entry::DIRTY).without(Entry::COW);
-        let at = self.spaces.region(page.region().0);
-        if at.is_present(page.slot()) {
+        let at = self.spaces.regions.edit(&mut self.spaces.kinds, page.region().0 as usize);
+        if self.spaces.tables.is_present(at.place, page.slot()) {
             at.clean -= u16::from(was_clean);
         } else {
-            at.set_present(page.slot());
+            self.spaces.tables.set_present(at.place, page.slot());
         }
     }
 }

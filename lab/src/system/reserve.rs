@@ -182,7 +182,8 @@ impl System {
     pub(crate) fn promote(&mut self, page: Page, place: Place) {
         let region = page.region().0;
         let at = &self.spaces.regions[region as usize];
-        if at.resident != SLOTS as u16 || at.present != [!0; 8] || self.spaces.is_large(region) {
+        let is_large = self.spaces.is_large(region);
+        if at.resident != SLOTS as u16 || is_large || *self.spaces.present(region) != [!0; 8] {
             return;
         }
         let facts = self.facts_of_mapped(page, place);
@@ -212,8 +213,11 @@ impl System {
         if !self.joins || !at.resident.is_multiple_of(16) || self.spaces.is_large(region) {
             return;
         }
-        let lanes =
-            at.present.iter().flat_map(|word| (0..4).map(move |lane| (word >> (16 * lane)) as u16));
+        let lanes = self
+            .spaces
+            .present(region)
+            .iter()
+            .flat_map(|word| (0..4).map(move |lane| (word >> (16 * lane)) as u16));
         let whole = at.resident > 0
             && at.place != super::region::NO_TABLE
             && lanes.clone().all(|lane| lane == 0 || lane == !0)
@@ -300,7 +304,7 @@ impl System {
             let entry = self.spaces.entry_mut(page);
             *entry = entry.at(frame);
             self.spaces.scatter(page.region().0);
-            if self.spaces.regions[page.region().0 as usize].is_present(page.slot()) {
+            if self.spaces.is_present(page) {
                 self.spaces.shoot.push(Shoot::Page(page.0));
             }
         }

@@ -9,8 +9,8 @@ use trace::{Page, Pages, SLOTS};
 
 use super::misses::Misses;
 use super::region::{
-    ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, NO_TABLE, NOBODY, RESERVED, Region, Regions,
-    SIZE, Tables,
+    ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, NO_TABLE, NOBODY, Present, RESERVED, Region,
+    Regions, SIZE, Tables,
 };
 use super::space::Process;
 use crate::memory::{Eviction, Frame, Owner, Residents};
@@ -139,8 +139,8 @@ impl Spaces {
         let clean = !self.entry(page).has(Entry::DIRTY);
         self.scatter(page.region().0);
         let region = self.regions.edit(&mut self.kinds, page.region().0 as usize);
-        if region.is_present(page.slot()) {
-            region.clear_present(page.slot());
+        if self.tables.is_present(region.place, page.slot()) {
+            self.tables.clear_present(region.place, page.slot());
             region.clean -= u16::from(clean);
             self.shoot_page(page);
         }
@@ -167,9 +167,10 @@ impl Spaces {
     #[inline]
     pub(crate) fn map_entry(&mut self, page: Page, entry: Entry) {
         let at = page.region().0 as usize;
+        *self.entry_mut(page) = entry;
         let region = self.regions.extend(at);
-        debug_assert!(!region.is_present(page.slot()));
-        region.set_present(page.slot());
+        debug_assert!(!self.tables.is_present(region.place, page.slot()));
+        self.tables.set_present(region.place, page.slot());
         if self.kinds[at] & SIZE == CONT {
             // What the TLB has of whole runs stays true.
             self.kinds[at] &= !SIZE;
@@ -178,7 +179,20 @@ impl Spaces {
             region.clean += u16::from(!entry.has(Entry::DIRTY));
             self.kinds[at] |= CHECK;
         }
-        *self.entry_mut(page) = entry;
+    }
+
+    /// Whether a page is mapped, singly.
+    #[inline]
+    pub(crate) fn is_present(&self, page: Page) -> bool {
+        let region = page.region().0;
+        !self.is_large(region)
+            && self.tables.is_present(self.regions[region as usize].place, page.slot())
+    }
+
+    /// Which base pages of a region without a superpage are mapped.
+    #[inline]
+    pub(crate) fn present(&self, region: u32) -> &Present {
+        self.tables.present(self.regions[region as usize].place)
     }
 
     /// Gives a region's table back if nothing is in it.
@@ -192,7 +206,6 @@ impl Spaces {
             self.tables.end(at.place);
             at.place = NO_TABLE;
             at.clean = 0;
-            at.present = [0; 8];
             at.flags &= RESERVED;
             self.kinds[region as usize] = BASE;
         }

@@ -108,7 +108,7 @@ impl System {
     }
 
     fn verify_large(&self, region: u32, at: &Region, users: &mut Users) -> Result<(), String> {
-        if at.resident != SLOTS as u16 || at.present != [0; 8] || at.clean != 0 {
+        if at.resident != SLOTS as u16 || at.clean != 0 {
             return Err(format!("a superpage with the counts of base pages: {at:?}"));
         }
         let checked = self.spaces.kinds[region as usize] & CHECK != 0;
@@ -158,7 +158,7 @@ impl System {
     ) -> Result<(), String> {
         let kind = self.spaces.kinds[region as usize];
         if at.place == NO_TABLE {
-            let empty = at.resident == 0 && at.present == [0; 8] && at.clean == 0;
+            let empty = at.resident == 0 && at.clean == 0;
             return if empty && kind & SIZE == BASE && !at.has(POOL | ZEROS) {
                 Ok(())
             } else {
@@ -169,7 +169,7 @@ impl System {
         let (mut resident, mut clean, mut attention) = (0, 0, false);
         for (slot, &entry) in (0..).zip(self.spaces.tables.table(at.place)) {
             let page = Page(region << 9 | slot);
-            let present = at.is_present(slot);
+            let present = self.spaces.tables.is_present(at.place, slot);
             *swapped += u64::from(entry.is_swapped());
             if present {
                 clean += u16::from(!entry.has(Entry::DIRTY));
@@ -226,7 +226,8 @@ impl System {
         let table = self.spaces.tables.table(at.place);
         for run in (0..SLOTS).step_by(16) {
             let slots = run..run + 16;
-            let mapped = slots.clone().filter(|&slot| at.is_present(slot)).count();
+            let mapped =
+                slots.clone().filter(|&slot| self.spaces.tables.is_present(at.place, slot)).count();
             let first = table[run as usize].frame();
             let together = slots.clone().all(|slot| {
                 let frame = table[slot as usize].frame().map(|frame| frame.0);

@@ -93,8 +93,7 @@ impl Run {
             for access in accesses {
                 let page = access.page();
                 let region = page.region().0;
-                let mapped = system.spaces.is_large(region)
-                    || system.spaces.regions[region as usize].is_present(page.slot());
+                let mapped = system.spaces.is_large(region) || system.spaces.is_present(page);
                 assert!(mapped, "{access:?} found no page");
             }
         }

@@ -98,7 +98,7 @@ proptest! {
             for (&page, &framed) in model.pages.values().flatten() {
                 let page = Page(page);
                 let entry = spaces.entry(page);
-                prop_assert!(spaces.regions[page.region().0 as usize].is_present(page.slot()));
+                prop_assert!(spaces.is_present(page));
                 prop_assert_eq!(entry.frame().is_some(), framed, "{:?}", page);
                 expected += u64::from(framed);
             }

@@ -3,6 +3,8 @@
 
 use proptest::prelude::*;
 
+use super::super::region::Present;
+use super::super::spaces::Spaces;
 use super::{Ground, Run, cases, grounds, ops};
 
 /// A design with the tables of random presets, where those go together.
@@ -37,6 +39,13 @@ fn table_of(text: &str, table: &str) -> String {
     found
 }
 
+/// What is mapped in a region.
+fn of_region(spaces: &Spaces, region: u32) -> (Option<Present>, u16, u16) {
+    let at = &spaces.regions[region as usize];
+    let present = (!spaces.is_large(region)).then(|| *spaces.present(region));
+    (present, at.resident, at.flags)
+}
+
 /// All that a run has counted, and what memory looks like after it.
 fn books(run: &Run) -> String {
     let system = &run.engine.system;
@@ -51,7 +60,9 @@ fn books(run: &Run) -> String {
         spaces.superpages,
         spaces.swapped,
         system.memory.free_frames(),
-        spaces.regions.iter().map(|at| (at.present, at.resident, at.flags)).collect::<Vec<_>>(),
+        (0..spaces.regions.len() as u32)
+            .map(|region| of_region(spaces, region))
+            .collect::<Vec<_>>(),
     )
 }
 
