@@ -162,8 +162,11 @@ struct Cells<'a> {
     fragmentation: &'a str,
 }
 
-/// Runs all cells, each by itself; the reports of each row, in the order of the designs. A row is told when its first
-/// cell is begun.
+/// Designs of a row that share a pass: to make a stream takes up to as long as a design's machine takes to run it.
+const TOGETHER: usize = 2;
+
+/// Runs all rows, a few designs of each at once; the reports of each row, in the order of the designs. A row is told
+/// when it is begun.
 fn reports(
     rows: &[Cells<'_>],
     designs: &[&str],
@@ -171,19 +174,28 @@ fn reports(
 ) -> Result<Vec<Vec<Report>>, LabError> {
     let designs: Vec<Design> = designs.iter().map(|name| crate::load::preset(name)).collect();
     let step = Mutex::new(step);
-    let cells = rows.iter().flat_map(|row| (0..designs.len()).map(move |design| (row, design)));
-    let mut reports = side_by_side::cells(cells.collect(), |(row, design)| {
-        if design == 0 {
+    let parts = || designs.chunks(TOGETHER).enumerate();
+    let cells = rows.iter().flat_map(|row| parts().map(move |part| (row, part)));
+    let done = side_by_side::cells(cells.collect(), |(row, (part, designs))| {
+        if part == 0 {
             step.lock().expect("nothing in it panics")(row.name);
         }
-        report(row, &designs[design])
-    })
-    .into_iter();
-    let row = |_| reports.by_ref().take(designs.len()).collect();
+        reports_of(row, designs)
+    });
+    let mut done = done.into_iter();
+    let row = |_| done.by_ref().take(parts().count()).try_fold(Vec::new(), append);
     rows.iter().map(row).collect()
 }
 
-fn report(row: &Cells<'_>, design: &Design) -> Result<Report, LabError> {
+fn append(
+    mut all: Vec<Report>,
+    more: Result<Vec<Report>, LabError>,
+) -> Result<Vec<Report>, LabError> {
+    all.extend(more?);
+    Ok(all)
+}
+
+fn reports_of(row: &Cells<'_>, designs: &[Design]) -> Result<Vec<Report>, LabError> {
     let experiment = Experiment {
         machine: hardware::preset(MACHINE).expect("a preset"),
         memory: MEMORY,
@@ -195,7 +207,7 @@ fn report(row: &Cells<'_>, design: &Design) -> Result<Report, LabError> {
         swap: ByteSize(0),
         utilisation: false,
     };
-    Ok(run(&experiment, std::slice::from_ref(design))?.remove(0))
+    run(&experiment, designs)
 }
 
 fn done(report: &Report, figure: impl Fn(&Report) -> f64) -> Option<f64> {
