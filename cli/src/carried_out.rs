@@ -2,6 +2,8 @@
 //! out, and which stay the kernel's. For `run --design`.
 
 use crate::design::Named;
+use std::collections::BTreeSet;
+
 use design::{Design, designs, diff};
 use launch::{Ahead, Memory, Pages, Recipe};
 use machine::{Root, Thp};
@@ -55,8 +57,9 @@ pub fn carry_out(design: &Design) -> Result<CarriedOut, Failure> {
 /// Whether this machine has transparent superpages of all sizes that a design gives to programs.
 pub fn has_sizes(named: &Named) -> Result<(), Failure> {
     let Some(thp) = Thp::of(&Root::real()) else { return Ok(()) };
-    let here: Vec<u64> =
+    let sizes: BTreeSet<u64> =
         thp.sizes.keys().copied().chain(thp.pmd_size).map(|size| size.bytes()).collect();
+    let here: Vec<u64> = sizes.into_iter().collect();
     match lacking(&named.design, &here) {
         None => Ok(()),
         Some(size) => {

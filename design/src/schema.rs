@@ -143,6 +143,7 @@ fn unmapping<K: Keys>(keys: &mut K, unmapping: &mut Unmapping) {
         keys.key("every", &mut scan.every);
         keys.key("window", &mut scan.window);
         keys.key("superpages", &mut scan.superpages);
+        keys.key("below-percent", &mut scan.below_percent);
     });
 }
 

@@ -52,9 +52,9 @@ impl AtFault {
         let orders: Orders = allocation.sizes.iter().map(|&size| scale.order(size)).collect();
         let (large, reserves) = (scale.superpage, allocation.form == Form::Reservation);
         let is_whole = allocation.form == Form::Superpage;
-        let smaller = if is_whole { orders.below(large) } else { Orders::NONE };
-        let superpage = allocation.trigger == Trigger::FirstFault
-            && is_whole
+        let at_fault = allocation.trigger == Trigger::FirstFault && is_whole;
+        let smaller = if at_fault { orders.below(large) } else { Orders::NONE };
+        let superpage = at_fault
             && preparation.grain == Grain::Superpage
             && rules.mapping.when == MapWhen::WithPreparation;
         let larger = if superpage { orders.above(large) } else { Orders::NONE };

@@ -11,11 +11,14 @@ use crate::{Action, Facts, Policy};
 
 impl Policy {
     /// A pass begins, or goes on when its window is over.
-    pub(crate) fn split_begins(&mut self, _: &Facts) -> Action {
+    pub(crate) fn split_begins(&mut self, facts: &Facts) -> Action {
         let Some(scan) = self.rules.unmapping.scan else { return Action::Wait(Wait::Period) };
+        let is_short = scan.below_percent >= 100
+            || facts.machine.free * 100 < u64::from(scan.below_percent) * facts.machine.pages;
         match self.passes[Daemon::Split as usize].has_begun {
-            false => Action::Watch { most: scan.superpages },
             true => Action::Visit(Candidates::Watched),
+            false if is_short => Action::Watch { most: scan.superpages },
+            false => Action::Wait(Wait::Period),
         }
     }
 

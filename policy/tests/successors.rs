@@ -560,12 +560,13 @@ fn hugescope_splits_superpages_with_few_accessed_pages() {
         "hmmv/ept_scanner.c: huge_page_split_select: none where all that is hot fits";
     const COLLAPSE: &str =
         "hmmv/ept_scanner.c: sp_check_collapse; ss_work.h: SP_COLLAPSE_THRESHOLD 450";
-    let watched = |coverage, free| {
+    let watched = |coverage| {
         known(|facts| {
             facts.extent = Extent { order: 9, populated: 512, coverage, ..Extent::default() };
-            facts.machine.free = free;
         })
     };
+    // Of 1000 pages.
+    let free = |pages| known(|facts| facts.machine.free = pages);
     const WATCH: Action = Action::Watch { most: 500 };
     const VISIT: Action = Action::Visit(Candidates::Watched);
     const BACK: Action = Action::MakeSuperpage {
@@ -575,32 +576,32 @@ fn hugescope_splits_superpages_with_few_accessed_pages() {
     };
     let visits = |facts: Facts, action| {
         vec![
-            (SPLIT, fresh(), WATCH),
+            (SPLIT, free(99), WATCH),
             (ended(WATCH, DONE), fresh(), Action::Wait(Wait::Pause(6 * SECOND))),
             (SPLIT, fresh(), VISIT),
             (Event::Candidate, facts, action),
             (ended(VISIT, DONE), fresh(), VISIT),
             (ended(VISIT, Ended::Nothing), fresh(), Action::Wait(Wait::Period)),
-            (SPLIT, fresh(), WATCH),
+            (SPLIT, free(99), WATCH),
         ]
     };
     check(
         &preset("hugescope"),
         vec![
-            ("70 accessed pages are few", SPLITS, visits(watched(70, 99), Action::Demote)),
-            ("71 are not", SPLITS, visits(watched(71, 99), BACK)),
+            ("70 accessed pages are few", SPLITS, visits(watched(70), Action::Demote)),
+            ("71 are not", SPLITS, visits(watched(71), BACK)),
             (
                 "none at all are left alone",
                 "hmmv/ept_scanner.c: pg_cache_free: p->cc != 0",
-                visits(watched(0, 99), BACK),
+                visits(watched(0), BACK),
             ),
-            ("one is enough", SPLITS, visits(watched(1, 99), Action::Demote)),
-            ("enough memory is free", NEED, visits(watched(1, 100), BACK)),
+            ("one is enough", SPLITS, visits(watched(1), Action::Demote)),
+            ("enough memory is free", NEED, vec![(SPLIT, free(100), Action::Wait(Wait::Period))]),
             (
                 "there are no superpages to watch",
                 ROUND,
                 vec![
-                    (SPLIT, fresh(), WATCH),
+                    (SPLIT, free(99), WATCH),
                     (ended(WATCH, Ended::Nothing), fresh(), Action::Wait(Wait::Period)),
                 ],
             ),
@@ -608,7 +609,7 @@ fn hugescope_splits_superpages_with_few_accessed_pages() {
                 "a piece of work is long enough",
                 ROUND,
                 vec![
-                    (SPLIT, fresh(), WATCH),
+                    (SPLIT, free(99), WATCH),
                     (ended(WATCH, DONE), fresh(), Action::Wait(Wait::Pause(6 * SECOND))),
                     (SPLIT, fresh(), VISIT),
                     (
@@ -712,4 +713,33 @@ fn every_fact_is_what_it_says() {
         };
         assert!(matches!(is, Action::MakeSuperpage { .. }), "{condition}: {is:?}");
     }
+}
+
+#[test]
+fn where_only_a_scan_makes_superpages_a_fault_maps_a_base_page() {
+    let text = "name = \"x\"\n[allocation]\ntrigger = \"scan\"\nsizes = [\"64K\", \"2M\"]\n[mapping]\n\
+                when = \"never\"\n[mapping.scan]\nwhen = \"populated > 9\"\n";
+    let design = Design::from_toml("test", text).expect("a design");
+    check(
+        &design,
+        vec![
+            (
+                "a fault",
+                "docs/facts.md: allocation.trigger = \"scan\"",
+                vec![(WRITE, fresh(), BASE)],
+            ),
+            (
+                "the scan makes both sizes",
+                "docs/facts.md: from the largest on",
+                vec![
+                    (
+                        INSPECTED,
+                        candidate(9, |extent| extent.populated = 9),
+                        Action::Consider { order: 4 },
+                    ),
+                    (INSPECTED, candidate(4, |extent| extent.populated = 10), copy(4)),
+                ],
+            ),
+        ],
+    );
 }

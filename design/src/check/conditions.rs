@@ -57,6 +57,9 @@ pub(super) const RULES: &[Rule] = &[
     rule(&["unmapping.scan.superpages"], "must be 1 or more", |d| {
         watch(d, |watch| watch.superpages == 0)
     }),
+    rule(&["unmapping.scan.below-percent"], "must be 1 to 100 (100: always)", |d| {
+        watch(d, |watch| !(1..=100).contains(&watch.below_percent))
+    }),
     rule(
         &["estimate", FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN],
         "is what benefit and cost are made of: needs a condition that names one of them",

@@ -132,6 +132,11 @@ pub(super) const RULES: &[Rule] = &[
                 && !(trigger(d, Trigger::FirstFault) && form(d, Form::Superpage))
         },
     ),
+    rule(
+        &[SIZES, TRIGGER],
+        "with trigger = \"never\" no superpage is made, so several sizes have no effect",
+        |d| trigger(d, Trigger::Never) && d.rules.allocation.sizes.len() > 1,
+    ),
     rule(&[SIZES, FORM], "a pool has one size", |d| {
         form(d, Form::Pool) && d.rules.allocation.sizes.len() > 1
     }),

@@ -23,3 +23,24 @@ fn every_file_is_a_preset() {
     known.sort();
     assert_eq!(names, known);
 }
+
+/// The page of facts says what `policy` has, and nothing else. Where it does not, the table is printed as it should be.
+#[test]
+fn the_page_of_facts_is_up_to_date() {
+    use policy::{Fact, Kind, Rule};
+
+    let page = include_str!("../../../docs/facts.md");
+    let rule = |rule: &Rule| match rule {
+        Rule::Fault => "`allocation.when`",
+        Rule::Scan => "`mapping.scan.when`",
+        Rule::Split => "`unmapping.when`",
+    };
+    let line = |fact: &Fact| {
+        let unit = if fact.kind() == Kind::Truth { "true or false" } else { fact.unit() };
+        let rules: Vec<&str> = fact.rules().iter().map(rule).collect();
+        format!("| `{}` | {unit} | {} | {} |", fact.name(), rules.join(", "), fact.says())
+    };
+    let expected: Vec<String> = Fact::ALL.iter().map(line).collect();
+    let found: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(found, expected, "\n{}\n", expected.join("\n"));
+}

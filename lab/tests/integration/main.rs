@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod conditions;
 mod determinism;
 mod explain;
 mod layers;

@@ -113,7 +113,12 @@ impl Default for Watch {
     /// HugeScope's artifact: SP_INTERVAL 3000 ms between scans, ten samples of SAMPLE_PERIOD 600 ms in each, of the
     /// superpages that it found hot: at least 500 (ss_work.h; mem_track's huge_page_split_select).
     fn default() -> Self {
-        Self { every: Duration::from_secs(9), window: Duration::from_secs(6), superpages: 500 }
+        Self {
+            every: Duration::from_secs(9),
+            window: Duration::from_secs(6),
+            superpages: 500,
+            below_percent: 100,
+        }
     }
 }
 

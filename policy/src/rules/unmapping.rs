@@ -29,4 +29,6 @@ pub struct Watch {
     pub window: Duration,
     /// Superpages watched in a pass, at most.
     pub superpages: u32,
+    /// They are watched only while less than this per cent of memory is free (100: always).
+    pub below_percent: u8,
 }

@@ -157,7 +157,6 @@ fn worklist(least: u16) -> Table {
     let mut table = vec![
         at("n-th page: the threshold is reached", LIST, grew(least - 1, least), fresh(), Action::List),
         at("n-th page: a batch goes over the threshold", LIST, grew(0, 512), fresh(), Action::List),
-        at("n-th page: the heap does not reach over the region yet", LIST, grew(least - 1, least), fresh().region(|region| region.inside = false), Action::Nothing),
         at("n-th page: past the threshold", LIST, grew(least, least + 1), fresh(), Action::Nothing),
         run("the next candidate is the first of the list", SERVE, [serve(), made(), serve()]),
         run("one that does not qualify costs a look at those behind it", SERVE, [serve(), unfit(), then(DONE, waits(0), MORE)]),
@@ -247,7 +246,7 @@ fn ranks(policy: &Policy) -> Vec<Option<u32>> {
     let mut regions: Vec<Region> = [0, 1, 2, 3, 4, 64, 65, 512].map(region).to_vec();
     regions.push(large().region.with_coverage(512));
     regions.push(Region { coverage: 512, ..Region::default() });
-    regions.iter().map(|region| policy.rank_candidate(region, 3)).collect()
+    regions.iter().map(|region| policy.rank_candidate(region, 0)).collect()
 }
 
 trait Covered {
