@@ -401,3 +401,43 @@ fn foreign_and_damaged_results_are_refused() {
         assert!(stderr(&output).contains(part), "{text}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn sizes_that_are_not_simulated_are_told_by_file_line_and_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "huge.toml");
+    fs::write(&file, "name = \"huge\"\n\n[allocation]\nsizes = [\"2M\", \"1G\"]\n").unwrap();
+    let says = "allocation.sizes: 1G: not simulated";
+    for (design, place) in
+        [(file.as_str(), format!("{file}:4: ")), ("trident", "designs/trident.toml:".to_string())]
+    {
+        for command in ["run", "compare"] {
+            let output = lab(&with(&[command, "-d", design]));
+            assert_eq!(output.status.code(), Some(2));
+            let told = stderr(&output);
+            assert!(told.contains(&place) && told.contains(says), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_design_that_weighs_misses_wants_a_profile() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "hot.toml");
+    let without = lab(&with(&["run", "-d", "cbmm"]));
+    assert_eq!(without.status.code(), Some(2));
+    assert!(stderr(&without).contains("--profile FILE"), "{}", stderr(&without));
+    fs::write(&file, "spans = [\"0 1G 40000\"]\n").unwrap();
+    let report = json(&with(&["run", "-d", "cbmm", "--profile", &file, "--json", "--quiet"]));
+    assert_eq!(report["counters"]["made_at_fault"], 4);
+    for (text, says) in [
+        ("spans = [\"1G 0 5\"]", "hot.toml:1: spans: must go up"),
+        ("spans = [\"all\"]", "hot.toml:1: spans: \"all\": must be"),
+        ("span = []", "hot.toml:1: span: there is no such key (`spans`?)"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let output = lab(&with(&["run", "-d", "cbmm", "--profile", &file]));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
+}
