@@ -115,6 +115,7 @@ fn mapping<K: Keys>(keys: &mut K, mapping: &mut Mapping) {
         keys.key("regions", &mut scan.regions);
         keys.key("after-failure", &mut scan.after_failure);
         keys.key("least-present", &mut scan.least_present);
+        keys.key("most-swapped", &mut scan.most_swapped);
         keys.key("referenced", &mut scan.referenced);
         keys.key("order", &mut scan.order);
         keys.condition("when", Rule::Scan, &mut scan.when);

@@ -94,6 +94,8 @@ pub struct Region {
     pub has_table: bool,
     /// Base pages in memory, mapped or not.
     pub populated: u16,
+    /// Base pages that are swapped out (when its page table was read).
+    pub swapped: u16,
     /// All base pages are mapped.
     pub is_mapped: bool,
     /// A write to some of its pages copies (after a fork).

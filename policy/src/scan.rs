@@ -201,10 +201,13 @@ impl Policy {
         if !facts.mapping.writable || !region.has_writable || region.has_shared {
             return Action::Nothing;
         }
-        let (effort, exclusive) = match &self.rules.mapping.scan {
-            Some(scan) if !requested => (scan.effort, scan.exclusive),
-            _ => (Effort::DirectRetry, false),
+        let (effort, exclusive, most_swapped) = match &self.rules.mapping.scan {
+            Some(scan) if !requested => (scan.effort, scan.exclusive, scan.most_swapped),
+            _ => (Effort::DirectRetry, false, u16::MAX),
         };
+        if region.swapped > most_swapped {
+            return Action::Nothing;
+        }
         let order = match facts.extent.order {
             0 => self.scale.superpage,
             order => order,

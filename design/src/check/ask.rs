@@ -19,6 +19,7 @@ pub const BACKGROUND_AT: &str = "preparation.background.at";
 pub const WHEN: &str = "mapping.when";
 pub const SCAN: &str = "mapping.scan";
 pub const LEAST: &str = "mapping.scan.least-present";
+pub const MOST_SWAPPED: &str = "mapping.scan.most-swapped";
 pub const ORDER: &str = "mapping.scan.order";
 pub const SAMPLING: &str = "mapping.scan.sampling";
 pub const OVERHEAD: &str = "mapping.scan.sampling.overhead-every";
@@ -95,6 +96,11 @@ pub fn prezero(d: &Design, is: impl FnOnce(&Prezero) -> bool) -> bool {
 
 pub fn scan(d: &Design, is: impl FnOnce(&Scan) -> bool) -> bool {
     d.rules.mapping.scan.as_ref().is_some_and(is)
+}
+
+/// Whether a scan says how many pages of a candidate may be swapped out.
+pub fn limits_swapped(scan: &Scan) -> bool {
+    scan.most_swapped < 512
 }
 
 pub fn sampling(d: &Design, is: impl FnOnce(&Sampling) -> bool) -> bool {

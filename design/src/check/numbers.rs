@@ -67,6 +67,9 @@ pub(super) const RULES: &[Rule] = &[
     rule(&[LEAST, SIZES], "must be 1 to the pages of a superpage (512 for 2M)", |d| {
         scan(d, |scan| !within_superpage(scan.least_present, d))
     }),
+    rule(&[MOST_SWAPPED], "must be 0 to 512 (no limit)", |d| {
+        scan(d, |scan| scan.most_swapped > 512)
+    }),
     rule(&["mapping.scan.cpu-percent"], "must be 0 (no limit) to 100", |d| {
         scan(d, |scan| scan.cpu_percent > 100)
     }),

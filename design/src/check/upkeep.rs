@@ -51,6 +51,22 @@ pub(super) const RULES: &[Rule] = &[
         d.rules.memory.periodic_compaction.is_some()
             && d.rules.memory.reclaim != Reclaim::Compaction
     }),
+    // Candidates with pages that are swapped out.
+    rule(
+        &[MOST_SWAPPED, LEAST, SIZES],
+        "so many are never swapped out beside least-present pages: needs less, or 512 (no limit)",
+        |d| {
+            scan(d, |scan| {
+                let (least, most) = (u64::from(scan.least_present), u64::from(scan.most_swapped));
+                limits_swapped(scan) && most + least >= pages(d)
+            })
+        },
+    ),
+    rule(
+        &[MOST_SWAPPED, RECLAIM],
+        "nothing is swapped out: needs reclaim = \"compaction\" or \"lumpy\"",
+        |d| scan(d, limits_swapped) && d.rules.memory.reclaim == Reclaim::None,
+    ),
     // Orders of a scan.
     rule(&[ORDER, SAMPLING], "needs a [mapping.scan.sampling]", |d| {
         scan(d, |scan| by_access(scan.order) && scan.sampling.is_none())

@@ -69,7 +69,12 @@ impl Asked<'_> {
                 let least = self.first_at(is, |pages| (Event::Candidate, facts(pages)))?;
                 let made = self.ask(Event::Inspected { requested: false }, &facts(least));
                 let what = if advised.is_some() { "of an advised one" } else { "of one" };
-                Some(format!("{what} with {}: {}", pages(least, ""), made.in_words(&SCALE)))
+                let swapped = |pages| facts(least).with(|facts| facts.region.swapped = pages);
+                let inspected = |pages| (Event::Inspected { requested: false }, swapped(pages));
+                let but = self.first_at(|action| action == Action::Nothing, inspected);
+                let but = but.map(|most| format!("; {}: nothing", pages(most, " swapped out")));
+                let made = made.in_words(&SCALE);
+                Some(format!("{what} with {}: {made}{}", pages(least, ""), but.unwrap_or_default()))
             }),
             Daemon::Recover => {
                 let mut policy = self.policy();

@@ -76,6 +76,7 @@ pub fn renumbered(design: impl Strategy<Value = Design>) -> impl Strategy<Value 
             draw(&mut || scan.regions = n[8] as u32);
             draw(&mut || scan.after_failure = t[3]);
             draw(&mut || scan.least_present = n[9] as u16);
+            draw(&mut || scan.most_swapped = n[16] as u16);
             draw(&mut || scan.cpu_percent = n[10] as u8);
             if let Some(sampling) = &mut scan.sampling {
                 draw(&mut || sampling.window = t[4]);

@@ -77,6 +77,16 @@ fn what_daemons_do() {
 }
 
 #[test]
+fn what_a_scan_passes_over() {
+    let event = "scan, every 10 s";
+    let linux = preset("linux-6");
+    let limited = linux.to_toml().replace("most-swapped = 512", "most-swapped = 64");
+    let limited = Design::from_toml("limited", &limited).unwrap();
+    let but = "; 65 pages swapped out or more: nothing";
+    assert_eq!(at(&limited, event), at(&linux, event) + but);
+}
+
+#[test]
 fn presets_are_told_apart() {
     let mut told = BTreeMap::new();
     for preset in designs::list() {

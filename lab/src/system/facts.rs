@@ -278,6 +278,9 @@ impl System {
                 .iter()
                 .filter_map(|entry| entry.frame())
                 .any(|frame| self.spaces.shares.contains_key(&frame.0));
+        if self.spaces.swapped > 0 {
+            facts.region.swapped = table.iter().filter(|entry| entry.is_swapped()).count() as u16;
+        }
         facts
     }
 

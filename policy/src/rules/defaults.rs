@@ -98,6 +98,7 @@ impl Default for Scan {
             regions: 8,
             after_failure: Duration::from_secs(60),
             least_present: 1,
+            most_swapped: 512, // no limit; Linux: max_ptes_swap 64
             referenced: true,
             order: ScanOrder::Address,
             when: None,

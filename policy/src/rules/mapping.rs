@@ -47,6 +47,8 @@ pub struct Scan {
     pub after_failure: Duration,
     /// The fewest populated pages of a candidate.
     pub least_present: u16,
+    /// The most swapped-out pages of a candidate (512: no limit).
+    pub most_swapped: u16,
     /// A candidate has a page that was referenced lately.
     pub referenced: bool,
     /// The order in which candidates are taken.

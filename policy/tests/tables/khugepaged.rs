@@ -8,6 +8,7 @@ use crate::dsl::*;
 
 const SCAN: &str = "mm/khugepaged.c: khugepaged_do_scan, khugepaged_scan_mm_slot";
 const PMD: &str = "mm/khugepaged.c: hpage_collapse_scan_pmd";
+const SWAP: &str = "mm/khugepaged.c: hpage_collapse_scan_pmd, khugepaged_max_ptes_swap";
 const ALLOC: &str = "mm/khugepaged.c: khugepaged_do_scan, khugepaged_alloc_sleep";
 
 /// What a design's scan differs in.
@@ -57,6 +58,7 @@ pub fn candidates(scan: &Scan) -> Table {
     let unaccessed = if scan.referenced { Action::Nothing } else { Action::Inspect };
     let unadvised = if scan.always { Action::Inspect } else { Action::Nothing };
     let fit = || candidate(scan.least);
+    let swapped = |pages| fit().region(|region| region.swapped = pages);
     let copy = || copied(Effort::DirectRetry, true);
     let inspected = Event::Inspected { requested: false };
     let asked = Event::Inspected { requested: true };
@@ -77,6 +79,7 @@ pub fn candidates(scan: &Scan) -> Table {
         at("looked into: no page may be written", PMD, inspected, fit().region(|region| region.has_writable = false), Action::Nothing),
         at("looked into: the mapping may not be written", PMD, inspected, fit().with(|facts| facts.mapping.writable = false), Action::Nothing),
         at("looked into: a page is somebody else's, too", PMD, inspected, fit().region(|region| region.has_shared = true), Action::Nothing),
+        at("looked into: all but the fewest pages are swapped out, and no limit is set", SWAP, inspected, swapped(512 - scan.least), copy()),
         at("asked for (MADV_COLLAPSE): one page is enough", COLLAPSE, Event::CollapseRequested, candidate(1).advised(true).region(|region| region.accessed = false), Action::Inspect),
         at("asked for: it is copied, with all effort", COLLAPSE, asked, fit(), copied(Effort::DirectRetry, false)),
     ]
@@ -93,4 +96,34 @@ pub fn collapse_only() -> Table {
         at("asked for: nothing is there", COLLAPSE, Event::CollapseRequested, fresh().advised(true), Action::Nothing),
         at("asked for: it is copied", COLLAPSE, Event::Inspected { requested: true }, candidate(1), copy),
     ]
+}
+
+/// Linux's own limit on pages that are swapped out, which no preset says.
+#[rustfmt::skip]
+fn limited() -> Table {
+    let inspected = |requested| Event::Inspected { requested };
+    let swapped = |pages| candidate(1).region(|region| region.swapped = pages);
+    vec![
+        at("looked into: no page is swapped out", SWAP, inspected(false), swapped(0), copied(Effort::DirectRetry, true)),
+        at("looked into: 64 pages are swapped out", SWAP, inspected(false), swapped(64), copied(Effort::DirectRetry, true)),
+        at("looked into: 65 pages are swapped out", SWAP, inspected(false), swapped(65), Action::Nothing),
+        at("asked for: however many are swapped out", COLLAPSE, inspected(true), swapped(511), copied(Effort::DirectRetry, false)),
+    ]
+}
+
+#[test]
+fn a_scan_passes_over_what_is_swapped_out() {
+    let linux = design::designs::find("linux-6").expect("a preset").to_toml();
+    let with = |most: u16| {
+        let text = linux.replace("most-swapped = 512", &format!("most-swapped = {most}"));
+        design::Design::from_toml("limited", &text).expect("a good design")
+    };
+    let breaks = |most| {
+        let design = with(most);
+        limited().iter().find_map(|line| line.check(&mut design.policy(SCALE)).err())
+    };
+    assert_eq!(breaks(64), None);
+    for most in [0, 63, 65, 512] {
+        assert!(breaks(most).is_some(), "{most}");
+    }
 }

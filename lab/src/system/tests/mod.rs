@@ -5,6 +5,7 @@ mod ideal;
 mod naive;
 mod plain;
 mod program;
+mod swapped;
 
 use hardware::{Machine, Naive};
 use proptest::prelude::*;
