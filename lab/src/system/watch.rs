@@ -5,7 +5,7 @@ use trace::{Page, SLOTS};
 
 use super::System;
 use super::allocate::{LARGE_ORDER, Payer};
-use super::region::{COW, Entry, NO_TABLE, POOL, RESERVED, WATCHED, ZEROS};
+use super::region::{COW, Entry, POOL, RESERVED, WATCHED, ZEROS};
 use crate::Cause;
 use crate::memory::Frame;
 
@@ -71,7 +71,9 @@ impl System {
     /// The first frame of a region whose pages are all mapped, nobody else's, and in one aligned block.
     fn whole_again(&self, region: u32) -> Option<Frame> {
         let at = &self.spaces.regions[region as usize];
-        let is_whole = at.place != NO_TABLE && at.present == [!0; 8] && !at.has(COW | RESERVED);
+        let is_whole = !self.spaces.is_large(region)
+            && *self.spaces.present(region) == [!0; 8]
+            && !at.has(COW | RESERVED);
         let first = Page(region << 9);
         (is_whole && self.lies_together(first, LARGE_ORDER))
             .then(|| self.spaces.entry(first).frame())
