@@ -84,15 +84,21 @@ const MOST: u64 = 16 << 20;
 /// The design that is meant, and its contents. One from a file is called by its name; where that is a
 /// preset's as well, by its file too, so that nobody takes it for the preset.
 pub fn design(word: &str) -> Result<Ingredient, Failure> {
-    let Named { file, design, label, text } = crate::design::load(word)?;
-    if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&design) {
-        let file = file.unwrap_or_else(|| format!("designs/{label}.toml"));
-        let line = design::Design::line_of(&text, key);
-        return Err(Failure::usage(format!("{file}:{line}: {key}: {why}")));
+    let named = crate::design::load(word)?;
+    if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&named.design) {
+        return Err(refused(&named, key, &why));
     }
+    let Named { file, design, .. } = named;
     let taken = design::designs::preset(&design.name).is_ok();
     let name = called(&design.name, file.as_deref(), taken);
     Ok(Ingredient { name, content: design.to_toml() })
+}
+
+/// A design's rule that is not carried out: where it is, and why.
+pub fn refused(named: &Named, key: &str, why: &str) -> Failure {
+    let file = named.file.clone().unwrap_or_else(|| format!("designs/{}.toml", named.label));
+    let line = design::Design::line_of(&named.text, key);
+    Failure::usage(format!("{file}:{line}: {key}: {why}"))
 }
 
 /// A profile: the file, and its text.

@@ -421,6 +421,18 @@ fn sizes_that_are_not_simulated_are_told_by_file_line_and_key() {
 }
 
 #[test]
+fn the_model_of_faults_refuses_what_it_does_not_weigh() {
+    for (design, says) in
+        [("cbmm", "allocation.when: the model"), ("trident", "allocation.sizes: 1G: not")]
+    {
+        let output = lab(&["faults", "--design", design, "--quiet"]);
+        assert_eq!(output.status.code(), Some(2));
+        let told = stderr(&output);
+        assert!(told.contains(&format!("designs/{design}.toml:")) && told.contains(says), "{told}");
+    }
+}
+
+#[test]
 fn a_design_that_weighs_misses_wants_a_profile() {
     let directory = tempfile::tempdir().unwrap();
     let file = path(&directory, "hot.toml");

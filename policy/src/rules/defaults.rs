@@ -112,7 +112,7 @@ impl Default for Scan {
 
 impl Default for Watch {
     /// HugeScope's artifact: SP_INTERVAL 3000 ms between scans, ten samples of SAMPLE_PERIOD 600 ms in each, of the
-    /// superpages that it found hot: at least 500 (ss_work.h; mem_track's huge_page_split_select).
+    /// superpages that it found hot: at least 500 (ss_work.h; hmmv/ept_scanner.c: huge_page_split_select).
     fn default() -> Self {
         Self {
             every: Duration::from_secs(9),

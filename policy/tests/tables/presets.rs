@@ -5,7 +5,7 @@ use design::designs;
 use crate::dsl::{SCALE, Table};
 use crate::{bounds, linux, reservations, scans};
 
-/// Presets whose tables are in `policy/tests/successors.rs`.
+/// Presets whose tables are in `policy/tests/successors`.
 const ELSEWHERE: [&str; 4] = ["cbmm", "elastic", "hugescope", "trident"];
 
 /// The presets that have their tables here.

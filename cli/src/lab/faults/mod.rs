@@ -172,6 +172,8 @@ fn simulate(machine: &Machine, args: &Args) -> Result<Vec<Set>, Failure> {
     Ok(sets)
 }
 
+const WHEN: &str = "allocation.when";
+
 /// The sets that were asked for, by name.
 fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Failure> {
     let mut sets: Vec<Patches> = args.patches.clone();
@@ -182,6 +184,14 @@ fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Fail
         sets.iter().map(|set| (set.to_string(), set.kernel(machine))).collect();
     for word in &args.designs {
         let named = crate::design::load(word)?;
+        if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&named.design) {
+            return Err(what::refused(&named, key, &why));
+        }
+        if named.design.keys().iter().any(|(key, _)| key == WHEN) {
+            const WHY: &str =
+                "the model of concurrent faults weighs nothing: every first fault is the same";
+            return Err(what::refused(&named, WHEN, WHY));
+        }
         let taken = designs::preset(&named.design.name).is_ok();
         let name = what::called(&named.design.name, named.file.as_deref(), taken);
         kernels.push((name, Kernel::of(&named.design, machine)));
