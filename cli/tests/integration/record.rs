@@ -111,8 +111,9 @@ fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
         let verified = run(&["trace", "verify", part]);
         assert_eq!(verified.status.code(), Some(1), "{}", stderr(&verified));
         assert!(stdout(&verified).contains("truncated: the end"), "{}", stdout(&verified));
+        // None, where it was killed before it made its own.
         let rooms = std::fs::read_dir(&room).unwrap().count();
-        assert_eq!(rooms, 1, "what the one before left is gone");
+        assert!(rooms <= 1, "what the one before left is gone: {rooms}");
     }
 }
 
