@@ -31,7 +31,7 @@ pub enum Action {
         around: u8,
     },
     /// Map the page that another mapping of the object has.
-    MapElsewhere,
+    MapInObject,
     /// Map the pool's page.
     MapPooled,
     /// Map the file's superpage, which is in memory whole, for reading.

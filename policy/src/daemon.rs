@@ -44,7 +44,7 @@ impl Policy {
             _ => None,
         };
         let scan = rules.mapping.scan.as_ref();
-        let sampling = scan.and_then(|scan| scan.sampling.as_ref());
+        let sampling = rules.mapping.sampling();
         let memory = &rules.memory;
         let checks = memory.background_compaction || memory.proactiveness > 0;
         let compact = match memory.periodic_compaction {

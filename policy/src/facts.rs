@@ -66,7 +66,7 @@ pub enum Page {
     /// Its contents are swapped out.
     Swapped,
     /// Another mapping of its object has it in memory.
-    Elsewhere,
+    InObject,
     /// A page of the pool backs it.
     Pooled,
     /// It is in memory, and not mapped.
@@ -179,8 +179,6 @@ pub struct Reservation {
 /// The machine, and the work of the daemon that asks. Times are in ticks of [`crate::Scale`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Time.
-    pub now: u64,
     /// Time that the daemon's pass took so far.
     pub spent: u64,
     /// Time that this piece of it took so far.

@@ -14,6 +14,8 @@ use crate::{Action, Facts, Orders, Policy, Reads, Scale, sizes};
 /// What the rules come to at a fault.
 #[derive(Debug, Clone)]
 pub(crate) struct AtFault {
+    /// All sizes that the design has.
+    pub sizes: Orders,
     /// A first fault asks for a whole superpage.
     superpage: bool,
     /// Smaller sizes that a fault may map.
@@ -69,7 +71,7 @@ impl AtFault {
             Reads::UNRESERVED.when(reserves),
             Reads::FULL.when(in_place),
             Reads::DIRTY.when(in_place && rules.mapping.clean_pages == CleanPages::Uniform),
-            Reads::COVERAGE.when(scan.is_some_and(|scan| scan.sampling.is_some())),
+            Reads::COVERAGE.when(rules.mapping.sampling().is_some()),
             Reads::ZEROS.when(rules.deallocation.bloat.is_some()),
             Reads::WRITTEN.when(in_place),
             sizes::reads(rules),
@@ -84,6 +86,7 @@ impl AtFault {
                 && !matches!(preparation.prefault, Prefault::Doubling(_)),
             one_reserved: one_reserved
                 .then(|| preparation.fill_at.map_or(whole, |at| whole.min(at))),
+            sizes: orders,
             smaller,
             larger,
             reserved: if reserves { orders } else { Orders::NONE },
@@ -146,7 +149,7 @@ impl Policy {
             Page::Mapped { .. } if write => Action::MakeWritable,
             Page::Mapped { .. } => Action::Nothing,
             Page::Pooled => Action::MapPooled,
-            Page::Elsewhere => Action::MapElsewhere,
+            Page::InObject => Action::MapInObject,
             Page::Untouched => self.untouched(write, facts),
             Page::Swapped => self.reserved(facts),
         }

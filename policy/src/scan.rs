@@ -220,8 +220,7 @@ impl Policy {
 
     /// Clears accessed bits, and after the window counts those that were set again.
     pub(crate) fn sample(&mut self) -> Action {
-        let scan = self.rules.mapping.scan.as_ref();
-        match scan.and_then(|scan| scan.sampling.as_ref()) {
+        match self.rules.mapping.sampling() {
             None => Action::Wait(Wait::Period),
             Some(sampling) if self.is_sampling => {
                 Action::CountAccessed { newest_percent: sampling.newest_percent.into() }
@@ -232,8 +231,7 @@ impl Policy {
 
     /// Accessed bits were cleared, or counted.
     pub(crate) fn sampled(&mut self, facts: &Facts) -> Action {
-        let scan = self.rules.mapping.scan.as_ref();
-        let Some(sampling) = scan.and_then(|scan| scan.sampling.as_ref()) else {
+        let Some(sampling) = self.rules.mapping.sampling() else {
             return Action::Wait(Wait::Period);
         };
         self.is_sampling = !self.is_sampling;
@@ -247,20 +245,12 @@ impl Policy {
 
     /// How good a candidate a region is for a scan by recent access, or by TLB misses (Elastic Translations: those
     /// that miss most come first). `None`: it is none.
-    pub fn rank_candidate(&self, region: &Region, misses: u32) -> Option<u32> {
-        match &self.rules.mapping.scan {
-            Some(scan) if scan.order == ScanOrder::Misses => {
-                let is_candidate = misses > 0 && region.has_table && region.superpage.is_none();
-                is_candidate.then_some(misses)
-            }
-            _ => self.rank(region),
-        }
-    }
-
-    /// By recent access: its bin.
-    pub fn rank(&self, region: &Region) -> Option<u32> {
-        let is_candidate = region.coverage > 0 && region.has_table && region.superpage.is_none();
-        is_candidate.then(|| bin(region.coverage))
+    pub fn rank(&self, region: &Region, misses: u32) -> Option<u32> {
+        let scan = self.rules.mapping.scan.as_ref();
+        let by_misses = scan.is_some_and(|scan| scan.order == ScanOrder::Misses);
+        let heat = if by_misses { misses } else { region.coverage.into() };
+        let is_candidate = heat > 0 && region.has_table && region.superpage.is_none();
+        is_candidate.then(|| if by_misses { misses } else { bin(region.coverage) })
     }
 
     /// How much a process deserves to be served, by the ranks of its candidates: the one with the largest share of

@@ -34,7 +34,7 @@ impl Policy {
 
     /// All sizes that the design has.
     pub fn sizes(&self) -> Orders {
-        self.rules.allocation.sizes.iter().map(|&size| self.scale.order(size)).collect()
+        self.at_fault.sizes
     }
 
     /// The sizes of a scan's candidates. Executors tell of the largest first.

@@ -189,7 +189,7 @@ fn reading(source: Source) -> &'static str {
         Source::Free => "look at free memory by size of blocks",
         Source::Spare => "look at what is promised and what could be free",
         Source::Resident => "look at what the process has",
-        Source::Room => "look at what its cgroups leave it",
+        Source::Headroom => "look at what its cgroups leave it",
         Source::Whole => "look whether it lies on superpages",
     }
 }
@@ -201,7 +201,7 @@ fn plain(action: Action) -> &'static str {
         Action::MapZeros { superpage: true } => "map the shared superpage of zeros",
         Action::MapZeros { superpage: false } => "map the shared page of zeros",
         Action::MapBase { .. } => "map a base page",
-        Action::MapElsewhere => "map the page that another mapping of the object has",
+        Action::MapInObject => "map the page that another mapping of the object has",
         Action::MapPooled => "map the pool's superpage",
         Action::MapFile => "map the file's superpage, read-only",
         Action::MakeWritable => "let it be written",

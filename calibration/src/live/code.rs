@@ -75,11 +75,11 @@ impl LiveCode {
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
+}
 
-    fn area(&mut self, page: PageSize) -> Result<&mut Area, ProbeError> {
-        let area = self.areas.iter_mut().find(|area| area.offer.page == page);
-        area.ok_or(ProbeError::NotOffered(page))
-    }
+fn area_of(areas: &mut [Area], page: PageSize) -> Result<&mut Area, ProbeError> {
+    let area = areas.iter_mut().find(|area| area.offer.page == page);
+    area.ok_or(ProbeError::NotOffered(page))
 }
 
 impl Probe for LiveCode {
@@ -96,8 +96,7 @@ impl Probe for LiveCode {
             return Err(ProbeError::Interrupted);
         }
         let line = self.line;
-        let area = self.areas.iter_mut().find(|area| area.offer.page == page);
-        let area = area.ok_or(ProbeError::NotOffered(page))?;
+        let area = area_of(&mut self.areas, page)?;
         // To be written all pages are unprotected, which drops what the TLB has of them.
         let mut jumps = link(&mut area.code, page, line, places, seed)?;
         let lap = places.len() as u64;
@@ -120,7 +119,7 @@ impl Probe for LiveCode {
 
     fn renew(&mut self, page: PageSize) -> Result<(), ProbeError> {
         let base = sys::param::page_size();
-        let area = self.area(page)?;
+        let area = area_of(&mut self.areas, page)?;
         if page == base {
             let memory = area.code.writable()?;
             memory.advise(Advice::DontNeed)?;

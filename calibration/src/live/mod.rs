@@ -72,6 +72,11 @@ impl Live {
     }
 }
 
+fn arena_of(arenas: &mut [Arena], page: PageSize) -> Result<&mut Arena, ProbeError> {
+    let arena = arenas.iter_mut().find(|arena| arena.offer.page == page);
+    arena.ok_or(ProbeError::NotOffered(page))
+}
+
 impl Probe for Live {
     fn offers(&self) -> Vec<Offer> {
         self.arenas.iter().map(|arena| arena.offer.clone()).collect()
@@ -86,8 +91,7 @@ impl Probe for Live {
             return Err(ProbeError::Interrupted);
         }
         let line = self.line;
-        let arena = self.arenas.iter_mut().find(|arena| arena.offer.page == page);
-        let arena = arena.ok_or(ProbeError::NotOffered(page))?;
+        let arena = arena_of(&mut self.arenas, page)?;
         arena.populate(places)?;
         let bytes = |place: &Place| (place.page * page.bytes() + place.line * line) as usize;
         let offsets: Vec<usize> = places.iter().map(bytes).collect();
@@ -104,8 +108,7 @@ impl Probe for Live {
     }
 
     fn renew(&mut self, page: PageSize) -> Result<(), ProbeError> {
-        let arena = self.arenas.iter_mut().find(|arena| arena.offer.page == page);
-        arena.ok_or(ProbeError::NotOffered(page))?.renew()
+        arena_of(&mut self.arenas, page)?.renew()
     }
 
     fn clock(&self) -> Clock {

@@ -7,7 +7,6 @@ use trace::{Access, Advice, Event, Page, SLOTS};
 use super::System;
 use super::allocate::LARGE_ORDER;
 use super::region::{ACCESSED, BASE, CHECK, Entry, LARGE, NO_TABLE, SIZE};
-use crate::Cause;
 use crate::memory::{Frame, Mobility};
 
 /// Where faults take their frames.
@@ -122,7 +121,7 @@ impl System {
         let base = reservations.base(id);
         let zeroed = !self.blank.is_empty() && self.blank.contains(&base.0);
         self.map_apart(page, Frame(base.0 + page.slot()), dirty);
-        self.charge_apart(1, u64::from(!zeroed));
+        self.charge_faults(1, u64::from(!zeroed));
         let now = self.clock.now();
         self.spaces.reservations.populate(id, page.slot() as u16, now);
         true
@@ -154,20 +153,9 @@ impl System {
     pub(crate) fn end_apart(&mut self, apart: &mut Apart) {
         if apart.taken > 0 {
             self.memory.allocate_side_by_side(Mobility::Movable, 0, apart.taken);
-            self.charge_apart(u64::from(apart.taken), u64::from(apart.taken));
+            self.charge_faults(u64::from(apart.taken), u64::from(apart.taken));
         }
         *apart = Apart::NONE;
-    }
-
-    /// Faults, and pages that they zeroed.
-    #[inline(always)]
-    fn charge_apart(&mut self, faults: u64, zeroed: u64) {
-        self.counters.faults += faults;
-        self.clock.spend(Cause::Fault, self.costs.fault * faults);
-        let beside = u64::from(self.clock.pace.threads.saturating_sub(1));
-        self.clock.spend(Cause::Lock, self.costs.beside * beside * faults);
-        self.counters.zeroed += zeroed;
-        self.clock.spend(Cause::Zero, self.costs.zero_page * zeroed);
     }
 
     /// Reads what faults on pages that are accessed soon after `access`, which faulted, will read. Where they are far

@@ -1,7 +1,7 @@
 //! Base pages are copied into a superpage: out of place, as khugepaged does.
 
 use policy::rules::Effort;
-use policy::{Action, Event, How};
+use policy::{Action, Event, Facts, How};
 use trace::{Page, Pages, SLOTS};
 
 use super::System;
@@ -27,23 +27,30 @@ impl System {
     pub(crate) fn collapse(&mut self, region: u32, payer: Payer) -> Collapsed {
         let requested = payer == Payer::Program;
         let event = if requested { Event::CollapseRequested } else { Event::Candidate };
-        if self.policy.on(event, &self.facts_of_candidate(region)) != Action::Inspect {
+        let mut facts = self.facts_of_candidate(region);
+        if self.policy.on(event, &facts) != Action::Inspect {
             return Collapsed::Unfit;
         }
         // A candidate leaves the list when it is looked into.
         self.spaces.region(region).flags &= !LISTED;
-        match self.policy.on(Event::Inspected { requested }, &self.facts_of_inspected(region)) {
+        self.add_inspected(region, &mut facts);
+        match self.policy.on(Event::Inspected { requested }, &facts) {
             Action::MakeSuperpage { how: How::Copy { exclusive }, effort, .. } => {
                 self.copy_into_superpage(region, exclusive, effort, payer)
             }
-            Action::Consider { order } => self.collapse_parts(region, order, payer),
+            Action::Consider { order } => self.collapse_parts(region, order, facts, payer),
             _ => Collapsed::Unfit,
         }
     }
 
     /// Makes smaller pages of a region's parts, where the policy wants some.
-    fn collapse_parts(&mut self, region: u32, order: u8, payer: Payer) -> Collapsed {
-        let mut facts = self.facts_of_inspected(region);
+    fn collapse_parts(
+        &mut self,
+        region: u32,
+        order: u8,
+        mut facts: Facts,
+        payer: Payer,
+    ) -> Collapsed {
         let mut made = Collapsed::Unfit;
         for first in (region << 9..(region + 1) << 9).step_by(1 << order).map(Page) {
             facts.extent = self.extent(first, order);
@@ -71,8 +78,7 @@ impl System {
             return false;
         };
         let pages = 1u32 << order;
-        let is_present = |slot: &u32| self.spaces.entry(Page(first.0 + slot)).frame().is_some();
-        let present = (0..pages).filter(is_present).count() as u64;
+        let present = self.present(Pages { first, count: pages });
         let holes = u64::from(pages) - present;
         self.charge(payer, Cause::Copy, self.costs.copy_page * present);
         self.charge(payer, Cause::Zero, self.costs.zero_page * holes);
@@ -82,13 +88,17 @@ impl System {
         if self.spaces.is_ours(self.spaces.regions[first.region().0 as usize].process) {
             self.counters.copied += present;
         }
-        let books = self.clock.ledger;
-        self.release(Pages { first, count: pages });
-        self.clock.restore(books);
+        self.release_unpaid(Pages { first, count: pages });
         for slot in 0..pages {
             self.install(Page(first.0 + slot), Frame(got.frame.0 + slot), true);
         }
         true
+    }
+
+    /// Pages that are in memory.
+    fn present(&self, pages: Pages) -> u64 {
+        let all = pages.first.0..pages.first.0 + pages.count;
+        all.filter(|&page| self.spaces.entry(Page(page)).frame().is_some()).count() as u64
     }
 
     fn copy_into_superpage(
@@ -100,9 +110,7 @@ impl System {
     ) -> Collapsed {
         let Some(got) = self.superpage(effort, payer) else { return Collapsed::NoMemory };
         let first = Page(region << 9);
-        let present = (0..SLOTS)
-            .filter(|slot| self.spaces.entry(Page(first.0 + slot)).frame().is_some())
-            .count() as u64;
+        let present = self.present(Pages { first, count: SLOTS });
         self.charge(payer, Cause::Copy, self.costs.copy_page * present + self.costs.collapse);
         let holes = u64::from(SLOTS) - present;
         if !got.zeroed {
@@ -125,10 +133,7 @@ impl System {
             self.counters.copied += present;
             self.counters.made_by_copy += 1;
         }
-        // The old pages go, silently: the program pays nothing for that.
-        let books = self.clock.ledger;
-        self.release(Pages { first, count: SLOTS });
-        self.clock.restore(books);
+        self.release_unpaid(Pages { first, count: SLOTS });
         self.memory.set_owner(got.frame, Owner::Page(first));
         self.map_superpage(region, got.frame, true);
         Collapsed::Yes

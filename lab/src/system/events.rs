@@ -452,7 +452,7 @@ impl System {
     }
 
     /// Where another mapping of its object has a page in memory.
-    pub(crate) fn elsewhere(&self, page: Page, (_, mapping): Place) -> Option<Page> {
+    pub(crate) fn in_object(&self, page: Page, (_, mapping): Place) -> Option<Page> {
         let Backing::Shared(object) = mapping.backing else { return None };
         let at = page.0 - mapping.origin;
         let places = self.objects.get(&object)?;
@@ -472,8 +472,8 @@ impl System {
     }
 
     /// Maps a page that another mapping of its object has.
-    pub(crate) fn map_elsewhere(&mut self, page: Page, write: bool, place: Place) {
-        let other = self.elsewhere(page, place).expect("the policy was told so");
+    pub(crate) fn map_in_object(&mut self, page: Page, write: bool, place: Place) {
+        let other = self.in_object(page, place).expect("the policy was told so");
         self.superpage_event(other.region().0, Happened::Shared { whole: false, private: false });
         let frame = self.spaces.entry(other).frame().expect("it is in memory");
         self.spaces.shares.entry(frame.0).or_default().push(page.0);

@@ -40,12 +40,9 @@ impl System {
             ..Facts::default()
         };
         if self.spaces.is_large(region) {
-            facts.region.superpage = Some(Superpage {
-                zeros: at.has(ZEROS),
-                pooled: at.has(POOL) && self.pool_of(region, place).is_some(),
-                cow: at.has(COW),
-                shared: at.has(COW) && self.spaces.shares.contains_key(&at.place),
-            });
+            let found = self.superpage_facts(region);
+            let pooled = found.pooled && self.pool_of(region, place).is_some();
+            facts.region.superpage = Some(Superpage { pooled, ..found });
             return facts;
         }
         facts.page = self.state_of(page, place);
@@ -90,7 +87,7 @@ impl System {
         }
         match () {
             () if !entry.is_empty() => policy::Page::Swapped,
-            () if self.elsewhere(page, place).is_some() => policy::Page::Elsewhere,
+            () if self.in_object(page, place).is_some() => policy::Page::InObject,
             () => policy::Page::Untouched,
         }
     }
@@ -185,14 +182,19 @@ impl System {
         let at = &self.spaces.regions[region as usize];
         let mut facts = Facts::default();
         facts.region.is_pooled = at.has(POOL);
-        facts.region.superpage = self.spaces.is_large(region).then(|| Superpage {
+        facts.region.superpage = self.spaces.is_large(region).then(|| self.superpage_facts(region));
+        facts.region.reservation = at.has(RESERVED).then(Reservation::default);
+        facts
+    }
+
+    fn superpage_facts(&self, region: u32) -> Superpage {
+        let at = &self.spaces.regions[region as usize];
+        Superpage {
             zeros: at.has(ZEROS),
             pooled: at.has(POOL),
             cow: at.has(COW),
             shared: at.has(COW) && self.spaces.shares.contains_key(&at.place),
-        });
-        facts.region.reservation = at.has(RESERVED).then(Reservation::default);
-        facts
+        }
     }
 
     /// Of a candidate for a superpage. Its page table is not read.
@@ -267,9 +269,8 @@ impl System {
         }
     }
 
-    /// The same, with what its page table says.
-    pub(crate) fn facts_of_inspected(&self, region: u32) -> Facts {
-        let mut facts = self.facts_of_candidate(region);
+    /// Adds what a candidate's page table says.
+    pub(crate) fn add_inspected(&self, region: u32, facts: &mut Facts) {
         let table = self.spaces.tables.table(self.spaces.regions[region as usize].place);
         facts.region.has_writable =
             table.iter().any(|entry| entry.frame().is_some() && !entry.has(Entry::COW));
@@ -281,7 +282,6 @@ impl System {
         if self.spaces.swapped > 0 {
             facts.region.swapped = table.iter().filter(|entry| entry.is_swapped()).count() as u16;
         }
-        facts
     }
 
     /// The fully populated reservation of a region, if all its pages are that reservation's.

@@ -57,7 +57,7 @@ impl System {
             Action::MapReserved { around } => self.map_reserved(page, write, around, place),
             Action::MapFile => self.map_file(region),
             Action::MapBase { pages } => self.map_base(page, pages, write, place)?,
-            Action::MapElsewhere => self.map_elsewhere(page, write, place),
+            Action::MapInObject => self.map_in_object(page, write, place),
             Action::MapPooled => {
                 let pool = self.pool_of(region, place).expect("the policy was told so");
                 self.pool_fault(page, pool, write)?;

@@ -95,18 +95,19 @@ impl System {
             };
             self.map_plain(page, frame, write, count);
             self.trap();
-            self.charge_plain(count - 1, count, zeroed);
+            self.charge_faults(u64::from(count - 1), u64::from(count) * u64::from(!zeroed));
             return true;
         }
         let id = self.spaces.reservations.find(page.0).expect("found when it was looked ahead");
         let base = self.spaces.reservations.base(id);
-        let zeroed = self.blank.contains(&base.0);
+        let zeroes = u64::from(!self.blank.contains(&base.0));
         self.map_plain(page, Frame(base.0 + page.slot()), write, count);
         self.trap();
-        self.charge_plain(0, 1, zeroed);
+        self.charge_faults(0, zeroes);
         self.populate_plain(id, page.slot(), 1);
         if count > 1 {
-            self.charge_plain(count - 1, count - 1, zeroed);
+            let more = u64::from(count - 1);
+            self.charge_faults(more, more * zeroes);
             // The reservation's place on its queue is that of the last of several changes.
             self.populate_plain(id, page.slot() + 1, count - 1);
         }
@@ -119,19 +120,15 @@ impl System {
         self.spaces.reservations.populate_run(id, slot as u16, count as u16, now);
     }
 
-    /// `traps` more faults, and the contents of `pages`.
-    #[inline]
-    fn charge_plain(&mut self, traps: u32, pages: u32, zeroed: bool) {
-        if traps > 0 {
-            self.counters.faults += u64::from(traps);
-            self.clock.spend(Cause::Fault, self.costs.fault * u64::from(traps));
-            let beside = u64::from(self.clock.pace.threads.saturating_sub(1));
-            self.clock.spend(Cause::Lock, self.costs.beside * beside * u64::from(traps));
-        }
-        if !zeroed {
-            self.counters.zeroed += u64::from(pages);
-            self.clock.spend(Cause::Zero, self.costs.zero_page * u64::from(pages));
-        }
+    /// Faults, and pages that they zeroed.
+    #[inline(always)]
+    pub(super) fn charge_faults(&mut self, faults: u64, zeroed: u64) {
+        self.counters.faults += faults;
+        self.clock.spend(Cause::Fault, self.costs.fault * faults);
+        let beside = u64::from(self.clock.pace.threads.saturating_sub(1));
+        self.clock.spend(Cause::Lock, self.costs.beside * beside * faults);
+        self.counters.zeroed += zeroed;
+        self.clock.spend(Cause::Zero, self.costs.zero_page * zeroed);
     }
 
     /// Maps `count` pages to the frames from `frame` on.

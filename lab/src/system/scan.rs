@@ -142,9 +142,8 @@ impl System {
     fn candidates_by_process(&self) -> BTreeMap<u32, Vec<(u32, u32)>> {
         let mut found: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
         for (region, at) in (0..).zip(self.spaces.regions.iter()) {
-            if let Some(rank) = self
-                .policy
-                .rank_candidate(&self.facts_of_ranked(region).region, self.misses_of(region))
+            if let Some(rank) =
+                self.policy.rank(&self.facts_of_ranked(region).region, self.misses_of(region))
             {
                 found.entry(at.process).or_default().push((rank, region));
             }

@@ -20,7 +20,6 @@ impl System {
         let spent_in_piece = self.spent_in_piece();
         let free = self.memory.free_frames();
         facts.machine = policy::Machine {
-            now: self.daemons.now,
             spent: pass.spent + spent_in_piece,
             spent_in_piece,
             is_piece_done: self.is_piece_done(),
@@ -45,8 +44,11 @@ impl System {
             }
             Daemon::Compact => {
                 machine.compaction_wanted = std::mem::take(&mut self.daemons.compaction_wanted);
-                machine.is_fragmented = self.compaction.is_wanted(&self.memory, 0);
-                machine.fragmentation = self.compaction.score(&self.memory, 0);
+                // Looked at only where compaction ahead of need may be.
+                if self.physical.proactiveness > 0 {
+                    machine.is_fragmented = self.compaction.is_wanted(&self.memory, 0);
+                    machine.fragmentation = self.compaction.score(&self.memory, 0);
+                }
             }
             Daemon::Evacuate | Daemon::Sample | Daemon::Split => {}
         }
@@ -181,11 +183,9 @@ impl System {
             return Ended::Unfit;
         }
         self.demote(region, Payer::Daemon);
-        let books = self.clock.ledger;
         for slot in (0..SLOTS).filter(|slot| used[(slot / 64) as usize] >> (slot % 64) & 1 == 0) {
-            self.release(Pages { first: Page(region << 9 | slot), count: 1 });
+            self.release_unpaid(Pages { first: Page(region << 9 | slot), count: 1 });
         }
-        self.clock.restore(books);
         self.shrink_folios(Payer::Daemon);
         self.counters.recovered += u64::from(zeros);
         Ended::Done { pages: zeros }

@@ -52,8 +52,8 @@ pub enum Source {
     Spare,
     /// What the process has: [`super::Facts::resident`].
     Resident,
-    /// What its cgroups leave it: [`super::Facts::room`].
-    Room,
+    /// What its cgroups leave it: [`super::Facts::headroom`].
+    Headroom,
     /// [`super::Facts::is_unlimited`], and [`super::Facts::is_whole`] where it is.
     Whole,
 }

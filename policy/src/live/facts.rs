@@ -54,7 +54,7 @@ pub struct Facts {
     /// Memory the process has; `None`: not read.
     pub resident: Option<u64>,
     /// What its cgroups leave it, the least; `None`: not read, or no limit.
-    pub room: Option<u64>,
+    pub headroom: Option<u64>,
     /// No limit of the process's own is on its memory or address space.
     pub is_unlimited: bool,
     /// The mapping lies on superpages of its own, all of it.

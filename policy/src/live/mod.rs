@@ -103,7 +103,7 @@ impl Policy {
             Action::Probe { limit, .. } => self.tried(result, cost <= limit, facts),
             Action::Advise { bytes, .. } => self.advised(bytes, result, facts),
             Action::Unadvise { from, .. } => self.advised(from, result, facts),
-            Action::Read(Source::Resident | Source::Room | Source::Whole)
+            Action::Read(Source::Resident | Source::Headroom | Source::Whole)
             | Action::Populate { .. }
             | Action::Keep
             | Action::HandOut => self.prepared(action, result, facts),

@@ -36,7 +36,7 @@ impl Facts {
     /// The same, considering them.
     fn allowed_by_all(&self, asked: u64, more: u64) -> u64 {
         let bytes = self.allowed(asked, more);
-        self.room.map_or(bytes, |room| bytes.min(room / SHARE))
+        self.headroom.map_or(bytes, |headroom| bytes.min(headroom / SHARE))
     }
 }
 
@@ -108,7 +108,7 @@ impl Policy {
             Action::Read(Source::Resident) => {
                 match facts.allowed(self.prefault(facts), facts.length) {
                     0 => Action::Nothing,
-                    _ => Action::Read(Source::Room),
+                    _ => Action::Read(Source::Headroom),
                 }
             }
             _ => self.populate(facts),
@@ -119,8 +119,10 @@ impl Policy {
         let all = facts.kept.saturating_add(facts.length);
         let prezero = self.asked.prezero;
         match source {
-            Source::Resident if all <= facts.allowed(prezero, 0) => Action::Read(Source::Room),
-            Source::Room if all <= facts.allowed_by_all(prezero, 0) => Action::Read(Source::Whole),
+            Source::Resident if all <= facts.allowed(prezero, 0) => Action::Read(Source::Headroom),
+            Source::Headroom if all <= facts.allowed_by_all(prezero, 0) => {
+                Action::Read(Source::Whole)
+            }
             Source::Whole if facts.is_unlimited && facts.is_whole => Action::Keep,
             _ => Action::Release,
         }

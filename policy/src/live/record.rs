@@ -124,7 +124,7 @@ macro_rules! fields {
 fields! { Asked: pages, prezero, prefault }
 fields! {
     Facts: superpage, base_page, is_sealed, length, offset, kind, used, fallback, old, advised, is_filled, compacts, has_larger,
-    total, contiguous, free, outstanding, reclaimable, stalls, fallbacks, faults, resident, room, is_unlimited,
+    total, contiguous, free, outstanding, reclaimable, stalls, fallbacks, faults, resident, headroom, is_unlimited,
     is_whole, prepared, kept, has_fitting, born,
 }
 
@@ -133,7 +133,7 @@ const SOURCES: [(&str, Source); 6] = [
     ("free", Source::Free),
     ("spare", Source::Spare),
     ("resident", Source::Resident),
-    ("room", Source::Room),
+    ("headroom", Source::Headroom),
     ("whole", Source::Whole),
 ];
 const EVENTS: [(&str, Event); 12] = [

@@ -16,6 +16,13 @@ pub struct Mapping {
     pub scan: Option<Scan>,
 }
 
+impl Mapping {
+    /// How accesses are sampled.
+    pub fn sampling(&self) -> Option<&Sampling> {
+        self.scan.as_ref()?.sampling.as_ref()
+    }
+}
+
 /// When a fault maps a superpage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapWhen {

@@ -10,16 +10,16 @@ mod deallocation;
 pub mod defaults;
 mod estimate;
 mod mapping;
+mod memory;
 mod preparation;
-mod surroundings;
 mod unmapping;
 
 pub use allocation::{Allocation, Effort, Eligible, Form, Growth, Shortage, Trigger};
 pub use deallocation::{BloatRecovery, Deallocation, Release};
 pub use estimate::{Estimate, Profile, Span};
 pub use mapping::{CleanPages, MapWhen, Mapping, Sampling, Scan, ScanOrder};
+pub use memory::{Fault, Locking, Memory, Reclaim, ResidentCount};
 pub use preparation::{BackgroundFill, Grain, Prefault, Preparation, Prezero, ZeroStores};
-pub use surroundings::{Fault, Locking, Memory, Reclaim, ResidentCount};
 pub use unmapping::{Unmapping, Watch};
 
 /// All rules of a design.

@@ -50,7 +50,7 @@ impl World {
             contiguous: None,
             reclaimable: None,
             resident: None,
-            room: None,
+            headroom: None,
             is_unlimited: false,
             is_whole: false,
             ..*all
@@ -69,7 +69,7 @@ impl World {
                     facts.reclaimable = Some(all.reclaimable.unwrap_or(0))
                 }
                 Action::Read(Source::Resident) => facts.resident = all.resident,
-                Action::Read(Source::Room) => facts.room = all.room,
+                Action::Read(Source::Headroom) => facts.headroom = all.headroom,
                 Action::Read(Source::Whole) => {
                     (facts.is_unlimited, facts.is_whole) = (all.is_unlimited, all.is_whole);
                 }

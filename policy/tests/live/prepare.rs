@@ -8,7 +8,8 @@ use super::*;
 /// docs/decisions/prepare.md#2 and #4: at most 64 MiB, a tenth of the process's memory and of what its cgroup has left.
 #[test]
 fn the_beginning_of_a_new_mapping_is_populated_within_bounds() {
-    let of = |length, resident, room| Facts { resident: Some(resident), room, ..whole(length) };
+    let of =
+        |length, resident, headroom| Facts { resident: Some(resident), headroom, ..whole(length) };
     let large = of(256 * MIB, 4 * GIB, None);
     let asked = |prefault| Asked { prefault, prezero: 0, ..PREPARED };
     let odd = Facts { offset: 4 * KIB, ..large };
@@ -63,19 +64,19 @@ fn what_is_unmapped_is_kept_within_bounds() {
         is_whole: true,
         ..whole(32 * MIB)
     };
-    let [resident, room, on_superpages] =
-        [Source::Resident, Source::Room, Source::Whole].map(Action::Read);
+    let [resident, headroom, on_superpages] =
+        [Source::Resident, Source::Headroom, Source::Whole].map(Action::Read);
     #[rustfmt::skip]
     let table: [(_, _, _, &[Action]); 13] = [
-        ("within all bounds", PREPARED, kept, &[resident, room, on_superpages, Keep]),
-        ("all there may be", PREPARED, Facts { kept: 32 * MIB, ..kept }, &[resident, room, on_superpages, Keep]),
+        ("within all bounds", PREPARED, kept, &[resident, headroom, on_superpages, Keep]),
+        ("all there may be", PREPARED, Facts { kept: 32 * MIB, ..kept }, &[resident, headroom, on_superpages, Keep]),
         ("more than 64 MiB", PREPARED, Facts { kept: 34 * MIB, ..kept }, &[resident, Release]),
         ("more than was asked for", Asked { prezero: 30 * MIB, ..PREPARED }, kept, &[resident, Release]),
         ("more than a tenth of the process", PREPARED, Facts { resident: Some(318 * MIB), ..kept }, &[resident, Release]),
-        ("more than a tenth of what the cgroup leaves", PREPARED, Facts { room: Some(318 * MIB), ..kept }, &[resident, room, Release]),
-        ("within that", PREPARED, Facts { room: Some(320 * MIB), ..kept }, &[resident, room, on_superpages, Keep]),
-        ("RLIMIT_AS or RLIMIT_DATA", PREPARED, Facts { is_unlimited: false, ..kept }, &[resident, room, on_superpages, Release]),
-        ("not all of it on superpages", PREPARED, Facts { is_whole: false, ..kept }, &[resident, room, on_superpages, Release]),
+        ("more than a tenth of what the cgroup leaves", PREPARED, Facts { headroom: Some(318 * MIB), ..kept }, &[resident, headroom, Release]),
+        ("within that", PREPARED, Facts { headroom: Some(320 * MIB), ..kept }, &[resident, headroom, on_superpages, Keep]),
+        ("RLIMIT_AS or RLIMIT_DATA", PREPARED, Facts { is_unlimited: false, ..kept }, &[resident, headroom, on_superpages, Release]),
+        ("not all of it on superpages", PREPARED, Facts { is_whole: false, ..kept }, &[resident, headroom, on_superpages, Release]),
         ("begins within a superpage", PREPARED, Facts { offset: 4 * KIB, ..kept }, &[Release]),
         ("ends within one", PREPARED, Facts { length: 32 * MIB + 4 * KIB, ..kept }, &[Release]),
         ("a filter may be in place", PREPARED, Facts { is_sealed: true, ..kept }, &[Release]),

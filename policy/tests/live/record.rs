@@ -20,7 +20,7 @@ fn actions() -> impl Strategy<Value = Action> {
         Source::Free,
         Source::Spare,
         Source::Resident,
-        Source::Room,
+        Source::Headroom,
         Source::Whole,
     ];
     let plain = [
@@ -104,7 +104,7 @@ fn facts() -> impl Strategy<Value = Facts> {
             fallbacks: words[10],
             faults: words[11],
             resident: unknown[2],
-            room: unknown[3],
+            headroom: unknown[3],
             is_unlimited: bits[4],
             is_whole: bits[5],
             prepared: words[12],
@@ -131,7 +131,7 @@ proptest! {
     ) {
         let record = Record { pid, seq, state, event, facts, action };
         let line = record.to_string();
-        // What the runtime has room for (`executor::log`).
+        // What the runtime has headroom for (`executor::log`).
         prop_assert!(line.len() < 2048);
         prop_assert!(line.parse::<Begin>().is_err());
         prop_assert_eq!(line.parse::<Record>(), Ok(record));

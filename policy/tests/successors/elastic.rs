@@ -107,12 +107,11 @@ fn elastic_translations_chooses_a_size_by_misses() {
     ];
     check(&preset("elastic"), table);
     let policy = preset("elastic").policy(SCALE);
-    let ranked =
-        |misses| policy.rank_candidate(&Region { has_table: true, ..Region::default() }, misses);
+    let ranked = |misses| policy.rank(&Region { has_table: true, ..Region::default() }, misses);
     assert_eq!((ranked(0), ranked(1), ranked(700)), (None, Some(1), Some(700)));
     let large =
         Region { has_table: true, superpage: Some(Superpage::default()), ..Region::default() };
-    assert_eq!(policy.rank_candidate(&large, 700), None);
+    assert_eq!(policy.rank(&large, 700), None);
     assert!(policy.reads().has(Reads::MISSES) && policy.reads().has(Reads::COVERAGE));
     assert_eq!(policy.scanned_sizes(), orders(&[4, 9]));
 }

@@ -2,8 +2,8 @@
 
 use superpage_policy::rules::{Effort, Locking, ResidentCount};
 use superpage_policy::{
-    Action, Backing, Compaction, Daemon, Direct, Event, FaultPath, Launch, LaunchPages, Orders,
-    Page, Physical, Zeroing,
+    Action, Backing, Compaction, Daemon, Direct, Event, FaultPath, Launch, LaunchPages, Page,
+    Physical, Zeroing,
 };
 use units::ByteSize;
 
@@ -27,20 +27,6 @@ const DAEMONS: [Daemon; 7] = [
     Daemon::Compact,
     Daemon::Recover,
 ];
-
-const PHYSICAL: Physical = Physical {
-    grouping: true,
-    swaps: true,
-    defer_shift: 6,
-    proactiveness: 0,
-    contended: (0, 0),
-    pool: None,
-    prefers_zeroed: false,
-    is_ideal: false,
-    preemptible: Orders::NONE,
-    reserved: Orders::NONE,
-    smaller: Orders::NONE,
-};
 
 const PATH: FaultPath = FaultPath {
     locking: Locking::PerVma,

@@ -70,7 +70,7 @@ pub fn superpages(from: &Sources) -> Table {
         at("after a fork: a write to a superpage that others have", from.superpage_copied, WRITE, cow(true), Action::DemoteAndCopy),
         at("after a fork: a write to a superpage that nobody else has", from.superpage_copied, WRITE, cow(false), Action::Reuse),
         at("a read under a superpage", from.superpage_copied, READ, cow(true), Action::Nothing),
-        at("a page that another mapping of the object has", from.object, READ, fresh().backed(Backing::Shared).page(Page::Elsewhere), Action::MapElsewhere),
+        at("a page that another mapping of the object has", from.object, READ, fresh().backed(Backing::Shared).page(Page::InObject), Action::MapInObject),
     ]
 }
 

@@ -302,3 +302,18 @@ pub fn reclaim(pages: u64) -> Action {
 pub fn after(ticks: u64) -> Action {
     Action::Wait(Wait::After(ticks))
 }
+
+/// How memory is kept where a design says nothing of it: mm/page_alloc.c, without any daemon.
+pub const PHYSICAL: superpage_policy::Physical = superpage_policy::Physical {
+    grouping: true,
+    swaps: true,
+    defer_shift: 6,
+    proactiveness: 0,
+    contended: (0, 0),
+    pool: None,
+    prefers_zeroed: false,
+    is_ideal: false,
+    preemptible: superpage_policy::Orders::NONE,
+    reserved: superpage_policy::Orders::NONE,
+    smaller: superpage_policy::Orders::NONE,
+};

@@ -165,19 +165,7 @@ fn kcompactd() -> Table {
 }
 
 /// The settings of Linux 6.
-const PHYSICAL: Physical = Physical {
-    grouping: true,
-    swaps: true,
-    defer_shift: 6,
-    proactiveness: 20,
-    contended: (0, 0),
-    pool: None,
-    prefers_zeroed: false,
-    is_ideal: false,
-    preemptible: Orders::NONE,
-    reserved: Orders::NONE,
-    smaller: Orders::NONE,
-};
+const PHYSICAL: Physical = Physical { proactiveness: 20, ..crate::dsl::PHYSICAL };
 
 const PATH: FaultPath = FaultPath {
     locking: Locking::PerVma,

@@ -6,11 +6,11 @@ use crate::dsl::{SCALE, Table};
 use crate::{bounds, linux, reservations, scans};
 
 /// Presets whose tables are in `policy/tests/successors`.
-const ELSEWHERE: [&str; 4] = ["cbmm", "elastic", "hugescope", "trident"];
+const SUCCESSORS: [&str; 4] = ["cbmm", "elastic", "hugescope", "trident"];
 
 /// The presets that have their tables here.
 pub fn presets() -> impl Iterator<Item = &'static designs::Preset> {
-    designs::list().iter().filter(|preset| !ELSEWHERE.contains(&preset.name))
+    designs::list().iter().filter(|preset| !SUCCESSORS.contains(&preset.name))
 }
 
 /// The table of a preset.

@@ -245,19 +245,8 @@ fn plain(policy: &superpage_policy::Policy) -> [Plain; 2] {
     [true, false].map(|advised| policy.plain(true, &fresh().advised(advised).mapping))
 }
 
-const PHYSICAL: Physical = Physical {
-    grouping: false,
-    swaps: false,
-    defer_shift: 0,
-    proactiveness: 0,
-    contended: (0, 0),
-    pool: None,
-    prefers_zeroed: false,
-    is_ideal: false,
-    preemptible: Orders::NONE,
-    reserved: Orders::NONE,
-    smaller: Orders::NONE,
-};
+const PHYSICAL: Physical =
+    Physical { grouping: false, swaps: false, defer_shift: 0, ..crate::dsl::PHYSICAL };
 
 const PATH: FaultPath = FaultPath {
     locking: Locking::PageTable,

@@ -4,8 +4,8 @@ use core::cmp::Reverse;
 
 use superpage_policy::rules::{Locking, ResidentCount};
 use superpage_policy::{
-    Action, Backing, Candidates, Compaction, Daemon, Event, FaultPath, Launch, LaunchPages, Orders,
-    Page, Physical, Policy, Process, Reads, Region, Zeroing,
+    Action, Backing, Candidates, Compaction, Daemon, Event, FaultPath, Launch, LaunchPages, Page,
+    Physical, Policy, Process, Reads, Region, Zeroing,
 };
 use units::ByteSize;
 
@@ -43,19 +43,7 @@ fn faults(source: &'static str) -> Table {
     ]
 }
 
-const PHYSICAL: Physical = Physical {
-    grouping: true,
-    swaps: true,
-    defer_shift: 6,
-    proactiveness: 0,
-    contended: (950, 450),
-    pool: None,
-    prefers_zeroed: false,
-    is_ideal: false,
-    preemptible: Orders::NONE,
-    reserved: Orders::NONE,
-    smaller: Orders::NONE,
-};
+const PHYSICAL: Physical = Physical { contended: (950, 450), ..crate::dsl::PHYSICAL };
 
 const PATH: FaultPath = FaultPath {
     locking: Locking::SplitPageTable,
@@ -246,7 +234,7 @@ fn ranks(policy: &Policy) -> Vec<Option<u32>> {
     let mut regions: Vec<Region> = [0, 1, 2, 3, 4, 64, 65, 512].map(region).to_vec();
     regions.push(large().region.with_coverage(512));
     regions.push(Region { coverage: 512, ..Region::default() });
-    regions.iter().map(|region| policy.rank_candidate(region, 0)).collect()
+    regions.iter().map(|region| policy.rank(region, 0)).collect()
 }
 
 trait Covered {

@@ -254,7 +254,7 @@ fn read(source: Source, facts: &mut Facts) -> Ended {
             facts.outstanding = granted::outstanding(superpage) as u64;
             facts.reclaimable = Some(machine::reclaimable().unwrap_or(0) as u64);
         }
-        Source::Resident | Source::Room | Source::Whole => return Ended::Unavailable,
+        Source::Resident | Source::Headroom | Source::Whole => return Ended::Unavailable,
     }
     DONE
 }

@@ -12,7 +12,9 @@ use crate::{limits, raw, source};
 pub fn read(action: Action, facts: &mut Facts) -> Option<(Result, u32)> {
     match action {
         Action::Read(Source::Resident) => facts.resident = Some(resident() as u64),
-        Action::Read(Source::Room) => facts.room = cgroup_room().map(|room| room as u64),
+        Action::Read(Source::Headroom) => {
+            facts.headroom = cgroup_headroom().map(|headroom| headroom as u64)
+        }
         _ => return None,
     }
     Some((DONE, 0))
@@ -28,15 +30,15 @@ fn resident() -> usize {
 }
 
 /// What the process's cgroups may still use, the least; `None`: there is no limit, or nobody knows.
-fn cgroup_room() -> Option<usize> {
-    let mut room: Option<usize> = None;
+fn cgroup_headroom() -> Option<usize> {
+    let mut headroom: Option<usize> = None;
     limits::each_memory_group(|limit, usage| {
         if let (Some(limit), Some(usage)) = (number_in(limit), number_in(usage)) {
             let left = limit.saturating_sub(usage);
-            room = Some(room.map_or(left, |room| room.min(left)));
+            headroom = Some(headroom.map_or(left, |headroom| headroom.min(left)));
         }
     });
-    room
+    headroom
 }
 
 /// The number that a file begins with; `None`: there is no such file, or it says `max`.
@@ -45,7 +47,7 @@ fn number_in(path: &CStr) -> Option<usize> {
     source::first_number(source::read_file(path, &mut buffer)?)
 }
 
-/// Whether a limit of the process's own leaves room for what it does not need yet.
+/// Whether a limit of the process's own leaves headroom for what it does not need yet.
 pub fn is_unlimited() -> bool {
     [libc::RLIMIT_AS, libc::RLIMIT_DATA].into_iter().all(|which| {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -1,4 +1,4 @@
-//! What surrounds the five events: the physical memory's upkeep, and the serialisation of faults.
+//! Beside the five events: how physical memory is kept, and how faults are serialised.
 
 use core::time::Duration;
 
