@@ -221,6 +221,16 @@ pub unsafe fn mprotect(at: usize, length: usize, protection: c_int) -> Result<()
     })
 }
 
+/// Whether `[at, at + length)`, of whole words, holds nothing but zeroes.
+///
+/// # Safety
+/// It is readable.
+pub unsafe fn is_zero(at: usize, length: usize) -> bool {
+    // SAFETY: by the contract.
+    let words = unsafe { std::slice::from_raw_parts(at as *const u64, length / size_of::<u64>()) };
+    words.iter().all(|word| *word == 0)
+}
+
 /// `madvise(2)`; errno is left alone.
 ///
 /// # Safety

@@ -97,6 +97,7 @@ cases! {
     userfault {
         fills_a_mapping                         [T P H S]
         fills_memory_of_malloc                  [T P H S]
+        fills_what_was_begun                    [T P H S]
         sees_writes                             [T P H S]
     }
     transfers {

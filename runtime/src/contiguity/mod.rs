@@ -23,6 +23,7 @@ mod granted;
 mod machine;
 mod probe;
 mod tables;
+mod untouched;
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -34,6 +35,8 @@ use crate::executor::{self, DONE};
 use crate::ledger::{self, Kind, Reason};
 use crate::raw::{self, Errno};
 use crate::{filter, maps};
+
+pub use untouched::release as release_untouched;
 
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 

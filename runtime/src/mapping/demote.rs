@@ -336,14 +336,11 @@ unsafe fn copy_contents(piece: &Piece) {
             continue;
         }
         for at in (page..page + piece.page).step_by(base) {
-            let (from, to) = ((piece.start + at) as *const u64, (piece.copy + at) as *mut u64);
+            let (from, to) = (piece.start + at, piece.copy + at);
             // SAFETY: the contract.
             unsafe {
-                let is_zero = std::slice::from_raw_parts(from, base / size_of::<u64>())
-                    .iter()
-                    .all(|word| *word == 0);
-                if !is_zero {
-                    std::ptr::copy_nonoverlapping(from, to, base / size_of::<u64>());
+                if !raw::is_zero(from, base) {
+                    std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, base);
                 }
             }
         }

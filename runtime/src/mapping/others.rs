@@ -227,6 +227,7 @@ fn is_this(process: c_int) -> bool {
 
 /// linux/userfaultfd.h: `_IOWR(0xAA, 0x00, struct uffdio_register)`.
 const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
+const UFFDIO_REGISTER_MODE_MISSING: u64 = 1;
 /// `_IOWR(0xAA, 0x05, struct uffdio_move)`.
 const UFFDIO_MOVE: c_ulong = 0xc028_aa05;
 
@@ -254,10 +255,10 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
 
 /// What is registered becomes ordinary, as the whole mapping; what is moved, where it comes from.
 fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw::Errno> {
-    if argument.is_null() || !table::may_overlap(0, usize::MAX) && !prepare::is_on() {
+    if argument.is_null() {
         return Ok(());
     }
-    // struct uffdio_register: start, length. struct uffdio_move: to, from, length.
+    // struct uffdio_register: start, length, mode. struct uffdio_move: to, from, length.
     let mut words = [0u64; 3];
     let size = size_of_val(&words);
     let ours = iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size };
@@ -281,5 +282,9 @@ fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw
         prepare::discard_untouched(start, end);
         prepare::changed(start, end);
     }
-    first_make_ordinary(start, end, extent)
+    first_make_ordinary(start, end, extent)?;
+    if request == UFFDIO_REGISTER && words[2] & UFFDIO_REGISTER_MODE_MISSING != 0 {
+        contiguity::release_untouched(start, end);
+    }
+    Ok(())
 }

@@ -78,8 +78,22 @@ static int fills_a_mapping(void)
 static int fills_memory_of_malloc(void)
 {
     open_userfault(0);
-    char *memory = malloc(16 * MIB);
-    fill((char *)(((uintptr_t)memory + PAGE) & -PAGE), 15 * MIB);
+    /* With and without malloc's own words at the beginning of a superpage. */
+    for (int words = 0; words <= 64; words += 64) {
+        char *memory = malloc(16 * MIB - words);
+        fill((char *)(((uintptr_t)memory + PAGE) & -PAGE), 15 * MIB);
+    }
+    return 0;
+}
+
+/* Before it is watched, one page of each superpage is written to. */
+static int fills_what_was_begun(void)
+{
+    open_userfault(0);
+    char *start = map(16 * MIB);
+    for (size_t at = MIB; at < 16 * MIB; at += 2 * MIB)
+        start[at] = 1;
+    fill(start, 16 * MIB);
     return 0;
 }
 
@@ -98,4 +112,5 @@ static int sees_writes(void)
     return 0;
 }
 
-MAIN(CASE(fills_a_mapping), CASE(fills_memory_of_malloc), CASE(sees_writes))
+MAIN(CASE(fills_a_mapping), CASE(fills_memory_of_malloc), CASE(fills_what_was_begun),
+     CASE(sees_writes))

@@ -1,0 +1,79 @@
+//! Base pages that are there only because a superpage was touched elsewhere.
+//!
+//! # Safety
+//! Pages of zeroes are discarded while nobody can write to them, and read as zeroes again.
+
+use std::ffi::c_int;
+
+use policy::Action;
+use policy::live::Event;
+
+use super::machine;
+use crate::hold::{self, Hold};
+use crate::pagemap::{self, PAGE_IS_HUGE, PAGE_IS_PRESENT, Region};
+use crate::settings::{self, Pages};
+use crate::{executor, maps, raw};
+
+/// Gives back the base pages of private anonymous memory in `[start, end)` that lie in superpages and hold nothing but
+/// zeroes: for a program that wants to be asked for what is not there. One that it wrote zeroes to goes too, and is
+/// asked for.
+///
+/// Nothing is done before Linux 6.7, which does not tell superpages from base pages (`PAGEMAP_SCAN`), or where other
+/// threads cannot be held up: the pages are there then.
+pub fn release(start: usize, end: usize) {
+    if start >= end || matches!(settings::get().pages, Pages::Unasked) {
+        return;
+    }
+    let facts = executor::facts(start, end - start, machine::superpage());
+    if executor::on(Event::Shown, &facts) != Action::Release {
+        return;
+    }
+    pagemap::with(|fd| {
+        maps::each(|vma| {
+            let (from, to) = (vma.start.max(start), vma.end.min(end));
+            let is_readable = vma.protection() & libc::PROT_READ != 0;
+            if from < to && is_readable && vma.is_private() && vma.file == (0, 0) {
+                release_of_mapping(fd, from, to);
+            }
+        })
+    });
+}
+
+fn release_of_mapping(fd: c_int, start: usize, end: usize) -> Option<()> {
+    // The kernel marks no superpages of smaller sizes.
+    let wanted = match settings::get().pages {
+        Pages::Thp(size) if size != 0 => PAGE_IS_PRESENT,
+        _ => PAGE_IS_PRESENT | PAGE_IS_HUGE,
+    };
+    let mut from = start as u64;
+    while from < end as u64 {
+        let mut regions = [Region::default(); 16];
+        let (count, walked) = pagemap::scan(fd, from, end as u64, wanted, &mut regions).ok()?;
+        for region in &regions[..count] {
+            release_zeroes(region.start as usize, region.end as usize)?;
+        }
+        from = walked.max(from + 1);
+    }
+    Some(())
+}
+
+/// Of pages that are there. `None`: others cannot be held up, or the kernel refuses.
+fn release_zeroes(start: usize, end: usize) -> Option<()> {
+    let hold = if hold::has_one_thread() { None } else { Some(Hold::new()?) };
+    if hold.as_ref().is_some_and(|hold| !hold.protect(start, end - start)) {
+        return None;
+    }
+    let base = raw::base_page();
+    let mut at = start;
+    while at < end {
+        // SAFETY: a readable mapping.
+        let is_zero = |page: &usize| unsafe { raw::is_zero(*page, base) };
+        let zeroes = (at..end).step_by(base).take_while(is_zero).count();
+        if zeroes > 0 {
+            // SAFETY: nobody writes, and it reads as zeroes before and after.
+            unsafe { raw::madvise(at, zeroes * base, libc::MADV_DONTNEED) }.ok()?;
+        }
+        at += (zeroes + 1) * base;
+    }
+    Some(())
+}
