@@ -7,7 +7,7 @@ use crate::probe::{Place, ProbeError};
 /// cache's sets, and pages 4 GiB apart drive each other out of it on processors that choose its way by a
 /// hash of the address (Zen: bits 12 to 27; Lipp et al., Take A Way, AsiaCCS 2020).
 const MOST_WAYS: u64 = 60;
-/// Pages between those of one set of the first level, which has 64 sets at most (recall). Two pages of one
+/// Pages between those of one set of the first level, which has 64 sets at most (assumed). Two pages of one
 /// line are then 128 MiB apart, which such a hash still tells.
 const FIRST_STRIDE: u64 = 1 << 9;
 /// Pages between those of one set of the second level: beyond every bit that chooses a set; exclusive ors of

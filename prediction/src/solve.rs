@@ -67,7 +67,7 @@ pub struct Prediction {
 const IPC: Range = Range { low: 1.0, mid: 2.5, high: 4.0 };
 
 /// Instructions for each access where they were not counted: one in 2.5 to 3 is a load or a store in
-/// SPEC CPU (recall).
+/// SPEC CPU (assumed).
 const INSTRUCTIONS_PER_ACCESS: f64 = 2.5;
 
 /// Seconds of one extreme.

@@ -102,7 +102,7 @@ cases! {
     }
     transfers {
         // On the pool the first fails with ENOMEM and the second loses what a device writes meanwhile: what
-        // cannot be kept (docs/decisions/pool.md, "What cannot be kept").
+        // cannot be kept (docs/decisions/pool.md#8).
         registered_buffer                       [T P]
         reads_in_flight                         [T P]
         system_calls_of_another_thread          [T P H S]

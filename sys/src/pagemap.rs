@@ -84,7 +84,7 @@ pub struct Pagemap {
 }
 
 /// The most bytes one call walks: the kernel holds the address space's lock meanwhile, and 64 MB
-/// of base pages take about 0.3 ms (`kernel_facts` section 2), which a faulting program survives.
+/// of base pages take about 0.3 ms (docs/sources/kernel_facts.md 2), which a faulting program survives.
 const STRIDE: u64 = 64 << 20;
 const REGIONS_PER_CALL: usize = 1024;
 

@@ -6,7 +6,7 @@
 //! its own (modulo `superpage`). In an LRU array whose set count is a multiple of the class count, a
 //! set lies within one class: the access hits the entry that was used last there, and the order in the
 //! set stays as it is. Nothing behind the first level sees it. So the misses of every such array are
-//! the same, whichever of the two sizes backs the page. (reference/simulators.md 3.4; the property is
+//! the same, whichever of the two sizes backs the page. (docs/sources/simulators.md 3.4; the property is
 //! tested against a naive LRU in tests/integration/filter.rs.)
 //!
 //! It is *not* exact for hashed sets, for other replacement than LRU, for sizes between the two or above

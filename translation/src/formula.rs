@@ -140,7 +140,7 @@ mod tests {
     }
 
     /// Calibrator's output, printed in both units (LWN part 5, section 2.2). The article names no
-    /// clock: a T2600 runs at 2.16 GHz (recall), and the Athlon's two lines agree with each other
+    /// clock: the T2600's lines give 2.16 GHz (inferred), and the Athlon's two lines agree with each other
     /// from 2.009 to 2.037 GHz only (inferred).
     #[test]
     fn costs_in_nanoseconds_are_the_published_cycles() {

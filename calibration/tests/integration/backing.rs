@@ -39,7 +39,7 @@ fn where_a_miss_of_the_first_level_costs_nothing_nothing_can_be_told() {
     // Then the first level that is found is the second, which a superpage's base pages do not overflow.
     let free = altered(
         "cascade-lake",
-        &[("cycles = 9   # (recall) 7 to 9 beyond a hit of the first level", "cycles = 0")],
+        &[("cycles = 9   # (assumed) 7 to 9 beyond a hit of the first level", "cycles = 0")],
     );
     assert_eq!(backing(free).verdict, Verdict::CannotTell);
 }

@@ -34,7 +34,8 @@ fn gups(machine: &Machine, size: Size) -> f64 {
 
 #[test]
 fn superpages_save_as_many_walk_cycles_as_in_the_logs_of_vmitosis() {
-    // dtlb_load_misses.walk_pending + dtlb_store_misses.walk_pending of GUPS (vmitosis_native.csv).
+    // dtlb_load_misses.walk_pending + dtlb_store_misses.walk_pending of GUPS, base pages and
+    // superpages (the logs of vMitosis: docs/sources/simulators.md 4.2).
     let logs = (339_819_544_704.0 + 82_923_946_913.0) / (61_495_367_098.0 + 18_941_834_283.0);
     let machine = preset("cascade-lake").unwrap();
     let ours = gups(&machine, Size::Base) / gups(&machine, Size::Large);

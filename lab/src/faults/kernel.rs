@@ -59,7 +59,7 @@ pub enum Lock {
     /// In the order of arrival; each waits at a word of its own (MCS).
     Queued,
     /// Waiters on the holder's node first; of each other node only one looks, and rarely (Lameter's
-    /// backoff locks; policies 3.8).
+    /// backoff locks; docs/sources/policies.md 3.8).
     Hierarchical,
 }
 
@@ -113,7 +113,7 @@ impl Kernel {
     }
 
     /// Without the one lock there is nothing to count under: an atomic then, as Lameter's patches and
-    /// the kernels with split locks have it (2.6.15, recall).
+    /// the kernels with split locks have it (Linux 2.6.15, `add_mm_counter` in include/linux/sched.h).
     pub(super) fn counted(self) -> Self {
         let is_lost = self.rss == ResidentCount::Locked && self.entries != Entries::OneLock;
         Self { rss: if is_lost { ResidentCount::Atomic } else { self.rss }, ..self }

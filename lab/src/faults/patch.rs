@@ -46,7 +46,7 @@ enum Part {
     Locks,
 }
 
-/// The limit of prefault that Lameter calls the best for programs with much memory (policies 3.8).
+/// The limit of prefault that Lameter calls the best for programs with much memory (docs/sources/policies.md 3.8).
 const BEST_ORDER: u32 = 4;
 /// More pages than a page-table page has entries are never mapped at once.
 const LARGEST_ORDER: u32 = 9;

@@ -9,7 +9,7 @@
 //! thread it is the unmapping: there they wait for each other. In one of altix-8 that need no zeroing, CPU
 //! time is wall-clock time at 8 threads: there they all ran on one CPU, and were fetched from it too late in
 //! the others (both inferred from the User, System and Wall columns). So Linux 2.6.11 did: a new thread
-//! begins in its parent's queue, and idle CPUs look at other nodes' queues now and then (recall). A CPU on which
+//! begins in its parent's queue, and idle CPUs look at other nodes' queues now and then (assumed). A CPU on which
 //! a daemon zeroes what the last repetition freed is not idle: then a thread goes to another node, whose memory is
 //! zeroed still, and the daemon goes on beside (inferred: altix-8, prezero, 1 GB three times, 2 threads).
 

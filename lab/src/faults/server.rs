@@ -36,7 +36,7 @@ pub(super) struct Server {
 }
 
 /// So often in a row a hierarchical lock stays on a node while others wait: then these "get angry" and
-/// stop the node's (policies 3.8).
+/// stop the node's (docs/sources/policies.md 3.8).
 const PATIENCE: u32 = 50;
 
 impl Server {

@@ -1,4 +1,4 @@
-//! `Artifact`: Frag-L as the artifact of Quicksilver (ATC 2020) makes it; policies 4.1, items 1 to 3.
+//! `Artifact`: Frag-L as the artifact of Quicksilver (ATC 2020) makes it; docs/sources/policies.md 4.1.
 //!
 //! Three programs one after the other. `frag_compact` provokes synchronous compaction,
 //! `frag_background` background compaction; both end. `fragment_level` then leaves as many

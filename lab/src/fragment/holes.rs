@@ -1,4 +1,4 @@
-//! `Holes`: Ingens' fragmenters (OSDI 2016, as described in policies 4.2). A process fills memory, then
+//! `Holes`: Ingens' fragmenters (OSDI 2016, as described in docs/sources/policies.md 4.2). A process fills memory, then
 //! gives pieces of it back with MADV_DONTNEED, and stays.
 //!
 //! `frag_normal` works on chunks of 24 MB with pieces of chunk/2^j; taken here as: the chunk is cut

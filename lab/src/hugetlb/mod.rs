@@ -1,6 +1,6 @@
 //! The explicit superpage pool: pages set aside beforehand, reserved when memory is mapped so that no
 //! fault fails later, and its accounting as the kernel does it (Linux `mm/hugetlb.c`, the kernel's
-//! hugetlbfs_reserv document, policies 3.7).
+//! hugetlbfs_reserv document, docs/sources/policies.md 3.7).
 //!
 //! The simulated system owns one [`HugetlbPool`] per superpage size. Everything is counted in pages of
 //! the pool; physical memory comes and goes through [`Frames`], which the system passes in. The pool

@@ -47,7 +47,7 @@ impl HugetlbPool {
     }
 
     /// Empties `from..to` of a mapping that stays (MADV_DONTNEED). The owner's promise for a page is
-    /// renewed with the page, unless there is surplus (`__unmap_hugepage_range`, Linux 6.7 and later, by recall).
+    /// renewed with the page, unless there is surplus (`__unmap_hugepage_range`, mm/hugetlb.c, Linux 6.7 and later).
     ///
     /// The kernel also marks it unused in the map for a page that a child still has, and counts it as
     /// promised only when the child lets go. If the owner unmaps in between, it takes back what was not

@@ -86,7 +86,7 @@ impl Reservations {
 
     /// Takes free frames for an extent of 2^`order` pages from the reservation whose last allocation
     /// is oldest, among those whose largest obtainable extent is the smallest that suffices (Navarro et
-    /// al., OSDI 2002, section 4.3; recall).
+    /// al., OSDI 2002, docs/sources/policies.md 3.6).
     ///
     /// It is split into extents of the next smaller size: clear ones are freed, the others become
     /// reservations of that size with its last allocation's time, so that they are next, if the extent

@@ -80,7 +80,7 @@ impl Reservations {
     /// else at the tail, once a tick (`vm_reserv_populate`, `vm_reserv_depopulate`).
     ///
     /// The kernel leaves one that filled up and lost a page within one tick off the queue until its next
-    /// change (recall of `vm_reserv_depopulate`); here it is queued at once.
+    /// change (`vm_reserv_depopulate`, sys/vm/vm_reserv.c); here it is queued at once.
     #[inline]
     fn requeue(&mut self, id: ReservationId, count: u16, now: u64) {
         debug_assert!(now >= self.tick_began, "virtual time went back");

@@ -1,5 +1,5 @@
 //! The reservation table: physical superpages that are kept together for a virtual extent and
-//! populated page by page (policies 3.2, 3.5, 3.6).
+//! populated page by page (docs/sources/policies.md 3.2, 3.5 and 3.6).
 //!
 //! The simulated system owns one [`Reservations`] and is its only caller. The table knows no frames'
 //! contents, no page tables and no allocator: it is told what is populated, and answers with what the

@@ -127,7 +127,7 @@ pub(crate) struct System {
 }
 
 /// 64ths of the memory that the kernel has for itself and never gives back. The artifact of ATC'20 fills 29 GB of
-/// its machine's 32 and asks for 29 to 30 GB to be free (policies 4.1), so the kernel has 2.5 GB there.
+/// its machine's 32 and asks for 29 to 30 GB to be free (docs/sources/policies.md 4.1), so the kernel has 2.5 GB there.
 const KERNEL_64THS: u64 = 5;
 
 /// The units in which a machine's policies count.

@@ -47,8 +47,8 @@ const LINES_PER_FAULT: f64 = 2.0;
 /// Cache misses that a page of a reservation takes when it is prepared with others in one go, and again when all
 /// of them are freed. FreeBSD keeps a structure, a place in the object and a place on a queue for each base page,
 /// mapped large or not; Linux has one for the whole. (inferred) its own structure and a neighbour's on the
-/// queue. 512 pages there and back are 123 us on the machine of ATC 2020, with the zeroing 194: policies 2.4
-/// derives 208 from slide 24.
+/// queue. 512 pages there and back are 123 us on the machine of ATC 2020, with the zeroing 194:
+/// docs/sources/policies.md 2.4 derives 208 from slide 24.
 const RESERVED_PAGE_MISSES: f64 = 2.0;
 
 /// A base page to or from a disk or SSD: the reference SSD of the ATC'20 machine is not known; an NVMe

@@ -12,7 +12,7 @@ use super::{Better, Cell, Entry, Role, Row, Step, Table};
 use crate::load::Design;
 use crate::{End, Experiment, LabError, Report, run, side_by_side};
 
-/// The machine: indirect evidence says E3-1245 v6 with 32 GB (policies 4.1).
+/// The machine: indirect evidence says E3-1245 v6 with 32 GB (docs/sources/policies.md 4.1).
 const MACHINE: &str = "e3-1245v6";
 const MEMORY: ByteSize = ByteSize::gib(32);
 
@@ -149,8 +149,8 @@ const REDIS_P95: [[f64; 7]; 3] = [
     [5.6, 9.9, 6.1, 5.8, 6.5, 4.5, 4.6],
 ];
 const REDIS: &str = "redis-cold";
-/// What a build does in the kernel beside memory: programs started, files (policies 2.4 derives it from the
-/// slide's three times and counts; a machine that knows only memory cannot).
+/// What a build does in the kernel beside memory: programs started, files (docs/sources/policies.md 2.4
+/// derives it from the slide's three times and counts; a machine that knows only memory cannot).
 const OTHER_KERNEL_SECONDS: f64 = 36.9;
 /// Bytes of value in each operation, and operations of the cold run (`lab/data/workloads.toml`).
 const REDIS_BYTES: f64 = 4096.0 * 7.6e6;
@@ -338,7 +338,8 @@ fn build(step: &mut Step<'_>) -> Result<Table, LabError> {
         row("page faults", [5.3e6, 10.3e6, 30.2e6], &[0, 1, 2], &|report| {
             report.counters.faults as f64
         }),
-        // A reserved page's cost was chosen with what policies 2.4 derives from these three in view.
+        // A reserved page's cost was chosen with what docs/sources/policies.md 2.4 derives from these
+        // three in view.
         row("time in the kernel, s of CPU", [89.4, 78.5, 98.0], &[0, 1, 2], &kernel),
         row("time, s", [197.7, 196.9, 203.7], &[0], &Report::seconds),
     ];

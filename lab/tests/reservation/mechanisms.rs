@@ -47,7 +47,7 @@ fn one_moves_to_the_tail_once_a_tick() {
     assert_eq!(table.break_oldest(0).unwrap().key.page, 1 << 9);
 }
 
-/// Frag-100 under Quicksilver (policies 3.5): 14,848 idle reservations with 16 pages each cost
+/// Frag-100 under Quicksilver (docs/sources/policies.md 3.5): 14,848 idle reservations with 16 pages each cost
 /// 237,568 page moves, which one pass with a budget of 262,144 does; of 16,384 it does all too.
 #[test]
 fn one_pass_evicts_16384_reservations_of_16_pages() {

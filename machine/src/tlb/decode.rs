@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn cascade_lake_has_descriptors_only() {
-        // Registers of a Cascade Lake guest (kernel_facts.md section 9); leaf 0x18 was all zero.
+        // Registers of a Cascade Lake guest (docs/sources/kernel_facts.md 9); leaf 0x18 was all zero.
         let leaves = Leaves {
             descriptors: Some([0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000]),
             translation: vec![[0; 4]],
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn ice_lake_has_leaf_18() {
-        // (recall) as printed by a Sunny Cove core; what is decoded is its published geometry.
+        // (assumed) as a Sunny Cove core would print it; what is decoded is its published geometry.
         let leaves = Leaves {
             descriptors: Some([0x00fe_ff01, 0x0000_00f0, 0, 0]),
             translation: vec![
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn zen_2_tells_of_giant_pages_too() {
-        // (recall) an EPYC 7742.
+        // (assumed) as an EPYC 7742 would print it.
         let leaves = Leaves {
             amd_first: Some([0xff40_ff40, 0xff40_ff40, 0x2008_0140, 0x2008_0140]),
             amd_second: Some([0x5800_2200, 0x6800_4200, 0x0200_6140, 0x0200_9140]),

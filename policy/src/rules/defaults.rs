@@ -2,7 +2,7 @@
 //!
 //! They are Linux's fault path as far as it is common to all its versions and modes (one superpage
 //! size, given at the first fault if one is free, whole) and otherwise *off*: no daemon, no effort,
-//! no pool. Sources: docs/sources/linux.md. A sub-table that is absent is a daemon that
+//! no pool. Sources: docs/sources/policies.md 3.1. A sub-table that is absent is a daemon that
 //! does not exist; one that is present but empty has the numbers below.
 
 use core::time::Duration;

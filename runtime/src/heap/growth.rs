@@ -1,4 +1,4 @@
-//! Objects on the pool that `realloc` resizes (docs/decisions/pool.md, 9).
+//! Objects on the pool that `realloc` resizes (docs/decisions/pool.md#9).
 //!
 //! The kernel cannot enlarge a mapping of the pool, and moves it wrongly. So an object that grows is copied
 //! once, to where nothing is mapped behind it, and from then on further superpages are mapped there: they are

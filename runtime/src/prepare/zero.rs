@@ -2,7 +2,7 @@
 //!
 //! Measured (us for 2 MiB): non-temporal stores of 16 bytes 40, of 32 or 64 bytes 24 to 25, `rep stosb` 74, a
 //! fault that takes a fresh superpage 216; on another machine 248 to 255 for all widths, 346 and 400. So 32
-//! bytes where the processor has them: wider ones are no faster, and lower some cores' clock (recall).
+//! bytes where the processor has them: wider ones are no faster, and lower some cores' clock (assumed).
 //!
 //! # Safety
 //! The caller owns the memory.

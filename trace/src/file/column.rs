@@ -7,7 +7,7 @@ use zstd::bulk::{Compressor, Decompressor};
 use super::bytes::Bytes;
 
 /// zstd's level: 3 gave the sizes and decoding speeds that the format was chosen by
-/// (reference/simulators.md 3.5); higher levels make recording slower and decoding no faster.
+/// (docs/sources/simulators.md 3.5); higher levels make recording slower and decoding no faster.
 const LEVEL: i32 = 3;
 
 /// Bytes of a column's head: codec, length, stored length.

@@ -48,7 +48,7 @@ pub(super) static TABLES: &[Table] = &[
         ],
         note: None,
     },
-    // The same events, but a second walker (recall): its cycles are added to the first one's.
+    // The same events, but a second walker (assumed): its cycles are added to the first one's.
     Table {
         name: "Broadwell",
         walkers: 2,

@@ -1,5 +1,5 @@
 //! Compaction: pages are migrated out of low pageblocks into free frames of high ones (Linux' mm/compaction.c,
-//! as of 6.5; policies 3.1).
+//! as of 6.5; docs/sources/policies.md 3.1).
 //!
 //! | file | what it owns |
 //! |---|---|
@@ -45,7 +45,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Linux' defaults (policies 3.1).
+    /// Linux' defaults (docs/sources/policies.md 3.1).
     fn default() -> Self {
         Self { defer_shift: 6, extfrag_threshold: 500, proactiveness: 20, fast_search: true }
     }

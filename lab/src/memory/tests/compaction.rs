@@ -1,4 +1,4 @@
-//! Compaction: that it loses nothing, and its rules one by one (policies 3.1, "Compaction").
+//! Compaction: that it loses nothing, and its rules one by one (docs/sources/policies.md 3.1, "Compaction").
 
 use proptest::prelude::*;
 use trace::Page;

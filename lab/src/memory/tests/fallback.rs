@@ -1,4 +1,4 @@
-//! The rules of mobility fallback, case by case (policies 3.1, "Mobility fallback").
+//! The rules of mobility fallback, case by case (docs/sources/policies.md 3.1, "Mobility fallback").
 
 use units::ByteSize;
 

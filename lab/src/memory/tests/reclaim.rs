@@ -1,4 +1,4 @@
-//! Reclaim and lumpy reclaim (policies 3.7).
+//! Reclaim and lumpy reclaim (docs/sources/policies.md 3.7).
 
 use trace::Page;
 

@@ -1,4 +1,4 @@
-//! The zeroed pool (policies 3.4 and 3.8).
+//! The zeroed pool (docs/sources/policies.md 3.4 and 3.8).
 
 use proptest::prelude::*;
 use units::ByteSize;

@@ -9,7 +9,7 @@ use crate::workloads::program::{Program, Step};
 use crate::workloads::space::{Area, Space};
 use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
 
-/// The published run: `gups 30 4194304 1024` is 2^30 words and 2^32 updates (policies 4.1).
+/// The published run: `gups 30 4194304 1024` is 2^30 words and 2^32 updates (docs/sources/policies.md 4.1).
 pub(super) const SIZE: u64 = 8 << 30;
 pub(super) const UPDATES: u64 = 4 << 30;
 /// Of its updates one in 64 is simulated: still 16 for each page of the table.

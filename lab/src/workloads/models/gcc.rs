@@ -11,7 +11,7 @@ use crate::workloads::space::{Area, Space};
 use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
 
 /// Pages in a piece that is freed at once: 1 MiB, what GCC's ggc-page takes and gives back at once
-/// (its "quire", recall).
+/// (GGC_QUIRE_SIZE of gcc/ggc-page.c, 256 pages where it maps memory).
 const PIECE: u32 = 256;
 /// Words in a page.
 const WORDS: u32 = 512;

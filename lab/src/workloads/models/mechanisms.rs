@@ -18,7 +18,7 @@ pub(super) const READS: u64 = 1 << 22;
 pub(super) const PAGES: u64 = 1 << 24;
 
 /// A heap that grows as glibc's does: M_TOP_PAD is 128 KiB, so that no step holds a superpage and a
-/// design that only looks at first touch never finds one (policies 3.1, fault path, item 1).
+/// design that only looks at first touch never finds one (docs/sources/policies.md 3.1, "Fault path").
 pub(crate) fn growing_heap(
     setup: &Setup,
     tables: &Tables,
