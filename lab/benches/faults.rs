@@ -1,5 +1,5 @@
 //! Speed of `faults`: simulated faults a second, with periods passed over and with every event stepped
-//! through, and how long a full table takes. A simulated fault is a base page mapped, as in the paper's
+//! through, and how long a full table takes. A simulated fault is a base page mapped, as in Lameter's
 //! columns, whether its events were carried out or lie in a period that was passed over; traps are beside it
 //! where one of them maps several.
 //! `cargo bench -p superpage-lab --bench faults`

@@ -6,7 +6,7 @@
 //! about them (locks, counters, prefault, prezeroing), a [`Patch`] one change of a kernel.
 //!
 //! ```text
-//! machine, kernel --prices--> engine (one repetition, all CPUs) --run--> Row, in the paper's columns
+//! machine, kernel --prices--> engine (one repetition, all CPUs) --run--> Row, in Lameter's columns
 //! ```
 //!
 //! Every CPU goes through the same stages at each fault; what it shares with others are servers (a

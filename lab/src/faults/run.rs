@@ -1,4 +1,4 @@
-//! From an experiment to a row of the paper's table: repetitions, and what only one thread does.
+//! From an experiment to a row of Lameter's tables: repetitions, and what only one thread does.
 //!
 //! ```text
 //! a repetition: threads are started | they fault and end | one of them unmaps everything
@@ -49,7 +49,7 @@ pub enum Stepping {
     EachEvent,
 }
 
-/// A row of the paper's table.
+/// A row of Lameter's tables (docs/sources/policies.md 3.8).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// Memory touched in each repetition.
@@ -66,7 +66,7 @@ pub struct Row {
     pub system_seconds: f64,
     /// Time by the clock.
     pub wall_seconds: f64,
-    /// Base pages that were touched, in all repetitions: what the paper counts as faults, also where one
+    /// Base pages that were touched, in all repetitions: what Lameter counts as faults, also where one
     /// fault maps several.
     pub pages: u64,
     /// Base pages that were mapped and never touched.
@@ -193,7 +193,7 @@ impl Experiment {
     }
 }
 
-/// A cache line. Larger ones exist (the Altix has 128 bytes); the paper's column counts steps of its own.
+/// A cache line. Larger ones exist (the Altix has 128 bytes); Lameter's column counts steps of its own.
 const LINE: u64 = 64;
 
 /// One row for each number of threads.

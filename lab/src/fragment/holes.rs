@@ -1,5 +1,5 @@
-//! `Holes`: Ingens' fragmenters (OSDI 2016, as described in docs/sources/policies.md 4.2). A process fills memory, then
-//! gives pieces of it back with MADV_DONTNEED, and stays.
+//! `Holes`: after Ingens' fragmenters (OSDI 2016). A process fills memory, then gives pieces of it back with
+//! MADV_DONTNEED, and stays. How the released programs differ: docs/sources/policies.md 4.2.
 //!
 //! `frag_normal` works on chunks of 24 MB with pieces of chunk/2^j; taken here as: the chunk is cut
 //! into halves, quarters, eighths..., and every second piece is given back. `frag_severe` makes a hole

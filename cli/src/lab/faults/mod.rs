@@ -1,4 +1,5 @@
-//! `superpage lab faults`: how page faults scale with CPUs, in the columns of the paper that asked first.
+//! `superpage lab faults`: how page faults scale with CPUs, in the columns of
+//! Lameter's tables of 2005 (docs/sources/policies.md 3.8).
 
 mod published;
 mod words;

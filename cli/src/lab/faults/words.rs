@@ -1,4 +1,4 @@
-//! Rows as the paper printed them: one table for each set of patches.
+//! Rows as Lameter printed them (docs/sources/policies.md 3.8): one table for each set of patches.
 
 use drawing::three::{self, percent};
 use drawing::words::seconds;
@@ -20,8 +20,7 @@ pub fn tables(machine: &Machine, sets: &[Set]) -> String {
         text += &peak(&set.rows);
         text += &wasted(&set.rows);
     }
-    text +=
-        "\nA fault is a base page touched, as in the paper, also where one trap maps several.\n";
+    text += "\nA fault is a base page touched, as in Lameter's tables, also where one trap maps several.\n";
     text
 }
 
@@ -40,7 +39,7 @@ fn row(row: &Row) -> Vec<String> {
     ]
 }
 
-/// A rate in full, as in the paper.
+/// A rate in full, as Lameter printed it.
 pub fn rate(value: f64) -> String {
     format!("{value:.0}")
 }
