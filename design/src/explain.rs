@@ -113,14 +113,13 @@ impl Asked<'_> {
         if let Action::Reserve { .. } = self.ask(WRITE, &fresh()) {
             lines.push(line("write to a page of a reservation", WRITE, &reserved(8)));
         }
-        let zeros = Action::MapZeros { superpage: true };
         for facts in [fresh(), advised(true)] {
-            if self.ask(READ, &facts) == zeros {
+            if let Action::MapZeros { order: order @ 1.. } = self.ask(READ, &facts) {
                 let event = match facts.mapping.advised {
                     None => "write to the superpage of zeros",
                     _ => "write to the superpage of zeros, advised",
                 };
-                lines.push(line(event, WRITE, &under_zeros(&facts)));
+                lines.push(line(event, WRITE, &under_zeros(&facts, order)));
             }
         }
         let (event, actions) =

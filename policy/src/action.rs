@@ -12,8 +12,8 @@ pub enum Action {
 
     /// Map the shared zeros for reading.
     MapZeros {
-        /// The superpage of them.
-        superpage: bool,
+        /// The size of the page of them; 0: a base page.
+        order: u8,
     },
     /// Get base pages, prepare and map them: from the page that was touched on, those that have none.
     MapBase {

@@ -85,10 +85,10 @@ pub enum Page {
     },
 }
 
-/// A superpage's worth of memory, aligned.
+/// A superpage's worth of memory, aligned; for a scan's candidate that is larger, its extent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Region {
-    /// It is mapped as a superpage.
+    /// It is mapped as a superpage; of a larger candidate: some of it is.
     pub superpage: Option<Superpage>,
     /// There is a page table with base pages for it.
     pub has_table: bool,
@@ -151,6 +151,8 @@ pub struct Extent {
 /// A mapped superpage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Superpage {
+    /// Its size; 0: the page table's superpage.
+    pub order: u8,
     /// It is the shared one of zeros.
     pub zeros: bool,
     /// It is the pool's.

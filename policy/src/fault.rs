@@ -159,7 +159,7 @@ impl Policy {
         match superpage {
             _ if !write => Action::Nothing,
             Superpage { pooled: true, .. } => Action::MapPooled,
-            Superpage { zeros: true, .. } => self.fresh(self.scale.superpage, mapping),
+            Superpage { zeros: true, order, .. } => self.fresh(self.size(order), mapping),
             Superpage { cow: true, shared: true, .. } => Action::DemoteAndCopy,
             Superpage { cow: true, .. } => Action::Reuse,
             _ if self.rules.unmapping.clean_write_demotes => Action::Demote,
@@ -169,17 +169,15 @@ impl Policy {
 
     /// The first touch of a page.
     fn untouched(&mut self, write: bool, facts: &Facts) -> Action {
-        let is_whole = self.wants_superpage(facts);
-        if let Some(order) = self.larger(self.at_fault.larger, facts) {
-            return self.fresh(order, &facts.mapping);
-        }
+        let large = self.wants_superpage(facts).then_some(self.scale.superpage);
+        let order = self.larger(self.at_fault.larger, facts).or(large);
         if !write && self.rules.allocation.zero_page && facts.mapping.backing.is_anonymous() {
-            return Action::MapZeros { superpage: is_whole };
+            return Action::MapZeros { order: order.unwrap_or(0) };
         }
-        if is_whole {
-            return self.fresh(self.scale.superpage, &facts.mapping);
+        match order {
+            Some(order) => self.fresh(order, &facts.mapping),
+            None => self.reserved(facts),
         }
-        self.reserved(facts)
     }
 
     /// Whether a first fault here is to get a whole superpage.

@@ -88,10 +88,13 @@ impl Policy {
         }
     }
 
-    /// Takes a visit off the budget.
+    /// Takes a visit off the budget. One of a larger extent is as many as superpages fit in it (Trident:
+    /// khugepaged_scan_mm_slot), whether it is looked at whole or in parts.
     fn charge(&mut self, action: Action, result: Result, cost: u32) {
         if let Action::Visit(_) = action {
-            let visit = if result == Result::Nothing { 0 } else { VISIT };
+            let largest = self.scanned_sizes().above(self.scale.superpage).largest();
+            let whole = VISIT << largest.map_or(0, |order| order - self.scale.superpage);
+            let visit = if result == Result::Nothing { 0 } else { whole };
             let budget = &mut self.pass().budget;
             *budget = budget.saturating_sub(cost).saturating_sub(visit);
         }
@@ -178,8 +181,12 @@ impl Policy {
         let is_larger = order > self.scale.superpage;
         let populated =
             if is_larger { facts.extent.populated } else { u32::from(region.populated) };
-        let fits = region.superpage.is_none()
-            && region.has_table
+        // A larger extent may have superpages in it, of the process's own (Trident: khugepaged_scan_pud).
+        let is_smaller = match region.superpage {
+            None => region.has_table,
+            Some(page) => is_larger && self.size(page.order) < order && !page.zeros && !page.cow,
+        };
+        let fits = is_smaller
             && !region.has_cow
             && !region.is_protected
             && populated >= u32::from(least.max(1))
@@ -198,21 +205,22 @@ impl Policy {
     /// Its page table was read.
     pub(crate) fn collapse(&self, requested: bool, facts: &Facts) -> Action {
         let region = &facts.region;
-        if !facts.mapping.writable || !region.has_writable || region.has_shared {
-            return Action::Nothing;
-        }
+        let order = self.size(facts.extent.order);
+        let is_larger = order > self.scale.superpage;
         let (effort, exclusive, most_swapped) = match &self.rules.mapping.scan {
+            // Nothing of a larger extent may be swapped out (Trident: khugepaged_scan_pud).
+            Some(scan) if !requested && is_larger => (scan.effort, scan.exclusive, 0),
             Some(scan) if !requested => (scan.effort, scan.exclusive, scan.most_swapped),
             _ => (Effort::DirectRetry, false, u16::MAX),
         };
-        if region.swapped > most_swapped {
+        let fits = facts.mapping.writable
+            && region.has_writable
+            && !region.has_shared
+            && region.swapped <= most_swapped;
+        if !fits && !is_larger {
             return Action::Nothing;
         }
-        let order = match facts.extent.order {
-            0 => self.scale.superpage,
-            order => order,
-        };
-        if !requested && !self.worth_copying(order, facts) {
+        if !fits || !requested && !self.worth_copying(order, facts) {
             return self.consider_below(order);
         }
         Action::MakeSuperpage { order, how: How::Copy { exclusive }, effort }

@@ -32,6 +32,11 @@ impl Policy {
         self.holds(scan.and_then(|scan| scan.when.as_ref()), order, facts)
     }
 
+    /// A size as facts have it; 0: the page table's superpage.
+    pub(crate) fn size(&self, order: u8) -> u8 {
+        if order == 0 { self.scale.superpage } else { order }
+    }
+
     /// All sizes that the design has.
     pub fn sizes(&self) -> Orders {
         self.at_fault.sizes

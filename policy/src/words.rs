@@ -198,8 +198,8 @@ fn reading(source: Source) -> &'static str {
 fn plain(action: Action) -> &'static str {
     match action {
         Action::Nothing => "nothing",
-        Action::MapZeros { superpage: true } => "map the shared superpage of zeros",
-        Action::MapZeros { superpage: false } => "map the shared page of zeros",
+        Action::MapZeros { order: 0 } => "map the shared page of zeros",
+        Action::MapZeros { .. } => "map the shared superpage of zeros",
         Action::MapBase { .. } => "map a base page",
         Action::MapInObject => "map the page that another mapping of the object has",
         Action::MapPooled => "map the pool's superpage",

@@ -76,11 +76,9 @@ pub(super) const RULES: &[Rule] = &[
     rule(&["mapping.scan.sampling.every"], A_PERIOD, |d| {
         sampling(d, |sampling| bad_period(sampling.every))
     }),
-    rule(
-        &["mapping.scan.sampling.window", "mapping.scan.sampling.every"],
-        "must be more than 0s, and no more than every",
-        |d| sampling(d, |sampling| sampling.window.is_zero() || sampling.window > sampling.every),
-    ),
+    rule(&["mapping.scan.sampling.window"], "must be more than 0s, and at most 24h", |d| {
+        sampling(d, |sampling| bad_period(sampling.window))
+    }),
     rule(&["mapping.scan.sampling.newest-percent"], "must be 1 to 100", |d| {
         sampling(d, |sampling| !(1..=100).contains(&sampling.newest_percent))
     }),

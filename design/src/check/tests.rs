@@ -43,7 +43,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (FAULT, "mapping.scan.most-swapped = 64\nmemory.reclaim = \"none\"", "mapping.scan.most-swapped"),
     (FAULT, "mapping.scan.cpu-percent = 101", "mapping.scan.cpu-percent"),
     (FAULT, "mapping.scan.sampling.every = \"0s\"", "mapping.scan.sampling.every"),
-    (FAULT, "mapping.scan.sampling.window = \"6s\"", "mapping.scan.sampling.window"),
+    (FAULT, "mapping.scan.sampling.window = \"0s\"", "mapping.scan.sampling.window"),
     (FAULT, "mapping.scan.sampling.newest-percent = 0", "mapping.scan.sampling.newest-percent"),
     (FAULT, "mapping.scan.sampling.overhead-every = \"0s\"", "mapping.scan.sampling.overhead-every"),
     (FAULT, "deallocation.bloat.every = \"0s\"", "deallocation.bloat.every"),

@@ -83,8 +83,8 @@ pub fn large() -> Facts {
     mapped(Superpage::default())
 }
 
-pub fn under_zeros(facts: &Facts) -> Facts {
-    let superpage = Superpage { zeros: true, ..Superpage::default() };
+pub fn under_zeros(facts: &Facts, order: u8) -> Facts {
+    let superpage = Superpage { order, zeros: true, ..Superpage::default() };
     facts.with(|facts| facts.region.superpage = Some(superpage))
 }
 

@@ -190,6 +190,7 @@ impl System {
     fn superpage_facts(&self, region: u32) -> Superpage {
         let at = &self.spaces.regions[region as usize];
         Superpage {
+            order: 0,
             zeros: at.has(ZEROS),
             pooled: at.has(POOL),
             cow: at.has(COW),

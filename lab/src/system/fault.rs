@@ -39,7 +39,7 @@ impl System {
     ) -> Result<Served, Stop> {
         let region = page.region().0;
         match action {
-            Action::MapZeros { superpage } => self.map_zeros(page, superpage),
+            Action::MapZeros { order } => self.map_zeros(page, order == LARGE_ORDER),
             Action::MakeSuperpage { order, how: How::Fresh, effort } => {
                 if self.spaces.is_large(region) {
                     self.unmap_zeros(region);

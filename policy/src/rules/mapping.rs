@@ -91,7 +91,7 @@ pub enum ScanOrder {
 /// How a daemon learns which pages are accessed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
-    /// Least time between samples.
+    /// Least time from counting the accessed bits to clearing them for the next sample.
     pub every: Duration,
     /// Time from clearing the accessed bits to counting them.
     pub window: Duration,

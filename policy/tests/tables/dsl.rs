@@ -7,8 +7,8 @@ use core::fmt::Debug;
 
 use superpage_policy::rules::Effort;
 use superpage_policy::{
-    Action, Backing, Candidates, Compaction, Daemon, Direct, Event, Facts, How, Mapping, Orders,
-    Page, Policy, Region, Reservation, Result as Ended, Scale, Superpage, Wait,
+    Action, Backing, Candidates, Compaction, Daemon, Direct, Event, Extent, Facts, How, Mapping,
+    Orders, Page, Policy, Region, Reservation, Result as Ended, Scale, Superpage, Wait,
 };
 
 /// Base pages of 4 KiB, superpages of 2 MiB, a clock of nanoseconds.
@@ -174,6 +174,11 @@ pub trait With: Sized {
         self.with(|facts| change(&mut facts.machine))
     }
 
+    /// What conditions are asked about.
+    fn extent(self, change: impl FnOnce(&mut Extent)) -> Facts {
+        self.with(|facts| change(&mut facts.extent))
+    }
+
     /// The mapping ends within the superpage's worth: only sizes up to 64 KiB fit.
     fn cut(self) -> Facts {
         self.region(|region| (region.inside, region.ends) = (false, orders(&[1, 2, 3, 4])))
@@ -244,7 +249,7 @@ pub const PERIOD: Action = Action::Wait(Wait::Period);
 pub const MORE: Action = Action::Wait(Wait::More);
 
 pub fn zeros(superpage: bool) -> Action {
-    Action::MapZeros { superpage }
+    Action::MapZeros { order: if superpage { WHOLE } else { 0 } }
 }
 
 /// A whole superpage at a fault.
@@ -254,7 +259,12 @@ pub fn whole(effort: Effort) -> Action {
 
 /// A smaller one.
 pub fn smaller(order: u8) -> Action {
-    Action::MakeSuperpage { order, how: How::Fresh, effort: Effort::None }
+    sized(order, Effort::None)
+}
+
+/// One of any size at a fault.
+pub fn sized(order: u8, effort: Effort) -> Action {
+    Action::MakeSuperpage { order, how: How::Fresh, effort }
 }
 
 /// A superpage by copying.

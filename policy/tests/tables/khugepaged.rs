@@ -2,7 +2,7 @@
 //! mm/huge_memory.c.
 
 use superpage_policy::rules::Effort;
-use superpage_policy::{Action, Backing, Daemon, Event, How};
+use superpage_policy::{Action, Backing, Daemon, Event, Facts, How};
 
 use crate::dsl::*;
 
@@ -15,13 +15,18 @@ const ALLOC: &str = "mm/khugepaged.c: khugepaged_do_scan, khugepaged_alloc_sleep
 pub struct Scan {
     /// The fewest pages of a candidate.
     pub least: u16,
+    /// The most of its pages that are swapped out.
+    pub swapped: u16,
     /// One must be accessed lately.
     pub referenced: bool,
     /// Which mappings are scanned that nobody advised about.
     pub always: bool,
+    /// What else must hold.
+    pub worth: fn(Facts) -> Facts,
 }
 
-pub const KHUGEPAGED: Scan = Scan { least: 1, referenced: true, always: true };
+pub const KHUGEPAGED: Scan =
+    Scan { least: 1, swapped: 512, referenced: true, always: true, worth: |facts| facts };
 
 /// 8 regions in 10 s, each 512 units of 4096; 60 s of rest after a failure.
 #[rustfmt::skip]
@@ -57,12 +62,13 @@ pub fn candidates(scan: &Scan) -> Table {
     let few = if scan.least > 1 { Action::Nothing } else { Action::Inspect };
     let unaccessed = if scan.referenced { Action::Nothing } else { Action::Inspect };
     let unadvised = if scan.always { Action::Inspect } else { Action::Nothing };
-    let fit = || candidate(scan.least);
+    let fit = || (scan.worth)(candidate(scan.least));
+    let most = scan.swapped.min(512 - scan.least);
     let swapped = |pages| fit().region(|region| region.swapped = pages);
     let copy = || copied(Effort::DirectRetry, true);
     let inspected = Event::Inspected { requested: false };
     let asked = Event::Inspected { requested: true };
-    vec![
+    let mut table = vec![
         at("a candidate with one page", PMD, CAND, candidate(1).advised(true), few),
         at("a candidate with enough pages", PMD, CAND, fit().advised(true), Action::Inspect),
         at("a candidate with one page less", PMD, CAND, candidate(scan.least - 1).advised(true), Action::Nothing),
@@ -79,10 +85,14 @@ pub fn candidates(scan: &Scan) -> Table {
         at("looked into: no page may be written", PMD, inspected, fit().region(|region| region.has_writable = false), Action::Nothing),
         at("looked into: the mapping may not be written", PMD, inspected, fit().with(|facts| facts.mapping.writable = false), Action::Nothing),
         at("looked into: a page is somebody else's, too", PMD, inspected, fit().region(|region| region.has_shared = true), Action::Nothing),
-        at("looked into: all but the fewest pages are swapped out, and no limit is set", SWAP, inspected, swapped(512 - scan.least), copy()),
+        at("looked into: as many pages as may be are swapped out", SWAP, inspected, swapped(most), copy()),
         at("asked for (MADV_COLLAPSE): one page is enough", COLLAPSE, Event::CollapseRequested, candidate(1).advised(true).region(|region| region.accessed = false), Action::Inspect),
         at("asked for: it is copied, with all effort", COLLAPSE, asked, fit(), copied(Effort::DirectRetry, false)),
-    ]
+    ];
+    if scan.swapped < 512 {
+        table.push(at("looked into: a page more is swapped out", SWAP, inspected, swapped(scan.swapped + 1), Action::Nothing));
+    }
+    table
 }
 
 const COLLAPSE: &str = "mm/khugepaged.c: madvise_collapse";

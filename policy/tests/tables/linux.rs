@@ -3,8 +3,8 @@
 
 use superpage_policy::rules::{Effort, Locking, Prefault, ResidentCount};
 use superpage_policy::{
-    Action, Backing, Compaction, Daemon, Event, FaultPath, Launch, Orders, Page, Physical, Reads,
-    Zeroing,
+    Action, Backing, Compaction, Daemon, Event, Facts, FaultPath, Launch, Orders, Page, Physical,
+    Reads, Zeroing,
 };
 use units::ByteSize;
 
@@ -24,31 +24,39 @@ const DEFERRED: &str = "mm/huge_memory.c: deferred_split_folio";
 const KCOMPACTD: &str = "mm/compaction.c: kcompactd";
 const NO_DAEMON: &str = "Linux has no such thread";
 
-/// What the presets of this family differ in.
-struct Thp {
-    effort: Effort,
-    advised: Effort,
+/// What the presets of this family differ in, and those that were built on it.
+pub struct Thp {
+    pub effort: Effort,
+    pub advised: Effort,
     /// Mappings may have superpages that nobody advised about.
-    always: bool,
+    pub always: bool,
     /// A size below a superpage, too.
-    small: Option<u8>,
+    pub small: Option<u8>,
+    /// Reads of what has no contents map the shared zeros.
+    pub zeros: bool,
     /// The deferred split queue.
-    holds: bool,
+    pub holds: bool,
     /// kcompactd.
-    compacts: bool,
+    pub compacts: bool,
+    /// The first touch of memory where a superpage of 2 MiB is the right size.
+    pub fresh: fn() -> Facts,
 }
 
-const LINUX_6: Thp = Thp {
+pub const LINUX_6: Thp = Thp {
     effort: Effort::None,
     advised: Effort::DirectRetry,
     always: true,
     small: None,
+    zeros: true,
     holds: true,
     compacts: true,
+    fresh,
 };
 
 #[rustfmt::skip]
-fn faults(thp: &Thp) -> Table {
+pub fn faults(thp: &Thp) -> Table {
+    let fresh = thp.fresh;
+    let read = |superpage, write| if thp.zeros { zeros(superpage) } else { write };
     let plain = |effort| if thp.always { whole(effort) } else { BASE };
     let base = || thp.small.map_or(BASE, smaller);
     let unadvised = || if thp.always { base() } else { BASE };
@@ -57,17 +65,17 @@ fn faults(thp: &Thp) -> Table {
     let clean = || fresh().populated(9).page(Page::Mapped { cow: false, shared: false });
     let swapped = || fresh().populated(9).page(Page::Swapped).advised(true).region(|region| region.absent = Orders::NONE);
     vec![
-        at("first fault: a read maps zeros", PMD_FAULT, READ, fresh().advised(true), zeros(true)),
-        at("first fault: a read where nobody advised", PMD_FAULT, READ, fresh(), zeros(thp.always)),
+        at("first fault: a read, advised", PMD_FAULT, READ, fresh().advised(true), read(true, whole(thp.advised))),
+        at("first fault: a read where nobody advised", PMD_FAULT, READ, fresh(), read(thp.always, plain(thp.effort))),
         at("first fault: a write", PMD_FAULT, WRITE, fresh(), plain(thp.effort)),
         at("first fault: a write in memory of a heap", PMD_FAULT, WRITE, fresh().backed(Backing::Heap), plain(thp.effort)),
         at("advised: a write", GFP, WRITE, fresh().advised(true), whole(thp.advised)),
         at("advised against: a write", ALLOWED, WRITE, fresh().advised(false), BASE),
-        at("advised against: a read", ALLOWED, READ, fresh().advised(false), zeros(false)),
+        at("advised against: a read", ALLOWED, READ, fresh().advised(false), read(false, BASE)),
         at("a write to the zeros", "mm/huge_memory.c: do_huge_zero_wp_pmd", WRITE, zero(), whole(thp.effort)),
         at("a write to the zeros, advised", GFP, WRITE, zero().advised(true), whole(thp.advised)),
         at("n-th page: a write", FAULT, WRITE, cold(9), base()),
-        at("n-th page: a read", ANONYMOUS, READ, cold(9), zeros(false)),
+        at("n-th page: a read", ANONYMOUS, READ, cold(9), read(false, base())),
         at("touched before, given back, its page table still there", FAULT, WRITE, cold(0), base()),
         at("the mapping ends within: a write", ALLOWED, WRITE, fresh().cut().advised(true), base()),
         at("the mapping ends within: a write where nobody advised", ALLOWED, WRITE, fresh().cut(), unadvised()),
@@ -84,8 +92,8 @@ fn faults(thp: &Thp) -> Table {
 
 /// After no superpage was to be had.
 #[rustfmt::skip]
-fn fallback(thp: &Thp) -> Table {
-    let facts = || fresh().advised(true);
+pub fn fallback(thp: &Thp) -> Table {
+    let facts = || (thp.fresh)().advised(true);
     match thp.small {
         None => vec![run("no free superpage: a base page", PMD_FAULT, [
             on(WRITE, facts(), whole(thp.advised)), then(NO_MEMORY, facts(), BASE),
@@ -108,7 +116,7 @@ fn fallback(thp: &Thp) -> Table {
 
 /// Faults on pages side by side.
 #[rustfmt::skip]
-fn sequence() -> Table {
+pub fn sequence() -> Table {
     let page = |at: u64| fresh().populated(9).advised(false).with(|facts| facts.place.0 += at);
     vec![run("sequential faults: one page each", ANONYMOUS, [
         on(WRITE, page(0), BASE), on(WRITE, page(1), BASE), on(WRITE, page(2), BASE), on(WRITE, page(3), BASE),
@@ -116,7 +124,7 @@ fn sequence() -> Table {
 }
 
 #[rustfmt::skip]
-fn memory(thp: &Thp) -> Table {
+pub fn memory(thp: &Thp) -> Table {
     let split = if thp.holds { Action::Hold } else { Action::Release };
     let why = if thp.holds { DEFERRED } else { "mm/huge_memory.c of 4.3: the deferred split queue came with 4.5" };
     let mut table = vec![
@@ -165,9 +173,9 @@ fn kcompactd() -> Table {
 }
 
 /// The settings of Linux 6.
-const PHYSICAL: Physical = Physical { proactiveness: 20, ..crate::dsl::PHYSICAL };
+pub const PHYSICAL: Physical = Physical { proactiveness: 20, ..crate::dsl::PHYSICAL };
 
-const PATH: FaultPath = FaultPath {
+pub const PATH: FaultPath = FaultPath {
     locking: Locking::PerVma,
     resident: ResidentCount::Split,
     prefault: 0,
@@ -175,7 +183,7 @@ const PATH: FaultPath = FaultPath {
     superpage: Some(ByteSize::mib(2)),
 };
 
-const ZEROES: Zeroing =
+pub const ZEROES: Zeroing =
     Zeroing { non_temporal: false, bulk: ByteSize::kib(4), ahead_non_temporal: None };
 
 fn physical(expected: Physical) -> Line {
@@ -234,6 +242,9 @@ pub fn asked(policy: &superpage_policy::Policy) -> Vec<Reads> {
         Reads::COVERAGE,
         Reads::ZEROS,
         Reads::WRITTEN,
+        Reads::AT_FAULT,
+        Reads::OF_CANDIDATES,
+        Reads::MISSES,
     ];
     all.into_iter().filter(|&one| policy.reads().has(one)).collect()
 }

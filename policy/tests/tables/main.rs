@@ -2,11 +2,18 @@
 
 mod bloat;
 mod bounds;
+mod cbmm;
 mod common;
 mod dsl;
+mod elastic;
+mod expressions;
+mod facts;
+mod hugescope;
 mod khugepaged;
 mod linux;
 mod mutation;
 mod presets;
 mod reservations;
 mod scans;
+mod successors;
+mod trident;

@@ -1,5 +1,5 @@
 //! Do the tables say what a design means? Every key of every preset is changed, one at a time, to every other value it
-//! may have, or to its neighbours; a table that still holds says nothing of that key.
+//! may have, or to its neighbours, conditions in each of their places; a table that still holds says nothing of that.
 //!
 //! Tables are data, so nothing is compiled again. What no table can tell apart, and why, is in `survivors.txt`.
 
@@ -8,16 +8,19 @@ use std::collections::BTreeSet;
 use design::{Design, DesignError, Value};
 
 use crate::dsl::{SCALE, Table};
-use crate::presets::{presets, table};
+use crate::expressions;
+use crate::presets::{SUCCESSORS, presets, table};
 
-/// Tables that a design may have or not.
-const OPTIONAL: [&str; 6] = [
-    "preparation.background",
-    "preparation.prezero",
-    "mapping.scan.sampling",
-    "mapping.scan",
-    "deallocation.bloat",
-    "memory.periodic-compaction",
+/// Tables that a design may have or not, with the key that goes with one.
+const OPTIONAL: [(&str, &str); 8] = [
+    ("preparation.background", ""),
+    ("preparation.prezero", ""),
+    ("mapping.scan.sampling", ""),
+    ("mapping.scan", ""),
+    ("unmapping.scan", "unmapping.when"),
+    ("deallocation.bloat", ""),
+    ("memory.periodic-compaction", ""),
+    ("estimate", ""),
 ];
 
 type Keys = Vec<(String, String)>;
@@ -53,6 +56,10 @@ fn good(mut keys: Keys) -> Option<Design> {
 
 /// Other values of a key, as they are written.
 fn others(keys: &Keys, key: &str, value: &Value) -> Vec<String> {
+    if let (Value::Text(text), Some(rule)) = (value, expressions::rule(key)) {
+        let mutants = expressions::mutants(text, rule);
+        return mutants.into_iter().map(|mutant| Value::Text(mutant).to_string()).collect();
+    }
     match value {
         Value::Text(_) => words(keys, key),
         Value::Flag(flag) => vec![(!flag).to_string()],
@@ -74,7 +81,9 @@ fn others(keys: &Keys, key: &str, value: &Value) -> Vec<String> {
             let sizes =
                 [r#"["1M"]"#, r#"["2M"]"#, r#"["4M"]"#, r#"["64K", "2M"]"#, r#"["32K", "2M"]"#];
             let more = [r#"["64K", "1M", "2M"]"#, r#"["512K", "2M"]"#, r#"["64K", "512K"]"#];
-            sizes.into_iter().chain(more).map(Into::into).collect()
+            let large =
+                [r#"["1G"]"#, r#"["2M", "1G"]"#, r#"["2M", "32M"]"#, r#"["64K", "2M", "1G"]"#];
+            sizes.into_iter().chain(more).chain(large).map(Into::into).collect()
         }
     }
 }
@@ -117,9 +126,14 @@ fn mutants(design: &Design) -> Vec<Mutant> {
             add(&key, &other, changed(&original, &key, &other));
         }
     }
-    for table in OPTIONAL {
+    for (key, _) in expressions::CONDITIONS {
         let mut without = original.clone();
-        without.retain(|(key, _)| !key.starts_with(&format!("{table}.")));
+        without.retain(|(name, _)| name != key);
+        add(key, "none", without);
+    }
+    for (table, with) in OPTIONAL {
+        let mut without = original.clone();
+        without.retain(|(key, _)| !key.starts_with(&format!("{table}.")) && key != with);
         match without.len() < original.len() {
             true => add(table, "none", without),
             false => {
@@ -141,28 +155,61 @@ fn justified() -> BTreeSet<String> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_string).collect()
 }
 
+/// How many were made, and how many of them break a line.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    all: usize,
+    caught: usize,
+}
+
+impl Count {
+    fn add(&mut self, is_caught: bool) {
+        self.all += 1;
+        self.caught += usize::from(is_caught);
+    }
+
+    #[track_caller]
+    fn is_good(self, what: &str, least: usize) {
+        let Self { all, caught } = self;
+        println!("{what}: {caught} of {all} caught");
+        assert!(all >= least, "{what}: {all} mutants only");
+        assert!(caught * 100 >= all * 95, "{what}: {caught} of {all} caught");
+    }
+}
+
 #[test]
 fn a_key_that_is_changed_breaks_a_line() {
-    let (mut all, mut survivors) = (0, BTreeSet::new());
+    let mut survivors = BTreeSet::new();
+    let (mut all, mut successors, mut conditions) =
+        (Count::default(), Count::default(), Count::default());
     for preset in presets() {
         let table = table(preset.name);
-        let found = mutants(&preset.design().expect("presets are good"));
-        let (mut of_preset, mut caught) = (0, 0);
-        for Mutant { key, value, design } in &found {
-            of_preset += 1;
-            match is_caught(&table, design) {
-                true => caught += 1,
-                false => drop(survivors.insert(format!("{} {key} = {value}", preset.name))),
+        let (mut keys, mut own) = (Count::default(), Count::default());
+        for Mutant { key, value, design } in mutants(&preset.design().expect("presets are good")) {
+            let is_caught = is_caught(&table, &design);
+            if !is_caught {
+                survivors.insert(format!("{} {key} = {value}", preset.name));
+            }
+            let is_condition = expressions::rule(&key).is_some();
+            if is_condition { &mut own } else { &mut keys }.add(is_caught);
+            all.add(is_caught);
+            if SUCCESSORS.contains(&preset.name) {
+                successors.add(is_caught);
+            }
+            if is_condition {
+                conditions.add(is_caught);
             }
         }
-        println!("{}: {caught} of {of_preset} caught", preset.name);
-        all += of_preset;
+        let Count { all, caught } = keys;
+        println!(
+            "{}: {caught} of {all} caught, of conditions {} of {}",
+            preset.name, own.caught, own.all
+        );
     }
-    let caught = all - survivors.len();
-    println!("{caught} of {all} caught");
-    let list = survivors.iter().cloned().collect::<Vec<_>>().join("\n");
-    assert!(all > 900, "{all} mutants only");
-    assert!(caught * 100 >= all * 95, "{caught} of {all} caught; these survive:\n{list}");
+    println!("survivors:\n{}", survivors.iter().cloned().collect::<Vec<_>>().join("\n"));
+    all.is_good("all", 1300);
+    successors.is_good("designs with conditions or three sizes", 200);
+    conditions.is_good("conditions", 100);
     let justified = justified();
     let unjustified: Vec<_> = survivors.difference(&justified).collect();
     assert!(
