@@ -39,6 +39,9 @@ impl fmt::Display for Words<'_> {
             | Action::Reserve { .. }
             | Action::MakeSuperpage { .. }
             | Action::Populate { .. } => self.mapping(f),
+            Action::MapZeros { order } if order > self.scale.superpage => {
+                write!(f, "map the shared zeros of {}", self.size(order))
+            }
             Action::Compact { mode, .. } => f.write_str(compaction(mode)),
             Action::Reclaim { pages, lumpy, .. } => {
                 let lumpy = if lumpy { " of one aligned block" } else { "" };

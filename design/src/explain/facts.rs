@@ -20,7 +20,7 @@ impl With for Facts {
 
 /// A superpage's worth of untouched anonymous memory, amid a large writable mapping.
 pub fn fresh() -> Facts {
-    let all: Orders = (1..=9).collect();
+    let all: Orders = (1..=18).collect();
     Facts {
         mapping: Mapping { backing: Backing::Anonymous, advised: None, writable: true },
         place: (0, PAGES.into()),

@@ -42,6 +42,18 @@ fn what_linux_does() {
 }
 
 #[test]
+fn what_three_sizes_do() {
+    let trident = preset("trident");
+    let instead = "else map a superpage of 2 MiB, if one is free; else map a base page";
+    assert_eq!(at(&trident, "first read of a region"), "map the shared zeros of 1 GiB");
+    for event in ["first write", "write to the superpage of zeros"] {
+        let giant = "map a superpage of 1 GiB, if one is free";
+        assert_eq!(at(&trident, event), format!("{giant}; {instead}"));
+    }
+    assert_eq!(at(&trident, "write to a page beside others"), "map a base page");
+}
+
+#[test]
 fn what_reservations_do() {
     let sync = preset("sync-64");
     assert_eq!(at(&sync, "first write"), "reserve 2 MiB, if one is free; else map a base page");
