@@ -50,7 +50,7 @@ impl fmt::Display for Words<'_> {
             Action::Visit(candidates) => self.visit(f, candidates),
             Action::Rank { most, one_process } => {
                 let of = if one_process { "the process that walks most" } else { "all processes" };
-                write!(f, "rank regions of {of} by recent access")?;
+                write!(f, "rank regions of {of} by recent access or misses")?;
                 if most > 0 { write!(f, ", {most} at most") } else { Ok(()) }
             }
             Action::CountAccessed { newest_percent } => {
