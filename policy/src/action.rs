@@ -219,6 +219,8 @@ pub enum How {
         /// Faults of the address space wait meanwhile.
         exclusive: bool,
     },
+    /// The kernel makes it of what is there, or maps the one that the file has.
+    Collapse,
 }
 
 /// How thoroughly memory is compacted.

@@ -139,6 +139,9 @@ impl Words<'_> {
                     self.size(order)
                 )
             }
+            Action::MakeSuperpage { order, how: How::Collapse, .. } => {
+                write!(f, "have the kernel make superpages of {} there", self.size(order))
+            }
             Action::Populate { most: u32::MAX } => {
                 f.write_str("prepare the rest of the reservation")
             }

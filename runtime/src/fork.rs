@@ -35,12 +35,14 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use policy::live;
+
 use crate::hold;
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::table::Range;
 use crate::mapping::{self, demote, is_hugetlb, pieces, table};
 use crate::maps::{self, Vma};
-use crate::settings::{self, Children, Fallback};
+use crate::settings::{self, Children};
 use crate::{executor, heap, message, prepare, raw, source, stack};
 
 /// Registers the handlers. Ours are the first: the child's run before anybody else's, and before a
@@ -389,10 +391,7 @@ fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int
     let Ok(fresh) = (unsafe { raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0) }) else {
         die(b"no memory for a forked child's copy of its superpages");
     };
-    if executor::fall_back(settings::get().fallback, length) == Fallback::Thp {
-        // SAFETY: as above. Advice may be refused.
-        let _ = unsafe { raw::madvise(fresh, length, libc::MADV_HUGEPAGE) };
-    }
+    executor::advise(live::Kind::Copy, settings::get().fallback, fresh, length);
     if protection & libc::PROT_READ == 0 {
         // SAFETY: nobody else runs; what takes its place gets its protection.
         let _ = unsafe { raw::mprotect(start, length, protection | libc::PROT_READ) };

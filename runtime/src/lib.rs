@@ -19,7 +19,7 @@
 //! | `fork` | what becomes of all that in a child |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `pagemap` | what lies under pages, asked of the kernel |
-//! | `executor` | what `policy` remembers of this process, and asking it; the log of its decisions |
+//! | `executor` | what `policy` remembers of this process, asking it, the log of its decisions, and the advice it wants |
 //! | `answer` | what is found out once |
 //! | `environment` | what programs that this one executes learn of all this |
 //! | `ledger` | what was asked for and got |

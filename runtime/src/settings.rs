@@ -140,11 +140,6 @@ impl Settings {
         matches!(self.pages, Pages::Thp(_))
     }
 
-    /// Whether memory that does not come from the pool is to be advised.
-    pub fn fallback_is_thp(&self) -> bool {
-        self.is_thp() || self.fallback == Fallback::Thp
-    }
-
     /// Whether hugetlb pages are asked for.
     pub fn is_hugetlb(&self) -> bool {
         matches!(self.pages, Pages::Hugetlb(_))

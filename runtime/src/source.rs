@@ -95,56 +95,22 @@ pub unsafe fn place(
             }
             Err(why) => ledger::because(why),
         }
-        let fallback = executor::fall_back(settings.fallback, length);
-        if fallback == Fallback::Error {
+        if executor::fall_back(settings.fallback, length) == Fallback::Error {
             ledger::count(kind, Column::Refused, length);
             return Err(libc::ENOMEM);
         }
-        // SAFETY: the caller's contract.
-        return unsafe { place_ordinary(kind, at, length, protection, fallback == Fallback::Thp) };
     }
-    let advised = settings.is_thp() || settings.fallback == Fallback::Thp;
+    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
     // SAFETY: the caller's contract.
-    unsafe { place_ordinary(kind, at, length, protection, advised) }
-}
-
-/// Ordinary memory, with or without advice.
-///
-/// # Safety
-/// As [`place`].
-pub unsafe fn place_ordinary(
-    kind: Kind,
-    at: usize,
-    length: usize,
-    protection: c_int,
-    advised: bool,
-) -> Result<Backing, Errno> {
-    // SAFETY: the caller's contract.
-    let taken = match unsafe { map_ordinary(kind, at, length, protection, advised) } {
-        Ok(taken) => taken,
-        Err(errno) => {
-            ledger::count(kind, Column::Refused, length);
-            return Err(errno);
-        }
-    };
+    if let Err(errno) = unsafe { raw::mmap(at, length, protection, flags, -1, 0) } {
+        ledger::count(kind, Column::Refused, length);
+        return Err(errno);
+    }
+    let taken = contiguity::advise(kind, at, length);
     let column = if settings::get().is_hugetlb() { Column::FellBack } else { Column::Advised };
     ledger::count(kind, column, taken);
     ledger::count(kind, Column::FellBack, length - taken);
     Ok(if taken > 0 { Backing::Advised } else { Backing::Base })
-}
-
-/// The same, not counted. How many bytes are advised.
-unsafe fn map_ordinary(
-    kind: Kind,
-    at: usize,
-    length: usize,
-    protection: c_int,
-    advised: bool,
-) -> Result<usize, Errno> {
-    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the caller's contract.
-    unsafe { raw::mmap(at, length, protection, flags, -1, 0) }?;
-    Ok(if advised { contiguity::advise(kind, at, length) } else { 0 })
 }
 
 /// Pool pages at `[at, at + length)`, all of them or none.
@@ -258,7 +224,7 @@ fn map_checked(
         // SAFETY: fresh memory of ours. The advice needs it writable.
         let populated = unsafe {
             raw::mprotect(start, length, raw::READ_WRITE)
-                .and_then(|()| raw::madvise(start, length, libc::MADV_POPULATE_WRITE))
+                .and_then(|()| raw::populate(start, length))
                 .and_then(|()| raw::mprotect(start, length, protection))
         };
         if populated.is_err() {

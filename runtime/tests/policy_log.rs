@@ -1,7 +1,8 @@
 //! The log of decisions of real programs, replayed: `policy` gives the same actions again, all of them.
 //!
-//! Kernel ring: needs THP of 2 MiB.
+//! Kernel ring: needs THP of 2 MiB. Privileged ring: needs a pool.
 
+mod api_calls;
 mod common;
 mod programs;
 
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::*;
-use policy::live::{Begin, Event, Policy, Record};
+use policy::live::{Begin, Event, Facts, Kind, Policy, Record};
 use policy::{Action, Result};
 
 const THP: Asked = Asked { pages: "thp", memory: "heap,mmap", fallback: "base", children: "base" };
@@ -73,6 +74,40 @@ fn replayed(path: &Path) -> (Vec<Action>, usize) {
     (actions, count)
 }
 
+/// What is done of what was asked for, with its facts: an action and how it ended are one line of a log.
+fn done(path: &Path) -> Vec<(Action, Facts)> {
+    let records = read(path).into_iter().flat_map(|it| it.records);
+    let done = records.filter_map(|record| match record.event {
+        Event::Outcome { action, result: Result::Done { .. }, .. } => Some((action, record.facts)),
+        _ => None,
+    });
+    done.collect()
+}
+
+/// The KiB that were advised, of memory that `is` meant.
+fn advised_kib(path: &Path, is: impl Fn(&Facts) -> bool) -> u64 {
+    let bytes = |(action, facts): &(Action, Facts)| match action {
+        Action::Advise { bytes, .. } if is(facts) => *bytes,
+        _ => 0,
+    };
+    done(path).iter().map(bytes).sum::<u64>() >> 10
+}
+
+/// A C program's output and log under the library.
+fn logged_program(
+    source: &str,
+    arguments: &[&str],
+    memory: &str,
+) -> (String, tempfile::TempDir, std::path::PathBuf) {
+    let name = format!("{}_logged", source.trim_end_matches(".c"));
+    let program = programs::build(source, &name, "cc", &["-O1", "-pthread", "-ldl"]);
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("log");
+    let mut command = Command::new(&program);
+    command.args(arguments).envs(programs::under("thp", memory, "base")).env(LOG, &path);
+    (programs::run(command), dir, path)
+}
+
 fn has(actions: &[Action], is: impl Fn(&Action) -> bool) -> bool {
     actions.iter().any(is)
 }
@@ -122,26 +157,76 @@ fn what_threads_and_forked_children_did_is_decided_again() {
 #[test]
 fn a_c_program_is_advised_as_it_is_logged() {
     testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
-    let program = programs::build("touch.c", "touch_logged", "cc", &["-O2"]);
     for pieces in [["64", "4", "0", ""], ["256", "1", "0", "remapped"]] {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path().join("log");
-        let mut command = Command::new(&program);
-        command.args(pieces).envs(programs::under("thp", "mmap", "base")).env(LOG, &path);
-        let report = programs::run(command);
-        let processes = read(&path);
-        let advised = |record: &Record| match record.event {
-            Event::Outcome {
-                action: Action::Advise { bytes, .. },
-                result: Result::Done { .. },
-                ..
-            } => bytes,
-            _ => 0,
-        };
-        let advised: u64 = processes.iter().flat_map(|it| &it.records).map(advised).sum();
-        assert!(programs::number(&report, "huge_kib") <= advised >> 10, "{report}");
+        let (report, _dir, path) = logged_program("touch.c", &pieces, "mmap");
+        assert!(programs::number(&report, "huge_kib") <= advised_kib(&path, |_| true), "{report}");
         assert!(replayed(&path).1 > 0);
     }
+}
+
+#[test]
+fn segments_lie_on_superpages_as_it_is_logged() {
+    testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
+    for memory in ["text=copy,data", "text,data"] {
+        let (report, _dir, path) = logged_program("segments.c", &["parts"], memory);
+        let kib = |part| programs::number(&report, part);
+        let made = |(action, facts): &(Action, Facts)| match (action, facts.kind) {
+            (Action::MakeSuperpage { .. }, Kind::Segment) => facts.length,
+            _ => 0,
+        };
+        let made = done(&path).iter().map(made).sum::<u64>() >> 10;
+        assert!(0 < kib("data") && kib("text") + kib("data") <= made, "{made}: {report}");
+        // What lies beside it in the same mapping is counted, too.
+        let bss = advised_kib(&path, |facts| facts.kind == Kind::Bss);
+        assert!(0 < kib("bss") && kib("bss") <= bss + made, "{bss} and {made}: {report}");
+        assert!(replayed(&path).1 > 0);
+    }
+}
+
+#[test]
+fn stacks_are_advised_as_it_is_logged() {
+    testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
+    let (report, _dir, path) = logged_program("stacks.c", &["", "3", "20"], "stack=4194304");
+    let main = advised_kib(&path, |facts| facts.kind == Kind::Stack);
+    let kib = programs::number(&report, "main");
+    assert!(0 < kib && kib <= main, "{main}: {report}");
+    assert!(advised_kib(&path, |facts| facts.kind == Kind::Whole) > 0, "of threads");
+    assert!(replayed(&path).1 > 0);
+}
+
+#[test]
+fn small_mappings_are_advised_as_it_is_logged() {
+    testkit::require!(programs::has_thp(), "needs transparent superpages of 2 MiB");
+    let (command, _dir, path) = logged("child_maps_little");
+    let report = output(command);
+    assert!(report.status.success());
+    let advised = programs::number(&String::from_utf8_lossy(&report.stdout), "advised_kib");
+    let joined = advised_kib(&path, |facts| facts.kind == Kind::Joined);
+    assert_eq!(joined, 2 * 64, "what was put into a larger mapping");
+    assert!((8 << 10..=advised_kib(&path, |_| true)).contains(&advised), "{advised}");
+    assert!(replayed(&path).1 > 0);
+}
+
+#[test]
+fn what_lies_beside_the_pool_is_advised_as_it_is_logged() {
+    testkit::require!(programs::has_thp(), "needs transparent superpages of 2 MiB");
+    let pool = programs::pool_of(12);
+    testkit::require!(pool.is_some(), "{}", programs::NEEDS_POOL);
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("log");
+    let mut command = child_on_pool("child_on_a_short_pool", Asked { fallback: "thp", ..HUGETLB });
+    command.env(LOG, &path);
+    let report = output(command);
+    assert!(report.status.success() && pool.is_some_and(|pool| pool.is_empty()));
+    let advised = programs::number(&String::from_utf8_lossy(&report.stdout), "advised_kib");
+    assert!(advised <= advised_kib(&path, |_| true), "{advised}");
+    assert_eq!(advised_kib(&path, |facts| facts.kind == Kind::Region), REGION as u64 >> 10);
+    let ends = |facts: &Facts| facts.kind == Kind::Mapping && facts.length == END as u64;
+    assert_eq!(advised_kib(&path, ends), END as u64 >> 10, "what fills no superpage");
+    assert_eq!(advised_kib(&path, |facts| facts.kind == Kind::Copy), 4 << 10, "the child's");
+    assert!(advised_kib(&path, |facts| facts.kind == Kind::Heap) >= 16 << 10, "malloc's");
+    let (actions, count) = replayed(&path);
+    assert!(count > 0 && !has(&actions, |it| *it == Action::Refuse));
 }
 
 #[test]
@@ -222,4 +307,65 @@ fn child_of_threads() {
             assert_eq!(status, 0);
         }
     });
+}
+
+/// Bytes of this process's mappings that are advised, as the kernel has it; told to the test.
+fn tell_advised() {
+    let text = std::fs::read_to_string("/proc/self/smaps").expect("a file of /proc/self");
+    let (mut length, mut advised) = (0, 0);
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("Size:") => length = words.next().and_then(|it| it.parse().ok()).expect("KiB"),
+            Some("VmFlags:") if words.any(|flag| flag == "hg") => advised += length,
+            _ => {}
+        }
+    }
+    println!("advised_kib {advised}");
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_maps_little() {
+    let large = map(8 * MIB);
+    const LITTLE: usize = 64 << 10;
+    for flags in [0, libc::MAP_FIXED] {
+        // SAFETY: a part of our mapping, which is mapped again.
+        let got = unsafe {
+            let hole = large.add(MIB);
+            unmap(hole, LITTLE);
+            let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            (libc::mmap(hole.cast(), LITTLE, protection, flags, -1, 0), hole.cast())
+        };
+        assert_eq!(got.0, got.1);
+    }
+    for _ in 0..48 {
+        touch(map(MIB), MIB);
+    }
+    touch(large, 8 * MIB);
+    tell_advised();
+}
+
+/// What is left of a mapping beside whole superpages.
+const END: usize = MIB / 2;
+const REGION: usize = 40 * MIB;
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_on_a_short_pool() {
+    let mapping = map(4 * MIB + END);
+    fill(mapping, 4 * MIB + END, 1);
+    let status = in_child(|| holds(mapping, 0, 4 * MIB + END, 1));
+    assert_eq!(status, 0);
+    // Its first superpages are the pool's, and what it grows by is not.
+    let mut object = vec![1u8; 8 * MIB];
+    for length in [12, 24, 40] {
+        object.resize(length * MIB, 1);
+    }
+    assert!(object.iter().all(|byte| *byte == 1));
+    let flags = api_calls::OR_THP;
+    let region = api_calls::Library::loaded().map(REGION, 0, flags, -1).expect("ordinary pages");
+    touch(region as *mut u8, REGION);
+    tell_advised();
 }

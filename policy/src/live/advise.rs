@@ -4,7 +4,7 @@
 //! Nothing can be taken back while a program touches one large piece, so what is advised must be there beforehand.
 
 use super::fit::{Fit, Wanted};
-use super::{Facts, Kind, Policy, Source, Use};
+use super::{Asked, Facts, Fallback, Kind, Pages, Policy, Source, Use};
 use crate::{Action, Result};
 
 /// Pieces of this size are decided anew; for smaller ones what was read is good for as much in all.
@@ -24,6 +24,13 @@ struct Extent {
     length: u64,
     /// The superpages that may come to lie there, in bytes.
     need: u64,
+}
+
+impl Asked {
+    /// Whether memory is advised that does not lie on the pool, where that is what is wanted of it then.
+    pub fn advises(&self, fallback: Fallback) -> bool {
+        matches!(self.pages, Pages::Superpage | Pages::Smaller) || fallback == Fallback::Advise
+    }
 }
 
 impl Facts {
@@ -69,9 +76,16 @@ impl Policy {
     }
 
     /// Where first touches never compact all of a piece is advised, and where nothing may be read the last answer
-    /// stays. What went wrong is looked at from time to time: by what is advised.
+    /// stays. What went wrong is looked at from time to time: by what is advised. Nothing is touched where no advice
+    /// is wanted.
     pub(super) fn mapped(&mut self, facts: &Facts) -> Action {
+        if !self.asked.advises(facts.fallback) {
+            return Action::Keep;
+        }
         let asked = facts.extent().length;
+        if !facts.kind.is_weighed() {
+            return self.give(asked, false, facts);
+        }
         if facts.is_sealed {
             return self.give(if self.state.is_short { 0 } else { asked }, false, facts);
         }
@@ -215,7 +229,7 @@ impl Policy {
     /// The advice reaches to `border`, or could not be given; or it is memory whose advice is not ours to change.
     pub(super) fn advised(&mut self, border: u64, result: Result, facts: &Facts) -> Action {
         match result {
-            Result::Done { .. } if !facts.is_reserved() => {
+            Result::Done { .. } if !facts.is_reserved() && facts.kind.is_weighed() => {
                 let bytes = border.saturating_sub(facts.decided_from());
                 self.state.advised = self.state.advised.saturating_add(bytes);
                 Action::Nothing

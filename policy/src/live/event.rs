@@ -7,6 +7,8 @@ use crate::{Action, Result};
 pub enum Event {
     /// Memory is mapped, and nothing is known yet of its pages: how much of it is advised.
     Mapped,
+    /// Part of a segment is loaded, and nothing of the program has run.
+    Loaded,
     /// A mapping was enlarged in place or moved, with the advice it had: how much of what was added keeps it.
     Grew,
     /// A mapping that was advised in part is to be moved or resized as one.

@@ -30,6 +30,13 @@ pub struct Facts {
     /// What lies behind that seems to be touched.
     pub is_filled: bool,
 
+    /// Superpages that the kernel makes are turned off.
+    pub is_off: bool,
+    /// Of a segment: it is as its file is, whose own superpages may lie there.
+    pub has_file: bool,
+    /// Of a segment: a copy of it may take its place.
+    pub may_copy: bool,
+
     /// A first touch of advised memory may compact (THP `defrag`).
     pub compacts: bool,
     /// Larger superpages than these are on as well.
@@ -79,6 +86,30 @@ pub enum Kind {
     Mapping,
     /// Memory of malloc's, whose advice is nobody else's.
     Heap,
+    /// The main thread's stack, which the kernel grows as one mapping.
+    Stack,
+    /// A region that the program asked for by the library's own functions.
+    Region,
+    /// A small mapping that is put into a larger one, and must have the same advice to be joined with it.
+    Joined,
+    /// A copy that is to take the place of memory of the pool: one mapping, as that is.
+    Copy,
+    /// A segment of the program, with contents of its file.
+    Segment,
+    /// Memory of a segment that its file has no contents of.
+    Bss,
+}
+
+impl Kind {
+    /// Whether free memory decides how much of it is advised.
+    pub(super) fn is_weighed(self) -> bool {
+        matches!(self, Self::Whole | Self::Mapping | Self::Heap)
+    }
+
+    /// Whether it is part of the program as it was loaded.
+    pub(super) fn is_loaded(self) -> bool {
+        matches!(self, Self::Segment | Self::Bss)
+    }
 }
 
 /// What memory is used for.

@@ -16,6 +16,7 @@ mod fit;
 mod losses;
 mod prepare;
 mod record;
+mod segments;
 mod state;
 
 pub use event::{Event, Source};
@@ -80,6 +81,7 @@ impl Policy {
     pub fn on(&mut self, event: Event, facts: &Facts) -> Action {
         match event {
             Event::Mapped => self.mapped(facts),
+            Event::Loaded => self.loaded(facts),
             Event::Grew => self.grew(facts),
             Event::Moves => Action::Join,
             Event::NoPoolPage => self.no_pool_page(facts),
@@ -96,6 +98,7 @@ impl Policy {
 
     fn outcome(&mut self, action: Action, result: Result, cost: u32, facts: &Facts) -> Action {
         match action {
+            _ if facts.kind.is_loaded() => self.went_on_superpages(action, result, facts),
             Action::Read(Source::Losses) => self.looked(result, facts),
             Action::Wait(_) => self.weigh(facts),
             Action::Read(Source::Free) => self.counted(facts),

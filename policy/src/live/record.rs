@@ -13,8 +13,9 @@
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
+use super::segments::make;
 use super::{Asked, Event, Facts, Fallback, Kind, Pages, Policy, Source, State, Use};
-use crate::{Action, Result, Wait};
+use crate::{Action, How, Result, Wait};
 
 /// A process begins, or goes on as a copy of its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +95,8 @@ macro_rules! words {
     })* };
 }
 words! {
-    Kind: Kind::Whole, Kind::Mapping, Kind::Heap;
+    Kind: Kind::Whole, Kind::Mapping, Kind::Heap, Kind::Stack, Kind::Region, Kind::Joined, Kind::Copy, Kind::Segment,
+        Kind::Bss;
     Use: Use::Fresh, Use::Reserved, Use::Old, Use::Unmapped;
     Pages: Pages::Base, Pages::Superpage, Pages::Smaller, Pages::Pool;
     Fallback: Fallback::Base, Fallback::Refuse, Fallback::Advise;
@@ -123,7 +125,8 @@ macro_rules! fields {
 }
 fields! { Asked: pages, prezero, prefault }
 fields! {
-    Facts: superpage, base_page, is_sealed, length, offset, kind, used, fallback, old, advised, is_filled, compacts, has_larger,
+    Facts: superpage, base_page, is_sealed, length, offset, kind, used, fallback, old, advised, is_filled, is_off,
+    has_file, may_copy, compacts, has_larger,
     total, contiguous, free, outstanding, reclaimable, stalls, fallbacks, faults, resident, headroom, is_unlimited,
     is_whole, prepared, kept, has_fitting, born,
 }
@@ -136,8 +139,9 @@ const SOURCES: [(&str, Source); 6] = [
     ("headroom", Source::Headroom),
     ("whole", Source::Whole),
 ];
-const EVENTS: [(&str, Event); 12] = [
+const EVENTS: [(&str, Event); 13] = [
     ("mapped", Event::Mapped),
+    ("loaded", Event::Loaded),
     ("grew", Event::Grew),
     ("moves", Event::Moves),
     ("no-pool-page", Event::NoPoolPage),
@@ -187,6 +191,10 @@ impl Display for Written<Action> {
             }
             Action::Inherit { promised } => write!(f, "inherit:{}", u8::from(promised)),
             Action::Probe { count, limit } => write!(f, "probe:{count}:{limit}"),
+            Action::MakeSuperpage { order, how: How::Collapse, .. } => {
+                write!(f, "collapse:{order}")
+            }
+            Action::MakeSuperpage { order, .. } => write!(f, "copy:{order}"),
             Action::Populate { most } => write!(f, "populate:{most}"),
             Action::Read(source) => write!(f, "read:{}", name_of(&SOURCES, source)),
             Action::Wait(Wait::Bytes(bytes)) => write!(f, "wait:{bytes}"),
@@ -270,6 +278,8 @@ fn action(text: &str) -> Option<Action> {
         },
         "inherit" => Action::Inherit { promised: is(first.parse().ok()?)? },
         "probe" => Action::Probe { count: first.parse().ok()?, limit: number()?.try_into().ok()? },
+        "collapse" => make(How::Collapse, first.parse().ok()?),
+        "copy" => make(How::Copy { exclusive: true }, first.parse().ok()?),
         "populate" => Action::Populate { most: first.parse().ok()? },
         "wait" => Action::Wait(Wait::Bytes(first.parse().ok()?)),
         _ => return None,

@@ -3,8 +3,11 @@
 mod advise;
 mod prepare;
 mod record;
+mod segments;
 
-use superpage_policy::live::{Asked, Event, Facts, Fallback, Kind, Pages, Policy, Source, State};
+use superpage_policy::live::{
+    Asked, Event, Facts, Fallback, Kind, Pages, Policy, Source, State, Use,
+};
 use superpage_policy::{Action, Result};
 
 const KIB: u64 = 1 << 10;

@@ -1,8 +1,9 @@
 //! The log is read as it was written.
 
 use proptest::prelude::*;
-use superpage_policy::Wait;
-use superpage_policy::live::{Begin, Record, Use};
+use superpage_policy::live::{Begin, Record};
+use superpage_policy::rules::Effort;
+use superpage_policy::{How, Wait};
 
 use super::*;
 
@@ -40,6 +41,10 @@ fn actions() -> impl Strategy<Value = Action> {
         any::<bool>().prop_map(|promised| Action::Inherit { promised }),
         (any_word(), any::<u32>()).prop_map(|(count, limit)| Action::Probe { count, limit }),
         any::<u32>().prop_map(|most| Action::Populate { most }),
+        (any::<u8>(), any::<bool>()).prop_map(|(order, is_copy)| {
+            let how = if is_copy { How::Copy { exclusive: true } } else { How::Collapse };
+            Action::MakeSuperpage { order, how, effort: Effort::DirectRetry }
+        }),
         any_word().prop_map(|bytes| Action::Wait(Wait::Bytes(bytes))),
         proptest::sample::select(sources.to_vec()).prop_map(Action::Read),
         proptest::sample::select(plain.to_vec()),
@@ -56,6 +61,7 @@ fn events() -> impl Strategy<Value = Event> {
     ];
     let plain = [
         Event::Mapped,
+        Event::Loaded,
         Event::Grew,
         Event::Moves,
         Event::NoPoolPage,
@@ -75,12 +81,22 @@ fn events() -> impl Strategy<Value = Event> {
 
 fn facts() -> impl Strategy<Value = Facts> {
     let uses = [Use::Fresh, Use::Reserved, Use::Old, Use::Unmapped];
-    let kinds = [Kind::Whole, Kind::Mapping, Kind::Heap];
+    let kinds = [
+        Kind::Whole,
+        Kind::Mapping,
+        Kind::Heap,
+        Kind::Stack,
+        Kind::Region,
+        Kind::Joined,
+        Kind::Copy,
+        Kind::Segment,
+        Kind::Bss,
+    ];
     let fallbacks = [Fallback::Base, Fallback::Refuse, Fallback::Advise];
     let words = proptest::array::uniform16(any_word());
     let unknown = proptest::array::uniform4(proptest::option::of(any_word()));
-    let bits = proptest::array::uniform7(any::<bool>());
-    (words, unknown, bits, 0usize..4, 0usize..3, 0usize..3).prop_map(
+    let bits = proptest::array::uniform10(any::<bool>());
+    (words, unknown, bits, 0usize..4, 0usize..9, 0usize..3).prop_map(
         move |(words, unknown, bits, used, kind, fallback)| Facts {
             superpage: words[0],
             base_page: words[1],
@@ -93,6 +109,9 @@ fn facts() -> impl Strategy<Value = Facts> {
             old: words[4],
             advised: words[5],
             is_filled: bits[1],
+            is_off: bits[7],
+            has_file: bits[8],
+            may_copy: bits[9],
             compacts: bits[2],
             has_larger: bits[3],
             total: words[6],

@@ -10,20 +10,6 @@ pub fn map(length: usize, flags: c_int) -> Result<usize, Errno> {
     unsafe { raw::mmap(0, length, raw::READ_WRITE, raw::PRIVATE_ANONYMOUS | flags, -1, 0) }
 }
 
-/// Takes every page of a range now, through signals. `EFAULT`: a touch would raise SIGBUS.
-///
-/// # Safety
-/// The caller owns the range, which is writable.
-pub unsafe fn populate(start: usize, length: usize) -> Result<(), Errno> {
-    loop {
-        // SAFETY: populating changes no contents.
-        match unsafe { raw::madvise(start, length, libc::MADV_POPULATE_WRITE) } {
-            Err(libc::EINTR) => {}
-            outcome => return outcome,
-        }
-    }
-}
-
 /// `length` in whole pages of `page`; `None` past the end of the address space.
 pub fn round_up(length: usize, page: usize) -> Option<usize> {
     length.checked_next_multiple_of(page).filter(|length| *length <= isize::MAX as usize)

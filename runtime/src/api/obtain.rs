@@ -7,6 +7,8 @@
 //! Taking them goes through `MADV_POPULATE_WRITE`, which reports EFAULT where a touch would raise
 //! SIGBUS; kernels before 5.14 are made to fault by a read from /dev/zero, which does the same.
 
+use policy::live::Kind;
+
 use super::reason::{Reason, Refusal};
 use super::{kernel, sizes};
 use crate::raw::{self, Errno, MPOL_BIND, MPOL_PREFERRED};
@@ -47,8 +49,7 @@ pub fn obtain(wish: &Wish) -> Result<Memory, Refusal> {
     }
     superpages(wish).or_else(|refusal| match executor::fall_back(wish.fallback, wish.length) {
         Fallback::Error => Err(refusal),
-        Fallback::Base => ordinary(wish, refusal.reason, false),
-        Fallback::Thp => ordinary(wish, refusal.reason, true),
+        Fallback::Base | Fallback::Thp => ordinary(wish, refusal.reason),
     })
 }
 
@@ -66,15 +67,13 @@ fn superpages(wish: &Wish) -> Result<Memory, Refusal> {
     Ok(Memory { start, length, reason: Reason::None })
 }
 
-/// Anonymous memory of base pages, which superpages may come to if `thp`.
-fn ordinary(wish: &Wish, reason: Reason, thp: bool) -> Result<Memory, Refusal> {
+/// Anonymous memory of base pages, which superpages may come to if that is wanted.
+fn ordinary(wish: &Wish, reason: Reason) -> Result<Memory, Refusal> {
     let length = rounded(wish.length, raw::base_page())?;
     let no_memory = |errno| Refusal::new(errno, Reason::NoMemory);
-    let (start, reason) = if thp {
+    let (start, reason) = if wish.fallback == Fallback::Thp {
         let start = aligned(length, wish.page).map_err(no_memory)?;
-        // SAFETY: fresh memory of ours; the advice changes no bytes.
-        let advised = unsafe { raw::madvise(start, length, libc::MADV_HUGEPAGE) };
-        let off = advised.is_err() || is_thp_off();
+        let off = !executor::advise(Kind::Region, wish.fallback, start, length) || is_thp_off();
         (start, if off { Reason::ThpOff } else { reason })
     } else {
         (kernel::map(length, 0).map_err(no_memory)?, reason)
@@ -83,7 +82,7 @@ fn ordinary(wish: &Wish, reason: Reason, thp: bool) -> Result<Memory, Refusal> {
     if wish.populate {
         // SAFETY: fresh memory of ours. That it could not be filled now is no failure: unlike a
         // superpage's, a base page's fault waits for memory.
-        let _ = unsafe { kernel::populate(start, length) };
+        let _ = unsafe { raw::populate(start, length) };
     }
     Ok(Memory { start, length, reason })
 }
@@ -112,7 +111,7 @@ fn prepare(wish: &Wish, start: usize, length: usize) -> Result<(), Refusal> {
 /// Takes every superpage now, or gives all of it back.
 fn filled(start: usize, length: usize, wish: &Wish) -> Result<(), Refusal> {
     // SAFETY: fresh memory of ours, and it stays zero.
-    let filled = match unsafe { kernel::populate(start, length) } {
+    let filled = match unsafe { raw::populate(start, length) } {
         Err(libc::EINVAL) => touched(start, length, wish.page),
         other => other,
     };

@@ -70,7 +70,7 @@ pub fn fill_if_needed(id: c_int, size: usize, page: usize) -> Result<(), Errno> 
             return Ok(()); // whoever attaches it will be told why not
         }
         // SAFETY: a new segment that only we have attached, and filling leaves it zero.
-        let filled = unsafe { kernel::populate(start as usize, size) };
+        let filled = unsafe { raw::populate(start as usize, size) };
         // SAFETY: attached above, and used by nobody else.
         unsafe { raw::call!(SYS_shmdt, start) };
         match filled {

@@ -13,6 +13,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use crate::executor::advice;
 use crate::raw;
 
 /// A piece that was advised: `[start, end)`; 0: none.
@@ -166,8 +167,7 @@ pub fn remove_borders(start: usize, end: usize, is_joined: impl Fn() -> bool) ->
         if !is_joined() {
             return;
         }
-        // SAFETY: advice changes no contents.
-        let _ = unsafe { raw::madvise(at, until.min(end) - at, libc::MADV_HUGEPAGE) };
+        advice::superpages(at, until.min(end) - at);
         if until > end {
             add_border(end, until);
         }

@@ -155,6 +155,8 @@ pub fn superpage() -> usize {
     }
     let size = match settings::get().pages {
         Pages::Thp(_) => source::superpage(),
+        // No file is opened; the next question may be answered better.
+        _ if filter::may_be_in_place() => return source::superpage(),
         _ => source::pmd_size().unwrap_or_else(source::superpage),
     };
     SIZE.store(size, Relaxed);

@@ -25,16 +25,14 @@ mod probe;
 mod tables;
 mod untouched;
 
-use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use policy::live::{self, Event, Facts, Source, Use};
 use policy::{Action, Result as Ended};
 
-use crate::executor::{self, DONE};
+use crate::executor::{self, DONE, advice};
 use crate::ledger::{self, Kind, Reason};
-use crate::raw::{self, Errno};
-use crate::{filter, maps};
+use crate::{filter, maps, raw, settings};
 
 pub use untouched::release as release_untouched;
 
@@ -102,7 +100,7 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
     let action = decide(Event::Grew, facts);
     let result = match action {
         Action::Inherit { promised } => {
-            promise(start, length, promised, facts);
+            advised_to(true, start, length, promised, facts);
             return length - old;
         }
         // It may be any memory, and the advice it has may be the program's.
@@ -118,14 +116,13 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
             let may_advise = facts.decided_from() < facts.old
                 || granted::is_filled(start, start + old, machine::superpage())
                 || maps::is_advised(start);
-            done_if(may_advise && withdraw(start, border, start + length), || {
-                promise(start, from as usize, promised, facts)
-            })
+            let is_withdrawn = may_advise && withdraw(start, border, start + length);
+            advised_to(is_withdrawn, start, from as usize, promised, facts)
         }
         Action::Advise { bytes, promised, .. } => {
-            let is_advised = tables::make(start + old, length - old)
-                && advice(start, length, libc::MADV_HUGEPAGE).is_ok();
-            done_if(is_advised, || promise(start, bytes as usize, promised, facts))
+            let is_advised =
+                tables::make(start + old, length - old) && advice::superpages(start, length);
+            advised_to(is_advised, start, bytes as usize, promised, facts)
         }
         _ => return length.saturating_sub(old),
     };
@@ -141,12 +138,11 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
 /// one mapping again. There is no way but MADV_NOHUGEPAGE; [`rejoin`] takes that back in turn.
 fn withdraw(start: usize, border: usize, end: usize) -> bool {
     // First of all of it: the base page that joins the parts would be a superpage.
-    let is_withdrawn = advice(start, end - start, libc::MADV_NOHUGEPAGE).is_ok();
-    is_withdrawn
+    advice::base_pages(start, end - start)
         && !IS_WATCHED.load(Relaxed)
         && can_be_rejoined(border)
         && granted::add_border(border, end)
-        && advice(start, border - start, libc::MADV_HUGEPAGE).is_ok()
+        && advice::superpages(start, border - start)
 }
 
 /// At the end of the process: whether what was advised last could be had.
@@ -157,6 +153,9 @@ pub fn finish() {
 }
 
 fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
+    if !executor::advises() {
+        return 0;
+    }
     let facts = &mut facts(kind, start, length, used);
     let action = decide(Event::Mapped, facts);
     let (bytes, promised) = match action {
@@ -176,8 +175,8 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
     }
     // Shared memory has sizes of its own, and old memory its page tables.
     let has_size = kind == Kind::Shared || used == Use::Old || tables::make(start, bytes);
-    let is_advised = has_size && advice(start, bytes, libc::MADV_HUGEPAGE).is_ok();
-    let result = done_if(is_advised, || promise(start, bytes, promised, facts));
+    let is_advised = has_size && advice::superpages(start, bytes);
+    let result = advised_to(is_advised, start, bytes, promised, facts);
     executor::ended(action, result, facts);
     if !is_advised {
         ledger::because(Reason::ThpOff);
@@ -186,24 +185,20 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
     bytes
 }
 
-fn done_if(is_done: bool, then: impl FnOnce()) -> Ended {
-    if is_done {
-        then();
-    }
-    if is_done { DONE } else { Ended::Unavailable }
-}
-
-/// What was decided about of the first `bytes` is kept for the piece until it is touched.
-fn promise(start: usize, bytes: usize, promised: bool, facts: &Facts) {
+/// The advice of the first `bytes` was given, or not. What was decided about of them is kept for the piece until it is
+/// touched.
+fn advised_to(
+    is_advised: bool,
+    start: usize,
+    bytes: usize,
+    promised: bool,
+    facts: &Facts,
+) -> Ended {
     let from = facts.decided_from() as usize;
-    if promised && bytes > from {
+    if is_advised && promised && bytes > from {
         granted::add(start + from, start + bytes);
     }
-}
-
-fn advice(start: usize, length: usize, advice: c_int) -> Result<(), Errno> {
-    // SAFETY: advice about superpages changes no contents.
-    unsafe { raw::madvise(start, length, advice) }
+    executor::done_if(is_advised)
 }
 
 fn facts(kind: Kind, start: usize, length: usize, used: Use) -> Facts {
@@ -215,6 +210,7 @@ fn facts(kind: Kind, start: usize, length: usize, used: Use) -> Facts {
             _ => live::Kind::Whole,
         },
         used,
+        fallback: executor::as_told(settings::get().fallback),
         compacts: !is_sealed && machine::compacts_at_touches(),
         has_larger: machine::larger_thp().is_some(),
         ..executor::facts(start, length, machine::superpage())
@@ -267,5 +263,5 @@ fn read(source: Source, facts: &mut Facts) -> Ended {
 /// border.
 fn can_be_rejoined(border: usize) -> bool {
     // SAFETY: a fault, which changes no contents.
-    unsafe { raw::madvise(border, raw::base_page(), libc::MADV_POPULATE_WRITE) }.is_ok()
+    unsafe { raw::populate(border, raw::base_page()) }.is_ok()
 }

@@ -5,6 +5,7 @@
 
 use policy::Result;
 
+use crate::executor::advice;
 use crate::raw;
 
 /// Populates `count` superpages, held at once, until one takes more than `limit` microseconds: done if each took one
@@ -34,7 +35,7 @@ unsafe fn timed(first: usize, count: usize, limit: u32, superpage: usize) -> Opt
     let mut slowest = 0;
     // SAFETY: the contract.
     unsafe {
-        raw::madvise(first, count * superpage, libc::MADV_HUGEPAGE).ok()?;
+        advice::superpages(first, count * superpage).then_some(())?;
         for number in 0..count {
             let (ns, faults) = populate(first + number * superpage, superpage)?;
             // None: it was populated when it was mapped, as under mlockall(MCL_FUTURE).
@@ -58,7 +59,7 @@ unsafe fn timed(first: usize, count: usize, limit: u32, superpage: usize) -> Opt
 unsafe fn populate(start: usize, length: usize) -> Option<(u64, i64)> {
     let (time, faults) = (now()?, faults()?);
     // SAFETY: the contract.
-    unsafe { raw::madvise(start, length, libc::MADV_POPULATE_WRITE) }.ok()?;
+    unsafe { raw::populate(start, length) }.ok()?;
     Some((now()?.saturating_sub(time), self::faults()? - faults))
 }
 

@@ -8,7 +8,8 @@
 //! # Safety
 //! Only base pages are discarded that are not resident, of memory that nobody else uses yet.
 
-use super::{advice, granted, machine};
+use super::{granted, machine};
+use crate::executor::advice;
 use crate::raw;
 
 /// Makes those of `[start, start + length)`. `false`: larger superpages would come; they are not advised then.
@@ -21,7 +22,7 @@ pub fn make(start: usize, length: usize) -> bool {
         return false;
     }
     // Reading advised memory would bring a superpage of zeroes.
-    if advice(start, length, libc::MADV_NOHUGEPAGE).is_err() {
+    if !advice::base_pages(start, length) {
         return false;
     }
     let mut at = start;
@@ -37,6 +38,10 @@ pub fn make(start: usize, length: usize) -> bool {
 fn make_one(at: usize) -> bool {
     let page = raw::base_page();
     granted::is_resident(at) == Some(true)
-        || advice(at, page, libc::MADV_POPULATE_READ).is_ok()
-            && advice(at, page, libc::MADV_DONTNEED).is_ok()
+        // SAFETY: as the module says.
+        || unsafe {
+            raw::madvise(at, page, libc::MADV_POPULATE_READ)
+                .and_then(|()| raw::madvise(at, page, libc::MADV_DONTNEED))
+                .is_ok()
+        }
 }

@@ -9,6 +9,7 @@
 //! # Safety
 //! Only atomics.
 
+pub mod advice;
 mod log;
 
 use std::sync::atomic::{
@@ -17,7 +18,7 @@ use std::sync::atomic::{
     fence,
 };
 
-use policy::live::{Asked, Event, Facts, Policy, State};
+use policy::live::{self, Asked, Event, Facts, Kind, Policy, State};
 use policy::{Action, Result};
 
 use crate::settings::{self, Fallback, Pages, Settings};
@@ -42,6 +43,11 @@ const TRIES: usize = 64;
 
 /// Done, where nobody counts pages.
 pub const DONE: Result = Result::Done { pages: 0 };
+
+/// What the kernel did, or did not.
+pub fn done_if(is_done: bool) -> Result {
+    if is_done { DONE } else { Result::Unavailable }
+}
 
 /// What is to be done. errno is left alone.
 pub fn on(event: Event, facts: &Facts) -> Action {
@@ -93,18 +99,40 @@ pub fn facts(start: usize, length: usize, superpage: usize) -> Facts {
     }
 }
 
-/// What is done about `length` bytes for which the pool has no superpages, where that is `wanted`.
+/// What is done about `length` bytes for which the pool has no superpages, where that is `wanted`. How much of them is
+/// advised then is another question: of [`advise`], or of `contiguity`.
 pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
-    let fallback = match wanted {
-        Fallback::Error => policy::live::Fallback::Refuse,
-        Fallback::Base => policy::live::Fallback::Base,
-        Fallback::Thp => policy::live::Fallback::Advise,
-    };
-    let facts = Facts { fallback, length: length as u64, ..Facts::default() };
+    let facts = Facts { fallback: as_told(wanted), length: length as u64, ..Facts::default() };
     match on(Event::NoPoolPage, &facts) {
         Action::Refuse => Fallback::Error,
         Action::Advise { .. } => Fallback::Thp,
         _ => Fallback::Base,
+    }
+}
+
+/// Advises memory of a kind of which free blocks do not decide, if that is to be: for memory that does not lie on the
+/// pool `wanted` says so, too. Whether it is advised.
+pub fn advise(kind: Kind, wanted: Fallback, start: usize, length: usize) -> bool {
+    let facts =
+        Facts { kind, fallback: as_told(wanted), ..facts(start, length, source::superpage()) };
+    let action = on(Event::Mapped, &facts);
+    let Action::Advise { bytes, .. } = action else { return false };
+    let result = done_if(advice::superpages(start, bytes as usize));
+    ended(action, result, &facts);
+    result == DONE
+}
+
+/// Whether memory that does not lie on the pool is to be advised.
+pub fn advises() -> bool {
+    asked().advises(as_told(settings::get().fallback))
+}
+
+/// What a policy calls it.
+pub fn as_told(fallback: Fallback) -> live::Fallback {
+    match fallback {
+        Fallback::Error => live::Fallback::Refuse,
+        Fallback::Base => live::Fallback::Base,
+        Fallback::Thp => live::Fallback::Advise,
     }
 }
 
@@ -127,10 +155,10 @@ fn asked() -> Asked {
     let &Settings { pages, prezero, prefault, .. } = settings::get();
     Asked {
         pages: match pages {
-            Pages::Unasked => policy::live::Pages::Base,
-            Pages::Thp(0) => policy::live::Pages::Superpage,
-            Pages::Thp(_) => policy::live::Pages::Smaller,
-            Pages::Hugetlb(_) => policy::live::Pages::Pool,
+            Pages::Unasked => live::Pages::Base,
+            Pages::Thp(0) => live::Pages::Superpage,
+            Pages::Thp(_) => live::Pages::Smaller,
+            Pages::Hugetlb(_) => live::Pages::Pool,
         },
         prezero: prezero as u64,
         prefault: prefault as u64,

@@ -201,7 +201,7 @@ fn is_large(holds: usize) -> bool {
     }
     if !IS_LARGE.swap(true, Ordering::Relaxed) {
         large::heap_is_large();
-        if !is_for_pool() && settings.fallback_is_thp() {
+        if !is_for_pool() && executor::advises() {
             let page = source::superpage();
             let from = START.load(Ordering::Relaxed).next_multiple_of(page);
             let to = MAIN.load(Ordering::Relaxed);
@@ -256,13 +256,12 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
     } else if is_on_pool {
         // SAFETY: the object is this thread's, and holds nothing.
         unsafe { on_pool(from, to) }
-    } else if settings::get().fallback == Fallback::Base && settings::get().is_hugetlb() {
-        ledger::count(Kind::Heap, Column::FellBack, to - from);
-        Growth::To(to)
     } else {
-        // The arena's end was written to where the last object ended: a base page would stay there.
-        // SAFETY: as above.
-        let _ = unsafe { raw::madvise(from, page, libc::MADV_DONTNEED) };
+        if executor::advises() {
+            // The arena's end was written to where the last object ended: a base page would stay there.
+            // SAFETY: as above.
+            let _ = unsafe { raw::madvise(from, page, libc::MADV_DONTNEED) };
+        }
         large::advise(from, to - from);
         Growth::To(to)
     };
@@ -280,14 +279,11 @@ unsafe fn on_pool(from: usize, to: usize) -> Growth {
     if unsafe { large::put_on_pool(from, to) } {
         return Growth::To(to);
     }
-    match executor::fall_back(settings::get().fallback, to - from) {
-        Fallback::Error => {
-            ledger::count(Kind::Heap, Column::Refused, to - from);
-            return Growth::Refused;
-        }
-        Fallback::Thp => large::advise(from, to - from),
-        Fallback::Base => ledger::count(Kind::Heap, Column::FellBack, to - from),
+    if executor::fall_back(settings::get().fallback, to - from) == Fallback::Error {
+        ledger::count(Kind::Heap, Column::Refused, to - from);
+        return Growth::Refused;
     }
+    large::advise(from, to - from);
     Growth::To(to)
 }
 

@@ -104,8 +104,7 @@ unsafe fn extend(
     }
     match column {
         Column::Hugetlb => enter(end, end + added),
-        _ if settings::get().fallback == Fallback::Thp => large::advise(end, added),
-        _ => ledger::count(Kind::Heap, column, added),
+        _ => large::advise(end, added),
     }
     true
 }

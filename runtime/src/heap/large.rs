@@ -68,19 +68,16 @@ unsafe fn back_large(chunk: Chunk) -> bool {
                 return true;
             }
         }
-        match executor::fall_back(settings::get().fallback, length) {
-            Fallback::Error => {
-                ledger::count(Kind::Heap, Column::Refused, length);
-                return false;
-            }
-            Fallback::Thp => advise(start, length),
-            Fallback::Base => ledger::count(Kind::Heap, Column::FellBack, length),
+        if executor::fall_back(settings::get().fallback, length) == Fallback::Error {
+            ledger::count(Kind::Heap, Column::Refused, length);
+            return false;
         }
+        advise(start, length);
         true
     })
 }
 
-/// Advises memory of the heap as far as that can be followed.
+/// Advises memory of the heap as far as that is to be, and can be followed.
 pub fn advise(start: usize, length: usize) {
     count(contiguity::advise(Kind::Heap, start, length), length);
 }
@@ -168,7 +165,7 @@ pub unsafe fn resize(
         if memory.is_null() && (rounded != size || stop_growing_ahead()) {
             memory = resize(size);
         }
-        let is_backed = is_large && settings::get().fallback_is_thp();
+        let is_backed = is_large && executor::advises();
         if memory.is_null() || !is_backed {
             return memory;
         }

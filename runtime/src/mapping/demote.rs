@@ -27,13 +27,15 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use policy::live;
+
 use super::plan::{self, Piece, Plan};
 use super::table::{self, Locked, Marks, Range, Row};
 use super::{exclusive, object, pinned};
 use crate::hold::{self, Hold};
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
-use crate::settings::{self, Fallback};
+use crate::settings;
 use crate::{executor, limits, maps, source, stack};
 
 /// How much a call makes ordinary.
@@ -240,10 +242,7 @@ fn map_copy(length: usize, page: usize, shared: bool) -> Result<usize, Errno> {
         let _ = unsafe { raw::munmap(start, length) };
         return Err(errno);
     }
-    if executor::fall_back(settings::get().fallback, length) == Fallback::Thp {
-        // SAFETY: as above. Advice may be refused.
-        let _ = unsafe { raw::madvise(start, length, libc::MADV_HUGEPAGE) };
-    }
+    executor::advise(live::Kind::Copy, settings::get().fallback, start, length);
     Ok(start)
 }
 

@@ -45,6 +45,8 @@ pub use exclusive::after_fork;
 pub use plan::is_hugetlb;
 pub use shared::shmget;
 
+use policy::live;
+
 use crate::contiguity;
 use crate::executor;
 use crate::filter;
@@ -225,7 +227,7 @@ impl Request {
         {
             if populated {
                 // SAFETY: memory that was just mapped; there may be none (MAP_POPULATE promises nothing).
-                let _ = unsafe { raw::madvise(start, self.length, libc::MADV_POPULATE_WRITE) };
+                let _ = unsafe { raw::populate(start, self.length) };
             }
             return Ok(start);
         }
@@ -243,7 +245,7 @@ impl Request {
                     contiguity::advise(Kind::Mmap, start, self.length)
                 };
             if populated {
-                let _ = raw::madvise(start, self.length, libc::MADV_POPULATE_WRITE);
+                let _ = raw::populate(start, self.length);
             } else if advised == self.length && self.is_prepared() {
                 prepare::populate(start, self.length);
             }
@@ -258,22 +260,21 @@ impl Request {
     /// A mapping that is put into a larger one is advised like that: it must remain one mapping, or
     /// mremap would fail.
     unsafe fn small(mut self) -> Result<usize, Errno> {
-        let settings = settings::get();
-        let is_thp = settings.is_thp() || settings.fallback == Fallback::Thp;
-        let is_advised = self.address != 0 && is_thp;
+        let is_joined = self.address != 0 && executor::advises();
         // What has pages of its own before the advice is never joined with what lies beside it.
-        let populated = is_advised && self.is_populated();
+        let populated = is_joined && self.is_populated();
         if populated {
             self.flags &= !libc::MAP_POPULATE;
         }
         // SAFETY: the caller's contract; then advice about memory that was just mapped.
         unsafe {
             let start = self.plain()?;
-            if is_advised {
-                let _ = raw::madvise(start, self.length, libc::MADV_HUGEPAGE);
+            if is_joined {
+                let fallback = settings::get().fallback;
+                executor::advise(live::Kind::Joined, fallback, start, self.length);
             }
             if populated {
-                let _ = raw::madvise(start, self.length, libc::MADV_POPULATE_WRITE);
+                let _ = raw::populate(start, self.length);
             }
             Ok(start)
         }
@@ -332,7 +333,7 @@ impl Request {
             };
             let (from, to) = (start.next_multiple_of(superpage), start + length);
             let to = to - to % superpage;
-            let result = self.fill(start, length, from, to, is_fixed, settings);
+            let result = self.fill(start, length, from, to, is_fixed);
             if result.is_err() && !is_fixed {
                 let _ = raw::munmap(start, length);
             }
@@ -342,20 +343,15 @@ impl Request {
 
     /// What falls back because of the process and not of the pool.
     unsafe fn without_pool(self, settings: &Settings) -> Result<usize, Errno> {
-        let fallback = executor::fall_back(settings.fallback, self.length);
-        if fallback == Fallback::Error {
+        if executor::fall_back(settings.fallback, self.length) == Fallback::Error {
             ledger::count(Kind::Mmap, Column::Refused, self.length);
             return Err(libc::ENOMEM);
         }
         ledger::count(Kind::Mmap, Column::FellBack, self.length);
-        // SAFETY: the caller's contract; then advice about memory that was just mapped.
-        unsafe {
-            let start = self.plain()?;
-            if fallback == Fallback::Thp {
-                let _ = raw::madvise(start, self.length, libc::MADV_HUGEPAGE);
-            }
-            Ok(start)
-        }
+        // SAFETY: the caller's contract.
+        let start = unsafe { self.plain() }?;
+        contiguity::advise(Kind::Mmap, start, self.length);
+        Ok(start)
     }
 
     /// Puts superpages at `[from, to)` and base pages around them.
@@ -366,7 +362,6 @@ impl Request {
         from: usize,
         to: usize,
         has_ends: bool,
-        settings: &Settings,
     ) -> Result<(), Errno> {
         let end = start + length;
         if from >= to {
@@ -386,12 +381,10 @@ impl Request {
             if !has_ends && to < end {
                 let flags = PRIVATE_ANONYMOUS | libc::MAP_FIXED;
                 raw::mmap(to, end - to, self.protection, flags, -1, 0)?;
-                if settings.fallback == Fallback::Thp {
-                    contiguity::advise(Kind::Mmap, to, end - to);
-                }
+                contiguity::advise(Kind::Mmap, to, end - to);
             }
             if self.is_populated() {
-                let _ = raw::madvise(start, length, libc::MADV_POPULATE_WRITE);
+                let _ = raw::populate(start, length);
             }
         }
         Ok(())

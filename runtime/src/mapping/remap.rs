@@ -23,7 +23,7 @@ use crate::contiguity::{self, Grown};
 use crate::ledger::Kind;
 use crate::raw::{self, Errno};
 use crate::settings;
-use crate::{maps, prepare, source};
+use crate::{executor, maps, prepare, source};
 
 /// `void *mremap(void *old, size_t old_size, size_t new_size, int flags, ... void *new)`.
 ///
@@ -168,8 +168,7 @@ impl Call {
 
     /// Whether it can be memory that this library has advised.
     fn may_be_advised(&self) -> bool {
-        let settings = settings::get();
-        settings.fallback_is_thp() && settings.memory.mmap
+        executor::advises() && settings::get().memory.mmap
     }
 
     /// Moves the parts of what the program made as one mapping, as one.

@@ -54,23 +54,19 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
             return Ok(start);
         }
         let settings = settings::get();
-        let mut wants_advice = settings.fallback_is_thp();
         let is_reserved_only = request.protection & libc::PROT_WRITE == 0;
         if settings.is_hugetlb() && request.address == 0 && !is_reserved_only {
             match anonymous(request) {
                 Ok(start) => return Ok(start),
                 Err(why) => ledger::because(why),
             }
-            wants_advice = match executor::fall_back(settings.fallback, request.length) {
-                Fallback::Error => {
-                    ledger::count(Kind::Shared, Column::Refused, request.length);
-                    return Err(libc::ENOMEM);
-                }
-                fallback => fallback == Fallback::Thp,
-            };
+            if executor::fall_back(settings.fallback, request.length) == Fallback::Error {
+                ledger::count(Kind::Shared, Column::Refused, request.length);
+                return Err(libc::ENOMEM);
+            }
         }
         let start = request.plain()?;
-        if wants_advice {
+        if executor::advises() {
             advise(start, request.length);
         } else {
             ledger::count(Kind::Shared, Column::FellBack, request.length);
@@ -112,7 +108,7 @@ unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
             ledger::count(Kind::Shared, Column::Hugetlb, body);
             ledger::count(Kind::Shared, Column::Small, length - body);
             if request.flags & libc::MAP_POPULATE != 0 {
-                let _ = raw::madvise(start, length, libc::MADV_POPULATE_WRITE);
+                let _ = raw::populate(start, length);
             }
         }
         result
@@ -225,8 +221,7 @@ pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) 
     // SAFETY: the caller's contract.
     let start = unsafe { raw::call!(SYS_shmat, id, address, flags) };
     let settings = settings::get();
-    let wants_advice = settings.is_thp() || settings.fallback == Fallback::Thp;
-    if start != -1 && settings.memory.shared && wants_advice {
+    if start != -1 && settings.memory.shared && executor::advises() {
         let mut status = std::mem::MaybeUninit::<libc::shmid_ds>::uninit();
         // SAFETY: the kernel writes the structure if it returns 0.
         let size = raw::keeping_errno(|| unsafe {

@@ -29,9 +29,7 @@ fn ahead_of(start: usize, length: usize) -> usize {
         let Action::Populate { most } = action else { return bound::read(action, facts) };
         let portion = most as usize * raw::base_page();
         // SAFETY: changes no contents. There may be no memory.
-        let populated = unsafe {
-            raw::madvise(first + facts.prepared as usize, portion, libc::MADV_POPULATE_WRITE)
-        };
+        let populated = unsafe { raw::populate(first + facts.prepared as usize, portion) };
         if populated.is_err() {
             return Some((Result::NoMemory, 0));
         }

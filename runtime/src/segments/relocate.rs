@@ -6,7 +6,11 @@
 
 use std::ffi::c_int;
 
+use policy::live::{self, Event, Facts};
+use policy::{Action, How};
+
 use super::image::Stretch;
+use crate::executor::{self, advice};
 use crate::ledger::Reason;
 use crate::mapping::table::{self, Range};
 use crate::{api, pagemap, raw, source};
@@ -39,34 +43,19 @@ pub fn to_hugetlb(
 
 /// Transparent superpages under `[first, last)`.
 pub fn to_thp(stretch: &Stretch, first: usize, last: usize, page: usize) -> Result<(), Reason> {
-    if is_off() {
-        return Err(Reason::ThpOff);
-    }
-    let is_whole = source::pmd_size() == Some(page);
-    if is_whole && !stretch.is_written && stretch.is_congruent && is_filed_huge(first, last) {
-        return Ok(());
-    }
     // What is bss throughout stays the memory it is. Where a superpage holds data too, or sticks
     // out of the stretch, a fresh one takes its place.
     let copied_to = stretch.file_end.next_multiple_of(page).clamp(first, last);
     let inside = stretch.end - stretch.end % page;
     let advised_to = inside.clamp(copied_to, last);
-    if first < copied_to {
-        to_copy(stretch, first, copied_to, page)?;
-    }
-    if advised_to < last {
-        to_copy(stretch, advised_to, last, page)?;
-    }
-    if copied_to < advised_to {
-        // SAFETY: advice about ordinary memory, which keeps its contents.
-        unsafe { raw::madvise(copied_to, advised_to - copied_to, libc::MADV_HUGEPAGE) }
-            .map_err(|_| Reason::ThpOff)?;
-        for at in (copied_to..advised_to).step_by(page) {
-            if !pagemap::is_untouched(at, page) {
-                // SAFETY: as above. If there is no superpage to be had now, khugepaged has another
-                // chance.
-                let _ = unsafe { raw::madvise(at, page, libc::MADV_COLLAPSE) };
-            }
+    for (kind, start, end) in [
+        (live::Kind::Segment, first, copied_to),
+        (live::Kind::Segment, advised_to, last),
+        (live::Kind::Bss, copied_to, advised_to),
+    ] {
+        if start < end {
+            let part = Part { stretch, page, start, end, advised: (start, end) };
+            part.provide(kind, true).1?;
         }
     }
     Ok(())
@@ -80,25 +69,59 @@ pub fn to_thp(stretch: &Stretch, first: usize, last: usize, page: usize) -> Resu
 /// `CONFIG_READ_ONLY_THP_FOR_FS`): other processes use them too, so they are never dropped. The whole mapping
 /// is advised, so that it stays one: a program may look for its code in /proc/self/maps.
 pub fn to_file(stretch: &Stretch, first: usize, last: usize, page: usize) -> usize {
-    if is_off() || !stretch.is_congruent || source::pmd_size() != Some(page) {
-        return 0;
+    let advised = (stretch.start, stretch.end);
+    let part = Part { stretch, page, start: first, end: last, advised };
+    part.provide(live::Kind::Segment, false).0
+}
+
+/// Part of a stretch that is to lie on superpages, and what is advised for that.
+struct Part<'a> {
+    stretch: &'a Stretch,
+    page: usize,
+    start: usize,
+    end: usize,
+    advised: (usize, usize),
+}
+
+impl Part<'_> {
+    /// Asks, and does what is asked back. The bytes that lie where they were and on superpages, and why not all of it
+    /// is as it is to be.
+    fn provide(&self, kind: live::Kind, may_copy: bool) -> (usize, Result<(), Reason>) {
+        let Self { stretch, page, .. } = *self;
+        let (start, end) = self.advised;
+        let facts = &mut Facts {
+            kind,
+            may_copy,
+            is_off: is_off(),
+            has_file: source::pmd_size() == Some(page)
+                && !stretch.is_written
+                && stretch.is_congruent,
+            ..executor::facts(start, end - start, page)
+        };
+        let (mut why, mut on) = (Reason::ThpOff, 0);
+        let action = executor::ask(Event::Loaded, facts, |action, _| {
+            let is_done = match action {
+                Action::Advise { bytes, .. } => advice::superpages(start, bytes as usize),
+                Action::MakeSuperpage { how: How::Collapse, .. } => {
+                    let is_on = |at: &usize| match kind {
+                        live::Kind::Bss => {
+                            pagemap::is_untouched(*at, page) || advice::collapse(*at, page)
+                        }
+                        _ => !may_copy && !is_cached(*at) || is_file_huge(*at, page),
+                    };
+                    on = (self.start..self.end).step_by(page).filter(is_on).count() * page;
+                    on == self.end - self.start
+                }
+                Action::MakeSuperpage { .. } => {
+                    let copied = to_copy(stretch, self.start, self.end, page);
+                    copied.inspect_err(|reason| why = *reason).is_ok()
+                }
+                _ => return None,
+            };
+            Some((executor::done_if(is_done), 0))
+        });
+        (on, if action == Action::Nothing { Ok(()) } else { Err(why) })
     }
-    let length = stretch.end - stretch.start;
-    // SAFETY: advice about a file's mapping, which keeps its contents.
-    if unsafe { raw::madvise(stretch.start, length, libc::MADV_HUGEPAGE) }.is_err() {
-        return 0;
-    }
-    let is_huge = |at: usize| {
-        if !is_cached(at) {
-            return true;
-        }
-        // SAFETY: a readable byte of the mapping; and advice that keeps contents.
-        unsafe {
-            let _ = std::ptr::read_volatile(at as *const u8);
-            pagemap::is_huge(at, at + page) || raw::madvise(at, page, libc::MADV_COLLAPSE).is_ok()
-        }
-    };
-    (first..last).step_by(page).filter(|at| is_huge(*at)).count() * page
 }
 
 /// Whether the kernel has the file's page that is mapped at `at` in memory. It says so only to who may
@@ -110,20 +133,16 @@ fn is_cached(at: usize) -> bool {
     answer & 1 != 0
 }
 
-/// Whether the file's own superpages are, or can be, mapped here. They serve better than a copy:
-/// nothing is copied, all processes share them, and profilers see the file's name.
+/// Whether the file's own superpage is, or can be, mapped at `at`. It serves better than a copy:
+/// nothing is copied, all processes share it, and profilers see the file's name.
 ///
-/// The kernel can make them of any file that is not being written (`CONFIG_READ_ONLY_THP_FOR_FS`,
-/// by MADV_COLLAPSE), or finds them made where a filesystem with large folios had the file read
+/// The kernel can make one of any file that is not being written (`CONFIG_READ_ONLY_THP_FOR_FS`,
+/// by MADV_COLLAPSE), or finds it made where a filesystem with large folios had the file read
 /// in such pieces.
-fn is_filed_huge(first: usize, last: usize) -> bool {
-    // SAFETY: advice that keeps contents, about a file's mapping.
-    unsafe {
-        let _ = raw::madvise(first, last - first, libc::MADV_HUGEPAGE);
-        raw::madvise(first, last - first, libc::MADV_COLLAPSE).is_ok()
-            || raw::madvise(first, last - first, libc::MADV_POPULATE_READ).is_ok()
-                && pagemap::is_huge(first, last)
-    }
+fn is_file_huge(at: usize, page: usize) -> bool {
+    // SAFETY: a readable byte of the mapping.
+    let _ = unsafe { std::ptr::read_volatile(at as *const u8) };
+    pagemap::is_huge(at, at + page) || advice::collapse(at, page)
 }
 
 /// Copies `[first, last)` into anonymous memory on superpages, which then takes its place. If there
@@ -135,34 +154,25 @@ fn to_copy(stretch: &Stretch, first: usize, last: usize, page: usize) -> Result<
     let filled = unsafe {
         let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
         raw::mmap(fresh, length, raw::READ_WRITE, flags, -1, 0)
-            .and_then(|_| raw::madvise(fresh, length, libc::MADV_HUGEPAGE))
     };
-    let result = filled.map_err(|_| Reason::ThpOff).and_then(|()| {
+    let is_advised = filled.is_ok() && advice::superpages(fresh, length);
+    if is_advised {
         copy(stretch, first, last, page, fresh);
-        if is_collapsed(fresh, length, page) { Ok(()) } else { Err(Reason::ThpOff) }
-    });
-    match result {
-        Ok(()) => replace(fresh, length, stretch.protection, first),
-        Err(why) => {
-            // SAFETY: ours, and in use nowhere.
-            let _ = unsafe { raw::munmap(fresh, length) };
-            Err(why)
+        if is_collapsed(fresh, length, page) {
+            return replace(fresh, length, stretch.protection, first);
         }
     }
+    // SAFETY: ours, and in use nowhere.
+    let _ = unsafe { raw::munmap(fresh, length) };
+    Err(Reason::ThpOff)
 }
 
 /// Whether all that is there lies on superpages: the faults made them, or the kernel makes them now.
 /// A kernel that cannot be told to (before 6.1) is believed.
 fn is_collapsed(start: usize, length: usize, page: usize) -> bool {
-    // SAFETY: with no length the kernel only says whether it knows the advice.
-    if unsafe { raw::madvise(start, 0, libc::MADV_COLLAPSE) }.is_err() {
-        return true;
-    }
-    (start..start + length).step_by(page).all(|at| {
-        // SAFETY: advice that keeps contents. Where nothing is it fails, and nothing is wrong.
-        unsafe { raw::madvise(at, page, libc::MADV_COLLAPSE) }.is_ok()
-            || pagemap::is_untouched(at, page)
-    })
+    // Where nothing is it fails, and nothing is wrong.
+    let is_on = |at| advice::collapse(at, page) || pagemap::is_untouched(at, page);
+    !advice::collapse(start, 0) || (start..start + length).step_by(page).all(is_on)
 }
 
 /// Copies what is in the part of the stretch at `[first, last)` to `fresh`, which is zero: all that

@@ -11,6 +11,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use policy::live;
+
 use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::table::{self, Range};
 use crate::settings::{self, Fallback, Pages};
@@ -92,9 +94,10 @@ impl Stack {
         if start < self.start {
             self.grow(start)?;
         }
-        // SAFETY: advice keeps contents.
-        unsafe { raw::madvise(start, self.end - start, libc::MADV_HUGEPAGE) }
-            .map_err(|_| Reason::ThpOff)?;
+        let fallback = settings::get().fallback;
+        if !executor::advise(live::Kind::Stack, fallback, start, self.end - start) {
+            return Err(Reason::ThpOff);
+        }
         ledger::count(Kind::Stack, column, high - low);
         ledger::count(Kind::Stack, Column::Small, self.end - high);
         Ok(())
