@@ -38,7 +38,7 @@ pub use untouched::release as release_untouched;
 
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Advises as much of `[start, start + length)` as free memory allows: nothing, a part that begins
+/// Advises as much of `[start, start + length)` as free memory allows, if any is to be: nothing, a part that begins
 /// at `start`, or all. Returns how many bytes; why they are not all is counted. errno is left
 /// alone. Nobody uses the memory yet.
 pub fn advise(kind: Kind, start: usize, length: usize) -> usize {

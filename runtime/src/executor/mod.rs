@@ -1,5 +1,6 @@
 //! What this process does is decided by `policy::live`; here is what the policy remembers of the process, and the one
-//! way to ask it ([`on`], [`ask`]).
+//! way to ask it ([`on`], [`ask`]). Who asks performs what is answered; of memory that needs nothing but advice that is
+//! done here ([`advise`]).
 //!
 //! The state is words. `VERSION` counts its changes; it is odd while somebody stores one. Who finds another thread at
 //! it tries again, and decides on what there is after a while, without storing: a signal handler may have interrupted
@@ -7,7 +8,7 @@
 //! child of a fork goes on as its parent was.
 //!
 //! # Safety
-//! Only atomics.
+//! Only atomics, and advice (`advice`).
 
 pub mod advice;
 mod log;

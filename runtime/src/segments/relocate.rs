@@ -87,33 +87,26 @@ impl Part<'_> {
     /// Asks, and does what is asked back. The bytes that lie where they were and on superpages, and why not all of it
     /// is as it is to be.
     fn provide(&self, kind: live::Kind, may_copy: bool) -> (usize, Result<(), Reason>) {
-        let Self { stretch, page, .. } = *self;
         let (start, end) = self.advised;
+        let stretch = self.stretch;
+        let is_whole = source::pmd_size() == Some(self.page);
         let facts = &mut Facts {
             kind,
             may_copy,
             is_off: is_off(),
-            has_file: source::pmd_size() == Some(page)
-                && !stretch.is_written
-                && stretch.is_congruent,
-            ..executor::facts(start, end - start, page)
+            has_file: is_whole && !stretch.is_written && stretch.is_congruent,
+            ..executor::facts(start, end - start, self.page)
         };
         let (mut why, mut on) = (Reason::ThpOff, 0);
-        let action = executor::ask(Event::Loaded, facts, |action, _| {
+        let action = executor::ask(Event::Loaded, facts, |action, facts| {
             let is_done = match action {
                 Action::Advise { bytes, .. } => advice::superpages(start, bytes as usize),
                 Action::MakeSuperpage { how: How::Collapse, .. } => {
-                    let is_on = |at: &usize| match kind {
-                        live::Kind::Bss => {
-                            pagemap::is_untouched(*at, page) || advice::collapse(*at, page)
-                        }
-                        _ => !may_copy && !is_cached(*at) || is_file_huge(*at, page),
-                    };
-                    on = (self.start..self.end).step_by(page).filter(is_on).count() * page;
+                    on = self.collapse(facts);
                     on == self.end - self.start
                 }
                 Action::MakeSuperpage { .. } => {
-                    let copied = to_copy(stretch, self.start, self.end, page);
+                    let copied = to_copy(stretch, self.start, self.end, self.page);
                     copied.inspect_err(|reason| why = *reason).is_ok()
                 }
                 _ => return None,
@@ -121,6 +114,17 @@ impl Part<'_> {
             Some((executor::done_if(is_done), 0))
         });
         (on, if action == Action::Nothing { Ok(()) } else { Err(why) })
+    }
+
+    /// Superpages of what is there, or of the file; the bytes that lie on some, or will when they are touched. What the
+    /// file has not in memory is read now if the choice is between that and a copy.
+    fn collapse(&self, facts: &Facts) -> usize {
+        let page = self.page;
+        let is_on = |at: &usize| match facts.kind {
+            live::Kind::Bss => pagemap::is_untouched(*at, page) || advice::collapse(*at, page),
+            _ => !facts.may_copy && !is_cached(*at) || is_file_huge(*at, page),
+        };
+        (self.start..self.end).step_by(page).filter(is_on).count() * page
     }
 }
 
