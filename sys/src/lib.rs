@@ -13,6 +13,7 @@
 pub mod affinity;
 pub mod code;
 mod error;
+pub mod exits;
 pub mod fifo;
 pub mod guard;
 pub mod mem;
