@@ -281,7 +281,7 @@ impl Executor for Launcher<'_> {
         let used = || std::iter::once(&usage).chain(&stragglers.usage);
         let largest = used().map(|usage| usage.max_rss).max().unwrap_or_default();
         let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
-        memory.conclude(&self.root, largest, wall.as_secs_f64(), uses_pool);
+        memory.conclude(&self.root, largest, uses_pool);
         if memory.coverage_of_peak().is_some_and(|share| share < NEAR_PEAK) {
             // Of what the program held at its peak, it says nothing.
             (memory.coverage, memory.zero_filled_bytes) = (None, None);

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use machine::process::Stat;
 use machine::{Root, process};
 use sys::wait::Usage;
 use units::Pid;
@@ -52,15 +53,19 @@ impl Family {
 
     /// Who is in it now.
     pub fn members(&self) -> Vec<Pid> {
-        let tree = process::tree(&self.root, self.head);
-        let Some(strangers) = &self.strangers else { return tree };
-        tree.into_iter()
-            .filter(|pid| *pid != self.head)
-            .filter(|pid| {
-                let started = started(&self.root, *pid);
-                !started.is_some_and(|started| strangers.contains(&(*pid, started)))
-            })
-            .collect()
+        let processes = self.processes().into_iter();
+        processes.filter(|(_, stat)| !stat.is_dead()).map(|(pid, _)| pid).collect()
+    }
+
+    /// The same, with those that ended and were not waited for; parents before children.
+    pub fn processes(&self) -> Vec<(Pid, Stat)> {
+        let mut tree = process::tree_with_stat(&self.root, self.head);
+        if let Some(strangers) = &self.strangers {
+            tree.retain(|(pid, stat)| {
+                *pid != self.head && !strangers.contains(&(*pid, stat.start_ticks))
+            });
+        }
+        tree
     }
 
     /// Ends every member, so that the next run has the machine to itself. Again and again: a

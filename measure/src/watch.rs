@@ -10,6 +10,7 @@
 //! the program has stopped growing.
 
 mod attached;
+mod bounds;
 mod members;
 mod observed;
 mod when;
@@ -24,11 +25,12 @@ use machine::{Root, waste};
 use crate::family::Family;
 use crate::ledger_file::Mark;
 use attached::Attached;
+use bounds::{Bounds, Part, Range};
 use members::Members;
 pub use observed::{Moment, Observed};
 use sys::param::thread_cpu_time;
-use units::{ByteSize, Pid};
-pub use when::budget;
+use units::ByteSize;
+pub use when::BUDGET;
 use when::{CREDIT, FIRST_PAUSE, Facts, PAUSE, Reason};
 
 /// How much a watch may cost.
@@ -36,7 +38,7 @@ use when::{CREDIT, FIRST_PAUSE, Facts, PAUSE, Reason};
 pub enum Depth {
     /// See as much as possible: the run's time does not count.
     Thorough,
-    /// Spend at most [`budget`] of the run's time.
+    /// Spend at most [`BUDGET`] of the run's time.
     WithinBudget,
     /// The same, and never look: a run whose single accesses are timed must not be held up once.
     TicksOnly,
@@ -53,6 +55,8 @@ const SMAPS_SECONDS_PER_BASE_BYTE: f64 = 20e-3 / (1u64 << 30) as f64;
 const SECONDS_PER_PROCESS: f64 = 0.2e-3;
 /// Sampling superpages for zero pages: 512 reads of 1.4 us, and a scan.
 const ZERO_PRICE: Duration = Duration::from_micros(1000);
+/// What a program holds for that long is told.
+const LONG_SPAN: Duration = Duration::from_millis(100);
 /// A look that found at least this share of the peak speaks for it; by less, nothing is judged.
 pub const NEAR_PEAK: f64 = 0.8;
 
@@ -77,6 +81,7 @@ impl Watch {
         let watcher = Watcher {
             census: None,
             members: Members::new(root.clone(), family),
+            bounds: Bounds::new(root.page_size().bytes()),
             root,
             since,
             depth,
@@ -106,6 +111,7 @@ struct Watcher {
     census: Option<Census>,
     root: Root,
     members: Members,
+    bounds: Bounds,
     since: Instant,
     depth: Depth,
     seed: u64,
@@ -129,14 +135,8 @@ struct Watcher {
 struct Looked {
     /// Since the program was started.
     at: Duration,
-    members: Vec<Pid>,
     /// What the tick before it found, where a page counts for each process that maps it.
     held: u64,
-    /// The parts of it, as in [`Held`].
-    private: u64,
-    shmem: u64,
-    /// What the look found, where it counts once.
-    counted: u64,
     base_bytes: u64,
 }
 
@@ -145,19 +145,18 @@ struct Looked {
 struct Held {
     /// A page counts for each process that maps it.
     resident: u64,
-    /// The largest of the processes.
-    largest: u64,
     /// Anonymous, a page for each process too.
     anon: u64,
-    /// All but shared memory.
-    private: u64,
     /// Shared memory of the process with most, and files' pages of all.
     shmem: u64,
     file: u64,
+    /// A page counts once.
+    once: Range,
 }
 
 impl Watcher {
     fn run(mut self, stopped: &Receiver<()>) -> Observed {
+        self.members.listen();
         if self.depth != Depth::TicksOnly {
             self.census = Census::of(&self.root, sys::param::own_pid());
         }
@@ -193,39 +192,60 @@ impl Watcher {
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
         }
+        let unseen = self.members.renew();
+        let ends = self.members.ends(unseen, self.is_long());
+        self.seen.peak = self.bounds.end(&ends);
         self.seen.watch_seconds = (beginning + self.spent).as_secs_f64();
         self.seen.uncounted = self.attached.missing();
         self.seen
     }
 
     fn tick(&mut self) -> Held {
-        self.members.renew();
+        let unseen = self.members.renew();
         let mut held = Held::default();
-        let (mut high_water, mut base_only) = (0, true);
+        let (mut parts, mut base_only) = (Vec::new(), true);
         for pid in self.members.pids().to_vec() {
             let Ok(process) = self.members.status(pid) else { continue };
+            if process.rss.is_none() {
+                continue; // it has ended
+            }
             self.attached.note(&self.root, pid, &process.name);
             let bytes = |part: Option<ByteSize>| part.map_or(0, ByteSize::bytes);
-            let total = process.total().map_or(0, ByteSize::bytes);
-            held.resident += total;
-            held.largest = held.largest.max(total);
+            let pool = bytes(process.hugetlb);
+            held.resident += process.total().map_or(0, ByteSize::bytes);
             held.anon += bytes(process.anon.or(process.rss));
-            held.private += total.saturating_sub(bytes(process.shmem));
             held.shmem = held.shmem.max(bytes(process.shmem));
             held.file += bytes(process.file);
-            high_water = high_water.max(bytes(process.peak_rss));
-            self.seen.saw_pool |= bytes(process.hugetlb) > 0;
-            base_only &= process.thp_enabled == Some(false) && bytes(process.hugetlb) == 0;
+            self.seen.saw_pool |= pool > 0;
+            base_only &= process.thp_enabled == Some(false) && pool == 0;
+            let stat = self.members.stat(pid, self.bounds.wants_stat(pid));
+            parts.push(Part {
+                pid,
+                parent: self.members.parent(pid),
+                anon: bytes(process.anon.or(process.rss)),
+                file: bytes(process.file),
+                shmem: bytes(process.shmem),
+                pool,
+                high_water: bytes(process.peak_rss),
+                image: stat.as_ref().map(|stat| stat.stack_start).filter(|start| *start != 0),
+                faults: stat.as_ref().map(|stat| stat.minor_faults),
+            });
         }
+        let ends = self.members.ends(unseen, self.is_long());
+        held.once = self.bounds.tick(&parts, &ends);
         if held.resident > 0 {
             self.seen.base_pages_only =
                 Some(base_only && self.seen.base_pages_only.unwrap_or(true));
-            let once = self.counted_once(held);
-            self.seen.raise_peak(once.max(high_water));
-            self.note(once, None);
+            self.note(held.once.middle().unwrap_or(held.once.at_least), None);
         }
         self.note_level(held.resident);
         held
+    }
+
+    /// Whether processes may have been at their peak since the last tick, and are there no more.
+    fn is_long(&self) -> bool {
+        let last = self.before.map_or(Duration::ZERO, |(at, _)| at);
+        self.since.elapsed() - last > LONG_SPAN
     }
 
     fn note_level(&mut self, held: u64) {
@@ -233,23 +253,6 @@ impl Watcher {
         let steady = before.filter(|(_, before)| when::is_steady(*before, held));
         let level = self.level.filter(|(_, since)| held.abs_diff(*since) <= held / 20);
         self.level = steady.map(|before| level.unwrap_or(before));
-    }
-
-    /// What is held, where a page counts once: as at the last look, or at least.
-    fn counted_once(&self, held: Held) -> u64 {
-        if self.members.pids().len() < 2 || self.census.is_none() {
-            return held.resident;
-        }
-        match &self.looked {
-            Some(looked) if looked.members == self.members.pids() => {
-                // More shared memory of each is the same memory, as far as one process shows.
-                let once = looked.counted.saturating_sub(looked.shmem) as f64;
-                let share = once / (looked.private as f64).max(1.0);
-                (held.private as f64 * share.min(1.0)) as u64 + held.shmem
-            }
-            Some(looked) => held.largest.max(held.resident.min(looked.counted)),
-            None => held.largest,
-        }
     }
 
     fn wants_look(&mut self, held: Held) -> Option<Reason> {
@@ -289,8 +292,7 @@ impl Watcher {
     /// Whether a look of that price, or a sample, may be made.
     fn affords(&self, held: Held, reason: Reason, price: Duration) -> bool {
         let is_short = self.census.is_some() || price <= LONGEST_STALL;
-        self.depth == Depth::Thorough
-            || is_short && self.facts(held).affords(reason, price, budget())
+        self.depth == Depth::Thorough || is_short && self.facts(held).affords(reason, price, BUDGET)
     }
 
     /// Bytes in base pages, at most: what was found, and all that was added since.
@@ -336,21 +338,15 @@ impl Watcher {
         self.dearer = ((self.dearer + dearer) / 2.0).clamp(0.25, 16.0);
         self.seen.unknown = missing.or(self.seen.unknown.take());
         let counted = coverage.resident().bytes();
-        self.looked = Some(Looked {
-            at: self.since.elapsed(),
-            members: self.members.pids().to_vec(),
-            held: held.resident,
-            private: held.private,
-            shmem: held.shmem,
-            counted,
-            base_bytes,
-        });
+        self.looked = Some(Looked { at: self.since.elapsed(), held: held.resident, base_bytes });
         if counted == 0 {
             return; // all of them ended meanwhile
         }
         self.seen.looks += 1;
         self.note(counted, Some(coverage.superpage_bytes().bytes()));
-        self.seen.raise_peak(counted);
+        if self.census.is_some() {
+            self.bounds.look(counted);
+        }
         let most = self.seen.coverage.as_ref().map_or(0, |most| most.resident().bytes());
         if counted as f64 >= 0.98 * most as f64 {
             let price = Duration::from_secs_f64(took) + ZERO_PRICE;
@@ -405,15 +401,17 @@ impl Watcher {
 mod tests {
     use super::*;
     use std::process::Command;
+    use units::Pid;
 
     fn watch(depth: Depth, script: &str) -> Observed {
         let since = Instant::now();
-        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
         let family = Family::of_child(Root::real(), Pid(child.id() as i32));
         let watch = Watch::start(Root::real(), family, since, depth, 1, None);
         sys::wait::until_exit(Pid(child.id() as i32)).unwrap();
-        let seen = watch.stop();
-        child.wait().unwrap();
+        let mut seen = watch.stop();
+        let (_, usage) = sys::wait::reap(Pid(child.id() as i32)).unwrap();
+        seen.conclude(&Root::real(), usage.max_rss, false);
         seen
     }
 
@@ -422,9 +420,19 @@ mod tests {
         // The shell holds a few MB at most; the child's 64 MB string is found through the tree.
         let script = "head -c 64000000 /dev/zero | tail -c 64000000 | (sleep 0.3; cat) >/dev/null";
         let seen = watch(Depth::Thorough, script);
-        assert!(seen.peak_resident_bytes.unwrap() > 48 << 20, "{seen:?}");
+        assert!(seen.peak_at_least_bytes.unwrap() > 48 << 20, "{seen:?}");
         assert!(seen.looks >= 1 && seen.coverage.is_some(), "{seen:?}");
         assert!(seen.timeline.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds));
+    }
+
+    #[test]
+    fn without_a_look_the_largest_of_several_processes_is_not_the_peak() {
+        let one = "(head -c 64000000 /dev/zero | tail -c 64000000 | (sleep 0.5; cat) >/dev/null)";
+        let seen = watch(Depth::TicksOnly, &format!("{one} & {one} & {one} & wait"));
+        let is_true = |peak: u64| (183_000_000..230_000_000).contains(&peak);
+        assert!(seen.peak_resident_bytes.is_none_or(is_true), "{seen:?}");
+        assert!(seen.peak_at_least_bytes.unwrap() < 230_000_000, "{seen:?}");
+        assert!(seen.peak_at_most_bytes.is_none_or(|most| most > 183_000_000), "{seen:?}");
     }
 
     #[test]
@@ -432,7 +440,7 @@ mod tests {
         // Where much else runs, a watcher may get no turn in so short a time.
         let seen = |depth| {
             let mut runs = (0..5).map(|_| watch(depth, "sleep 0.3"));
-            runs.find(|seen| seen.peak_resident_bytes.is_some()).expect("a turn in five runs")
+            runs.find(|seen| seen.peak_at_least_bytes.is_some()).expect("a turn in five runs")
         };
         let measured = seen(Depth::WithinBudget);
         assert!(measured.base_pages_only.is_some(), "{measured:?}");

@@ -93,10 +93,11 @@ fn watch(command: &[String]) -> Result<(Observed, Option<i32>), Failure> {
     let family = Family::of_child(Root::real(), pid);
     let watch = Watch::start(Root::real(), family, began, Depth::Thorough, 0, None);
     let ended = sys::wait::until_exit(pid);
-    let seen = watch.stop();
+    let mut seen = watch.stop();
     relaying.stop();
     ended.map_err(Failure::cannot)?;
-    let (status, _) = sys::wait::reap(pid).map_err(Failure::cannot)?;
+    let (status, usage) = sys::wait::reap(pid).map_err(Failure::cannot)?;
+    seen.conclude(&Root::real(), usage.max_rss, false);
     Ok((seen, status.code()))
 }
 

@@ -47,7 +47,7 @@ impl Ended {
         mut seen: Observed,
     ) -> Self {
         let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
-        seen.conclude(&Root::real(), usage.max_rss, seconds, uses_pool);
+        seen.conclude(&Root::real(), usage.max_rss, uses_pool);
         Self { status, seconds, usage, seen }
     }
 
@@ -64,8 +64,12 @@ impl Ended {
                 _ => Outcome::Unknown(self.why_unknown()),
             };
         };
-        if self.seen.coverage_of_peak().is_none_or(|share| share < NEAR_PEAK) {
-            return Outcome::Unknown("its peak was too short to be read".to_string());
+        match self.seen.coverage_of_peak() {
+            None => return Outcome::Unknown("of its peak only bounds are known".to_string()),
+            Some(share) if share < NEAR_PEAK => {
+                return Outcome::Unknown("its peak was too short to be read".to_string());
+            }
+            Some(_) => {}
         }
         match took_effect(plan.promise, plan.pages, &[coverage], LEAST_COVERAGE) {
             Effect::AsPromised => Outcome::AsAsked,
@@ -88,15 +92,16 @@ impl Ended {
         fallback: &str,
     ) -> Vec<String> {
         let seen = &self.seen;
-        let peak = words::known(seen.peak_resident_bytes, |bytes| ByteSize(bytes).to_string());
+        let peak = peak_in_words(seen);
         let coverage = match &seen.coverage {
             None => format!("coverage unknown: {}", self.why_unknown()),
             Some(coverage) => {
                 let share = words::known(coverage.ratio(), words::percent);
-                let of_peak = seen.coverage_of_peak().filter(|share| *share < AT_PEAK);
-                let at = of_peak.map_or(String::new(), |share| {
-                    format!(", seen at {} of the peak", words::percent(share))
-                });
+                let at = match seen.coverage_of_peak() {
+                    Some(share) if share >= AT_PEAK => String::new(),
+                    Some(share) => format!(", seen at {} of the peak", words::percent(share)),
+                    None => ", which may be less than the peak".to_string(),
+                };
                 let (on, of) = (coverage.superpage_bytes(), coverage.resident());
                 // The kernel counts smaller ones for the whole machine only.
                 let size = match plan.pages {
@@ -114,8 +119,7 @@ impl Ended {
                 format!("; whether {} took effect is unknown: {why}", plan.name)
             }
         };
-        let line =
-            format!("{}: {coverage}{outcome}; {:.2} s, peak {peak}", plan.name, self.seconds);
+        let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
         let library = ledger.map(|ledger| ledger_words::of(ledger, seen.uncounted, fallback));
         std::iter::once(line).chain(library).collect()
     }
@@ -143,6 +147,9 @@ impl Ended {
             "minor_faults": self.usage.minor_faults,
             "major_faults": self.usage.major_faults,
             "peak_bytes": seen.peak_resident_bytes,
+            "peak_at_least_bytes": seen.peak_at_least_bytes,
+            "peak_at_most_bytes": seen.peak_at_most_bytes,
+            "processes_unseen": seen.processes_unseen,
             "coverage": coverage.and_then(|it| it.ratio()),
             "coverage_of_peak": seen.coverage_of_peak(),
             "resident_bytes": coverage.map(|it| it.resident().bytes()),
@@ -153,6 +160,26 @@ impl Ended {
             "watch_seconds": seen.watch_seconds,
             "library": ledger.and_then(LedgerFile::totals).map(|totals| library(&totals, seen.uncounted)),
         })
+    }
+}
+
+/// A figure that is within 5 %, or bounds and why there is none.
+fn peak_in_words(seen: &Observed) -> String {
+    let size = |bytes| ByteSize(bytes).to_string();
+    match (seen.peak_resident_bytes, seen.peak_at_least_bytes) {
+        (Some(peak), _) => format!("peak {}", size(peak)),
+        (None, None) => "peak unknown".to_string(),
+        (None, Some(at_least)) => {
+            let at_most = seen
+                .peak_at_most_bytes
+                .map_or(String::new(), |bytes| format!(" and at most {}", size(bytes)));
+            let why = match seen.processes_unseen {
+                0 => "whether its processes held theirs at once was not seen".to_string(),
+                1 => "a process ended between two looks".to_string(),
+                many => format!("{many} processes ended between two looks"),
+            };
+            format!("peak at least {}{at_most}: {why}", size(at_least))
+        }
     }
 }
 

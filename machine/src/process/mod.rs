@@ -17,7 +17,7 @@ pub use mounts::MemoryMounts;
 pub use resident::{Resident, resident, status};
 pub use smaps::{Smaps, SmapsEntry};
 pub use stat::{Stat, stat};
-pub use tree::tree;
+pub use tree::{tree, tree_with_stat};
 
 /// The parsers on text at hand.
 pub mod parse {

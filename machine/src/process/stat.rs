@@ -18,8 +18,15 @@ pub struct Stat {
     pub parent: Pid,
     /// Faults it took without I/O, its waited-for children not included.
     pub minor_faults: u64,
+    /// The same of its waited-for children and theirs.
+    pub children_minor_faults: u64,
+    /// Threads it has.
+    pub threads: u64,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
+    /// Where its stack begins: a fork keeps it, and an executed program gets another one. 0 without the right to
+    /// trace it.
+    pub stack_start: u64,
 }
 
 impl Stat {
@@ -44,8 +51,18 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next().and_then(|state| state.chars().next()).ok_or_else(bad)?;
     let parent = fields.next().and_then(|parent| parent.parse().ok()).ok_or_else(bad)?;
-    // Fields 10 and 22 of proc_pid_stat(5); the parent is field 4.
-    let minor_faults = fields.nth(10 - 5).and_then(|faults| faults.parse().ok()).ok_or_else(bad)?;
-    let start_ticks = fields.nth(22 - 11).and_then(|ticks| ticks.parse().ok()).ok_or_else(bad)?;
-    Ok(Stat { name: name.to_string(), state, parent: Pid(parent), minor_faults, start_ticks })
+    // Fields 10, 11, 20, 22 and 28 of proc_pid_stat(5); the parent is field 4.
+    let mut number = |skip: usize| -> Result<u64, ReadError> {
+        fields.nth(skip).and_then(|field| field.parse().ok()).ok_or_else(bad)
+    };
+    Ok(Stat {
+        name: name.to_string(),
+        state,
+        parent: Pid(parent),
+        minor_faults: number(10 - 5)?,
+        children_minor_faults: number(11 - 11)?,
+        threads: number(20 - 12)?,
+        start_ticks: number(22 - 21)?,
+        stack_start: number(28 - 23)?,
+    })
 }

@@ -5,13 +5,19 @@ use std::path::Path;
 
 use units::Pid;
 
-use super::stat::stat;
+use super::stat::{Stat, stat};
 use crate::{ReadError, Root};
 
 /// `pid` and all its live descendants, `pid` first, parents before children. Processes that vanish
 /// meanwhile, and zombies, are left out; a `pid` that is not there gives an empty list. A child
 /// whose parent has ended belongs to the nearest subreaper and can no longer be found from here.
 pub fn tree(root: &Root, pid: Pid) -> Vec<Pid> {
+    let processes = tree_with_stat(root, pid).into_iter();
+    processes.filter(|(_, stat)| !stat.is_dead()).map(|(pid, _)| pid).collect()
+}
+
+/// The same, zombies too.
+pub fn tree_with_stat(root: &Root, pid: Pid) -> Vec<(Pid, Stat)> {
     if stat(root, pid).is_err() {
         return Vec::new();
     }
@@ -21,12 +27,12 @@ pub fn tree(root: &Root, pid: Pid) -> Vec<Pid> {
         .iter()
         .any(|task| root.path(&format!("/proc/{pid}/task/{task}/children")).exists());
     if has_children_files {
-        descend(pid, |parent| children(root, parent), |pid| is_live(root, pid))
+        descend(pid, |parent| children(root, parent), |pid| stat(root, pid).ok())
     } else {
         // CONFIG_PROC_CHILDREN is off: read every process's parent.
-        let (by_parent, live) = all_processes(root);
+        let (by_parent, mut stats) = all_processes(root);
         let children = |parent| by_parent.get(&parent).cloned().unwrap_or_default();
-        descend(pid, children, |pid| live.contains(&pid))
+        descend(pid, children, |pid| stats.remove(&pid))
     }
 }
 
@@ -38,7 +44,11 @@ pub(super) fn parse_newest(text: &str, path: &Path) -> Result<Pid, ReadError> {
 }
 
 /// Breadth first. A pid is visited once, so reused pids cannot make a circle.
-fn descend(first: Pid, children: impl Fn(Pid) -> Vec<Pid>, live: impl Fn(Pid) -> bool) -> Vec<Pid> {
+fn descend(
+    first: Pid,
+    children: impl Fn(Pid) -> Vec<Pid>,
+    mut stat: impl FnMut(Pid) -> Option<Stat>,
+) -> Vec<(Pid, Stat)> {
     let mut seen = BTreeSet::from([first]);
     let mut order = vec![first];
     let mut next = 0;
@@ -46,8 +56,7 @@ fn descend(first: Pid, children: impl Fn(Pid) -> Vec<Pid>, live: impl Fn(Pid) ->
         order.extend(children(parent).into_iter().filter(|child| seen.insert(*child)));
         next += 1;
     }
-    order.retain(|pid| live(*pid));
-    order
+    order.into_iter().filter_map(|pid| Some((pid, stat(pid)?))).collect()
 }
 
 fn children(root: &Root, parent: Pid) -> Vec<Pid> {
@@ -60,20 +69,14 @@ fn children(root: &Root, parent: Pid) -> Vec<Pid> {
     texts.flat_map(pids).collect()
 }
 
-fn is_live(root: &Root, pid: Pid) -> bool {
-    stat(root, pid).is_ok_and(|stat| !stat.is_dead())
-}
-
-fn all_processes(root: &Root) -> (BTreeMap<Pid, Vec<Pid>>, BTreeSet<Pid>) {
+fn all_processes(root: &Root) -> (BTreeMap<Pid, Vec<Pid>>, BTreeMap<Pid, Stat>) {
     let mut by_parent: BTreeMap<Pid, Vec<Pid>> = BTreeMap::new();
-    let mut live = BTreeSet::new();
+    let mut stats = BTreeMap::new();
     for name in root.list("/proc").unwrap_or_default() {
         let Some(pid) = name.parse().ok().map(Pid) else { continue };
         let Ok(stat) = stat(root, pid) else { continue };
         by_parent.entry(stat.parent).or_default().push(pid);
-        if !stat.is_dead() {
-            live.insert(pid);
-        }
+        stats.insert(pid, stat);
     }
-    (by_parent, live)
+    (by_parent, stats)
 }

@@ -5,8 +5,8 @@ use machine::{Root, process};
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
-/// A run of fewer seconds may have been at its peak between ticks.
-const SHORT_RUN: f64 = 0.1;
+use super::bounds::{Peak, Range};
+
 /// A timeline is thinned to this many points.
 const MOST_POINTS: usize = 240;
 
@@ -24,9 +24,18 @@ pub struct Moment {
 /// What a watch saw.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
-    /// The largest resident size, hugetlb included, what several processes share counted once: what was
-    /// seen, or the kernel's high-water mark of one process if that is more; `null` if the run was too short.
+    /// The largest resident size, hugetlb included, what several processes share counted once; within 5 %,
+    /// `null` if only bounds of it are known.
     pub peak_resident_bytes: Option<u64>,
+    /// It was at least this: what was seen, or the kernel's high-water mark of one process if that is more.
+    #[serde(default)]
+    pub peak_at_least_bytes: Option<u64>,
+    /// And at most this; `null` if unknown.
+    #[serde(default)]
+    pub peak_at_most_bytes: Option<u64>,
+    /// Processes that ended before it was seen what they held.
+    #[serde(default)]
+    pub processes_unseen: u64,
     /// Coverage at the last look that found (nearly) most; see [`Observed::coverage_of_peak`].
     pub coverage: Option<Coverage>,
     /// Superpage memory that was all zero at that look, estimated by sampling.
@@ -51,6 +60,8 @@ pub struct Observed {
     /// Whether any process held pages of a pool at a tick.
     #[serde(skip)]
     pub(super) saw_pool: bool,
+    #[serde(skip)]
+    pub(super) peak: Peak,
 }
 
 impl Observed {
@@ -60,26 +71,19 @@ impl Observed {
         (peak > 0).then(|| (coverage.resident().bytes() as f64 / peak as f64).min(1.0))
     }
 
-    /// Takes in what the kernel says at the end of a run that took `wall_seconds`: the largest resident set of
-    /// any of its processes. The kernel begins it with what this process held at the fork, so nothing that
-    /// small is believed; and pages of a pool, if some were to be used, are not in it. Where it does not
-    /// help, and the program was not seen towards its end, the peak is unknown.
-    pub fn conclude(&mut self, root: &Root, max_rss: ByteSize, wall_seconds: f64, uses_pool: bool) {
-        let last = self.timeline.last().map_or(0.0, |moment| moment.seconds);
-        let was_seen = wall_seconds >= SHORT_RUN && last >= 0.8 * wall_seconds;
+    /// Takes in what the kernel says at the end of a run: the largest resident set of any of its processes.
+    /// The kernel begins it with what this process held at the fork, so nothing that small was held for sure;
+    /// and pages of a pool, if some were to be used, are not in it.
+    pub fn conclude(&mut self, root: &Root, max_rss: ByteSize, uses_pool: bool) {
         let own = process::status(root, sys::param::own_pid()).ok().and_then(|own| own.peak_rss);
         let is_believed = own.is_some_and(|own| max_rss > own);
-        if is_believed {
-            self.peak_resident_bytes = self.peak_resident_bytes.max(Some(max_rss.bytes()));
-        }
-        let is_all = if uses_pool { self.saw_pool } else { is_believed };
-        if !is_all && !was_seen {
-            self.peak_resident_bytes = None;
-        }
-    }
-
-    pub(super) fn raise_peak(&mut self, bytes: u64) {
-        self.peak_resident_bytes = self.peak_resident_bytes.max(Some(bytes));
+        let at_least = self.peak.at_least.max(if is_believed { max_rss.bytes() } else { 0 });
+        let largest = Some(max_rss.bytes()).filter(|_| !uses_pool && !self.saw_pool);
+        let at_most = self.peak.at_most(largest).map(|at_most| at_most.max(at_least));
+        self.peak_at_least_bytes = (at_least > 0).then_some(at_least);
+        self.peak_at_most_bytes = at_most;
+        self.peak_resident_bytes = at_most.and_then(|at_most| Range { at_least, at_most }.middle());
+        self.processes_unseen = self.peak.unseen;
     }
 
     pub(super) fn note(&mut self, moment: Moment) {

@@ -3,12 +3,10 @@
 //! One look at the end of a plateau says more than many before it. So a look is made where the program has
 //! stopped growing; while it grows, only what [`GROWING`] allows is spent, for programs that never stop.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Share of the time of the CPUs, of at most [`MOST_CPUS`], that ticks and looks may take together.
-const BUDGET: f64 = 0.008;
-const MOST_CPUS: usize = 4;
+/// Share of one CPU's time that ticks and looks may take together, where the program has one CPU or many.
+pub const BUDGET: f64 = 0.008;
 /// What a program of a few tenths of a second may cost beyond that, so that it is seen at all.
 pub(super) const CREDIT: Duration = Duration::from_micros(500);
 /// Between ticks, at least; while the credit lasts, a quarter of the time passed.
@@ -21,13 +19,6 @@ const GROWING: f64 = 0.25;
 /// The share of it that others leave to the first look at a level well above the last.
 const NOT_MUCH_HIGHER: f64 = 0.75;
 const AGAIN: f64 = 0.5;
-
-/// How much of one CPU's time a watch may take: it runs beside the program, on another one where there are several.
-pub fn budget() -> f64 {
-    static CPUS: OnceLock<usize> = OnceLock::new();
-    let cpus = CPUS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
-    BUDGET * (*cpus).min(MOST_CPUS) as f64
-}
 
 /// What ticks and looks found so far.
 #[derive(Clone, Copy, Debug)]
@@ -101,14 +92,13 @@ pub(super) fn is_steady(before: u64, held: u64) -> bool {
 
 /// How long to rest after a tick. Ticks take half the budget at most; a look is paid for before it is made.
 pub(super) fn pause(ticked: Duration) -> Duration {
-    PAUSE.max(ticked.div_f64(budget() / 2.0))
+    PAUSE.max(ticked.div_f64(BUDGET / 2.0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ONE_CPU: f64 = BUDGET;
     const MIB: u64 = 1 << 20;
 
     fn millis(millis: f64) -> Duration {
@@ -132,7 +122,7 @@ mod tests {
         for micros in [1, 50, 1_000, 100_000] {
             let took = Duration::from_micros(micros);
             let share = took.as_secs_f64() / pause(took).as_secs_f64();
-            assert!(share <= budget() / 2.0 + 1e-9, "{micros} us: {share}");
+            assert!(share <= BUDGET / 2.0 + 1e-9, "{micros} us: {share}");
         }
     }
 
@@ -143,8 +133,8 @@ mod tests {
         let level = Facts { level_for: millis(20.0), ..facts() };
         assert_eq!(level.reason(), Some(Reason::MuchHigher));
         let price = millis(2.0);
-        assert!(!growing.affords(Reason::Growing, price, ONE_CPU));
-        assert!(level.affords(Reason::MuchHigher, price, ONE_CPU));
+        assert!(!growing.affords(Reason::Growing, price, BUDGET));
+        assert!(level.affords(Reason::MuchHigher, price, BUDGET));
         let cases = [(30, Reason::MuchHigher), (200, Reason::MuchHigher), (280, Reason::Higher)];
         for (before, reason) in cases {
             let looked = Some((millis(200.0), before * MIB));
@@ -161,7 +151,7 @@ mod tests {
         let (mut facts, mut looks) = (facts(), 0);
         for tick in 1..15 {
             facts.elapsed = millis(20.0 * f64::from(tick));
-            while facts.affords(Reason::Growing, price, ONE_CPU) {
+            while facts.affords(Reason::Growing, price, BUDGET) {
                 facts.spent += price;
                 facts.spent_growing += price;
                 looks += 1;
@@ -169,15 +159,15 @@ mod tests {
         }
         assert_eq!(looks, 1);
         let level = Facts { elapsed: millis(300.0), level_for: millis(20.0), ..facts };
-        assert!(level.affords(Reason::MuchHigher, 4 * price, ONE_CPU));
+        assert!(level.affords(Reason::MuchHigher, 4 * price, BUDGET));
     }
 
     #[test]
     fn a_level_may_be_paid_for_by_its_own_length() {
         let at = |level| Facts { level_for: millis(level), spent: millis(1.0), ..facts() };
         let price = millis(2.4);
-        assert!(!at(20.0).affords(Reason::MuchHigher, price, ONE_CPU));
-        assert!(at(70.0).affords(Reason::MuchHigher, price, ONE_CPU));
+        assert!(!at(20.0).affords(Reason::MuchHigher, price, BUDGET));
+        assert!(at(70.0).affords(Reason::MuchHigher, price, BUDGET));
     }
 
     #[test]

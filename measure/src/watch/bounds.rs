@@ -1,0 +1,445 @@
+//! Between which bounds the peak of a process tree lies: pure, from what ticks and looks found.
+//!
+//! A page that several processes map is memory once, and `/proc/PID/status` counts it for each of them. *At
+//! least*, a process adds what it cannot have got by its fork. *At most*, it adds all it holds, or, where it was
+//! forked, what it took and faulted since: a copy of a page is a fault. A look counts each page once, for
+//! the ticks before it and after it as well.
+//!
+//! Between two ticks lies a *span*. Whoever was there in it may have been there with all others, at the size of
+//! its high-water mark where that rose. Of one that ended the kernel tells its mark, where it may be asked. Else
+//! one that was steady is taken to have ended so, and one that was not, or was never seen, may have held as
+//! much as the largest of all processes (docs/decisions/watch.md).
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use units::Pid;
+
+/// Where the bounds are this near, relative to the lower one, their middle is within 5 % of the truth.
+const NEAR: f64 = 1.1;
+/// What the kernel's counters may be off by.
+const IMPRECISE: u64 = 1 << 20;
+/// Spans that wait for a look, at most.
+const MOST_OPEN: usize = 256;
+
+/// What one process holds at a tick, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub pid: Pid,
+    pub parent: Option<Pid>,
+    pub anon: u64,
+    pub file: u64,
+    pub shmem: u64,
+    /// Of a hugetlb pool.
+    pub pool: u64,
+    /// The most it held, without the pool.
+    pub high_water: u64,
+    /// Which program it executes, as the address of its stack, and its faults so far; if read.
+    pub image: Option<u64>,
+    pub faults: Option<u64>,
+}
+
+/// What is known of processes that ended since the last tick.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ends {
+    /// So many may have been born as well.
+    pub unseen: u64,
+    /// Of processes that ended, or threads: the process and the most it held.
+    pub known: Vec<(Pid, u64)>,
+    /// Whether the last tick is so long ago that processes may have been at their peak since, and are so no more.
+    pub is_long: bool,
+}
+
+/// At least and at most so many bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Range {
+    pub at_least: u64,
+    pub at_most: u64,
+}
+
+/// What is known of a process that lives.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    part: Part,
+    high_water_ever: u64,
+    image: Option<u64>,
+    faults: Option<u64>,
+    /// At most so much anonymous memory it got by its fork.
+    inherited: u64,
+    /// At most so much nobody else counts.
+    own: u64,
+    /// Whether it has held the same for two ticks.
+    is_steady: bool,
+}
+
+/// What a process adds to a span.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    pid: Pid,
+    held: u64,
+    own: u64,
+}
+
+/// A span that a look may yet lower.
+#[derive(Debug)]
+struct Open {
+    shares: Vec<Share>,
+    at_most: u64,
+    unknown: u64,
+}
+
+#[derive(Debug)]
+struct Look {
+    counted: u64,
+    /// What was held, and anonymous, with the faults then.
+    held: BTreeMap<Pid, (u64, u64, Option<u64>)>,
+}
+
+/// The bounds, tick by tick.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    page: u64,
+    known: BTreeMap<Pid, Known>,
+    /// What is known of their ends before they are seen to have ended.
+    ended: BTreeMap<Pid, u64>,
+    look: Option<Look>,
+    open: Vec<Open>,
+    at_least: u64,
+    /// By how many of unknown size were there besides.
+    at_most: BTreeMap<u64, u64>,
+    unseen: u64,
+}
+
+/// What is known when all have ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Peak {
+    pub at_least: u64,
+    /// By how many processes of unknown size were there besides.
+    at_most: BTreeMap<u64, u64>,
+    /// Processes that ended between two ticks, never seen or not seen to be steady.
+    pub unseen: u64,
+}
+
+impl Part {
+    fn held(&self) -> u64 {
+        self.anon + self.file + self.shmem + self.pool
+    }
+
+    fn peak(&self) -> u64 {
+        (self.high_water + self.pool).max(self.held())
+    }
+}
+
+impl Range {
+    /// Whether its middle is within 5 % of the truth.
+    pub(super) fn is_near(self) -> bool {
+        self.at_most as f64 <= NEAR * self.at_least as f64
+    }
+
+    /// Its middle, if that is near.
+    pub(super) fn middle(self) -> Option<u64> {
+        self.is_near().then(|| self.at_least + self.at_most.saturating_sub(self.at_least) / 2)
+    }
+}
+
+impl Peak {
+    /// The upper bound, where no process held more than `largest`; `None` if that is needed and unknown.
+    pub(super) fn at_most(&self, largest: Option<u64>) -> Option<u64> {
+        let bound = |(unknown, known): (&u64, &u64)| match (*unknown, largest) {
+            (0, _) => Some(*known),
+            (unknown, Some(largest)) => Some(known.saturating_add(unknown.saturating_mul(largest))),
+            (_, None) => None,
+        };
+        let bounds: Option<Vec<u64>> = self.at_most.iter().map(bound).collect();
+        bounds?.into_iter().max()
+    }
+}
+
+impl Bounds {
+    pub(super) fn new(page: u64) -> Self {
+        Self {
+            page,
+            known: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            look: None,
+            open: Vec::new(),
+            at_least: 0,
+            at_most: BTreeMap::new(),
+            unseen: 0,
+        }
+    }
+
+    /// Whether the next tick should read which program it executes, and its faults.
+    pub(super) fn wants_stat(&self, pid: Pid) -> bool {
+        let Some(known) = self.known.get(&pid) else { return true };
+        let shares = |look: &Look| {
+            let held: u64 = look.held.values().map(|(held, ..)| held).sum();
+            held > look.counted + look.counted / 20
+        };
+        let is_large = known.part.held() > self.at_least / 50;
+        is_large && (known.own < known.part.held() || self.look.as_ref().is_some_and(shares))
+    }
+
+    /// What a tick found, parents before children.
+    pub(super) fn tick(&mut self, parts: &[Part], ends: &Ends) -> Range {
+        let mut before = std::mem::take(&mut self.known);
+        let is_first = before.is_empty() && self.has_seen_none();
+        let mut shares = Vec::with_capacity(parts.len());
+        for part in parts {
+            let known = before.get(&part.pid).copied();
+            let now = match known {
+                Some(known) if !known.has_executed(part) => known.after(part, self.page),
+                None if !is_first => self.first_seen(part, &before),
+                // The first was executed as well.
+                _ => Known::new(part, 0, part.held()),
+            };
+            shares.push(now.share(known.as_ref(), ends.is_long));
+            self.known.insert(part.pid, now);
+            self.at_least = self.at_least.max(part.peak());
+        }
+        before.retain(|pid, _| !self.known.contains_key(pid));
+        self.end_span(shares, before.values(), ends);
+        let range = self.range(parts);
+        self.at_least = self.at_least.max(range.at_least);
+        range
+    }
+
+    /// What a look counted right after a tick.
+    pub(super) fn look(&mut self, counted: u64) {
+        let held = |known: &Known| (known.part.held(), known.part.anon, known.faults);
+        let held = self.known.iter().map(|(pid, known)| (*pid, held(known))).collect();
+        let look = Look { counted, held };
+        for mut span in std::mem::take(&mut self.open) {
+            span.at_most = span.at_most.min(look.counted + look.more_before(&span.shares));
+            self.close(span);
+        }
+        self.look = Some(look);
+        self.at_least = self.at_least.max(counted);
+    }
+
+    /// All have ended since the last tick.
+    pub(super) fn end(mut self, ends: &Ends) -> Peak {
+        let known = std::mem::take(&mut self.known);
+        let seen = self.unseen;
+        // If nothing was seen, the first process was there.
+        let first = u64::from(known.is_empty() && self.has_seen_none() && ends.known.is_empty());
+        let ends = Ends { unseen: ends.unseen + first, ..ends.clone() };
+        self.end_span(Vec::new(), known.values(), &ends);
+        for span in std::mem::take(&mut self.open) {
+            self.close(span);
+        }
+        // That the last ones end after the last tick is no news.
+        Peak { at_least: self.at_least, at_most: self.at_most, unseen: seen + ends.unseen - first }
+    }
+
+    fn has_seen_none(&self) -> bool {
+        self.at_most.is_empty() && self.open.is_empty()
+    }
+
+    fn first_seen(&self, part: &Part, before: &BTreeMap<Pid, Known>) -> Known {
+        let parent = part.parent.and_then(|pid| self.known.get(&pid));
+        let images = parent.and_then(|parent| parent.image).zip(part.image);
+        match (parent, images) {
+            (Some(parent), Some((of_parent, own))) if of_parent == own => {
+                let most = parent.high_water_ever.min(part.high_water);
+                let inherited = most.saturating_sub(part.file.min(parent.part.file));
+                Known::new(part, inherited, own_of_forked(part, parent, before, self.page))
+            }
+            (_, Some(_)) => Known::new(part, 0, part.held()),
+            _ => Known::new(part, part.high_water, part.held()),
+        }
+    }
+
+    fn end_span<'a>(
+        &mut self,
+        mut shares: Vec<Share>,
+        gone: impl Iterator<Item = &'a Known>,
+        ends: &Ends,
+    ) {
+        for (pid, high_water) in &ends.known {
+            let most = self.ended.entry(*pid).or_default();
+            *most = (*most).max(*high_water);
+            self.at_least = self.at_least.max(*high_water);
+        }
+        let mut unknown = ends.unseen;
+        for known in gone {
+            let share = Share { pid: known.part.pid, held: known.part.held(), own: known.own };
+            match self.ended.remove(&share.pid).filter(|_| known.part.pool == 0) {
+                Some(most) => {
+                    let more = most.saturating_sub(known.part.high_water.max(share.held));
+                    let held = share.held.max(most);
+                    shares.push(Share { held, own: share.own + more, ..share });
+                }
+                None if known.is_steady && !ends.is_long => shares.push(share),
+                None => unknown += 1,
+            }
+        }
+        let known = &self.known;
+        self.ended.retain(|pid, most| {
+            let lives = known.contains_key(pid);
+            if !lives {
+                shares.push(Share { pid: *pid, held: *most, own: *most });
+            }
+            lives
+        });
+        self.unseen += unknown;
+        let sum: u64 = shares.iter().map(|share| share.own).sum();
+        let counted = self.look.as_ref().map(|look| self.more_since(look, &shares));
+        let at_most = counted.map_or(sum, |counted| sum.min(counted));
+        self.open.push(Open { shares, at_most, unknown });
+        if self.open.len() > MOST_OPEN {
+            let oldest = self.open.remove(0);
+            self.close(oldest);
+        }
+    }
+
+    fn close(&mut self, span: Open) {
+        let most = self.at_most.entry(span.unknown).or_default();
+        *most = (*most).max(span.at_most);
+    }
+
+    /// What was counted at the last look and all that came since.
+    fn more_since(&self, look: &Look, shares: &[Share]) -> u64 {
+        let held: u64 = look.held.values().map(|(held, ..)| held).sum();
+        let mut copied = 0u64;
+        let mut sum = look.counted;
+        for share in shares {
+            let Some((then, _, faults)) = look.held.get(&share.pid) else {
+                sum += share.own;
+                continue;
+            };
+            sum += share.held.saturating_sub(*then);
+            let now = self.known.get(&share.pid).and_then(|known| known.faults);
+            let faults = now.zip(*faults).map(|(now, then)| now.saturating_sub(then));
+            copied += faults.map_or(0, |faults| faults * self.page);
+        }
+        sum + copied.min(held.saturating_sub(look.counted))
+    }
+
+    fn range(&self, parts: &[Part]) -> Range {
+        let mut at_most = 0;
+        let (mut own, mut shmem, mut file, mut pool) = (0, 0, 0, 0);
+        for part in parts {
+            let known = &self.known[&part.pid];
+            at_most += known.own;
+            own += part.anon.saturating_sub(known.inherited);
+            shmem = shmem.max(part.shmem);
+            file = file.max(part.file);
+            pool = pool.max(part.pool);
+        }
+        let largest = parts.iter().map(Part::held).max().unwrap_or(0);
+        let mut at_least = largest.max(own + shmem + file + pool);
+        if let Some(look) = &self.look {
+            let share = |part: &Part| {
+                let own = self.known[&part.pid].own;
+                Share { pid: part.pid, held: part.held(), own }
+            };
+            let shares: Vec<Share> = parts.iter().map(share).collect();
+            at_most = at_most.min(self.more_since(look, &shares));
+            at_least = at_least.max(self.left_of(look, parts));
+        }
+        Range { at_least, at_most: at_most.max(at_least) }
+    }
+
+    /// What must be left of what was counted at the last look, and what anonymous memory came.
+    fn left_of(&self, look: &Look, parts: &[Part]) -> u64 {
+        let mut come = 0u64;
+        let mut gone: u64 = look.held.values().map(|(held, ..)| held).sum();
+        for part in parts {
+            match look.held.get(&part.pid) {
+                Some((held, anon, _)) => {
+                    come += part.anon.saturating_sub(*anon);
+                    gone -= (*held).min(part.held());
+                }
+                None => come += part.anon.saturating_sub(self.known[&part.pid].inherited),
+            }
+        }
+        look.counted.saturating_sub(gone) + come
+    }
+}
+
+impl Look {
+    /// What more there was in a span before it: what was given back since, and by those that ended.
+    fn more_before(&self, shares: &[Share]) -> u64 {
+        let more = |share: &Share| match self.held.get(&share.pid) {
+            Some((held, ..)) => share.held.saturating_sub(*held),
+            None => share.own,
+        };
+        shares.iter().map(more).sum()
+    }
+}
+
+impl Known {
+    fn new(part: &Part, inherited: u64, own: u64) -> Self {
+        Self {
+            part: *part,
+            high_water_ever: part.high_water,
+            image: part.image,
+            faults: part.faults,
+            inherited,
+            own,
+            is_steady: false,
+        }
+    }
+
+    /// Whether it executes another program than at the last tick.
+    fn has_executed(&self, part: &Part) -> bool {
+        let is_other = self.image.zip(part.image).is_some_and(|(before, now)| before != now);
+        is_other || part.high_water + IMPRECISE < self.part.high_water
+    }
+
+    fn after(&self, part: &Part, page: u64) -> Self {
+        let before = &self.part;
+        let came = part.anon.saturating_sub(before.anon)
+            + part.file.saturating_sub(before.file)
+            + part.shmem.saturating_sub(before.shmem)
+            + part.pool.saturating_sub(before.pool);
+        let own = if self.own >= before.held() {
+            part.held()
+        } else {
+            match (self.faults, part.faults) {
+                (Some(then), Some(now)) => self.own + came + now.saturating_sub(then) * page,
+                _ => part.held(),
+            }
+        };
+        let is_as_before = |then: u64, now: u64| now.abs_diff(then) <= now / 100 + IMPRECISE / 4;
+        Self {
+            part: *part,
+            high_water_ever: self.high_water_ever.max(part.high_water),
+            image: part.image.or(self.image),
+            faults: part.faults.or(self.faults),
+            inherited: self.inherited.min(part.high_water),
+            own: own.min(part.held()),
+            is_steady: is_as_before(before.held(), part.held())
+                && is_as_before(before.high_water, part.high_water),
+        }
+    }
+
+    /// What it adds to the span that ends now.
+    fn share(&self, before: Option<&Known>, is_long: bool) -> Share {
+        let now = self.part.held();
+        let (then, own_then, mark) =
+            before.map_or((0, 0, 0), |it| (it.part.held(), it.own, it.part.high_water));
+        let ends = now.max(then);
+        let rose = self.part.high_water > mark.max(self.part.held() - self.part.pool);
+        // What a fork gave it is in its high-water mark.
+        let is_new_fork = before.is_none() && self.inherited > 0;
+        let held = match (rose && !is_new_fork) || is_long {
+            true => ends.max(self.part.peak()),
+            false => ends,
+        };
+        Share { pid: self.part.pid, held, own: self.own.max(own_then) + (held - ends) }
+    }
+}
+
+/// Of a process forked since the last tick: what it has more than its parent, and its faults, each a page.
+fn own_of_forked(part: &Part, parent: &Known, before: &BTreeMap<Pid, Known>, page: u64) -> u64 {
+    let Some(faults) = part.faults.filter(|_| part.pool == 0) else { return part.held() };
+    let then = before.get(&parent.part.pid).map_or(0, |then| then.part.anon);
+    let more = part.anon.saturating_sub(then.min(parent.part.anon))
+        + part.file.saturating_sub(parent.part.file)
+        + part.shmem.saturating_sub(parent.part.shmem);
+    part.held().min(more + faults * page)
+}

@@ -1,0 +1,153 @@
+//! Ticks, looks and ends in a row, and the bounds that follow.
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+
+fn bounds() -> Bounds {
+    Bounds::new(PAGE)
+}
+
+/// A process of `anon` MiB that executes the program `image`.
+fn part(pid: i32, parent: i32, anon: u64, image: u64) -> Part {
+    Part {
+        pid: Pid(pid),
+        parent: Some(Pid(parent)),
+        anon: anon * MIB,
+        file: 0,
+        shmem: 0,
+        pool: 0,
+        high_water: anon * MIB,
+        image: Some(image),
+        faults: Some(0),
+    }
+}
+
+fn mib(range: Range) -> (u64, u64) {
+    (range.at_least / MIB, range.at_most / MIB)
+}
+
+fn at_most(peak: &Peak, largest: Option<u64>) -> Option<u64> {
+    peak.at_most(largest.map(|mib| mib * MIB)).map(|bytes| bytes / MIB)
+}
+
+#[test]
+fn children_of_a_small_parent_add_up_without_a_look() {
+    let mut bounds = bounds();
+    bounds.tick(&[part(1, 0, 1, 7)], &Ends::default());
+    let four: Vec<Part> = (2..6).map(|pid| part(pid, 1, 100, 7)).collect();
+    let parts = [vec![part(1, 0, 1, 7)], four].concat();
+    let range = bounds.tick(&parts, &Ends::default());
+    assert_eq!((mib(range), range.middle()), ((397, 397), Some(397 * MIB)));
+    bounds.tick(&parts, &Ends::default());
+    let peak = bounds.end(&Ends::default());
+    assert_eq!((peak.at_least / MIB, at_most(&peak, Some(100))), (397, Some(397)));
+}
+
+#[test]
+fn a_forked_copy_adds_what_it_faulted_and_an_executed_program_all() {
+    let parent = part(1, 0, 300, 7);
+    for (image, faults, expected) in
+        [(7, 256, (300, 301)), (7, 100_000, (300, 600)), (8, 256, (600, 600))]
+    {
+        let mut bounds = bounds();
+        bounds.tick(&[parent], &Ends::default());
+        let child = Part { faults: Some(faults), ..part(2, 1, 300, image) };
+        let range = bounds.tick(&[parent, child], &Ends::default());
+        assert_eq!(mib(range), expected, "{image} {faults}");
+        assert_eq!(range.is_near(), expected.1 < 330 || image == 8);
+    }
+}
+
+#[test]
+fn a_child_that_copies_later_is_noticed_by_its_faults() {
+    let (parent, child) = (part(1, 0, 300, 7), part(2, 1, 300, 7));
+    let mut bounds = bounds();
+    bounds.tick(&[parent], &Ends::default());
+    bounds.tick(&[parent, child], &Ends::default());
+    assert!(bounds.wants_stat(Pid(2)) && !bounds.wants_stat(Pid(1)));
+    let copied = Part { faults: Some(50 * MIB / PAGE), ..child };
+    assert_eq!(mib(bounds.tick(&[parent, copied], &Ends::default())), (300, 350));
+    // Faults that could not be read may be copies of everything.
+    let unread = Part { faults: None, ..child };
+    assert_eq!(mib(bounds.tick(&[parent, unread], &Ends::default())), (300, 600));
+}
+
+#[test]
+fn what_is_shared_is_open_until_a_look_and_closed_backwards() {
+    let shared = |pid| Part { anon: 0, shmem: 300 * MIB, ..part(pid, 9, 300, pid as u64) };
+    let parts = [shared(1), shared(2), shared(3)];
+    let run = |looks: bool| {
+        let mut bounds = bounds();
+        for tick in 0..4 {
+            assert_eq!(bounds.tick(&parts, &Ends::default()).is_near(), looks && tick == 3);
+            if looks && tick == 2 {
+                bounds.look(301 * MIB);
+            }
+        }
+        bounds.end(&Ends::default())
+    };
+    assert_eq!(at_most(&run(true), Some(300)), Some(301));
+    let peak = run(false);
+    assert_eq!((peak.at_least / MIB, at_most(&peak, Some(300))), (300, Some(900)));
+}
+
+#[test]
+fn who_ended_while_it_grew_may_have_been_as_large_as_the_largest() {
+    let ticks = |sizes: &[u64]| {
+        let mut bounds = bounds();
+        for size in sizes {
+            bounds.tick(&[part(1, 0, 100, 7), part(2, 1, *size, 8)], &Ends::default());
+        }
+        bounds.tick(&[part(1, 0, 100, 7)], &Ends::default());
+        bounds.tick(&[part(1, 0, 100, 7)], &Ends::default());
+        bounds.end(&Ends::default())
+    };
+    let steady = ticks(&[5, 5, 5]);
+    assert_eq!((at_most(&steady, Some(150)), steady.unseen), (Some(105), 0));
+    let growing = ticks(&[5, 5, 20]);
+    assert_eq!((at_most(&growing, Some(150)), growing.unseen), (Some(250), 1));
+    assert_eq!(at_most(&growing, None), None);
+}
+
+#[test]
+fn what_the_kernel_tells_of_an_end_closes_the_bounds() {
+    let ends = |known| Ends { known, ..Ends::default() };
+    let mut bounds = bounds();
+    bounds.tick(&[part(1, 0, 100, 7), part(2, 1, 20, 8)], &Ends::default());
+    // Of process 2 before it is seen to be gone, and of one that was never seen.
+    let told = ends(vec![(Pid(2), 30 * MIB), (Pid(3), 2 * MIB)]);
+    bounds.tick(&[part(1, 0, 100, 7), part(2, 1, 20, 8)], &told);
+    bounds.tick(&[part(1, 0, 100, 7)], &Ends::default());
+    let peak = bounds.end(&ends(vec![(Pid(1), 100 * MIB)]));
+    assert_eq!((at_most(&peak, None), peak.unseen), (Some(130), 0));
+}
+
+#[test]
+fn who_was_never_seen_is_counted() {
+    let mut bounds = bounds();
+    bounds.tick(&[part(1, 0, 100, 7)], &Ends { unseen: 3, ..Ends::default() });
+    bounds.tick(&[part(1, 0, 100, 7)], &Ends::default());
+    let peak = bounds.end(&Ends::default());
+    assert_eq!((at_most(&peak, Some(100)), peak.unseen), (Some(400), 3));
+}
+
+#[test]
+fn a_run_that_no_tick_saw_was_as_large_as_the_kernel_says() {
+    let peak = bounds().end(&Ends::default());
+    assert_eq!((peak.at_least, at_most(&peak, Some(5)), peak.unseen), (0, Some(5), 0));
+}
+
+#[test]
+fn a_mark_that_rose_between_ticks_counts_for_all_that_were_there() {
+    let mut bounds = bounds();
+    let parts = |high_water| {
+        [Part { high_water: high_water * MIB, ..part(1, 0, 10, 7) }, part(2, 1, 50, 8)]
+    };
+    bounds.tick(&parts(10), &Ends::default());
+    bounds.tick(&parts(200), &Ends::default());
+    bounds.tick(&parts(200), &Ends::default());
+    let peak = bounds.end(&Ends::default());
+    assert_eq!((peak.at_least / MIB, at_most(&peak, Some(200))), (200, Some(250)));
+}
