@@ -4,7 +4,7 @@ use hardware::{Machine, Translate, Visitor};
 use trace::{Block, Source};
 use units::ByteSize;
 
-use crate::fragment::Fragmentation;
+use crate::fragment::{Fragmentation, Ground};
 use crate::load::{self, Design};
 use crate::side_by_side;
 use crate::system::{Engine, Stop, System, kernel_memory};
@@ -239,7 +239,7 @@ struct Running<T> {
 
 impl<T: Translate> Lane for Running<T> {
     fn spoil(&mut self, experiment: &Experiment, superpages: u64) -> Result<(u32, u32), LabError> {
-        let blocks = u64::from(self.engine.system.memory.frames() / 512);
+        let blocks = self.engine.system.blocks();
         let program = experiment.fragmentation.program(superpages, blocks, 0, 0);
         let mut first = (0, 0);
         if let Some(mut program) = program {
@@ -284,10 +284,10 @@ impl<T: Translate> Lane for Running<T> {
         if !matches!(self.stop, Some(Stop::IllFormed(_))) {
             system.check();
         }
-        system.finish();
+        let outcome = system.finish();
         let end = match self.stop {
             None => End::Done,
-            Some(Stop::OutOfMemory) => End::OutOfMemory { resident_pages: system.spaces.resident },
+            Some(Stop::OutOfMemory) => End::OutOfMemory { resident_pages: outcome.resident_pages },
             Some(Stop::Refused { short_by }) => End::Refused { short_by },
             Some(Stop::Killed(why)) => End::Killed { why },
             Some(Stop::IllFormed(what)) => {
@@ -314,13 +314,13 @@ impl<T: Translate> Lane for Running<T> {
             kernel_bytes: Some(kernel_memory(experiment.memory).bytes()),
             end,
             mhz,
-            wall_cycles: system.clock.now() - system.began,
-            ledger: system.clock.ledger,
-            background: system.clock.background,
-            counters: system.counters.clone(),
-            phases: system.phases.take(),
-            timeline: std::mem::take(&mut system.timeline),
-            requests: requests(std::mem::take(&mut system.latencies), mhz),
+            wall_cycles: outcome.observations.wall_cycles,
+            ledger: outcome.ledger,
+            background: outcome.background,
+            counters: outcome.counters,
+            phases: outcome.observations.phases,
+            timeline: outcome.observations.timeline,
+            requests: requests(outcome.observations.latencies, mhz),
         })
     }
 }

@@ -200,6 +200,16 @@ impl Memory {
         zone.give(block, frame.slot(), order);
     }
 
+    /// Gives frames back that lie side by side, as the largest aligned blocks that they make.
+    pub(crate) fn free_run(&mut self, first: Frame, count: u32) {
+        let (mut at, end) = (first.0, first.0 + count);
+        while at < end {
+            let order = at.trailing_zeros().min((end - at).ilog2()).min(PAGEBLOCK_ORDER.into());
+            self.free(Frame(at), order as u8);
+            at += 1 << order;
+        }
+    }
+
     /// Reads the records of frames that are freed soon. Where they are far apart, each is a miss of the host's caches,
     /// and here these are waited for all at once.
     pub(crate) fn glance(&self, frames: impl Iterator<Item = Frame>) {

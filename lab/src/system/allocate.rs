@@ -2,33 +2,19 @@
 
 use policy::rules::Effort;
 use policy::{Action, Compaction, Event, Facts, Result as Ended};
-use trace::SLOTS;
 
+use super::clock::Payer;
+use super::frames::{QUEUE, Users};
 use super::{Stop, System};
 use crate::Cause;
 use crate::memory::compaction::{Mode, Outcome, Request};
-use crate::memory::{self, Allocated, Frame, Mobility, Owner};
+use crate::memory::{self, Allocated, Mobility};
+use crate::reservation::ReservationId;
 
 /// The order of a superpage.
 pub(crate) const LARGE_ORDER: u8 = 9;
 
-/// Who pays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Payer {
-    /// The program, in a fault.
-    Program,
-    /// A daemon.
-    Daemon,
-}
-
 impl System {
-    pub(crate) fn charge(&mut self, payer: Payer, cause: Cause, cycles: u64) {
-        match payer {
-            Payer::Program => self.clock.spend(cause, cycles),
-            Payer::Daemon => self.clock.spend_behind(cause, cycles),
-        }
-    }
-
     /// A base page. Where none is free, what the design keeps back is given up, then pages are reclaimed.
     pub(crate) fn base_page(&mut self, payer: Payer) -> Result<Allocated, Stop> {
         loop {
@@ -49,7 +35,7 @@ impl System {
             let action = self.policy.on(event, &Facts::default());
             let done = match action {
                 Action::BreakReservation { .. } => self.break_oldest(),
-                Action::ReleaseHeld { .. } => self.shrink_folios(payer) > 0,
+                Action::ReleaseHeld { .. } => self.release_held(payer) > 0,
                 Action::Reclaim { pages, lumpy, .. } => self.reclaim(payer, pages, lumpy) > 0,
                 _ => return false,
             };
@@ -66,13 +52,14 @@ impl System {
             // Anonymous pages are not even looked at without room for them in swap.
             return 0;
         }
+        let mut users = Users { spaces: &mut self.spaces, frames: &mut self.frames };
         let report = if lumpy {
-            memory::lumpy(&mut self.memory, &mut self.spaces, 0, LARGE_ORDER)
+            memory::lumpy(&mut self.memory, &mut users, 0, LARGE_ORDER)
         } else {
-            memory::reclaim(&mut self.memory, &mut self.spaces, 0, wanted)
+            memory::reclaim(&mut self.memory, &mut users, 0, wanted)
         };
         let cost = report.scanned * self.costs.scan_page + report.written * self.costs.write_page;
-        self.charge(payer, Cause::Reclaim, cost);
+        self.clock.charge(payer, Cause::Reclaim, cost);
         self.counters.reclaimed += report.evicted;
         report.evicted
     }
@@ -124,7 +111,8 @@ impl System {
             ..Request::direct(0, LARGE_ORDER, Mobility::Movable, Mode::Sync)
         };
         loop {
-            let done = self.compaction.compact(&mut self.memory, &mut self.spaces, request);
+            let mut users = Users { spaces: &mut self.spaces, frames: &mut self.frames };
+            let done = self.compaction.compact(&mut self.memory, &mut users, request);
             if let Some(got) = self.memory.allocate(LARGE_ORDER, Mobility::Movable, 0, false) {
                 return Some(Allocated { zeroed: true, ..got });
             }
@@ -151,90 +139,51 @@ impl System {
     pub(crate) fn compact(&mut self, payer: Payer, mode: Mode) -> Outcome {
         // khugepaged compacts in its own context, as a fault does.
         let request = Request::direct(0, LARGE_ORDER, Mobility::Movable, mode);
-        if self.is_contended() {
-            let pages = u64::from(self.physical.contended.1);
+        let (permille, pages) = self.physical.contended;
+        if self.compaction.is_contended(permille) {
+            let pages = u64::from(pages);
             self.counters.compactions += 1;
             self.counters.migrated += pages;
-            self.charge(payer, Cause::Compact, pages * self.costs.migrate_page);
+            self.clock.charge(payer, Cause::Compact, pages * self.costs.migrate_page);
             return Outcome::Contended;
         }
         self.run_compaction(payer, request)
     }
 
-    /// Whether the next compaction meets somebody else's lock: as often as the design says, spread evenly.
-    fn is_contended(&mut self) -> bool {
-        let each = u64::from(self.physical.contended.0);
-        self.attempts += 1;
-        self.attempts * each / 1000 != (self.attempts - 1) * each / 1000
-    }
-
     /// A compaction as it is asked for, paid for.
     pub(crate) fn run_compaction(&mut self, payer: Payer, request: Request) -> Outcome {
-        let report = self.compaction.compact(&mut self.memory, &mut self.spaces, request);
+        let mut users = Users { spaces: &mut self.spaces, frames: &mut self.frames };
+        let report = self.compaction.compact(&mut self.memory, &mut users, request);
         match report.result {
             Outcome::Deferred => self.counters.compactions_deferred += 1,
             _ => self.counters.compactions += 1,
         }
         let cost = (report.scanned + report.free_scanned) * self.costs.scan_page
             + report.migrated * self.costs.migrate_page;
-        self.charge(payer, Cause::Compact, cost);
+        self.clock.charge(payer, Cause::Compact, cost);
         self.counters.migrated += report.migrated;
         report.result
     }
 
-    /// Gives frames back, as the largest aligned blocks that they make.
-    pub(crate) fn free_frames(&mut self, first: Frame, count: u32) {
-        let (mut at, end) = (first.0, first.0 + count);
-        while at < end {
-            let order = at.trailing_zeros().min((end - at).ilog2()).min(LARGE_ORDER.into());
-            self.memory.free(Frame(at), order as u8);
-            at += 1 << order;
-        }
-    }
-
     /// Breaks the least recently changed reservation: its free part goes back. `false`: there is none.
     pub(crate) fn break_oldest(&mut self) -> bool {
-        let Some(oldest) = self.spaces.reservations.newer(super::reserve::QUEUE, None) else {
-            return false;
-        };
-        self.break_one(oldest);
-        true
+        let oldest = self.frames.reservations().newer(QUEUE, None);
+        oldest.is_some_and(|oldest| {
+            self.break_one(oldest);
+            true
+        })
     }
 
     /// Breaks a reservation: its free part goes back, its pages are ordinary ones.
-    pub(crate) fn break_one(&mut self, id: crate::reservation::ReservationId) {
-        let broken = self.spaces.reservations.break_reservation(id);
+    pub(crate) fn break_one(&mut self, id: ReservationId) {
         self.counters.broken += 1;
-        self.blank.remove(&broken.base.0);
-        let region = broken.key.page >> 9;
-        if broken.key.order == LARGE_ORDER {
-            self.spaces.region(region).flags &= !super::region::RESERVED;
-        }
-        for (frame, pages) in broken.free_runs().collect::<Vec<_>>() {
-            self.free_frames(frame, u32::from(pages));
-        }
+        self.frames.break_one(&mut self.memory, &mut self.spaces, id);
     }
 
     /// Gives back the frames that split superpages hold for pages that are gone. Returns how many.
-    pub(crate) fn shrink_folios(&mut self, payer: Payer) -> u64 {
-        let folios = std::mem::take(&mut self.spaces.folios);
-        let mut freed = 0;
-        for head in folios.into_keys() {
-            let mut run = None;
-            for frame in head..=head + SLOTS {
-                let held = frame < head + SLOTS && self.memory.owner(Frame(frame)) == Owner::None;
-                match (held, run) {
-                    (true, None) => run = Some(frame),
-                    (false, Some(start)) => {
-                        self.free_frames(Frame(start), frame - start);
-                        freed += u64::from(frame - start);
-                        run = None;
-                    }
-                    _ => {}
-                }
-            }
-            self.charge(payer, Cause::Map, self.costs.split);
-        }
+    pub(crate) fn release_held(&mut self, payer: Payer) -> u64 {
+        let (freed, superpages) = self.frames.release_held(&mut self.memory);
+        self.clock.charge(payer, Cause::Map, self.costs.split * superpages);
         freed
     }
 }

@@ -6,7 +6,8 @@ use trace::{Access, Advice, Event, Page, SLOTS};
 
 use super::System;
 use super::allocate::LARGE_ORDER;
-use super::region::{ACCESSED, BASE, CHECK, Entry, LARGE, NO_TABLE, SIZE};
+use super::spaces::MOST_AHEAD;
+use super::spaces::region::Entry;
 use crate::memory::{Frame, Mobility};
 
 /// Where faults take their frames.
@@ -30,8 +31,6 @@ pub(crate) struct Apart {
     taken: u32,
 }
 
-/// Accesses, and events, that are looked ahead.
-pub(crate) const MOST_AHEAD: usize = 32;
 /// Closer pages share lines of the host's caches, more or less.
 const NEAR: u32 = 64;
 
@@ -51,7 +50,7 @@ impl System {
     /// What is the same for plain faults as that of `access`, which was served.
     #[inline]
     pub(crate) fn begin_apart(&self, access: Access) -> Apart {
-        let Some((first, mapping)) = &self.last else { return Apart::NONE };
+        let Some((first, mapping)) = self.spaces.last_place() else { return Apart::NONE };
         let frames = match self.policy.plain(access.writes(), &mapping.facts()) {
             Plain::Base => match self.memory.next_side_by_side(Mobility::Movable, 0) {
                 Some((next, left)) => Frames::Free { next: next.0, left },
@@ -61,7 +60,7 @@ impl System {
             Plain::Reserved { .. } | Plain::None => return Apart::NONE,
         };
         let is_plain = mapping.is_anonymous() && mapping.pool.is_none();
-        if !is_plain || self.locked.0 == self.running {
+        if !is_plain || self.daemons.locks(self.spaces.running()) {
             return Apart::NONE;
         }
         let write = access.writes();
@@ -76,13 +75,8 @@ impl System {
         if access.writes() != apart.write || !(apart.first..apart.end).contains(&page.0) {
             return false;
         }
-        let number = page.region().0 as usize;
-        let place = self.spaces.regions[number].place;
         // Without a table a superpage may be wanted.
-        if self.spaces.kinds[number] & SIZE != BASE
-            || place == NO_TABLE
-            || *self.spaces.tables.entry(place, page.slot()) != Entry::EMPTY
-        {
+        if !self.spaces.is_empty_beside_others(page) {
             return false;
         }
         match &mut apart.frames {
@@ -103,15 +97,12 @@ impl System {
 
     #[inline(always)]
     fn reserved_apart(&mut self, page: Page, below: u16, dirty: bool) -> bool {
-        let at = &self.spaces.regions[page.region().0 as usize];
-        let present = self.spaces.tables.present(at.place);
-        let mapped: u32 = present.iter().map(|word| word.count_ones()).sum();
-        let reservations = &self.spaces.reservations;
+        let Some(mapped) = self.spaces.mapped_if_all(page.region().0) else { return false };
+        let reservations = self.frames.reservations();
         let Some(id) = reservations.find(page.0) else { return false };
         let populated = reservations.popcnt(id);
         // As where pages lie side by side: what completes it, or has the rest prepared, is another matter.
-        if mapped != u32::from(at.resident)
-            || mapped >= SLOTS - 1
+        if mapped >= SLOTS - 1
             || populated + 1 >= below
             || reservations.key(id).order != LARGE_ORDER
             || reservations.is_populated(id, page.slot() as u16)
@@ -119,32 +110,18 @@ impl System {
             return false;
         }
         let base = reservations.base(id);
-        let zeroed = !self.blank.is_empty() && self.blank.contains(&base.0);
+        let zeroed = self.frames.is_zeroed(base);
         self.map_apart(page, Frame(base.0 + page.slot()), dirty);
         self.charge_faults(1, u64::from(!zeroed));
         let now = self.clock.now();
-        self.spaces.reservations.populate(id, page.slot() as u16, now);
+        self.frames.populate(id, page.slot(), 1, now);
         true
     }
 
     #[inline(always)]
     fn map_apart(&mut self, page: Page, frame: Frame, dirty: bool) {
         self.memory.set_first_page(frame, page);
-        let spaces = &mut self.spaces;
-        let (number, slot) = (page.region().0 as usize, page.slot());
-        let region = spaces.regions.extend(number);
-        let new = Entry::of(frame);
-        *spaces.tables.entry(region.place, slot) = if dirty { new.with(Entry::DIRTY) } else { new };
-        spaces.tables.set_present(region.place, slot);
-        region.resident += 1;
-        region.flags |= ACCESSED;
-        if !dirty {
-            region.clean += 1;
-            spaces.kinds[number] |= CHECK;
-        }
-        if region.process >= spaces.first_process {
-            spaces.resident += 1;
-        }
+        self.spaces.map_run(page, frame, 1, dirty);
         self.populated(page.region().0, 1);
     }
 
@@ -165,26 +142,15 @@ impl System {
         if ahead.first().is_none_or(|next| next.page().0.abs_diff(access.page().0) < NEAR) {
             return;
         }
-        let spaces = &self.spaces;
-        let mut tables = [NO_TABLE; MOST_AHEAD];
-        let mut seen = 0;
-        for (access, table) in ahead.iter().zip(&mut tables) {
-            let region = access.page().region().0 as usize;
-            if spaces.kinds.get(region).is_some_and(|kind| kind & SIZE != LARGE) {
-                *table = spaces.regions[region].place;
-            }
-        }
-        for (access, &table) in ahead.iter().zip(&tables) {
-            let slot = access.page().slot();
-            seen ^= u64::from(spaces.tables.glance(table, slot).0);
-            seen ^= spaces.tables.present(table)[(slot / 64) as usize];
-        }
-        if !self.is_single && !spaces.reservations.is_empty() {
-            for page in ahead.iter().map(|access| access.page()) {
-                if let Some(id) = spaces.reservations.find(page.0) {
-                    let first = spaces.reservations.base(id).0;
-                    let slot = page.0 - spaces.reservations.key(id).page;
-                    seen ^= u64::from(self.memory.owner_word(Frame(first + slot)));
+        let pages = ahead.iter().map(|access| access.page());
+        let mut seen = self.spaces.glance_at(pages.clone());
+        let reservations = self.frames.reservations();
+        if !self.is_single && !reservations.is_empty() {
+            for page in pages {
+                if let Some(id) = reservations.find(page.0) {
+                    let slot = page.0 - reservations.key(id).page;
+                    let frame = Frame(reservations.base(id).0 + slot);
+                    seen ^= u64::from(self.memory.owner_word(frame));
                 }
             }
         }
@@ -193,15 +159,11 @@ impl System {
 
     /// The same for discards of single pages.
     pub(crate) fn glance_at_discards(&self, events: &[(u32, Event)]) {
-        let spaces = &self.spaces;
         let mut entries = [Entry::EMPTY; MOST_AHEAD];
         let mut count = 0;
         for ((_, event), entry) in events.iter().zip(&mut entries) {
             let Event::Advise(pages, Advice::DontNeed | Advice::Free) = event else { break };
-            let region = pages.first.region().0 as usize;
-            if spaces.kinds.get(region).is_some_and(|kind| kind & SIZE != LARGE) {
-                *entry = spaces.tables.glance(spaces.regions[region].place, pages.first.slot());
-            }
+            *entry = self.spaces.glance(pages.first);
             count += 1;
         }
         let frames = || entries[..count].iter().filter_map(|entry| entry.frame());
@@ -209,11 +171,12 @@ impl System {
         for frame in frames() {
             seen ^= self.memory.owner_word(frame);
         }
-        if spaces.reservations.is_empty() {
+        let reservations = self.frames.reservations();
+        if reservations.is_empty() {
             self.memory.glance(frames());
         } else {
-            for id in frames().filter_map(|frame| spaces.reservations.at(frame)) {
-                seen ^= u32::from(spaces.reservations.popcnt(id));
+            for id in frames().filter_map(|frame| reservations.at(frame)) {
+                seen ^= u32::from(reservations.popcnt(id));
             }
         }
         std::hint::black_box(seen);

@@ -11,11 +11,11 @@ use crate::{Cause, Ledger};
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// The program's CPU cycles.
-    pub ledger: Ledger,
+    ledger: Ledger,
     /// The daemons' CPU cycles.
-    pub background: Ledger,
+    background: Ledger,
     /// How accesses relate to time now.
-    pub pace: Pace,
+    pace: Pace,
     /// CPU cycles of the program in all.
     spent: u64,
     /// When `threads` last changed: the time, and what had been spent.
@@ -23,6 +23,15 @@ pub(crate) struct Clock {
     /// What is left over from work in 1/1024 cycles.
     rest: u64,
     mhz: u64,
+}
+
+/// Who pays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Payer {
+    /// The program, in a fault.
+    Program,
+    /// A daemon.
+    Daemon,
 }
 
 impl Clock {
@@ -36,6 +45,22 @@ impl Clock {
             rest: 0,
             mhz: u64::from(mhz),
         }
+    }
+
+    /// What the program spent.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What the daemons spent.
+    pub(crate) fn background(&self) -> &Ledger {
+        &self.background
+    }
+
+    /// How accesses relate to time now.
+    #[inline]
+    pub(crate) fn pace(&self) -> Pace {
+        self.pace
     }
 
     /// The virtual time, in cycles.
@@ -67,6 +92,19 @@ impl Clock {
     /// A daemon spends CPU cycles.
     pub(crate) fn spend_behind(&mut self, cause: Cause, cycles: u64) {
         self.background.charge(cause, cycles);
+    }
+
+    /// A daemon did not come to spend these.
+    pub(crate) fn withdraw_behind(&mut self, cause: Cause, cycles: u64) {
+        self.background.withdraw(cause, cycles);
+    }
+
+    /// Who pays spends CPU cycles.
+    pub(crate) fn charge(&mut self, payer: Payer, cause: Cause, cycles: u64) {
+        match payer {
+            Payer::Program => self.spend(cause, cycles),
+            Payer::Daemon => self.spend_behind(cause, cycles),
+        }
     }
 
     /// The program waits.

@@ -5,8 +5,8 @@ use policy::{Action, Event, Facts, How};
 use trace::{Page, Pages, SLOTS};
 
 use super::System;
-use super::allocate::Payer;
-use super::region::LISTED;
+use super::clock::Payer;
+use super::spaces::region::LISTED;
 use crate::Cause;
 use crate::memory::{Frame, Mobility, Owner};
 
@@ -32,7 +32,7 @@ impl System {
             return Collapsed::Unfit;
         }
         // A candidate leaves the list when it is looked into.
-        self.spaces.region(region).flags &= !LISTED;
+        self.spaces.unmark(region, LISTED);
         self.add_inspected(region, &mut facts);
         match self.policy.on(Event::Inspected { requested }, &facts) {
             Action::MakeSuperpage { how: How::Copy { exclusive }, effort, .. } => {
@@ -60,14 +60,14 @@ impl System {
                     self.policy.on(inspected, &facts),
                     Action::MakeSuperpage { order: wanted, .. } if wanted == order
                 );
-            if wants && !self.lies_together(first, order) {
+            if wants && !self.spaces.lies_together(first, order) {
                 match self.copy_together(first, order, payer) {
                     true => made = Collapsed::Yes,
                     false => return Collapsed::NoMemory,
                 }
             }
         }
-        self.contiguous(region);
+        self.find_runs(region);
         made
     }
 
@@ -80,12 +80,12 @@ impl System {
         let pages = 1u32 << order;
         let present = self.present(Pages { first, count: pages });
         let holes = u64::from(pages) - present;
-        self.charge(payer, Cause::Copy, self.costs.copy_page * present);
-        self.charge(payer, Cause::Zero, self.costs.zero_page * holes);
-        self.charge(payer, Cause::Map, self.costs.map_page * u64::from(pages));
+        self.clock.charge(payer, Cause::Copy, self.costs.copy_page * present);
+        self.clock.charge(payer, Cause::Zero, self.costs.zero_page * holes);
+        self.clock.charge(payer, Cause::Map, self.costs.map_page * u64::from(pages));
         self.counters.zeroed += holes;
         self.clock.spend(Cause::Shootdown, self.costs.shootdown);
-        if self.spaces.is_ours(self.spaces.regions[first.region().0 as usize].process) {
+        if self.spaces.is_ours(self.spaces.at(first.region().0).process) {
             self.counters.copied += present;
         }
         self.release_unpaid(Pages { first, count: pages });
@@ -111,24 +111,22 @@ impl System {
         let Some(got) = self.superpage(effort, payer) else { return Collapsed::NoMemory };
         let first = Page(region << 9);
         let present = self.present(Pages { first, count: SLOTS });
-        self.charge(payer, Cause::Copy, self.costs.copy_page * present + self.costs.collapse);
+        self.clock.charge(payer, Cause::Copy, self.costs.copy_page * present + self.costs.collapse);
         let holes = u64::from(SLOTS) - present;
         if !got.zeroed {
-            self.charge(payer, Cause::Zero, self.costs.zero_page * holes);
+            self.clock.charge(payer, Cause::Zero, self.costs.zero_page * holes);
             self.counters.zeroed += holes;
         }
         if exclusive {
             let cost = self.costs.copy_page * present
                 + self.costs.collapse
                 + if got.zeroed { 0 } else { self.costs.zero_page * holes };
-            // What it did since the program was last told follows one on the other.
-            let process = self.spaces.regions[region as usize].process;
-            let until = if self.locked.0 == process { self.locked.1 } else { 0 };
-            self.locked = (process, until.max(self.clock.now()) + cost);
+            let process = self.spaces.at(region).process;
+            self.daemons.lock(process, self.clock.now(), cost);
         }
         self.clock.spend(Cause::Shootdown, self.costs.shootdown);
         // A daemon serves other processes too: what it makes for them is not the program's.
-        let process = self.spaces.regions[region as usize].process;
+        let process = self.spaces.at(region).process;
         if self.spaces.is_ours(process) {
             self.counters.copied += present;
             self.counters.made_by_copy += 1;

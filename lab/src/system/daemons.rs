@@ -1,25 +1,23 @@
-//! Daemons in virtual time: when each is due, and the lists they share with the fault path.
+//! Daemons in virtual time: when each is due, what it knows of its pass, and what faults leave for it.
 //!
-//! What they do is in `scan` and `upkeep`, and the policy says what. Each has one CPU of its own and works on it piece by piece:
-//! a piece begins when the last one is done, so a daemon is never busy for longer than time passed, and a
-//! pass that takes longer than its period delays the next. What lies beyond the end of the run is
-//! taken out of the books again ([`System::cut_off`]).
+//! Each has one CPU of its own and works on it piece by piece: a piece begins when the last one is done, so a daemon is
+//! never busy for longer than time passed, and a pass that takes longer than its period delays the next. What lies beyond
+//! the end of the run is taken out of the books again ([`Daemons::cut_off`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use policy::{Action, Daemon as Task, Event, Policy, Wait};
+use policy::{Daemon as Task, Policy, Wait};
 
-use super::System;
-use crate::touched::Seen;
+use super::clock::Clock;
 use crate::{Cause, Ledger};
 
 /// A daemon's clock.
 #[derive(Debug)]
-pub(crate) struct Daemon {
-    pub task: Task,
+struct Daemon {
+    task: Task,
     /// When it works next: not before its last piece of work is done.
-    pub due: u64,
-    pub period: u64,
+    due: u64,
+    period: u64,
     pass: Pass,
     last: Piece,
 }
@@ -44,27 +42,41 @@ struct Piece {
     spent: Ledger,
 }
 
+/// A piece of work that fell due.
+#[derive(Debug)]
+pub(crate) struct Due {
+    pub task: Task,
+    pub pass: Pass,
+    at: usize,
+    /// What all daemons had spent before it.
+    before: Ledger,
+}
+
 /// All daemons of a design, and what they know.
 #[derive(Debug)]
 pub(crate) struct Daemons {
-    pub list: Vec<Daemon>,
+    list: Vec<Daemon>,
+    /// Daemons work: not while the fragmenter does, as the artifact enables policies after it.
+    awake: bool,
     /// The earliest `due`.
-    pub next: u64,
+    next: u64,
     /// When the piece of work under way began, and what all daemons had spent by then.
-    pub now: u64,
+    now: u64,
     before: u64,
     /// Regions whose population crossed the threshold, oldest first.
-    pub candidates: VecDeque<u32>,
+    candidates: VecDeque<u32>,
     /// The scan sleeps after a failure, until there are more candidates than this.
-    pub naps_with: usize,
+    naps_with: usize,
     /// Where the scan by address is: a process and a page.
-    pub cursor: (u32, u32),
+    cursor: (u32, u32),
     /// When a process was last served (HawkEye's round robin among equals), by process.
-    pub served: BTreeMap<u32, u64>,
+    served: BTreeMap<u32, u64>,
     /// Superpages that are watched, the next one to visit last; and from where on others are.
-    pub watched: (Vec<u32>, u32),
+    watched: (Vec<u32>, u32),
     /// A fault asked for compaction in the background.
-    pub compaction_wanted: bool,
+    compaction_wanted: bool,
+    /// Until when a daemon keeps the faults of a process out: (process, time).
+    locked: (u32, u64),
 }
 
 /// A daemon's work becomes visible in pieces of about this length: a tick of FreeBSD's clock at hz = 1000.
@@ -74,6 +86,7 @@ impl Default for Daemons {
     fn default() -> Self {
         Self {
             list: Vec::new(),
+            awake: false,
             next: 0,
             now: 0,
             before: 0,
@@ -83,11 +96,13 @@ impl Default for Daemons {
             served: BTreeMap::new(),
             watched: (Vec::new(), 0),
             compaction_wanted: false,
+            locked: (u32::MAX, 0),
         }
     }
 }
 
 impl Daemons {
+    /// The daemons of a design begin at a time.
     pub(crate) fn new(policy: &Policy, now: u64) -> Self {
         let daemon = |(task, period): (Task, u64)| Daemon {
             task,
@@ -97,15 +112,49 @@ impl Daemons {
             pass: Pass::default(),
             last: Piece::default(),
         };
-        let mut daemons = Self { list: policy.daemons().map(daemon).collect(), ..Self::default() };
+        let list = policy.daemons().map(daemon).collect();
+        let mut daemons = Self { list, awake: true, ..Self::default() };
         daemons.find_next();
         daemons
     }
 
-    /// The daemon that was due first, no later than `now`.
-    fn earliest(&self, now: u64) -> Option<usize> {
-        let due = self.list.iter().enumerate().filter(|(_, daemon)| daemon.due <= now);
-        due.min_by_key(|(at, daemon)| (daemon.due, *at)).map(|(at, _)| at)
+    /// Whether they work.
+    #[inline]
+    pub(crate) fn are_awake(&self) -> bool {
+        self.awake
+    }
+
+    /// Whether a daemon has work to do at a time.
+    #[inline]
+    pub(crate) fn is_any_due(&mut self, now: u64) -> bool {
+        if self.candidates.len() > self.naps_with {
+            self.wake_scan(now);
+        }
+        now >= self.next
+    }
+
+    /// The daemon that was due first, no later than `now`, begins a piece of work.
+    pub(crate) fn begin_piece(&mut self, now: u64, clock: &Clock) -> Option<Due> {
+        let due = self.list.iter_mut().enumerate().filter(|(_, daemon)| daemon.due <= now);
+        let Some((at, daemon)) = due.min_by_key(|(at, daemon)| (daemon.due, *at)) else {
+            self.find_next();
+            return None;
+        };
+        let before = *clock.background();
+        (self.now, self.before) = (daemon.due, before.total());
+        if daemon.task == Task::Scan {
+            self.naps_with = usize::MAX;
+        }
+        Some(Due { task: daemon.task, pass: std::mem::take(&mut daemon.pass), at, before })
+    }
+
+    /// That piece of work is done.
+    pub(crate) fn end_piece(&mut self, piece: Due, clock: &Clock, next: Wait) {
+        if let (Task::Scan, Wait::Pause(_)) = (piece.task, next) {
+            self.naps_with = self.candidates.len();
+        }
+        let spent = clock.background().since(&piece.before);
+        self.list[piece.at].has_worked(spent, piece.pass, next);
     }
 
     fn find_next(&mut self) {
@@ -121,13 +170,123 @@ impl Daemons {
         self.find_next();
     }
 
-    pub(crate) fn wake_compaction(&mut self) {
-        self.compaction_wanted = true;
+    /// When the piece of work under way began.
+    pub(crate) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// What the piece of work under way took so far, in cycles.
+    pub(crate) fn spent_in_piece(&self, clock: &Clock) -> u64 {
+        clock.background().total() - self.before
+    }
+
+    /// Whether the piece of work under way is long enough.
+    pub(crate) fn is_piece_done(&self, clock: &Clock) -> bool {
+        self.spent_in_piece(clock) >= clock.of_microseconds(PIECE_MICROSECONDS)
+    }
+
+    /// The run ends: what daemons were at work on is counted up to here.
+    pub(crate) fn cut_off(&mut self, clock: &mut Clock) {
+        let now = clock.now();
+        for daemon in &mut self.list {
+            let Piece { until, spent } = std::mem::take(&mut daemon.last);
+            let (all, beyond) = (spent.total(), until.saturating_sub(now));
+            if beyond == 0 {
+                continue;
+            }
+            let within = u128::from(all.saturating_sub(beyond));
+            for cause in Cause::ALL {
+                let kept = u128::from(spent[cause]) * within / u128::from(all);
+                clock.withdraw_behind(cause, spent[cause] - kept as u64);
+            }
+        }
+    }
+
+    /// A region becomes a candidate for a superpage.
+    pub(crate) fn list(&mut self, region: u32) {
+        self.candidates.push_back(region);
+    }
+
+    /// How many candidates wait.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.candidates.len() as u32
+    }
+
+    /// The candidate that waits longest; it does no more.
+    pub(crate) fn next_candidate(&mut self) -> Option<u32> {
+        self.candidates.pop_front()
+    }
+
+    /// Where the scan by address is.
+    pub(crate) fn cursor(&self) -> (u32, u32) {
+        self.cursor
+    }
+
+    /// The scan by address goes on elsewhere.
+    pub(crate) fn set_cursor(&mut self, process: u32, page: u32) {
+        self.cursor = (process, page);
+    }
+
+    /// When a process was last served.
+    pub(crate) fn served(&self, process: u32) -> u64 {
+        self.served.get(&process).copied().unwrap_or(0)
+    }
+
+    /// A process is served now.
+    pub(crate) fn serve(&mut self, process: u32, now: u64) {
+        self.served.insert(process, now);
     }
 
     /// A process ended.
     pub(crate) fn forget(&mut self, process: u32) {
         self.served.remove(&process);
+    }
+
+    /// From which region on superpages are watched next.
+    pub(crate) fn watches_from(&self) -> u32 {
+        self.watched.1
+    }
+
+    /// These superpages are watched now, in the order in which they were found.
+    pub(crate) fn watch(&mut self, mut found: Vec<u32>) {
+        let Some(last) = found.last() else { return };
+        self.watched.1 = last + 1;
+        found.reverse();
+        self.watched.0 = found;
+    }
+
+    /// The superpage that is watched longest; it is no more.
+    pub(crate) fn next_watched(&mut self) -> Option<u32> {
+        self.watched.0.pop()
+    }
+
+    /// A fault asks for compaction in the background.
+    pub(crate) fn wake_compaction(&mut self) {
+        self.compaction_wanted = true;
+    }
+
+    /// Whether one did since this was last asked.
+    pub(crate) fn take_compaction_wanted(&mut self) -> bool {
+        std::mem::take(&mut self.compaction_wanted)
+    }
+
+    /// A daemon has an address space to itself for so many cycles more.
+    pub(crate) fn lock(&mut self, process: u32, now: u64, cycles: u64) {
+        // What it did since the program was last told follows one on the other.
+        let until = if self.locks(process) { self.locked.1 } else { 0 };
+        self.locked = (process, until.max(now) + cycles);
+    }
+
+    /// Whether a daemon keeps the faults of a process out, or did since the process was last told.
+    #[inline]
+    pub(crate) fn locks(&self, process: u32) -> bool {
+        self.locked.0 == process
+    }
+
+    /// How long the process that is kept out waits at a time. It is told.
+    pub(crate) fn end_lock(&mut self, now: u64) -> u64 {
+        self.locked.0 = u32::MAX;
+        self.locked.1.saturating_sub(now)
     }
 }
 
@@ -148,88 +307,5 @@ impl Daemon {
         };
         (self.due, self.pass) = (due.max(self.due + 1), pass);
         self.last = Piece { until, spent };
-    }
-}
-
-impl System {
-    /// Lets all daemons that are due do their work. The engine calls this often; it costs two comparisons.
-    #[inline]
-    pub(crate) fn tick(&mut self, seen: Seen<'_>) {
-        let now = self.clock.now();
-        self.spaces.now = now;
-        if self.daemons.candidates.len() > self.daemons.naps_with {
-            self.daemons.wake_scan(now);
-        }
-        if now >= self.daemons.next {
-            self.work(now, seen);
-        }
-    }
-
-    /// All work that fell due until `now`, in the order of its times.
-    #[cold]
-    fn work(&mut self, now: u64, seen: Seen<'_>) {
-        while let Some(at) = self.daemons.earliest(now) {
-            let Daemon { task, due, pass, .. } = &mut self.daemons.list[at];
-            let (task, mut pass) = (*task, std::mem::take(pass));
-            self.daemons.now = *due;
-            let before = self.clock.background;
-            self.daemons.before = before.total();
-            let next = self.perform(task, &mut pass, seen);
-            let spent = self.clock.background.since(&before);
-            self.daemons.list[at].has_worked(spent, pass, next);
-        }
-        self.daemons.find_next();
-    }
-
-    /// Does a piece of a daemon's work: what the policy says, until it says that this is enough.
-    fn perform(&mut self, task: Task, pass: &mut Pass, seen: Seen<'_>) -> Wait {
-        let mut piece = super::scan::Visited::default();
-        if task == Task::Scan {
-            self.daemons.naps_with = usize::MAX;
-        }
-        let mut event = Event::Tick(task);
-        loop {
-            let facts = self.facts_of_daemon(task, pass, &piece);
-            let action = self.policy.on(event, &facts);
-            let (result, cost) = match action {
-                Action::Wait(wait) => {
-                    if let (Task::Scan, Wait::Pause(_)) = (task, wait) {
-                        self.daemons.naps_with = self.daemons.candidates.len();
-                    }
-                    return wait;
-                }
-                _ if matches!(task, Task::Scan | Task::Sample) => self.scan(action, pass),
-                _ if task == Task::Split => (self.watch(action), 0),
-                _ => (self.keep_memory(action, pass, &mut piece, seen), 0),
-            };
-            event = Event::Outcome { action, result, cost };
-        }
-    }
-
-    /// What the piece of work under way took so far, in cycles.
-    pub(crate) fn spent_in_piece(&self) -> u64 {
-        self.clock.background.total() - self.daemons.before
-    }
-
-    /// Whether the piece of work under way is long enough.
-    pub(crate) fn is_piece_done(&self) -> bool {
-        self.spent_in_piece() >= self.clock.of_microseconds(PIECE_MICROSECONDS)
-    }
-
-    /// The run ends: what daemons were at work on is counted up to here.
-    pub(crate) fn cut_off(&mut self) {
-        let now = self.clock.now();
-        for daemon in &mut self.daemons.list {
-            let Piece { until, spent } = std::mem::take(&mut daemon.last);
-            let (all, beyond) = (spent.total(), until.saturating_sub(now));
-            if beyond == 0 {
-                continue;
-            }
-            let within = u128::from(all.saturating_sub(beyond));
-            for cause in Cause::ALL {
-                let kept = u128::from(spent[cause]) * within / u128::from(all);
-                self.clock.background.withdraw(cause, spent[cause] - kept as u64);
-            }
-        }
     }
 }

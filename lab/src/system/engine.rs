@@ -1,16 +1,16 @@
 //! The engine: a stream's accesses through the TLB, and what they find there.
 //!
-//! A hit reads the region's one byte and the TLB, nothing else; a walk reads the region's line. No policy
-//! is on that path: what needs attention (a page that is absent, a write that must be looked at) leaves
-//! the loop and comes back to it.
+//! No policy is on the path of a hit or a walk: what needs attention (a page that is absent, a write that must be looked
+//! at) leaves the loop and comes back to it.
 
 use hardware::{Footprint, Level, Machine, Size, Tally, Translate};
 use trace::{Access, Block, Page, SLOTS};
 
-use super::apart::{Apart, MOST_AHEAD};
+use super::apart::Apart;
 use super::formed::MOST_MICROSECONDS;
-use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, LARGE, QUIET, SIZE};
-use super::spaces::{MANY, Shoot, Spaces};
+use super::spaces::region::{BASE, LARGE, SIZE};
+use super::spaces::walk::{Attention, size_of};
+use super::spaces::{MANY, MOST_AHEAD, Shoot};
 use super::{Stop, System};
 use crate::Cause;
 use crate::touched::Seen;
@@ -34,16 +34,6 @@ pub(crate) struct Engine<T> {
     joins: bool,
     /// The run of 16 pages that the TLB lost last, if nothing was looked up since.
     dropped: u32,
-}
-
-/// Why the loop was left, and at which access.
-enum Attention {
-    /// All is done.
-    None,
-    /// The page is not mapped.
-    Absent(usize),
-    /// The write must be looked at.
-    Check(usize),
 }
 
 const NO_ACCESS: u32 = u32::MAX;
@@ -97,7 +87,7 @@ impl<T: Translate> Engine<T> {
                 counts.iter().map(|&count| u64::from(count)).sum()
             });
             self.chunk(&block.accesses[at..end])?;
-            let made = made.saturating_mul(u64::from(self.system.clock.pace.weight));
+            let made = made.saturating_mul(u64::from(self.system.clock.pace().weight));
             if self.system.clock.microseconds_of_work(made) > MOST_MICROSECONDS {
                 return Err(Stop::IllFormed(format!("{made} accesses at once")));
             }
@@ -142,13 +132,13 @@ impl<T: Translate> Engine<T> {
         self.dropped = NO_RUN;
         self.fault(page, access.writes())?;
         self.shoot();
-        let kind = self.system.spaces.kinds[page.region().0 as usize] & SIZE;
-        if kind != BASE {
+        let kind = self.system.spaces.kind(page.region().0);
+        if kind & SIZE != BASE {
             // The walk entered a base page; what is mapped now is larger.
             self.tlb.invalidate(page.0, Size::Base);
             self.tlb.look_up(page.0, size_of(kind));
         }
-        self.system.spaces.region(page.region().0).flags |= ACCESSED;
+        self.system.spaces.walked(page.region().0);
         self.last = access.0;
         Ok(())
     }
@@ -164,20 +154,20 @@ impl<T: Translate> Engine<T> {
     /// An access to a region whose writes must be looked at.
     fn look_at(&mut self, access: Access) -> Result<(), Stop> {
         let (page, write) = (access.page(), access.writes());
-        if !self.system.is_fine(page, write) {
+        if !self.system.spaces.is_fine(page, write) {
             self.fault(page, write)?;
             self.shoot();
         }
         let region = page.region().0;
-        let kind = self.system.spaces.kinds[region as usize];
-        let level = self.tlb.look_up(page.0, size_of(kind & SIZE));
+        let kind = self.system.spaces.kind(region);
+        let level = self.tlb.look_up(page.0, size_of(kind));
         let large = kind & SIZE == LARGE;
         if level == Level::Walk {
             let mapped = large || self.system.spaces.is_present(page);
             if !mapped {
                 return self.absent(access);
             }
-            self.system.spaces.region(region).flags |= ACCESSED;
+            self.system.spaces.walked(region);
         }
         self.last = access.0;
         Ok(())
@@ -185,16 +175,15 @@ impl<T: Translate> Engine<T> {
 
     /// Takes out of the TLB what is not true any more.
     fn shoot(&mut self) {
-        if self.system.spaces.shoot.is_empty() {
+        let shoots = self.system.spaces.shoots();
+        if shoots.is_empty() {
             return;
         }
         self.last = NO_ACCESS;
-        let many = self.system.spaces.shoot.len() > MANY;
-        if many || self.system.spaces.shoot.contains(&Shoot::All) {
+        if shoots.len() > MANY || shoots.contains(&Shoot::All) {
             self.tlb.flush();
         } else {
             let (tlb, dropped, joins) = (&mut self.tlb, &mut self.dropped, self.joins);
-            let shoots = &self.system.spaces.shoot;
             T::vectorized(
                 #[inline(always)]
                 || {
@@ -204,7 +193,7 @@ impl<T: Translate> Engine<T> {
                 },
             );
         }
-        self.system.spaces.shoot.clear();
+        self.system.spaces.end_shoots();
     }
 
     fn tick(&mut self, seen: Seen<'_>) {
@@ -224,7 +213,7 @@ impl<T: Translate> Engine<T> {
         }
         self.booked = now;
         let system = &mut self.system;
-        let pace = system.clock.pace;
+        let pace = system.clock.pace();
         let exposed = f64::from(pace.exposed_permille) / 1000.0 * f64::from(pace.weight);
         let weight = u64::from(pace.weight);
         system.counters.second_tlb_hits += l2_hits * weight;
@@ -236,8 +225,8 @@ impl<T: Translate> Engine<T> {
         if walks == 0 {
             return;
         }
-        let large_pages = system.spaces.superpages;
-        let base_pages = system.spaces.resident.saturating_sub(large_pages * 512);
+        let large_pages = system.spaces.superpages();
+        let base_pages = system.spaces.resident().saturating_sub(large_pages * 512);
         let regions = large_pages + base_pages.div_ceil(512);
         let footprint = Footprint::new(base_pages, regions.max(1));
         let mut large = new;
@@ -257,16 +246,6 @@ impl<T: Translate> Engine<T> {
                 system.note_walks(cycles as u64);
             }
         }
-    }
-}
-
-const fn size_of(kind: u8) -> Size {
-    match kind {
-        BASE => Size::Base,
-        CONT => Size::Cont,
-        LARGE => Size::Large,
-        // No region has it; named so that the numbers are those of `Size` and there is nothing to do.
-        _ => Size::Huge,
     }
 }
 
@@ -304,7 +283,7 @@ fn through<T: Translate>(
     let sample = system.reads.has(policy::Reads::COVERAGE);
     let mut apart = Apart::NONE;
     loop {
-        let attention = pass(tlb, &mut system.spaces, last, accesses, from, sample, same);
+        let attention = system.spaces.walk(tlb, last, accesses, from, sample, same);
         let Attention::Absent(found) = attention else {
             system.end_apart(&mut apart);
             return attention;
@@ -339,65 +318,4 @@ fn through<T: Translate>(
         *last = accesses[from - 1].0;
         apart = system.begin_apart(access);
     }
-}
-
-/// The loop: everything that is a hit, or a walk to a page that is mapped.
-#[inline(always)]
-fn pass<T: Translate>(
-    tlb: &mut T,
-    spaces: &mut Spaces,
-    last: &mut u32,
-    accesses: &[Access],
-    from: usize,
-    sample: bool,
-    same: u32,
-) -> Attention {
-    let Spaces { kinds, regions, tables, misses, .. } = spaces;
-    let kinds = &mut kinds[..];
-    let mut previous = *last;
-    for (ahead, access) in accesses[from..].iter().enumerate() {
-        let at = from + ahead;
-        let access = access.0;
-        // The same page again, read, or written after a write: the first-level TLB has it at its front.
-        if access | (previous & Access::WRITE) == previous {
-            continue;
-        }
-        let page = access & !Access::WRITE;
-        let region = (page >> 9) as usize;
-        let Some(kind_of) = kinds.get_mut(region) else {
-            *last = previous;
-            return Attention::Absent(at);
-        };
-        let kind = *kind_of;
-        if kind & CHECK != 0 && access & Access::WRITE != 0 {
-            *last = previous;
-            return Attention::Check(at);
-        }
-        // The same superpage again is a hit too.
-        if kind & SIZE == LARGE && (page ^ previous & !Access::WRITE) < same {
-            previous = access;
-            continue;
-        }
-        if tlb.look_up(page, size_of(kind & SIZE)) == Level::Walk && kind & QUIET == 0 {
-            let found = regions.extend(region);
-            let large = kind & SIZE == LARGE;
-            if !large && !tables.is_present(found.place, page & 511) {
-                *last = previous;
-                return Attention::Absent(at);
-            }
-            found.flags |= ACCESSED;
-            if sample && !large {
-                let entry = tables.entry(found.place, page & 511);
-                *entry = entry.with(Entry::ACCESSED);
-                if let Some(misses) = misses {
-                    misses.count(page);
-                }
-            } else if large || *tables.present(found.place) == [!0; 8] {
-                *kind_of |= QUIET;
-            }
-        }
-        previous = access;
-    }
-    *last = previous;
-    Attention::None
 }

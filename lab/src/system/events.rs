@@ -3,12 +3,11 @@
 use policy::{Action, Event as Happened};
 use trace::{Advice, Backing, Event, Page, Pages, Process, SLOTS};
 
-use super::allocate::Payer;
+use super::clock::Payer;
 use super::collapse::Collapsed;
 use super::formed::ill_formed;
-use super::region::{CHECK, COW, DIRTY, Entry, NO_TABLE, POOL, ZEROS};
-use super::space::{Mapping, Place};
-use super::spaces::Shoot;
+use super::spaces::region::{CHECK, NO_TABLE};
+use super::spaces::space::{Mapping, Place};
 use super::{Stop, System};
 use crate::Cause;
 
@@ -18,7 +17,7 @@ impl System {
         self.well_formed(event)?;
         match event {
             Event::Spawn(process) => {
-                self.spaces.processes.insert(process.0, super::space::Process::default());
+                self.spaces.begin_process(process.0);
                 self.run(*process)
             }
             Event::Run(process) => self.run(*process),
@@ -38,152 +37,95 @@ impl System {
                 Ok(())
             }
             Event::Phase(name) => {
-                self.phases.begin(name, &self.clock, self.counters.accesses);
+                self.observed.begin_phase(name, &self.clock, self.counters.accesses);
                 Ok(())
             }
             Event::RequestBegin => {
-                self.request = Some(self.clock.now());
+                self.observed.begin_request(self.clock.now());
                 Ok(())
             }
             Event::RequestEnd => {
-                if let Some(began) = self.request.take() {
-                    self.latencies.push(self.clock.now() - began);
-                }
+                self.observed.end_request(self.clock.now());
                 Ok(())
             }
         }
     }
 
     fn run(&mut self, process: Process) -> Result<(), Stop> {
-        if self.running != process.0 {
-            self.running = process.0;
-            self.last = None;
-            if !self.pcid {
-                self.spaces.shoot.push(Shoot::All);
-            }
+        if self.spaces.run(process.0) && !self.pcid {
+            self.spaces.shoot_all();
         }
         Ok(())
     }
 
-    fn own(&mut self) -> &mut super::space::Process {
-        let running = self.running;
-        self.spaces.processes.entry(running).or_default()
-    }
-
-    /// The mapping of the running process that holds `page`.
-    #[inline]
-    pub(crate) fn place_of(&mut self, page: Page) -> Result<Place, Stop> {
-        if let Some((first, mapping)) = self.last
-            && (first..mapping.end).contains(&page.0)
-        {
-            return Ok((first, mapping));
-        }
-        let found = self.spaces.processes.get(&self.running).and_then(|own| own.find(page));
-        let Some(place) = found else {
-            return Err(Stop::IllFormed(format!(
-                "page {} of region {} is accessed, and process {} has not mapped it",
-                page.slot(),
-                page.region().0,
-                self.running
-            )));
-        };
-        self.last = Some(place);
-        Ok(place)
+    /// What every system call costs. Mappings may be others afterwards.
+    fn system_call(&mut self) {
+        self.clock.spend(Cause::Map, self.costs.system_call);
+        self.spaces.forget_place();
     }
 
     fn map(&mut self, pages: Pages, backing: Backing) -> Result<(), Stop> {
-        self.clock.spend(Cause::Map, self.costs.system_call);
-        self.last = None;
+        self.system_call();
         let origin = if matches!(backing, Backing::Shared(_)) { pages.first.0 } else { 0 };
-        for part in self.pool_leftover(pages) {
+        for part in self.pool.leftover(&self.spaces, pages) {
             self.map_part(part, backing, origin)?;
         }
         Ok(())
     }
 
     fn map_part(&mut self, pages: Pages, backing: Backing, origin: u32) -> Result<(), Stop> {
-        self.take_regions(pages, self.running)?;
+        self.spaces.take_regions(pages, self.spaces.running())?;
         let end = pages.first.0 + pages.count;
         let anonymous = matches!(backing, Backing::Anonymous | Backing::Heap);
         let pool = if anonymous { self.pool_map(pages, backing)? } else { None };
         let mapping = Mapping { end, backing, advised: None, writable: true, pool, origin };
-        if let Backing::Shared(object) = backing {
-            self.objects.entry(object).or_default().push(origin);
-        }
-        self.own().mappings.insert(pages.first.0, mapping);
-        if pool.is_none() {
-            self.own().join(pages);
-        }
+        self.spaces.map(pages, mapping);
         Ok(())
     }
 
     fn grow(&mut self, pages: Pages) -> Result<(), Stop> {
-        self.clock.spend(Cause::Map, self.costs.system_call);
-        self.last = None;
-        let before = Page(pages.first.0.wrapping_sub(1));
-        // Of a page of the pool nothing is unmapped until all is.
-        let ends = |mapping: &Mapping| mapping.end == pages.first.0 || mapping.pool.is_some();
-        let found = self.own().find(before).filter(|(_, mapping)| ends(mapping));
-        let Some((mut first, mut mapping)) = found else {
+        self.system_call();
+        let Some((first, mut mapping)) = self.spaces.heap_before(pages.first) else {
             return ill_formed(format!("a heap grows at page {}, where none ends", pages.first.0));
         };
-        while let Some(&next) = self.own().mappings.get(&mapping.end)
-            && mapping.pool.is_some()
-            && next.pool == mapping.pool
-        {
-            (first, mapping) = (mapping.end, next);
-        }
         let end = pages.first.0 + pages.count;
         if end <= mapping.end {
             return Ok(());
         }
         let new = Pages { first: Page(mapping.end), count: end - mapping.end };
-        let parts = self.pool_leftover(new);
-        if parts != [new] || mapping.pool.is_some_and(|id| self.pool_ended(id, mapping.end)) {
+        let parts = self.pool.leftover(&self.spaces, new);
+        if parts != [new] || mapping.pool.is_some_and(|id| self.pool.has_ended(id, mapping.end)) {
             for part in parts {
                 self.map_part(part, mapping.backing, 0)?;
             }
             return Ok(());
         }
-        self.take_regions(new, self.running)?;
+        self.spaces.take_regions(new, self.spaces.running())?;
         mapping.end = end;
         if let Some(pool) = mapping.pool {
             self.pool_grow(pool, mapping.end)?;
         }
-        self.own().mappings.insert(first, mapping);
+        self.spaces.extend((first, mapping));
         Ok(())
     }
 
     fn unmap(&mut self, pages: Pages) -> Result<(), Stop> {
-        self.clock.spend(Cause::Map, self.costs.system_call);
-        self.last = None;
-        let pages = self.pool_trim(pages);
-        self.remove(pages);
+        self.system_call();
+        self.remove(self.pool.trim(&self.spaces, pages));
         Ok(())
     }
 
     /// Takes mappings away, and all that was in them.
     fn remove(&mut self, pages: Pages) {
-        self.own().cut(pages);
-        let gone = self.own().within(pages);
+        let gone = self.spaces.cut(pages);
         self.release_mapped(&gone);
         for &(first, mapping) in &gone {
             if let Some(pool) = mapping.pool {
                 self.pool_unmap(pool, first, mapping.end);
             }
-            self.own().mappings.remove(&first);
         }
-        for &(first, mapping) in &gone {
-            if let Backing::Shared(object) = mapping.backing
-                && !self
-                    .own()
-                    .mappings
-                    .values()
-                    .any(|other| other.backing == mapping.backing && other.origin == mapping.origin)
-                && let Some(places) = self.objects.get_mut(&object)
-            {
-                places.retain(|&place| place != mapping.origin);
-            }
+        self.spaces.unmap(&gone);
+        for (first, mapping) in gone {
             self.empty_regions(first, mapping.end);
         }
     }
@@ -194,14 +136,14 @@ impl System {
         let last = (end - 1) >> 9;
         for region in first >> 9..=last {
             let edge = region == first >> 9 || region == last;
-            if !edge && self.spaces.reservations.is_empty() {
+            if !edge && self.frames.reservations().is_empty() {
                 continue;
             }
             let window = Pages { first: Page(region << 9), count: SLOTS };
-            if self.own().meets(window) {
+            if self.spaces.maps_any(window) {
                 continue;
             }
-            if self.spaces.regions[region as usize].resident > 0 {
+            if self.spaces.at(region).resident > 0 {
                 self.release(window);
             }
             self.break_in(region);
@@ -228,86 +170,69 @@ impl System {
     }
 
     fn advise(&mut self, pages: Pages, advice: Advice) -> Result<(), Stop> {
-        self.clock.spend(Cause::Map, self.costs.system_call);
-        self.last = None;
+        self.system_call();
         match advice {
             Advice::Huge | Advice::NoHuge => {
-                self.own().cut(pages);
-                for (first, mut mapping) in self.own().within(pages) {
-                    mapping.advised = Some(advice == Advice::Huge);
-                    self.own().mappings.insert(first, mapping);
-                }
-                self.own().join(pages);
-                Ok(())
+                let advised = Some(advice == Advice::Huge);
+                self.spaces.change(pages, |mapping| mapping.advised = advised);
             }
-            Advice::DontNeed | Advice::Free => {
-                let pages = self.pool_trim(pages);
-                let inside = self.own().strictly_within(pages);
-                if let Some((_, mapping)) = inside.filter(|(_, mapping)| mapping.pool.is_none()) {
-                    let end = pages.first.0 + pages.count;
-                    self.release_mapped(&[(
-                        pages.first.0,
-                        super::space::Mapping { end, ..mapping },
-                    )]);
-                    return Ok(());
-                }
-                self.own().cut(pages);
-                let places = self.own().within(pages);
-                self.release_mapped(&places);
-                for (first, mapping) in places {
-                    if let Some(pool) = mapping.pool {
-                        self.pool_discard(pool, first, mapping.end);
-                    }
-                }
-                self.own().join(pages);
-                Ok(())
+            Advice::DontNeed | Advice::Free => self.discard(pages),
+            Advice::Populate => self.populate(pages)?,
+            Advice::Collapse => self.collapse_all(pages),
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self, pages: Pages) {
+        let pages = self.pool.trim(&self.spaces, pages);
+        let inside = self.spaces.strictly_within(pages);
+        if inside.is_some_and(|(_, mapping)| mapping.pool.is_none()) {
+            return self.release(pages);
+        }
+        let places = self.spaces.cut(pages);
+        self.release_mapped(&places);
+        for (first, mapping) in places {
+            if let Some(pool) = mapping.pool {
+                self.pool_discard(pool, first, mapping.end);
             }
-            Advice::Populate => {
-                for page in (pages.first.0..pages.first.0 + pages.count).map(Page) {
-                    if self.place_of(page).is_err() {
-                        // Up to a hole, and then ENOMEM.
-                        break;
-                    }
-                    let region = page.region().0;
-                    let mapped = self.spaces.is_large(region) || self.spaces.is_present(page);
-                    let checked = self.spaces.kinds[region as usize] & CHECK != 0;
-                    if !mapped || checked && !self.is_fine(page, true) {
-                        self.fault(page, true)?;
-                    }
-                }
-                Ok(())
+        }
+        self.spaces.join(pages);
+    }
+
+    fn populate(&mut self, pages: Pages) -> Result<(), Stop> {
+        for page in (pages.first.0..pages.first.0 + pages.count).map(Page) {
+            if self.spaces.place_of(page).is_err() {
+                // Up to a hole, and then ENOMEM.
+                break;
             }
-            Advice::Collapse => {
-                let (first, end) =
-                    (pages.first.0.div_ceil(SLOTS), (pages.first.0 + pages.count) >> 9);
-                for region in first..end.min(self.spaces.regions.len() as u32) {
-                    if self.spaces.regions[region as usize].process != self.running {
-                        continue;
-                    }
-                    let done = self.collapse(region, Payer::Program);
-                    if done == Collapsed::NoMemory {
-                        break;
-                    }
-                }
-                Ok(())
+            let region = page.region().0;
+            let mapped = self.spaces.is_large(region) || self.spaces.is_present(page);
+            let checked = self.spaces.kind(region) & CHECK != 0;
+            if !mapped || checked && !self.spaces.is_fine(page, true) {
+                self.fault(page, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn collapse_all(&mut self, pages: Pages) {
+        let (first, end) = (pages.first.0.div_ceil(SLOTS), (pages.first.0 + pages.count) >> 9);
+        for region in first..end.min(self.spaces.region_count()) {
+            let is_ours = self.spaces.at(region).process == self.spaces.running();
+            if is_ours && self.collapse(region, Payer::Program) == Collapsed::NoMemory {
+                break;
             }
         }
     }
 
     fn protect(&mut self, pages: Pages, writable: bool) -> Result<(), Stop> {
-        self.clock.spend(Cause::Map, self.costs.system_call);
+        self.system_call();
         self.clock.spend(Cause::Shootdown, self.costs.shootdown);
-        self.last = None;
-        self.own().cut(pages);
-        for (first, mut mapping) in self.own().within(pages) {
-            mapping.writable = writable;
-            self.own().mappings.insert(first, mapping);
-        }
-        self.own().join(pages);
+        self.spaces.change(pages, |mapping| mapping.writable = writable);
         for edge in [pages.first.0, pages.first.0 + pages.count] {
             let region = edge >> 9;
-            let at = self.spaces.regions.get(region as usize);
-            let ours = at.is_some_and(|at| at.process == self.running);
+            let at = self.spaces.get(region);
+            let ours = at.is_some_and(|at| at.process == self.spaces.running());
             if edge % SLOTS != 0 && ours {
                 self.superpage_event(region, Happened::Protected { whole: false });
             }
@@ -317,40 +242,37 @@ impl System {
 
     /// The child maps what the parent maps; anonymous pages are shared until one of them writes.
     fn fork(&mut self, child: Process, offset: u32) -> Result<(), Stop> {
-        self.clock.spend(Cause::Map, self.costs.system_call);
-        self.last = None;
-        let mappings: Vec<Place> =
-            self.own().mappings.iter().map(|(&first, &mapping)| (first, mapping)).collect();
+        self.system_call();
+        let parent = self.spaces.process(self.spaces.running());
+        let mappings: Vec<Place> = parent.into_iter().flat_map(|own| own.mappings()).collect();
         for &(first, mapping) in &mappings {
             let Some(moved) = first.checked_add(offset) else {
                 return ill_formed(format!("a fork moves page {first} by {offset}"));
             };
-            self.take_regions(Pages { first: Page(moved), count: mapping.end - first }, child.0)?;
+            let pages = Pages { first: Page(moved), count: mapping.end - first };
+            self.spaces.take_regions(pages, child.0)?;
         }
-        self.spaces.processes.insert(child.0, super::space::Process::default());
-        let mut copy = std::collections::BTreeMap::new();
+        self.spaces.begin_process(child.0);
+        let mut copy = Vec::with_capacity(mappings.len());
         // Parts of one mapping are parts of one mapping in the child.
         let mut pools = std::collections::BTreeMap::new();
         for &(first, mut mapping) in &mappings {
             let mut origin = 0;
             if let Backing::Shared(object) = mapping.backing {
                 origin = mapping.origin + offset;
-                let places = self.objects.entry(object).or_default();
-                if !places.contains(&origin) {
-                    places.push(origin);
-                }
+                self.spaces.add_to_object(object, origin);
             }
             let (start, end) = (first, mapping.end);
             mapping.end += offset;
             mapping.origin = origin;
             mapping.pool = mapping.pool.and_then(|pool| {
-                *pools.entry(pool).or_insert_with(|| self.pool_fork(pool, offset >> 9))
+                *pools.entry(pool).or_insert_with(|| self.pool.fork(pool, offset >> 9))
             });
-            copy.insert(first + offset, mapping);
+            copy.push((first + offset, mapping));
             self.share(start, end, offset, mapping);
         }
-        self.spaces.processes.entry(child.0).or_default().mappings = copy;
-        self.spaces.shoot.push(Shoot::All);
+        self.spaces.fork_to(child.0, copy);
+        self.spaces.shoot_all();
         Ok(())
     }
 
@@ -364,11 +286,8 @@ impl System {
             let whole = at.is_multiple_of(SLOTS) && stop - at == SLOTS;
             self.superpage_event(region, Happened::Shared { whole, private });
             if self.spaces.is_large(region) {
-                // A page of the pool may lie in several parts of a mapping, and reach past the last.
-                if !self.spaces.is_large(region + (offset >> 9)) {
-                    self.share_large(region, offset >> 9);
-                }
-            } else if self.spaces.regions[region as usize].place != NO_TABLE {
+                self.share_large(region, region + (offset >> 9));
+            } else if self.spaces.at(region).place != NO_TABLE {
                 for page in at..stop {
                     self.share_page(Page(page), offset, private);
                 }
@@ -378,67 +297,38 @@ impl System {
     }
 
     fn share_page(&mut self, page: Page, offset: u32, private: bool) {
-        let entry = self.spaces.entry(page);
-        let twin = Page(page.0 + offset);
-        if entry.is_swapped() && private {
-            *self.spaces.entry_mut(twin) = entry;
-            self.spaces.swapped += 1;
+        if let Some(frame) = self.spaces.share_page(page, offset, private) {
+            self.frames.share(frame, Page(page.0 + offset));
+            self.clock.spend(Cause::Map, self.costs.map_page);
         }
-        let Some(frame) = entry.frame() else { return };
-        let region = page.region().0;
-        let shared = if private { entry.with(Entry::COW) } else { entry };
-        *self.spaces.entry_mut(page) = shared;
-        self.spaces.shares.entry(frame.0).or_default().push(twin.0);
-        if private {
-            self.spaces.kinds[region as usize] |= CHECK;
-            self.spaces.region(region).flags |= COW;
-        }
-        self.spaces.map_entry(twin, shared);
-        let child = twin.region().0;
-        if private {
-            self.spaces.region(child).flags |= COW;
-        }
-        self.spaces.count_resident(child, 1);
-        self.clock.spend(Cause::Map, self.costs.map_page);
     }
 
-    fn share_large(&mut self, region: u32, offset: u32) {
-        let child = region + offset;
-        self.spaces.region(region).flags |= COW;
-        self.spaces.kinds[region as usize] |= CHECK;
-        let at = self.spaces.regions[region as usize];
-        if !at.has(ZEROS | POOL) {
-            self.spaces.shares.entry(at.place).or_default().push(child << 9);
+    fn share_large(&mut self, region: u32, child: u32) {
+        // A page of the pool may lie in several parts of a mapping, and reach past the last.
+        if self.spaces.is_large(child) {
+            return;
         }
-        let process = self.spaces.regions[child as usize].process;
-        *self.spaces.region(child) = super::region::Region {
-            process,
-            resident: 0,
-            flags: at.flags & (DIRTY | COW | POOL | ZEROS),
-            ..at
-        };
-        self.spaces.kinds[child as usize] = self.spaces.kinds[region as usize];
-        self.spaces.count_resident(child, i64::from(SLOTS));
-        self.spaces.count_superpages(child, 1);
+        if let Some(base) = self.spaces.share_large(region, child) {
+            self.frames.share(base, Page(child << 9));
+        }
         self.clock.spend(Cause::Map, self.costs.map_page);
     }
 
     fn exit(&mut self, process: Process) -> Result<(), Stop> {
-        let before = self.running;
+        let before = self.spaces.running();
         self.run(process)?;
-        for (first, mapping) in self.own().mappings.clone() {
-            self.clock.spend(Cause::Map, self.costs.system_call);
-            self.last = None;
-            if self.own().mappings.contains_key(&first) {
+        let own = self.spaces.process(process.0);
+        let mappings: Vec<Place> = own.into_iter().flat_map(|own| own.mappings()).collect();
+        for (first, mapping) in mappings {
+            self.system_call();
+            if self.spaces.process(process.0).is_some_and(|own| own.begins_at(first)) {
                 self.remove(Pages { first: Page(first), count: mapping.end - first });
             }
         }
-        self.spaces.processes.remove(&process.0);
+        self.spaces.end_process(process.0);
         self.daemons.forget(process.0);
-        if before != process.0 {
-            self.running = before;
-        }
-        self.last = None;
+        self.spaces.run(before);
+        self.spaces.forget_place();
         Ok(())
     }
 
@@ -451,36 +341,13 @@ impl System {
         }
     }
 
-    /// Where another mapping of its object has a page in memory.
-    pub(crate) fn in_object(&self, page: Page, (_, mapping): Place) -> Option<Page> {
-        let Backing::Shared(object) = mapping.backing else { return None };
-        let at = page.0 - mapping.origin;
-        let places = self.objects.get(&object)?;
-        places.iter().find_map(|&origin| {
-            let other = Page(origin.saturating_add(at));
-            let of_object =
-                |(_, found): Place| found.backing == mapping.backing && found.origin == origin;
-            let region = other.region().0;
-            let owner = self.spaces.regions.get(region as usize);
-            let owner = owner.and_then(|region| self.spaces.processes.get(&region.process));
-            let is_mapped =
-                other != page && owner.and_then(|own| own.find(other)).is_some_and(of_object);
-            let is_there = is_mapped
-                && (self.spaces.is_large(region) || self.spaces.entry(other).frame().is_some());
-            is_there.then_some(other)
-        })
-    }
-
     /// Maps a page that another mapping of its object has.
     pub(crate) fn map_in_object(&mut self, page: Page, write: bool, place: Place) {
-        let other = self.in_object(page, place).expect("the policy was told so");
+        let other = self.spaces.in_object(page, place).expect("the policy was told so");
         self.superpage_event(other.region().0, Happened::Shared { whole: false, private: false });
         let frame = self.spaces.entry(other).frame().expect("it is in memory");
-        self.spaces.shares.entry(frame.0).or_default().push(page.0);
-        let entry = Entry::of(frame);
-        let entry = if write { entry.with(Entry::DIRTY) } else { entry };
-        self.spaces.map_entry(page, entry);
-        self.spaces.count_resident(page.region().0, 1);
+        self.frames.share(frame, page);
+        self.spaces.map_page(page, frame, write);
         self.clock.spend(Cause::Map, self.costs.map_page);
     }
 }

@@ -5,9 +5,10 @@ use trace::{Backing, Page, SLOTS};
 
 use super::System;
 use super::allocate::LARGE_ORDER;
-use super::misses::RUNS;
-use super::region::{ACCESSED, COW, Entry, NO_TABLE, POOL, PROTECTED, RESERVED, WATCHED, ZEROS};
-use super::space::{Mapping, Place};
+use super::spaces::region::{
+    ACCESSED, COW, Entry, NO_TABLE, POOL, PROTECTED, RESERVED, WATCHED, ZEROS,
+};
+use super::spaces::space::{Mapping, Place};
 use crate::memory::Frame;
 use crate::reservation::{Flags, Key, ReservationId};
 
@@ -33,7 +34,7 @@ impl System {
     pub(crate) fn facts_of_fault(&self, page: Page, place: Place) -> Facts {
         let (first, mapping) = place;
         let region = page.region().0;
-        let at = &self.spaces.regions[region as usize];
+        let at = self.spaces.at(region);
         let mut facts = Facts {
             mapping: mapping.facts(),
             place: (page.0.into(), mapping.end.min((region + 1) << 9).into()),
@@ -41,7 +42,7 @@ impl System {
         };
         if self.spaces.is_large(region) {
             let found = self.superpage_facts(region);
-            let pooled = found.pooled && self.pool_of(region, place).is_some();
+            let pooled = found.pooled && self.pool.of(&self.spaces, region, place).is_some();
             facts.region.superpage = Some(Superpage { pooled, ..found });
             return facts;
         }
@@ -76,18 +77,18 @@ impl System {
         let region = page.region().0;
         if let Some(frame) = entry.frame() {
             let cow = entry.has(Entry::COW);
-            let shared = cow && self.spaces.shares.contains_key(&frame.0);
+            let shared = cow && self.frames.is_shared(frame);
             return match self.spaces.is_present(page) {
                 true => policy::Page::Mapped { cow, shared },
                 false => policy::Page::Resident { cow, shared },
             };
         }
-        if place.1.pool.is_some_and(|pool| self.pool_backs(pool, region)) {
+        if place.1.pool.is_some_and(|pool| self.pool.backs(pool, region)) {
             return policy::Page::Pooled;
         }
         match () {
             () if !entry.is_empty() => policy::Page::Swapped,
-            () if self.in_object(page, place).is_some() => policy::Page::InObject,
+            () if self.spaces.in_object(page, place).is_some() => policy::Page::InObject,
             () => policy::Page::Untouched,
         }
     }
@@ -97,7 +98,7 @@ impl System {
         let region = &mut facts.region;
         let start = |order: u8| page.0 >> order << order;
         if self.reads.has(Reads::UNRESERVED) {
-            if let Some(id) = self.spaces.reservations.find(page.0) {
+            if let Some(id) = self.frames.reservations().find(page.0) {
                 region.reservation = Some(self.reservation_facts(id, page));
                 return;
             }
@@ -127,16 +128,16 @@ impl System {
     /// Whether the extent of a size around a page has neither a reservation nor a page in memory.
     fn is_unreserved(&self, page: Page, order: u8) -> bool {
         let key = Key { page: page.0 >> order << order, order };
-        let at = &self.spaces.regions[page.region().0 as usize];
+        let at = self.spaces.at(page.region().0);
         let mut pages = key.page..key.page + (1 << order);
         let is_populated = at.resident > 0
             && (order >= 9 || pages.any(|page| self.spaces.entry(Page(page)).frame().is_some()));
-        !self.spaces.reservations.overlaps(key) && !is_populated
+        !self.frames.reservations().overlaps(key) && !is_populated
     }
 
     /// Of a reservation, and a page in it.
     pub(crate) fn reservation_facts(&self, id: ReservationId, page: Page) -> Reservation {
-        let reservations = &self.spaces.reservations;
+        let reservations = self.frames.reservations();
         let key = reservations.key(id);
         Reservation {
             order: key.order,
@@ -156,30 +157,31 @@ impl System {
         let Some(id) = self.full_reservation(region) else { return };
         let reservation = self.reservation_facts(id, page);
         facts.region.reservation = Some(Reservation { is_full: true, ..reservation });
-        facts.region.nothing_shared = self.spaces.shares.is_empty();
+        facts.region.nothing_shared = self.frames.nothing_shared();
         if self.reads.has(Reads::DIRTY) {
-            facts.region.dirty = self.dirty_map(region);
+            facts.region.dirty = self.spaces.dirty_map(region);
         }
     }
 
     /// Of a region all of whose pages are mapped.
     pub(crate) fn facts_of_mapped(&self, page: Page, (_, mapping): Place) -> Facts {
         let region = page.region().0;
-        let at = &self.spaces.regions[region as usize];
+        let at = self.spaces.at(region);
         let mut facts = Facts { mapping: mapping.facts(), ..Facts::default() };
         facts.region.is_mapped = true;
         facts.region.populated = at.resident;
         facts.region.has_cow = at.has(COW);
         self.add_whole(page, &mut facts);
         if facts.region.reservation.is_some() {
-            facts.region.dirty = if at.clean == 0 { [!0; 8] } else { self.dirty_map(region) };
+            facts.region.dirty =
+                if at.clean == 0 { [!0; 8] } else { self.spaces.dirty_map(region) };
         }
         facts
     }
 
     /// Of a superpage that is unmapped, protected or mapped once more.
     pub(crate) fn facts_of_superpage(&self, region: u32) -> Facts {
-        let at = &self.spaces.regions[region as usize];
+        let at = self.spaces.at(region);
         let mut facts = Facts::default();
         facts.region.is_pooled = at.has(POOL);
         facts.region.superpage = self.spaces.is_large(region).then(|| self.superpage_facts(region));
@@ -188,19 +190,19 @@ impl System {
     }
 
     fn superpage_facts(&self, region: u32) -> Superpage {
-        let at = &self.spaces.regions[region as usize];
+        let at = self.spaces.at(region);
         Superpage {
             order: 0,
             zeros: at.has(ZEROS),
             pooled: at.has(POOL),
             cow: at.has(COW),
-            shared: at.has(COW) && self.spaces.shares.contains_key(&at.place),
+            shared: at.has(COW) && self.frames.is_shared(Frame(at.place)),
         }
     }
 
     /// Of a candidate for a superpage. Its page table is not read.
     pub(crate) fn facts_of_candidate(&self, region: u32) -> Facts {
-        let at = &self.spaces.regions[region as usize];
+        let at = self.spaces.at(region);
         let mut facts = self.facts_of_superpage(region);
         facts.region.has_table = at.place != NO_TABLE;
         facts.region.has_cow = at.has(COW);
@@ -217,8 +219,9 @@ impl System {
                 facts.extent = self.extent(Page(region << 9), LARGE_ORDER);
             }
         }
-        let process = self.spaces.processes.get(&at.process);
-        if let Some((first, mapping)) = process.and_then(|own| own.find(Page(region << 9))) {
+        if let Some((first, mapping)) =
+            self.spaces.owner(at).and_then(|own| own.find(Page(region << 9)))
+        {
             facts.mapping = mapping.facts();
             facts.region.inside = mapping.holds_window(first, region << 9);
             facts.region.is_pooled = mapping.pool.is_some();
@@ -230,15 +233,13 @@ impl System {
     /// of its entries now, of all of it the average of the samples.
     pub(crate) fn extent(&self, first: Page, order: u8) -> Extent {
         let region = first.region().0;
-        let at = &self.spaces.regions[region as usize];
-        let runs = (first.0 >> 4) as usize;
-        let misses = self.spaces.misses.as_ref();
-        let misses = misses.map_or(0, |misses| misses.average(runs, ((1 << order) / 16).max(1)));
+        let at = self.spaces.at(region);
+        let misses = self.spaces.misses(first, order);
         let (populated, coverage) = if order == LARGE_ORDER {
             (at.resident.into(), at.coverage.into())
         } else {
-            let entries =
-                &self.spaces.tables.table(at.place)[first.slot() as usize..][..1 << order];
+            let table = self.spaces.table(region).unwrap_or_default();
+            let entries = &table[first.slot() as usize..][..1 << order];
             let count = |is: fn(&Entry) -> bool| entries.iter().filter(|entry| is(entry)).count();
             let populated = count(|entry| entry.frame().is_some());
             (populated as u32, count(|entry| entry.has(Entry::ACCESSED)) as u32)
@@ -248,14 +249,8 @@ impl System {
 
     /// The misses that a region's profile has.
     fn profiled(&self, region: u32) -> u64 {
-        let regions = region.saturating_sub(self.first_region);
+        let regions = region.saturating_sub(self.spaces.first_region());
         self.policy.profiled(u64::from(regions) << 21)
-    }
-
-    /// The walks to a region in the last windows.
-    pub(crate) fn misses_of(&self, region: u32) -> u32 {
-        let misses = self.spaces.misses.as_ref();
-        misses.map_or(0, |misses| misses.average(region as usize * RUNS, RUNS))
     }
 
     /// What conditions are told of free memory.
@@ -272,46 +267,28 @@ impl System {
 
     /// Adds what a candidate's page table says.
     pub(crate) fn add_inspected(&self, region: u32, facts: &mut Facts) {
-        let table = self.spaces.tables.table(self.spaces.regions[region as usize].place);
+        let table = self.spaces.table(region).unwrap_or_default();
         facts.region.has_writable =
             table.iter().any(|entry| entry.frame().is_some() && !entry.has(Entry::COW));
-        facts.region.has_shared = !self.spaces.shares.is_empty()
+        facts.region.has_shared = !self.frames.nothing_shared()
             && table
                 .iter()
                 .filter_map(|entry| entry.frame())
-                .any(|frame| self.spaces.shares.contains_key(&frame.0));
-        if self.spaces.swapped > 0 {
+                .any(|frame| self.frames.is_shared(frame));
+        if self.spaces.swapped() > 0 {
             facts.region.swapped = table.iter().filter(|entry| entry.is_swapped()).count() as u16;
         }
     }
 
     /// The fully populated reservation of a region, if all its pages are that reservation's.
     pub(crate) fn full_reservation(&self, region: u32) -> Option<ReservationId> {
-        let id = self.spaces.reservations.find(region << 9)?;
-        let whole = self.spaces.reservations.key(id).order == super::allocate::LARGE_ORDER
-            && self.spaces.reservations.popcnt(id) == SLOTS as u16;
-        let base = self.spaces.reservations.base(id).0;
-        let table = self.spaces.regions[region as usize].place;
-        let in_place = || {
-            table != NO_TABLE
-                && (0..)
-                    .zip(self.spaces.tables.table(table))
-                    .all(|(slot, entry)| entry.frame() == Some(Frame(base + slot)))
-        };
+        let reservations = self.frames.reservations();
+        let id = reservations.find(region << 9)?;
+        let is_whole =
+            reservations.key(id).order == LARGE_ORDER && reservations.popcnt(id) == SLOTS as u16;
+        let base = reservations.base(id);
         // What others map too, page by page, cannot be theirs and a superpage.
-        let shared = || {
-            let shares = &self.spaces.shares;
-            !shares.is_empty() && shares.range(base..base + SLOTS).next().is_some()
-        };
-        (whole && in_place() && !shared()).then_some(id)
-    }
-
-    fn dirty_map(&self, region: u32) -> policy::Population {
-        let mut dirty = [0; 8];
-        let table = self.spaces.regions[region as usize].place;
-        for (slot, entry) in self.spaces.tables.table(table).iter().enumerate() {
-            dirty[slot / 64] |= u64::from(entry.has(Entry::DIRTY)) << (slot % 64);
-        }
-        dirty
+        (is_whole && self.spaces.lies_at(region, base) && !self.frames.is_any_shared(base))
+            .then_some(id)
     }
 }

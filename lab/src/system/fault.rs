@@ -3,9 +3,10 @@
 use policy::{Action, Event, Facts, How, Reads, Result as Ended};
 use trace::{Backing, Page, SLOTS};
 
-use super::allocate::{LARGE_ORDER, Payer};
-use super::region::{CHECK, CONT, COW, DIRTY, Entry, LISTED, RESERVED, SIZE, ZEROS};
-use super::space::Place;
+use super::allocate::LARGE_ORDER;
+use super::clock::Payer;
+use super::spaces::region::{LISTED, RESERVED, ZEROS};
+use super::spaces::space::Place;
 use super::{Stop, System};
 use crate::Cause;
 use crate::memory::{Frame, Mobility, Owner};
@@ -14,7 +15,7 @@ impl System {
     /// The program touched a page that is not mapped, or not for this.
     pub(crate) fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
         self.trap();
-        let place = self.place_of(page)?;
+        let place = self.spaces.place_of(page)?;
         let mut event = Event::Fault { write };
         loop {
             let facts = self.facts_of_fault(page, place);
@@ -42,7 +43,7 @@ impl System {
             Action::MapZeros { order } => self.map_zeros(page, order == LARGE_ORDER),
             Action::MakeSuperpage { order, how: How::Fresh, effort } => {
                 if self.spaces.is_large(region) {
-                    self.unmap_zeros(region);
+                    self.spaces.unmap_large(region);
                 }
                 let done = match order {
                     LARGE_ORDER => self.fresh_superpage(region, effort),
@@ -59,7 +60,8 @@ impl System {
             Action::MapBase { pages } => self.map_base(page, pages, write, place)?,
             Action::MapInObject => self.map_in_object(page, write, place),
             Action::MapPooled => {
-                let pool = self.pool_of(region, place).expect("the policy was told so");
+                let pool =
+                    self.pool.of(&self.spaces, region, place).expect("the policy was told so");
                 self.pool_fault(page, pool, write)?;
             }
             Action::Demote => {
@@ -71,9 +73,7 @@ impl System {
                 self.copy_page(page)?;
             }
             Action::MakeWritable | Action::Reuse if self.spaces.is_large(region) => {
-                let at = self.spaces.region(region);
-                at.flags = at.flags & !COW | DIRTY;
-                self.spaces.kinds[region as usize] &= !CHECK;
+                self.spaces.take_large(region);
             }
             _ => self.perform_on_resident(action, page, write, place)?,
         }
@@ -96,7 +96,7 @@ impl System {
         match action {
             Action::CopyPage => return self.copy_page(page),
             Action::Reuse => {
-                self.take_page(page);
+                self.spaces.take_page(page);
                 return Ok(());
             }
             Action::MakeSuperpage { how: How::InPlace { writable }, .. } => {
@@ -104,15 +104,10 @@ impl System {
                 return Ok(());
             }
             Action::MapResident { around } => {
-                let entry = self.spaces.entry(page);
-                let entry = if write { entry.with(Entry::DIRTY) } else { entry };
-                self.spaces.map_entry(page, entry);
+                self.spaces.map_resident(page, write);
                 self.map_neighbours(page, around, place);
             }
-            Action::MakeWritable => {
-                self.spaces.entry_mut(page).set_dirty();
-                self.spaces.region(region).clean -= 1;
-            }
+            Action::MakeWritable => self.spaces.set_dirty(page),
             other => unreachable!("{other:?} is nothing that a fault does"),
         }
         self.promote(page, place);
@@ -122,12 +117,9 @@ impl System {
     /// A daemon has this address space to itself: the fault waits until it has done.
     #[cold]
     fn wait_for_lock(&mut self) {
-        let now = self.clock.now();
-        if self.locked.1 > now {
-            let threads = u64::from(self.clock.pace.threads.max(1));
-            self.clock.spend(Cause::Lock, (self.locked.1 - now) * threads);
-        }
-        self.locked.0 = u32::MAX;
+        let threads = u64::from(self.clock.pace().threads.max(1));
+        let cycles = self.daemons.end_lock(self.clock.now());
+        self.clock.spend(Cause::Lock, cycles * threads);
     }
 
     /// What every fault costs.
@@ -135,11 +127,11 @@ impl System {
     pub(crate) fn trap(&mut self) {
         self.counters.faults += 1;
         self.clock.spend(Cause::Fault, self.costs.fault);
-        let threads = self.clock.pace.threads;
+        let threads = self.clock.pace().threads;
         if threads > 1 {
             self.clock.spend(Cause::Lock, self.costs.beside * u64::from(threads - 1));
         }
-        if self.locked.0 == self.running {
+        if self.daemons.locks(self.spaces.running()) {
             self.wait_for_lock();
         }
     }
@@ -149,10 +141,10 @@ impl System {
         let region = page.region().0;
         self.clock.spend(Cause::Map, self.costs.map_page);
         if superpage {
-            self.map_large(region, Frame(0), false);
-            self.spaces.region(region).flags |= ZEROS;
+            self.spaces.map_large(region, Frame(0), false);
+            self.spaces.mark(region, ZEROS);
         } else {
-            self.spaces.map_entry(page, Entry::zero_page());
+            self.spaces.map_zero_page(page);
         }
     }
 
@@ -178,8 +170,7 @@ impl System {
         let Some(got) = self.memory.allocate(order, Mobility::Movable, 0, false) else {
             return false;
         };
-        let was_empty = *self.spaces.present(region) == [0; 8];
-        let was_cont = self.spaces.kinds[region as usize] & SIZE == CONT;
+        let runs = order >= 4 && self.joins && self.spaces.may_have_runs(region);
         for ahead in 0..1 << order {
             self.install(Page(start + ahead), Frame(got.frame.0 + ahead), write);
         }
@@ -187,8 +178,8 @@ impl System {
         self.counters.zeroed += pages;
         self.clock.spend(Cause::Zero, self.costs.zero_page * pages);
         self.clock.spend(Cause::Map, self.costs.map_page * pages);
-        if order >= 4 && (was_empty || was_cont) && self.joins {
-            self.spaces.kinds[region as usize] |= CONT;
+        if runs {
+            self.spaces.set_runs(region);
         }
         true
     }
@@ -213,8 +204,7 @@ impl System {
 
     /// The contents of a page that was absent: zeros, or read from its file or from swap.
     pub(crate) fn prepare_page(&mut self, page: Page, backing: Backing, zeroed: bool) {
-        if self.spaces.entry(page).is_swapped() {
-            self.spaces.swapped -= 1;
+        if self.spaces.leave_swap(page) {
             self.counters.read += 1;
             return self.clock.spend(Cause::Read, self.costs.read_page);
         }
@@ -234,21 +224,15 @@ impl System {
 
     /// Maps a frame, which becomes the page's own.
     pub(crate) fn install(&mut self, page: Page, frame: Frame, write: bool) {
-        let region = page.region().0;
         self.memory.set_owner(frame, Owner::Page(page));
-        let mut entry = Entry::of(frame);
-        if write || !self.reads.has(Reads::WRITTEN) {
-            entry = entry.with(Entry::DIRTY);
-        }
-        self.spaces.map_entry(page, entry);
-        self.spaces.count_resident(region, 1);
-        self.populated(region, 1);
+        self.spaces.map_page(page, frame, write || !self.reads.has(Reads::WRITTEN));
+        self.populated(page.region().0, 1);
     }
 
     /// A region has `more` pages than before: it may be a candidate now.
     #[inline]
     pub(crate) fn populated(&mut self, region: u32, more: u16) {
-        let at = self.spaces.regions.extend(region as usize);
+        let at = self.spaces.at(region);
         let (before, after) = (at.resident - more, at.resident);
         if self.policy.is_crossed(before, after) && !at.has(LISTED) {
             let is_reserved = at.has(RESERVED);
@@ -262,75 +246,20 @@ impl System {
         let mut facts = Facts::default();
         facts.region.reservation = is_reserved.then(Default::default);
         // Looked at once, while the mapping that was touched is known.
-        facts.region.inside =
-            self.last.is_some_and(|(first, mapping)| mapping.holds_window(first, region << 9));
+        facts.region.inside = self
+            .spaces
+            .last_place()
+            .is_some_and(|(first, at)| at.holds_window(*first, region << 9));
         if self.policy.on(Event::Grew { before, after }, &facts) == Action::List {
-            self.spaces.region(region).flags |= LISTED;
-            self.daemons.candidates.push_back(region);
+            self.spaces.mark(region, LISTED);
+            self.daemons.list(region);
         }
     }
 
     /// Pages beside it that are in memory are mapped too, as if read.
-    pub(crate) fn map_neighbours(&mut self, page: Page, around: u8, (first, mapping): Place) {
-        if around == 0 {
-            return;
-        }
-        let side = u32::from(around);
-        let start = page.0.saturating_sub(side).max(first).max(page.region().first().0);
-        let end = (page.0 + side + 1).min(mapping.end).min(page.region().first().0 + SLOTS);
-        for beside in (start..end).map(Page) {
-            let entry = self.spaces.entry(beside);
-            let mapped = self.spaces.is_present(beside);
-            if entry.frame().is_some() && !mapped {
-                self.spaces.map_entry(beside, entry.without(Entry::DIRTY));
-                self.clock.spend(Cause::Map, self.costs.map_page);
-            }
-        }
-    }
-
-    /// What the engine asks before a write (or a read) where [`CHECK`] is set: is all well without a fault?
-    pub(crate) fn is_fine(&mut self, page: Page, write: bool) -> bool {
-        let region = page.region().0;
-        let kind = self.spaces.kinds[region as usize];
-        if !write {
-            return true;
-        }
-        let at = self.spaces.region(region);
-        if kind & SIZE == super::region::LARGE {
-            return at.has(DIRTY) && !at.has(COW | ZEROS);
-        }
-        let (place, protected) = (at.place, at.has(super::region::PROTECTED));
-        if !self.spaces.tables.is_present(place, page.slot()) {
-            // Not mapped: the walk will find that out, and fault once.
-            return true;
-        }
-        let entry = self.spaces.entry_mut(page);
-        if entry.is_zero_page() {
-            // Its mapping is taken away, so that the fault finds it absent.
-            *entry = Entry::EMPTY;
-            self.spaces.tables.clear_present(place, page.slot());
-            self.spaces.region(region).clean -= 1;
-            self.spaces.shoot.push(super::spaces::Shoot::Page(page.0));
-            return false;
-        }
-        if entry.has(Entry::COW) {
-            return false;
-        }
-        if entry.has(Entry::DIRTY) {
-            return true;
-        }
-        if protected {
-            // Write-protected by an attempt at promotion (FreeBSD): the write faults and retries it.
-            return false;
-        }
-        // The processor sets the dirty bit by itself.
-        entry.set_dirty();
-        let at = self.spaces.region(region);
-        at.clean -= 1;
-        if at.clean == 0 && !at.has(COW) {
-            self.spaces.kinds[region as usize] &= !CHECK;
-        }
-        true
+    pub(crate) fn map_neighbours(&mut self, page: Page, around: u8, place: Place) {
+        let mapped = self.spaces.map_neighbours(page, around, place);
+        self.clock.spend(Cause::Map, self.costs.map_page * mapped);
     }
 }
 

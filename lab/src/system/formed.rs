@@ -5,7 +5,7 @@
 
 use trace::{Event, Page, Pages, Process, SLOTS};
 
-use super::region::NOBODY;
+use super::spaces::region::NOBODY;
 use super::{Stop, System};
 
 /// Regions that streams may number: 2 TiB of virtual memory, more than [`crate::memory::Frame`]s' machines
@@ -13,7 +13,7 @@ use super::{Stop, System};
 pub(crate) const MOST_REGIONS: u32 = 1 << 20;
 /// How far beyond all regions before a mapping may begin. Regions are numbered densely; a program's parts
 /// and its children's begin a little further on.
-const MOST_SKIPPED: u32 = 1 << 17;
+pub(super) const MOST_SKIPPED: u32 = 1 << 17;
 /// The longest time that passes at once, in microseconds: daemons work all through it.
 pub(crate) const MOST_MICROSECONDS: u64 = 10 * 24 * 3600 * 1_000_000;
 
@@ -29,7 +29,7 @@ impl System {
         {
             return ill_formed(format!("{count} pages from page {first} on"));
         }
-        let lives = |process: u32| self.spaces.processes.contains_key(&process);
+        let lives = |process: u32| self.spaces.lives(process);
         match event {
             Event::Spawn(Process(process)) | Event::Fork { child: Process(process), .. }
                 if lives(*process) || *process == NOBODY =>
@@ -45,7 +45,7 @@ impl System {
             | Event::Advise(..)
             | Event::Protect(..)
             | Event::Fork { .. }
-                if !lives(self.running) =>
+                if !lives(self.spaces.running()) =>
             {
                 ill_formed("a system call, and no process is running".to_string())
             }
@@ -62,33 +62,5 @@ impl System {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Gives the regions of `pages` to a process. They must not be mapped by another, and the pages by none.
-    pub(super) fn take_regions(&mut self, pages: Pages, process: u32) -> Result<(), Stop> {
-        let (first, end) = (pages.first.0, pages.first.0 + pages.count);
-        let known = self.spaces.regions.len() as u64;
-        let last = (end - 1) >> 9;
-        if last >= MOST_REGIONS || u64::from(first >> 9) > known + u64::from(MOST_SKIPPED) {
-            return ill_formed(format!(
-                "pages from {first} on are mapped, {known} regions are known: regions are \
-                 numbered densely, and {MOST_REGIONS} are the most"
-            ));
-        }
-        self.spaces.cover(pages);
-        if self.spaces.processes.get(&process).is_some_and(|own| own.meets(pages)) {
-            return ill_formed(format!("pages from {first} on are mapped, and some were already"));
-        }
-        for region in first >> 9..=last {
-            let owner = self.spaces.regions[region as usize].process;
-            let window = Pages { first: Page(region << 9), count: SLOTS };
-            if owner != process
-                && self.spaces.processes.get(&owner).is_some_and(|other| other.meets(window))
-            {
-                return ill_formed(format!("region {region} is mapped, and is process {owner}'s"));
-            }
-            self.spaces.region(region).process = process;
-        }
-        Ok(())
     }
 }

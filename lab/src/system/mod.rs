@@ -1,9 +1,22 @@
 //! A simulated machine under one design.
 //!
-//! `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault` (and `plain` and `apart`),
-//! `reserve`, `large`, `collapse`, `release` and `pool` are the five events of a superpage's life;
-//! `daemons`, `scan` and `upkeep` work behind the program in virtual time. `spaces` holds all that is
-//! virtual, `crate::memory` all that is physical. Only `crate::run` builds one.
+//! [`System`] is the executor: it tells the policy what happened, does what the policy asks for by calling the parts, and
+//! charges it. Each part owns its state, which nobody else can reach:
+//!
+//! | part | owns |
+//! |---|---|
+//! | `spaces` | processes, mappings, regions, page tables: all that is virtual |
+//! | `crate::memory` | frames: free or whose, and compaction |
+//! | `frames` | what frames belong to beside their owner: reservations, split superpages, further pages |
+//! | `pool` | the explicit pool |
+//! | `daemons` | when daemons work, and what waits for them |
+//! | `clock` | virtual time, and what was spent by cause |
+//! | `observed` | time line, phases, latencies |
+//!
+//! A function that needs two parts takes the other as an argument; only what needs the policy, or charges, is the
+//! executor's. `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault` (and
+//! `plain` and `apart`), `reserve`, `large`, `collapse`, `release` and `pooled` are the five events of a superpage's life;
+//! `work`, `scan`, `upkeep` and `watch` are daemons at work. Only `crate::run` builds one.
 
 mod allocate;
 mod apart;
@@ -15,27 +28,25 @@ mod events;
 mod facts;
 mod fault;
 mod formed;
+mod frames;
 mod ground;
 mod large;
-mod misses;
-mod phases;
+mod observed;
 mod plain;
 mod pool;
+mod pooled;
 mod prices;
-mod region;
 mod release;
 mod reserve;
 mod scan;
-mod space;
 mod spaces;
 mod upkeep;
 mod verify;
 mod watch;
+mod work;
 
 #[cfg(test)]
 mod tests;
-
-use std::collections::{BTreeMap, BTreeSet};
 
 use hardware::{Machine, Size};
 use policy::{Physical, Plain, Policy, Reads, Scale};
@@ -43,18 +54,19 @@ use units::ByteSize;
 
 pub(crate) use engine::Engine;
 pub(crate) use formed::MOST_REGIONS;
-pub(crate) use phases::Phases;
 
 use crate::memory::compaction::{Compaction, Settings};
 use crate::memory::{Memory, Shape};
-use crate::reservation::{Config, Reservations};
 use crate::touched::Counts;
-use crate::{Counters, Moment};
+use crate::{Counters, Ledger, Moment};
 use clock::Clock;
 use daemons::Daemons;
+use frames::Frames;
+use observed::{Observations, Observed};
+use pool::Pool;
 use prices::Prices;
-use space::Place;
 use spaces::Spaces;
+use spaces::region::LISTED;
 
 /// Why a program goes no further.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +84,7 @@ pub(crate) enum Stop {
     IllFormed(String),
 }
 
-/// A simulated machine under one design.
+/// A simulated machine under one design: the parts, the policy, and what does not change.
 #[derive(Debug)]
 pub(crate) struct System {
     /// Decides all that is done.
@@ -86,44 +98,29 @@ pub(crate) struct System {
     serves_singly: bool,
     /// The hardware joins 16 aligned base pages in one TLB entry.
     joins: bool,
-    costs: Prices,
     pcid: bool,
-    pub memory: Memory,
+    costs: Prices,
+    spaces: Spaces,
+    memory: Memory,
     compaction: Compaction,
-    pub spaces: Spaces,
-    pub clock: Clock,
-    pub counters: Counters,
+    frames: Frames,
+    pool: Pool,
     daemons: Daemons,
-    /// Daemons work: not while the fragmenter does, as the artifact enables policies after it.
-    awake: bool,
-    /// Compactions asked for so far.
-    attempts: u64,
-    /// Until when a daemon keeps the faults of a process out: (process, time).
-    locked: (u32, u64),
-    running: u32,
-    /// Where the program's memory begins: a region.
-    first_region: u32,
-    /// The mapping of the last fault.
-    last: Option<Place>,
-    /// First pages of the mappings of each shared object.
-    objects: BTreeMap<u32, Vec<u32>>,
-    /// Reserved blocks whose frames were zeroed beforehand, by first frame.
-    blank: BTreeSet<u32>,
-    pool: pool::Pool,
+    clock: Clock,
+    counters: Counters,
+    observed: Observed,
     /// Empty but while pages are released.
-    runs: Vec<release::Run>,
-    /// When the request under way began.
-    request: Option<u64>,
-    pub latencies: Vec<u64>,
-    pub phases: Phases,
-    /// Memory was at its peak in the block that is being carried out.
-    peaked: bool,
-    /// When the program began.
-    pub began: u64,
-    pub timeline: Vec<Moment>,
-    /// Time between two moments of the time line, and the next one's.
-    interval: u64,
-    next_moment: u64,
+    runs: Vec<frames::Run>,
+}
+
+/// What is known of a run at its end.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub resident_pages: u64,
+    pub ledger: Ledger,
+    pub background: Ledger,
+    pub counters: Counters,
+    pub observations: Observations,
 }
 
 /// 64ths of the memory that the kernel has for itself and never gives back. The artifact of ATC'20 fills 29 GB of
@@ -144,11 +141,6 @@ pub fn kernel_memory(memory: ByteSize) -> ByteSize {
     ByteSize(memory.bytes() / 64 * KERNEL_64THS)
 }
 
-/// Moments of a time line at most; beyond, every second one is dropped and the interval doubled.
-const MOMENTS: usize = 512;
-/// The first interval between moments.
-const FIRST_INTERVAL_MICROSECONDS: u64 = 1000;
-
 impl System {
     pub(crate) fn new(machine: &Machine, policy: Policy, memory: ByteSize, swap: ByteSize) -> Self {
         let kernel = kernel_memory(memory);
@@ -156,64 +148,28 @@ impl System {
         let shape = Shape { grouping: settings.grouping, kernel, ..Shape::simple(memory) };
         let joins = machine.l1.iter().any(|tlb| tlb.holds[Size::Cont as usize]);
         let clock = Clock::new(machine.mhz);
-        let interval = clock.of_microseconds(FIRST_INTERVAL_MICROSECONDS);
-        let mut physical = Memory::new(&shape);
-        let pool = pool::Pool::new(settings.pool, &mut physical);
+        let swap = if settings.swaps { swap.bytes() / machine.base_page.bytes() } else { 0 };
+        let compaction = Settings {
+            defer_shift: settings.defer_shift,
+            proactiveness: settings.proactiveness,
+            ..Settings::default()
+        };
+        let mut memory = Memory::new(&shape);
+        let pool = Pool::new(settings.pool, &mut memory);
         Self {
-            costs: Prices::new(machine, policy.zeroing(), settings.is_ideal),
-            pcid: machine.pcid,
-            compaction: Compaction::new(
-                &physical,
-                Settings {
-                    defer_shift: settings.defer_shift,
-                    proactiveness: settings.proactiveness,
-                    ..Settings::default()
-                },
-            ),
-            spaces: Spaces {
-                kinds: Vec::new(),
-                regions: region::Regions::default(),
-                tables: region::Tables::default(),
-                processes: BTreeMap::new(),
-                reservations: Reservations::new(&Config {
-                    // A tick of FreeBSD's clock at hz = 1000.
-                    tick: clock.of_microseconds(1000),
-                    queues: 1,
-                    preemption_sizes: settings.preemptible.iter().collect(),
-                }),
-                shares: BTreeMap::new(),
-                misses: policy.reads().has(Reads::MISSES).then(misses::Misses::default),
-                folios: BTreeMap::new(),
-                shoot: Vec::new(),
-                now: 0,
-                first_process: 0,
-                resident: 0,
-                superpages: 0,
-                swapped: 0,
-                swap: if settings.swaps { swap.bytes() / machine.base_page.bytes() } else { 0 },
-            },
-            memory: physical,
+            spaces: Spaces::new(policy.reads().has(Reads::MISSES), swap),
+            compaction: Compaction::new(&memory, compaction),
+            // A tick of FreeBSD's clock at hz = 1000.
+            frames: Frames::new(clock.of_microseconds(1000), settings.preemptible),
+            pool,
+            memory,
+            daemons: Daemons::default(),
+            observed: Observed::new(&clock),
             clock,
             counters: Counters::default(),
-            daemons: Daemons::default(),
-            awake: false,
-            attempts: 0,
-            locked: (u32::MAX, 0),
-            running: u32::MAX,
-            first_region: 0,
-            last: None,
-            objects: BTreeMap::new(),
-            blank: BTreeSet::new(),
-            pool,
             runs: Vec::new(),
-            request: None,
-            latencies: Vec::new(),
-            phases: Phases::default(),
-            peaked: false,
-            began: 0,
-            timeline: Vec::new(),
-            interval,
-            next_moment: 0,
+            costs: Prices::new(machine, policy.zeroing(), settings.is_ideal),
+            pcid: machine.pcid,
             reads: policy.reads(),
             is_single: policy.plain(true, &policy::Mapping::default()) == Plain::Base,
             physical: settings,
@@ -225,19 +181,15 @@ impl System {
     }
 
     /// From here on it is the program that counts; the daemons begin their work.
-    pub(crate) fn begin(&mut self, (first_region, first_process): (u32, u32)) {
+    pub(crate) fn begin(&mut self, first: (u32, u32)) {
         self.clock.begin();
-        self.first_region = first_region;
         self.counters = Counters::default();
-        self.spaces.first_process = first_process;
-        (self.spaces.resident, self.spaces.superpages) = (0, 0);
+        self.spaces.begin(first);
         let now = self.clock.now();
-        self.began = now;
-        self.next_moment = now;
-        self.awake = true;
+        self.observed.begin(now);
         // What spoiled memory waited for a minute (the scripts): nothing of it is a candidate any more.
-        for region in std::mem::take(&mut self.daemons.candidates) {
-            self.spaces.region(region).flags &= !region::LISTED;
+        while let Some(region) = self.daemons.next_candidate() {
+            self.spaces.unmark(region, LISTED);
         }
         self.daemons = Daemons::new(&self.policy, now);
     }
@@ -249,18 +201,18 @@ impl System {
 
     /// Whether the program runs, and not what spoils memory before it.
     pub(crate) fn is_awake(&self) -> bool {
-        self.awake
+        self.daemons.are_awake()
     }
 
     /// Notes the peak, and a moment of the time line when one is due.
     #[inline]
     pub(crate) fn observe(&mut self) {
-        self.counters.superpages = self.counters.superpages.max(self.spaces.superpages);
-        if self.spaces.resident > self.counters.resident_pages {
-            self.counters.resident_pages = self.spaces.resident;
-            self.peaked = true;
+        self.counters.superpages = self.counters.superpages.max(self.spaces.superpages());
+        if self.spaces.resident() > self.counters.resident_pages {
+            self.counters.resident_pages = self.spaces.resident();
+            self.observed.peak();
         }
-        if self.awake && self.clock.now() >= self.next_moment {
+        if self.observed.is_due(self.clock.now()) {
             self.note_moment();
         }
     }
@@ -272,7 +224,7 @@ impl System {
         if !whole {
             self.observe();
         }
-        if std::mem::take(&mut self.peaked) {
+        if self.observed.take_peak() {
             let least = |before: u64| before.max(self.counters.resident_pages);
             self.counters.touched_pages =
                 touched.map(|(before, most)| if whole { most } else { most.min(least(before)) });
@@ -281,43 +233,37 @@ impl System {
 
     fn note_moment(&mut self) {
         let now = self.clock.now();
-        let free_superpages = self.memory.free_superpages();
-        self.timeline.push(Moment {
-            microseconds: self.clock.microseconds(now - self.began),
-            superpages: self.spaces.superpages,
-            resident_pages: self.spaces.resident,
-            free_superpages,
-            free_pages: self.memory.free_frames() + self.spaces.reservations.clear_frames(),
-        });
-        if self.timeline.len() >= MOMENTS {
-            let mut at = 0;
-            self.timeline.retain(|_| {
-                at += 1;
-                at % 2 == 1
-            });
-            self.interval *= 2;
-        }
-        self.next_moment = now + self.interval;
+        let moment = Moment {
+            microseconds: self.clock.microseconds(now - self.observed.began()),
+            superpages: self.spaces.superpages(),
+            resident_pages: self.spaces.resident(),
+            free_superpages: self.memory.free_superpages(),
+            free_pages: self.memory.free_frames() + self.frames.reservations().clear_frames(),
+        };
+        self.observed.note(moment, now);
     }
 
     /// The program waited for walks: its process is charged, for designs that ask who suffers most.
     #[inline]
     pub(crate) fn note_walks(&mut self, cycles: u64) {
-        if self.reads.has(Reads::COVERAGE)
-            && let Some(process) = self.spaces.processes.get_mut(&self.running)
-        {
-            process.overhead.0 += cycles;
-            process.overhead.1 = self.clock.now();
+        if self.reads.has(Reads::COVERAGE) {
+            self.spaces.note_walks(cycles, self.clock.now());
         }
     }
 
     /// The end: what is still open is closed.
-    pub(crate) fn finish(&mut self) {
-        if self.awake {
-            self.cut_off();
+    pub(crate) fn finish(&mut self) -> Outcome {
+        if self.is_awake() {
+            self.daemons.cut_off(&mut self.clock);
             self.note_moment();
         }
-        let accesses = self.counters.accesses;
-        self.phases.end(&self.clock, accesses);
+        self.observed.end_phase(&self.clock, self.counters.accesses);
+        Outcome {
+            resident_pages: self.spaces.resident(),
+            ledger: *self.clock.ledger(),
+            background: *self.clock.background(),
+            counters: self.counters.clone(),
+            observations: self.observed.take(self.clock.now()),
+        }
     }
 }

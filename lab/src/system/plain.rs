@@ -8,36 +8,32 @@ use trace::{Access, Page, SLOTS};
 
 use super::System;
 use super::allocate::LARGE_ORDER;
-use super::region::{ACCESSED, BASE, CHECK, Entry, NO_TABLE, SIZE};
+use super::spaces::region::Entry;
 use crate::Cause;
 use crate::memory::{Frame, Mobility, Owner};
-use crate::reservation::{self, ReservationId};
+use crate::reservation::ReservationId;
 
 impl System {
     /// How many plain faults `accesses` begin with, if the first found its page absent: of pages side by side whose
     /// frames will lie side by side.
     #[inline]
     pub(crate) fn plain_ahead(&self, accesses: &[Access]) -> u32 {
-        let (Some(access), Some((first, mapping))) = (accesses.first(), &self.last) else {
+        let (Some(access), Some((first, mapping))) = (accesses.first(), self.spaces.last_place())
+        else {
             return 0;
         };
         #[cfg(test)]
         if self.serves_singly {
             return 0;
         }
-        let (page, slot) = (access.page(), access.page().slot());
+        let page = access.page();
         let is_ours = (*first..mapping.end).contains(&page.0);
         let is_plain = mapping.is_anonymous() && mapping.pool.is_none();
         if !is_ours || !is_plain {
             return 0;
         }
-        let number = page.region().0 as usize;
         // Without a table a superpage may be wanted.
-        let (kind, place) = (self.spaces.kinds[number], self.spaces.regions[number].place);
-        if kind & SIZE != BASE || place == NO_TABLE {
-            return 0;
-        }
-        let entries = &self.spaces.tables.table(place)[slot as usize..];
+        let Some(entries) = self.spaces.entries_from(page) else { return 0 };
         if entries[0] != Entry::EMPTY {
             return 0;
         }
@@ -59,13 +55,11 @@ impl System {
     /// How many pages from `page` on have their frames in a reservation that does nothing more than populate them.
     #[inline]
     fn reserved_ahead(&self, page: Page, below: u16) -> u32 {
-        let at = &self.spaces.regions[page.region().0 as usize];
-        let present = self.spaces.tables.present(at.place);
-        let mapped: u32 = present.iter().map(|word| word.count_ones()).sum();
-        let reservations = &self.spaces.reservations;
-        let Some(id) = reservations.find(page.0) else { return 0 };
         // What is resident and not mapped may be mapped along with a neighbour.
-        if mapped != u32::from(at.resident) || reservations.key(id).order != LARGE_ORDER {
+        let Some(mapped) = self.spaces.mapped_if_all(page.region().0) else { return 0 };
+        let reservations = self.frames.reservations();
+        let Some(id) = reservations.find(page.0) else { return 0 };
+        if reservations.key(id).order != LARGE_ORDER {
             return 0;
         }
         // The page that completes it is another matter, as is the one from which on the rest is prepared.
@@ -98,9 +92,10 @@ impl System {
             self.charge_faults(u64::from(count - 1), u64::from(count) * u64::from(!zeroed));
             return true;
         }
-        let id = self.spaces.reservations.find(page.0).expect("found when it was looked ahead");
-        let base = self.spaces.reservations.base(id);
-        let zeroes = u64::from(!self.blank.contains(&base.0));
+        let reservations = self.frames.reservations();
+        let id = reservations.find(page.0).expect("found when it was looked ahead");
+        let base = reservations.base(id);
+        let zeroes = u64::from(!self.frames.is_zeroed(base));
         self.map_plain(page, Frame(base.0 + page.slot()), write, count);
         self.trap();
         self.charge_faults(0, zeroes);
@@ -117,7 +112,7 @@ impl System {
     #[inline]
     fn populate_plain(&mut self, id: ReservationId, slot: u32, count: u32) {
         let now = self.clock.now();
-        self.spaces.reservations.populate_run(id, slot as u16, count as u16, now);
+        self.frames.populate(id, slot, count, now);
     }
 
     /// Faults, and pages that they zeroed.
@@ -125,7 +120,7 @@ impl System {
     pub(super) fn charge_faults(&mut self, faults: u64, zeroed: u64) {
         self.counters.faults += faults;
         self.clock.spend(Cause::Fault, self.costs.fault * faults);
-        let beside = u64::from(self.clock.pace.threads.saturating_sub(1));
+        let beside = u64::from(self.clock.pace().threads.saturating_sub(1));
         self.clock.spend(Cause::Lock, self.costs.beside * beside * faults);
         self.counters.zeroed += zeroed;
         self.clock.spend(Cause::Zero, self.costs.zero_page * zeroed);
@@ -139,30 +134,8 @@ impl System {
         } else {
             self.memory.set_pages(frame, count, page);
         }
-        let spaces = &mut self.spaces;
-        let (number, slot) = (page.region().0 as usize, page.slot());
-        let region = spaces.regions.extend(number);
         let dirty = write || !self.reads.has(Reads::WRITTEN);
-        let entries = &mut spaces.tables.table_mut(region.place)[slot as usize..];
-        for (entry, frame) in entries[..count as usize].iter_mut().zip(frame.0..) {
-            let new = Entry::of(Frame(frame));
-            *entry = if dirty { new.with(Entry::DIRTY) } else { new };
-        }
-        if count == 1 {
-            spaces.tables.set_present(region.place, slot);
-        } else {
-            let present = spaces.tables.present_mut(region.place);
-            reservation::set_run(present, slot as u16, count as u16);
-        }
-        region.resident += count as u16;
-        region.flags |= ACCESSED;
-        if !dirty {
-            region.clean += count as u16;
-            spaces.kinds[number] |= CHECK;
-        }
-        if region.process >= spaces.first_process {
-            spaces.resident += u64::from(count);
-        }
+        self.spaces.map_run(page, frame, count, dirty);
         self.populated(page.region().0, count as u16);
     }
 }

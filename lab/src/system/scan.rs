@@ -6,10 +6,10 @@ use policy::{Action, Candidates, Facts, Process, Result as Ended};
 use trace::{Page, SLOTS};
 
 use super::System;
-use super::allocate::Payer;
+use super::clock::Payer;
 use super::collapse::Collapsed;
 use super::daemons::Pass;
-use super::region::{ACCESSED, Entry, LISTED, NO_TABLE, WATCHED};
+use super::spaces::region::{ACCESSED, LISTED, NO_TABLE, WATCHED};
 use crate::Cause;
 use crate::reservation::ReservationId;
 
@@ -27,16 +27,22 @@ impl System {
     pub(crate) fn scan(&mut self, action: Action, pass: &mut Pass) -> (Ended, u32) {
         let done = (Ended::Done { pages: 0 }, 0);
         match action {
-            Action::Rewind => self.daemons.cursor = (0, 0),
+            Action::Rewind => self.daemons.set_cursor(0, 0),
             Action::Rank { most, one_process } => pass.chosen = self.choose(most, one_process),
-            Action::ClearAccessed => self.clear_accessed(),
-            Action::CountAccessed { newest_percent } => self.count_accessed(newest_percent),
+            Action::ClearAccessed => {
+                let entries = self.spaces.clear_accessed();
+                self.clock.spend_behind(Cause::Scan, self.costs.scan_page * entries);
+            }
+            Action::CountAccessed { newest_percent } => {
+                let entries = self.spaces.count_accessed(newest_percent);
+                self.clock.spend_behind(Cause::Scan, self.costs.scan_page * entries);
+            }
             Action::Visit(Candidates::Best) => return (self.visit_best(pass), 0),
             Action::Visit(Candidates::Listed) => {
-                if let Some(region) = self.daemons.candidates.pop_front() {
-                    self.spaces.region(region).flags &= !LISTED;
-                    let process = self.spaces.regions[region as usize].process;
-                    self.daemons.cursor = (process, region << 9);
+                if let Some(region) = self.daemons.next_candidate() {
+                    self.spaces.unmark(region, LISTED);
+                    let process = self.spaces.at(region).process;
+                    self.daemons.set_cursor(process, region << 9);
                 }
                 return self.visit_next();
             }
@@ -49,16 +55,16 @@ impl System {
     /// The next region by address.
     fn visit_next(&mut self) -> (Ended, u32) {
         let mut passed = 0;
-        let Some((owner, region)) = self.next_region(self.daemons.cursor, &mut passed) else {
+        let Some((owner, region)) = self.next_region(self.daemons.cursor(), &mut passed) else {
             return (Ended::Nothing, passed);
         };
         self.clock.spend_behind(Cause::Scan, self.costs.scan_page * u64::from(SLOTS));
-        self.daemons.cursor = (owner, (region + 1) << 9);
+        self.daemons.set_cursor(owner, (region + 1) << 9);
         let ended = match self.collapse(region, Payer::Daemon) {
             Collapsed::Yes => Ended::Done { pages: SLOTS },
             Collapsed::NoMemory => Ended::NoMemory,
             Collapsed::Unfit => {
-                self.spaces.region(region).flags &= !ACCESSED;
+                self.spaces.unmark(region, ACCESSED);
                 Ended::Unfit
             }
         };
@@ -73,7 +79,7 @@ impl System {
             Collapsed::NoMemory => Ended::NoMemory,
             Collapsed::Unfit => {
                 // Failures go back to bin 0.
-                self.spaces.region(region).coverage = 0;
+                self.spaces.forget_coverage(region);
                 Ended::Unfit
             }
         }
@@ -81,10 +87,10 @@ impl System {
 
     /// The next region at or after (process, page) that lies wholly in a mapping of a kind that is scanned.
     fn next_region(&self, (process, page): (u32, u32), passed: &mut u32) -> Option<(u32, u32)> {
-        for (&number, space) in self.spaces.processes.range(process..) {
+        for (number, space) in self.spaces.processes_from(process) {
             let from = if number == process { page } else { 0 };
             let start = space.find(Page(from)).map_or(from, |(first, _)| first);
-            for (&first, mapping) in space.mappings.range(start..) {
+            for (first, mapping) in space.mappings_from(start) {
                 let window = first.max(from).next_multiple_of(SLOTS);
                 let fits = window + SLOTS <= mapping.end
                     && mapping.is_anonymous()
@@ -109,7 +115,7 @@ impl System {
                 Some((self.policy.rank_process(ranks, &self.process_facts(number))?, number))
             });
             let Some((_, process)) = best.max() else { return Vec::new() };
-            self.daemons.served.insert(process, self.clock.now());
+            self.daemons.serve(process, self.clock.now());
             candidates.retain(|&number, _| number == process);
         }
         let mut all: Vec<(u32, u32)> = candidates.into_values().flatten().collect();
@@ -121,16 +127,16 @@ impl System {
     }
 
     fn process_facts(&self, number: u32) -> Process {
-        let (walks, all) = self.spaces.processes.get(&number).map_or((0, 1), |own| own.overhead);
+        let (walks, all) = self.spaces.process(number).map_or((0, 1), |own| own.overhead());
         Process {
             walks_permille: walks * 1000 / all.max(1),
-            served: self.daemons.served.get(&number).copied().unwrap_or(0),
+            served: self.daemons.served(number),
             number,
         }
     }
 
     fn facts_of_ranked(&self, region: u32) -> Facts {
-        let at = &self.spaces.regions[region as usize];
+        let at = self.spaces.at(region);
         let mut facts = Facts::default();
         facts.region.superpage =
             (self.spaces.is_large(region) || at.has(WATCHED)).then(Default::default);
@@ -141,54 +147,14 @@ impl System {
 
     fn candidates_by_process(&self) -> BTreeMap<u32, Vec<(u32, u32)>> {
         let mut found: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
-        for (region, at) in (0..).zip(self.spaces.regions.iter()) {
-            if let Some(rank) =
-                self.policy.rank(&self.facts_of_ranked(region).region, self.misses_of(region))
+        for (region, at) in self.spaces.regions() {
+            if let Some(rank) = self
+                .policy
+                .rank(&self.facts_of_ranked(region).region, self.spaces.misses_of(region))
             {
                 found.entry(at.process).or_default().push((rank, region));
             }
         }
         found
-    }
-
-    fn clear_accessed(&mut self) {
-        for region in 0..self.spaces.regions.len() {
-            let table = self.spaces.regions[region].place;
-            let is_watched = self.spaces.regions[region].has(WATCHED);
-            if table == NO_TABLE || self.spaces.is_large(region as u32) || is_watched {
-                continue;
-            }
-            for entry in self.spaces.tables.table_mut(table) {
-                *entry = entry.without(Entry::ACCESSED);
-            }
-            self.clock.spend_behind(Cause::Scan, self.costs.scan_page * u64::from(SLOTS));
-        }
-        if let Some(misses) = &mut self.spaces.misses {
-            misses.clear();
-        }
-        // Entries that stay in a TLB are not walked to again: without this they would look unused.
-        self.spaces.shoot.push(super::spaces::Shoot::All);
-        for process in self.spaces.processes.values_mut() {
-            process.overhead = (0, 0);
-        }
-    }
-
-    fn count_accessed(&mut self, newest: u32) {
-        if let Some(misses) = &mut self.spaces.misses {
-            misses.sample(newest);
-        }
-        for region in 0..self.spaces.regions.len() {
-            let table = self.spaces.regions[region].place;
-            let is_watched = self.spaces.regions[region].has(WATCHED);
-            if table == NO_TABLE || self.spaces.is_large(region as u32) || is_watched {
-                continue;
-            }
-            let entries = self.spaces.tables.table(table);
-            let accessed = entries.iter().filter(|entry| entry.has(Entry::ACCESSED)).count() as u32;
-            let at = self.spaces.regions.extend(region);
-            at.coverage =
-                ((u32::from(at.coverage) * (100 - newest) + accessed * newest) / 100) as u16;
-            self.clock.spend_behind(Cause::Scan, self.costs.scan_page * u64::from(SLOTS));
-        }
     }
 }

@@ -4,35 +4,36 @@ use policy::{Action, Candidates, Compaction, Daemon, Event, Facts, Result as End
 use trace::{Page, Pages, SLOTS};
 
 use super::System;
-use super::allocate::{LARGE_ORDER, Payer};
+use super::allocate::LARGE_ORDER;
+use super::clock::Payer;
 use super::daemons::Pass;
-use super::reserve::QUEUE;
+use super::frames::QUEUE;
 use super::scan::Visited;
 use crate::Cause;
 use crate::memory::compaction::{Mode, Request};
-use crate::reservation::{Flags, ReservationId};
+use crate::reservation::ReservationId;
 use crate::touched::Seen;
 
 impl System {
     /// What is known to a daemon at work.
     pub(crate) fn facts_of_daemon(&mut self, task: Daemon, pass: &Pass, piece: &Visited) -> Facts {
         let mut facts = Facts::default();
-        let spent_in_piece = self.spent_in_piece();
+        let spent_in_piece = self.daemons.spent_in_piece(&self.clock);
         let free = self.memory.free_frames();
         facts.machine = policy::Machine {
             spent: pass.spent + spent_in_piece,
             spent_in_piece,
-            is_piece_done: self.is_piece_done(),
+            is_piece_done: self.daemons.is_piece_done(&self.clock),
             free,
             pages: u64::from(self.memory.frames()),
             ..policy::Machine::default()
         };
         let machine = &mut facts.machine;
         match task {
-            Daemon::Scan => machine.waiting = self.daemons.candidates.len() as u32,
+            Daemon::Scan => machine.waiting = self.daemons.waiting(),
             Daemon::Fill => machine.waiting = u32::from(piece.partial != Some(None)),
             Daemon::Recover => {
-                machine.waiting = (self.spaces.regions.len() as u32).saturating_sub(pass.at);
+                machine.waiting = self.spaces.region_count().saturating_sub(pass.at);
             }
             Daemon::Prezero => {
                 machine.zeroed_permille = self.memory.zeroed_frames() * 1000 / free.max(1);
@@ -40,10 +41,10 @@ impl System {
             Daemon::Reclaim => {
                 let watermarks = self.memory.watermarks(0);
                 machine.watermarks = (watermarks.low, watermarks.high);
-                machine.free_with_reserved = free + self.spaces.reservations.clear_frames();
+                machine.free_with_reserved = free + self.frames.reservations().clear_frames();
             }
             Daemon::Compact => {
-                machine.compaction_wanted = std::mem::take(&mut self.daemons.compaction_wanted);
+                machine.compaction_wanted = self.daemons.take_compaction_wanted();
                 // Looked at only where compaction ahead of need may be.
                 if self.physical.proactiveness > 0 {
                     machine.is_fragmented = self.compaction.is_wanted(&self.memory, 0);
@@ -67,9 +68,9 @@ impl System {
             Action::Evacuate { after } => self.evacuate_oldest(after, piece),
             Action::BreakNext => {
                 // Nowhere to move to: the next one gives its free part.
-                let next = self.spaces.reservations.newer(QUEUE, piece.passed);
+                let next = self.frames.reservations().newer(QUEUE, piece.passed);
                 let Some(next) =
-                    next.and_then(|id| self.spaces.reservations.newer(QUEUE, Some(id)))
+                    next.and_then(|id| self.frames.reservations().newer(QUEUE, Some(id)))
                 else {
                     return Ended::Nothing;
                 };
@@ -81,7 +82,7 @@ impl System {
             Action::Zero { order } => self.prezero(order),
             Action::Compact { mode, .. } => self.compact_behind(mode),
             Action::ReleaseHeld { .. } => {
-                self.shrink_folios(Payer::Daemon);
+                self.release_held(Payer::Daemon);
                 Ended::Nothing
             }
             Action::Reclaim { pages, lumpy, .. } => {
@@ -94,10 +95,10 @@ impl System {
 
     /// The pages of the oldest inactive reservation are moved elsewhere, so that its superpage becomes free whole.
     fn evacuate_oldest(&mut self, after: u64, piece: &mut Visited) -> Ended {
-        let now = self.daemons.now;
-        let found = self.spaces.reservations.oldest_inactive(QUEUE, piece.passed, now, after);
+        let now = self.daemons.now();
+        let found = self.frames.reservations().oldest_inactive(QUEUE, piece.passed, now, after);
         let Some(id) = found else { return Ended::Nothing };
-        match self.evacuate(id) {
+        match self.frames.evacuate(&mut self.memory, &mut self.spaces, id) {
             Some(pages) => {
                 self.counters.evacuated += 1;
                 self.counters.migrated += u64::from(pages);
@@ -114,23 +115,23 @@ impl System {
 
     /// The most recently changed reservation that was not looked at in this piece of work.
     fn fill_next(&mut self, at: u16, piece: &mut Visited) -> Ended {
-        let first = || self.spaces.reservations.newest_partial(QUEUE, None, at);
+        let first = || self.frames.reservations().newest_partial(QUEUE, None, at);
         let Some(id) = piece.partial.unwrap_or_else(first) else {
             piece.partial = Some(None);
             return Ended::Nothing;
         };
-        piece.partial = Some(self.spaces.reservations.newest_partial(QUEUE, Some(id), at));
+        piece.partial = Some(self.frames.reservations().newest_partial(QUEUE, Some(id), at));
         match self.policy.on(Event::Candidate, &self.facts_of_partial(id)) {
             Action::Populate { most } => Ended::Done { pages: self.fill(id, Payer::Daemon, most) },
             _ => {
-                self.spaces.reservations.mark(id, Flags::BAD);
+                self.frames.mark_bad(id);
                 Ended::Unfit
             }
         }
     }
 
     fn facts_of_partial(&self, id: ReservationId) -> Facts {
-        let page = self.spaces.reservations.key(id).page;
+        let page = self.frames.reservations().key(id).page;
         self.facts_of_candidate(page >> 9)
     }
 
@@ -163,7 +164,7 @@ impl System {
     /// zeros; others are not looked into.
     fn recover_next(&mut self, pass: &mut Pass, seen: Seen<'_>) -> Ended {
         let Some(touched) = seen.pages else { return Ended::Nothing };
-        let all = self.spaces.regions.len() as u32;
+        let all = self.spaces.region_count();
         let next = (pass.at..all).find(|&region| {
             self.spaces.is_large(region)
                 && self.policy.on(Event::Candidate, &self.facts_of_superpage(region))
@@ -186,7 +187,7 @@ impl System {
         for slot in (0..SLOTS).filter(|slot| used[(slot / 64) as usize] >> (slot % 64) & 1 == 0) {
             self.release_unpaid(Pages { first: Page(region << 9 | slot), count: 1 });
         }
-        self.shrink_folios(Payer::Daemon);
+        self.release_held(Payer::Daemon);
         self.counters.recovered += u64::from(zeros);
         Ended::Done { pages: zeros }
     }

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use trace::{Backing, Page, SLOTS};
+use trace::{Page, SLOTS};
 
 use super::System;
-use super::region::{
+use super::spaces::region::{
     BASE, CHECK, CONT, COW, DIRTY, Entry, LARGE, NO_TABLE, POOL, RESERVED, Region, SIZE, ZEROS,
 };
 use crate::memory::{Frame, Owner};
@@ -31,78 +31,26 @@ impl System {
     /// Says what is wrong first, if anything is.
     pub(crate) fn verify(&self) -> Result<(), String> {
         self.memory.verify()?;
-        self.spaces.reservations.verify()?;
         let pooled = self.pool.verify()?;
-        self.verify_mappings()?;
+        self.spaces.verify_mappings()?;
         let users = self.verify_regions()?;
-        self.verify_frames(&users, &pooled)
-    }
-
-    /// Mappings are neither empty nor overlapping, lie in regions of their process, and shared objects know
-    /// where they are mapped.
-    fn verify_mappings(&self) -> Result<(), String> {
-        for (number, process) in &self.spaces.processes {
-            let mut end = 0;
-            for (&first, mapping) in &process.mappings {
-                let name = format!("mapping {first}..{} of process {number}", mapping.end);
-                if first < end || mapping.end <= first {
-                    return Err(format!("{name} is empty or overlaps another"));
-                }
-                end = mapping.end;
-                for region in first >> 9..=(end - 1) >> 9 {
-                    let owner = self.spaces.regions.get(region as usize).map(|at| at.process);
-                    if owner != Some(*number) {
-                        return Err(format!("{name}: region {region} is of {owner:?}"));
-                    }
-                }
-                let origin = mapping.origin;
-                let known = |places: &Vec<u32>| places.contains(&origin);
-                if let Backing::Shared(object) = mapping.backing
-                    && !self.objects.get(&object).is_some_and(known)
-                {
-                    return Err(format!("{name}: object {object} does not know it"));
-                }
-            }
-        }
-        Ok(())
+        self.verify_frames(&users, &pooled)?;
+        let is_used = |frame: u32| users.binary_search_by_key(&frame, |user| user.0).is_ok();
+        self.frames.verify(is_used)
     }
 
     /// Page tables and what is counted of them.
     fn verify_regions(&self) -> Result<Users, String> {
         let mut users = Vec::new();
-        let (mut resident, mut superpages, mut swapped) = (0, 0, 0);
-        let mut by_process = std::collections::BTreeMap::<u32, u64>::new();
-        for (region, at) in (0..).zip(self.spaces.regions.iter()) {
-            let kind = self.spaces.kinds[region as usize];
-            let found = match kind & SIZE {
+        let mut swapped = 0;
+        for (region, at) in self.spaces.regions() {
+            let found = match self.spaces.kind(region) & SIZE {
                 LARGE => self.verify_large(region, at, &mut users),
                 _ => self.verify_table(region, at, &mut users, &mut swapped),
             };
             found.map_err(|what| format!("region {region} of process {}: {what}", at.process))?;
-            if at.process >= self.spaces.first_process {
-                resident += u64::from(at.resident);
-            }
-            if kind & SIZE == LARGE {
-                superpages += u64::from(self.spaces.is_ours(at.process));
-                *by_process.entry(at.process).or_default() += 1;
-            }
         }
-        let kept = (self.spaces.resident, self.spaces.superpages, self.spaces.swapped);
-        if kept != (resident, superpages, swapped) {
-            return Err(format!(
-                "{resident} resident, {superpages} superpages, {swapped} swapped; kept {kept:?}"
-            ));
-        }
-        for (number, process) in &self.spaces.processes {
-            let counted = by_process.remove(number).unwrap_or(0);
-            if process.superpages != counted {
-                let kept = process.superpages;
-                return Err(format!("process {number} has {counted} superpages, kept {kept}"));
-            }
-        }
-        if let Some((number, _)) = by_process.into_iter().next() {
-            return Err(format!("process {number} is gone and has a superpage mapped"));
-        }
+        self.spaces.verify_counts(swapped)?;
         users.sort_unstable();
         Ok(users)
     }
@@ -111,11 +59,11 @@ impl System {
         if at.resident != SLOTS as u16 || at.clean != 0 {
             return Err(format!("a superpage with the counts of base pages: {at:?}"));
         }
-        let checked = self.spaces.kinds[region as usize] & CHECK != 0;
+        let checked = self.spaces.kind(region) & CHECK != 0;
         if (at.has(COW | ZEROS) || !at.has(DIRTY)) && !checked {
             return Err("the superpage's writes must be looked at, and are not".to_string());
         }
-        let process = self.spaces.processes.get(&at.process);
+        let process = self.spaces.owner(at);
         // A heap's last superpage of the pool reaches past the heap's end, and a part of one cannot be advised apart.
         let place = process.and_then(|process| process.find(Page(region << 9)));
         if !at.has(POOL)
@@ -144,7 +92,7 @@ impl System {
 
     /// Whether every page of a region is in some mapping of its process: advice cuts mappings under a superpage.
     fn is_mapped_throughout(&self, region: u32) -> bool {
-        let process = self.spaces.processes.get(&self.spaces.regions[region as usize].process);
+        let process = self.spaces.owner(self.spaces.at(region));
         let mapped = |page| process.is_some_and(|process| process.find(Page(page)).is_some());
         (region << 9..(region + 1) << 9).all(mapped)
     }
@@ -156,7 +104,7 @@ impl System {
         users: &mut Users,
         swapped: &mut u64,
     ) -> Result<(), String> {
-        let kind = self.spaces.kinds[region as usize];
+        let kind = self.spaces.kind(region);
         if at.place == NO_TABLE {
             let empty = at.resident == 0 && at.clean == 0;
             return if empty && kind & SIZE == BASE && !at.has(POOL | ZEROS) {
@@ -165,11 +113,11 @@ impl System {
                 Err(format!("no table, and not empty: {at:?}, kind {kind}"))
             };
         }
-        let process = self.spaces.processes.get(&at.process);
+        let process = self.spaces.owner(at);
         let (mut resident, mut clean, mut attention) = (0, 0, false);
-        for (slot, &entry) in (0..).zip(self.spaces.tables.table(at.place)) {
+        for (slot, &entry) in (0..).zip(self.spaces.table(region).unwrap_or_default()) {
             let page = Page(region << 9 | slot);
-            let present = self.spaces.tables.is_present(at.place, slot);
+            let present = self.spaces.is_present(page);
             *swapped += u64::from(entry.is_swapped());
             if present {
                 clean += u16::from(!entry.has(Entry::DIRTY));
@@ -188,7 +136,7 @@ impl System {
                 resident += 1;
                 users.push((frame.0, page.0));
                 // A reservation that was filled past a mapping's end waits for it to grow.
-                let reserved = self.spaces.reservations.at(frame).is_some();
+                let reserved = self.frames.reservations().at(frame).is_some();
                 if !mapped && (present || !reserved) && !self.awaits_growth(page) {
                     return Err(format!("page {slot} has {frame:?} and is in no mapping"));
                 }
@@ -206,28 +154,27 @@ impl System {
             return Err("writes must be looked at, and are not".to_string());
         }
         if kind & SIZE == CONT {
-            self.verify_runs(at)?;
+            self.verify_runs(region)?;
         }
         Ok(())
     }
 
     /// A page that was prepared past a mapping's end, and stayed when its reservation was broken.
     fn awaits_growth(&self, page: Page) -> bool {
-        let process = self.spaces.regions[page.region().0 as usize].process;
         let from = page.region().first();
-        let process = self.spaces.processes.get(&process);
+        let process = self.spaces.owner(self.spaces.at(page.region().0));
         process.is_some_and(|process| {
-            process.mappings.range(..page.0).next_back().is_some_and(|(_, at)| at.end > from.0)
+            process.mappings_before(page.0).next_back().is_some_and(|(_, at)| at.end > from.0)
         })
     }
 
     /// Runs of 16 that may share a TLB entry lie together and are mapped whole.
-    fn verify_runs(&self, at: &Region) -> Result<(), String> {
-        let table = self.spaces.tables.table(at.place);
+    fn verify_runs(&self, region: u32) -> Result<(), String> {
+        let table = self.spaces.table(region).unwrap_or_default();
         for run in (0..SLOTS).step_by(16) {
             let slots = run..run + 16;
-            let mapped =
-                slots.clone().filter(|&slot| self.spaces.tables.is_present(at.place, slot)).count();
+            let is_mapped = |slot: &u32| self.spaces.is_present(Page(region << 9 | slot));
+            let mapped = slots.clone().filter(is_mapped).count();
             let first = table[run as usize].frame();
             let together = slots.clone().all(|slot| {
                 let frame = table[slot as usize].frame().map(|frame| frame.0);
@@ -265,40 +212,29 @@ impl System {
                 let state = (
                     self.memory.owner(Frame(frame)),
                     self.memory.is_free(Frame(frame)),
-                    self.spaces.reservations.at(Frame(frame)).is_some(),
+                    self.frames.reservations().at(Frame(frame)).is_some(),
                 );
                 format!("frame {frame} (owner, free, reserved: {state:?}): {what}")
             })?;
             if frame == head + SLOTS - 1
-                && let Some(&kept) = self.spaces.folios.get(&head)
+                && let Some(kept) = self.frames.used_of_held(Frame(head))
                 && kept != folio
             {
                 return Err(format!("{folio} frames of folio {head} are used, kept {kept}"));
             }
         }
-        let used = |frame: &u32| users.binary_search_by_key(frame, |user| user.0).is_ok();
-        if let Some(frame) = self.spaces.shares.keys().find(|frame| !used(frame)) {
-            return Err(format!("frame {frame} is shared and in nobody's table"));
-        }
-        let reserved = |base: &&u32| {
-            let id = self.spaces.reservations.at(Frame(**base));
-            id.is_some_and(|id| self.spaces.reservations.base(id).0 == **base)
-        };
-        match self.blank.iter().find(|base| !reserved(base)) {
-            Some(base) => Err(format!("frame {base} is noted as zeroed and begins no reservation")),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     fn verify_unused(&self, frame: Frame, pooled: bool) -> Result<(), String> {
-        let reserved = match self.spaces.reservations.at(frame) {
+        let reserved = match self.frames.reservations().at(frame) {
             Some(id) => {
-                let slot = (frame.0 - self.spaces.reservations.base(id).0) as u16;
-                if self.spaces.reservations.is_populated(id, slot) {
+                let slot = (frame.0 - self.frames.reservations().base(id).0) as u16;
+                if self.frames.reservations().is_populated(id, slot) {
                     return Err("a populated part of a reservation, and nobody's".to_string());
                 }
-                let key = self.spaces.reservations.key(id);
-                let flagged = self.spaces.regions[(key.page >> 9) as usize].has(RESERVED);
+                let key = self.frames.reservations().key(id);
+                let flagged = self.spaces.at(key.page >> 9).has(RESERVED);
                 if u32::from(key.order) == SLOTS.ilog2() && !flagged {
                     return Err("its region does not know that it is reserved".to_string());
                 }
@@ -306,7 +242,7 @@ impl System {
             }
             None => false,
         };
-        let held = self.spaces.folios.contains_key(&(frame.0 & !(SLOTS - 1)));
+        let held = self.frames.used_of_held(frame.pageblock()).is_some();
         let free = self.memory.is_free(frame);
         let ways = [free, pooled, reserved, held].iter().filter(|&&way| way).count();
         match self.memory.owner(frame) {
@@ -330,10 +266,10 @@ impl System {
         if self.memory.is_free(frame) {
             return Err(format!("free, and used by {pages:?}"));
         }
-        let reservation = self.spaces.reservations.at(frame);
+        let reservation = self.frames.reservations().at(frame);
         if let Some(id) = reservation {
-            let slot = (frame.0 - self.spaces.reservations.base(id).0) as u16;
-            if !self.spaces.reservations.is_populated(id, slot) {
+            let slot = (frame.0 - self.frames.reservations().base(id).0) as u16;
+            if !self.frames.reservations().is_populated(id, slot) {
                 return Err(format!("used by {pages:?}, and its reservation does not know"));
             }
         }
@@ -349,7 +285,7 @@ impl System {
             Some(page) if pages.iter().any(|user| user.1 == page) => {}
             _ => return Err(format!("used by {pages:?}, and owned by none of them")),
         }
-        let further = self.spaces.shares.get(&frame.0).map_or(&[][..], |pages| &pages[..]);
+        let further = self.frames.sharers(frame);
         let mut known: Vec<u32> = further.iter().copied().chain(owner).collect();
         known.sort_unstable();
         let alike = known.iter().eq(pages.iter().map(|user| &user.1));

@@ -158,6 +158,8 @@ impl Report {
 pub struct Compaction {
     settings: Settings,
     zones: Vec<Memo>,
+    /// How often it was asked whether one meets a lock.
+    asked: u64,
 }
 
 /// What it remembers of a zone.
@@ -183,7 +185,14 @@ impl Compaction {
     /// Nothing was compacted yet.
     pub fn new(memory: &Memory, settings: Settings) -> Self {
         let zones = memory.zones.iter().map(|zone| Memo::new(zone.blocks.len())).collect();
-        Self { settings, zones }
+        Self { settings, zones, asked: 0 }
+    }
+
+    /// Whether the next run meets somebody else's lock: so many in 1000 do, spread evenly.
+    pub(crate) fn is_contended(&mut self, permille: u16) -> bool {
+        let each = u64::from(permille);
+        self.asked += 1;
+        self.asked * each / 1000 != (self.asked - 1) * each / 1000
     }
 
     /// Compacts zone after zone until one has what is asked for (`try_to_compact_pages`).

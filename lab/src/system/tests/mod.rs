@@ -116,16 +116,17 @@ impl Run {
 
     /// All processes end, and all their memory is free again.
     fn end(&mut self) {
-        let processes: Vec<u32> = self.engine.system.spaces.processes.keys().copied().collect();
+        let processes: Vec<u32> =
+            self.engine.system.spaces.processes_from(0).map(|(number, _)| number).collect();
         for process in processes {
             self.step(Some(Event::Exit(Process(process))), &[]).expect("nothing to run out of");
         }
         let system = &self.engine.system;
-        assert_eq!(system.spaces.resident, 0);
-        assert_eq!(system.spaces.superpages, 0);
-        assert_eq!(system.spaces.swapped, 0);
-        assert!(system.spaces.shares.is_empty() && system.spaces.folios.is_empty());
-        assert!(system.spaces.reservations.is_empty(), "reservations without pages");
+        assert_eq!(system.spaces.resident(), 0);
+        assert_eq!(system.spaces.superpages(), 0);
+        assert_eq!(system.spaces.swapped(), 0);
+        assert!(system.frames.nothing_shared() && system.frames.nothing_held());
+        assert!(system.frames.reservations().is_empty(), "reservations without pages");
         let used = u64::from(system.memory.frames()) - system.memory.free_frames();
         assert_eq!(used, system.frames_beyond_processes(), "frames were lost");
     }

@@ -102,7 +102,7 @@ proptest! {
                 prop_assert_eq!(entry.frame().is_some(), framed, "{:?}", page);
                 expected += u64::from(framed);
             }
-            prop_assert_eq!(spaces.resident, expected);
+            prop_assert_eq!(spaces.resident(), expected);
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 
-use super::super::region::Present;
 use super::super::spaces::Spaces;
+use super::super::spaces::region::Present;
 use super::{Ground, Run, cases, grounds, ops};
 
 /// A design with the tables of random presets, where those go together.
@@ -41,7 +41,7 @@ fn table_of(text: &str, table: &str) -> String {
 
 /// What is mapped in a region.
 fn of_region(spaces: &Spaces, region: u32) -> (Option<Present>, u16, u16) {
-    let at = &spaces.regions[region as usize];
+    let at = spaces.at(region);
     let present = (!spaces.is_large(region)).then(|| *spaces.present(region));
     (present, at.resident, at.flags)
 }
@@ -53,16 +53,14 @@ fn books(run: &Run) -> String {
     format!(
         "{:?} {:?} {:?} at {} with {} in {} superpages and {} swapped, {} free, regions {:?}",
         system.counters,
-        system.clock.ledger,
-        system.clock.background,
+        system.clock.ledger(),
+        system.clock.background(),
         system.clock.now(),
-        spaces.resident,
-        spaces.superpages,
-        spaces.swapped,
+        spaces.resident(),
+        spaces.superpages(),
+        spaces.swapped(),
         system.memory.free_frames(),
-        (0..spaces.regions.len() as u32)
-            .map(|region| of_region(spaces, region))
-            .collect::<Vec<_>>(),
+        (0..spaces.region_count()).map(|region| of_region(spaces, region)).collect::<Vec<_>>(),
     )
 }
 

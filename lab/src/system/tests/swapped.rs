@@ -1,6 +1,6 @@
 //! A scan's candidate with pages that are swapped out.
 
-use super::super::allocate::Payer;
+use super::super::clock::Payer;
 use super::super::collapse::Collapsed;
 use super::*;
 use trace::{Advice, Backing, Page, Pages, Region, SLOTS};

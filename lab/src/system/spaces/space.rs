@@ -8,11 +8,11 @@ use trace::{Backing, Page, Pages};
 #[derive(Debug, Default)]
 pub(crate) struct Process {
     /// Its mappings by first page: neither empty nor overlapping.
-    pub mappings: BTreeMap<u32, Mapping>,
+    pub(super) mappings: BTreeMap<u32, Mapping>,
     /// Superpages mapped.
-    pub superpages: u64,
+    pub(super) superpages: u64,
     /// Cycles spent on walks and passed in all, when a daemon last looked: (walks, all).
-    pub overhead: (u64, u64),
+    pub(super) overhead: (u64, u64),
 }
 
 /// A mapping of a process.
@@ -37,6 +37,31 @@ pub(crate) struct Mapping {
 pub(crate) type Place = (u32, Mapping);
 
 impl Process {
+    /// All mappings, by address.
+    pub(crate) fn mappings(&self) -> impl DoubleEndedIterator<Item = Place> {
+        self.mappings.iter().map(|(&first, &mapping)| (first, mapping))
+    }
+
+    /// Those that begin before a page.
+    pub(crate) fn mappings_before(&self, page: u32) -> impl DoubleEndedIterator<Item = Place> {
+        self.mappings.range(..page).map(|(&first, &mapping)| (first, mapping))
+    }
+
+    /// Those that begin at a page or after it.
+    pub(crate) fn mappings_from(&self, page: u32) -> impl DoubleEndedIterator<Item = Place> {
+        self.mappings.range(page..).map(|(&first, &mapping)| (first, mapping))
+    }
+
+    /// Whether a mapping begins at a page.
+    pub(crate) fn begins_at(&self, page: u32) -> bool {
+        self.mappings.contains_key(&page)
+    }
+
+    /// Cycles that it waited for walks, and that passed in all, since a daemon last looked.
+    pub(crate) fn overhead(&self) -> (u64, u64) {
+        self.overhead
+    }
+
     /// The mapping that holds `page`.
     pub(crate) fn find(&self, page: Page) -> Option<Place> {
         let (&first, &mapping) = self.mappings.range(..=page.0).next_back()?;
@@ -44,14 +69,14 @@ impl Process {
     }
 
     /// The mapping that holds `pages` and more on both sides.
-    pub(crate) fn strictly_within(&self, pages: Pages) -> Option<Place> {
+    pub(super) fn strictly_within(&self, pages: Pages) -> Option<Place> {
         let end = pages.first.0 + pages.count;
         self.find(pages.first)
             .filter(|(first, mapping)| *first < pages.first.0 && end < mapping.end)
     }
 
     /// Splits mappings so that none crosses the ends of `pages`.
-    pub(crate) fn cut(&mut self, pages: Pages) {
+    pub(super) fn cut(&mut self, pages: Pages) {
         for at in [pages.first.0, pages.first.0 + pages.count] {
             if let Some((first, mapping)) = self.find(Page(at))
                 && first < at
@@ -63,19 +88,19 @@ impl Process {
     }
 
     /// Whether any of these pages is mapped.
-    pub(crate) fn meets(&self, pages: Pages) -> bool {
+    pub(super) fn meets(&self, pages: Pages) -> bool {
         let before = self.mappings.range(..pages.first.0 + pages.count).next_back();
         before.is_some_and(|(_, mapping)| mapping.end > pages.first.0)
     }
 
     /// The mappings that lie within `pages`, after a cut.
-    pub(crate) fn within(&self, pages: Pages) -> Vec<Place> {
+    pub(super) fn within(&self, pages: Pages) -> Vec<Place> {
         let range = pages.first.0..pages.first.0 + pages.count;
         self.mappings.range(range).map(|(&first, &mapping)| (first, mapping)).collect()
     }
 
     /// Joins neighbours that differ in nothing, as kernels do, over and beside `pages`.
-    pub(crate) fn join(&mut self, pages: Pages) {
+    pub(super) fn join(&mut self, pages: Pages) {
         for at in [pages.first.0 + pages.count, pages.first.0] {
             let Some(&right) = self.mappings.get(&at) else { continue };
             let Some((&first, &left)) = self.mappings.range(..at).next_back() else { continue };

@@ -1,0 +1,142 @@
+//! Mappings of the explicit pool: made, grown, unmapped, and faults on them.
+
+use policy::{Action, Compaction, Event, Facts};
+use trace::{Backing, Page, Pages, SLOTS};
+
+use super::clock::Payer;
+use super::pool::Pool;
+use super::spaces::region::{NO_TABLE, POOL};
+use super::{Stop, System};
+use crate::Cause;
+use crate::hugetlb::Fault;
+use crate::memory::compaction::Mode;
+use crate::memory::{Frame, Memory};
+
+impl System {
+    /// A mapping is made: `Some` if the pool backs its superpages.
+    pub(crate) fn pool_map(&mut self, pages: Pages, backing: Backing) -> Result<Option<u32>, Stop> {
+        // What spoils memory beforehand is no user of the pool.
+        if !self.pool.exists() || !self.daemons.are_awake() {
+            return Ok(None);
+        }
+        let end = pages.first.0 + pages.count;
+        let first = pages.first.0.div_ceil(SLOTS);
+        let last = if backing == Backing::Heap { end.div_ceil(SLOTS) } else { end / SLOTS };
+        // A heap that begins within a superpage has its first one rounded up to.
+        if last <= first && backing != Backing::Heap {
+            return Ok(None);
+        }
+        let count = last.saturating_sub(first);
+        let id = self.pool_ask(|pool, memory| pool.map(memory, first, count))?;
+        if id.is_some() {
+            self.spaces.cover(Pages { first: Page(first << 9), count: count << 9 });
+        }
+        Ok(id)
+    }
+
+    /// Asks the pool, once more after compaction if it is short; then what the design says of shortage.
+    fn pool_ask<R>(
+        &mut self,
+        mut ask: impl FnMut(&mut Pool, &mut Memory) -> Result<R, u64>,
+    ) -> Result<Option<R>, Stop> {
+        let mut retried = false;
+        loop {
+            let short_by = match ask(&mut self.pool, &mut self.memory) {
+                Ok(done) => return Ok(Some(done)),
+                Err(short_by) => short_by,
+            };
+            match self.policy.on(Event::NoPoolPage { retried }, &Facts::default()) {
+                Action::Compact { mode: Compaction::Sync, .. } => {
+                    self.compact(Payer::Program, Mode::Sync);
+                }
+                Action::Refuse => return Err(Stop::Refused { short_by }),
+                _ => {
+                    self.counters.fallbacks += 1;
+                    return Ok(None);
+                }
+            }
+            retried = true;
+        }
+    }
+
+    /// A heap on the pool ends at page `end` now.
+    pub(crate) fn pool_grow(&mut self, id: u32, end: u32) -> Result<(), Stop> {
+        let Some((first, wanted)) = self.pool.grown(id, end) else { return Ok(()) };
+        if self.pool_ask(|pool, memory| pool.extend(memory, id, wanted))?.is_some() {
+            self.spaces.cover(Pages { first: Page(first << 9), count: wanted << 9 });
+        }
+        Ok(())
+    }
+
+    /// Pages `first..end` of a mapping are unmapped. What is mapped still of pages that the pool has back goes too: a
+    /// heap's last page reaches past the heap's end, and parts of one mapping may meet within a page.
+    pub(crate) fn pool_unmap(&mut self, id: u32, first: u32, end: u32) {
+        let gone = self.pool.unmap(&mut self.memory, id, first, end);
+        gone.for_each(|region| self.unmap_of_pool(region));
+    }
+
+    /// Pages `first..end` of a mapping are discarded.
+    pub(crate) fn pool_discard(&mut self, id: u32, first: u32, end: u32) {
+        let gone = self.pool.discard(&mut self.memory, id, first, end);
+        gone.for_each(|region| self.unmap_of_pool(region));
+    }
+
+    fn unmap_of_pool(&mut self, region: u32) {
+        if self.spaces.at(region).has(POOL) {
+            self.unmap_pool(region);
+        }
+    }
+
+    /// A fault on a page that the pool backs.
+    pub(crate) fn pool_fault(&mut self, page: Page, id: u32, write: bool) -> Result<(), Stop> {
+        let region = page.region().0;
+        let found = self.pool.fault(&mut self.memory, id, region, write);
+        self.clock.spend(Cause::Fault, self.costs.superpage_fault);
+        match found {
+            Fault::Fresh { frame, .. } => {
+                self.clock.spend(Cause::Zero, self.costs.zero_large);
+                self.counters.zeroed += u64::from(SLOTS);
+                self.counters.superpage_faults += 1;
+                self.counters.made_at_fault += 1;
+                self.map_pool(region, frame);
+            }
+            Fault::Present(frame) => {
+                if self.spaces.is_large(region) {
+                    self.spaces.take_large(region);
+                } else {
+                    self.map_pool(region, frame);
+                }
+            }
+            Fault::Copied { to, .. } => {
+                self.clock.spend(Cause::Copy, self.costs.copy_page * u64::from(SLOTS));
+                self.counters.copied += u64::from(SLOTS);
+                self.unmap_pool(region);
+                self.map_pool(region, to);
+            }
+            Fault::Robbed { children, .. } => {
+                for child in children {
+                    self.unmap_pool(self.pool.same_page(id, region, child));
+                }
+                self.spaces.take_large(region);
+            }
+            Fault::Killed(why) => return Err(Stop::Killed(format!("{why:?}"))),
+        }
+        Ok(())
+    }
+
+    fn map_pool(&mut self, region: u32, frame: Frame) {
+        if self.spaces.at(region).place != NO_TABLE && !self.spaces.is_large(region) {
+            // A mapping beside a heap has base pages here.
+            self.release(Pages { first: Page(region << 9), count: SLOTS });
+        }
+        self.spaces.map_large(region, frame, true);
+        self.spaces.mark(region, POOL);
+    }
+
+    /// Takes a mapping of a pool page away; the page is the pool's matter.
+    fn unmap_pool(&mut self, region: u32) {
+        if self.spaces.is_large(region) {
+            self.spaces.unmap_large(region);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! All virtual memory of the machine: processes, their mappings, regions, page tables, and what is resident of it.
+//!
+//! It knows frames by number alone: who else uses one is `super::frames`' matter, and whether it is free is
+//! `crate::memory`'s. Nothing here is charged or decided. What must leave the TLBs is noted for the engine.
+//!
+//! `space` is a process's mappings, `region` the page tables of a region; `pages`, `large` and `shared` change what is
+//! mapped, `walk` reads it as the processor does, `accessed` as a daemon does.
+
+mod accessed;
+mod large;
+mod misses;
+mod pages;
+mod processes;
+pub(crate) mod region;
+mod shared;
+pub(crate) mod space;
+mod verify;
+pub(crate) mod walk;
+
+use std::collections::BTreeMap;
+
+use trace::{Pages, SLOTS};
+
+use misses::Misses;
+use region::{BASE, Entry, Kind, LARGE, NO_TABLE, NOBODY, Region, Regions, SIZE, Tables};
+use space::{Place, Process};
+
+/// What must leave the TLBs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shoot {
+    /// A base page.
+    Page(u32),
+    /// All of a region.
+    Region(u32),
+    /// Everything.
+    All,
+}
+
+/// Beyond so many, emptying the TLB is what a kernel does, and quicker (Linux: 33 pages,
+/// `tlb_single_page_flush_ceiling`).
+pub(crate) const MANY: usize = 33;
+
+/// Accesses, and events, that are looked ahead.
+pub(crate) const MOST_AHEAD: usize = 32;
+
+/// The virtual memory of all processes.
+#[derive(Debug)]
+pub(crate) struct Spaces {
+    kinds: Vec<Kind>,
+    regions: Regions,
+    tables: Tables,
+    processes: BTreeMap<u32, Process>,
+    running: u32,
+    /// The mapping of the last fault.
+    last: Option<Place>,
+    /// First pages of the mappings of each shared object.
+    objects: BTreeMap<u32, Vec<u32>>,
+    /// Walks, for designs that ask for them.
+    misses: Option<Misses>,
+    shoot: Vec<Shoot>,
+    /// The first process of the program and its first region: those before spoiled the memory.
+    first_process: u32,
+    first_region: u32,
+    /// Base pages resident for the program.
+    resident: u64,
+    /// Superpages mapped for the program.
+    superpages: u64,
+    /// Pages swapped out now, and how many there is room for.
+    swapped: u64,
+    swap: u64,
+}
+
+impl Spaces {
+    /// No process yet. Without `counts_misses` nobody asks for walks; `swap` is in pages.
+    pub(crate) fn new(counts_misses: bool, swap: u64) -> Self {
+        Self {
+            kinds: Vec::new(),
+            regions: Regions::default(),
+            tables: Tables::default(),
+            processes: BTreeMap::new(),
+            running: NOBODY,
+            last: None,
+            objects: BTreeMap::new(),
+            misses: counts_misses.then(Misses::default),
+            shoot: Vec::new(),
+            first_process: 0,
+            first_region: 0,
+            resident: 0,
+            superpages: 0,
+            swapped: 0,
+            swap,
+        }
+    }
+
+    /// From here on it is the program whose pages are counted.
+    pub(crate) fn begin(&mut self, (first_region, first_process): (u32, u32)) {
+        (self.first_region, self.first_process) = (first_region, first_process);
+        (self.resident, self.superpages) = (0, 0);
+    }
+
+    /// Where the program's memory begins.
+    pub(crate) fn first_region(&self) -> u32 {
+        self.first_region
+    }
+
+    /// Base pages resident for the program.
+    #[inline]
+    pub(crate) fn resident(&self) -> u64 {
+        self.resident
+    }
+
+    /// Superpages mapped for the program.
+    #[inline]
+    pub(crate) fn superpages(&self) -> u64 {
+        self.superpages
+    }
+
+    /// Pages that are swapped out.
+    pub(crate) fn swapped(&self) -> u64 {
+        self.swapped
+    }
+
+    /// How many regions there are.
+    pub(crate) fn region_count(&self) -> u32 {
+        self.regions.len() as u32
+    }
+
+    /// All regions, with their numbers.
+    pub(crate) fn regions(&self) -> impl Iterator<Item = (u32, &Region)> {
+        (0..).zip(self.regions.iter())
+    }
+
+    /// A region.
+    #[inline(always)]
+    pub(crate) fn at(&self, region: u32) -> &Region {
+        &self.regions[region as usize]
+    }
+
+    /// A region, if there is one of that number.
+    pub(crate) fn get(&self, region: u32) -> Option<&Region> {
+        self.regions.get(region as usize)
+    }
+
+    /// A region's kind.
+    #[inline(always)]
+    pub(crate) fn kind(&self, region: u32) -> Kind {
+        self.kinds[region as usize]
+    }
+
+    /// Sets a flag of a region.
+    pub(crate) fn mark(&mut self, region: u32, flag: u16) {
+        self.region(region).flags |= flag;
+    }
+
+    /// Clears a flag of a region.
+    pub(crate) fn unmark(&mut self, region: u32, flag: u16) {
+        self.region(region).flags &= !flag;
+    }
+
+    /// The entries of a region with base pages, if it has a table.
+    #[inline]
+    pub(crate) fn table(&self, region: u32) -> Option<&[Entry]> {
+        let place = self.regions[region as usize].place;
+        (place != NO_TABLE && !self.is_large(region)).then(|| self.tables.table(place))
+    }
+
+    /// What must leave the TLBs since it was last taken note of.
+    #[inline]
+    pub(crate) fn shoots(&self) -> &[Shoot] {
+        &self.shoot
+    }
+
+    /// All of that left them.
+    pub(crate) fn end_shoots(&mut self) {
+        self.shoot.clear();
+    }
+
+    /// All entries must leave the TLBs.
+    pub(crate) fn shoot_all(&mut self) {
+        self.shoot.push(Shoot::All);
+    }
+
+    /// Makes room for the regions of `pages`.
+    pub(crate) fn cover(&mut self, pages: Pages) {
+        let regions = ((pages.first.0 + pages.count).div_ceil(SLOTS) + 1) as usize;
+        if regions > self.regions.len() {
+            self.regions.grow(regions);
+            self.kinds.resize(regions, BASE);
+            if let Some(misses) = &mut self.misses {
+                misses.cover(regions);
+            }
+        }
+    }
+
+    #[inline]
+    fn region(&mut self, region: u32) -> &mut Region {
+        self.regions.edit(&mut self.kinds, region as usize)
+    }
+
+    #[inline]
+    pub(crate) fn is_large(&self, region: u32) -> bool {
+        self.kinds[region as usize] & SIZE == LARGE
+    }
+
+    #[inline]
+    pub(crate) fn is_ours(&self, process: u32) -> bool {
+        process >= self.first_process && process != NOBODY
+    }
+
+    /// `pages` more base pages (fewer, if negative) are resident in a region.
+    #[inline]
+    fn count_resident(&mut self, region: u32, pages: i64) {
+        let at = self.regions.extend(region as usize);
+        at.resident = (i64::from(at.resident) + pages) as u16;
+        if at.process >= self.first_process {
+            self.resident = self.resident.wrapping_add_signed(pages);
+        }
+    }
+
+    /// `count` more superpages are mapped in a region's process.
+    fn count_superpages(&mut self, region: u32, count: i64) {
+        let process = self.regions[region as usize].process;
+        if self.is_ours(process) {
+            self.superpages = self.superpages.wrapping_add_signed(count);
+        }
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.superpages = process.superpages.wrapping_add_signed(count);
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Base pages: mapped, moved, written, swapped out, taken away.
+
+use std::ops::Range;
+
+use trace::{Page, SLOTS};
+
+use super::region::{
+    ACCESSED, BASE, CHECK, CONT, COW, Entry, LARGE, NO_TABLE, PROTECTED, Present, RESERVED, SIZE,
+    ZEROS,
+};
+use super::space::Place;
+use super::{MANY, MOST_AHEAD, Shoot, Spaces};
+use crate::memory::Frame;
+use crate::reservation;
+
+/// Entries that were emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Emptied {
+    /// Mappings that went.
+    pub mappings: u32,
+    /// The frame of the last one.
+    pub frame: Option<Frame>,
+}
+
+impl Spaces {
+    /// The entry of a base page; empty where the region has no table.
+    #[inline]
+    pub(crate) fn entry(&self, page: Page) -> Entry {
+        match self.regions[page.region().0 as usize].place {
+            NO_TABLE => Entry::EMPTY,
+            table => self.tables.table(table)[page.slot() as usize],
+        }
+    }
+
+    /// The entry of a base page, in a table that is made if need be.
+    #[inline]
+    pub(super) fn entry_mut(&mut self, page: Page) -> &mut Entry {
+        let region = self.regions.extend(page.region().0 as usize);
+        if region.place == NO_TABLE {
+            region.place = self.tables.make();
+        }
+        self.tables.entry(region.place, page.slot())
+    }
+
+    /// Whether a page is mapped, singly.
+    #[inline]
+    pub(crate) fn is_present(&self, page: Page) -> bool {
+        let region = page.region().0;
+        !self.is_large(region)
+            && self.tables.is_present(self.regions[region as usize].place, page.slot())
+    }
+
+    /// Which base pages of a region without a superpage are mapped.
+    #[inline]
+    pub(crate) fn present(&self, region: u32) -> &Present {
+        self.tables.present(self.regions[region as usize].place)
+    }
+
+    /// Whether a page of a region with base pages, and with a table, has nothing.
+    #[inline(always)]
+    pub(crate) fn is_empty_beside_others(&self, page: Page) -> bool {
+        let number = page.region().0 as usize;
+        let place = self.regions[number].place;
+        self.kinds[number] & SIZE == BASE
+            && place != NO_TABLE
+            && self.tables.glance(place, page.slot()) == Entry::EMPTY
+    }
+
+    /// The entries from a page on, in a region with base pages that has a table.
+    #[inline]
+    pub(crate) fn entries_from(&self, page: Page) -> Option<&[Entry]> {
+        let number = page.region().0 as usize;
+        let (kind, place) = (self.kinds[number], self.regions[number].place);
+        (kind & SIZE == BASE && place != NO_TABLE)
+            .then(|| &self.tables.table(place)[page.slot() as usize..])
+    }
+
+    /// How many pages of a region with base pages are mapped; `None`: others are resident too.
+    #[inline(always)]
+    pub(crate) fn mapped_if_all(&self, region: u32) -> Option<u32> {
+        let at = &self.regions[region as usize];
+        let mapped = self.tables.present(at.place).iter().map(|word| word.count_ones()).sum();
+        (mapped == u32::from(at.resident)).then_some(mapped)
+    }
+
+    /// Maps a page whose entry holds a frame (or the page of zeros).
+    #[inline]
+    pub(super) fn map_entry(&mut self, page: Page, entry: Entry) {
+        let at = page.region().0 as usize;
+        *self.entry_mut(page) = entry;
+        let region = self.regions.extend(at);
+        debug_assert!(!self.tables.is_present(region.place, page.slot()));
+        self.tables.set_present(region.place, page.slot());
+        if self.kinds[at] & SIZE == CONT {
+            // What the TLB has of whole runs stays true.
+            self.kinds[at] &= !SIZE;
+        }
+        if !entry.has(Entry::DIRTY) || entry.has(Entry::COW) {
+            region.clean += u16::from(!entry.has(Entry::DIRTY));
+            self.kinds[at] |= CHECK;
+        }
+    }
+
+    /// Maps a page to a frame, which becomes its own.
+    #[inline]
+    pub(crate) fn map_page(&mut self, page: Page, frame: Frame, dirty: bool) {
+        let entry = Entry::of(frame);
+        self.map_entry(page, if dirty { entry.with(Entry::DIRTY) } else { entry });
+        self.count_resident(page.region().0, 1);
+    }
+
+    /// Maps `count` pages that have nothing, in a region with base pages that has a table, to the frames from `frame`
+    /// on, as walked to: what [`Self::map_page`] does for each, and at once.
+    #[inline(always)]
+    pub(crate) fn map_run(&mut self, page: Page, frame: Frame, count: u32, dirty: bool) {
+        let (number, slot) = (page.region().0 as usize, page.slot());
+        let region = self.regions.extend(number);
+        let entry = |frame: u32| {
+            let new = Entry::of(Frame(frame));
+            if dirty { new.with(Entry::DIRTY) } else { new }
+        };
+        if count == 1 {
+            *self.tables.entry(region.place, slot) = entry(frame.0);
+            self.tables.set_present(region.place, slot);
+        } else {
+            let entries = &mut self.tables.table_mut(region.place)[slot as usize..];
+            for (at, frame) in entries[..count as usize].iter_mut().zip(frame.0..) {
+                *at = entry(frame);
+            }
+            let present = self.tables.present_mut(region.place);
+            reservation::set_run(present, slot as u16, count as u16);
+        }
+        region.resident += count as u16;
+        region.flags |= ACCESSED;
+        if !dirty {
+            region.clean += count as u16;
+            self.kinds[number] |= CHECK;
+        }
+        if region.process >= self.first_process {
+            self.resident += u64::from(count);
+        }
+    }
+
+    /// Maps the page of zeros.
+    pub(crate) fn map_zero_page(&mut self, page: Page) {
+        self.map_entry(page, Entry::zero_page());
+    }
+
+    /// Maps a page that is in memory, as it is or as written.
+    pub(crate) fn map_resident(&mut self, page: Page, write: bool) {
+        let entry = self.entry(page);
+        self.map_entry(page, if write { entry.with(Entry::DIRTY) } else { entry });
+    }
+
+    /// Maps pages beside one that are in memory too, as if read: up to so many on each side, within its mapping and
+    /// its region. Returns how many.
+    pub(crate) fn map_neighbours(
+        &mut self,
+        page: Page,
+        around: u8,
+        (first, mapping): Place,
+    ) -> u64 {
+        if around == 0 {
+            return 0;
+        }
+        let side = u32::from(around);
+        let start = page.0.saturating_sub(side).max(first).max(page.region().first().0);
+        let end = (page.0 + side + 1).min(mapping.end).min(page.region().first().0 + SLOTS);
+        let mut mapped = 0;
+        for beside in (start..end).map(Page) {
+            let entry = self.entry(beside);
+            if entry.frame().is_some() && !self.is_present(beside) {
+                self.map_entry(beside, entry.without(Entry::DIRTY));
+                mapped += 1;
+            }
+        }
+        mapped
+    }
+
+    /// Pages that have nothing get frames side by side, and are not mapped.
+    pub(crate) fn make_resident(&mut self, first: Page, frame: Frame, count: u32) {
+        for ahead in 0..count {
+            *self.entry_mut(Page(first.0 + ahead)) = Entry::of(Frame(frame.0 + ahead));
+        }
+        self.count_resident(first.region().0, count.into());
+    }
+
+    /// A page's first write, where it is mapped.
+    pub(crate) fn set_dirty(&mut self, page: Page) {
+        self.entry_mut(page).set_dirty();
+        self.region(page.region().0).clean -= 1;
+    }
+
+    /// The page is the writer's alone, and may be written.
+    pub(crate) fn take_page(&mut self, page: Page) {
+        let entry = self.entry_mut(page);
+        let was_clean = !entry.has(Entry::DIRTY);
+        *entry = entry.with(Entry::DIRTY).without(Entry::COW);
+        let at = self.regions.edit(&mut self.kinds, page.region().0 as usize);
+        if self.tables.is_present(at.place, page.slot()) {
+            at.clean -= u16::from(was_clean);
+        } else {
+            self.tables.set_present(at.place, page.slot());
+        }
+    }
+
+    /// A page's contents are in another frame now.
+    pub(crate) fn move_page(&mut self, page: Page, frame: Frame) {
+        let entry = self.entry_mut(page);
+        *entry = entry.at(frame);
+        self.scatter(page.region().0);
+    }
+
+    /// What the engine asks before a write (or a read) where [`CHECK`] is set: is all well without a fault?
+    pub(crate) fn is_fine(&mut self, page: Page, write: bool) -> bool {
+        let region = page.region().0;
+        if !write {
+            return true;
+        }
+        let kind = self.kinds[region as usize];
+        let at = self.region(region);
+        if kind & SIZE == LARGE {
+            return at.has(super::region::DIRTY) && !at.has(COW | ZEROS);
+        }
+        let (place, protected) = (at.place, at.has(PROTECTED));
+        if !self.tables.is_present(place, page.slot()) {
+            // Not mapped: the walk will find that out, and fault once.
+            return true;
+        }
+        let entry = self.entry_mut(page);
+        if entry.is_zero_page() {
+            // Its mapping is taken away, so that the fault finds it absent.
+            *entry = Entry::EMPTY;
+            self.tables.clear_present(place, page.slot());
+            self.region(region).clean -= 1;
+            self.shoot.push(Shoot::Page(page.0));
+            return false;
+        }
+        if entry.has(Entry::COW) {
+            return false;
+        }
+        if entry.has(Entry::DIRTY) {
+            return true;
+        }
+        if protected {
+            // Write-protected by an attempt at promotion (FreeBSD): the write faults and retries it.
+            return false;
+        }
+        // The processor sets the dirty bit by itself.
+        entry.set_dirty();
+        let at = self.region(region);
+        at.clean -= 1;
+        if at.clean == 0 && !at.has(COW) {
+            self.kinds[region as usize] &= !CHECK;
+        }
+        true
+    }
+
+    /// Whether a page more can be swapped out.
+    pub(crate) fn can_swap(&self) -> bool {
+        self.swapped < self.swap
+    }
+
+    /// A page is written out. Its frame is the caller's matter.
+    pub(crate) fn swap_out(&mut self, page: Page) {
+        self.unmap_entry(page);
+        *self.entry_mut(page) = Entry::swapped();
+        self.count_resident(page.region().0, -1);
+        self.swapped += 1;
+    }
+
+    /// Whether a page's contents are in swap; there they are no more.
+    pub(crate) fn leave_swap(&mut self, page: Page) -> bool {
+        let was_swapped = self.entry(page).is_swapped();
+        self.swapped -= u64::from(was_swapped);
+        was_swapped
+    }
+
+    /// Takes a page's mapping away; its frame stays.
+    fn unmap_entry(&mut self, page: Page) {
+        let clean = !self.entry(page).has(Entry::DIRTY);
+        self.scatter(page.region().0);
+        let region = self.regions.edit(&mut self.kinds, page.region().0 as usize);
+        if self.tables.is_present(region.place, page.slot()) {
+            self.tables.clear_present(region.place, page.slot());
+            region.clean -= u16::from(clean);
+            self.shoot_page(page);
+        }
+    }
+
+    /// Empties an entry of a region that has a table.
+    pub(crate) fn empty_entry(&mut self, page: Page) -> Emptied {
+        let region = page.region().0;
+        let place = self.regions[region as usize].place;
+        let entry = std::mem::replace(self.tables.entry(place, page.slot()), Entry::EMPTY);
+        let mut mappings = 0;
+        if !entry.is_empty() {
+            self.scatter(region);
+            let at = self.regions.edit(&mut self.kinds, region as usize);
+            if self.tables.is_present(place, page.slot()) {
+                self.tables.clear_present(place, page.slot());
+                at.clean -= u16::from(!entry.has(Entry::DIRTY));
+                mappings = 1;
+                self.shoot_page(page);
+            }
+            self.swapped -= u64::from(entry.is_swapped());
+            if entry.frame().is_some() {
+                self.count_resident(region, -1);
+            }
+        }
+        Emptied { mappings, frame: entry.frame() }
+    }
+
+    /// Empties entries of a region that has a table, and hands over each page that had a frame. Returns how many
+    /// mappings went.
+    pub(crate) fn empty_entries(
+        &mut self,
+        region: u32,
+        slots: Range<u32>,
+        mut gone: impl FnMut(Page, Frame),
+    ) -> u32 {
+        let place = self.regions[region as usize].place;
+        let mut present = *self.tables.present(place);
+        let (mut any, mut mappings, mut clean, mut frames) = (false, 0, 0, 0);
+        for slot in slots {
+            let at = self.tables.entry(place, slot);
+            let entry = *at;
+            if entry.is_empty() {
+                continue;
+            }
+            *at = Entry::EMPTY;
+            any = true;
+            let page = Page(region << 9 | slot);
+            let word = &mut present[(slot / 64) as usize];
+            if *word >> (slot % 64) & 1 != 0 {
+                *word &= !(1 << (slot % 64));
+                mappings += 1;
+                clean += u16::from(!entry.has(Entry::DIRTY));
+                self.shoot_page(page);
+            }
+            self.swapped -= u64::from(entry.is_swapped());
+            if let Some(frame) = entry.frame() {
+                frames += 1;
+                gone(page, frame);
+            }
+        }
+        if any {
+            self.scatter(region);
+            *self.tables.present_mut(place) = present;
+            self.region(region).clean -= clean;
+            self.count_resident(region, -frames);
+        }
+        mappings
+    }
+
+    /// Gives a region's table back if nothing is in it.
+    pub(crate) fn tidy(&mut self, region: u32) {
+        let at = self.regions.edit(&mut self.kinds, region as usize);
+        if self.kinds[region as usize] & SIZE != LARGE
+            && at.place != NO_TABLE
+            && at.resident == 0
+            && self.tables.table(at.place).iter().all(|entry| entry.is_empty())
+        {
+            self.tables.end(at.place);
+            at.place = NO_TABLE;
+            at.clean = 0;
+            at.flags &= RESERVED;
+            self.kinds[region as usize] = BASE;
+        }
+    }
+
+    /// A page must leave the TLBs. Of more than [`MANY`] only the number counts: more are not noted.
+    #[inline]
+    pub(crate) fn shoot_page(&mut self, page: Page) {
+        if self.shoot.len() <= MANY {
+            self.shoot.push(Shoot::Page(page.0));
+        }
+    }
+
+    /// A region's pages do not lie in runs of 16 any more, or a run is not mapped whole.
+    #[inline]
+    pub(super) fn scatter(&mut self, region: u32) {
+        if self.kinds[region as usize] & SIZE == CONT {
+            self.kinds[region as usize] &= !SIZE;
+            self.shoot.push(Shoot::Region(region));
+        }
+    }
+
+    /// An entry, if there is one: read ahead of its use.
+    #[inline]
+    pub(crate) fn glance(&self, page: Page) -> Entry {
+        let region = page.region().0 as usize;
+        match self.kinds.get(region) {
+            Some(kind) if kind & SIZE != LARGE => {
+                self.tables.glance(self.regions[region].place, page.slot())
+            }
+            _ => Entry::EMPTY,
+        }
+    }
+
+    /// Reads what faults on these pages will read, at most [`MOST_AHEAD`] of them; what depends on another miss of the
+    /// host's caches when all of those are under way. Returns what keeps the reads from being left out.
+    pub(crate) fn glance_at(&self, pages: impl Iterator<Item = Page> + Clone) -> u64 {
+        let mut tables = [NO_TABLE; MOST_AHEAD];
+        let mut seen = 0;
+        for (page, table) in pages.clone().zip(&mut tables) {
+            let region = page.region().0 as usize;
+            if self.kinds.get(region).is_some_and(|kind| kind & SIZE != LARGE) {
+                *table = self.regions[region].place;
+            }
+        }
+        for (page, &table) in pages.zip(&tables) {
+            seen ^= u64::from(self.tables.glance(table, page.slot()).0);
+            seen ^= self.tables.present(table)[(page.slot() / 64) as usize];
+        }
+        seen
+    }
+}

@@ -1,0 +1,226 @@
+//! Processes: which runs, what they mapped, and whose regions are whose.
+
+use trace::{Backing, Page, Pages, SLOTS};
+
+use super::Spaces;
+use super::region::Region;
+use super::space::{Mapping, Place, Process};
+use crate::reservation::{Key, Population};
+use crate::system::Stop;
+use crate::system::formed::{MOST_REGIONS, MOST_SKIPPED, ill_formed};
+
+impl Spaces {
+    /// A process begins.
+    pub(crate) fn begin_process(&mut self, process: u32) {
+        self.processes.insert(process, Process::default());
+    }
+
+    /// A process, of which nothing is mapped any more, is gone.
+    pub(crate) fn end_process(&mut self, process: u32) {
+        self.processes.remove(&process);
+    }
+
+    /// Whether a process has begun, and not ended.
+    pub(crate) fn lives(&self, process: u32) -> bool {
+        self.processes.contains_key(&process)
+    }
+
+    /// A process that lives.
+    pub(crate) fn process(&self, process: u32) -> Option<&Process> {
+        self.processes.get(&process)
+    }
+
+    /// Processes by number, from one on.
+    pub(crate) fn processes_from(&self, process: u32) -> impl Iterator<Item = (u32, &Process)> {
+        self.processes.range(process..).map(|(&number, process)| (number, process))
+    }
+
+    /// The process that runs.
+    #[inline(always)]
+    pub(crate) fn running(&self) -> u32 {
+        self.running
+    }
+
+    /// Has a process run. `false`: it does already.
+    pub(crate) fn run(&mut self, process: u32) -> bool {
+        let others = self.running != process;
+        if others {
+            self.running = process;
+            self.last = None;
+        }
+        others
+    }
+
+    /// What the running process mapped.
+    pub(super) fn own(&mut self) -> &mut Process {
+        self.processes.entry(self.running).or_default()
+    }
+
+    /// The mapping of the last fault, unless mappings changed since.
+    #[inline(always)]
+    pub(crate) fn last_place(&self) -> Option<&Place> {
+        self.last.as_ref()
+    }
+
+    /// The mapping of the last fault is known no more: mappings change.
+    pub(crate) fn forget_place(&mut self) {
+        self.last = None;
+    }
+
+    /// The mapping of the running process that holds `page`.
+    #[inline]
+    pub(crate) fn place_of(&mut self, page: Page) -> Result<Place, Stop> {
+        if let Some((first, mapping)) = self.last
+            && (first..mapping.end).contains(&page.0)
+        {
+            return Ok((first, mapping));
+        }
+        let found = self.processes.get(&self.running).and_then(|own| own.find(page));
+        let Some(place) = found else {
+            return Err(Stop::IllFormed(format!(
+                "page {} of region {} is accessed, and process {} has not mapped it",
+                page.slot(),
+                page.region().0,
+                self.running
+            )));
+        };
+        self.last = Some(place);
+        Ok(place)
+    }
+
+    /// The running process maps something. Neighbours that differ in nothing are joined, but for those of the pool.
+    pub(crate) fn map(&mut self, pages: Pages, mapping: Mapping) {
+        if let Backing::Shared(object) = mapping.backing {
+            self.add_to_object(object, mapping.origin);
+        }
+        let own = self.own();
+        own.mappings.insert(pages.first.0, mapping);
+        if mapping.pool.is_none() {
+            own.join(pages);
+        }
+    }
+
+    /// Changes the running process's mappings of `pages`, and of no more.
+    pub(crate) fn change(&mut self, pages: Pages, change: impl Fn(&mut Mapping)) {
+        let own = self.own();
+        own.cut(pages);
+        let all = pages.first.0..pages.first.0 + pages.count;
+        own.mappings.range_mut(all).for_each(|(_, mapping)| change(mapping));
+        own.join(pages);
+    }
+
+    /// The running process's mappings of `pages`, cut so that they hold no more.
+    pub(crate) fn cut(&mut self, pages: Pages) -> Vec<Place> {
+        let own = self.own();
+        own.cut(pages);
+        own.within(pages)
+    }
+
+    /// Joins the running process's mappings again that were cut for `pages`.
+    pub(crate) fn join(&mut self, pages: Pages) {
+        self.own().join(pages);
+    }
+
+    /// The running process's mapping that holds `pages` and more on both sides.
+    pub(crate) fn strictly_within(&mut self, pages: Pages) -> Option<Place> {
+        self.own().strictly_within(pages)
+    }
+
+    /// Takes mappings of the running process away. What they had in memory must be gone.
+    pub(crate) fn unmap(&mut self, places: &[Place]) {
+        for (first, _) in places {
+            self.own().mappings.remove(first);
+        }
+        for &(_, mapping) in places {
+            self.leave_object(mapping);
+        }
+    }
+
+    /// Whether the running process maps a page of these.
+    pub(crate) fn maps_any(&mut self, pages: Pages) -> bool {
+        self.own().meets(pages)
+    }
+
+    /// The running process's mapping of its heap that ends before `page`. Of a page of the pool nothing is unmapped
+    /// until all is, so there `page` may be within one.
+    pub(crate) fn heap_before(&mut self, page: Page) -> Option<Place> {
+        let own = self.own();
+        let ends = |mapping: &Mapping| mapping.end == page.0 || mapping.pool.is_some();
+        let before = Page(page.0.wrapping_sub(1));
+        let (mut first, mut mapping) = own.find(before).filter(|(_, mapping)| ends(mapping))?;
+        while let Some(&next) = own.mappings.get(&mapping.end)
+            && mapping.pool.is_some()
+            && next.pool == mapping.pool
+        {
+            (first, mapping) = (mapping.end, next);
+        }
+        Some((first, mapping))
+    }
+
+    /// A mapping of the running process ends elsewhere.
+    pub(crate) fn extend(&mut self, (first, mapping): Place) {
+        self.own().mappings.insert(first, mapping);
+    }
+
+    /// A child begins with these mappings.
+    pub(crate) fn fork_to(&mut self, child: u32, mappings: Vec<Place>) {
+        self.processes.entry(child).or_default().mappings = mappings.into_iter().collect();
+    }
+
+    /// Gives the regions of `pages` to a process. They must not be mapped by another, and the pages by none.
+    pub(crate) fn take_regions(&mut self, pages: Pages, process: u32) -> Result<(), Stop> {
+        let (first, end) = (pages.first.0, pages.first.0 + pages.count);
+        let known = self.regions.len() as u64;
+        let last = (end - 1) >> 9;
+        if last >= MOST_REGIONS || u64::from(first >> 9) > known + u64::from(MOST_SKIPPED) {
+            return ill_formed(format!(
+                "pages from {first} on are mapped, {known} regions are known: regions are \
+                 numbered densely, and {MOST_REGIONS} are the most"
+            ));
+        }
+        self.cover(pages);
+        if self.processes.get(&process).is_some_and(|own| own.meets(pages)) {
+            return ill_formed(format!("pages from {first} on are mapped, and some were already"));
+        }
+        for region in first >> 9..=last {
+            let owner = self.regions[region as usize].process;
+            let window = Pages { first: Page(region << 9), count: SLOTS };
+            if owner != process
+                && self.processes.get(&owner).is_some_and(|other| other.meets(window))
+            {
+                return ill_formed(format!("region {region} is mapped, and is process {owner}'s"));
+            }
+            self.region(region).process = process;
+        }
+        Ok(())
+    }
+
+    /// The process that a region belongs to, if it lives.
+    pub(crate) fn owner(&self, at: &Region) -> Option<&Process> {
+        self.processes.get(&at.process)
+    }
+
+    /// Marks as populated what cannot be: pages that have something already (swapped out, or copied elsewhere
+    /// on a write), and pages of mappings whose memory is not the program's own, or of none.
+    pub(crate) fn exclude_unfit(&self, key: Key, population: &mut Population) {
+        let own = self.owner(self.at(key.page >> 9));
+        let mut exclude = |slot: u32| population[(slot / 64) as usize] |= 1 << (slot % 64);
+        for slot in 0..1 << key.order {
+            if !self.entry(Page(key.page + slot)).is_empty() {
+                exclude(slot);
+            }
+        }
+        let end = key.page + (1 << key.order);
+        let before = own.into_iter().flat_map(|own| own.mappings_before(end).rev());
+        // What lies before the first mapping is a hole; what lies behind one may be grown into.
+        let mut hole = key.page..end;
+        for (first, mapping) in before.take_while(|(_, mapping)| mapping.end > key.page) {
+            hole.end = first.max(key.page);
+            if !mapping.is_anonymous() {
+                let (from, to) = (first.max(key.page), mapping.end.min(end));
+                (from - key.page..to - key.page).for_each(&mut exclude);
+            }
+        }
+        hole.map(|page| page - key.page).for_each(&mut exclude);
+    }
+}
