@@ -3,10 +3,11 @@
 //! It knows frames by number alone: who else uses one is `super::frames`' matter, and whether it is free is
 //! `crate::memory`'s. Nothing here is charged or decided. What must leave the TLBs is noted for the engine.
 //!
-//! `space` is a process's mappings, `region` the page tables of a region; `pages`, `large` and `shared` change what is
-//! mapped, `walk` reads it as the processor does, `accessed` as a daemon does.
+//! `space` is a process's mappings, `region` the page tables of a region; `pages`, `emptied`, `large` and `shared` change what
+//! is mapped, `walk` reads it as the processor does, `accessed` as a daemon does.
 
 mod accessed;
+mod emptied;
 mod large;
 mod misses;
 mod pages;
