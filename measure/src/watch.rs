@@ -192,8 +192,12 @@ impl Watcher {
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
         }
+        if self.members.pids().len() > 1 {
+            self.tick(); // some may outlive the first
+        }
         let unseen = self.members.renew();
         let ends = self.members.ends(unseen, self.is_long());
+        self.seen.lost = self.members.lost();
         self.seen.peak = self.bounds.end(&ends);
         self.seen.watch_seconds = (beginning + self.spent).as_secs_f64();
         self.seen.uncounted = self.attached.missing();

@@ -175,8 +175,8 @@ fn peak_in_words(seen: &Observed) -> String {
                 .map_or(String::new(), |bytes| format!(" and at most {}", size(bytes)));
             let why = match seen.processes_unseen {
                 0 => "whether its processes held theirs at once was not seen".to_string(),
-                1 => "a process ended between two looks".to_string(),
-                many => format!("{many} processes ended between two looks"),
+                1 => "a process was not seen to its end".to_string(),
+                many => format!("{many} processes were not seen to their ends"),
             };
             format!("peak at least {}{at_most}: {why}", size(at_least))
         }

@@ -16,6 +16,10 @@ pub struct Stat {
     pub state: char,
     /// The parent; 0 for the first process.
     pub parent: Pid,
+    /// Its process group, and its session.
+    pub group: Pid,
+    /// See `group`.
+    pub session: Pid,
     /// Faults it took without I/O, its waited-for children not included.
     pub minor_faults: u64,
     /// The same of its waited-for children and theirs.
@@ -51,7 +55,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next().and_then(|state| state.chars().next()).ok_or_else(bad)?;
     let parent = fields.next().and_then(|parent| parent.parse().ok()).ok_or_else(bad)?;
-    // Fields 10, 11, 20, 22 and 28 of proc_pid_stat(5); the parent is field 4.
+    // Fields 5, 6, 10, 11, 20, 22 and 28 of proc_pid_stat(5); the parent is field 4.
     let mut number = |skip: usize| -> Result<u64, ReadError> {
         fields.nth(skip).and_then(|field| field.parse().ok()).ok_or_else(bad)
     };
@@ -59,8 +63,10 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
         name: name.to_string(),
         state,
         parent: Pid(parent),
-        minor_faults: number(10 - 5)?,
-        children_minor_faults: number(11 - 11)?,
+        group: Pid(number(0)? as i32),
+        session: Pid(number(0)? as i32),
+        minor_faults: number(10 - 7)?,
+        children_minor_faults: number(0)?,
         threads: number(20 - 12)?,
         start_ticks: number(22 - 21)?,
         stack_start: number(28 - 23)?,

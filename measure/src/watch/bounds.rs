@@ -247,7 +247,7 @@ impl Bounds {
                 let inherited = most.saturating_sub(part.file.min(parent.part.file));
                 Known::new(part, inherited, own_of_forked(part, parent, before, self.page))
             }
-            (_, Some(_)) => Known::new(part, 0, part.held()),
+            (Some(_), Some(_)) => Known::new(part, 0, part.held()),
             _ => Known::new(part, part.high_water, part.held()),
         }
     }

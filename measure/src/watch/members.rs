@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::RangeInclusive;
 
 use machine::process::{self, KeptLoad, KeptStatus, Resident, Stat};
 use machine::{ReadError, Root};
@@ -15,6 +16,8 @@ use crate::family::Family;
 const MOST_FILES: usize = 128;
 /// A process that has memory of its own took this many faults, at least.
 const LEAST_FAULTS: u64 = 8;
+/// Births looked at for processes that left the family.
+const MOST_ORPHANS: u64 = 64;
 /// The first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h).
 const FIRST_PIDS: &str = "pid:[4026531836]";
 /// Births believed where pids began again from the lowest.
@@ -34,6 +37,10 @@ pub(super) struct Members {
     is_fresh: bool,
     /// Those that had ended when `pids` was read.
     gone: Vec<Pid>,
+    /// Processes that may be of the family and cannot be told from others.
+    lost: u64,
+    /// Our process group.
+    group: Option<Pid>,
     exits: Option<Exits>,
 }
 
@@ -42,6 +49,7 @@ impl Members {
     pub(super) fn new(root: Root, family: Family) -> Self {
         let load = KeptLoad::open(&root).ok();
         let stats = BTreeMap::new();
+        let group = process::stat(&root, sys::param::own_pid()).ok().map(|own| own.group);
         let files = BTreeMap::new();
         Self {
             root,
@@ -53,6 +61,8 @@ impl Members {
             newest: None,
             is_fresh: false,
             gone: Vec::new(),
+            lost: 0,
+            group,
             exits: None,
         }
     }
@@ -68,6 +78,11 @@ impl Members {
 
     pub(super) fn pids(&self) -> &[Pid] {
         &self.pids
+    }
+
+    /// How many may be of the family and were not counted.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// As it was when they were found.
@@ -92,7 +107,7 @@ impl Members {
         if !self.is_fresh {
             return 0;
         }
-        let found: BTreeMap<Pid, Stat> = self.found().into_iter().collect();
+        let mut found: BTreeMap<Pid, Stat> = self.found().into_iter().collect();
         let born = match (self.newest, newest) {
             (Some(before), Some(now)) if now >= before => (now.0 - before.0) as u64,
             // Before the first time, all since the first of them.
@@ -102,11 +117,45 @@ impl Members {
             },
             _ => WRAPPED,
         };
+        if let Some(newest) = newest.filter(|_| born <= MOST_ORPHANS) {
+            self.adopt(&mut found, newest.0 - born as i32 + 1..=newest.0);
+        }
         let unseen = unseen(&self.stats, &found, born);
         self.files.retain(|pid, _| self.pids.contains(pid));
         self.gone = self.stats.keys().filter(|pid| !found.contains_key(pid)).copied().collect();
         (self.stats, self.newest) = (found, newest);
         unseen
+    }
+
+    /// Adds those of these pids that left the family before they were seen in it: their parents ended, and they
+    /// are in our group still, or in a session of the family's.
+    fn adopt(&mut self, found: &mut BTreeMap<Pid, Stat>, born: RangeInclusive<i32>) {
+        for pid in born.map(Pid).filter(|pid| !found.contains_key(pid)).collect::<Vec<_>>() {
+            let Ok(stat) = process::stat(&self.root, pid) else { continue };
+            let is_ours = Some(stat.group) == self.group
+                || found.contains_key(&stat.session)
+                || self.stats.contains_key(&stat.session);
+            if stat.parent != Pid(1) || !self.is_process(pid) {
+                continue;
+            }
+            if !is_ours {
+                // A daemon, of this family or of the machine's.
+                self.lost += u64::from(stat.session == pid);
+                continue;
+            }
+            for (pid, stat) in process::tree_with_stat(&self.root, pid) {
+                if !stat.is_dead() && !found.contains_key(&pid) {
+                    self.pids.push(pid);
+                }
+                found.insert(pid, stat);
+            }
+        }
+    }
+
+    /// Whether it is no thread of another.
+    fn is_process(&self, pid: Pid) -> bool {
+        let status = self.root.read(&format!("/proc/{pid}/status"));
+        status.is_ok_and(|status| status.contains(&format!("\nTgid:\t{pid}\n")))
     }
 
     /// What the kernel told of those that ended since it was asked last, after `unseen` were born and ended.
@@ -194,6 +243,8 @@ mod tests {
             name: "a".to_string(),
             state: 'S',
             parent: Pid(1),
+            group: Pid(1),
+            session: Pid(1),
             minor_faults,
             children_minor_faults,
             threads,

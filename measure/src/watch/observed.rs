@@ -33,7 +33,7 @@ pub struct Observed {
     /// And at most this; `null` if unknown.
     #[serde(default)]
     pub peak_at_most_bytes: Option<u64>,
-    /// Processes that ended before it was seen what they held.
+    /// Processes that ended before it was seen what they held, or left the others.
     #[serde(default)]
     pub processes_unseen: u64,
     /// Coverage at the last look that found (nearly) most; see [`Observed::coverage_of_peak`].
@@ -62,6 +62,9 @@ pub struct Observed {
     pub(super) saw_pool: bool,
     #[serde(skip)]
     pub(super) peak: Peak,
+    /// Processes that may be of the run and were not counted.
+    #[serde(skip)]
+    pub(super) lost: u64,
 }
 
 impl Observed {
@@ -79,11 +82,12 @@ impl Observed {
         let is_believed = own.is_some_and(|own| max_rss > own);
         let at_least = self.peak.at_least.max(if is_believed { max_rss.bytes() } else { 0 });
         let largest = Some(max_rss.bytes()).filter(|_| !uses_pool && !self.saw_pool);
-        let at_most = self.peak.at_most(largest).map(|at_most| at_most.max(at_least));
+        let at_most = self.peak.at_most(largest).filter(|_| self.lost == 0);
+        let at_most = at_most.map(|at_most| at_most.max(at_least));
         self.peak_at_least_bytes = (at_least > 0).then_some(at_least);
         self.peak_at_most_bytes = at_most;
         self.peak_resident_bytes = at_most.and_then(|at_most| Range { at_least, at_most }.middle());
-        self.processes_unseen = self.peak.unseen;
+        self.processes_unseen = self.peak.unseen + self.lost;
     }
 
     pub(super) fn note(&mut self, moment: Moment) {
