@@ -409,6 +409,7 @@ mod tests {
 
     fn watch(depth: Depth, script: &str) -> Observed {
         let since = Instant::now();
+        #[expect(clippy::zombie_processes, reason = "wait4 tells more than `Child::wait`")]
         let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
         let family = Family::of_child(Root::real(), Pid(child.id() as i32));
         let watch = Watch::start(Root::real(), family, since, depth, 1, None);
