@@ -29,7 +29,7 @@ pub struct Stat {
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
     /// Where its stack begins: a fork keeps it, and an executed program gets another one. 0 without the right to
-    /// trace it.
+    /// trace it, or where the line is shorter.
     pub stack_start: u64,
 }
 
@@ -69,6 +69,6 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
         children_minor_faults: number(0)?,
         threads: number(20 - 12)?,
         start_ticks: number(22 - 21)?,
-        stack_start: number(28 - 23)?,
+        stack_start: number(28 - 23).unwrap_or(0),
     })
 }
