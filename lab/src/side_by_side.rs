@@ -3,6 +3,10 @@
 //! What is done on a pool's thread already (a cell of a sweep or of a table) is not split further: there the cells
 //! are side by side, and a thread that waited for a part of one would begin another cell meanwhile.
 
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+
 use rayon::prelude::*;
 
 /// Whether what is done now may use more threads.
@@ -12,12 +16,25 @@ pub(crate) fn is_wanted() -> bool {
 
 /// What comes of each, in their order.
 pub(crate) fn map<T: Send, R: Send>(each: Vec<T>, of: impl Fn(T) -> R + Sync + Send) -> Vec<R> {
-    if is_wanted() { cells(each, of) } else { each.into_iter().map(of).collect() }
+    if is_wanted() {
+        each.into_par_iter().with_max_len(1).map(of).collect()
+    } else {
+        each.into_iter().map(of).collect()
+    }
 }
 
-/// The same of pieces of work that are each long.
-pub(crate) fn cells<T: Send, R: Send>(each: Vec<T>, of: impl Fn(T) -> R + Sync + Send) -> Vec<R> {
-    each.into_par_iter().with_max_len(1).map(of).collect()
+/// Does `work` with each, begun in their order: a thread that is done takes the next, until one breaks. Those under way
+/// are finished.
+pub(crate) fn queue<T: Send>(each: Vec<T>, work: impl Fn(T) -> ControlFlow<()> + Sync) {
+    let left = Mutex::new(VecDeque::from(each));
+    let next = || left.lock().expect("nothing in it panics").pop_front();
+    rayon::broadcast(|_| {
+        while let Some(one) = next() {
+            if work(one).is_break() {
+                left.lock().expect("nothing in it panics").clear();
+            }
+        }
+    });
 }
 
 /// Does `work` on each of these, and `beside` on this thread meanwhile.

@@ -82,6 +82,14 @@ impl Progress {
         }
     }
 
+    /// Prints something else meanwhile: the bar is off the screen until that is done.
+    pub fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
     /// Takes it off the screen.
     pub fn clear(&mut self) {
         self.shower = None;

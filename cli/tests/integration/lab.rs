@@ -2,6 +2,7 @@
 
 mod faults;
 mod sweep;
+mod table;
 
 use std::fs;
 use std::path::Path;
@@ -325,6 +326,13 @@ const CASES: &[(&[&str], &[&str])] = &[
     (&["explain", "/no/a.json", "/no/b.json"], &["/no/a.json"]),
     (&["machines", "zen9"], &["zen9"]),
     (&["table", "quicksilver-frag1000"], &["quicksilver-frag1000"]),
+    (
+        &["table", "quicksilver-build", "quicksilver-frag1"],
+        &["`quicksilver-frag1`", "did you mean"],
+    ),
+    (&["table", "quicksilver-build", "all"], &["`all`", "alone"]),
+    (&["table", "list", "quicksilver-build"], &["`list`", "alone"]),
+    (&["table", "quicksilver-build", "quicksilver-build"], &["is given twice"]),
     (&["sweep", "plan", "-o", "/no/such/dir"], &["--design"]),
     (&["sweep", "plan", "-o", "x", "-d", "base"], &["--workload"]),
     (&["sweep", "plan", "-o", "x", "/no/plan.toml"], &["/no/plan.toml"]),

@@ -4,13 +4,10 @@
 //! `machines/e3-1245v6.toml`, `designs/*.toml` and `lab/data/workloads.toml`; the cells are marked
 //! here. Everything else is held out.
 
-use std::sync::Mutex;
-
 use units::ByteSize;
 
-use super::{Better, Cell, Entry, Role, Row, Step, Table};
-use crate::load::Design;
-use crate::{End, Experiment, LabError, Report, run, side_by_side};
+use super::{Better, Cell, Conditions, Entry, Reports, Role, Row, Runs, Table};
+use crate::{End, Report};
 
 /// The machine: indirect evidence says E3-1245 v6 with 32 GB (docs/sources/policies.md 4.1).
 const MACHINE: &str = "e3-1245v6";
@@ -35,71 +32,79 @@ pub(super) const TABLES: [Entry; 9] = [
         name: "quicksilver-zeroing",
         source: "slide 17",
         summary: "microseconds to zero 2 MiB, by processor, stores and bulk",
-        run: |_| Ok(zeroing()),
+        runs: Vec::new,
+        table: |_| zeroing(),
     },
     Entry {
         name: "quicksilver-fresh",
         source: "slide 14",
         summary: "two programs on a fresh boot, four systems",
-        run: |step| {
-            let lines = &[
-                Line { fitted: &[2, 3], published: &[1.0, 0.58, 0.53, 0.77], ..GRAPHCHI },
-                Line {
-                    name: "BlockSVM",
-                    workload: "blocksvm",
-                    published: &[1.0, 0.81, 0.73, 0.96],
-                    fitted: &[2],
-                },
-            ];
-            speedups("quicksilver-fresh", "slide 14", "none", &SIX[..4], lines, step)
-        },
+        runs: || speedup_runs("none", &SIX[..4], &FRESH),
+        table: |reports| speedups("quicksilver-fresh", "slide 14", &SIX[..4], &FRESH, reports),
     },
     Entry {
         name: "quicksilver-frag0",
         source: "slide 21",
         summary: "five programs, memory not fragmented",
-        run: |step| speedups("quicksilver-frag0", "slide 21", "none", &SIX, &FRAG0, step),
+        runs: || speedup_runs("none", &SIX, &FRAG0),
+        table: |reports| speedups("quicksilver-frag0", "slide 21", &SIX, &FRAG0, reports),
     },
     Entry {
         name: "quicksilver-frag100",
         source: "slide 22",
         summary: "five programs, no superpage of those they need is free",
-        run: |step| speedups("quicksilver-frag100", "slide 22", "frag-100", &SIX, &FRAG100, step),
+        runs: || speedup_runs("frag-100", &SIX, &FRAG100),
+        table: |reports| speedups("quicksilver-frag100", "slide 22", &SIX, &FRAG100, reports),
     },
     Entry {
         name: "quicksilver-redis-frag0",
         source: "slide 23",
         summary: "Redis from a cold start: GB/s, memory not fragmented",
-        run: |step| redis("quicksilver-redis-frag0", "none", &REDIS_GBPS[0], &[0, 1], step),
+        runs: || redis_runs(&["none"]),
+        table: |reports| redis("quicksilver-redis-frag0", &REDIS_GBPS[0], &[0, 1], reports),
     },
     Entry {
         name: "quicksilver-redis-frag50",
         source: "slide 23",
         summary: "Redis from a cold start: GB/s, half of the superpages it needs are free",
-        run: |step| redis("quicksilver-redis-frag50", "frag-50", &REDIS_GBPS[1], &[], step),
+        runs: || redis_runs(&["frag-50"]),
+        table: |reports| redis("quicksilver-redis-frag50", &REDIS_GBPS[1], &[], reports),
     },
     Entry {
         name: "quicksilver-redis-frag100",
         source: "slide 23",
         summary: "Redis from a cold start: GB/s, none of the superpages it needs is free",
-        run: |step| redis("quicksilver-redis-frag100", "frag-100", &REDIS_GBPS[2], &[1], step),
+        runs: || redis_runs(&["frag-100"]),
+        table: |reports| redis("quicksilver-redis-frag100", &REDIS_GBPS[2], &[1], reports),
     },
     Entry {
         name: "quicksilver-redis-latency",
         source: "slide 23",
         summary: "Redis from a cold start: 95th percentile of latency in ms, three levels",
-        run: |step| latency(step),
+        runs: || redis_runs(&LEVELS),
+        table: latency,
     },
     Entry {
         name: "quicksilver-build",
         source: "slide 24",
         summary: "a kernel build: superpages, faults, time in the kernel",
-        run: |step| build(step),
+        runs: || vec![runs("build", "build", "none", &BUILD)],
+        table: build,
     },
 ];
 
 const GRAPHCHI: Line =
     Line { name: "GraphChi PageRank", workload: "graphchi", published: &[], fitted: &[] };
+
+const FRESH: [Line; 2] = [
+    Line { fitted: &[2, 3], published: &[1.0, 0.58, 0.53, 0.77], ..GRAPHCHI },
+    Line {
+        name: "BlockSVM",
+        workload: "blocksvm",
+        published: &[1.0, 0.81, 0.73, 0.96],
+        fitted: &[2],
+    },
+];
 
 const FRAG0: [Line; 5] = [
     Line {
@@ -149,65 +154,36 @@ const REDIS_P95: [[f64; 7]; 3] = [
     [5.6, 9.9, 6.1, 5.8, 6.5, 4.5, 4.6],
 ];
 const REDIS: &str = "redis-cold";
+const LEVELS: [&str; 3] = ["none", "frag-50", "frag-100"];
+const BUILD: [&str; 3] = ["sync-1", "sync-64", "freebsd"];
 /// What a build does in the kernel beside memory: programs started, files (docs/sources/policies.md 2.4
 /// derives it from the slide's three times and counts; a machine that knows only memory cannot).
 const OTHER_KERNEL_SECONDS: f64 = 36.9;
 /// Bytes of value in each operation, and operations of the cold run (`lab/data/workloads.toml`).
 const REDIS_BYTES: f64 = 4096.0 * 7.6e6;
 
-/// What is run under each of the designs: `name` is what is told of it.
-struct Cells<'a> {
-    name: &'a str,
-    workload: &'a str,
-    fragmentation: &'a str,
+fn runs(
+    name: &'static str,
+    workload: &'static str,
+    fragmentation: &'static str,
+    designs: &'static [&'static str],
+) -> Runs {
+    let conditions =
+        Conditions { machine: MACHINE, memory: MEMORY, fragmentation, workload, seed: 1 };
+    Runs { name, conditions, designs }
 }
 
-/// Designs of a row that share a pass: to make a stream takes up to as long as a design's machine takes to run it.
-const TOGETHER: usize = 2;
-
-/// Runs all rows, a few designs of each at once; the reports of each row, in the order of the designs. A row is told
-/// when it is begun.
-fn reports(
-    rows: &[Cells<'_>],
-    designs: &[&str],
-    step: &mut Step<'_>,
-) -> Result<Vec<Vec<Report>>, LabError> {
-    let designs: Vec<Design> = designs.iter().map(|name| crate::load::preset(name)).collect();
-    let step = Mutex::new(step);
-    let parts = || designs.chunks(TOGETHER).enumerate();
-    let cells = rows.iter().flat_map(|row| parts().map(move |part| (row, part)));
-    let done = side_by_side::cells(cells.collect(), |(row, (part, designs))| {
-        if part == 0 {
-            step.lock().expect("nothing in it panics")(row.name);
-        }
-        reports_of(row, designs)
-    });
-    let mut done = done.into_iter();
-    let row = |_| done.by_ref().take(parts().count()).try_fold(Vec::new(), append);
-    rows.iter().map(row).collect()
+fn speedup_runs(
+    fragmentation: &'static str,
+    designs: &'static [&'static str],
+    lines: &[Line],
+) -> Vec<Runs> {
+    let line = |line: &Line| runs(line.name, line.workload, fragmentation, designs);
+    lines.iter().map(line).collect()
 }
 
-fn append(
-    mut all: Vec<Report>,
-    more: Result<Vec<Report>, LabError>,
-) -> Result<Vec<Report>, LabError> {
-    all.extend(more?);
-    Ok(all)
-}
-
-fn reports_of(row: &Cells<'_>, designs: &[Design]) -> Result<Vec<Report>, LabError> {
-    let experiment = Experiment {
-        machine: hardware::preset(MACHINE).expect("a preset"),
-        memory: MEMORY,
-        fragmentation: row.fragmentation.parse().expect("written here"),
-        fragmentation_name: row.fragmentation.to_string(),
-        workload: row.workload.parse().expect("written here"),
-        workload_name: row.workload.to_string(),
-        seed: 1,
-        swap: ByteSize(0),
-        utilisation: false,
-    };
-    run(&experiment, designs)
+fn redis_runs(levels: &[&'static str]) -> Vec<Runs> {
+    levels.iter().map(|level| runs("Redis", REDIS, level, &SEVEN)).collect()
 }
 
 fn done(report: &Report, figure: impl Fn(&Report) -> f64) -> Option<f64> {
@@ -239,18 +215,14 @@ fn table(
 fn speedups(
     name: &str,
     source: &str,
-    fragmentation: &str,
     designs: &[&str],
     lines: &[Line],
-    step: &mut Step<'_>,
-) -> Result<Table, LabError> {
-    let cells: Vec<_> = (lines.iter())
-        .map(|line| Cells { name: line.name, workload: line.workload, fragmentation })
-        .collect();
+    reports: &Reports<'_>,
+) -> Table {
     let mut rows = Vec::new();
-    for (line, reports) in lines.iter().zip(reports(&cells, designs, step)?) {
-        let linux = done(&reports[0], Report::seconds);
-        let cell = |(column, report): (usize, &Report)| Cell {
+    for (line, reports) in lines.iter().zip(reports) {
+        let linux = done(reports[0], Report::seconds);
+        let cell = |(column, report): (usize, &&Report)| Cell {
             published: Some(line.published[column]),
             simulated: done(report, Report::seconds).and_then(|own| Some(linux? / own)),
             role: if column == 0 { Role::Base } else { role(line.fitted, column) },
@@ -258,60 +230,43 @@ fn speedups(
         let cells = reports.iter().enumerate().map(cell).collect();
         rows.push(Row { name: line.name.to_string(), cells });
     }
-    Ok(table(name, source, SPEEDUP, Better::Higher, designs, rows))
+    table(name, source, SPEEDUP, Better::Higher, designs, rows)
 }
 
-fn redis(
-    name: &str,
-    fragmentation: &str,
-    published: &[f64; 7],
-    fitted: &[usize],
-    step: &mut Step<'_>,
-) -> Result<Table, LabError> {
-    let row = Cells { name: fragmentation, workload: REDIS, fragmentation };
-    let reports = reports(&[row], &SEVEN, step)?.remove(0);
-    let cell = |(column, report): (usize, &Report)| Cell {
+fn redis(name: &str, published: &[f64; 7], fitted: &[usize], reports: &Reports<'_>) -> Table {
+    let cell = |(column, report): (usize, &&Report)| Cell {
         published: Some(published[column]),
         simulated: done(report, |report| REDIS_BYTES / report.seconds() / 1e9),
         role: role(fitted, column),
     };
-    let cells = reports.iter().enumerate().map(cell).collect();
+    let cells = reports[0].iter().enumerate().map(cell).collect();
     let rows = vec![Row { name: "Redis, cold".to_string(), cells }];
-    Ok(table(name, "slide 23", "GB/s", Better::Higher, &SEVEN, rows))
+    table(name, "slide 23", "GB/s", Better::Higher, &SEVEN, rows)
 }
 
-fn latency(step: &mut Step<'_>) -> Result<Table, LabError> {
-    let cells = ["none", "frag-50", "frag-100"].map(|fragmentation| Cells {
-        name: fragmentation,
-        workload: REDIS,
-        fragmentation,
-    });
-    let all = reports(&cells, &SEVEN, step)?;
+fn latency(reports: &Reports<'_>) -> Table {
     let mut rows = Vec::new();
-    for ((Cells { name, .. }, published), reports) in cells.iter().zip(&REDIS_P95).zip(all) {
-        let cell = |(column, report): (usize, &Report)| Cell {
+    for ((level, published), reports) in LEVELS.iter().zip(&REDIS_P95).zip(reports) {
+        let cell = |(column, report): (usize, &&Report)| Cell {
             published: Some(published[column]),
             simulated: report.requests.as_ref().map(|requests| requests.p95 / 1000.0),
             role: Role::HeldOut,
         };
         let cells = reports.iter().enumerate().map(cell).collect();
-        rows.push(Row { name: (*name).to_string(), cells });
+        rows.push(Row { name: (*level).to_string(), cells });
     }
     let figure = "95th percentile of latency, ms";
-    Ok(table("quicksilver-redis-latency", "slide 23", figure, Better::Lower, &SEVEN, rows))
+    table("quicksilver-redis-latency", "slide 23", figure, Better::Lower, &SEVEN, rows)
 }
 
-fn build(step: &mut Step<'_>) -> Result<Table, LabError> {
-    let designs = ["sync-1", "sync-64", "freebsd"];
-    let row = Cells { name: "build", workload: "build", fragmentation: "none" };
-    let reports = reports(&[row], &designs, step)?.remove(0);
+fn build(reports: &Reports<'_>) -> Table {
     let row =
         |name: &str, published: [f64; 3], fitted: &[usize], figure: &dyn Fn(&Report) -> f64| Row {
             name: name.to_string(),
             cells: (0..3)
                 .map(|column| Cell {
                     published: Some(published[column]),
-                    simulated: done(&reports[column], figure),
+                    simulated: done(reports[0][column], figure),
                     role: role(fitted, column),
                 })
                 .collect(),
@@ -344,7 +299,7 @@ fn build(step: &mut Step<'_>) -> Result<Table, LabError> {
         row("time, s", [197.7, 196.9, 203.7], &[0], &Report::seconds),
     ];
     let figure = "counts and seconds";
-    Ok(table("quicksilver-build", "slide 24", figure, Better::Lower, &designs, rows))
+    table("quicksilver-build", "slide 24", figure, Better::Lower, &BUILD, rows)
 }
 
 /// Slide 17 is where the machines' costs come from, so every cell is fitted: it shows that they arrive.

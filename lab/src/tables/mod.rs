@@ -2,17 +2,26 @@
 //! `superpage lab table`.
 //!
 //! A [`Table`] is a grid of [`Cell`]s; [`Table::agreement`] is the summary that decides whether a paper
-//! was reproduced: the order of every pair that it separates, and how far the figures are off.
+//! was reproduced: the order of every pair that it separates, and how far the figures are off. An [`Entry`] says
+//! which [`Runs`] its rows need and makes the table of their reports; [`run`] simulates what several need, each once.
 
 mod agreement;
 mod atc20;
+mod queue;
+#[cfg(test)]
+mod tests;
 
 pub use agreement::{Agreement, GeometricMean, Pair};
 pub(crate) use agreement::{geometric, typical};
 
-use serde::Serialize;
+pub use queue::{Step, run};
 
-use crate::LabError;
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+use units::ByteSize;
+
+use crate::{LabError, Report};
 
 /// The version of a table's layout.
 pub const TABLE_SCHEMA: &str = "superpage.lab.table/1";
@@ -26,15 +35,34 @@ pub struct Entry {
     pub source: &'static str,
     /// What it shows.
     pub summary: &'static str,
-    /// Runs it.
-    pub(crate) run: Rerun,
+    /// What its rows need.
+    pub(crate) runs: fn() -> Vec<Runs>,
+    /// Makes the table of the reports.
+    pub(crate) table: fn(&Reports<'_>) -> Table,
 }
 
-/// Told what is run next, so that somebody can show it.
-pub type Step<'a> = dyn FnMut(&str) + Send + 'a;
+/// What a row needs: a report for each of the designs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Runs {
+    /// The row's name, to tell what is run.
+    pub name: &'static str,
+    pub conditions: Conditions,
+    pub designs: &'static [&'static str],
+}
 
-/// Runs a table.
-pub(crate) type Rerun = fn(&mut Step<'_>) -> Result<Table, LabError>;
+/// What a design is run under. Equal ones give equal reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Conditions {
+    /// A preset.
+    pub machine: &'static str,
+    pub memory: ByteSize,
+    pub fragmentation: &'static str,
+    pub workload: &'static str,
+    pub seed: u64,
+}
+
+/// The reports of each of an entry's runs, in the order of their designs.
+pub(crate) type Reports<'a> = [Vec<&'a Report>];
 
 /// A published table and its rerun.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -117,8 +145,13 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 }
 
 impl Entry {
-    /// Runs the table; `step` is told what is run next.
-    pub fn run(&self, step: &mut Step<'_>) -> Result<Table, LabError> {
-        (self.run)(step)
+    /// Runs the table; `step` is told how far it is.
+    pub fn run(&self, step: &mut (dyn FnMut(Step<'_>) + Send)) -> Result<Table, LabError> {
+        let mut made = None;
+        run(&[self], step, &mut |table| {
+            made = Some(table);
+            ControlFlow::Continue(())
+        })?;
+        Ok(made.expect("a table is made of all its reports"))
     }
 }
