@@ -30,6 +30,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Nothing is advised but by `lab`: what other commands measure has the pages that it would have anyway.
+#[global_allocator]
+static HEAP: sys::heap::Heap = sys::heap::Heap::new();
+
 /// Backs any Linux program with superpages, and proves what that bought.
 ///
 /// Main job: `superpage compare gups`, or `superpage compare -- ./your-program`.

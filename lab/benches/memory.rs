@@ -7,7 +7,12 @@ use workload::rng::{SplitMix64, below};
 
 const BYTES: ByteSize = ByteSize::gib(16);
 
+/// As the command has it.
+#[global_allocator]
+static HEAP: sys::heap::Heap = sys::heap::Heap::new();
+
 fn main() {
+    HEAP.advise();
     let frames = Memory::new(&Shape::simple(BYTES)).frames();
     let fill = |memory: &mut Memory| {
         while memory.allocate(0, Mobility::Movable, 0, false).is_some() {}

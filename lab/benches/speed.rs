@@ -22,7 +22,12 @@ const ACCESSES: u32 = 16 << 20;
 const MACHINE: &str = "cascade-lake";
 const PASSES: usize = 3;
 
+/// As the command has it.
+#[global_allocator]
+static HEAP: sys::heap::Heap = sys::heap::Heap::new();
+
 fn main() {
+    HEAP.advise();
     let all: Vec<String> = std::env::args().collect();
     if let [_, grow_flag, regions, each, utilisation] = all.as_slice()
         && grow_flag == "--grow"

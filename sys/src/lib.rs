@@ -5,10 +5,10 @@
 //! offer is used; what they lack is defined here once, with its source.
 //!
 //! # Safety
-//! Two kinds of unsafe live here. Memory: a `Mapping` owns its address range exclusively (it is
+//! Three kinds of unsafe live here. Memory: a `Mapping` owns its address range exclusively (it is
 //! neither `Clone` nor `Copy`, and hands out only ranges inside itself), so advice that discards
 //! pages can only change bytes its owner may change anyway. Plain kernel calls: pointers passed
-//! are to live locals or slices of the stated length, and the kernel writes only inside them.
+//! are to live locals or slices of the stated length, and the kernel writes only inside them. The heap: see [`heap`].
 
 pub mod affinity;
 pub mod code;
@@ -16,6 +16,7 @@ mod error;
 pub mod exits;
 pub mod fifo;
 pub mod guard;
+pub mod heap;
 pub mod mem;
 pub mod memfd;
 pub mod mount;

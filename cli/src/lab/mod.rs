@@ -51,6 +51,8 @@ enum Command {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
+    // Simulated page tables and frames are read at random.
+    crate::HEAP.advise();
     match args.command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(args),

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use prefetch_index::prefetch_index;
+
 use super::owner::{self, Owner};
 use super::zone::{WHOLE, Zone, ZoneKind};
 use super::{Claiming, FRAME_BYTES, Frame, MAX_ORDER, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER, Shape};
@@ -210,18 +212,11 @@ impl Memory {
         }
     }
 
-    /// Reads the records of frames that are freed soon. Where they are far apart, each is a miss of the host's caches,
-    /// and here these are waited for all at once.
-    pub(crate) fn glance(&self, frames: impl Iterator<Item = Frame>) {
-        let mut seen = 0;
-        for frame in frames {
-            let zone = &self.zones[self.zone_of(frame)];
-            let block = zone.block_of(frame);
-            if let Some(part) = zone.partial(block) {
-                seen ^= part.map[(frame.slot() / 64) as usize] ^ u64::from(part.lists[0]);
-            }
-        }
-        std::hint::black_box(seen);
+    /// Brings the record of a frame's pageblock, which is read when the frame is freed, into the host's caches.
+    #[inline]
+    pub(crate) fn prefetch_block(&self, frame: Frame) {
+        let zone = &self.zones[self.zone_of(frame)];
+        zone.prefetch(zone.block_of(frame));
     }
 
     /// Frees every frame of the pageblock at `block` that is held without an owner.
@@ -249,10 +244,10 @@ impl Memory {
         self.owners[frame.0 as usize] = Owner::Page(page).pack();
     }
 
-    /// The word that says who uses a frame.
+    /// Brings the word that says who uses a frame into the host's caches.
     #[inline]
-    pub(crate) fn owner_word(&self, frame: Frame) -> u32 {
-        self.owners[frame.0 as usize]
+    pub(crate) fn prefetch_owner(&self, frame: Frame) {
+        prefetch_index(&self.owners, frame.0 as usize);
     }
 
     /// Says that `count` frames from `frame` on hold consecutive pages from `first` on.

@@ -6,8 +6,6 @@ use trace::{Access, Advice, Event, Page, SLOTS};
 
 use super::System;
 use super::allocate::LARGE_ORDER;
-use super::spaces::MOST_AHEAD;
-use super::spaces::region::Entry;
 use crate::memory::{Frame, Mobility};
 
 /// Where faults take their frames.
@@ -31,6 +29,10 @@ pub(crate) struct Apart {
     taken: u32,
 }
 
+/// Accesses that are looked ahead.
+const AHEAD: usize = 32;
+/// Accesses, or events, that are looked at together.
+pub(crate) const PIECE: usize = 8;
 /// Closer pages share lines of the host's caches, more or less.
 const NEAR: u32 = 64;
 
@@ -135,50 +137,66 @@ impl System {
         *apart = Apart::NONE;
     }
 
-    /// Reads what faults on pages that are accessed soon after `access`, which faulted, will read. Where they are far
-    /// apart, each is a miss of the host's caches, and here these are waited for all at once: what depends on another
-    /// miss is read when all of those are under way.
-    pub(crate) fn glance(&self, access: Access, ahead: &[Access]) {
-        if ahead.first().is_none_or(|next| next.page().0.abs_diff(access.page().0) < NEAR) {
-            return;
+    /// Prefetches what faults on pages that are accessed soon after the one at `found`, which faulted, will read. Where
+    /// they are far apart, each is a miss of the host's caches. `prefetched`: up to where that was done.
+    #[inline(always)]
+    pub(crate) fn prefetch_faults(
+        &self,
+        accesses: &[Access],
+        found: usize,
+        prefetched: &mut usize,
+    ) {
+        let (page, next) = (accesses[found].page().0, accesses.get(found + 1));
+        if found + AHEAD - PIECE >= *prefetched
+            && next.is_some_and(|next| next.page().0.abs_diff(page) >= NEAR)
+        {
+            self.prefetch_piece(accesses, found, prefetched);
         }
-        let pages = ahead.iter().map(|access| access.page());
-        let mut seen = self.spaces.glance_at(pages.clone());
-        let reservations = self.frames.reservations();
-        if !self.is_single && !reservations.is_empty() {
-            for page in pages {
-                if let Some(id) = reservations.find(page.0) {
-                    let slot = page.0 - reservations.key(id).page;
-                    let frame = Frame(reservations.base(id).0 + slot);
-                    seen ^= u64::from(self.memory.owner_word(frame));
-                }
-            }
-        }
-        std::hint::black_box(seen);
     }
 
-    /// The same for discards of single pages.
-    pub(crate) fn glance_at_discards(&self, events: &[(u32, Event)]) {
-        let mut entries = [Entry::EMPTY; MOST_AHEAD];
-        let mut count = 0;
-        for ((_, event), entry) in events.iter().zip(&mut entries) {
-            let Event::Advise(pages, Advice::DontNeed | Advice::Free) = event else { break };
-            *entry = self.spaces.glance(pages.first);
-            count += 1;
-        }
-        let frames = || entries[..count].iter().filter_map(|entry| entry.frame());
-        let mut seen = 0;
-        for frame in frames() {
-            seen ^= self.memory.owner_word(frame);
+    fn prefetch_piece(&self, accesses: &[Access], found: usize, prefetched: &mut usize) {
+        let at = |ahead: usize| (found + ahead).min(accesses.len());
+        let from = at(1).max(*prefetched);
+        *prefetched = at(AHEAD).max(from);
+        let near = &accesses[from..*prefetched];
+        for access in near {
+            self.spaces.prefetch(access.page());
         }
         let reservations = self.frames.reservations();
-        if reservations.is_empty() {
-            self.memory.glance(frames());
-        } else {
-            for id in frames().filter_map(|frame| reservations.at(frame)) {
-                seen ^= u32::from(reservations.popcnt(id));
+        if self.is_single || reservations.is_empty() {
+            return;
+        }
+        for page in near.iter().map(|access| access.page()) {
+            if let Some(id) = reservations.find(page.0) {
+                let slot = page.0 - reservations.key(id).page;
+                self.memory.prefetch_owner(Frame(reservations.base(id).0 + slot));
             }
         }
-        std::hint::black_box(seen);
+        for access in &accesses[*prefetched..at(2 * AHEAD).max(*prefetched)] {
+            reservations.prefetch(reservations.find(access.page().0));
+        }
+    }
+
+    /// The same for discards of single pages, of which [`PIECE`] are carried out next: what depends on the page is
+    /// prefetched for those after them, what depends on its frame for these.
+    pub(crate) fn prefetch_discards(&self, events: &[(u32, Event)]) {
+        let reservations = self.frames.reservations();
+        let pages = events.iter().map_while(|(_, event)| match event {
+            Event::Advise(pages, Advice::DontNeed | Advice::Free) => Some(pages.first),
+            _ => None,
+        });
+        for (ahead, page) in pages.take(2 * PIECE).enumerate() {
+            if ahead >= PIECE {
+                self.spaces.prefetch(page);
+                continue;
+            }
+            let Some(frame) = self.spaces.get_entry(page).frame() else { continue };
+            self.memory.prefetch_owner(frame);
+            if reservations.is_empty() {
+                self.memory.prefetch_block(frame);
+            } else {
+                reservations.prefetch(reservations.at(frame));
+            }
+        }
     }
 }

@@ -6,11 +6,11 @@
 use hardware::{Footprint, Level, Machine, Size, Tally, Translate};
 use trace::{Access, Block, Page, SLOTS};
 
-use super::apart::Apart;
+use super::apart::{Apart, PIECE};
 use super::formed::MOST_MICROSECONDS;
 use super::spaces::region::{BASE, LARGE, SIZE};
 use super::spaces::walk::{Attention, size_of};
-use super::spaces::{MANY, MOST_AHEAD, Shoot};
+use super::spaces::{MANY, Shoot};
 use super::{Stop, System};
 use crate::Cause;
 use crate::touched::Seen;
@@ -59,8 +59,8 @@ impl<T: Translate> Engine<T> {
     pub(crate) fn block(&mut self, block: &Block, seen: Seen<'_>) -> Result<(), Stop> {
         let mut from = 0;
         for (number, (at, event)) in block.events.iter().enumerate() {
-            if number.is_multiple_of(MOST_AHEAD) {
-                self.system.glance_at_discards(&block.events[number..]);
+            if number.is_multiple_of(PIECE) {
+                self.system.prefetch_discards(&block.events[number..]);
             }
             self.accesses(block, from, *at as usize, seen)?;
             from = *at as usize;
@@ -101,7 +101,7 @@ impl<T: Translate> Engine<T> {
     }
 
     fn chunk(&mut self, accesses: &[Access]) -> Result<(), Stop> {
-        let (mut at, mut glanced) = (0, 0);
+        let (mut at, mut prefetched) = (0, 0);
         loop {
             self.dropped = NO_RUN;
             let (tlb, system, last, same) =
@@ -110,7 +110,7 @@ impl<T: Translate> Engine<T> {
             // TLB's vector instructions would be a call.
             let attention = T::vectorized(
                 #[inline(always)]
-                || through(tlb, system, last, accesses, (at, &mut glanced), same),
+                || through(tlb, system, last, accesses, (at, &mut prefetched), same),
             );
             match attention {
                 Attention::None => return Ok(()),
@@ -270,14 +270,14 @@ fn drop_from<T: Translate>(tlb: &mut T, shoot: Shoot, dropped: &mut u32, joins: 
     }
 }
 
-/// The loop and the commonest faults in it. `glanced`: up to where was looked ahead.
+/// The loop and the commonest faults in it. `prefetched`: up to where faults were.
 #[inline(always)]
 fn through<T: Translate>(
     tlb: &mut T,
     system: &mut System,
     last: &mut u32,
     accesses: &[Access],
-    (mut from, glanced): (usize, &mut usize),
+    (mut from, prefetched): (usize, &mut usize),
     same: u32,
 ) -> Attention {
     let sample = system.reads.has(policy::Reads::COVERAGE);
@@ -289,10 +289,7 @@ fn through<T: Translate>(
             return attention;
         };
         let access = accesses[found];
-        if found >= *glanced {
-            *glanced = (found + MOST_AHEAD).min(accesses.len());
-            system.glance(access, &accesses[found + 1..*glanced]);
-        }
+        system.prefetch_faults(accesses, found, prefetched);
         let is_apart = accesses.get(found + 1).is_none_or(|next| next.0 != access.0 + 1);
         if is_apart && system.plain_apart(&mut apart, access) {
             from = found + 1;

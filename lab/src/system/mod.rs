@@ -157,7 +157,7 @@ impl System {
         let mut memory = Memory::new(&shape);
         let pool = Pool::new(settings.pool, &mut memory);
         Self {
-            spaces: Spaces::new(policy.reads().has(Reads::MISSES), swap),
+            spaces: Spaces::new(memory.frames(), policy.reads().has(Reads::MISSES), swap),
             compaction: Compaction::new(&memory, compaction),
             // A tick of FreeBSD's clock at hz = 1000.
             frames: Frames::new(clock.of_microseconds(1000), settings.preemptible),

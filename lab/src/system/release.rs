@@ -67,8 +67,9 @@ impl System {
             }
         });
         for (at, &run) in runs.iter().enumerate() {
-            if at.is_multiple_of(AHEAD) && runs.len() > 1 {
-                self.memory.glance(runs[at..].iter().take(AHEAD).map(Run::first));
+            if let Some(run) = runs.get(at + AHEAD) {
+                self.memory.prefetch_owner(run.first());
+                self.memory.prefetch_block(run.first());
             }
             self.free(run);
         }

@@ -1,6 +1,8 @@
 //! What can be asked of a zone.
 
-use super::{Mobility, ORDERS, Partial, Zone};
+use prefetch_index::prefetch_index;
+
+use super::{Mobility, ORDERS, Partial, WHOLLY, Zone};
 use crate::memory::Frame;
 use crate::memory::runs::{self, Map};
 
@@ -52,5 +54,15 @@ impl Zone {
     #[inline]
     pub(crate) fn partial(&self, block: usize) -> Option<&Partial> {
         self.partials.get(self.blocks.get(block)?.partial as usize)
+    }
+
+    /// Brings that into the host's caches: two lines.
+    #[inline]
+    pub(crate) fn prefetch(&self, block: usize) {
+        let number = self.blocks[block].partial;
+        if number != WHOLLY {
+            prefetch_index(&self.partials, number as usize);
+            prefetch_index(&self.partials, number as usize + 1);
+        }
     }
 }

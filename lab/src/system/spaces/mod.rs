@@ -41,9 +41,6 @@ pub(crate) enum Shoot {
 /// `tlb_single_page_flush_ceiling`).
 pub(crate) const MANY: usize = 33;
 
-/// Accesses, and events, that are looked ahead.
-pub(crate) const MOST_AHEAD: usize = 32;
-
 /// The virtual memory of all processes.
 #[derive(Debug)]
 pub(crate) struct Spaces {
@@ -72,12 +69,12 @@ pub(crate) struct Spaces {
 }
 
 impl Spaces {
-    /// No process yet. Without `counts_misses` nobody asks for walks; `swap` is in pages.
-    pub(crate) fn new(counts_misses: bool, swap: u64) -> Self {
+    /// No process yet, on a machine of so many frames. Without `counts_misses` nobody asks for walks; `swap` is in pages.
+    pub(crate) fn new(frames: u32, counts_misses: bool, swap: u64) -> Self {
         Self {
             kinds: Vec::new(),
             regions: Regions::default(),
-            tables: Tables::default(),
+            tables: Tables::with_capacity((frames / SLOTS) as usize),
             processes: BTreeMap::new(),
             running: NOBODY,
             last: None,

@@ -6,7 +6,7 @@ use super::region::{
     ACCESSED, BASE, CHECK, CONT, COW, Entry, LARGE, NO_TABLE, PROTECTED, Present, SIZE, ZEROS,
 };
 use super::space::Place;
-use super::{MANY, MOST_AHEAD, Shoot, Spaces};
+use super::{MANY, Shoot, Spaces};
 use crate::memory::Frame;
 use crate::reservation;
 
@@ -51,7 +51,7 @@ impl Spaces {
         let place = self.regions[number].place;
         self.kinds[number] & SIZE == BASE
             && place != NO_TABLE
-            && self.tables.glance(place, page.slot()) == Entry::EMPTY
+            && self.tables.get(place, page.slot()) == Entry::EMPTY
     }
 
     /// The entries from a page on, in a region with base pages that has a table.
@@ -261,33 +261,25 @@ impl Spaces {
         }
     }
 
-    /// An entry, if there is one: read ahead of its use.
+    /// An entry, if there is one.
     #[inline]
-    pub(crate) fn glance(&self, page: Page) -> Entry {
-        let region = page.region().0 as usize;
-        match self.kinds.get(region) {
-            Some(kind) if kind & SIZE != LARGE => {
-                self.tables.glance(self.regions[region].place, page.slot())
-            }
-            _ => Entry::EMPTY,
+    pub(crate) fn get_entry(&self, page: Page) -> Entry {
+        self.table_of(page).map_or(Entry::EMPTY, |table| self.tables.get(table, page.slot()))
+    }
+
+    /// Brings what faults and discards read of a page's table into the host's caches.
+    #[inline]
+    pub(crate) fn prefetch(&self, page: Page) {
+        if let Some(table) = self.table_of(page) {
+            self.tables.prefetch(table, page.slot());
         }
     }
 
-    /// Reads what faults on these pages will read, at most [`MOST_AHEAD`] of them; what depends on another miss of the
-    /// host's caches when all of those are under way. Returns what keeps the reads from being left out.
-    pub(crate) fn glance_at(&self, pages: impl Iterator<Item = Page> + Clone) -> u64 {
-        let mut tables = [NO_TABLE; MOST_AHEAD];
-        let mut seen = 0;
-        for (page, table) in pages.clone().zip(&mut tables) {
-            let region = page.region().0 as usize;
-            if self.kinds.get(region).is_some_and(|kind| kind & SIZE != LARGE) {
-                *table = self.regions[region].place;
-            }
-        }
-        for (page, &table) in pages.zip(&tables) {
-            seen ^= u64::from(self.tables.glance(table, page.slot()).0);
-            seen ^= self.tables.present(table)[(page.slot() / 64) as usize];
-        }
-        seen
+    /// What stands for the table of a page's region, if that is one of base pages.
+    #[inline]
+    fn table_of(&self, page: Page) -> Option<u32> {
+        let region = page.region().0 as usize;
+        let kind = self.kinds.get(region)?;
+        (kind & SIZE != LARGE).then(|| self.regions[region].place)
     }
 }

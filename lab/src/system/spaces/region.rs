@@ -6,6 +6,7 @@
 //! that have base pages.
 
 use memory::Frame;
+use prefetch_index::prefetch_index;
 
 use crate::memory;
 
@@ -187,7 +188,7 @@ impl Entry {
 pub(crate) type Present = [u64; 8];
 
 /// The page tables of base pages, by number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tables {
     entries: Vec<Entry>,
     present: Vec<Present>,
@@ -195,6 +196,14 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
+    /// None yet. So many are laid out without moving what there is; those that are not made cost no memory.
+    pub(crate) fn with_capacity(tables: usize) -> Self {
+        Self {
+            entries: Vec::with_capacity(tables * 512),
+            present: Vec::with_capacity(tables),
+            free: Vec::new(),
+        }
+    }
     pub(crate) fn make(&mut self) -> u32 {
         match self.free.pop() {
             Some(table) => table,
@@ -211,10 +220,16 @@ impl Tables {
         self.present[table as usize] = [0; 8];
         self.free.push(table);
     }
-    /// What an entry looks like, if there is one.
+    /// An entry, if there is one.
     #[inline(always)]
-    pub(crate) fn glance(&self, table: u32, slot: u32) -> Entry {
+    pub(crate) fn get(&self, table: u32, slot: u32) -> Entry {
         self.entries.get(table as usize * 512 + slot as usize).copied().unwrap_or(Entry::EMPTY)
+    }
+    /// Brings what is asked at a fault into the host's caches.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, table: u32, slot: u32) {
+        prefetch_index(&self.entries, table as usize * 512 + slot as usize);
+        prefetch_index(&self.present, table as usize);
     }
     /// Which base pages are mapped; none without a table.
     #[inline(always)]
