@@ -168,6 +168,7 @@ impl<const N: usize, const B: usize> Arrays for Full<N, B> {
         }
     }
 
+    #[inline(always)]
     fn drop_matching(&mut self, pairs: &[(u32, u32)]) {
         for entry in 0..self.ways {
             let tag = self.tags[Self::at(entry)];

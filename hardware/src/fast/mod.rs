@@ -165,6 +165,8 @@ impl<V: Vectors, A: Arrays, B: Arrays> Fast<V, A, B> {
         (self.last_pde, self.last_pml4e) = (EMPTY, EMPTY);
     }
 
+    /// Inlined where the caller is compiled for these vectors: all rows are compared.
+    #[inline(always)]
     fn drop_matching(&mut self, pairs: &[(u32, u32)]) {
         self.l1.drop_matching(pairs);
         self.l2.drop_matching(pairs);
@@ -210,6 +212,7 @@ impl<V: Vectors, A: Arrays, B: Arrays> Translate for Fast<V, A, B> {
         self.drop_matching(&[(!(pieces - 1), tag(number, entry))]);
     }
 
+    #[inline(always)]
     fn invalidate_region(&mut self, region: u32) {
         self.drop_matching(&Size::ALL.map(|size| {
             let pieces = (1u32 << (Size::Large.shift().saturating_sub(size.shift()))) - 1;

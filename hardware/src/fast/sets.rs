@@ -81,6 +81,7 @@ impl<const N: usize, const R: usize> Arrays for Sets<N, R> {
         }
     }
 
+    #[inline(always)]
     fn drop_matching(&mut self, pairs: &[(u32, u32)]) {
         let rows = self.rows.iter_mut();
         for (row, &ways) in rows.zip(&self.used) {

@@ -150,6 +150,16 @@ impl System {
 
     /// Of a region all of whose pages are in memory: whether they are a reservation's, and which were written.
     pub(crate) fn add_whole(&self, page: Page, facts: &mut Facts) {
+        self.add_full(page, facts);
+        if facts.region.reservation.is_some_and(|reservation| reservation.is_full)
+            && self.reads.has(Reads::DIRTY)
+        {
+            facts.region.dirty = self.spaces.dirty_map(page.region().0);
+        }
+    }
+
+    /// The same, but not which pages are dirty.
+    fn add_full(&self, page: Page, facts: &mut Facts) {
         if !self.reads.has(Reads::FULL) {
             return;
         }
@@ -158,9 +168,6 @@ impl System {
         let reservation = self.reservation_facts(id, page);
         facts.region.reservation = Some(Reservation { is_full: true, ..reservation });
         facts.region.nothing_shared = self.frames.nothing_shared();
-        if self.reads.has(Reads::DIRTY) {
-            facts.region.dirty = self.spaces.dirty_map(region);
-        }
     }
 
     /// Of a region all of whose pages are mapped.
@@ -171,7 +178,7 @@ impl System {
         facts.region.is_mapped = true;
         facts.region.populated = at.resident;
         facts.region.has_cow = at.has(COW);
-        self.add_whole(page, &mut facts);
+        self.add_full(page, &mut facts);
         if facts.region.reservation.is_some() {
             facts.region.dirty =
                 if at.clean == 0 { [!0; 8] } else { self.spaces.dirty_map(region) };
