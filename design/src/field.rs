@@ -64,7 +64,6 @@ words! {
     Growth {
         Self::Within => "within" = Self::Within,
         Self::PastEnd => "past-end" = Self::PastEnd,
-        Self::ObjectSize => "object-size" = Self::ObjectSize,
     }
     Shortage {
         Self::BasePage => "base-page" = Self::BasePage,

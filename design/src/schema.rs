@@ -127,7 +127,6 @@ fn mapping<K: Keys>(keys: &mut K, mapping: &mut Mapping) {
             keys.key("every", &mut sampling.every);
             keys.key("window", &mut sampling.window);
             keys.key("newest-percent", &mut sampling.newest_percent);
-            keys.option("overhead-every", &mut sampling.overhead_every);
         });
     });
 }

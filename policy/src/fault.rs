@@ -32,6 +32,8 @@ pub(crate) struct AtFault {
     /// A fault on a page of a reservation of a superpage maps it, and nothing else is considered until there are
     /// this many.
     one_reserved: Option<u16>,
+    /// A reservation with this many pages is prepared whole.
+    fill_at: Option<u16>,
 }
 
 /// Faults in the order of addresses (Lameter's prefault).
@@ -66,6 +68,8 @@ impl AtFault {
         let one_reserved =
             reserves && allocation.shortage != Shortage::Preempt && !allocation.zero_page;
         let whole = 1 << large;
+        let is_prepared_whole = reserves && preparation.grain == Grain::Superpage;
+        let fill_at = preparation.fill_at.or(is_prepared_whole.then_some(1));
         let reads = [
             Reads::ABSENT.when(!smaller.is_empty() || !larger.is_empty()),
             Reads::UNRESERVED.when(reserves),
@@ -84,8 +88,8 @@ impl AtFault {
                 && smaller.is_empty()
                 && larger.is_empty()
                 && !matches!(preparation.prefault, Prefault::Doubling(_)),
-            one_reserved: one_reserved
-                .then(|| preparation.fill_at.map_or(whole, |at| whole.min(at))),
+            one_reserved: one_reserved.then(|| fill_at.map_or(whole, |at| whole.min(at))),
+            fill_at,
             sizes: orders,
             smaller,
             larger,
@@ -191,12 +195,15 @@ impl Policy {
     }
 
     fn fresh(&self, order: u8, mapping: &Mapping) -> Action {
+        Action::MakeSuperpage { order, how: How::Fresh, effort: self.effort(mapping) }
+    }
+
+    fn effort(&self, mapping: &Mapping) -> Effort {
         let allocation = &self.rules.allocation;
-        let effort = match mapping.advised {
+        match mapping.advised {
             Some(true) => allocation.effort_advised,
             _ => allocation.effort,
-        };
-        Action::MakeSuperpage { order, how: How::Fresh, effort }
+        }
     }
 
     /// No free memory for a superpage of this size: the next smaller size, at last base pages.
@@ -257,7 +264,7 @@ impl Policy {
         let is_large = order == self.scale.superpage;
         Action::Reserve {
             order,
-            effort: if is_large { allocation.effort } else { Effort::None },
+            effort: if is_large { self.effort(&facts.mapping) } else { Effort::None },
             preempt: allocation.shortage == Shortage::Preempt,
         }
     }
@@ -304,8 +311,7 @@ impl Policy {
     /// A page of a reservation got contents: whether the rest is prepared at once (Quicksilver's synchronous
     /// preparation). By its mapping and its reservation.
     pub(crate) fn populated(&self, facts: &Facts) -> Action {
-        let (Some(at), Some(reservation)) =
-            (self.rules.preparation.fill_at, facts.region.reservation)
+        let (Some(at), Some(reservation)) = (self.at_fault.fill_at, facts.region.reservation)
         else {
             return Action::Nothing;
         };

@@ -22,10 +22,10 @@ pub const LEAST: &str = "mapping.scan.least-present";
 pub const MOST_SWAPPED: &str = "mapping.scan.most-swapped";
 pub const ORDER: &str = "mapping.scan.order";
 pub const SAMPLING: &str = "mapping.scan.sampling";
-pub const OVERHEAD: &str = "mapping.scan.sampling.overhead-every";
 pub const RELEASE: &str = "deallocation.when";
 pub const BLOAT: &str = "deallocation.bloat";
 pub const RECLAIM: &str = "memory.reclaim";
+pub const PERIODIC: &str = "memory.periodic-compaction";
 pub const KCOMPACTD: &str = "memory.background-compaction";
 
 pub const A_PERIOD: &str = "must be more than 0s, at most 24h";
@@ -76,6 +76,29 @@ pub fn form(d: &Design, form: Form) -> bool {
 /// A fault maps a whole superpage, so it prepares all of it.
 pub fn whole_at_fault(d: &Design) -> bool {
     form(d, Form::Pool) || (form(d, Form::Superpage) && trigger(d, Trigger::FirstFault))
+}
+
+/// All sizes are smaller than the smallest superpage there is.
+pub fn only_small(d: &Design) -> bool {
+    largest(d) < ByteSize::mib(2)
+}
+
+/// No size is the superpage of a machine's page table: 2M, or 32M and 512M with base pages of 16K and 64K.
+pub fn lacks_superpage(d: &Design) -> bool {
+    !d.rules.allocation.sizes.iter().any(|size| [2, 32, 512].map(ByteSize::mib).contains(size))
+}
+
+/// Something zeroes more than a base page at once: a fault, or a fill of reservations.
+pub fn zeroes_many(d: &Design) -> bool {
+    let preparation = &d.rules.preparation;
+    let fills = preparation.grain == Grain::Superpage
+        || preparation.fill_at.is_some()
+        || preparation.background.is_some();
+    (whole_at_fault(d) || form(d, Form::Reservation) && fills) && !lacks_superpage(d)
+}
+
+pub fn compacts(d: &Design) -> bool {
+    d.rules.memory.reclaim == Reclaim::Compaction
 }
 
 pub fn is_direct(effort: Effort) -> bool {

@@ -9,6 +9,10 @@ use units::ByteSize;
 const FAULT_WHEN: &str = "allocation.when";
 const SCAN_WHEN: &str = "mapping.scan.when";
 const SPLIT_WHEN: &str = "unmapping.when";
+const MISS_CYCLES: &str = "estimate.miss-cycles";
+const PREZERO: &str = "preparation.prezero";
+const NEVER_ZEROED: &str = "names prezeroed, which nothing ever is: needs a [preparation.prezero]";
+const NO_FACT: &str = "names no fact, so it always holds or never: name one, or leave it out";
 const WATCH: &str = "unmapping.scan";
 
 /// What the spans of a profile must do.
@@ -65,6 +69,39 @@ pub(super) const RULES: &[Rule] = &[
         "is what benefit and cost are made of: needs a condition that names one of them",
         |d| d.rules.estimate.is_some() && !any_names(d, &[Fact::Benefit, Fact::Cost]),
     ),
+    rule(
+        &[MISS_CYCLES, FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN],
+        "is what benefit is made of: needs a condition that names it",
+        |d| {
+            let default = Estimate::default().miss_cycles;
+            estimate(d, |own| own.miss_cycles != default) && !any_names(d, &[Fact::Benefit])
+        },
+    ),
+    rule(
+        &["estimate.prepare-cycles", FAULT_WHEN, SCAN_WHEN],
+        "is what cost is made of: needs a condition that names it",
+        |d| {
+            let default = Estimate::default().prepare_cycles;
+            estimate(d, |own| own.prepare_cycles != default) && !any_names(d, &[Fact::Cost])
+        },
+    ),
+    rule(
+        &["estimate.shortage-cycles", FAULT_WHEN, SCAN_WHEN],
+        "is what cost is made of: needs a condition that names it",
+        |d| {
+            let default = Estimate::default().shortage_cycles;
+            estimate(d, |own| own.shortage_cycles != default) && !any_names(d, &[Fact::Cost])
+        },
+    ),
+    rule(&[FAULT_WHEN, PREZERO], NEVER_ZEROED, |d| {
+        names(d.rules.allocation.when.as_ref(), Fact::Prezeroed) && !zeroes_ahead(d)
+    }),
+    rule(&[SCAN_WHEN, PREZERO], NEVER_ZEROED, |d| {
+        scan(d, |scan| names(scan.when.as_ref(), Fact::Prezeroed)) && !zeroes_ahead(d)
+    }),
+    rule(&[FAULT_WHEN], NO_FACT, |d| d.rules.allocation.when.as_ref().is_some_and(is_constant)),
+    rule(&[SCAN_WHEN], NO_FACT, |d| scan(d, |scan| scan.when.as_ref().is_some_and(is_constant))),
+    rule(&[SPLIT_WHEN], NO_FACT, |d| d.rules.unmapping.when.as_ref().is_some_and(is_constant)),
     rule(&["estimate.miss-cycles"], "must be at most 2^40", |d| {
         estimate(d, |estimate| estimate.miss_cycles > 1 << 40)
     }),
@@ -83,6 +120,14 @@ pub(super) const RULES: &[Rule] = &[
         d.rules.profile.as_ref().is_some_and(|profile| !goes_up(&profile.spans))
     }),
 ];
+
+fn is_constant(condition: &policy::Condition) -> bool {
+    condition.facts().next().is_none()
+}
+
+fn zeroes_ahead(d: &Design) -> bool {
+    d.rules.preparation.prezero.is_some() || d.rules.memory.ideal
+}
 
 fn watch(d: &Design, is: impl FnOnce(&Watch) -> bool) -> bool {
     d.rules.unmapping.scan.as_ref().is_some_and(is)

@@ -3,6 +3,11 @@
 use super::ask::*;
 use super::{Rule, rule};
 use crate::*;
+use units::ByteSize;
+
+const FILLS: &str = "fills reservations of superpages: needs 2M among its sizes (32M with base pages of 16K, 512M of 64K)";
+const IS_LARGE: &str =
+    "is for superpages; other sizes are taken if they are free: needs 2M among its sizes";
 
 pub(super) const RULES: &[Rule] = &[
     // Trigger and form: which of the twelve pairs there are.
@@ -65,6 +70,34 @@ pub(super) const RULES: &[Rule] = &[
         "base pages are prepared singly: trigger = \"never\" needs grain = \"page\"",
         |d| trigger(d, Trigger::Never) && d.rules.preparation.grain == Grain::Superpage,
     ),
+    rule(
+        &[GRAIN, TRIGGER],
+        "a scan prepares what it makes whole: trigger = \"scan\" needs grain = \"superpage\"",
+        |d| trigger(d, Trigger::Scan) && d.rules.preparation.grain == Grain::Page,
+    ),
+    rule(
+        &[WHEN, SIZES],
+        "maps a superpage in place: needs 2M among its sizes (32M with base pages of 16K, 512M of 64K)",
+        |d| d.rules.mapping.when == MapWhen::Prepared && lacks_superpage(d),
+    ),
+    rule(&[FILL_AT, SIZES], FILLS, |d| d.rules.preparation.fill_at.is_some() && lacks_superpage(d)),
+    rule(&[BACKGROUND, SIZES], FILLS, |d| {
+        d.rules.preparation.background.is_some() && lacks_superpage(d)
+    }),
+    rule(
+        &["preparation.zeroing", FORM, TRIGGER, SIZES],
+        "is about more than a base page at once, which nothing here zeroes: leave it out",
+        |d| d.rules.preparation.stores != ZeroStores::Temporal && !zeroes_many(d),
+    ),
+    rule(
+        &[BULK, FORM, TRIGGER, SIZES],
+        "is about more than a base page at once, which nothing here zeroes: leave it out",
+        |d| {
+            d.rules.preparation.bulk > BASE
+                && !zeroes_many(d)
+                && d.rules.preparation.prezero.is_none()
+        },
+    ),
     rule(&[FILL_AT, FORM], "fills a reservation: needs form = \"reservation\"", |d| {
         d.rules.preparation.fill_at.is_some() && !form(d, Form::Reservation)
     }),
@@ -100,6 +133,10 @@ pub(super) const RULES: &[Rule] = &[
         "freeing a part of a superpage splits it, but for a pool's: needs \"partial-free\"",
         |d| !d.rules.unmapping.partial_free && !form(d, Form::Pool),
     ),
+    rule(&["unmapping.on", FORM], "superpages of a pool are never split: needs on = []", |d| {
+        let Unmapping { partial_free, partial_protect, .. } = d.rules.unmapping;
+        partial_free != partial_protect && form(d, Form::Pool)
+    }),
     rule(
         &["unmapping.clean-write", WHEN],
         "there are clean superpages only with when = \"prepared\"",
@@ -134,9 +171,16 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         &[SIZES, TRIGGER],
-        "with trigger = \"never\" no superpage is made, so several sizes have no effect",
-        |d| trigger(d, Trigger::Never) && d.rules.allocation.sizes.len() > 1,
+        "with trigger = \"never\" no superpage is made, so sizes have no effect: leave them out",
+        |d| trigger(d, Trigger::Never) && d.rules.allocation.sizes != [ByteSize::mib(2)],
     ),
+    rule(&["allocation.eligible", FORM], "a pool backs every mapping: leave it out", |d| {
+        d.rules.allocation.eligible != Eligible::Always && form(d, Form::Pool)
+    }),
+    rule(&[EFFORT, SIZES], IS_LARGE, |d| d.rules.allocation.effort != Effort::None && no_effort(d)),
+    rule(&[ADVISED, SIZES], IS_LARGE, |d| {
+        d.rules.allocation.effort_advised != Effort::None && no_effort(d)
+    }),
     rule(&[SIZES, FORM], "a pool has one size", |d| {
         form(d, Form::Pool) && d.rules.allocation.sizes.len() > 1
     }),
@@ -151,6 +195,21 @@ pub(super) const RULES: &[Rule] = &[
         },
     ),
     rule(
+        &[SCAN, SIZES],
+        "without a condition a scan makes superpages of the page table: needs 2M among its sizes (32M with base \
+         pages of 16K, 512M of 64K)",
+        |d| scan(d, |scan| scan.when.is_none()) && form(d, Form::Superpage) && lacks_superpage(d),
+    ),
+    rule(
+        &[EFFORT, "allocation.eligible"],
+        "is for mappings that were not advised, which have no superpages with eligible = \"advised\": use \
+         effort-advised",
+        |d| {
+            d.rules.allocation.effort != Effort::None
+                && d.rules.allocation.eligible == Eligible::Advised
+        },
+    ),
+    rule(
         &[EFFORT, TRIGGER],
         "is a fault's: needs trigger = \"first-fault\"; a scan has an effort of its own",
         |d| d.rules.allocation.effort != Effort::None && !trigger(d, Trigger::FirstFault),
@@ -161,3 +220,8 @@ pub(super) const RULES: &[Rule] = &[
         |d| d.rules.allocation.effort_advised != Effort::None && !trigger(d, Trigger::FirstFault),
     ),
 ];
+
+/// No size is one that an effort is made for.
+fn no_effort(d: &Design) -> bool {
+    only_small(d) || form(d, Form::Reservation) && lacks_superpage(d)
+}

@@ -82,9 +82,6 @@ pub(super) const RULES: &[Rule] = &[
     rule(&["mapping.scan.sampling.newest-percent"], "must be 1 to 100", |d| {
         sampling(d, |sampling| !(1..=100).contains(&sampling.newest_percent))
     }),
-    rule(&[OVERHEAD], A_PERIOD, |d| {
-        sampling(d, |sampling| sampling.overhead_every.is_some_and(bad_period))
-    }),
     rule(&["deallocation.after"], "must be at most 24h", |d| {
         inactive(d, |after, _, _| after > DAY)
     }),

@@ -4,6 +4,8 @@ use super::ask::*;
 use super::{Rule, rule};
 use crate::*;
 
+const COMPACTS: &str = "is about compaction: needs reclaim = \"compaction\"";
+
 pub(super) const RULES: &[Rule] = &[
     // Effort needs somebody to make it.
     rule(
@@ -47,7 +49,36 @@ pub(super) const RULES: &[Rule] = &[
         "is background compaction's: needs background-compaction = true",
         |d| d.rules.memory.proactiveness > 0 && !d.rules.memory.background_compaction,
     ),
-    rule(&["memory.periodic-compaction", RECLAIM], "needs reclaim = \"compaction\"", |d| {
+    rule(
+        &[KCOMPACTD, EFFORT, ADVISED, "mapping.scan.effort"],
+        "nothing would wake it: needs an effort = \"wake\", or proactiveness",
+        |d| {
+            let Allocation { effort, effort_advised, .. } = d.rules.allocation;
+            let wakes = |effort| effort == Effort::Wake;
+            d.rules.memory.background_compaction
+                && d.rules.memory.proactiveness == 0
+                && !wakes(effort)
+                && !wakes(effort_advised)
+                && !scan(d, |scan| wakes(scan.effort))
+        },
+    ),
+    rule(
+        &[KCOMPACTD, PERIODIC],
+        "a daemon that compacts periodically is not woken: leave one of them out",
+        |d| d.rules.memory.background_compaction && d.rules.memory.periodic_compaction.is_some(),
+    ),
+    rule(&["memory.contended-permille", RECLAIM, FORM], COMPACTS, |d| {
+        d.rules.memory.contended_permille > 0 && !compacts(d) && !form(d, Form::Pool)
+    }),
+    rule(
+        &["memory.contended-pages", "memory.contended-permille"],
+        "is moved by compactions that are given up: needs contended-permille",
+        |d| d.rules.memory.contended_pages > 0 && d.rules.memory.contended_permille == 0,
+    ),
+    rule(&["memory.defer-shift", RECLAIM], COMPACTS, |d| {
+        !matches!(d.rules.memory.defer_shift, 0 | 6) && !compacts(d)
+    }),
+    rule(&[PERIODIC, RECLAIM], "needs reclaim = \"compaction\"", |d| {
         d.rules.memory.periodic_compaction.is_some()
             && d.rules.memory.reclaim != Reclaim::Compaction
     }),
@@ -68,6 +99,11 @@ pub(super) const RULES: &[Rule] = &[
         |d| scan(d, limits_swapped) && d.rules.memory.reclaim == Reclaim::None,
     ),
     // Orders of a scan.
+    rule(
+        &["mapping.scan.referenced", ORDER],
+        "whatever was accessed is referenced: needs order = \"address\" or \"crossing\"",
+        |d| scan(d, |scan| !scan.referenced && by_access(scan.order)),
+    ),
     rule(&[ORDER, SAMPLING], "needs a [mapping.scan.sampling]", |d| {
         scan(d, |scan| by_access(scan.order) && scan.sampling.is_none())
     }),
@@ -83,14 +119,6 @@ pub(super) const RULES: &[Rule] = &[
             })
         },
     ),
-    rule(&[OVERHEAD, ORDER], "is of use only to order = \"overhead\"", |d| {
-        scan(d, |scan| scan.order != ScanOrder::Overhead)
-            && sampling(d, |s| s.overhead_every.is_some())
-    }),
-    rule(&[ORDER, OVERHEAD], "needs sampling.overhead-every, the profiler's period", |d| {
-        scan(d, |scan| scan.order == ScanOrder::Overhead)
-            && sampling(d, |s| s.overhead_every.is_none())
-    }),
     // What goes back, and when.
     rule(&[RELEASE, FORM], "is what reservations do: needs form = \"reservation\"", |d| {
         let kept =
@@ -99,8 +127,12 @@ pub(super) const RULES: &[Rule] = &[
     }),
     rule(
         &[RELEASE, FORM],
-        "is about split superpages: a reservation needs when = \"when-empty\", \"inactive\" or \"at-once\"",
-        |d| d.rules.deallocation.release == Release::UnderPressure && form(d, Form::Reservation),
+        "pages of a reservation go back to it: needs when = \"when-empty\" or \"inactive\"",
+        |d| {
+            let release = d.rules.deallocation.release;
+            matches!(release, Release::UnderPressure | Release::AtOnce)
+                && form(d, Form::Reservation)
+        },
     ),
     rule(&[RELEASE, FORM], "needs form = \"pool\"", |d| {
         d.rules.deallocation.release == Release::ToPool && !form(d, Form::Pool)

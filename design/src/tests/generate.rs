@@ -81,11 +81,10 @@ pub fn renumbered(design: impl Strategy<Value = Design>) -> impl Strategy<Value 
             if let Some(sampling) = &mut scan.sampling {
                 draw(&mut || sampling.window = t[4]);
                 draw(&mut || sampling.newest_percent = n[11] as u8);
-                draw(&mut || sampling.overhead_every = Some(t[5]));
             }
         }
         draw(&mut || d.memory.pool_pages = Some(n[12]));
-        draw(&mut || d.memory.periodic_compaction = Some((n[13] as u32, t[6])));
+        draw(&mut || d.memory.periodic_compaction = Some((n[13] as u32, t[5])));
         draw(&mut || d.memory.defer_shift = n[14] as u8);
         draw(&mut || d.memory.proactiveness = n[15] as u8);
         design

@@ -16,6 +16,8 @@ pub(crate) struct Prices {
     pub zero_page: u64,
     /// All of a superpage in a fault, in the design's way.
     pub zero_large: u64,
+    /// The same ahead of need.
+    pub zero_ahead: u64,
     pub copy_page: u64,
     pub migrate_page: u64,
     pub collapse: u64,
@@ -60,12 +62,13 @@ impl Prices {
         let cycles =
             |nanoseconds: f64| (nanoseconds * f64::from(machine.mhz) / 1000.0).round() as u64;
         let costs = &machine.costs;
-        let stores = if zeroing.non_temporal { Stores::NonTemporal } else { Stores::Temporal };
         let base = machine.base_page.bytes();
-        let zero = |pages: u64| {
+        let zero_by = |non_temporal: bool, pages: u64| {
+            let stores = if non_temporal { Stores::NonTemporal } else { Stores::Temporal };
             let size = ByteSize(base * pages);
             cycles(costs.zero.time(stores, ByteSize(zeroing.bulk.bytes().min(size.bytes())), size))
         };
+        let zero = |pages| zero_by(zeroing.non_temporal, pages);
         // A single page is zeroed through the caches, whatever the design does in bulk: it is about to be used.
         let zero_page = cycles(costs.zero.time(Stores::Temporal, ByteSize(base), ByteSize(base)));
         Self {
@@ -74,6 +77,7 @@ impl Prices {
             map_page: cycles(costs.fault_around_page),
             zero_page,
             zero_large: zero(512),
+            zero_ahead: zero_by(zeroing.ahead_non_temporal.unwrap_or(false), 512),
             copy_page: cycles(costs.copy_page),
             migrate_page: cycles(costs.migrate_page),
             collapse: cycles(costs.collapse),

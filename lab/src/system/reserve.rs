@@ -120,11 +120,7 @@ impl System {
             self.spaces.make_resident(first, frame, length);
             filled += length;
             if !zeroed {
-                let cost = match payer {
-                    Payer::Program => self.costs.zero_run(u64::from(length)),
-                    Payer::Daemon => self.costs.zero_page * u64::from(length),
-                };
-                self.clock.charge(payer, Cause::Zero, cost);
+                self.clock.charge(payer, Cause::Zero, self.costs.zero_run(u64::from(length)));
                 self.counters.zeroed += u64::from(length);
             }
         }

@@ -141,7 +141,7 @@ impl System {
         self.memory.put_zeroed(block, order);
         let pages = 1u64 << order;
         self.counters.prezeroed += pages;
-        let cost = self.costs.zero_large * pages / u64::from(SLOTS);
+        let cost = self.costs.zero_ahead * pages / u64::from(SLOTS);
         self.clock.spend_behind(Cause::Zero, cost);
         Ended::Done { pages: pages as u32 }
     }

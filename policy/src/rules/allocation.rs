@@ -86,12 +86,10 @@ pub enum Effort {
 /// How far a superpage may reach past the end of what is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Growth {
-    /// Not at all: the whole window must lie in the mapping (Linux).
+    /// Not at all: the whole window must lie in the mapping (Linux; Navarro et al.: in the object as it is now).
     Within,
     /// Anonymous memory may grow into it (FreeBSD).
     PastEnd,
-    /// As far as the object is long now, so that the size grows with the heap (Navarro et al.).
-    ObjectSize,
 }
 
 /// What happens where no superpage can be had.

@@ -133,12 +133,7 @@ impl Default for Estimate {
 impl Default for Sampling {
     /// HawkEye's: at least 5 s between samples, 1 s to count, new samples weigh 4 of 10.
     fn default() -> Self {
-        Self {
-            every: Duration::from_secs(5),
-            window: Duration::from_secs(1),
-            newest_percent: 40,
-            overhead_every: None,
-        }
+        Self { every: Duration::from_secs(5), window: Duration::from_secs(1), newest_percent: 40 }
     }
 }
 

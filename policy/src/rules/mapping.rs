@@ -97,6 +97,4 @@ pub struct Sampling {
     pub window: Duration,
     /// Weight of the newest sample in the moving average, per cent.
     pub newest_percent: u8,
-    /// Time between readings of the translation overhead, for [`ScanOrder::Overhead`].
-    pub overhead_every: Option<Duration>,
 }

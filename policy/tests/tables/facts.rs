@@ -30,6 +30,7 @@ fn design(condition: &str, name: &str, rule: Rule) -> Design {
             format!("name = \"x\"\nmapping.scan = {{ when = \"{condition}\"{order} }}")
         }
     };
+    let text = format!("{text}\npreparation.prezero = {{}}");
     Design::from_toml("test", &text).unwrap_or_else(|error| panic!("{error}"))
 }
 

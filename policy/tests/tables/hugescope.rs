@@ -22,8 +22,7 @@ const COLLAPSE: &str =
 const TRACE: &str =
     "ss_work.h: TRACE_LEN 10, SAMPLE_PERIOD 600; hmmv/ept_scanner.c: hs_ept_scanner";
 
-const DAEMONS: &str =
-    "ss_work.h: SAMPLE_PERIOD, TRACE_LEN, SP_INTERVAL; kcompactd every 500 ms, kswapd every 100 ms";
+const DAEMONS: &str = "ss_work.h: SAMPLE_PERIOD, TRACE_LEN, SP_INTERVAL; kswapd every 100 ms";
 
 const MISSING: [Daemon; 4] = [Daemon::Evacuate, Daemon::Fill, Daemon::Prezero, Daemon::Recover];
 
@@ -41,7 +40,7 @@ fn free(pages: u64) -> Facts {
 }
 
 pub fn table() -> Table {
-    let thp = Thp { effort: Effort::Direct, ..LINUX_6 };
+    let thp = Thp { effort: Effort::Direct, compacts: false, ..LINUX_6 };
     let once = Once {
         physical: PHYSICAL,
         path: PATH,
@@ -51,7 +50,6 @@ pub fn table() -> Table {
             vec![
                 (Daemon::Sample, 3 * S),
                 (Daemon::Scan, 9 * S),
-                (Daemon::Compact, 500 * MS),
                 (Daemon::Reclaim, 100 * MS),
                 (Daemon::Split, 9 * S),
             ],

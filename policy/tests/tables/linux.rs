@@ -36,7 +36,7 @@ pub struct Thp {
     pub zeros: bool,
     /// The deferred split queue.
     pub holds: bool,
-    /// kcompactd.
+    /// kcompactd, and an effort that wakes it.
     pub compacts: bool,
     /// The first touch of memory where a superpage of 2 MiB is the right size.
     pub fresh: fn() -> Facts,
@@ -135,7 +135,7 @@ pub fn memory(thp: &Thp) -> Table {
         table.extend(kcompactd());
     } else {
         let machine = || fresh().machine(|machine| (machine.compaction_wanted, machine.is_fragmented) = (true, false));
-        table.push(at("no kcompactd", "mm/compaction.c of 4.3", tick(Daemon::Compact), machine(), PERIOD));
+        table.push(at("no kcompactd, or nobody wakes it", "mm/compaction.c: 4.3 has none; mm/page_alloc.c: __GFP_KSWAPD_RECLAIM alone wakes it", tick(Daemon::Compact), machine(), PERIOD));
     }
     table
 }

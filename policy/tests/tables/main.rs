@@ -5,6 +5,7 @@ mod bounds;
 mod cbmm;
 mod common;
 mod dsl;
+mod effects;
 mod elastic;
 mod expressions;
 mod facts;

@@ -12,7 +12,7 @@ use crate::expressions;
 use crate::presets::{SUCCESSORS, presets, table};
 
 /// Tables that a design may have or not, with the key that goes with one.
-const OPTIONAL: [(&str, &str); 8] = [
+pub const OPTIONAL: [(&str, &str); 8] = [
     ("preparation.background", ""),
     ("preparation.prezero", ""),
     ("mapping.scan.sampling", ""),
@@ -23,26 +23,26 @@ const OPTIONAL: [(&str, &str); 8] = [
     ("estimate", ""),
 ];
 
-type Keys = Vec<(String, String)>;
+pub type Keys = Vec<(String, String)>;
 
 /// A preset with one key changed, that is still a good design, and another.
-struct Mutant {
-    key: String,
-    value: String,
-    design: Design,
+pub struct Mutant {
+    pub key: String,
+    pub value: String,
+    pub design: Design,
 }
 
-fn keys(design: &Design) -> Keys {
+pub fn keys(design: &Design) -> Keys {
     design.keys().into_iter().map(|(key, value)| (key, value.to_string())).collect()
 }
 
-fn read(keys: &Keys) -> Result<Design, DesignError> {
+pub fn read(keys: &Keys) -> Result<Design, DesignError> {
     let lines: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     Design::from_toml("mutant", &lines.join("\n"))
 }
 
 /// The design, if it is good: without the keys that go only with what was changed.
-fn good(mut keys: Keys) -> Option<Design> {
+pub fn good(mut keys: Keys) -> Option<Design> {
     let problems = match read(&keys) {
         Err(DesignError::File { problems, .. }) => problems,
         read => return read.ok(),
@@ -55,7 +55,7 @@ fn good(mut keys: Keys) -> Option<Design> {
 }
 
 /// Other values of a key, as they are written.
-fn others(keys: &Keys, key: &str, value: &Value) -> Vec<String> {
+pub fn others(keys: &Keys, key: &str, value: &Value) -> Vec<String> {
     if let (Value::Text(text), Some(rule)) = (value, expressions::rule(key)) {
         let mutants = expressions::mutants(text, rule);
         return mutants.into_iter().map(|mutant| Value::Text(mutant).to_string()).collect();
@@ -102,7 +102,7 @@ fn words(keys: &Keys, key: &str) -> Vec<String> {
     allowed.split('"').skip(1).step_by(2).map(|word| format!("\"{word}\"")).collect()
 }
 
-fn changed(keys: &Keys, key: &str, value: &str) -> Keys {
+pub fn changed(keys: &Keys, key: &str, value: &str) -> Keys {
     let change = |(name, old): &(String, String)| {
         let value = if name == key { value } else { old };
         (name.clone(), value.to_string())
@@ -110,7 +110,7 @@ fn changed(keys: &Keys, key: &str, value: &str) -> Keys {
     keys.iter().map(change).collect()
 }
 
-fn mutants(design: &Design) -> Vec<Mutant> {
+pub fn mutants(design: &Design) -> Vec<Mutant> {
     let original = keys(design);
     let mut found = Vec::new();
     let mut add = |key: &str, value: &str, mutated: Keys| {

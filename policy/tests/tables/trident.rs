@@ -25,7 +25,7 @@ const SLOT: &str = "mm/khugepaged.c: khugepaged_scan_mm_slot";
 /// The kernel goes on behind the extent where no 1 GiB is to be had.
 const BELOW: &str = "docs/facts.md: Sizes; decided here for all designs of several sizes";
 
-const DAEMONS: &str = "mm/khugepaged.c: khugepaged_scan_sleep_millisecs 10000; kcompactd every 500 ms, kswapd every 100 ms";
+const DAEMONS: &str = "mm/khugepaged.c: khugepaged_scan_sleep_millisecs 10000; kswapd every 100 ms";
 
 const MISSING: [Daemon; 5] =
     [Daemon::Evacuate, Daemon::Fill, Daemon::Sample, Daemon::Recover, Daemon::Split];
@@ -48,7 +48,7 @@ fn copy(order: u8) -> Action {
 }
 
 pub fn table() -> Table {
-    let thp = Thp { fresh: below_giant, ..LINUX_6 };
+    let thp = Thp { fresh: below_giant, compacts: false, ..LINUX_6 };
     let once = Once {
         physical: Physical { prefers_zeroed: true, ..PHYSICAL },
         path: FaultPath {
@@ -59,12 +59,7 @@ pub fn table() -> Table {
         ahead_non_temporal: Some(true),
         daemons: (
             DAEMONS,
-            vec![
-                (Daemon::Prezero, S),
-                (Daemon::Scan, 10 * S),
-                (Daemon::Compact, 500 * MS),
-                (Daemon::Reclaim, 100 * MS),
-            ],
+            vec![(Daemon::Prezero, S), (Daemon::Scan, 10 * S), (Daemon::Reclaim, 100 * MS)],
         ),
         reads: vec![Reads::ABSENT],
         sizes: (orders(&[9, GIANT]), orders(&[9, GIANT])),

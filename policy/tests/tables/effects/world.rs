@@ -1,0 +1,400 @@
+//! Random events, as executors can come by them: what a policy never asked for does not happen to it.
+
+mod facts;
+
+use design::Design;
+use superpage_policy::rules::Effort;
+use superpage_policy::{
+    Action, Backing, Candidates, Compaction, Daemon, Event, Extent, Facts, How, Machine, Mapping,
+    Orders, Page, Physical, Policy, Process, Region, Reservation, Result as Ended, Superpage, Wait,
+    Zeroing,
+};
+
+use crate::dsl::SCALE;
+
+/// A generator of random numbers (splitmix64).
+pub struct Random(pub u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub fn of(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+
+    fn percent(&mut self, chance: usize) -> bool {
+        self.of(100) < chance
+    }
+
+    /// Any number of digits is as likely as any other.
+    fn magnitude(&mut self, bits: usize) -> u64 {
+        let bits = self.of(bits + 1);
+        self.next() & ((1 << bits) - 1)
+    }
+
+    /// Pages of a superpage's worth; its edges often.
+    fn pages(&mut self) -> u16 {
+        match self.of(4) {
+            0 => [0, 1, 2, 511, 512][self.of(5)],
+            1 => self.magnitude(9) as u16,
+            _ => self.of(513) as u16,
+        }
+    }
+
+    fn orders(&mut self) -> Orders {
+        let all: Orders = (1..=18).collect();
+        match self.of(4) {
+            0 => (1..=18).filter(|_| self.percent(50)).collect(),
+            1 => all.below(self.of(19) as u8),
+            _ => all,
+        }
+    }
+}
+
+/// Two policies that did the same so far, and what they asked for.
+struct World {
+    policies: [Policy; 2],
+    random: Random,
+    physical: Physical,
+    has_prezeroed: bool,
+    daemons: Vec<Daemon>,
+    seen: Seen,
+    /// The page after that of the last fault.
+    ahead: u64,
+}
+
+/// Pieces of a long pass of a daemon.
+const PIECES: usize = 600;
+
+/// What was done at least once.
+#[derive(Default)]
+struct Seen {
+    fresh: bool,
+    fresh_large: bool,
+    copied: bool,
+    in_place: bool,
+    zeros: bool,
+    reserved: bool,
+    demoted: bool,
+    prepared: bool,
+    woken: bool,
+    zeroed_ahead: bool,
+    ranked: bool,
+    /// An allocation compacted; a compaction whose failure puts others off; one ahead of need.
+    compacted: [bool; 3],
+    /// Orders of parts of candidates.
+    parts: Vec<u8>,
+    /// Daemons that did something.
+    worked: Vec<Daemon>,
+}
+
+/// They did not do the same.
+struct Differ;
+
+type Told = Result<Action, Differ>;
+
+/// Whether what designs do differs somewhere.
+pub fn is_told_apart(a: &Design, b: &Design) -> bool {
+    (0..400).any(|seed| {
+        let mut world = World::new([a.policy(SCALE), b.policy(SCALE)], seed);
+        (0..300).try_for_each(|_| world.happens()).is_err() || world.settings_differ()
+    })
+}
+
+impl World {
+    fn new(policies: [Policy; 2], seed: u64) -> Self {
+        let both = policies.iter().flat_map(Policy::daemons);
+        let daemons: Vec<Daemon> = both.map(|(daemon, _)| daemon).collect();
+        let physical = policies[0].physical();
+        let has_prezeroed = physical.is_ideal || daemons.contains(&Daemon::Prezero);
+        Self {
+            policies,
+            random: Random(seed),
+            physical,
+            has_prezeroed,
+            daemons,
+            seen: Seen::default(),
+            ahead: 0,
+        }
+    }
+
+    fn on(&mut self, event: Event, facts: &Facts) -> Told {
+        let [a, b] = &mut self.policies;
+        let action = a.on(event, facts);
+        if action != b.on(event, facts) {
+            return Err(Differ);
+        }
+        self.note(action);
+        Ok(action)
+    }
+
+    fn note(&mut self, action: Action) {
+        let seen = &mut self.seen;
+        match action {
+            Action::MakeSuperpage { order, how: How::Fresh, .. } => {
+                seen.fresh = true;
+                seen.fresh_large |= order == 9;
+            }
+            Action::MakeSuperpage { how: How::InPlace { .. }, .. } | Action::MapFile => {
+                seen.in_place = true;
+            }
+            Action::MakeSuperpage { how: How::Copy { .. }, .. } => seen.copied = true,
+            Action::MapZeros { order } => seen.zeros |= order > 0,
+            Action::Reserve { .. } => seen.reserved = true,
+            Action::Populate { .. } => seen.prepared = true,
+            Action::Demote | Action::DemoteAndCopy | Action::Watch { .. } => seen.demoted = true,
+            Action::Wake => seen.woken = true,
+            Action::Zero { .. } => seen.zeroed_ahead = true,
+            Action::Rank { .. } => seen.ranked = true,
+            Action::Consider { order } => seen.parts.push(order),
+            Action::Compact { mode, direct } => {
+                seen.compacted[0] |= direct.is_some() || mode == Compaction::Sync;
+                seen.compacted[1] |= mode == Compaction::SyncLight;
+                seen.compacted[2] |= mode == Compaction::Proactive;
+            }
+            _ => {}
+        }
+    }
+
+    /// Something happens, and all that follows from it.
+    fn happens(&mut self) -> Result<(), Differ> {
+        match self.random.of(16) {
+            0..6 => self.fault(),
+            6..10 => {
+                let daemon = self.daemons[self.random.of(self.daemons.len())];
+                self.daemon(daemon)
+            }
+            10 => self.shortage(),
+            11 => {
+                let facts = self.facts();
+                match self.on(Event::CollapseRequested, &facts)? {
+                    Action::Inspect => self.inspected(true, facts),
+                    _ => Ok(()),
+                }
+            }
+            _ => self.change(),
+        }
+    }
+
+    fn fault(&mut self) -> Result<(), Differ> {
+        let facts = self.facts();
+        self.ahead = facts.place.0 + 1;
+        let write = self.random.percent(60);
+        let mut action = self.on(Event::Fault { write }, &facts)?;
+        for _ in 0..4 {
+            let effort = match action {
+                Action::MakeSuperpage { how: How::Fresh, effort, .. }
+                | Action::Reserve { effort, .. } => effort,
+                _ => break,
+            };
+            if self.random.percent(40) {
+                return Ok(());
+            }
+            self.no_superpage(effort, false)?;
+            let failed = Event::Outcome { action, result: Ended::NoMemory, cost: 0 };
+            action = self.on(failed, &facts)?;
+        }
+        Ok(())
+    }
+
+    fn no_superpage(&mut self, effort: Effort, daemon: bool) -> Result<(), Differ> {
+        let mut event = Event::NoSuperpage { effort, daemon };
+        for _ in 0..4 {
+            let action = self.on(event, &Facts::default())?;
+            if !matches!(action, Action::Compact { .. } | Action::Reclaim { .. }) {
+                break;
+            }
+            let result = [Ended::Nothing, Ended::Unavailable][self.random.of(2)];
+            event = Event::Outcome { action, result, cost: 0 };
+        }
+        Ok(())
+    }
+
+    fn shortage(&mut self) -> Result<(), Differ> {
+        let wanted = self.random.magnitude(10);
+        let mut event = Event::NoPage { wanted };
+        for _ in 0..4 {
+            let action = self.on(event, &Facts::default())?;
+            if action == Action::GiveUp {
+                break;
+            }
+            event = Event::Outcome { action, result: Ended::Nothing, cost: 0 };
+        }
+        if self.physical.pool.is_some() {
+            let retried = self.random.percent(50);
+            self.on(Event::NoPoolPage { retried }, &Facts::default())?;
+        }
+        Ok(())
+    }
+
+    /// What is mapped changes.
+    fn change(&mut self) -> Result<(), Differ> {
+        let facts = self.facts();
+        let (whole, private) = (self.random.percent(40), self.random.percent(70));
+        let before = self.random.of(512) as u16;
+        let after = before + 1 + self.random.of(512 - usize::from(before)) as u16;
+        let event = match self.random.of(8) {
+            0 => Event::Unmapped { whole },
+            1 => Event::Protected { whole },
+            2 => Event::Shared { whole, private },
+            3 => Event::Mapped,
+            4 if self.seen.reserved => Event::Populated,
+            5 if self.seen.prepared => Event::Prepared { write: whole },
+            6 if self.seen.demoted => {
+                let reserved = self.seen.in_place && self.random.percent(50);
+                if !reserved && !self.seen.fresh && !self.seen.copied {
+                    return Ok(());
+                }
+                Event::Demoted { reserved }
+            }
+            _ => Event::Grew { before, after },
+        };
+        self.on(event, &facts).map(drop)
+    }
+
+    fn daemon(&mut self, daemon: Daemon) -> Result<(), Differ> {
+        let facts = self.facts();
+        let mut action = self.on(Event::Tick(daemon), &facts)?;
+        let is_long = self.random.percent(20);
+        for _ in 0..if is_long { PIECES } else { 24 } {
+            if matches!(action, Action::Wait(wait) if !matches!(wait, Wait::More | Wait::Pause(_)))
+            {
+                return Ok(());
+            }
+            if matches!(action, Action::Wait(_)) {
+                let facts = self.facts();
+                action = self.on(Event::Tick(daemon), &facts)?;
+                continue;
+            }
+            self.seen.worked.push(daemon);
+            let ends = if is_long { 8 * PIECES } else { 8 };
+            let mut result = match self.random.of(ends) {
+                0 => Ended::Nothing,
+                1 => Ended::NoMemory,
+                2 => Ended::Unfit,
+                _ => Ended::Done { pages: 1 + self.random.magnitude(18) as u32 },
+            };
+            if let Action::Visit(from) = action
+                && result != Ended::Nothing
+            {
+                self.candidate(daemon, from)?;
+                if result == Ended::NoMemory && daemon != Daemon::Scan {
+                    result = Ended::Unfit;
+                }
+            }
+            let facts = self.facts();
+            let cost = self.random.of(4) as u32;
+            action = self.on(Event::Outcome { action, result, cost }, &facts)?;
+        }
+        // Passes end.
+        for _ in 0..4096 {
+            if matches!(action, Action::Wait(wait) if !matches!(wait, Wait::More | Wait::Pause(_)))
+            {
+                return Ok(());
+            }
+            let event = match action {
+                Action::Wait(_) => Event::Tick(daemon),
+                _ => Event::Outcome { action, result: Ended::Nothing, cost: 0 },
+            };
+            action = self.on(event, &Facts::default())?;
+        }
+        Ok(())
+    }
+
+    fn candidate(&mut self, daemon: Daemon, from: Candidates) -> Result<(), Differ> {
+        let mut facts = self.facts();
+        if from == Candidates::Best {
+            // What is ranked was accessed.
+            facts.region.coverage = facts.region.coverage.max(1);
+        }
+        let action = self.on(Event::Candidate, &facts)?;
+        match action {
+            Action::Inspect if daemon == Daemon::Scan => self.inspected(false, facts),
+            Action::Inspect => self.on(Event::Inspected { requested: false }, &facts).map(drop),
+            Action::Consider { order } => {
+                facts.extent.order = order;
+                self.on(Event::Candidate, &facts).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn inspected(&mut self, requested: bool, mut facts: Facts) -> Result<(), Differ> {
+        for _ in 0..3 {
+            match self.on(Event::Inspected { requested }, &facts)? {
+                Action::Consider { order } => facts.extent.order = order,
+                Action::MakeSuperpage { effort, .. } => {
+                    return self.no_superpage(effort, !requested);
+                }
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+}
+
+// What is asked once.
+
+impl World {
+    fn settings_differ(&mut self) -> bool {
+        let Self { policies: [a, b], seen, random, .. } = self;
+        let zeroes = seen.fresh_large || seen.prepared || a.physical().pool.is_some();
+        let ahead = seen.zeroed_ahead;
+        let worked = &seen.worked;
+        let periods = |policy: &Policy| -> Vec<(Daemon, u64)> {
+            policy.daemons().filter(|(daemon, _)| worked.contains(daemon)).collect()
+        };
+        let settings = |policy: &Policy| {
+            (
+                physical(policy, seen.compacted),
+                zeroing(policy, zeroes, ahead),
+                policy.fault_path(),
+                policy.launch().size.filter(|_| policy.physical().pool.is_some()),
+                periods(policy),
+            )
+        };
+        settings(a) != settings(b) || seen.ranked && ranks_differ(a, b, random)
+    }
+}
+
+/// What of it counts where memory is compacted so.
+fn physical(policy: &Policy, [direct, deferrable, ahead]: [bool; 3]) -> Physical {
+    let all = policy.physical();
+    let (share, pages) = all.contended;
+    Physical {
+        defer_shift: if deferrable { all.defer_shift } else { 0 },
+        contended: if direct && share > 0 { (share, pages) } else { (0, 0) },
+        proactiveness: if ahead { all.proactiveness } else { 0 },
+        ..all
+    }
+}
+
+/// What of it counts where faults zero more than a base page, and where memory is zeroed ahead.
+fn zeroing(policy: &Policy, whole: bool, ahead: bool) -> Zeroing {
+    let all = policy.zeroing();
+    Zeroing {
+        non_temporal: all.non_temporal && whole,
+        bulk: if whole || ahead { all.bulk } else { units::ByteSize::kib(4) },
+        ahead_non_temporal: all.ahead_non_temporal.filter(|_| ahead),
+    }
+}
+
+fn ranks_differ(a: &Policy, b: &Policy, random: &mut Random) -> bool {
+    (0..100).any(|_| {
+        let region = Region { has_table: true, coverage: random.pages(), ..Region::default() };
+        let misses = random.magnitude(20) as u32;
+        let process = Process {
+            walks_permille: random.of(1001) as u64,
+            served: random.magnitude(30),
+            number: random.of(9) as u32,
+        };
+        let served = |policy: &Policy| policy.rank_process((0..9).map(|_| 3), &process);
+        a.rank(&region, misses) != b.rank(&region, misses) || served(a) != served(b)
+    })
+}
