@@ -23,6 +23,9 @@ pub struct CarriedOut {
 
 /// What the kernel does without us, against which the other rules of a design are held.
 const KERNEL: &str = "linux-6";
+/// The same of a pool, and of base pages.
+const KERNEL_POOL: &str = "hugetlb";
+const KERNEL_BASE: &str = "base";
 
 /// The most that the library keeps of what a program unmaps, or populates of a new mapping.
 const MAX_PREPARED: ByteSize = ByteSize::mib(64);
@@ -119,33 +122,46 @@ fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<String>) {
     (ahead, notes)
 }
 
-/// Keys that were carried out, or that mean the same whoever zeroes.
-const OURS: [&str; 5] = [
+/// Keys that were carried out, or that something was said of.
+const OURS: [&str; 7] = [
     "allocation.trigger",
     "allocation.form",
-    "allocation.sizes",
+    SIZES,
     "allocation.eligible",
-    "preparation.",
+    "preparation.grain",
+    "preparation.prezero.",
+    "preparation.prefault.",
 ];
 
 /// The rest, where this kernel does something else.
-fn not_ours(design: &Design, plan: &Launch) -> Option<String> {
-    // A design without superpages, or on a pool, differs in much that then means nothing.
-    if plan.pages != LaunchPages::Transparent {
-        return None;
+fn not_ours(design: &Design, plan: &Launch) -> Vec<String> {
+    let mut notes = Vec::new();
+    let like = match plan.pages {
+        LaunchPages::Transparent => KERNEL,
+        LaunchPages::Pool => KERNEL_POOL,
+        LaunchPages::Base | LaunchPages::OwnKernel => KERNEL_BASE,
+    };
+    let is_transparent = plan.pages == LaunchPages::Transparent;
+    if is_transparent && design.policy(Scale::X86).sizes().iter().count() > 1 {
+        notes.push(format!(
+            "not carried out: {SIZES}, because which sizes there are beside {} is the machine's to say \
+             (transparent_hugepage/hugepages-*/enabled)",
+            plan.size.unwrap_or(ByteSize::mib(2))
+        ));
     }
-    let kernel = designs::find(KERNEL).ok()?;
+    let Ok(kernel) = designs::find(like) else { return notes };
     let keys: Vec<String> = diff(&kernel, design)
         .into_iter()
         .map(|difference| difference.key)
         .filter(|key| !OURS.iter().any(|ours| key.starts_with(ours)))
         .collect();
-    (!keys.is_empty()).then(|| {
-        format!(
-            "not carried out, because the kernel has its own rules for them: {}",
-            keys.join(", ")
-        )
-    })
+    if !keys.is_empty() {
+        let keys = keys.join(", ");
+        notes.push(format!(
+            "not carried out, because the kernel has its own rules for them: {keys}"
+        ));
+    }
+    notes
 }
 
 #[cfg(test)]
@@ -172,6 +188,27 @@ mod tests {
         let design = Design::from_toml("mine.toml", &text).unwrap();
         let done = carry_out(&design).unwrap();
         assert!(done.notes[1].contains("memory.proactiveness"), "{:?}", done.notes);
+    }
+
+    #[test]
+    fn keys_of_a_pool_and_of_base_pages_are_named_too() {
+        let notes = |preset: &str, from: &str, to: &str| {
+            let text = designs::preset(preset).unwrap().text.replace(from, to);
+            carry_out(&Design::from_toml("mine.toml", &text).unwrap()).unwrap().notes.concat()
+        };
+        assert_eq!(notes("base", "", ""), "");
+        assert_eq!(notes("hugetlb", "", ""), "");
+        let pool = notes("hugetlb", "\"refuse\"", "\"base-page\"");
+        assert!(pool.contains("allocation.shortage"), "{pool}");
+        let base = notes("base", "[preparation]", "[preparation]\nprefault.kind = \"doubling\"");
+        assert!(base.contains("[preparation.prefault]"), "{base}");
+        let cbmm = notes("cbmm", "", "");
+        assert!(
+            cbmm.contains("allocation.when") && cbmm.contains("estimate.miss-cycles"),
+            "{cbmm}"
+        );
+        let several = notes("linux-6-mthp", "", "");
+        assert!(several.contains("allocation.sizes"), "{several}");
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn walk(text: &str, keys: impl FnOnce(&mut Reader<'_>)) -> Vec<Problem> {
         return errors.iter().map(problem).collect();
     }
     let mut reader = Reader {
-        text,
+        ends: text.match_indices('\n').map(|(at, _)| at).collect(),
         frames: vec![Frame { path: String::new(), table: Some(document.get_ref()), known: vec![] }],
         lines: BTreeMap::new(),
         problems: vec![],
@@ -102,12 +102,21 @@ fn line(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }
 
+/// As much of a text as a line has room for.
+fn beginning(text: &str) -> String {
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 struct Reader<'a> {
-    text: &'a str,
+    /// Where each line ends.
+    ends: Vec<usize>,
     /// The tables that are being read, outermost first.
     frames: Vec<Frame<'a>>,
     /// Where each key is that the file has.
@@ -135,9 +144,14 @@ impl<'a> Reader<'a> {
         frame.known.push(name);
         let path = format!("{}{name}", frame.path);
         let (key, value) = frame.table?.get_key_value(name)?;
-        let line = line(self.text, key.span().start);
+        let line = self.line(key.span().start);
         self.lines.insert(path.clone(), line);
         Some((path, line, value.get_ref()))
+    }
+
+    /// The line of a byte, from 1.
+    fn line(&self, at: usize) -> usize {
+        1 + self.ends.partition_point(|&end| end < at)
     }
 
     fn problem(&mut self, line: usize, key: String, what: String) {
@@ -164,7 +178,7 @@ impl<'a> Reader<'a> {
         for (key, _) in table.into_iter().flatten() {
             let name: &str = key.get_ref();
             if !known.contains(&name) {
-                let at = line(self.text, Spanned::span(key).start);
+                let at = self.line(Spanned::span(key).start);
                 self.problem(at, format!("{path}{}", bare(name)), unknown(name, &known));
             }
         }
@@ -203,7 +217,8 @@ impl Keys for Reader<'_> {
     fn condition(&mut self, name: &'static str, rule: Rule, value: &mut Option<Condition>) {
         let Some((key, line, found)) = self.value(name) else { return };
         let read = String::read(found).and_then(|text| {
-            condition::read(&text, rule).map_err(|what| format!("{}: {what}", quoted(&text)))
+            condition::read(&text, rule)
+                .map_err(|what| format!("{}: {what}", quoted(&beginning(&text))))
         });
         match read {
             Ok(read) => *value = Some(read),

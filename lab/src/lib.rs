@@ -8,6 +8,7 @@ mod ledger;
 mod load;
 pub mod memory;
 pub mod plot;
+mod profile;
 mod report;
 pub mod reservation;
 mod run;
@@ -23,6 +24,7 @@ pub mod workloads;
 
 pub use ledger::{Cause, Ledger};
 pub use load::{NotSimulated, not_simulated, watches_contents};
+pub use profile::{PROFILE_SECONDS, Profile, ProfileSpan, profile_stream, profile_watched};
 pub use report::{Cell, Counters, ENGINE, End, Moment, Phase, Report, Requests, SCHEMA};
 pub use run::{Experiment, LabError, run, run_stream, run_watched};
 pub use system::kernel_memory;

@@ -7,7 +7,7 @@ use crate::fragment::FreeLists;
 
 /// The version of the simulation: goes up whenever any report would come out otherwise, so that sweeps
 /// do not take old results for new ones.
-pub const ENGINE: &str = "3";
+pub const ENGINE: &str = "4";
 
 /// The version of [`Report`]'s layout.
 pub const SCHEMA: &str = "superpage.lab.run/1";

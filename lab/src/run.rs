@@ -104,7 +104,7 @@ pub fn run_stream<S: Source>(
 
 /// The machines, one per design, with their memory spoilt; and the first region and process that are left.
 #[expect(clippy::type_complexity, reason = "a pair used twice, here")]
-fn prepare(
+pub(crate) fn prepare(
     experiment: &Experiment,
     designs: &[Design],
     superpages: u64,
@@ -132,7 +132,10 @@ fn prepare(
     Ok((lanes, first))
 }
 
-fn reports(lanes: Vec<Box<dyn Lane>>, experiment: &Experiment) -> Result<Vec<Report>, LabError> {
+pub(crate) fn reports(
+    lanes: Vec<Box<dyn Lane>>,
+    experiment: &Experiment,
+) -> Result<Vec<Report>, LabError> {
     side_by_side::map(lanes, |lane| lane.report(experiment)).into_iter().collect()
 }
 
@@ -143,7 +146,7 @@ const TURN: usize = 16;
 /// Blocks of a turn; how many pages were touched in each.
 type Turn = Vec<(Block, Counts)>;
 
-fn pass<S: Source + ?Sized>(
+pub(crate) fn pass<S: Source + ?Sized>(
     experiment: &Experiment,
     lanes: &mut [Box<dyn Lane>],
     stream: &mut S,
@@ -204,11 +207,15 @@ impl<S: Source + ?Sized> Reader<'_, S> {
 }
 
 /// A design's machine, whatever its TLB's type.
-trait Lane: Send {
+pub(crate) trait Lane: Send {
     /// Has memory fragmented; returns the first region and process that are left.
     fn spoil(&mut self, experiment: &Experiment, superpages: u64) -> Result<(u32, u32), LabError>;
     /// Whether it must know which pages are touched, and not only how many.
     fn watches(&self) -> bool;
+    /// From here on walks to base pages are counted.
+    fn count_walks(&mut self);
+    /// Those of each superpage's worth of the program's memory.
+    fn walks(&mut self) -> Vec<u64>;
     fn block(&mut self, block: &Block, seen: Seen<'_>);
     /// Carries out blocks of which only the number of touched pages is known.
     fn blocks(&mut self, turn: &[(Block, Counts)]);
@@ -263,6 +270,14 @@ impl<T: Translate> Lane for Running<T> {
 
     fn watches(&self) -> bool {
         self.engine.system.watches()
+    }
+
+    fn count_walks(&mut self) {
+        self.engine.system.count_walks();
+    }
+
+    fn walks(&mut self) -> Vec<u64> {
+        self.engine.system.walks()
     }
 
     fn block(&mut self, block: &Block, seen: Seen<'_>) {

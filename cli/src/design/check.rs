@@ -19,6 +19,9 @@ pub struct Args {
     json: bool,
 }
 
+/// Problems that are told in lines.
+const MAX_TOLD: usize = 50;
+
 pub fn run(args: Args) -> Result<Done, Failure> {
     let mut documents = Vec::new();
     let mut wrong = Vec::new();
@@ -49,6 +52,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         if bad > 0 {
             return Err(Failure::usage(format!("not designs: {bad} of {}", args.files.len())));
         }
+    }
+    let more = wrong.len().saturating_sub(MAX_TOLD);
+    if more > 0 {
+        wrong.truncate(MAX_TOLD);
+        wrong.push(format!("{more} more problems; --json has all of them"));
     }
     // The last line is the command's own end.
     let Some(last) = wrong.pop() else { return Ok(Done::Fine) };

@@ -5,6 +5,7 @@ mod explain;
 mod faults;
 mod lists;
 pub mod outputs;
+mod profile;
 pub mod progress;
 mod run;
 mod simulate;
@@ -36,6 +37,7 @@ const HELP: &str = "\
 Examples:
   superpage lab compare -d linux-4.3 -d sync-64 --workload gups:size=8G --fragmentation frag-50
   superpage lab explain linux-4.3 sync-64 --workload gups:size=8G
+  superpage lab profile --workload gups:size=8G -o gups.toml && superpage lab run -d cbmm -w gups:size=8G --profile gups.toml
   superpage lab sweep plan -o results --design base --design linux-4.3 --workload gups --seeds 1-10";
 
 #[derive(Debug, clap::Subcommand)]
@@ -44,6 +46,7 @@ enum Command {
     Compare(compare::Args),
     Explain(explain::Args),
     Faults(faults::Args),
+    Profile(profile::Args),
     Table(table::Args),
     Sweep(sweep::Args),
     Machines(lists::MachinesArgs),
@@ -58,6 +61,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Command::Compare(args) => compare::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Faults(args) => faults::run(args),
+        Command::Profile(args) => profile::run(args),
         Command::Table(args) => table::run(args),
         Command::Sweep(args) => sweep::run(args),
         Command::Machines(args) => lists::machines(args),

@@ -7,7 +7,7 @@ use lab::sweep::{Group, Ingredient};
 use lab::workloads::Setup;
 use lab::{Experiment, LabError, Pass, Report, Watched, kernel_memory};
 use trace::Placement;
-use trace::{Process, Region, SLOTS};
+use trace::{Process, Reader, Region, SLOTS, Source};
 use units::ByteSize;
 
 use super::progress::Progress;
@@ -196,13 +196,41 @@ impl Parts {
         watch: impl FnMut(Pass),
     ) -> Result<Vec<Report>, Failure> {
         let designs = self.designs(designs)?;
+        let experiment = self.experiment()?;
+        if !what::is_trace(&self.workload.name) {
+            return Ok(lab::run_watched(&experiment, &designs, watch)?);
+        }
+        let reader = self.trace(&experiment)?;
+        let regions = reader.info().totals.regions.into();
+        let open = |region, process| placed(reader, region, process, watch);
+        Ok(lab::run_stream(&experiment, &designs, regions, open)?)
+    }
+
+    /// Runs it with base pages, and learns where it misses the TLB.
+    pub fn profile(
+        &self,
+        base: &Ingredient,
+        watch: impl FnMut(Pass),
+    ) -> Result<(Report, lab::Profile), Failure> {
+        let base = self.designs(&[base])?.remove(0);
+        let experiment = self.experiment()?;
+        if !what::is_trace(&self.workload.name) {
+            return Ok(lab::profile_watched(&experiment, &base, watch)?);
+        }
+        let reader = self.trace(&experiment)?;
+        let regions = reader.info().totals.regions.into();
+        let open = |region, process| placed(reader, region, process, watch);
+        Ok(lab::profile_stream(&experiment, &base, regions, open)?)
+    }
+
+    fn experiment(&self) -> Result<Experiment, Failure> {
         let machine = self.machine()?;
         self.fits(&machine)?;
-        let trace = what::is_trace(&self.workload.name);
         // A trace needs no set-up; the experiment has one all the same.
-        let setup = if trace { "touch" } else { self.workload.name.as_str() };
+        let is_trace = what::is_trace(&self.workload.name);
+        let setup = if is_trace { "touch" } else { self.workload.name.as_str() };
         let workload: Setup = setup.parse().map_err(Failure::usage)?;
-        let experiment = Experiment {
+        Ok(Experiment {
             machine,
             memory: self.memory,
             fragmentation: what::fragmentation_of(&self.fragmentation)?,
@@ -212,19 +240,26 @@ impl Parts {
             seed: self.seed,
             swap: self.swap,
             utilisation: self.utilisation,
-        };
-        if !trace {
-            return Ok(lab::run_watched(&experiment, &designs, watch)?);
-        }
+        })
+    }
+
+    /// The trace that is the workload.
+    fn trace(&self, experiment: &Experiment) -> Result<Reader, Failure> {
         let reader = what::trace(&self.workload.name)?;
         reader.expect_geometry(experiment.machine.base_page.bytes()).map_err(Failure::usage)?;
-        let totals = reader.info().totals;
-        let open = |region, process| {
-            let place = Placement { region: Region(region), process: Process(process), object: 0 };
-            let stream =
-                reader.place(place).map_err(|error| LabError::Source(error.to_string()))?;
-            Ok(Watched::new(stream, Some(totals.records), watch))
-        };
-        Ok(lab::run_stream(&experiment, &designs, totals.regions.into(), open)?)
+        Ok(reader)
     }
+}
+
+/// A trace's stream, where its program's memory and processes are put.
+fn placed<F: FnMut(Pass)>(
+    reader: Reader,
+    region: u32,
+    process: u32,
+    watch: F,
+) -> Result<Watched<impl Source + use<F>, F>, LabError> {
+    let records = reader.info().totals.records;
+    let place = Placement { region: Region(region), process: Process(process), object: 0 };
+    let stream = reader.place(place).map_err(|error| LabError::Source(error.to_string()))?;
+    Ok(Watched::new(stream, Some(records), watch))
 }

@@ -72,6 +72,62 @@ fn tables_and_values_are_told_apart() {
     assert!(double[0].starts_with("my.toml:2: this is not TOML: duplicate key"), "{double:?}");
 }
 
+/// What others may send: each is judged, at once, in lines of bounded length.
+#[test]
+fn hostile_files_are_told_in_short_lines() {
+    let when = |text: &str| format!("name = \"x\"\nallocation.when = \"{text}\"\n");
+    let deep = |open: &str, shut: &str| when(&(open.repeat(99) + "advised" + &shut.repeat(99)));
+    let files = [
+        "name = \"x\"\n[allocation]\ntrigger = \"first-fa".to_string(),
+        String::new(),
+        "name = \"x\"\0".to_string(),
+        "name = \"x\"\nname = \"y\"\n".to_string(),
+        "name = 7\nallocation = 3\nmemory.defer-shift = -1\nmemory.proactiveness = 1.5".to_string(),
+        format!("name = \"x\"\nallocation.sizes = {}{}", "[".repeat(9999), "]".repeat(9999)),
+        format!("name = \"x\"\n{}a = 1", "a.".repeat(9999)),
+        format!(
+            "name = \"x\"\n{}",
+            (0..30_000).map(|at| format!("k{at} = 1\n")).collect::<String>()
+        ),
+        deep("(", ")").replace("advised", "populated"),
+        deep("1 - (", ")"),
+        when(&"not ".repeat(200_000)),
+        when(&" + pages".repeat(100_000)),
+        when(&format!("{} > 1", "a".repeat(50_000))),
+        when("populated > 99999999999999999999999999"),
+        when("populated > -9223372036854775808 / -1"),
+        when("populated / 0 > 1"),
+    ];
+    for text in files {
+        let Err(error) = Design::from_toml("x.toml", &text) else { panic!("{text:.99}") };
+        let told = error.to_string();
+        assert!(
+            told.lines().all(|line| line.starts_with("x.toml:") && line.len() < 2000),
+            "{told:.999}"
+        );
+    }
+}
+
+/// Numbers stay at the largest and smallest that there are.
+#[test]
+fn conditions_do_not_overflow() {
+    for (condition, holds) in [
+        ("populated - 1 > (0 - 9223372036854775807 - 1) / (0 - 1)", false),
+        ("9223372036854775807 * 9223372036854775807 + pages >= 9223372036854775807", true),
+        ("(0 - 9223372036854775807) * pages - 9 < 0", true),
+        ("pages / populated == 0", true),
+    ] {
+        let text = format!("name = \"x\"\nallocation.when = \"{condition}\"");
+        let design = Design::from_toml("x.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let mut policy = design.policy(policy::Scale::X86);
+        let mut facts = policy::Facts::default();
+        facts.region.inside = true;
+        let asked = policy.on(policy::Event::Fault { write: true }, &facts);
+        let made = matches!(asked, policy::Action::MakeSuperpage { .. });
+        assert_eq!(made, holds, "{condition}: {asked:?}");
+    }
+}
+
 #[test]
 fn a_design_without_a_name_is_none() {
     assert!(lines("")[0].starts_with("my.toml:1: name: \"\": must be lower-case"));

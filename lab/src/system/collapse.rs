@@ -6,7 +6,7 @@ use trace::{Page, Pages, SLOTS};
 
 use super::System;
 use super::clock::Payer;
-use super::spaces::region::LISTED;
+use super::spaces::region::{Entry, LISTED};
 use crate::Cause;
 use crate::memory::{Frame, Mobility, Owner};
 
@@ -78,7 +78,7 @@ impl System {
             return false;
         };
         let pages = 1u32 << order;
-        let present = self.present(Pages { first, count: pages });
+        let present = self.read_back(Pages { first, count: pages }, payer);
         let holes = u64::from(pages) - present;
         self.clock.charge(payer, Cause::Copy, self.costs.copy_page * present);
         self.clock.charge(payer, Cause::Zero, self.costs.zero_page * holes);
@@ -95,10 +95,20 @@ impl System {
         true
     }
 
-    /// Pages that are in memory.
-    fn present(&self, pages: Pages) -> u64 {
+    /// Pages that have contents. Those that are swapped out are read first (`__collapse_huge_page_swapin`), and
+    /// faults go on meanwhile: the kernel takes mmap_lock for writing after that.
+    fn read_back(&mut self, pages: Pages, payer: Payer) -> u64 {
         let all = pages.first.0..pages.first.0 + pages.count;
-        all.filter(|&page| self.spaces.entry(Page(page)).frame().is_some()).count() as u64
+        let count = |is: fn(&Entry) -> bool| {
+            all.clone().filter(|&page| is(&self.spaces.entry(Page(page)))).count() as u64
+        };
+        let present = count(|entry| entry.frame().is_some());
+        let swapped = if self.spaces.swapped() > 0 { count(|entry| entry.is_swapped()) } else { 0 };
+        self.clock.charge(payer, Cause::Read, self.costs.read_page * swapped);
+        if self.spaces.is_ours(self.spaces.at(pages.first.region().0).process) {
+            self.counters.read += swapped;
+        }
+        present + swapped
     }
 
     fn copy_into_superpage(
@@ -110,7 +120,7 @@ impl System {
     ) -> Collapsed {
         let Some(got) = self.superpage(effort, payer) else { return Collapsed::NoMemory };
         let first = Page(region << 9);
-        let present = self.present(Pages { first, count: SLOTS });
+        let present = self.read_back(Pages { first, count: SLOTS }, payer);
         self.clock.charge(payer, Cause::Copy, self.costs.copy_page * present + self.costs.collapse);
         let holes = u64::from(SLOTS) - present;
         if !got.zeroed {

@@ -280,7 +280,7 @@ fn through<T: Translate>(
     (mut from, prefetched): (usize, &mut usize),
     same: u32,
 ) -> Attention {
-    let sample = system.reads.has(policy::Reads::COVERAGE);
+    let sample = system.reads.has(policy::Reads::COVERAGE) || system.spaces.counts_walks();
     let mut apart = Apart::NONE;
     loop {
         let attention = system.spaces.walk(tlb, last, accesses, from, sample, same);

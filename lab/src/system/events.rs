@@ -29,6 +29,7 @@ impl System {
             Event::Fork { child, offset } => self.fork(*child, *offset),
             Event::Exit(process) => self.exit(*process),
             Event::Pace(pace) => {
+                self.spaces.bank_walks(self.clock.pace().weight);
                 self.clock.set_pace(*pace);
                 Ok(())
             }

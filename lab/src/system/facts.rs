@@ -254,8 +254,11 @@ impl System {
         Extent { order, populated, coverage, misses, profiled: self.profiled(region) }
     }
 
-    /// The misses that a region's profile has.
+    /// The misses that a region's profile has. It is of the program, and not of what spoils memory before it.
     fn profiled(&self, region: u32) -> u64 {
+        if !self.is_awake() {
+            return 0;
+        }
         let regions = region.saturating_sub(self.spaces.first_region());
         self.policy.profiled(u64::from(regions) << 21)
     }

@@ -194,6 +194,16 @@ impl System {
         self.daemons = Daemons::new(&self.policy, now);
     }
 
+    /// From here on walks to base pages are counted, for a profile.
+    pub(crate) fn count_walks(&mut self) {
+        self.spaces.count_walks();
+    }
+
+    /// Those of each region of the program's memory.
+    pub(crate) fn walks(&mut self) -> Vec<u64> {
+        self.spaces.walks(self.clock.pace().weight)
+    }
+
     /// Whether a daemon asks which pages were touched.
     pub(crate) fn watches(&self) -> bool {
         self.reads.has(Reads::ZEROS)

@@ -2,7 +2,7 @@
 
 use trace::{Page, SLOTS};
 
-use super::misses::RUNS;
+use super::misses::{Misses, RUNS};
 use super::region::{ACCESSED, Entry, NO_TABLE, WATCHED};
 use super::{Shoot, Spaces};
 
@@ -79,6 +79,29 @@ impl Spaces {
     pub(crate) fn misses_of(&self, region: u32) -> u32 {
         let misses = self.misses.as_ref();
         misses.map_or(0, |misses| misses.average(region as usize * RUNS, RUNS))
+    }
+
+    /// From here on walks to base pages are counted for a profile, where a design does not count them for itself.
+    pub(crate) fn count_walks(&mut self) {
+        self.misses = Some(Misses::for_profile(self.regions.len()));
+    }
+
+    /// Whether they are.
+    pub(crate) fn counts_walks(&self) -> bool {
+        self.misses.as_ref().is_some_and(Misses::is_for_profile)
+    }
+
+    /// The pace changes: each walk so far stood for `weight`.
+    pub(crate) fn bank_walks(&mut self, weight: u32) {
+        if let Some(misses) = &mut self.misses {
+            misses.bank(weight);
+        }
+    }
+
+    /// The walks to each region of the program's memory, if they are counted for a profile.
+    pub(crate) fn walks(&mut self, weight: u32) -> Vec<u64> {
+        let all = self.misses.as_mut().map_or(&[][..], |misses| misses.bank(weight));
+        all.get(self.first_region as usize..).unwrap_or_default().to_vec()
     }
 
     /// The running process waited for walks.

@@ -11,6 +11,8 @@ pub(crate) struct Misses {
     now: Vec<u32>,
     /// A moving average over windows, by run.
     average: Vec<u32>,
+    /// By region, before `now`: for a profile.
+    before: Option<Vec<u64>>,
 }
 
 impl Misses {
@@ -39,6 +41,30 @@ impl Misses {
             let old = u64::from(*average) * u64::from(100 - newest);
             *average = ((old + u64::from(*now) * u64::from(newest)) / 100) as u32;
         }
+    }
+
+    /// For a profile of so many regions: nobody else asks.
+    pub(crate) fn for_profile(regions: usize) -> Self {
+        let mut misses = Self { before: Some(Vec::new()), ..Self::default() };
+        misses.cover(regions);
+        misses
+    }
+
+    /// Whether it is for a profile.
+    pub(crate) fn is_for_profile(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Each walk so far stood for `weight`, if it is for a profile. Returns the walks to each region.
+    pub(crate) fn bank(&mut self, weight: u32) -> &[u64] {
+        let Some(before) = &mut self.before else { return &[] };
+        let regions = self.now.chunks(RUNS);
+        before.resize(regions.len(), 0);
+        for (sum, runs) in before.iter_mut().zip(regions) {
+            *sum += runs.iter().map(|&run| u64::from(run)).sum::<u64>() * u64::from(weight);
+        }
+        self.now.fill(0);
+        before
     }
 
     /// The average of `count` runs from one on.

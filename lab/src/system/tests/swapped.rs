@@ -3,6 +3,7 @@
 use super::super::clock::Payer;
 use super::super::collapse::Collapsed;
 use super::*;
+use crate::Cause;
 use trace::{Advice, Backing, Page, Pages, Region, SLOTS};
 
 /// A region of base pages, some of which were swapped out for a larger mapping that is gone again.
@@ -42,6 +43,26 @@ impl System {
     fn swapped_of(&self, region: u32) -> u32 {
         let pages = (0..SLOTS).map(|slot| Page((region << 9) + slot));
         pages.filter(|&page| self.spaces.entry(page).is_swapped()).count() as u32
+    }
+}
+
+#[test]
+fn pages_that_are_swapped_out_are_read_before_they_are_copied() {
+    for payer in [Payer::Daemon, Payer::Program] {
+        let (mut run, region, swapped) = swapped_in_part(512);
+        let system = &mut run.engine.system;
+        let before = (system.counters.read, system.counters.copied, system.counters.zeroed);
+        let books = |system: &System| match payer {
+            Payer::Daemon => system.clock.background()[Cause::Read],
+            Payer::Program => system.clock.ledger()[Cause::Read],
+        };
+        let read = books(system);
+        assert_eq!(system.collapse(region, payer), Collapsed::Yes);
+        let each = u64::from(swapped);
+        let after = (before.0 + each, before.1 + u64::from(SLOTS), before.2);
+        assert_eq!((system.counters.read, system.counters.copied, system.counters.zeroed), after);
+        assert_eq!(books(system) - read, each * system.costs.read_page);
+        run.end();
     }
 }
 

@@ -1,0 +1,131 @@
+//! `superpage lab profile`: where a program misses the TLB, for designs that weigh it.
+
+use std::path::PathBuf;
+
+use drawing::three;
+use lab::{End, PROFILE_SECONDS, Pass, Profile, Report};
+use serde_json::json;
+
+use super::outputs;
+use super::progress::Progress;
+use super::simulate::Parts;
+use super::what::{self, Surroundings};
+use super::words;
+use crate::exit::{self, Done, Failure};
+use crate::files;
+
+/// Run a workload with base pages and write where it misses the TLB.
+///
+/// What is written is a profile, for --profile of `lab run`, `compare` and `explain`: spans of the program's memory
+/// with the page-table walks to each 2M of them in 10 s, rounded down to two digits (docs/facts.md). The walks are
+/// counted, not sampled.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    surroundings: Surroundings,
+
+    /// Print JSON, with what was run. It is not what --profile reads.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+
+    /// Write it to a file instead of standard output (-).
+    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+
+    /// Write over a file that exists.
+    #[arg(long, help_heading = "Output")]
+    force: bool,
+
+    /// No progress on standard error.
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
+}
+
+/// The design with base pages.
+const BASE: &str = "base";
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let Args { mut surroundings, json, output, force, quiet } = args;
+    if surroundings.profile.is_some() {
+        return Err(Failure::usage(
+            "--profile: base pages, of which a profile is made, weigh none; leave it out, or give -o FILE to write one",
+        ));
+    }
+    // Pages that are touched do not matter here.
+    surroundings.no_utilisation = true;
+    let parts = Parts::read(&surroundings)?;
+    let base = what::design(BASE)?;
+    files::check_outputs(output.as_deref(), "--output", None, force)?;
+    if surroundings.dry_run {
+        let to = output.filter(|path| !files::is_stdout(path));
+        let to = to.map_or("standard output".to_string(), |path| path.display().to_string());
+        exit::print(&format!("{}  writes   {to}\n", parts.describe(&[&base])?))?;
+        return Ok(Done::Fine);
+    }
+    let (report, profile) = counted(&parts, &base, quiet)?;
+    if report.end != End::Done {
+        let end = words::end_of(&report).unwrap_or_default();
+        return Err(Failure::usage(format!("no profile: {end}; give it more --memory or --swap")));
+    }
+    let text =
+        if json { outputs::json(&document(&report, &profile))? } else { text(&report, &profile) };
+    files::deliver(output.as_deref(), &text)?;
+    Ok(Done::Fine)
+}
+
+fn counted(
+    parts: &Parts,
+    base: &lab::sweep::Ingredient,
+    quiet: bool,
+) -> Result<(Report, Profile), Failure> {
+    let doing = format!("{} with base pages", parts.workload.name);
+    let mut progress = Progress::of_pass(quiet, &format!("{doing}: memory is made ready"));
+    let counted = parts.profile(base, |pass: Pass| {
+        progress.tell(pass.records, pass.of, || match pass.of {
+            Some(_) => doing.clone(),
+            None => format!("{doing}: {} records", three::figure(pass.records as f64)),
+        });
+    });
+    progress.clear();
+    counted
+}
+
+/// What `--profile` reads.
+fn text(report: &Report, profile: &Profile) -> String {
+    let cell = &report.cell;
+    let memory = units::ByteSize(cell.memory_bytes);
+    let mut text = format!(
+        "# Walks to base pages of each 2M in {PROFILE_SECONDS} s, from the beginning of the program's memory:\n\
+         # {}, {}, {memory}, {}, seed {} (superpage lab profile).\nspans = [\n",
+        cell.workload, cell.machine, cell.fragmentation, cell.seed
+    );
+    let mib = |size: units::ByteSize| size.bytes() >> 20;
+    for span in &profile.spans {
+        text += &format!("    \"{}M {}M {}\",\n", mib(span.from), mib(span.to), span.misses);
+    }
+    text + "]\n"
+}
+
+fn document(report: &Report, profile: &Profile) -> serde_json::Value {
+    let cell = &report.cell;
+    let spans = profile.spans.iter().map(|span| {
+        json!({
+            "from_bytes": span.from.bytes(),
+            "to_bytes": span.to.bytes(),
+            "walks_per_superpage": span.misses,
+        })
+    });
+    json!({
+        "schema": "superpage.lab.profile/1",
+        "workload": cell.workload,
+        "machine": cell.machine,
+        "fragmentation": cell.fragmentation,
+        "memory_bytes": cell.memory_bytes,
+        "swap_bytes": cell.swap_bytes,
+        "seed": cell.seed,
+        "seconds": report.wall_cycles as f64 / (f64::from(report.mhz) * 1e6),
+        "unit_seconds": PROFILE_SECONDS,
+        "walks": profile.walks,
+        "spans": spans.collect::<Vec<_>>(),
+    })
+}

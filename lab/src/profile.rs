@@ -1,0 +1,128 @@
+//! Where a program misses the TLB on base pages: what CBMM's benefit of a superpage is made of.
+
+use trace::Source;
+use units::ByteSize;
+
+use crate::load::Design;
+use crate::run::{pass, prepare, reports};
+use crate::watch::{Pass, Watched};
+use crate::{Experiment, LabError, Report};
+
+/// The unit of time of a profile, in seconds: CBMM's (multifacet/cbmm, include/linux/mm_econ.h: MM_ECON_LTU).
+pub const PROFILE_SECONDS: u64 = 10;
+
+/// Bytes of a superpage.
+const SUPERPAGE: u64 = 2 << 20;
+
+/// Where a program misses the TLB.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// By address; what lies in none has no misses.
+    pub spans: Vec<ProfileSpan>,
+    /// All walks to base pages, in all of its time.
+    pub walks: u64,
+}
+
+/// A span of a program's memory, from the beginning of its memory on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProfileSpan {
+    /// Its first byte.
+    pub from: ByteSize,
+    /// The byte after its last one.
+    pub to: ByteSize,
+    /// Walks to each superpage's worth of it in [`PROFILE_SECONDS`], two digits of them.
+    pub misses: u64,
+}
+
+impl Profile {
+    /// From the walks to each superpage's worth of memory.
+    fn new(walks: &[u64], mhz: u32, cycles: u64) -> Self {
+        let unit = u128::from(mhz) * 1_000_000 * u128::from(PROFILE_SECONDS);
+        let per_unit = |walks: u64| {
+            let rate = u128::from(walks) * unit / u128::from(cycles.max(1));
+            two_digits(u64::try_from(rate).unwrap_or(u64::MAX))
+        };
+        let mut spans = Vec::<ProfileSpan>::new();
+        for (at, &walks) in (0..).zip(walks) {
+            let (from, to) = (ByteSize(at * SUPERPAGE), ByteSize((at + 1) * SUPERPAGE));
+            match (per_unit(walks), spans.last_mut()) {
+                (0, _) => {}
+                (misses, Some(last)) if last.misses == misses && last.to == from => last.to = to,
+                (misses, _) => spans.push(ProfileSpan { from, to, misses }),
+            }
+        }
+        Self { spans, walks: walks.iter().sum() }
+    }
+}
+
+/// Neighbours that hardly differ become one span.
+fn two_digits(number: u64) -> u64 {
+    let unit = 10u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    number / unit * unit
+}
+
+/// Runs an experiment under a design with base pages only, and counts where it misses the TLB.
+///
+/// # Errors
+/// As [`crate::run`]. A run that did not come to its end has a profile up to there; its report says so.
+pub fn profile_watched(
+    experiment: &Experiment,
+    design: &Design,
+    watch: impl FnMut(Pass),
+) -> Result<(Report, Profile), LabError> {
+    let (description, _) = experiment.workload.build()?;
+    profile_stream(experiment, design, description.superpages, |region, process| {
+        let mut setup = experiment.workload.clone();
+        (setup.first_region, setup.first_process) = (region, process);
+        setup.seed = experiment.seed;
+        setup.cpu_mhz = experiment.machine.mhz;
+        Ok(Watched::new(setup.build()?.1, description.records, watch))
+    })
+}
+
+/// The same of a stream that comes from elsewhere: see [`crate::run_stream`].
+///
+/// # Errors
+/// The same.
+pub fn profile_stream<S: Source>(
+    experiment: &Experiment,
+    design: &Design,
+    superpages: u64,
+    open: impl FnOnce(u32, u32) -> Result<S, LabError>,
+) -> Result<(Report, Profile), LabError> {
+    let (mut lanes, first) = prepare(experiment, std::slice::from_ref(design), superpages)?;
+    lanes.iter_mut().for_each(|lane| lane.count_walks());
+    let mut stream = open(first.0, first.1)?;
+    pass(experiment, &mut lanes, &mut stream)?;
+    let walks = lanes.first_mut().map(|lane| lane.walks()).unwrap_or_default();
+    let report = reports(lanes, experiment)?.remove(0);
+    let profile = Profile::new(&walks, report.mhz, report.wall_cycles);
+    Ok((report, profile))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_of_neighbours_that_miss_alike() {
+        let profile = Profile::new(&[7, 0, 1234, 1239, 1300, 0, 1300], 1, 10_000_000);
+        let span = |from: u64, to: u64, misses| ProfileSpan {
+            from: ByteSize::mib(from),
+            to: ByteSize::mib(to),
+            misses,
+        };
+        let spans = [span(0, 2, 7), span(4, 8, 1200), span(8, 10, 1300), span(12, 14, 1300)];
+        assert_eq!(profile.spans, spans);
+        assert_eq!(profile.walks, 5080);
+    }
+
+    #[test]
+    fn misses_are_those_of_ten_seconds() {
+        // Half a second at 1 GHz.
+        let profile = Profile::new(&[100], 1000, 500_000_000);
+        assert_eq!(profile.spans[0].misses, 2000);
+        assert_eq!(Profile::new(&[u64::MAX], 4000, 1).spans[0].misses, 18 * 10u64.pow(18));
+        assert_eq!(Profile::new(&[0], 4000, 0).spans, []);
+    }
+}
