@@ -115,3 +115,14 @@ fn superpages_that_are_hardly_accessed_are_split() {
     assert_eq!(calm.demoted, 0);
     assert!(calm.walks_base < few.walks_base);
 }
+
+#[test]
+fn a_profile_is_of_the_program_and_not_of_what_spoils_memory() {
+    let touch = experiment("touch:size=64MiB,iterations=1", "e3-1245v6", 512, "frag-100");
+    let with = |spans: &str| {
+        counters(&touch, design("cbmm", "", "", &format!("[profile]\nspans = [{spans}]")))
+    };
+    // What spoils memory has more of it than the program.
+    assert_eq!(with("\"0 512G 40000\""), with("\"0 1G 40000\""));
+    assert_eq!(with("\"0 512G 40000\""), with("\"0 64M 40000\""));
+}
