@@ -144,7 +144,8 @@ impl System {
             if self.spaces.maps_any(window) {
                 continue;
             }
-            if self.spaces.at(region).resident > 0 {
+            // Also what is swapped out, which is not resident.
+            if self.spaces.at(region).resident > 0 || self.spaces.table(region).is_some() {
                 self.release(window);
             }
             self.break_in(region);

@@ -140,7 +140,7 @@ impl System {
                 if !mapped && (present || !reserved) && !self.awaits_growth(page) {
                     return Err(format!("page {slot} has {frame:?} and is in no mapping"));
                 }
-            } else if !mapped {
+            } else if !mapped && !self.awaits_growth(page) {
                 return Err(format!("page {slot} is {entry:?} and in no mapping"));
             }
         }

@@ -1,7 +1,7 @@
 //! The bound of all designs has its superpages whatever lies in the way, what it reserved itself included.
 
 use super::*;
-use trace::{Backing, Pages, Region, SLOTS};
+use trace::{Backing, Page, Pages, Region, SLOTS};
 
 /// Superpages of the program; the fragmenters are told of 8 and leave no more than those free.
 const NEEDED: u32 = 40;
@@ -29,4 +29,38 @@ fn what_is_reserved_of_spoiled_superpages_is_to_be_had() {
         assert!(run.engine.system.counters.broken > 0);
         run.end();
     }
+}
+
+/// A heap's superpage reaches past the heap's end. Divided, the pages there can be swapped out as the others, and go
+/// with the heap.
+#[test]
+fn what_is_swapped_out_past_the_end_of_a_heap_goes_with_it() {
+    let design = design::designs::find("ideal").expect("a preset");
+    let (memory, swap) = (ByteSize::mib(16), ByteSize::gib(1));
+    let ground = Ground { machine: "e3-1245v6", memory, fragmentation: "none", swap };
+    let mut run = Run::new(&design, &ground);
+    let (region, process) = run.first;
+    let heap = Pages { first: Region(region).first(), count: 21 };
+    let copy = Pages { first: Region(region + 8).first(), count: 21 };
+    let large = Pages { first: Region(region + 16).first(), count: 16 * SLOTS };
+    let map = |pages, address, backing| Event::Map { pages, address, backing };
+    let mut happens = |event, accesses: &[Access]| {
+        run.step(Some(event), accesses).expect("swap is large");
+    };
+    happens(Event::Spawn(Process(process)), &[]);
+    happens(map(heap, 1 << 34, Backing::Heap), &[Access::write(heap.first)]);
+    happens(
+        Event::Fork { child: Process(process + 1), offset: 8 * SLOTS },
+        &[Access::write(Page(heap.first.0 + 10))],
+    );
+    happens(Event::Run(Process(process + 1)), &[]);
+    happens(Event::Unmap(copy), &[]);
+    let all: Vec<Access> =
+        (0..large.count).map(|at| Access::write(Page(large.first.0 + at))).collect();
+    happens(map(large, 1 << 36, Backing::Anonymous), &all);
+    happens(Event::Run(Process(process)), &[]);
+    let before = run.engine.system.spaces.swapped();
+    run.step(Some(Event::Unmap(heap)), &[]).expect("nothing to run out of");
+    assert_eq!(before - run.engine.system.spaces.swapped(), u64::from(SLOTS));
+    run.end();
 }
