@@ -29,6 +29,7 @@ impl Run {
     }
 
     /// Takes one page more, with its frame. `false`: they are not the next.
+    #[inline]
     pub(crate) fn take(&mut self, page: Page, frame: Frame) -> bool {
         let is_next = self.first + self.count == frame.0 && self.page + self.count == page.0;
         self.count += u32::from(is_next);

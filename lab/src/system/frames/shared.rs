@@ -27,10 +27,12 @@ impl Frames {
     }
 
     /// `page` maps `frame` no more. `true`: others still do, and the frame is theirs.
+    #[inline]
     pub(crate) fn drop_share(&mut self, memory: &mut Memory, page: Page, frame: Frame) -> bool {
-        if self.shares.is_empty() {
-            return false;
-        }
+        !self.shares.is_empty() && self.drop_one_share(memory, page, frame)
+    }
+
+    fn drop_one_share(&mut self, memory: &mut Memory, page: Page, frame: Frame) -> bool {
         let Some(further) = self.shares.get_mut(&frame.0) else { return false };
         if memory.owner(frame) == Owner::Page(page) {
             let heir = further.remove(0);

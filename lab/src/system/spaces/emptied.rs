@@ -70,6 +70,7 @@ impl Spaces {
 
     /// Empties entries of a region that has a table, and hands over each page that had a frame. Returns how many
     /// mappings went.
+    #[inline]
     pub(crate) fn empty_entries(
         &mut self,
         region: u32,
