@@ -68,10 +68,18 @@ fn compare_peaks(case: &str, modes: &[Mode], percent: u64, command: &[&'static s
             continue;
         }
         // One after the other, so that both see the same machine.
-        let runs: Vec<_> = (0..3).map(|_| (run(None), run(Some(mode)))).collect();
-        let native = median(runs.iter().map(|(native, _)| native.0).collect());
-        let under = median(runs.iter().map(|(_, under)| under.0).collect());
-        let within = under <= limit(native, percent);
+        let mut runs = Vec::new();
+        let mut more = |count| {
+            runs.extend((0..count).map(|_| (run(None), run(Some(mode)))));
+            let native = median(runs.iter().map(|(native, _)| native.0).collect());
+            let under = median(runs.iter().map(|(_, under)| under.0).collect());
+            (native, under, under <= limit(native, percent))
+        };
+        let (mut native, mut under, mut within) = more(3);
+        if !within {
+            // Layouts are random, and so are peaks, by some 100 KiB: a median of few runs may be above the limit.
+            (native, under, within) = more(8);
+        }
         println!(
             "{case} {mode:?} {} {native} KiB -> {under} KiB",
             if within { "same" } else { "differs" }
