@@ -163,7 +163,7 @@ macro_rules! under {
         /// The presets that random programs run under.
         const UNDER: &[&str] = &[$($name),+];
         proptest! {
-            #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+            #![proptest_config(config())]
             $(#[test]
             fn $test(ground in grounds(), ops in ops(120)) {
                 run_program(&design::designs::find($name).expect("a preset"), &ground, &ops);
@@ -210,6 +210,20 @@ fn every_preset_is_tried() {
 }
 
 /// Programs under each preset: a few seconds in all; more on request.
+/// The same programs in each run, other ones where PROPTEST_CASES asks for so many.
+fn config() -> ProptestConfig {
+    let rng_seed = match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => proptest::test_runner::RngSeed::Random,
+        None => proptest::test_runner::RngSeed::Fixed(1),
+    };
+    ProptestConfig {
+        cases: cases(),
+        failure_persistence: None,
+        rng_seed,
+        ..ProptestConfig::default()
+    }
+}
+
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(12)
 }
