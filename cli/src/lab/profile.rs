@@ -2,12 +2,10 @@
 
 use std::path::PathBuf;
 
-use drawing::three;
-use lab::{End, PROFILE_SECONDS, Pass, Profile, Report};
+use lab::{End, PROFILE_SECONDS, Profile, Report};
 use serde_json::json;
 
 use super::outputs;
-use super::progress::Progress;
 use super::simulate::Parts;
 use super::what::{self, Surroundings};
 use super::words;
@@ -79,15 +77,7 @@ fn counted(
     quiet: bool,
 ) -> Result<(Report, Profile), Failure> {
     let doing = format!("{} with base pages", parts.workload.name);
-    let mut progress = Progress::of_pass(quiet, &format!("{doing}: memory is made ready"));
-    let counted = parts.profile(base, |pass: Pass| {
-        progress.tell(pass.records, pass.of, || match pass.of {
-            Some(_) => doing.clone(),
-            None => format!("{doing}: {} records", three::figure(pass.records as f64)),
-        });
-    });
-    progress.clear();
-    counted
+    super::simulate::shown(&doing, quiet, |watch| parts.profile(base, watch))
 }
 
 /// What `--profile` reads.

@@ -178,15 +178,7 @@ impl Parts {
             all => format!("{} designs", all.len()),
         };
         let doing = format!("{} under {under}", self.workload.name);
-        let mut progress = Progress::of_pass(quiet, &format!("{doing}: memory is made ready"));
-        let reports = self.run(designs, |pass: Pass| {
-            progress.tell(pass.records, pass.of, || match pass.of {
-                Some(_) => doing.clone(),
-                None => format!("{doing}: {} records", three::figure(pass.records as f64)),
-            });
-        });
-        progress.clear();
-        reports
+        shown(&doing, quiet, |watch| self.run(designs, watch))
     }
 
     /// Runs it under these designs and tells `watch` how far it is; the reports come in their order.
@@ -200,9 +192,7 @@ impl Parts {
         if !what::is_trace(&self.workload.name) {
             return Ok(lab::run_watched(&experiment, &designs, watch)?);
         }
-        let reader = self.trace(&experiment)?;
-        let regions = reader.info().totals.regions.into();
-        let open = |region, process| placed(reader, region, process, watch);
+        let (regions, open) = self.stream(&experiment, watch)?;
         Ok(lab::run_stream(&experiment, &designs, regions, open)?)
     }
 
@@ -217,9 +207,7 @@ impl Parts {
         if !what::is_trace(&self.workload.name) {
             return Ok(lab::profile_watched(&experiment, &base, watch)?);
         }
-        let reader = self.trace(&experiment)?;
-        let regions = reader.info().totals.regions.into();
-        let open = |region, process| placed(reader, region, process, watch);
+        let (regions, open) = self.stream(&experiment, watch)?;
         Ok(lab::profile_stream(&experiment, &base, regions, open)?)
     }
 
@@ -243,23 +231,38 @@ impl Parts {
         })
     }
 
-    /// The trace that is the workload.
-    fn trace(&self, experiment: &Experiment) -> Result<Reader, Failure> {
+    /// The regions of the trace that is the workload, and its stream once it is told where its memory and processes
+    /// are put.
+    fn stream<F: FnMut(Pass)>(
+        &self,
+        experiment: &Experiment,
+        watch: F,
+    ) -> Result<
+        (u64, impl FnOnce(u32, u32) -> Result<Watched<impl Source + use<F>, F>, LabError> + use<F>),
+        Failure,
+    > {
         let reader = what::trace(&self.workload.name)?;
         reader.expect_geometry(experiment.machine.base_page.bytes()).map_err(Failure::usage)?;
-        Ok(reader)
+        let totals = reader.info().totals;
+        let open = move |region, process| {
+            let place = Placement { region: Region(region), process: Process(process), object: 0 };
+            let stream =
+                reader.place(place).map_err(|error| LabError::Source(error.to_string()))?;
+            Ok(Watched::new(stream, Some(totals.records), watch))
+        };
+        Ok((totals.regions.into(), open))
     }
 }
 
-/// A trace's stream, where its program's memory and processes are put.
-fn placed<F: FnMut(Pass)>(
-    reader: Reader,
-    region: u32,
-    process: u32,
-    watch: F,
-) -> Result<Watched<impl Source + use<F>, F>, LabError> {
-    let records = reader.info().totals.records;
-    let place = Placement { region: Region(region), process: Process(process), object: 0 };
-    let stream = reader.place(place).map_err(|error| LabError::Source(error.to_string()))?;
-    Ok(Watched::new(stream, Some(records), watch))
+/// Runs what is being done, and shows how far it is.
+pub fn shown<R>(doing: &str, quiet: bool, run: impl FnOnce(&mut dyn FnMut(Pass)) -> R) -> R {
+    let mut progress = Progress::of_pass(quiet, &format!("{doing}: memory is made ready"));
+    let result = run(&mut |pass: Pass| {
+        progress.tell(pass.records, pass.of, || match pass.of {
+            Some(_) => doing.to_string(),
+            None => format!("{doing}: {} records", three::figure(pass.records as f64)),
+        });
+    });
+    progress.clear();
+    result
 }

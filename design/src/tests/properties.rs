@@ -9,6 +9,13 @@ fn any_design() -> impl Strategy<Value = Design> {
     prop_oneof![mixed(), renumbered(preset()), renumbered(mixed())]
 }
 
+/// The first good one of several, else a preset: one of six is good, too few to draw them until one is.
+fn good_design() -> impl Strategy<Value = Design> {
+    (prop::collection::vec(any_design(), 8), preset()).prop_map(|(designs, preset)| {
+        designs.into_iter().find(|design| design.check().is_empty()).unwrap_or(preset)
+    })
+}
+
 /// A text with some lines lost, doubled or swapped, some bytes changed.
 fn damaged() -> impl Strategy<Value = String> {
     let text = (0..designs::list().len()).prop_map(|at| designs::list()[at].text);
@@ -116,8 +123,8 @@ proptest! {
 
     /// Whatever is a good design has an answer at each event, and each answer has words.
     #[test]
-    fn good_designs_are_explained(design in any_design()) {
-        prop_assume!(design.check().is_empty());
+    fn good_designs_are_explained(design in good_design()) {
+        prop_assert_eq!(design.check(), []);
         let lines = design.explain();
         prop_assert!(lines.len() > 15);
         prop_assert!(lines.iter().flat_map(|line| &line.actions).all(|words| !words.is_empty()));

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use trace::{Page, SLOTS};
+use trace::{Page, Pages, SLOTS};
 
 use super::System;
 use super::spaces::region::{
@@ -159,13 +159,12 @@ impl System {
         Ok(())
     }
 
-    /// A page that was prepared past a mapping's end, and stayed when its reservation was broken.
+    /// A page that was prepared past a mapping's end or in a hole of its region, and stayed when its reservation was
+    /// broken: it stays while anything of the region is mapped, as in an object of FreeBSD.
     fn awaits_growth(&self, page: Page) -> bool {
-        let from = page.region().first();
         let process = self.spaces.owner(self.spaces.at(page.region().0));
-        process.is_some_and(|process| {
-            process.mappings_before(page.0).next_back().is_some_and(|(_, at)| at.end > from.0)
-        })
+        let window = Pages { first: page.region().first(), count: SLOTS };
+        process.is_some_and(|process| process.meets(window))
     }
 
     /// Runs of 16 that may share a TLB entry lie together and are mapped whole.

@@ -88,7 +88,7 @@ impl Process {
     }
 
     /// Whether any of these pages is mapped.
-    pub(super) fn meets(&self, pages: Pages) -> bool {
+    pub(crate) fn meets(&self, pages: Pages) -> bool {
         let before = self.mappings.range(..pages.first.0 + pages.count).next_back();
         before.is_some_and(|(_, mapping)| mapping.end > pages.first.0)
     }
