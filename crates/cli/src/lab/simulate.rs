@@ -1,0 +1,270 @@
+//! From ingredients to reports: one pass of the laboratory.
+
+use design::Design;
+use drawing::three;
+use hardware::Machine;
+use lab::sweep::{Group, Ingredient};
+use lab::workloads::Setup;
+use lab::{Experiment, LabError, Pass, Report, Watched, kernel_memory};
+use trace::Placement;
+use trace::{Process, Reader, Region, SLOTS, Source};
+use units::ByteSize;
+
+use super::progress::Progress;
+use super::what::{self, Surroundings};
+use crate::exit::Failure;
+
+/// What an experiment is made of, but for designs.
+pub struct Parts {
+    pub machine: Ingredient,
+    pub workload: Ingredient,
+    pub fragmentation: Ingredient,
+    pub memory: ByteSize,
+    pub seed: u64,
+    pub swap: ByteSize,
+    pub utilisation: bool,
+    /// A file's name, and its text.
+    pub profile: Option<(String, String)>,
+}
+
+/// The least memory: a pageblock for each kind of page, and room to work.
+const LEAST: ByteSize = ByteSize::mib(16);
+/// The most: 2^27 frames of 4 KiB.
+const MOST: ByteSize = ByteSize::gib(512);
+
+impl Parts {
+    /// From flags.
+    pub fn read(asked: &Surroundings) -> Result<Self, Failure> {
+        let Some(workload) = &asked.workload else {
+            return Err(Failure::usage(
+                "nothing to run; name a --workload (superpage lab workloads lists them)",
+            ));
+        };
+        let parts = Self {
+            machine: what::machine(&asked.machine)?,
+            workload: what::workload(workload)?,
+            fragmentation: what::fragmentation(&asked.fragmentation)?,
+            memory: asked.memory,
+            seed: asked.seed,
+            swap: asked.swap,
+            utilisation: !asked.no_utilisation,
+            profile: asked.profile.as_deref().map(what::profile).transpose()?,
+        };
+        parts.check()?;
+        Ok(parts)
+    }
+
+    /// Whether a machine can be so.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.fits(&self.machine()?)
+    }
+
+    /// Of a sweep.
+    pub fn of(group: &Group) -> Self {
+        Self {
+            machine: group.machine.clone(),
+            workload: group.workload.clone(),
+            fragmentation: group.fragmentation.clone(),
+            memory: group.memory,
+            seed: group.seed,
+            swap: ByteSize(0),
+            utilisation: true,
+            profile: None,
+        }
+    }
+
+    /// The machine, under the name that reports call it by.
+    fn machine(&self) -> Result<Machine, Failure> {
+        let machine = Machine::from_toml(&self.machine.content, &self.machine.name);
+        let name = self.machine.name.clone();
+        Ok(Machine { name, ..machine.map_err(Failure::usage)? })
+    }
+
+    /// What the simulated operating system cannot be: too small to boot, larger than frames have numbers
+    /// for, or with other pages than 4 KiB (such a machine's TLB is simulated, its kernel is not).
+    fn fits(&self, machine: &Machine) -> Result<(), Failure> {
+        if !(LEAST..=MOST).contains(&self.memory) {
+            let asked = self.memory;
+            return Err(Failure::usage(format!(
+                "--memory {asked}: a simulated machine has {LEAST} to {MOST}"
+            )));
+        }
+        if self.swap > MOST {
+            let asked = self.swap;
+            return Err(Failure::usage(format!(
+                "--swap {asked}: a simulated machine has at most {MOST} of it"
+            )));
+        }
+        if machine.base_page.bytes() != 4096 {
+            return Err(Failure::usage(format!(
+                "{} has base pages of {}; designs are simulated on machines with 4 KiB \
+                 (superpage lab machines)",
+                machine.name, machine.base_page
+            )));
+        }
+        Ok(())
+    }
+
+    fn designs(&self, designs: &[&Ingredient]) -> Result<Vec<Design>, Failure> {
+        let mut read = Vec::new();
+        for one in designs {
+            let mut design = Design::from_toml(&one.name, &one.content)?;
+            if !self.utilisation && lab::watches_contents(&design) {
+                return Err(Failure::usage(format!(
+                    "--no-utilisation: {} looks for pages that were never touched; leave the flag \
+                     away, or the design",
+                    one.name
+                )));
+            }
+            if let Some((file, text)) = &self.profile {
+                design = design.profiled(file, text)?;
+            }
+            if design.wants_profile() {
+                return Err(Failure::usage(format!(
+                    "{}: a condition weighs what the program's TLB misses cost; give --profile FILE, or the design a \
+                     [profile]",
+                    one.name
+                )));
+            }
+            // As it is called here, which tells a file from a preset.
+            design.name.clone_from(&one.name);
+            read.push(design);
+        }
+        Ok(read)
+    }
+
+    /// What would be run, in words, without running it.
+    pub fn describe(&self, designs: &[&Ingredient]) -> Result<String, Failure> {
+        self.designs(designs)?;
+        let names: Vec<&str> = designs.iter().map(|one| one.name.as_str()).collect();
+        let (memory, kernel) = (self.memory, kernel_memory(self.memory));
+        let (pages, records) = if what::is_trace(&self.workload.name) {
+            let info = what::trace(&self.workload.name)?;
+            let totals = info.info().totals;
+            (u64::from(totals.regions) * u64::from(SLOTS), Some(totals.records))
+        } else {
+            let setup: Setup = self.workload.name.parse().map_err(Failure::usage)?;
+            let (description, _) = setup.build().map_err(Failure::usage)?;
+            (description.footprint_pages, description.records)
+        };
+        let needs = ByteSize(pages.saturating_mul(self.machine()?.base_page.bytes()));
+        let left = ByteSize(memory.bytes() - kernel.bytes());
+        let fits = match needs > left {
+            true if self.swap > ByteSize(0) => "; more than that: pages are swapped",
+            true => "; more than that: memory may run out",
+            false => "",
+        };
+        let records = records.map_or("unknown before its end".to_string(), |records| {
+            format!("about {}, for each design", three::figure(records as f64))
+        });
+        Ok(format!(
+            "would run  {}\n  designs  {}\n  machine  {}, {memory}: {kernel} for its kernel, {left} for the \
+             program; swap {}\n  memory   at most {needs}{fits}\n  spoilt   {}\n  seed     {}\n  \
+             records  {records}\n",
+            self.workload.name,
+            names.join(", "),
+            self.machine.name,
+            self.swap,
+            self.fragmentation.name,
+            self.seed
+        ))
+    }
+
+    /// Runs it under these designs, and shows how far it is; the reports come in their order.
+    pub fn run_shown(&self, designs: &[&Ingredient], quiet: bool) -> Result<Vec<Report>, Failure> {
+        let under = match designs {
+            [one] => one.name.clone(),
+            [one, other] => format!("{} and {}", one.name, other.name),
+            all => format!("{} designs", all.len()),
+        };
+        let doing = format!("{} under {under}", self.workload.name);
+        shown(&doing, quiet, |watch| self.run(designs, watch))
+    }
+
+    /// Runs it under these designs and tells `watch` how far it is; the reports come in their order.
+    pub fn run(
+        &self,
+        designs: &[&Ingredient],
+        watch: impl FnMut(Pass),
+    ) -> Result<Vec<Report>, Failure> {
+        let designs = self.designs(designs)?;
+        let experiment = self.experiment()?;
+        if !what::is_trace(&self.workload.name) {
+            return Ok(lab::run_watched(&experiment, &designs, watch)?);
+        }
+        let reader = self.trace(&experiment)?;
+        let regions = reader.info().totals.regions.into();
+        let open = |region, process| placed(reader, region, process, watch);
+        Ok(lab::run_stream(&experiment, &designs, regions, open)?)
+    }
+
+    /// Runs it with base pages, and learns where it misses the TLB.
+    pub fn profile(
+        &self,
+        base: &Ingredient,
+        watch: impl FnMut(Pass),
+    ) -> Result<(Report, lab::Profile), Failure> {
+        let base = self.designs(&[base])?.remove(0);
+        let experiment = self.experiment()?;
+        if !what::is_trace(&self.workload.name) {
+            return Ok(lab::profile_watched(&experiment, &base, watch)?);
+        }
+        let reader = self.trace(&experiment)?;
+        let regions = reader.info().totals.regions.into();
+        let open = |region, process| placed(reader, region, process, watch);
+        Ok(lab::profile_stream(&experiment, &base, regions, open)?)
+    }
+
+    fn experiment(&self) -> Result<Experiment, Failure> {
+        let machine = self.machine()?;
+        self.fits(&machine)?;
+        // A trace needs no set-up; the experiment has one all the same.
+        let is_trace = what::is_trace(&self.workload.name);
+        let setup = if is_trace { "touch" } else { self.workload.name.as_str() };
+        let workload: Setup = setup.parse().map_err(Failure::usage)?;
+        Ok(Experiment {
+            machine,
+            memory: self.memory,
+            fragmentation: what::fragmentation_of(&self.fragmentation)?,
+            fragmentation_name: self.fragmentation.name.clone(),
+            workload,
+            workload_name: self.workload.name.clone(),
+            seed: self.seed,
+            swap: self.swap,
+            utilisation: self.utilisation,
+        })
+    }
+
+    /// The trace that is the workload.
+    fn trace(&self, experiment: &Experiment) -> Result<Reader, Failure> {
+        let reader = what::trace(&self.workload.name)?;
+        reader.expect_geometry(experiment.machine.base_page.bytes()).map_err(Failure::usage)?;
+        Ok(reader)
+    }
+}
+
+/// A trace's stream, where its program's memory and processes are put.
+fn placed<F: FnMut(Pass)>(
+    reader: Reader,
+    region: u32,
+    process: u32,
+    watch: F,
+) -> Result<Watched<impl Source + use<F>, F>, LabError> {
+    let records = reader.info().totals.records;
+    let place = Placement { region: Region(region), process: Process(process), object: 0 };
+    let stream = reader.place(place).map_err(|error| LabError::Source(error.to_string()))?;
+    Ok(Watched::new(stream, Some(records), watch))
+}
+
+/// Runs what is being done, and shows how far it is.
+pub fn shown<R>(doing: &str, quiet: bool, run: impl FnOnce(&mut dyn FnMut(Pass)) -> R) -> R {
+    let mut progress = Progress::of_pass(quiet, &format!("{doing}: memory is made ready"));
+    let result = run(&mut |pass: Pass| {
+        progress.tell(pass.records, pass.of, || match pass.of {
+            Some(_) => doing.to_string(),
+            None => format!("{doing}: {} records", three::figure(pass.records as f64)),
+        });
+    });
+    progress.clear();
+    result
+}

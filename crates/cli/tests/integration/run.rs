@@ -1,0 +1,442 @@
+//! `superpage run`: the program runs as if we were not there, on the pages asked for.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::common::{has_thp, run, stderr, stdout, superpage};
+
+#[test]
+fn the_program_begins_at_the_first_word_that_is_no_option() {
+    for dashes in [&[][..], &["--"]] {
+        let words = ["sh", "-c", "echo $0 $1 $2", "-q", "--", "--pages"];
+        let output = run(&[&["run", "--pages", "base", "-q"], dashes, &words].concat());
+        assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("-q -- --pages\n", ""));
+    }
+}
+
+#[test]
+fn output_exit_code_and_signal_pass_through() {
+    let output =
+        run(&["run", "--pages", "base", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(stdout(&output), "out\n");
+    assert!(stderr(&output).starts_with("err\n"), "{}", stderr(&output));
+    for signal in [libc::SIGTERM, libc::SIGSEGV, libc::SIGKILL] {
+        let output = run(&["run", "-q", "--", "sh", "-c", &format!("kill -{signal} $$")]);
+        assert_eq!(output.status.signal(), Some(signal));
+        assert_eq!(stderr(&output), "");
+    }
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let script = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut child =
+        superpage(&["run", "-q", "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+    sys::signal::send(units::Pid(child.id() as i32), libc::SIGTERM).unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut reader, &mut rest).unwrap();
+    assert_eq!((line.as_str(), rest.as_str()), ("ready\n", "got it\n"));
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+}
+
+#[test]
+fn base_means_base_pages_whatever_the_environment_says() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let mut command = superpage(&["run", "--pages", "base", "--"]);
+    command.args([env!("CARGO_BIN_EXE_superpage"), "workload", "gups", "--size", "64M", "--json"]);
+    let output = command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1").output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let whole = run(&["run", "--pages", "base", "--", "grep", "THP_enabled", "/proc/self/status"]);
+    assert_eq!(stdout(&whole).split_whitespace().last(), Some("0"));
+}
+
+#[test]
+fn thp_reaches_the_heap_every_time_and_reads_it_back() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let own = env!("CARGO_BIN_EXE_superpage");
+    for _ in 0..10 {
+        let output = run(&["run", "--", own, "workload", "chase", "--size", "128M", "--json"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let line = stderr(&output);
+        assert!(line.contains("as asked") || line.contains("coverage unknown"), "{line}");
+    }
+}
+
+#[test]
+fn a_dry_run_prints_the_plan_and_starts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mark = dir.path().join("mark");
+    let mark = mark.to_str().unwrap();
+    let human = run(&["run", "--pages", "base", "--dry-run", "--", "touch", mark]);
+    assert!(stdout(&human).contains("PR_SET_THP_DISABLE 1"), "{}", stdout(&human));
+    let json = run(&["run", "--pages", "base", "--dry-run", "--json", "--", "touch", mark]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(&json)).unwrap();
+    assert_eq!(json["schema"], "superpage.plan/1");
+    assert_eq!(json["plan"]["promise"], "base-pages");
+    assert!(!std::path::Path::new(mark).exists());
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let mut child = superpage(&["completions", "bash"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let began = Instant::now();
+    assert!(child.wait().unwrap().success());
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn man_pages_and_completions_come_from_the_flags() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(run(&["man", dir.path().to_str().unwrap()]).status.success());
+    let page = std::fs::read_to_string(dir.path().join("superpage-compare.1")).unwrap();
+    assert!(page.contains("metric"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout(&run(&["completions", shell])).contains("compare"));
+    }
+}
+
+#[test]
+fn a_design_is_carried_out_as_far_as_it_can_be() {
+    let plan = |design: &str| run(&["run", "--dry-run", "--design", design, "--", "true"]);
+    if has_thp() {
+        let text = stdout(&plan("prezeroed-pool"));
+        for part in
+            ["SUPERPAGE_PAGES=thp", "SUPERPAGE_PREZERO=67108864", "SUPERPAGE_PREFAULT=67108864"]
+        {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+    let refused = plan("freebsd");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stderr(&refused).contains("superpage lab run --design freebsd"),
+        "{}",
+        stderr(&refused)
+    );
+    let unknown = plan("prezeroed-poo");
+    assert!(stderr(&unknown).contains("prezeroed-pool"), "{}", stderr(&unknown));
+    let both = run(&["run", "--design", "base", "--pages", "thp", "--", "true"]);
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn what_was_prepared_is_reported_apart() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let python = std::process::Command::new("python3").arg("--version").output();
+    testkit::require!(python.is_ok(), "no python3 to map memory with");
+    let maps = "import mmap\nfor i in range(3):\n  m = mmap.mmap(-1, 256 << 20, flags=mmap.MAP_PRIVATE | \
+                mmap.MAP_ANONYMOUS)\n  m.write(b'x' * (256 << 20))\n  m.close()";
+    let output = run(&["run", "--prezero", "--prefault", "--", "python3", "-c", maps]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = stderr(&output);
+    assert!(lines.contains("populated at once"), "{lines}");
+    assert!(lines.contains("was the stock of prepared superpages"), "{lines}");
+}
+
+/// A program of `crates/preload/runtime/tests/programs`, built by gcc; `None` where that cannot be.
+fn built(source: &str, name: &str, flags: &[&str]) -> Option<std::path::PathBuf> {
+    let sources =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/runtime/tests/programs");
+    let program = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut command = std::process::Command::new("gcc");
+    command.arg(sources.join(source)).args(flags).arg("-o").arg(&program);
+    command.status().is_ok_and(|status| status.success()).then_some(program)
+}
+
+#[test]
+fn a_program_with_a_sanitizer_is_left_alone_and_that_is_said_before_it_starts() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    for (sanitizer, name) in [("address", "AddressSanitizer"), ("thread", "ThreadSanitizer")] {
+        let flag = format!("-fsanitize={sanitizer}");
+        let program = built("instrumented.c", &format!("run-{sanitizer}"), &[&flag]);
+        let Some(program) = program else {
+            testkit::skipped!("no gcc, or none with {flag}");
+            continue;
+        };
+        let path = program.to_str().unwrap();
+        let output = run(&["run", "--heap", "--mmap", "--pages", "thp", "--", path, "maps"]);
+        assert_eq!(stdout(&output), "outside\n", "{}", stderr(&output));
+        let lines = stderr(&output);
+        let first =
+            format!("superpage: {path} is built with {name}, which brings its own allocator");
+        assert!(lines.starts_with(&first), "{lines}");
+        let script = format!("{path} maps; exit $?");
+        let output = run(&["run", "--heap", "--pages", "thp", "--", "sh", "-c", &script]);
+        assert_eq!(stdout(&output), "outside\n", "{}", stderr(&output));
+        assert!(stderr(&output).contains("a program with a sanitizer was left alone"));
+        let arms = ["--arm", "base", "--arm", "x: pages=thp memory=heap,mmap"];
+        let mut compare = vec!["compare", "--max-runs", "2"];
+        compare.extend(arms);
+        let output = run(&[&compare[..], &["--", path, "once"]].concat());
+        assert!(stdout(&output).contains(name), "{}{}", stdout(&output), stderr(&output));
+    }
+}
+
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
+
+fn pool_says(file: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("{POOL}/{file}")).unwrap();
+    text.trim().parse().unwrap()
+}
+
+/// A run that has raised the pool and waits.
+fn raising(option: &str) -> std::process::Child {
+    let script = "echo ready; exec sleep 60";
+    let words = ["run", "-q", "--heap", "--pages", "hugetlb:2M", option, "--", "sh", "-c", script];
+    let mut child = superpage(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut reader = std::io::BufReader::new(child.stdout.as_mut().unwrap());
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
+
+fn end(child: &mut std::process::Child, signal: i32) {
+    let pid = units::Pid(child.id() as i32);
+    let below = machine::process::tree(&machine::Root::real(), pid);
+    sys::signal::send(pid, signal).unwrap();
+    child.wait().unwrap();
+    // The program of a launcher that was killed goes on: nobody else ends it.
+    for program in below.into_iter().filter(|one| *one != pid && signal == libc::SIGKILL) {
+        let _ = sys::signal::send(program, libc::SIGKILL);
+    }
+}
+
+#[test]
+fn runs_raise_a_pool_beside_each_other_and_the_last_restores_it() {
+    testkit::require!(testkit::is_root(), "not root: no pool can be raised");
+    testkit::require!(std::path::Path::new(POOL).exists(), "no pool of 2 MiB pages");
+    let _lock = testkit::machine_lock();
+    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
+    let _found = testkit::PoolsAsFound::note();
+    run(&["restore"]);
+    for (option, file) in
+        [("--grow-pool", "nr_overcommit_hugepages"), ("--grow-pool=16M", "nr_hugepages")]
+    {
+        let before = pool_says(file);
+        let (mut first, mut second) = (raising(option), raising(option));
+        assert!(pool_says(file) > before, "{option}");
+        end(&mut first, libc::SIGTERM);
+        assert!(pool_says(file) > before, "{option}: the second still has it");
+        end(&mut second, libc::SIGTERM);
+        assert_eq!(pool_says(file), before, "{option}");
+
+        // One is killed: the other's end, or `restore`, takes back what it had raised.
+        let (mut first, mut second) = (raising(option), raising(option));
+        let both = pool_says(file);
+        end(&mut first, libc::SIGKILL);
+        assert_eq!(pool_says(file), both, "{option}: nobody knows yet");
+        let alive = run(&["restore"]);
+        assert!(stdout(&alive).contains("left alone: its owner"), "{}", stdout(&alive));
+        assert!(pool_says(file) > before && pool_says(file) <= both, "{option}");
+        end(&mut second, libc::SIGKILL);
+        let restored = run(&["restore"]);
+        assert_eq!(restored.status.code(), Some(0), "{}", stdout(&restored));
+        assert_eq!(pool_says(file), before, "{option}");
+        assert_eq!(stdout(&run(&["restore"])), "nothing to restore\n");
+    }
+}
+
+/// A cgroup whose members may use no hugetlb page, gone when dropped.
+struct NoHugetlb {
+    mount: Option<std::path::PathBuf>,
+    group: std::path::PathBuf,
+}
+
+impl NoHugetlb {
+    /// In the hierarchy of version 2 if that has the controller, else in one of version 1 mounted for this.
+    fn make() -> Option<Self> {
+        let unified = std::path::Path::new("/sys/fs/cgroup");
+        let controllers = std::fs::read_to_string(unified.join("cgroup.controllers"));
+        let name = format!("superpage-test-{}", std::process::id());
+        if controllers.is_ok_and(|list| list.split_whitespace().any(|one| one == "hugetlb")) {
+            let _ = std::fs::write(unified.join("cgroup.subtree_control"), "+hugetlb");
+            let made = Self { mount: None, group: unified.join(name) };
+            return made.limited("hugetlb.2MB.max");
+        }
+        let mount = std::env::temp_dir().join(&name);
+        std::fs::create_dir(&mount).ok()?;
+        let mut command = std::process::Command::new("mount");
+        let mounted = command.args(["-t", "cgroup", "-o", "hugetlb", "none"]).arg(&mount).output();
+        let group = mount.join("none");
+        let made = Self { mount: Some(mount), group };
+        if !mounted.is_ok_and(|output| output.status.success()) {
+            return None;
+        }
+        made.limited("hugetlb.2MB.limit_in_bytes")
+    }
+
+    fn limited(self, file: &str) -> Option<Self> {
+        std::fs::create_dir(&self.group).ok()?;
+        std::fs::write(self.group.join(file), "0").ok()?;
+        Some(self)
+    }
+}
+
+impl Drop for NoHugetlb {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.group);
+        if let Some(mount) = &self.mount {
+            let _ = std::process::Command::new("umount").arg(mount).status();
+            let _ = std::fs::remove_dir(mount);
+        }
+    }
+}
+
+/// A pool's reservation holds, and the limit makes each fault fail: without looking at the limit every process
+/// of the database is killed by SIGBUS.
+#[test]
+fn a_database_starts_where_a_cgroup_allows_no_hugetlb_page() {
+    testkit::require!(testkit::is_root(), "not root: no cgroup can be made");
+    testkit::require!(std::path::Path::new(POOL).exists(), "no pool of 2 MiB pages");
+    let found = |tool: &str, words: &[&str]| {
+        let output = std::process::Command::new(tool).args(words).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    testkit::require!(
+        found("initdb", &["--version"]) && found("runuser", &["-u", "postgres", "--", "true"]),
+        "no PostgreSQL, or no user for it"
+    );
+    let _lock = testkit::machine_lock();
+    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
+    let _found = testkit::PoolsAsFound::note();
+    std::fs::write(format!("{POOL}/nr_overcommit_hugepages"), "256").unwrap();
+    let group = NoHugetlb::make();
+    testkit::require!(group.is_some(), "the hugetlb controller cannot be had");
+    let group = group.unwrap();
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let dir = tempfile::Builder::new().prefix("superpage-database").tempdir().unwrap();
+    let data = dir.path().join("data");
+    found("chown", &["postgres", dir.path().to_str().unwrap()]);
+    let run_in = |words: &[&str], input: &str| {
+        let mut command = std::process::Command::new("sh");
+        let join = "echo $$ > \"$0\"/cgroup.procs && exec runuser -u postgres -- \"$@\"";
+        command.args(["-c", join]).arg(&group.group).args(words).current_dir(dir.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    // By itself it asks for hugetlb pages too (`huge_pages = try`), and is killed by SIGBUS here.
+    let shown = run_in(&["initdb", "-s", "-D", data.to_str().unwrap()], "");
+    let shown = stderr(&shown) + &stdout(&shown);
+    let share = shown.lines().find_map(|line| line.strip_prefix("share_path="));
+    testkit::require!(share.is_some(), "initdb does not say where its files are");
+    let own_share = dir.path().join("share");
+    let own_share = own_share.to_str().unwrap();
+    assert!(found("cp", &["-r", share.unwrap(), own_share]));
+    let sample = format!("{own_share}/postgresql.conf.sample");
+    let mut settings = std::fs::read_to_string(&sample).unwrap();
+    settings.push_str("huge_pages = off\nshared_buffers = 64MB\n");
+    std::fs::write(&sample, settings).unwrap();
+    let data = data.to_str().unwrap();
+    let under = [
+        "env",
+        "SUPERPAGE_POOL=always",
+        own,
+        "run",
+        "--heap",
+        "--mmap",
+        "--shm",
+        "--pages",
+        "hugetlb:2M",
+        "--",
+    ];
+    let of_initdb = ["initdb", "-D", data, "--no-sync", "-A", "trust", "-L", own_share];
+    let made = run_in(&[&under[..], &of_initdb].concat(), "");
+    assert_eq!(made.status.code(), Some(0), "{}{}", stdout(&made), stderr(&made));
+    assert!(stderr(&made).contains("a cgroup limit"), "{}", stderr(&made));
+    let query = "select sum(a) from generate_series(1, 100000) a;\n";
+    let of_server = ["postgres", "--single", "-D", data, "postgres"];
+    // Its own segments of System V as well.
+    for kind in ["mmap", "sysv"] {
+        let kind = format!("shared_memory_type={kind}");
+        let words = [&under[..], &of_server[..2], &["-c", &kind], &of_server[2..]].concat();
+        let answer = run_in(&words, query);
+        assert_eq!(answer.status.code(), Some(0), "{}{}", stdout(&answer), stderr(&answer));
+        assert!(stdout(&answer).contains("5000050000"), "{}", stdout(&answer));
+    }
+}
+
+/// What `run` with these words reports of a program, as a document.
+fn reported(words: &[&str]) -> serde_json::Value {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("report.json");
+    let output = run(&[&["run", "-q", "-o", file.to_str().unwrap()], words].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(report["schema"], "superpage.run/1");
+    report
+}
+
+/// Holds 200 MB in the second of four processes for three seconds.
+const HOLDS: &str = "head -c 200000000 /dev/zero | tail -c 200000000 | (sleep 3; cat >/dev/null)";
+
+#[test]
+fn the_peak_is_what_all_processes_held_together() {
+    for words in [["--pages", "base", "--"], ["--pages", "system", "--"]] {
+        let report = reported(&[&words[..], &["sh", "-c", HOLDS]].concat());
+        let peak = report["peak_bytes"].as_f64().unwrap();
+        assert!((200e6..240e6).contains(&peak), "{report:#}");
+        assert!(report["coverage_of_peak"].as_f64().unwrap() > 0.95, "{report:#}");
+        assert!((report["resident_bytes"].as_f64().unwrap() / peak - 1.0).abs() < 0.05);
+    }
+}
+
+#[test]
+fn a_program_that_grows_late_is_judged_at_its_peak() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let script = "sleep 0.5; exec \"$0\" workload chase --size 256M";
+    let report = reported(&["--pages", "thp", "--", "sh", "-c", script, own]);
+    assert!(report["peak_bytes"].as_u64().unwrap() >= 256 << 20, "{report:#}");
+    // Where much else runs, the peak may be missed: then nothing is judged.
+    let is_seen = report["coverage_of_peak"].as_f64().is_some_and(|share| share >= 0.8);
+    let effect = report["outcome"].as_str().unwrap();
+    assert!(effect == "as-asked" || !is_seen && effect == "unknown", "{report:#}");
+}
+
+#[test]
+fn hugetlb_that_fell_back_to_thp_is_not_as_asked() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    testkit::require!(std::path::Path::new(POOL).exists(), "no pool of 2 MiB pages");
+    let _lock = testkit::machine_lock();
+    let is_empty = pool_says("free_hugepages") == pool_says("resv_hugepages")
+        && pool_says("nr_overcommit_hugepages") <= pool_says("surplus_hugepages");
+    testkit::require!(is_empty, "the pool has pages to give");
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let program = ["workload", "chase", "--size", "256M"];
+    let report = reported(
+        &[&["--pages", "hugetlb:2M", "--heap", "--mmap", "--", own], &program[..]].concat(),
+    );
+    assert_ne!(report["outcome"], "as-asked", "{report:#}");
+    if report["outcome"] == "did-not-take-effect" {
+        let why = report["why"].as_str().unwrap();
+        assert!(why.contains("on THP instead"), "{why}");
+    }
+}
+
+#[test]
+fn a_report_is_written_to_no_file_that_is_there_and_can_be_had_on_standard_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("there");
+    std::fs::write(&file, "mine").unwrap();
+    let path = file.to_str().unwrap();
+    let refused = run(&["run", "-o", path, "--", "touch", "/nowhere/at/all"]);
+    assert_eq!(refused.status.code(), Some(125), "{}", stderr(&refused));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    let written = run(&["run", "--force", "-q", "-o", path, "--", "sh", "-c", "exit 3"]);
+    assert_eq!(written.status.code(), Some(3));
+    assert!(std::fs::read_to_string(&file).unwrap().contains("\"exit_code\": 3"));
+    let printed = run(&["run", "--json", "--", "sh", "-c", "kill -9 $$"]);
+    let report: serde_json::Value = serde_json::from_str(&stderr(&printed)).unwrap();
+    assert_eq!((&report["signal"], &report["exit_code"]), (&9.into(), &serde_json::Value::Null));
+}

@@ -1,0 +1,61 @@
+//! Compiles `libhugetlbfs.so.0` and puts it, with the name `libhugetlbfs.so`, beside libsuperpage.so
+//! in cargo's profile directory (`target/release`), from where `$ORIGIN` finds the latter.
+//!
+//! libsuperpage.so is not built yet at this moment, and need not be: what is linked is an empty
+//! library with its name, so that the loader is told the name, and the symbols stay open.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NAME: &str = "libhugetlbfs.so.0";
+const SHORT_NAME: &str = "libhugetlbfs.so";
+
+fn main() {
+    for input in
+        ["hugetlbfs.c", "hugetlbfs.map", "include", "../../../include/superpage.h", "build.rs"]
+    {
+        println!("cargo::rerun-if-changed={input}");
+    }
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let stub = out.join("libsuperpage.so");
+    let source = out.join("stub.c");
+    std::fs::write(&source, "").expect("OUT_DIR is writable");
+    run(shared(&stub, "libsuperpage.so").arg(&source));
+
+    let library = out.join(NAME);
+    run(shared(&library, NAME)
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-Iinclude", "-I../../../include"])
+        .arg("hugetlbfs.c")
+        .args(["-Wl,--no-as-needed", "-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN"])
+        .args(["-Wl,--version-script=hugetlbfs.map", "-Wl,--auxiliary=libsuperpage.so"])
+        .arg(&stub));
+
+    // OUT_DIR is <profile>/build/<package>-<hash>/out; cargo names no variable for the profile.
+    let profile = out.ancestors().nth(3).expect("OUT_DIR lies in the profile's directory");
+    install(&library, profile);
+    println!("cargo::rustc-env=LIBHUGETLBFS={}", library.display());
+}
+
+fn shared(output: &Path, soname: &str) -> Command {
+    let mut command = cc::Build::new().get_compiler().to_command();
+    command.args(["-shared", "-fPIC", "-o"]).arg(output).arg(format!("-Wl,-soname,{soname}"));
+    command
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(status.success(), "{command:?}: {status}");
+}
+
+/// Replaced by renaming: programs may be running with the old one.
+fn install(library: &Path, directory: &Path) {
+    let new = directory.join(format!("{NAME}.new"));
+    let place = directory.join(NAME);
+    let link = directory.join(SHORT_NAME);
+    std::fs::copy(library, &new)
+        .and_then(|_| std::fs::rename(&new, &place))
+        .unwrap_or_else(|error| panic!("{}: {error}", place.display()));
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(NAME, &link)
+        .unwrap_or_else(|error| panic!("{}: {error}", link.display()));
+}

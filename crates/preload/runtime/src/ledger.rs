@@ -1,0 +1,273 @@
+//! What this process asked for and got, for the report at its end and for the command beside it.
+//!
+//! # Safety
+//! `SHARED` is null, or `BYTES` of a file mapped shared at start-up and never unmapped. Its words
+//! are only ever used as atomics, by every process that maps them. The file is one that nobody can shorten
+//! (sealed), or nobody but this user: docs/decisions/security.md#1, crates/measure/src/ledger_file.rs.
+
+use std::ffi::{CStr, c_int};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+pub use ::ledger::{Column, Kind, Prepared, Reason};
+
+use crate::{message, raw, settings};
+
+/// This process's own words.
+static OWN: [AtomicU64; ::ledger::WORDS] = [const { AtomicU64::new(0) }; ::ledger::WORDS];
+/// The words of the run.
+static SHARED: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+
+fn add(word: usize, amount: u64) {
+    OWN[word].fetch_add(amount, Ordering::Relaxed);
+    let shared = SHARED.load(Ordering::Acquire);
+    if !shared.is_null() {
+        // SAFETY: `word` is below WORDS, and the mapping stays.
+        unsafe { (*shared.add(word)).fetch_add(amount, Ordering::Relaxed) };
+    }
+}
+
+/// `bytes` of `kind` were given as `column` says.
+pub fn count(kind: Kind, column: Column, bytes: usize) {
+    add(::ledger::sum(kind, column), bytes as u64);
+}
+
+/// A request met `why`.
+pub fn because(why: Reason) {
+    add(::ledger::reason(why), 1);
+}
+
+/// So many bytes were prepared, or came to where `what` says.
+pub fn prepared(what: Prepared, bytes: usize) {
+    add(::ledger::prepared(what), bytes as u64);
+}
+
+/// So many bytes are there no more.
+pub fn prepared_less(what: Prepared, bytes: usize) {
+    // The words are sums modulo 2^64.
+    add(::ledger::prepared(what), (bytes as u64).wrapping_neg());
+}
+
+/// The stock holds so many bytes: is that the most?
+pub fn prepared_most(bytes: u64) {
+    let word = ::ledger::prepared(Prepared::Most);
+    OWN[word].fetch_max(bytes, Ordering::Relaxed);
+    let shared = SHARED.load(Ordering::Acquire);
+    if !shared.is_null() {
+        // SAFETY: as in `add`.
+        unsafe { (*shared.add(word)).fetch_max(bytes, Ordering::Relaxed) };
+    }
+}
+
+/// Joins the run's ledger, if there is one that this process may open and it is of this version; else what
+/// this process gets is counted for itself alone.
+pub fn open() {
+    if let Some(value) = settings::get().ledger
+        && let Some(words) = raw::keeping_errno(|| join(value.to_bytes()))
+    {
+        SHARED.store(words, Ordering::Release);
+    }
+    add(::ledger::processes(), 1);
+}
+
+/// In the run's ledger, for a process that does not join it: it met `why`.
+pub fn note(path: &CStr, why: Reason) {
+    if let Some(words) = join(path.to_bytes()) {
+        // SAFETY: words of the mapping that was just made, which stays.
+        unsafe {
+            (*words.add(::ledger::processes())).fetch_add(1, Ordering::Relaxed);
+            (*words.add(::ledger::reason(why))).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// `PATH:INODE` of the sealed file of all, and perhaps `:DIRECTORY`, in which each user has one.
+fn join(value: &[u8]) -> Option<*mut AtomicU64> {
+    let mut fields = value.splitn(3, |byte| *byte == b':');
+    let path = Path::new(&[fields.next()?])?;
+    let inode = fields.next()?;
+    map_sealed(&path, inode).or_else(|| map_own(fields.next()?))
+}
+
+const FLAGS: c_int = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+
+fn map_sealed(path: &Path, inode: &[u8]) -> Option<*mut AtomicU64> {
+    let is_it = |file: &libc::stat| message::Decimal::new(file.st_ino).bytes() == inode;
+    // Looked at before it is opened: in another namespace of processes the path is something else's.
+    // SAFETY: a path and a place for the answer, which is all zero before.
+    let file = unsafe {
+        let mut file: libc::stat = std::mem::zeroed();
+        let flags = 0;
+        let looked =
+            raw::call!(SYS_newfstatat, libc::AT_FDCWD, path.c_str().as_ptr(), &raw mut file, flags);
+        (looked == 0).then_some(file)?
+    };
+    is_it(&file).then(|| map(raw::open(path.c_str(), FLAGS, 0)?, is_it)).flatten()
+}
+
+/// The file of the user that this process is, made if there is none.
+fn map_own(directory: &[u8]) -> Option<*mut AtomicU64> {
+    // SAFETY: takes nothing.
+    let user = unsafe { raw::call!(SYS_geteuid) } as u64;
+    let path = Path::new(&[directory, b"/", message::Decimal::new(user).bytes()])?;
+    let fd = raw::open(path.c_str(), FLAGS | libc::O_CREAT | libc::O_NOFOLLOW, 0o600)?;
+    // Of this user alone: others could shorten it under us. It grows once, to the same size by whoever is first, and
+    // has its blocks then: a full file system would kill us at the first touch of a hole.
+    let is_own = |file: &libc::stat| {
+        u64::from(file.st_uid) == user && file.st_nlink == 1 && file.st_mode & 0o077 == 0
+    };
+    // SAFETY: a descriptor of our own; a file that is there keeps its length and contents.
+    unsafe {
+        if raw::call!(SYS_lseek, fd, 0, libc::SEEK_END) == 0 {
+            raw::call!(SYS_fallocate, fd, 0, 0, ::ledger::BYTES);
+            if raw::call!(SYS_lseek, fd, 0, libc::SEEK_END) == ::ledger::BYTES as libc::c_long {
+                let magic = ::ledger::MAGIC.to_ne_bytes();
+                raw::call!(SYS_pwrite64, fd, magic.as_ptr(), magic.len(), 0);
+            }
+        }
+    }
+    map(fd, is_own)
+}
+
+/// Maps what `fd` is open on and closes it.
+fn map(fd: c_int, is_it: impl Fn(&libc::stat) -> bool) -> Option<*mut AtomicU64> {
+    // SAFETY: system calls with a descriptor of our own, a place for the answer and a fresh mapping.
+    unsafe {
+        let mut file: libc::stat = std::mem::zeroed();
+        let looked = raw::call!(SYS_fstat, fd, &raw mut file) == 0;
+        // A file that is too short would kill us at the first touch behind its end.
+        let fits = file.st_mode & libc::S_IFMT == libc::S_IFREG
+            && file.st_size == ::ledger::BYTES as libc::off_t;
+        let mapped = (looked && fits && is_it(&file))
+            .then(|| raw::mmap(0, ::ledger::BYTES, raw::READ_WRITE, libc::MAP_SHARED, fd, 0).ok());
+        raw::close(fd);
+        let start = mapped.flatten()?;
+        let words = start as *mut AtomicU64;
+        if (*words).load(Ordering::Relaxed) == ::ledger::MAGIC {
+            return Some(words);
+        }
+        let _ = raw::munmap(start, ::ledger::BYTES);
+        None
+    }
+}
+
+/// A path under construction.
+struct Path([u8; 256]);
+
+impl Path {
+    fn new(parts: &[&[u8]]) -> Option<Self> {
+        let mut path = Self([0; 256]);
+        let mut used = 0;
+        for part in parts {
+            // The last byte stays zero.
+            path.0[..255].get_mut(used..used + part.len())?.copy_from_slice(part);
+            used += part.len();
+        }
+        Some(path)
+    }
+
+    fn c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
+    }
+}
+
+/// In a forked child: its own sums start anew.
+pub fn after_fork() {
+    for word in &OWN {
+        word.store(0, Ordering::Relaxed);
+    }
+    add(::ledger::processes(), 1);
+    add(::ledger::forks(), 1);
+}
+
+/// Says at the end what SUPERPAGE_REPORT asks for: a line if this process did not get all, or its
+/// report as one line of JSON appended to a file.
+pub fn report() {
+    crate::contiguity::finish();
+    if settings::get().says_shortage {
+        say_shortage();
+    }
+    let Some(path) = settings::get().report else { return };
+    let mut text = Text { bytes: [0; 4096], used: 0 };
+    text.push(b"{\"schema\":\"superpage.report/1\",\"pid\":");
+    // SAFETY: getpid takes nothing.
+    text.number(unsafe { libc::getpid() } as u64);
+    text.push(b",\"memory\":{");
+    for (at, kind) in Kind::ALL.into_iter().enumerate() {
+        text.push(if at == 0 { b"" } else { b"," });
+        text.key(kind.name());
+        text.push(b"{");
+        for (at, column) in Column::ALL.into_iter().enumerate() {
+            text.push(if at == 0 { b"" } else { b"," });
+            text.key(column.name());
+            text.number(OWN[::ledger::sum(kind, column)].load(Ordering::Relaxed));
+        }
+        text.push(b"}");
+    }
+    text.push(b"},\"reasons\":{");
+    for (at, why) in Reason::ALL.into_iter().enumerate() {
+        text.push(if at == 0 { b"" } else { b"," });
+        text.key(why.name());
+        text.number(OWN[::ledger::reason(why)].load(Ordering::Relaxed));
+    }
+    text.push(b"},\"prepared\":{");
+    for (at, what) in Prepared::ALL.into_iter().enumerate() {
+        text.push(if at == 0 { b"" } else { b"," });
+        text.key(what.name());
+        text.number(OWN[::ledger::prepared(what)].load(Ordering::Relaxed));
+    }
+    text.push(b"}}\n");
+    if raw::keeping_errno(|| append(path, &text.bytes[..text.used])).is_none() {
+        message::line(&[b"the report could not be written to ", path.to_bytes()]);
+    }
+}
+
+fn say_shortage() {
+    let own = |word: usize| OWN[word].load(Ordering::Relaxed);
+    let missing = |column| Kind::ALL.iter().map(move |kind| own(::ledger::sum(*kind, column)));
+    let bytes: u64 = missing(Column::FellBack).chain(missing(Column::Refused)).sum();
+    if bytes == 0 {
+        return;
+    }
+    let why = Reason::ALL.into_iter().max_by_key(|why| own(::ledger::reason(*why)));
+    let why = why.filter(|why| own(::ledger::reason(*why)) > 0);
+    let kib = message::Decimal::new(bytes >> 10);
+    message::line(&[
+        kib.bytes(),
+        b" KiB that were to be on superpages are not: ",
+        why.map_or("no reason is known", Reason::words).as_bytes(),
+    ]);
+}
+
+fn append(path: &CStr, line: &[u8]) -> Option<()> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    let fd = raw::open(path, flags, 0o666)?;
+    // SAFETY: a descriptor of our own and a slice that is only read.
+    let written = unsafe { raw::call!(SYS_write, fd, line.as_ptr(), line.len()) };
+    raw::close(fd);
+    (written == line.len() as libc::c_long).then_some(())
+}
+
+/// A line under construction. What does not fit is cut; the buffer is four times what is needed.
+struct Text {
+    bytes: [u8; 4096],
+    used: usize,
+}
+
+impl Text {
+    fn push(&mut self, piece: &[u8]) {
+        let room = &mut self.bytes[self.used..];
+        let length = piece.len().min(room.len());
+        room[..length].copy_from_slice(&piece[..length]);
+        self.used += length;
+    }
+
+    fn key(&mut self, name: &str) {
+        self.push(b"\"");
+        self.push(name.as_bytes());
+        self.push(b"\":");
+    }
+
+    fn number(&mut self, value: u64) {
+        self.push(message::Decimal::new(value).bytes());
+    }
+}

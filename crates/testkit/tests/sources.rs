@@ -1,0 +1,235 @@
+//! What files cite can be opened: pages below docs/, other Markdown files, numbered sections of them. Read are all
+//! sources, designs, machines, scripts and pages of the repository.
+//!
+//! A citation is a path below `docs/`, any name that ends in `.md`, or the bare name of a page of docs/sources before
+//! a section's number. Sections follow the name: ` 3.2`, ` 3.2 and 3.4`, `#7`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Pages that are cited without their ending.
+const BARE: [&str; 3] = ["policies", "simulators", "kernel_facts"];
+/// Pages of others, each named as such where it is cited.
+const FOREIGN: [&str; 1] = ["docs/devel/tcg-plugins.rst"];
+/// What nobody reads: what was built, inputs of parsers; and this file, which cites what does not exist.
+const SKIPPED: [&str; 5] =
+    ["target", ".git", "fuzz/seeds", "fuzz/corpus", "crates/testkit/tests/sources.rs"];
+
+#[test]
+fn every_citation_leads_somewhere() {
+    let root = root();
+    let mut count = 0;
+    let mut broken = Vec::new();
+    for_each_line(&root, |file, number, line| {
+        for citation in citations(line) {
+            count += 1;
+            if let Err(why) = citation.open(&root, file) {
+                broken.push(format!("{}:{number}: {why}", file.display()));
+            }
+        }
+    });
+    assert!(count > 200, "only {count} citations were found");
+    assert!(broken.is_empty(), "{} of {count} lead nowhere:\n{}", broken.len(), broken.join("\n"));
+    println!("{count} citations");
+}
+
+/// A value without a source is `(assumed)` or `(cited)`, and docs/sources/assumed.md lists it.
+#[test]
+fn no_value_is_recalled() {
+    for_each_line(&root(), |file, number, line| {
+        for label in ["(recall", "by recall", "; recall)", "(secondary:", ", secondary)", "(seed 0"]
+        {
+            let place = format!("{}:{number}", file.display());
+            assert!(
+                !line.contains(label),
+                "{place}: `{label}`: labels are in docs/sources/README.md"
+            );
+        }
+    });
+}
+
+#[test]
+fn citations_are_found_in_what_people_write() {
+    for (line, expected) in [
+        (
+            "(docs/sources/policies.md 3.1 and 4.1; labels)",
+            &["docs/sources/policies.md 3.1 4.1"][..],
+        ),
+        ("see `docs/sources/policies.md` 3.3.", &["docs/sources/policies.md 3.3"]),
+        ("policies 3.8, V8", &["policies 3.8"]),
+        ("(`kernel_facts` section 2)", &["kernel_facts 2"]),
+        ("policies.md 3.2, 3.5 and 3.6)", &["policies.md 3.2 3.5 3.6"]),
+        ("decisions/pool.md#7), and docs/man", &["decisions/pool.md 7", "docs/man"]),
+        ("contiguity.md#2 and #3: mappings", &["contiguity.md 2 3"]),
+        ("docs/sources/README.md#labels.", &["docs/sources/README.md labels"]),
+        ("the policies that 3 of them have", &[]),
+        ("docs/decisions/<topic>.md, *.md", &[]),
+    ] {
+        let found: Vec<String> = citations(line).iter().map(Citation::to_string).collect();
+        assert_eq!(found, expected, "{line}");
+    }
+}
+
+#[test]
+fn what_does_not_exist_cannot_be_opened() {
+    for (name, section, says) in [
+        ("docs/sources/nothing.md", None, "docs/sources/nothing.md is no file"),
+        ("reference/policies.md", Some("3.2"), "reference/policies.md is no file"),
+        ("docs/sources/policies.md", Some("9.9"), "docs/sources/policies.md has no section 9.9"),
+        ("policies", Some("3.9"), "policies has no section 3.9"),
+        ("decisions/fork.md", Some("99"), "decisions/fork.md has no section 99"),
+    ] {
+        let sections = section.into_iter().map(String::from).collect();
+        let citation = Citation { name: name.to_string(), sections };
+        assert_eq!(
+            citation.open(&root(), Path::new("crates/lab/src/load.rs")),
+            Err(says.to_string())
+        );
+    }
+}
+
+struct Citation {
+    name: String,
+    sections: Vec<String>,
+}
+
+impl std::fmt::Display for Citation {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{}", self.name)?;
+        self.sections.iter().try_for_each(|section| write!(f, " {section}"))
+    }
+}
+
+impl Citation {
+    /// Fails with what is missing: the file, or a section of it. A name is looked for from the root, among the pages
+    /// below docs/, and in the directories above the file that cites it.
+    fn open(&self, root: &Path, from: &Path) -> Result<(), String> {
+        let Citation { name, sections } = self;
+        if FOREIGN.contains(&name.as_str()) {
+            return Ok(());
+        }
+        let file = if BARE.contains(&name.as_str()) { format!("{name}.md") } else { name.clone() };
+        let page = ["docs", "docs/decisions", "docs/sources"]
+            .map(Path::new)
+            .into_iter()
+            .chain(from.ancestors())
+            .map(|directory| root.join(directory).join(&file))
+            .find(|path| path.exists())
+            .ok_or(format!("{name} is no file"))?;
+        let text = fs::read_to_string(&page).unwrap_or_default();
+        match sections.iter().find(|section| !has_section(&text, section)) {
+            None => Ok(()),
+            Some(section) => Err(format!("{name} has no section {section}")),
+        }
+    }
+}
+
+/// Whether a heading begins with the number, or is the anchor (`tiers-of-tests`).
+fn has_section(page: &str, section: &str) -> bool {
+    page.lines().filter(|line| line.starts_with('#')).any(|line| {
+        let heading = line.trim_start_matches('#').trim();
+        let number = heading.split_whitespace().next().unwrap_or_default().trim_end_matches('.');
+        number == section || heading.to_lowercase().replace(' ', "-") == section
+    })
+}
+
+/// The citations of one line.
+fn citations(line: &str) -> Vec<Citation> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < line.len() {
+        let length = token(&line[at..]);
+        if length == 0 {
+            at += line[at..].chars().next().map_or(1, char::len_utf8);
+            continue;
+        }
+        let name = line[at..at + length].trim_end_matches(['.', '/']);
+        let behind = &line[at + name.len()..];
+        let is_pattern = line[..at].ends_with(['*', '<', '>', '{', '}', '$'])
+            || behind.starts_with(['*', '<', '{']);
+        let sections = sections(behind.trim_start_matches('`'));
+        let is_path = name.starts_with("docs/") || (name.ends_with(".md") && name != ".md");
+        let is_bare = BARE.contains(&name) && !sections.is_empty();
+        if !is_pattern && !behind.starts_with("/<") && (is_path || is_bare) {
+            found.push(Citation { name: name.to_string(), sections });
+        }
+        at += length;
+    }
+    found
+}
+
+/// The length of the path or name at the beginning.
+fn token(text: &str) -> usize {
+    text.find(|c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c))).unwrap_or(text.len())
+}
+
+/// The numbers behind a name: ` 3.1 and 4.1`, `#2 and #3`, ` section 9`; or one anchor: `#labels`.
+fn sections(behind: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = behind;
+    while let Some((number, next)) = section(rest, found.is_empty()) {
+        found.push(number.to_string());
+        rest = next;
+    }
+    found
+}
+
+/// The section at the beginning, and what comes behind it.
+fn section(text: &str, is_first: bool) -> Option<(&str, &str)> {
+    let joints = if is_first { &[" section ", " ", "#"][..] } else { &[" and #", " and ", ", "] };
+    joints.iter().find_map(|joint| {
+        let text = text.strip_prefix(joint)?;
+        let is_anchor = *joint == "#" && text.starts_with(|c: char| c.is_ascii_lowercase());
+        let length = if is_anchor { token(text) } else { number(text)? };
+        let found = text[..length].trim_end_matches('.');
+        Some((found, &text[found.len()..]))
+    })
+}
+
+/// The length of the number at the beginning, if it is one of a section: no word and no unit follows at once.
+fn number(text: &str) -> Option<usize> {
+    let length = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let is_whole = !text[length..].starts_with(|c: char| c.is_alphanumeric() || c == '%');
+    (text.starts_with(|c: char| c.is_ascii_digit()) && is_whole).then_some(length)
+}
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+}
+
+/// Calls it with every line of every file that people read: the path from the root, the line's number, the line.
+fn for_each_line(root: &Path, mut see: impl FnMut(&Path, usize, &str)) {
+    for file in files(root, root) {
+        let Ok(text) = fs::read_to_string(root.join(&file)) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            see(&file, number + 1, line);
+        }
+    }
+}
+
+/// Files that people read, as paths from the root.
+fn files(root: &Path, below: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(below).unwrap_or_else(|error| panic!("{}: {error}", below.display()))
+    {
+        let path = entry.unwrap().path();
+        let name = path.strip_prefix(root).unwrap().to_path_buf();
+        if SKIPPED.iter().any(|skipped| name == Path::new(skipped)) || path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() {
+            found.extend(files(root, &path));
+        } else if is_read(&name) {
+            found.push(name);
+        }
+    }
+    found
+}
+
+fn is_read(name: &Path) -> bool {
+    let extension = name.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let kinds =
+        ["rs", "toml", "md", "sh", "py", "pl", "c", "h", "yml", "1", "3", "7", "8", "csv", "in"];
+    kinds.contains(&extension) || name.starts_with("scripts") || name.starts_with(".ci")
+}
