@@ -1,17 +1,17 @@
 //! Documents of `compare` (JSON), analysed and drawn as `--from` does; and ledgers of runs.
 #![no_main]
 
-use measure::document::Document;
+use experiment::document::Document;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let _ = ledger::Totals::parse(data);
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(document) = Document::parse(text, "x.json") {
         let _ = document.to_json();
-        let _ = measure::csv::samples(&document);
+        let _ = experiment::csv::samples(&document);
         // Bootstraps are drawn for each pair of arms: many of them only take time.
         if document.samples.len() <= 64 && document.arms.len() <= 4 {
-            let _ = measure::html::page(&document, &measure::analysis::analyse(&document));
+            let _ = experiment::html::page(&document, &experiment::analysis::analyse(&document));
         }
     }
 });

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use machine::Root;
-use machine::journal::{FILE, restore_orphans};
+use host::Root;
+use host::journal::{FILE, restore_orphans};
 
 const BOOT: &str = "proc/sys/kernel/random/boot_id";
 const BESIDE: &str = "beside";

@@ -8,14 +8,14 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(rest);
     let path = Path::new("/proc/x");
     match which {
-        b'm' => drop(machine::parse::meminfo(&text, path)),
-        b'v' => drop(machine::parse::vmstat(&text, path)),
-        b'c' => drop(machine::parse::cpuinfo(&text, path)),
-        b'p' => drop(machine::parse::pagetypeinfo(&text, path)),
-        b'b' => drop(machine::parse::buddyinfo(&text, path)),
-        b'z' => drop(machine::parse::zoneinfo(&text, path)),
-        b'f' => drop(machine::pool::mounts::parse(&text, path)),
-        b'h' => drop(machine::Choice::parse(&text)),
+        b'm' => drop(host::parse::meminfo(&text, path)),
+        b'v' => drop(host::parse::vmstat(&text, path)),
+        b'c' => drop(host::parse::cpuinfo(&text, path)),
+        b'p' => drop(host::parse::pagetypeinfo(&text, path)),
+        b'b' => drop(host::parse::buddyinfo(&text, path)),
+        b'z' => drop(host::parse::zoneinfo(&text, path)),
+        b'f' => drop(host::pool::mounts::parse(&text, path)),
+        b'h' => drop(host::Choice::parse(&text)),
         _ => {}
     }
 });

@@ -12,8 +12,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         file.write_all(data).unwrap();
         file.rewind().unwrap();
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        let _ = translation::from::read(&path);
+        let _ = walk_cost::from::read(&path);
     } else {
-        let _ = translation::from::read_text(&String::from_utf8_lossy(data), Path::new("x"));
+        let _ = walk_cost::from::read_text(&String::from_utf8_lossy(data), Path::new("x"));
     }
 });

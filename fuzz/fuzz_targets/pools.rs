@@ -4,5 +4,5 @@
 use std::path::Path;
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    let _ = machine::pool::ensure::parse(text, Path::new("pools.toml"));
+    let _ = host::pool::ensure::parse(text, Path::new("pools.toml"));
 });

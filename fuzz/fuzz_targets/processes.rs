@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use machine::process::{Maps, Smaps, parse};
+use host::process::{Maps, Smaps, parse};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((which, rest)) = data.split_first() else { return };

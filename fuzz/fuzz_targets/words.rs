@@ -3,7 +3,7 @@
 #![no_main]
 
 use launch::{Children, Fallback, Memory, Pages, Recipe};
-use machine::pool::{Change, PoolName, Spec};
+use host::pool::{Change, PoolName, Spec};
 use units::ByteSize;
 
 libfuzzer_sys::fuzz_target!(|text: &str| {

@@ -1,6 +1,6 @@
 //! [`Region`]: memory with the superpages it was asked for, given back on drop.
 
-use machine::{MemInfo, Root, Thp};
+use host::{MemInfo, Root, Thp};
 use sys::SysError;
 use sys::mem::{self, Advice, Mapping};
 use sys::numa::{self, Binding};

@@ -1,6 +1,6 @@
 //! Why a request got no superpages.
 
-use machine::{HugetlbPools, Root};
+use host::{HugetlbPools, Root};
 use sys::SysError;
 use units::PageSize;
 

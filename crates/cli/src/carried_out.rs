@@ -5,8 +5,8 @@ use crate::design::Named;
 use std::collections::BTreeSet;
 
 use design::{Design, designs, diff};
+use host::{Root, Thp};
 use launch::{Ahead, Memory, Pages, Recipe};
-use machine::{Root, Thp};
 use policy::rules::Prefault;
 use policy::{Launch, LaunchPages, Scale};
 use units::{ByteSize, PageSize};

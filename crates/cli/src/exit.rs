@@ -4,9 +4,9 @@ use std::fmt::{self, Display};
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use experiment::execute::RunError;
+use host::journal::JournalError;
 use launch::LaunchError;
-use machine::journal::JournalError;
-use measure::execute::RunError;
 
 /// The last paragraph of `--help`.
 pub const HELP: &str = "\

@@ -3,8 +3,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use host::{Choice, HugetlbPools, MemInfo, Root, Snapshot, Thp};
 use launch::{Facts, Pool};
-use machine::{Choice, HugetlbPools, MemInfo, Root, Snapshot, Thp};
 use units::PageSize;
 
 /// What launching needs to know of this machine and this environment, read now.

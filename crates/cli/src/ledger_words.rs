@@ -1,7 +1,7 @@
 //! What libsuperpage.so did in the processes of a run, in words.
 
+use experiment::ledger_file::LedgerFile;
 use ledger::{Column, Kind, Prepared, Reason, Totals};
-use measure::ledger_file::LedgerFile;
 use units::ByteSize;
 
 /// What they got, in one line; so many of them could not add to it. What fell back got `fallback`.

@@ -6,10 +6,10 @@
 
 use std::path::PathBuf;
 
+use host::journal::{Journal, JournalError, Knob, Restoration, SharedKnob, Want};
+use host::pool::{self, PoolError, Request, Status};
+use host::{MemInfo, Root};
 use launch::{Pages, Recipe};
-use machine::journal::{Journal, JournalError, Knob, Restoration, SharedKnob, Want};
-use machine::pool::{self, PoolError, Request, Status};
-use machine::{MemInfo, Root};
 use units::{ByteSize, PageSize};
 
 use crate::exit::Failure;

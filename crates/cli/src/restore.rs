@@ -1,7 +1,7 @@
 //! `superpage restore`: put back what a killed superpage left changed.
 
-use machine::Root;
-use machine::journal::{self, Outcome};
+use host::Root;
+use host::journal::{self, Outcome};
 
 use crate::exit::{self, Done, Failure};
 use crate::loan;

@@ -6,15 +6,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use experiment::family::Family;
+use experiment::ledger_file::LedgerFile;
+use experiment::watch::{Depth, Watch};
+use experiment::words;
+use host::{MemInfo, Root, Thp};
 use launch::{
     Ahead, Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Streams,
     Text,
 };
-use machine::{MemInfo, Root, Thp};
-use measure::family::Family;
-use measure::ledger_file::LedgerFile;
-use measure::watch::{Depth, Watch};
-use measure::words;
 use report::Ended;
 use units::{ByteSize, PageSize};
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::JoinHandle;
 
-use machine::{Root, process};
-use measure::execute::Interrupt;
+use experiment::execute::Interrupt;
+use host::{Root, process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;

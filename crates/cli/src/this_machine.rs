@@ -4,9 +4,9 @@
 
 use std::path::PathBuf;
 
-use calibration::Calibration;
 use hardware::{costs_marked, with_costs};
-use translation::MissCost;
+use tlb_probe::Calibration;
+use walk_cost::MissCost;
 
 use crate::exit::Failure;
 use crate::files;

@@ -5,14 +5,14 @@
 
 use std::path::PathBuf;
 
+use experiment::analysis::{Summary, analyse};
+use experiment::document::Document;
+use experiment::procedure::values;
+use experiment::sample::Sample;
+use experiment::stats::stopping::Rule;
+use experiment::stats::{self, Better, Interval};
+use experiment::words::{digits, percent};
 use launch::{Pages, Recipe};
-use measure::analysis::{Summary, analyse};
-use measure::document::Document;
-use measure::experiment::values;
-use measure::sample::Sample;
-use measure::stats::stopping::Rule;
-use measure::stats::{self, Better, Interval};
-use measure::words::{digits, percent};
 use prediction::{Prediction, Prices};
 use serde_json::json;
 use workload::Workload;

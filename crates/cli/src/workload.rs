@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use machine::{MemInfo, Root, coverage};
+use host::{MemInfo, Root, coverage};
 use sys::pagemap::Pagemap;
 use units::ByteSize;
 use workload::{Details, Graph, Options, Outcome, Settings, Workload};
@@ -281,7 +281,7 @@ fn summary(outcome: &Outcome) -> String {
         "{}: {} {} {} ({}, {} thread(s), seed {}; setup {:.2} s, timed {:.3} s, verified in {:.2} s)\n",
         outcome.workload,
         figure.name,
-        measure::words::figure(figure.value),
+        experiment::words::figure(figure.value),
         figure.unit,
         ByteSize(outcome.size_bytes),
         outcome.threads,

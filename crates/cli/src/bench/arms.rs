@@ -1,7 +1,7 @@
 //! Arms of a benchmark: recipes, and what the workload does besides.
 
+use host::{Root, Thp};
 use launch::{Ahead, Facts, Memory, Pages, Recipe};
-use machine::{Root, Thp};
 use units::{ByteSize, PageSize};
 
 /// One arm.

@@ -2,8 +2,8 @@
 //! to arms.
 
 mod arms;
-mod experiment;
 mod requests;
+mod runner;
 mod save;
 mod table;
 mod touch;
@@ -12,7 +12,7 @@ mod zero;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use measure::bench::Document;
+use experiment::bench::Document;
 
 use crate::exit::{Done, Failure};
 use crate::files;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ::workload::{Options, Settings, Workload};
 use units::ByteSize;
 
-use super::experiment::{self, Made};
+use super::runner::{self, Made};
 use super::{Common, arms, deliver};
 use crate::exit::{Done, Failure};
 
@@ -55,7 +55,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Err(Failure::usage(format!("arm {name}: populating belongs to `bench touch`")));
     }
     let ours = |facts: &_| arms::default(args.common.allow, facts, false, None);
-    match experiment::run(&args.common, Workload::Requests, &settings, ours)? {
+    match runner::run(&args.common, Workload::Requests, &settings, ours)? {
         Made::Document(document) => deliver(&args.common.outputs, args.svg.as_ref(), &document)?,
         Made::Plans => {}
         Made::Signal(signal) => return Ok(Done::Signal(signal)),

@@ -1,9 +1,9 @@
 //! What a benchmark keeps in the machine `this`: the costs that its file knows, and nothing else.
 
 use ::workload::zero::Stores;
+use experiment::bench::{Document, Row};
+use experiment::zeroing::{UNIT, Way, Zeroing};
 use hardware::{CostLine, Machine, costs_marked, with_costs};
-use measure::bench::{Document, Row};
-use measure::zeroing::{UNIT, Way, Zeroing};
 
 use crate::exit::Failure;
 use crate::this_machine;

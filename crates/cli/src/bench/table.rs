@@ -1,7 +1,7 @@
 //! A benchmark for people.
 
-use measure::bench::{Document, Percentiles, Row, Summary};
-use measure::words::{self, figure, known, percent, ratio, seconds};
+use experiment::bench::{Document, Percentiles, Row, Summary};
+use experiment::words::{self, figure, known, percent, ratio, seconds};
 use workload::Details;
 
 use crate::pool::show::table;

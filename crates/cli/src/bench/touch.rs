@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ::workload::{Options, Settings, Workload};
 use units::ByteSize;
 
-use super::experiment::{self, Made};
+use super::runner::{self, Made};
 use super::{Common, arms, deliver, save};
 use crate::exit::{self, Done, Failure};
 
@@ -83,7 +83,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         save::check(args.latency)?;
     }
     let ours = |facts: &_| arms::default(args.common.allow, facts, true, args.burst);
-    let document = match experiment::run(&args.common, Workload::Touch, &settings, ours)? {
+    let document = match runner::run(&args.common, Workload::Touch, &settings, ours)? {
         Made::Document(document) => document,
         Made::Plans => return Ok(Done::Fine),
         Made::Signal(signal) => return Ok(Done::Signal(signal)),

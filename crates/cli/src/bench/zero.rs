@@ -1,9 +1,9 @@
 //! `superpage bench zero`: what zeroing 2 MiB takes, by kind of stores and length of a call.
 
 use ::workload::zero::Stores;
+use experiment::zeroing::{self, Zeroing, ZeroingError};
 use hardware::BULKS;
-use machine::{Root, Thp};
-use measure::zeroing::{self, Zeroing, ZeroingError};
+use host::{Root, Thp};
 use serde_json::json;
 use units::{ByteSize, PageSize};
 
@@ -151,5 +151,5 @@ fn document(zeroing: &Zeroing) -> Result<String, Failure> {
         "base_fault_seconds": zeroing.base_fault / 1e9,
         "superpage_fault_seconds": zeroing.superpage_fault / 1e9,
     });
-    exit::json_text(measure::bench::SCHEMA, body)
+    exit::json_text(experiment::bench::SCHEMA, body)
 }

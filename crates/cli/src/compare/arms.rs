@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use experiment::document::{Arm, LeftOut};
+use experiment::stats::stopping::Rule;
+use experiment::stats::{Better, Confidence};
+use host::{Hypervisor, Snapshot};
 use launch::{Facts, Pages, Recipe};
-use machine::{Hypervisor, Snapshot};
-use measure::document::{Arm, LeftOut};
-use measure::stats::stopping::Rule;
-use measure::stats::{Better, Confidence};
 
 use super::preload;
 use crate::exit::Failure;

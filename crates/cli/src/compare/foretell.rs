@@ -1,8 +1,8 @@
 //! The prediction beside a comparison: made from the program's accesses before the runs, and from the
 //! reference arm's times after them.
 
-use measure::analysis::analyse;
-use measure::document::{Document, Predicted};
+use experiment::analysis::analyse;
+use experiment::document::{Document, Predicted};
 
 use super::Args;
 use crate::exit::Failure;

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use experiment::document::{Document, Judging, LeftOut, SCHEMA};
+use experiment::execute::{Interrupt, Launcher, Options, RunError};
+use experiment::metric::{Metric, MetricSpec};
+use experiment::procedure::{self, Question, Settings};
+use experiment::stats::Better;
+use host::{Root, Snapshot};
 use launch::Recipe;
-use machine::{Root, Snapshot};
-use measure::document::{Document, Judging, LeftOut, SCHEMA};
-use measure::execute::{Interrupt, Launcher, Options, RunError};
-use measure::experiment::{self, Question, Settings};
-use measure::metric::{Metric, MetricSpec};
-use measure::stats::Better;
 
 use super::{arms, progress};
 use crate::exit::{self, Failure};
@@ -117,9 +117,9 @@ impl Job {
             let count = arms.len() as u32;
             let question = self.question();
             let settings = &self.settings;
-            let ran = experiment::run(&mut launcher, count, settings, &question, &mut |event| {
+            let ran = procedure::run(&mut launcher, count, settings, &question, &mut |event| {
                 bar.show(&event);
-                if matches!(event, experiment::Event::Block(..)) && !interrupt.is_asked() {
+                if matches!(event, procedure::Event::Block(..)) && !interrupt.is_asked() {
                     between();
                 }
             });
@@ -145,7 +145,7 @@ impl Job {
             }
             ran => ran?,
         };
-        let is_interrupted = ran.stopped == experiment::Stopped::Interrupted;
+        let is_interrupted = ran.stopped == procedure::Stopped::Interrupted;
         let document = Box::new(Document {
             schema: SCHEMA.to_string(),
             superpage_version: env!("CARGO_PKG_VERSION").to_string(),

@@ -14,12 +14,12 @@ pub use progress::Bar;
 
 use std::path::PathBuf;
 
+use experiment::document::{Document, Judging};
+use experiment::metric::MetricSpec;
+use experiment::procedure::Settings;
+use experiment::stats::stopping::Rule;
+use experiment::stats::{Better, Confidence};
 use launch::Recipe;
-use measure::document::{Document, Judging};
-use measure::experiment::Settings;
-use measure::metric::MetricSpec;
-use measure::stats::stopping::Rule;
-use measure::stats::{Better, Confidence};
 use workload::Workload;
 
 use foretell::Foretelling;
@@ -243,7 +243,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 }
 
 fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {
-    let analysis = measure::analysis::analyse(document);
+    let analysis = experiment::analysis::analyse(document);
     args.outputs.write(document, &analysis)?;
     let failed = analysis
         .judgements

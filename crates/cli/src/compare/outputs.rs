@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use measure::analysis::Analysis;
-use measure::document::Document;
-use measure::verdict::Verdict;
+use experiment::analysis::Analysis;
+use experiment::document::Document;
+use experiment::verdict::Verdict;
 
 use super::table;
 use crate::exit::Failure;
@@ -98,14 +98,14 @@ impl Outputs {
     pub fn write(&self, document: &Document, analysis: &Analysis) -> Result<(), Failure> {
         // All of them, and then the first error: minutes of runs are not thrown away for one file.
         let html = match &self.html {
-            Some(path) => files::write(path, measure::html::page(document, analysis)),
+            Some(path) => files::write(path, experiment::html::page(document, analysis)),
             None => Ok(()),
         };
         let format = if self.json { Format::Json } else { self.format };
         let text = match format {
             Format::Human => table::text(document, analysis),
             Format::Json => document.to_json(),
-            Format::Csv => measure::csv::samples(document),
+            Format::Csv => experiment::csv::samples(document),
         };
         files::deliver(self.output.as_deref(), &text).and(html)
     }

@@ -3,10 +3,10 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use experiment::procedure::{Event, Settings};
+use experiment::sample::Purpose;
+use experiment::stats::stopping::{Rule, min_blocks};
 use indicatif::{ProgressBar, ProgressStyle};
-use measure::experiment::{Event, Settings};
-use measure::sample::Purpose;
-use measure::stats::stopping::{Rule, min_blocks};
 
 /// How often a line is printed where there is no terminal.
 const EVERY: Duration = Duration::from_secs(15);

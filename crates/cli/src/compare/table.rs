@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
 use comfy_table::{CellAlignment, Table, presets};
-use measure::analysis::{Analysis, Judgement, Summary};
-use measure::document::Document;
-use measure::experiment::Stopped;
-use measure::sample::Purpose;
-use measure::verdict::{Verdict, Words, floor_in_words};
-use measure::words::{self, percent};
+use experiment::analysis::{Analysis, Judgement, Summary};
+use experiment::document::Document;
+use experiment::procedure::Stopped;
+use experiment::sample::Purpose;
+use experiment::verdict::{Verdict, Words, floor_in_words};
+use experiment::words::{self, percent};
 
 /// Head line, table of arms, verdicts, notes.
 pub fn text(document: &Document, analysis: &Analysis) -> String {

@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use hardware::Machine;
+use host::{MemInfo, Root};
 use lab::faults;
 use lab::fragment::{FragmentError, Fragmentation, FreeLists};
 use lab::sweep::{Hash, Ingredient};
 use lab::workloads::{Setup, WorkloadError, catalog};
-use machine::{MemInfo, Root};
 use trace::Reader;
 use units::ByteSize;
 
@@ -113,7 +113,7 @@ pub fn machine(word: &str) -> Result<Ingredient, Failure> {
         let taken = hardware::names().any(|name| name == machine.name);
         return Ok(Ingredient { name: called(&machine.name, Some(&path), taken), content });
     }
-    if word == calibration::THIS {
+    if word == tlb_probe::THIS {
         let (path, content) = this_machine::read()?;
         Machine::from_toml(&content, &path).map_err(Failure::usage)?;
         return Ok(Ingredient { name: word.to_string(), content });

@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use machine::Root;
+use host::Root;
 
 use crate::exit::{self, Failure};
 use voice::Voice;
@@ -122,10 +122,10 @@ impl Tool {
 
 #[cfg(test)]
 mod tests {
-    use machine::Root;
+    use host::Root;
 
     /// Another machine's `/proc` and `/sys`.
     pub fn fixture(machine: &str) -> Root {
-        Root::at(format!("{}/../machine/tests/fixtures/{machine}", env!("CARGO_MANIFEST_DIR")))
+        Root::at(format!("{}/../host/tests/fixtures/{machine}", env!("CARGO_MANIFEST_DIR")))
     }
 }

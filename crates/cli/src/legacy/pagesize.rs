@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use machine::{HugetlbPools, Root};
+use host::{HugetlbPools, Root};
 
 use super::Stop;
 use super::getopt::{self, Opt, Takes};

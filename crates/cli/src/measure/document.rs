@@ -1,7 +1,7 @@
 //! A measurement as JSON: schema `superpage.measure/1`. Pure.
 
 use serde::Serialize;
-use translation::{Attribution, Estimate};
+use walk_cost::{Attribution, Estimate};
 
 use super::{Ended, Measured};
 

@@ -1,6 +1,6 @@
 //! The flags of numbers that somebody else measured.
 
-use translation::{Given, MissCost};
+use walk_cost::{Given, MissCost};
 
 use crate::exit::Failure;
 use crate::this_machine;

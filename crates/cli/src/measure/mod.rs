@@ -8,9 +8,9 @@ mod trace;
 
 use std::path::{Path, PathBuf};
 
-use translation::from::{self, Format, FromError};
-use translation::{Attribution, Context, Estimate, interpret};
 use units::Pid;
+use walk_cost::from::{self, Format, FromError};
+use walk_cost::{Attribution, Context, Estimate, interpret};
 
 use crate::exit::{self, Done, Failure};
 use crate::files;

@@ -4,12 +4,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use experiment::execute::Interrupt;
+use host::{Root, Snapshot, process};
 use launch::{Pages, Recipe, Start, Streams};
-use machine::{Root, Snapshot, process};
-use measure::execute::Interrupt;
-use translation::live::{Counters, Counting, WhyNot};
-use translation::{Context, Estimate, MissCost, interpret};
 use units::Pid;
+use walk_cost::live::{Counters, Counting, WhyNot};
+use walk_cost::{Context, Estimate, MissCost, interpret};
 
 use super::{Ended, Measured};
 use crate::exit::{self, Failure};

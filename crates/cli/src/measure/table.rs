@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use drawing::words::{self, known, percent};
-use translation::{Attribution, Estimate, Evidence, Interval, Scope, Share};
+use walk_cost::{Attribution, Estimate, Evidence, Interval, Scope, Share};
 
 use super::Measured;
 use crate::pool::show::table;

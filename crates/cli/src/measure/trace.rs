@@ -2,9 +2,9 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use measure::analysis::analyse;
+use experiment::analysis::analyse;
 use record::Streams;
-use translation::{Estimate, Evidence, Gain, Interval, Method, Scope};
+use walk_cost::{Estimate, Evidence, Gain, Interval, Method, Scope};
 
 use super::{Ended, Measured};
 use crate::compare::Made;

@@ -1,8 +1,8 @@
 //! `superpage pool shm` and `min-free`: the settings around the pools.
 
-use machine::Root;
-use machine::journal::{Knob, Written};
-use machine::pool::{self, Around, PoolError, mounts};
+use host::Root;
+use host::journal::{Knob, Written};
+use host::pool::{self, Around, PoolError, mounts};
 use serde_json::json;
 use units::{ByteSize, ParseSizeError};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use machine::pool::boot::{self, BootPages, BootPool};
-use machine::pool::{Change, PoolError, PoolName, Spec, SpecError, Status};
+use host::pool::boot::{self, BootPages, BootPool};
+use host::pool::{Change, PoolError, PoolName, Spec, SpecError, Status};
 use units::{NodeId, PageSize};
 
 use crate::exit::{self, Done, Failure};
@@ -53,7 +53,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Ok(Done::Fine);
     }
     // The text may be for another machine: sizes that this one lacks are fine if named.
-    let status = Status::read(&machine::Root::real()).ok();
+    let status = Status::read(&host::Root::real()).ok();
     let pools = if args.specs.is_empty() {
         as_now(&super::status()?)
     } else {

@@ -1,7 +1,7 @@
 //! `superpage pool set`, `grow`, `shrink`: resizing pools.
 
-use machine::Root;
-use machine::pool::{
+use host::Root;
+use host::pool::{
     self, Amount, Applied, Change, Compaction, Options, Request, RoomRule, Shortage, Spec,
     SpecError,
 };
@@ -156,7 +156,7 @@ fn report(done: &Applied, how: &HowMuch) -> Result<(), Failure> {
 }
 
 /// Says what was put back.
-pub fn given_back(restored: Option<&[machine::journal::Restoration]>) -> Result<(), Failure> {
+pub fn given_back(restored: Option<&[host::journal::Restoration]>) -> Result<(), Failure> {
     for restoration in restored.unwrap_or_default() {
         exit::print(&format!("put back {restoration}\n"))?;
     }

@@ -1,7 +1,7 @@
 //! `superpage pool demote`: splitting free pages into smaller ones.
 
-use machine::Root;
-use machine::pool::{self, Change, PoolError, Spec, SpecError};
+use host::Root;
+use host::pool::{self, Change, PoolError, Spec, SpecError};
 use serde_json::json;
 use units::NodeId;
 

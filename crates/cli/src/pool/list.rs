@@ -1,7 +1,7 @@
 //! `superpage pool list`: what there is.
 
-use machine::pool::{Around, Status};
-use machine::{Pool, Root};
+use host::pool::{Around, Status};
+use host::{Pool, Root};
 use serde_json::json;
 use units::PageSize;
 

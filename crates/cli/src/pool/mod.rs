@@ -1,4 +1,4 @@
-//! `superpage pool`: the machine's pools of superpages, as subcommands over `machine::pool`.
+//! `superpage pool`: the machine's pools of superpages, as subcommands over `host::pool`.
 
 mod around;
 mod boot;
@@ -15,9 +15,9 @@ mod users;
 
 use std::path::Path;
 
-use machine::journal::{Journal, Restoration};
-use machine::pool::{PoolError, PoolName, Status};
-use machine::{ReadError, Root};
+use host::journal::{Journal, Restoration};
+use host::pool::{PoolError, PoolName, Status};
+use host::{ReadError, Root};
 
 use crate::exit::{self, Done, Failure, print_json};
 use crate::loan;
@@ -99,7 +99,7 @@ impl From<ReadError> for Failure {
 /// The one command that would be allowed.
 fn as_root() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    format!(": sudo superpage {}", measure::words::command(words.iter().map(String::as_str)))
+    format!(": sudo superpage {}", experiment::words::command(words.iter().map(String::as_str)))
 }
 
 /// The pools, or why there are none.
@@ -134,6 +134,6 @@ fn journal_dir() -> impl AsRef<Path> {
 }
 
 /// A pool named on the command line.
-fn pool_name(text: &str) -> Result<PoolName, machine::pool::SpecError> {
+fn pool_name(text: &str) -> Result<PoolName, host::pool::SpecError> {
     text.parse()
 }

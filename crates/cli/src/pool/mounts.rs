@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use machine::Root;
-use machine::pool::mounts::{self, Limits, Made, Mount, MountPlan, Owner};
-use machine::pool::{PoolName, SpecError};
+use host::Root;
+use host::pool::mounts::{self, Limits, Made, Mount, MountPlan, Owner};
+use host::pool::{PoolName, SpecError};
 use serde_json::json;
 use units::{ByteSize, ParseSizeError};
 
@@ -125,7 +125,7 @@ fn table(mounts: &[Mount]) -> String {
     let limit = |size: Option<ByteSize>| size.map_or("no limit".to_string(), |b| b.to_string());
     let rows = mounts.iter().map(|mount| {
         vec![
-            measure::words::clipped(&mount.point.display().to_string(), 80),
+            experiment::words::clipped(&mount.point.display().to_string(), 80),
             mount.page_size.map_or("unknown".to_string(), |size| size.to_string()),
             limit(mount.size),
             mount.inodes.map_or("no limit".to_string(), |inodes| inodes.to_string()),
@@ -150,7 +150,7 @@ fn create(args: CreateArgs) -> Result<Done, Failure> {
     for name in &args.sizes {
         let size = status.size(*name)?;
         if sizes.contains(&size) {
-            return Err(machine::pool::PoolError::from(SpecError::Twice(size)).into());
+            return Err(host::pool::PoolError::from(SpecError::Twice(size)).into());
         }
         sizes.push(size);
     }

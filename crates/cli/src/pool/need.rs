@@ -4,12 +4,12 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
+use experiment::family::Family;
+use experiment::watch::{Depth, Observed, Watch};
+use host::Root;
+use host::coverage::Coverage;
+use host::pool::{Status, exact};
 use launch::{Pages, Recipe, Start, Streams};
-use machine::Root;
-use machine::coverage::Coverage;
-use machine::pool::{Status, exact};
-use measure::family::Family;
-use measure::watch::{Depth, Observed, Watch};
 use serde_json::json;
 use units::{ByteSize, PageSize};
 
@@ -126,7 +126,7 @@ fn need(peak: &Peak, size: PageSize) -> serde_json::Value {
 fn text(command: &[String], peak: &Peak, status: &Status) -> String {
     let mut text = format!(
         "{}: at its peak {} anonymous, {} shared, {} of files (these stay on base pages)\n\n",
-        measure::words::command(command.iter().map(String::as_str)),
+        experiment::words::command(command.iter().map(String::as_str)),
         ByteSize(peak.anonymous),
         ByteSize(peak.shared),
         ByteSize(peak.file)

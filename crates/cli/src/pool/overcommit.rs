@@ -1,7 +1,7 @@
 //! `superpage pool overcommit`: how many pages a pool may make on demand.
 
-use machine::Root;
-use machine::pool::{self, PoolError, Spec};
+use host::Root;
+use host::pool::{self, PoolError, Spec};
 use serde_json::json;
 
 use super::show;

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use machine::pool::{Progress, words};
-use measure::execute::Interrupt;
+use experiment::execute::Interrupt;
+use host::pool::{Progress, words};
 
 use crate::exit::{self, Done, Failure};
 use crate::signals::{self, Asked, Interrupting};
@@ -36,7 +36,7 @@ impl Watcher {
         Self { interrupting: None, began: Instant::now(), last_line: None, quiet }
     }
 
-    /// What `machine::pool` calls after every step.
+    /// What `host::pool` calls after every step.
     pub fn step(&mut self, progress: &Progress) -> ControlFlow<()> {
         self.tick(|| {
             let Progress { request, now, compacting } = progress;

@@ -1,7 +1,7 @@
 //! Pools as tables and words. Pure.
 
 use comfy_table::{CellAlignment, Table, presets};
-use machine::pool::{Outcome, Request, WhyShort, words};
+use host::pool::{Outcome, Request, WhyShort, words};
 use units::{ByteSize, PageSize};
 
 /// A table with every column aligned right but those in `left`, and no trailing blanks.

@@ -9,15 +9,15 @@ pub use subject::{Asked, Subject, record};
 
 use std::time::{Duration, Instant};
 
+use experiment::analysis::analyse;
+use experiment::document::Judging;
+use experiment::metric::MetricSpec;
+use experiment::prices::{PricesError, Samples};
+use experiment::procedure::Settings;
+use experiment::stats::stopping::Rule;
+use experiment::stats::{Better, Confidence};
+use host::{MemInfo, Root, Snapshot};
 use launch::{Pages, Recipe};
-use machine::{MemInfo, Root, Snapshot};
-use measure::analysis::analyse;
-use measure::document::Judging;
-use measure::experiment::Settings;
-use measure::metric::MetricSpec;
-use measure::prices::{PricesError, Samples};
-use measure::stats::stopping::Rule;
-use measure::stats::{Better, Confidence};
 use prediction::{Demand, Native, Prediction, Prices};
 use units::ByteSize;
 
@@ -115,7 +115,7 @@ pub fn predict(demand: &Asked, prices: &Prices, user: f64, system: f64) -> Predi
         system_seconds: system,
         instructions: demand.instructions,
         // Measured: what a guest is told may be 2.6 GHz where the core runs at 3.7.
-        mhz: calibration::clock().core_mhz,
+        mhz: tlb_probe::clock().core_mhz,
     };
     prediction::predict(&demand.demand, prices, &native)
 }

@@ -1,13 +1,13 @@
 //! What a run got: one line for people, or a document.
 
+use experiment::analysis::took_effect;
+use experiment::ledger_file::LedgerFile;
+use experiment::verdict::Effect;
+use experiment::watch::{NEAR_PEAK, Observed};
+use experiment::words;
+use host::Root;
 use launch::{Pages, Plan, Promise};
 use ledger::{Column, Kind, Prepared, Reason, Totals};
-use machine::Root;
-use measure::analysis::took_effect;
-use measure::ledger_file::LedgerFile;
-use measure::verdict::Effect;
-use measure::watch::{NEAR_PEAK, Observed};
-use measure::words;
 use serde_json::{Map, Value, json};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;

@@ -1,7 +1,7 @@
 //! `--allow`: what is changed on the machine so that more page sizes can be measured, and put back however that ends.
 
-use machine::journal::Knob;
-use machine::{HugetlbPools, Root, Thp};
+use host::journal::Knob;
+use host::{HugetlbPools, Root, Thp};
 use units::{ByteSize, PageSize};
 
 use crate::loan::OvercommitGuard;

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use calibration::{
+use host::{Hypervisor, Root, Snapshot};
+use tlb_probe::{
     Calibration, Effort, Live, LiveCode, Options, Probe, ProbeError, Processor, calibrate,
 };
-use machine::{Hypervisor, Root, Snapshot};
 use units::{ByteSize, PageSize};
 
 use crate::exit::{self, Done, Failure};

@@ -1,7 +1,7 @@
 //! The calibration for people: a table of levels and costs, and what it means.
 
-use calibration::{Calibration, Cost, LevelReport, SizeReport};
 use drawing::words::UNKNOWN;
+use tlb_probe::{Calibration, Cost, LevelReport, SizeReport};
 
 use crate::pool::show::table;
 
@@ -130,7 +130,7 @@ fn cost(found: &Calibration, cost: Option<&Cost>) -> [String; 2] {
     [format!("+{:.1}{interval}{star}", cost.cycles), format!("{ns:.2}")]
 }
 
-fn step(step: &calibration::Step) -> Option<String> {
+fn step(step: &tlb_probe::Step) -> Option<String> {
     let (entries, cycles) = (step.entries?, step.cycles?);
     let level = ["", "", "PDE", "PDPTE", "PML4E"].get(step.reads as usize)?;
     Some(format!("{entries} {level}s, +{cycles:.0} cycles without"))

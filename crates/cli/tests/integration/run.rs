@@ -199,7 +199,7 @@ fn raising(option: &str) -> std::process::Child {
 
 fn end(child: &mut std::process::Child, signal: i32) {
     let pid = units::Pid(child.id() as i32);
-    let below = machine::process::tree(&machine::Root::real(), pid);
+    let below = host::process::tree(&host::Root::real(), pid);
     sys::signal::send(pid, signal).unwrap();
     child.wait().unwrap();
     // The program of a launcher that was killed goes on: nobody else ends it.

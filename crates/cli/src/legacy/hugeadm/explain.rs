@@ -1,9 +1,9 @@
 //! `--explain`: how the machine stands, with advice where something is amiss. Advice that no longer
 //! holds is gone: a larger shmmax only if it is too small, and no swap for the sake of pools.
 
-use machine::pool::mounts;
-use machine::pool::{self, Around};
-use machine::{MemInfo, Root};
+use host::pool::mounts;
+use host::pool::{self, Around};
+use host::{MemInfo, Root};
 
 use super::lists;
 use super::settings::{group_name, pool_bytes};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use machine::pool::mounts::Mount;
-use machine::{HugetlbPools, MemInfo, Pool, Root};
+use host::pool::mounts::Mount;
+use host::{HugetlbPools, MemInfo, Pool, Root};
 use units::PageSize;
 
 /// A pool between its bounds.
@@ -91,7 +91,7 @@ pub fn default_size(root: &Root) -> Option<PageSize> {
 mod tests {
     use super::*;
     use crate::legacy::tests::fixture;
-    use machine::pool::mounts::parse;
+    use host::pool::mounts::parse;
     use std::path::Path;
 
     const ZEN4: &str = "\x20  2097152        0        0        0        *\n\

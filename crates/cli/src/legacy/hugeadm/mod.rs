@@ -16,9 +16,9 @@ pub use options::HELP;
 
 use std::ffi::OsString;
 
-use machine::Root;
-use machine::journal::Restoration;
-use machine::pool::{PoolError, Status, mounts};
+use host::Root;
+use host::journal::Restoration;
+use host::pool::{PoolError, Status, mounts};
 
 use super::Stop;
 use super::voice::Voice;

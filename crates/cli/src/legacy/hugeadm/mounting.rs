@@ -1,7 +1,7 @@
 //! `--create-mounts` and its relatives.
 
-use machine::pool::mounts::{self, Limits, Made, MountPlan};
-use machine::pool::{PoolError, Status};
+use host::pool::mounts::{self, Limits, Made, MountPlan};
+use host::pool::{PoolError, Status};
 use units::{ByteSize, PageSize};
 
 use super::options::Request;

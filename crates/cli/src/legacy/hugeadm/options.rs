@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 
-use machine::journal::KhugepagedKnob;
-use machine::pool::mounts::Owner;
-use machine::pool::{Spec, SpecError};
+use host::journal::KhugepagedKnob;
+use host::pool::mounts::Owner;
+use host::pool::{Spec, SpecError};
 use units::ByteSize;
 
 use crate::exit::Failure;

@@ -9,8 +9,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use machine::journal::{Journal, Knob};
-use machine::pool::{self, Options, Outcome, PoolError, SpecError, Status};
+use host::journal::{Journal, Knob};
+use host::pool::{self, Options, Outcome, PoolError, SpecError, Status};
 use units::{NodeId, PageSize};
 
 use super::lists::Bounds;

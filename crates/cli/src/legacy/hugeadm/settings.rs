@@ -1,8 +1,8 @@
 //! Settings: THP, khugepaged, the group of shared memory, shmmax, min_free_kbytes, zone-movable.
 
-use machine::journal::{Journal, KhugepagedKnob, Knob};
-use machine::pool::{self, mounts};
-use machine::{HugetlbPools, Root};
+use host::journal::{Journal, KhugepagedKnob, Knob};
+use host::pool::{self, mounts};
+use host::{HugetlbPools, Root};
 
 use super::lists::Bounds;
 use super::options::Request;

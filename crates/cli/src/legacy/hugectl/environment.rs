@@ -260,7 +260,7 @@ fn refusal(size: Option<PageSize>, pools: &[Pool]) -> Option<String> {
         format!(
             "the hugetlb pool of {size} pages is empty ({total} in all, {free} free, {reserved} \
              reserved); fill it with: hugeadm --pool-pages-min {}:+N (as root)",
-            machine::pool::exact(size.bytes())
+            host::pool::exact(size.bytes())
         )
     })
 }

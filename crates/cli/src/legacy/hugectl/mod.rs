@@ -14,8 +14,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use host::Root;
 use launch::{LaunchError, Program};
-use machine::Root;
 use sys::prctl::ThpControl;
 use sys::spawn::ChildSetup;
 

@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use machine::Root;
+use host::Root;
 
 use self::elf::{Segment, Table};
 use super::Stop;

@@ -1,0 +1,242 @@
+//! The runs of a benchmark: every arm with every number of threads, interleaved, each in a process of its own;
+//! settings changed for one row's runs and put back.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ::workload::{Outcome, Settings, Workload};
+use experiment::bench::{Cell, Document, Row, SCHEMA};
+use experiment::document::{Arm as Planned, LeftOut};
+use experiment::execute::{Executor, Interrupt, Launcher, Options, Run, RunError};
+use experiment::library::Told;
+use experiment::procedure::{self, Question, Settings as Schedule, Stopped};
+use experiment::sample::{Purpose, Sample};
+use experiment::stats::stopping::Rule;
+use experiment::watch::Depth;
+use host::journal::Knob;
+use host::{Root, Snapshot, Thp};
+use launch::{Facts, Recipe};
+use units::PageSize;
+
+use super::{Common, arms};
+use crate::compare::Bar;
+use crate::compare::arms::{Asked, WarmMemory};
+use crate::exit::{self, Failure};
+use crate::loan::{self, OvercommitGuard, PoolPolicy};
+use crate::workload::What;
+use crate::{facts, run, signals};
+
+/// What came of it.
+pub enum Made {
+    /// Figures.
+    Document(Box<Document>),
+    /// Plans were printed.
+    Plans,
+    /// A signal, by which we shall end.
+    Signal(i32),
+}
+
+/// Makes the runs of `workload`; `ours` are the arms where none were named.
+pub fn run(
+    common: &Common,
+    workload: Workload,
+    settings: &Settings,
+    ours: impl FnOnce(&Facts) -> Vec<arms::Arm>,
+) -> Result<Made, Failure> {
+    let command = crate::workload::command(workload, &What::of(settings))?;
+    for threads in &common.threads {
+        What::of(&Settings { threads: *threads, ..settings.clone() }).settings(workload)?;
+    }
+    // Before anything is changed, so that no signal finds it changed and nobody to put it back.
+    let interrupt = Arc::new(Interrupt::default());
+    let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
+    let mut facts = facts::read();
+    let named = !common.arms.is_empty();
+    let mut arms = if named { common.arms.clone() } else { ours(&facts) };
+    if workload == Workload::Touch {
+        arms.iter_mut().for_each(arms::have_fresh_memory);
+    }
+    let recipes: Vec<Recipe> = arms.iter().map(|arm| arm.recipe.clone()).collect();
+    let asked = if named { Asked::new(&recipes, false) } else { Asked::by_default(&recipes) };
+    let policy = if common.dry_run { PoolPolicy::Keep } else { common.pool };
+    let machine = Snapshot::read(&Root::real());
+    let (mut guard, not_raised) = loan::raise_for_arms(policy, &asked.recipes(), &facts);
+    facts = facts::read();
+    if common.allow {
+        arms::allowed(&mut facts, &arms);
+    }
+    if common.dry_run && common.pool == PoolPolicy::Lend {
+        loan::preview(&asked.recipes(), None, &mut facts);
+    }
+    let populating: Vec<bool> = arms.iter().map(|arm| arm.populates).collect();
+    let names: Vec<String> = asked.recipes().iter().map(|recipe| recipe.name.clone()).collect();
+    let (planned, mut left_out) = asked.plan(&command, &facts, not_raised)?;
+    let populates =
+        |name: &String| names.iter().position(|one| one == name).is_some_and(|at| populating[at]);
+    let mut cells = cells(&planned, &threads(common)?, populates);
+    if common.dry_run {
+        for cell in &cells {
+            exit::print(&run::plan_in_words(&cell.plan))?;
+        }
+        return Ok(Made::Plans);
+    }
+    let sizes = if common.allow { sizes_to_switch(&cells) } else { Vec::new() };
+    let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let schedule = schedule(common);
+    let (ran, seen) = loop {
+        let plans: Vec<launch::Plan> = cells.iter().map(|cell| cell.plan.clone()).collect();
+        let options = Options {
+            metric: None,
+            ignore_failure: false,
+            superpage,
+            warms_memory: WarmMemory::Auto.applies(&machine),
+        };
+        let launcher = Launcher::new(&plans, options, &interrupt)?.watching(Depth::TicksOnly);
+        let shown: Vec<String> =
+            cells.iter().map(|cell| format!("{} x{}", cell.arm, cell.threads)).collect();
+        let mut bar = Bar::new(&shown, &schedule, common.outputs.quiet);
+        let mut bench =
+            Bench { launcher, cells: &cells, sizes: &sizes, guard: &mut guard, seen: Vec::new() };
+        let count = cells.len() as u32;
+        let question = Question::default();
+        let ran = procedure::run(&mut bench, count, &schedule, &question, &mut |event| {
+            bar.show(&event);
+        });
+        bar.clear();
+        let seen = bench.seen;
+        match ran {
+            // An arm that nobody asked for by name must not cost the others their result.
+            Err(RunError::Failed { arm, how, said }) if !named && arm != cells[0].arm => {
+                cells.retain(|cell| cell.arm != arm);
+                left_out.push(LeftOut { name: arm, why: format!("the program {how}{said}") });
+            }
+            ran => break (ran, seen),
+        }
+    };
+    let lent = guard.raised.clone();
+    for line in guard.restore() {
+        exit::say(&line);
+    }
+    let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
+    let ran = match ran {
+        Err(RunError::Interrupted) => return Ok(Made::Signal(interrupting.signal())),
+        Ok(ran) if ran.stopped == Stopped::Interrupted => {
+            return Ok(Made::Signal(interrupting.signal()));
+        }
+        ran => ran?,
+    };
+    let outcomes = |index: u32| {
+        let these = seen.iter().filter(move |(arm, _)| *arm == index);
+        these.map(|(_, outcome)| outcome.clone()).collect()
+    };
+    let rows = cells.into_iter().zip(0..).map(|(cell, index)| Row::new(cell, outcomes(index)));
+    Ok(Made::Document(Box::new(Document {
+        schema: SCHEMA,
+        bench: workload.name(),
+        superpage_version: env!("CARGO_PKG_VERSION"),
+        began_unix_seconds: began,
+        command: std::iter::once("superpage".to_string()).chain(command[1..].to_vec()).collect(),
+        seed: common.seed,
+        runs: common.runs.div_ceil(2) * 2,
+        machine,
+        lent,
+        changed_meanwhile,
+        left_out,
+        elapsed_seconds: ran.elapsed.as_secs_f64(),
+        rows: rows.collect(),
+    })))
+}
+
+/// A launcher that switches settings before each run and reads what the workload said after it.
+struct Bench<'a> {
+    launcher: Launcher<'a>,
+    cells: &'a [Cell],
+    /// Sizes of THP to be switched, and how they were found.
+    sizes: &'a [(PageSize, String)],
+    guard: &'a mut OvercommitGuard,
+    /// Measured runs: which cell, and what came of it.
+    seen: Vec<(u32, (Outcome, Told))>,
+}
+
+impl Executor for Bench<'_> {
+    fn execute(&mut self, run: Run) -> Result<Sample, RunError> {
+        let cell = &self.cells[run.at.arm as usize];
+        for (size, found) in self.sizes {
+            let value = match cell.folio {
+                None => found,
+                Some(folio) if folio == *size => "madvise",
+                Some(_) => "never",
+            };
+            self.guard.set(&Knob::thp_size_enabled(*size), value)?;
+        }
+        let mut sample = self.launcher.execute(run)?;
+        let printed = self.launcher.printed().trim();
+        let outcome: Outcome = serde_json::from_str(printed).map_err(|error| RunError::Failed {
+            arm: cell.arm.clone(),
+            how: "printed no result".to_string(),
+            said: format!(" ({error})"),
+        })?;
+        sample.metric = Some(outcome.figure.value);
+        if run.purpose == Purpose::Measured {
+            self.seen.push((run.at.arm, (outcome, Told::of(&sample))));
+        }
+        Ok(sample)
+    }
+}
+
+/// Every arm with every number of threads: the same plan, with further words for the workload.
+fn cells(
+    planned: &[Planned],
+    threads: &[NonZeroUsize],
+    populates: impl Fn(&String) -> bool,
+) -> Vec<Cell> {
+    let cell = |arm: &Planned, threads: usize| {
+        let mut plan = arm.plan.clone();
+        if let Some(place) = plan.arguments.iter().position(|word| word == "--threads") {
+            plan.arguments[place + 1] = threads.to_string();
+        }
+        let populates = populates(&arm.name);
+        if populates {
+            plan.arguments.push("--populate".to_string());
+        }
+        let (arm, recipe) = (arm.name.clone(), arm.recipe.clone());
+        Cell { arm, folio: arms::folio(&recipe), recipe, plan, threads, populates }
+    };
+    let with =
+        |threads: &NonZeroUsize| planned.iter().map(|arm| cell(arm, threads.get())).collect();
+    threads.iter().map(with).collect::<Vec<Vec<Cell>>>().concat()
+}
+
+/// Those asked for, or 1 and one for each CPU.
+fn threads(common: &Common) -> Result<Vec<NonZeroUsize>, Failure> {
+    let mut threads = common.threads.clone();
+    if threads.is_empty() {
+        let cpus = sys::affinity::allowed().map_err(Failure::cannot)?.len();
+        threads = vec![NonZeroUsize::MIN];
+        threads.extend(NonZeroUsize::new(cpus));
+    }
+    threads.dedup();
+    Ok(threads)
+}
+
+/// All sizes that anonymous memory may be on, and how they are set; none if no arm needs one switched.
+fn sizes_to_switch(cells: &[Cell]) -> Vec<(PageSize, String)> {
+    if cells.iter().all(|cell| cell.folio.is_none()) {
+        return Vec::new();
+    }
+    let sizes = Thp::of(&Root::real()).map(|thp| thp.sizes).unwrap_or_default();
+    let set = sizes.into_iter().filter_map(|(size, set)| Some((size, set.enabled?.selected)));
+    set.collect()
+}
+
+fn schedule(common: &Common) -> Schedule {
+    Schedule {
+        seed: common.seed,
+        warm_ups: 1,
+        rule: Rule { min_runs: common.runs, max_runs: common.runs, ..Rule::default() },
+        max_seconds: None,
+        patience_seconds: None,
+    }
+}

@@ -1,0 +1,390 @@
+//! From a document to its verdicts. Pure: the same document gives the same analysis.
+
+use std::collections::BTreeMap;
+
+use host::coverage::Coverage;
+use launch::{Pages, Promise};
+use serde::Serialize;
+use units::{ByteSize, PageSize};
+
+use crate::document::{Arm, Document};
+use crate::library::{LibraryFault, Told};
+use crate::procedure::values;
+use crate::sample::{Purpose, Sample};
+use crate::stats::{self, Better, Comparison, SampleError, describe};
+use crate::verdict::{Effect, Verdict, noise_floor, verdict};
+
+/// What a comparison showed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Analysis {
+    /// One summary per arm, in the document's order.
+    pub arms: Vec<Summary>,
+    /// One per arm but the reference, and per judged quantity.
+    pub judgements: Vec<Judgement>,
+    /// The largest difference that two runs of the same thing left possible, as a fraction;
+    /// `null` unless it was measured.
+    pub noise_floor: Option<f64>,
+}
+
+/// An arm's runs in short: medians over its measured runs. Unknown is `null`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The arm's name.
+    pub name: String,
+    /// Measured runs.
+    pub runs: u32,
+    /// Runs that failed (kept only with `--ignore-failure`).
+    pub failed_runs: u32,
+    /// Median wall time.
+    pub wall_seconds: Option<f64>,
+    /// Median time in user mode.
+    pub user_seconds: Option<f64>,
+    /// Median time in the kernel.
+    pub system_seconds: Option<f64>,
+    /// Median minor faults.
+    pub minor_faults: Option<f64>,
+    /// Median major faults.
+    pub major_faults: Option<f64>,
+    /// Median peak memory, hugetlb included.
+    pub peak_bytes: Option<f64>,
+    /// Median figure of merit.
+    pub metric: Option<f64>,
+    /// Median share of all resident memory on superpages.
+    pub coverage: Option<f64>,
+    /// Median share of the memory that can be on superpages that was.
+    pub eligible_coverage: Option<f64>,
+    /// Median superpage memory that was all zero.
+    pub zero_filled_bytes: Option<f64>,
+    /// Total THP faults that fell back, on the whole machine, during its runs.
+    pub thp_fault_fallbacks: Option<u64>,
+    /// Total waits for compaction, likewise.
+    pub compaction_stalls: Option<u64>,
+    /// Whether coverage comes from the warm-up because no measured run could afford a look.
+    pub coverage_from_warm_up: bool,
+    /// Median share of its wall time that watching took.
+    pub watch_share: Option<f64>,
+    /// The longest look into its memory during a measured run, in seconds.
+    pub longest_look_seconds: Option<f64>,
+}
+
+/// A verdict on one arm in one quantity.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// The arm's name.
+    pub arm: String,
+    /// `wall` or the metric's name.
+    pub quantity: String,
+    /// Whether this is the quantity the comparison is about.
+    pub is_primary: bool,
+    /// The word and its numbers.
+    pub verdict: Verdict,
+    /// All figures behind it; `null` where there was nothing to compare.
+    pub comparison: Option<Comparison>,
+}
+
+/// Computes the analysis.
+pub fn analyse(document: &Document) -> Analysis {
+    let arms = document.arms.iter().enumerate();
+    let summaries = arms.map(|(index, arm)| summary(document, index as u32, arm)).collect();
+    let effects: Vec<Effect> = (0..document.arms.len()).map(|arm| effect(document, arm)).collect();
+    let quantities = quantities(document);
+    let primary = quantities.iter().find(|quantity| quantity.is_primary);
+    let floor_arm = document.arms.iter().position(|arm| arm.is_noise_floor);
+    let floor = floor_arm.and_then(|arm| {
+        let comparison = compare(document, primary?, arm as u32).ok()?;
+        noise_floor(&comparison)
+    });
+    let mut judgements = Vec::new();
+    for quantity in &quantities {
+        for (index, arm) in document.arms.iter().enumerate().skip(1) {
+            let compared = compare(document, quantity, index as u32);
+            let effect = match (&effects[0], &effects[index]) {
+                (Effect::Missing { why }, _) => {
+                    Effect::Missing { why: format!("{}: {why}", document.arms[0].name) }
+                }
+                (Effect::AsPromised, own) => own.clone(),
+            };
+            let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
+            judgements.push(Judgement {
+                arm: arm.name.clone(),
+                quantity: quantity.name.clone(),
+                is_primary: quantity.is_primary,
+                verdict: verdict(&effect, compared.as_ref(), &margin),
+                comparison: compared.ok(),
+            });
+        }
+    }
+    Analysis { arms: summaries, judgements, noise_floor: floor }
+}
+
+impl Judgement {
+    /// Where more runs would decide it: how many more of each arm, and about how many seconds all of them take.
+    pub fn to_decide(&self, analysis: &Analysis) -> Option<(u32, f64)> {
+        let Verdict::Undecided { more_runs, .. } = self.verdict else { return None };
+        let round: Option<f64> = analysis.arms.iter().map(|arm| arm.wall_seconds).sum();
+        Some((more_runs, round? * f64::from(more_runs)))
+    }
+}
+
+struct Quantity {
+    name: String,
+    better: Better,
+    is_primary: bool,
+    of: fn(&Sample) -> Option<f64>,
+}
+
+/// Wall time and, if there is one, the program's own figure.
+fn quantities(document: &Document) -> Vec<Quantity> {
+    let metric = document.metric.as_ref().map(|metric| Quantity {
+        name: metric.name.clone(),
+        better: metric.better,
+        is_primary: document.metric_is_primary,
+        of: |sample| sample.metric,
+    });
+    let wall = Quantity {
+        name: "wall".to_string(),
+        better: Better::Lower,
+        is_primary: !metric.as_ref().is_some_and(|metric| metric.is_primary),
+        of: |sample| Some(sample.wall_seconds),
+    };
+    [Some(wall), metric].into_iter().flatten().collect()
+}
+
+fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Comparison, SampleError> {
+    let settings = document.statistics();
+    let values = values(&document.samples, quantity.of);
+    stats::compare(&values, 0, arm, quantity.better, &settings)
+}
+
+/// Whether an arm became what it promised: judged by what was read back, on the measured runs if
+/// any of them could be looked at, else on the warm-ups.
+fn effect(document: &Document, arm: usize) -> Effect {
+    let recipe = &document.arms[arm].recipe;
+    let runs = || runs_of(document, arm as u32);
+    if let Some(fault) = LibraryFault::of(recipe, runs().map(Told::of)) {
+        return Effect::Missing { why: fault.why(recipe) };
+    }
+    if let Some(why) = &document.arms[arm].plan.left_alone {
+        return Effect::Missing { why: why.clone() };
+    }
+    let promise = document.arms[arm].plan.promise;
+    if promise == Promise::Nothing {
+        return Effect::AsPromised;
+    }
+    let (coverages, _) = coverages(document, arm as u32);
+    if coverages.is_empty() && promise == Promise::BasePages {
+        // Too dear to look at, but every tick said that it can have no superpage.
+        let mut told = runs().filter_map(|sample| sample.memory.base_pages_only).peekable();
+        if told.peek().is_some() && told.all(|base_only| base_only) {
+            return Effect::AsPromised;
+        }
+    }
+    if coverages.is_empty() {
+        let reason = runs().filter_map(|sample| sample.memory.unknown.clone()).next();
+        let ended = || "the program ended before its memory could be read back".to_string();
+        return Effect::Missing { why: reason.unwrap_or_else(ended) };
+    }
+    let least = document.judging.least_coverage;
+    let unseen = runs_on_base_pages(document, arm as u32, least);
+    match took_effect(promise, document.arms[arm].plan.pages, &coverages, least) {
+        Effect::AsPromised if promise == Promise::Superpages && unseen > 0 => Effect::Missing {
+            why: format!(
+                "{unseen} measured run(s) took so many more faults than the runs that were on \
+                 superpages that they must have been on base pages"
+            ),
+        },
+        effect => effect,
+    }
+}
+
+/// Measured runs that nobody could look at, but whose faults give them away: more than those of
+/// any run seen on superpages, by enough base pages to break the promise.
+fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
+    let page = document.machine.page_size.bytes() as f64;
+    let (seen, unseen): (Vec<&Sample>, Vec<&Sample>) =
+        runs_of(document, arm).partition(|sample| sample.memory.coverage.is_some());
+    let kept = |sample: &&&Sample| {
+        let coverage = sample.memory.coverage.as_ref();
+        coverage.and_then(Coverage::anon_ratio).is_some_and(|share| share >= least)
+    };
+    let Some(most) = seen.iter().filter(kept).map(|sample| sample.minor_faults).max() else {
+        return 0;
+    };
+    let base_pages =
+        |sample: &Sample| (1.0 - least) * sample.peak_bytes().unwrap_or(0) as f64 / page;
+    unseen
+        .iter()
+        .filter(|sample| sample.purpose == Purpose::Measured)
+        // Twice as well: a program with many short processes varies by more than its peak.
+        .filter(|sample| sample.minor_faults > 2 * most)
+        .filter(|sample| sample.minor_faults as f64 > most as f64 + base_pages(sample))
+        .count()
+}
+
+/// Whether a promise was kept, judged by what was read back: the pages asked for are a pool's or THP, and one is
+/// not the other.
+pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], least: f64) -> Effect {
+    let missing = |why: String| Effect::Missing { why };
+    match promise {
+        Promise::Nothing => Effect::AsPromised,
+        Promise::BasePages => {
+            let huge = |one: &&Coverage| one.eligible_huge.bytes() + one.shmem_pmd.bytes();
+            let most = coverages.iter().map(huge).max().map(ByteSize);
+            match most.unwrap_or_default() {
+                ByteSize(0) => Effect::AsPromised,
+                bytes => missing(format!("base pages were promised, {bytes} were on superpages")),
+            }
+        }
+        Promise::SmallerSuperpages => {
+            let shares = coverages.iter().filter_map(|coverage| coverage.anon_ratio());
+            match shares.fold(0.0, f64::max) {
+                most if most <= 1.0 - least => Effect::AsPromised,
+                most => missing(format!(
+                    "{:.1} % of the memory that can be was on superpages of the largest size, and smaller \
+                     ones were asked for",
+                    most * 100.0
+                )),
+            }
+        }
+        Promise::Superpages => {
+            let on = |coverage: &Coverage| {
+                let bytes = match pages {
+                    Pages::Hugetlb(size) => hugetlb_of(coverage, size),
+                    _ => coverage.eligible_huge.bytes(),
+                };
+                let eligible = coverage.eligible.bytes();
+                (eligible > 0).then(|| bytes as f64 / eligible as f64)
+            };
+            let mut shares: Vec<f64> =
+                coverages.iter().filter_map(|coverage| on(coverage)).collect();
+            let short = shares.iter().filter(|share| **share < least).count();
+            let (looks, least) = (shares.len(), least * 100.0);
+            let Some(share) = describe::median(&mut shares) else {
+                return missing("no mapping of the program can hold a superpage".to_string());
+            };
+            if short == 0 {
+                return Effect::AsPromised;
+            }
+            let (place, instead) = match pages {
+                Pages::Hugetlb(_) => {
+                    let thp = coverages.iter().map(|it| it.anon_thp.bytes() + it.shmem_pmd.bytes());
+                    let thp = ByteSize(thp.max().unwrap_or(0));
+                    ("on pages of the pool", format!("; {thp} on THP instead"))
+                }
+                _ => ("on them", String::new()),
+            };
+            let share = format!("{:.1} %", share * 100.0);
+            missing(match looks {
+                1 => format!(
+                    "{share} of the memory that can be on superpages was {place}, less than {least:.0} %{instead}"
+                ),
+                _ => format!(
+                    "in {short} of {looks} runs looked at, less than {least:.0} % of the memory that can be \
+                     on superpages was {place} (median {share}){instead}"
+                ),
+            })
+        }
+    }
+}
+
+/// Bytes on pages of the pool of `size`, or of any.
+fn hugetlb_of(coverage: &Coverage, size: Option<PageSize>) -> u64 {
+    let of_size = |sizes: &BTreeMap<PageSize, ByteSize>| {
+        let is_asked = |found: &PageSize| size.is_none_or(|size| size == *found);
+        sizes
+            .iter()
+            .filter(|(found, _)| is_asked(found))
+            .map(|(_, bytes)| bytes.bytes())
+            .sum::<u64>()
+    };
+    of_size(&coverage.hugetlb_private) + of_size(&coverage.hugetlb_shared)
+}
+
+/// An arm's runs, whatever they count for.
+fn runs_of(document: &Document, arm: u32) -> impl Iterator<Item = &Sample> {
+    document.samples.iter().filter(move |sample| sample.arm == arm)
+}
+
+/// Those that count for `purpose`.
+fn runs_for(document: &Document, arm: u32, purpose: Purpose) -> impl Iterator<Item = &Sample> {
+    runs_of(document, arm).filter(move |sample| sample.purpose == purpose)
+}
+
+/// The arm's coverages, and whether they are from warm-ups only.
+fn coverages(document: &Document, arm: u32) -> (Vec<&Coverage>, bool) {
+    let of = |purpose| -> Vec<&Coverage> {
+        let runs = runs_for(document, arm, purpose);
+        runs.filter_map(|sample| sample.memory.coverage.as_ref()).collect()
+    };
+    match of(Purpose::Measured) {
+        measured if measured.is_empty() => (of(Purpose::WarmUp), true),
+        measured => (measured, false),
+    }
+}
+
+fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
+    let runs: Vec<&Sample> = runs_for(document, index, Purpose::Measured).collect();
+    let median = |of: &dyn Fn(&Sample) -> Option<f64>| {
+        describe::median(&mut runs.iter().filter_map(|sample| of(sample)).collect::<Vec<f64>>())
+    };
+    let total = |of: fn(&Sample) -> Option<u64>| runs.iter().map(|sample| of(sample)).sum();
+    let (coverages, from_warm_up) = coverages(document, index);
+    let share = |of: fn(&Coverage) -> Option<f64>| {
+        let mut shares: Vec<f64> = coverages.iter().filter_map(|coverage| of(coverage)).collect();
+        describe::median(&mut shares)
+    };
+    let zero_filled = |purpose| {
+        let runs = runs_for(document, index, purpose);
+        let mut bytes: Vec<f64> =
+            runs.filter_map(|sample| Some(sample.memory.zero_filled_bytes? as f64)).collect();
+        describe::median(&mut bytes)
+    };
+    Summary {
+        name: arm.name.clone(),
+        runs: runs.len() as u32,
+        failed_runs: runs.iter().filter(|sample| !sample.succeeded()).count() as u32,
+        wall_seconds: median(&|sample| Some(sample.wall_seconds)),
+        user_seconds: median(&|sample| Some(sample.user_seconds)),
+        system_seconds: median(&|sample| Some(sample.system_seconds)),
+        minor_faults: median(&|sample| Some(sample.minor_faults as f64)),
+        major_faults: median(&|sample| Some(sample.major_faults as f64)),
+        peak_bytes: median(&|sample| sample.peak_bytes().map(|bytes| bytes as f64)),
+        metric: median(&|sample| sample.metric),
+        coverage: share(Coverage::ratio),
+        eligible_coverage: share(Coverage::anon_ratio),
+        zero_filled_bytes: zero_filled(Purpose::Measured).or_else(|| zero_filled(Purpose::WarmUp)),
+        thp_fault_fallbacks: total(|sample| sample.thp_fault_fallbacks),
+        compaction_stalls: total(|sample| sample.compaction_stalls),
+        coverage_from_warm_up: from_warm_up && !coverages.is_empty(),
+        watch_share: median(&|sample| Some(sample.memory.watch_seconds / sample.wall_seconds)),
+        longest_look_seconds: runs
+            .iter()
+            .map(|sample| sample.memory.longest_look_seconds)
+            .max_by(f64::total_cmp),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coverage(eligible: u64, huge: u64) -> Coverage {
+        let (eligible, eligible_huge) = (ByteSize::mib(eligible), ByteSize::mib(huge));
+        Coverage { eligible, eligible_huge, ..Coverage::default() }
+    }
+
+    #[test]
+    fn smaller_superpages_are_not_the_largest() {
+        for (runs, kept) in [
+            (&[(512, 0)][..], true),
+            (&[(512, 16), (0, 0)], true),
+            (&[(512, 0), (516, 514)], false),
+            (&[(512, 256)], false),
+        ] {
+            let runs: Vec<Coverage> = runs.iter().map(|&(all, huge)| coverage(all, huge)).collect();
+            let runs: Vec<&Coverage> = runs.iter().collect();
+            let effect = took_effect(Promise::SmallerSuperpages, Pages::Thp, &runs, 0.8);
+            assert_eq!(effect == Effect::AsPromised, kept, "{runs:?}: {effect:?}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `Document`: one comparison as a file. Facts only; every judgement is computed from it again,
+//! so that a file redraws the same verdict byte for byte.
+
+use host::Snapshot;
+use launch::{Plan, Recipe};
+use prediction::Prediction;
+use serde::{Deserialize, Serialize};
+
+use crate::metric::MetricSpec;
+use crate::procedure::{Settings, Stopped};
+use crate::sample::Sample;
+use crate::stats::stopping::Looks;
+use crate::stats::{self, Confidence};
+use crate::verdict::Margin;
+
+/// Name and version of the format. A reader refuses any other.
+pub const SCHEMA: &str = "superpage.compare/1";
+
+/// A comparison. Numbers are in base units (bytes, seconds); unknown is `null`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of superpage that made it.
+    pub superpage_version: String,
+    /// When it began, in seconds since 1970 (UTC).
+    pub began_unix_seconds: u64,
+    /// The command that was compared, as words.
+    pub command: Vec<String>,
+    /// Order, warm-ups, stopping rule.
+    pub settings: Settings,
+    /// How to judge.
+    pub judging: Judging,
+    /// The program's own figure, if it was looked for.
+    pub metric: Option<MetricSpec>,
+    /// Whether the comparison is about that figure rather than wall time.
+    pub metric_is_primary: bool,
+    /// The arms that ran; the first is the reference.
+    pub arms: Vec<Arm>,
+    /// Arms that were asked for and could not run here.
+    pub left_out: Vec<LeftOut>,
+    /// The machine before the first run.
+    pub machine: Snapshot,
+    /// Settings of the machine that were changed for the runs and put back afterwards, in words.
+    pub lent: Vec<String>,
+    /// Settings that somebody changed while the runs were made: they make the runs incomparable.
+    pub changed_meanwhile: Vec<String>,
+    /// Every run, in the order they were made.
+    pub samples: Vec<Sample>,
+    /// Why the runs ended.
+    pub stopped: Stopped,
+    /// Looks at the verdicts to decide whether to go on.
+    #[serde(default)]
+    pub looks: Looks,
+    /// Seconds from the first warm-up to the last run.
+    pub elapsed_seconds: f64,
+    /// What superpages were predicted to bring, if that was asked.
+    #[serde(default)]
+    pub predicted: Option<Predicted>,
+}
+
+/// What superpages should bring the reference arm's program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// The prediction.
+    pub prediction: Prediction,
+    /// It is about the phase that the metric times; else about all CPU time.
+    pub of_metric: bool,
+    /// What it was made from, in words.
+    pub source: String,
+    /// What is not in it.
+    pub notes: Vec<String>,
+}
+
+impl Predicted {
+    /// How many times faster it should be: at least, most likely, at most.
+    pub fn ratio(&self) -> [f64; 3] {
+        let saved = self.prediction.saved;
+        [saved.low, saved.mid, saved.high].map(|saved| 1.0 / (1.0 - saved).max(0.01))
+    }
+
+    /// The same in words.
+    pub fn ratio_in_words(&self) -> String {
+        let [low, mid, high] = self.ratio().map(crate::words::ratio);
+        format!("predicted {mid} ({low} to {high})")
+    }
+}
+
+impl Document {
+    /// The settings of the statistics.
+    pub fn statistics(&self) -> stats::Settings {
+        let confidence = self.judging.confidence;
+        let level = self.looks.level(confidence, self.stopped.end());
+        stats::Settings { confidence, level, seed: self.settings.seed }
+    }
+
+    /// The prediction, if it is about this quantity of an arm on superpages.
+    pub fn predicted_for(&self, arm: &str, quantity: &str) -> Option<&Predicted> {
+        let arm = self.arms.iter().find(|one| one.name == arm)?;
+        let told = self.predicted.as_ref()?;
+        let is_about = told.of_metric == (quantity != "wall");
+        (is_about && arm.plan.promise == launch::Promise::Superpages).then_some(told)
+    }
+}
+
+/// Seconds that somebody may have waited: no more than three thousand years, so that sums and squares of
+/// them stay numbers.
+fn is_time(seconds: f64) -> bool {
+    (0.0..=1e11).contains(&seconds)
+}
+
+/// How verdicts are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judging {
+    /// Differences within this fraction are "the same", even if certain.
+    pub same_within: f64,
+    /// Differences that may be none are "the same" up to this fraction.
+    pub same_at_most: f64,
+    /// Confidence of the intervals.
+    pub confidence: Confidence,
+    /// Least share of the memory that can be on superpages for an arm that promised them.
+    pub least_coverage: f64,
+}
+
+impl Judging {
+    /// How large a difference is worth a word, beside a noise floor.
+    pub fn margin(&self, noise_floor: Option<f64>) -> Margin {
+        Margin { same_within: self.same_within, same_at_most: self.same_at_most, noise_floor }
+    }
+}
+
+/// One arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Arm {
+    /// Its name; unique in the document.
+    pub name: String,
+    /// What was asked for.
+    pub recipe: Recipe,
+    /// What that meant here.
+    pub plan: Plan,
+    /// The reference run a second time under another name, to measure the noise floor.
+    pub is_noise_floor: bool,
+}
+
+/// An arm that did not run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub name: String,
+    /// Why, and what would let it.
+    pub why: String,
+}
+
+/// Why a file is no document.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// Not JSON, or not of our fields.
+    #[error("{0}: not a comparison written by `superpage compare --json`: {1}")]
+    NotADocument(String, String),
+    /// Of another version.
+    #[error("{file}: schema `{found}` is not {SCHEMA}; redraw it with the superpage that wrote it")]
+    OtherSchema {
+        /// The file.
+        file: String,
+        /// Its schema.
+        found: String,
+    },
+    /// The parts do not fit together.
+    #[error("{0}: damaged: {1}")]
+    Inconsistent(String, String),
+}
+
+impl Document {
+    /// Reads a document; `file` is for messages.
+    pub fn parse(text: &str, file: &str) -> Result<Self, DocumentError> {
+        let broken =
+            |error: serde_json::Error| DocumentError::NotADocument(file.into(), error.to_string());
+        let value: serde_json::Value = serde_json::from_str(text).map_err(broken)?;
+        let found = value.get("schema").and_then(|schema| schema.as_str()).unwrap_or("none");
+        if found != SCHEMA {
+            return Err(DocumentError::OtherSchema { file: file.into(), found: found.into() });
+        }
+        // From the text again, not from `value`: an error then names line and column.
+        let document: Self = serde_json::from_str(text).map_err(broken)?;
+        document.check().map_err(|why| DocumentError::Inconsistent(file.into(), why))?;
+        Ok(document)
+    }
+
+    /// The document as JSON, ending in a newline.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("plain data serializes");
+        text.push('\n');
+        text
+    }
+
+    /// What is no measurement is neither judged nor drawn.
+    fn check_sample(&self, sample: &Sample) -> Result<(), String> {
+        let times = [
+            ("wall_seconds", sample.wall_seconds, sample.wall_seconds > 0.0),
+            ("user_seconds", sample.user_seconds, true),
+            ("system_seconds", sample.system_seconds, true),
+            ("watch_seconds", sample.memory.watch_seconds, true),
+            ("longest_look_seconds", sample.memory.longest_look_seconds, true),
+        ];
+        let arm = &self.arms[sample.arm as usize].name;
+        let at = format!("a run of {arm} in block {}", sample.block);
+        for (name, seconds, is_possible) in times {
+            if !(is_time(seconds) && is_possible) {
+                return Err(format!("{at}: {name} is {seconds:e}, which is no time of a run"));
+            }
+        }
+        match sample.metric {
+            Some(figure) if !(figure.is_finite() && figure > 0.0) => {
+                Err(format!("{at}: its metric is {figure:e}, which is not a number above zero"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.arms.is_empty() {
+            return Err("it has no arms".to_string());
+        }
+        let arms = self.arms.len() as u32;
+        if let Some(sample) = self.samples.iter().find(|sample| sample.arm >= arms) {
+            return Err(format!("a sample belongs to arm {} of {arms}", sample.arm));
+        }
+        self.samples.iter().try_for_each(|sample| self.check_sample(sample))?;
+        if !is_time(self.elapsed_seconds) {
+            return Err(format!("elapsed_seconds is {:e}, which is no time", self.elapsed_seconds));
+        }
+        let judging = &self.judging;
+        let fractions = [judging.same_within, judging.same_at_most, judging.least_coverage];
+        if fractions.iter().any(|share| !(0.0..=1.0).contains(share)) {
+            return Err(
+                "same_within, same_at_most and least_coverage lie between 0 and 1".to_string()
+            );
+        }
+        Ok(())
+    }
+}

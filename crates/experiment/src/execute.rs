@@ -1,0 +1,361 @@
+//! Carrying one run out and measuring it from outside.
+//!
+//! What is timed: from just before the fork until the kernel says the program has ended. Nothing
+//! of ours runs in between but the watch, within its budget. Afterwards, outside the timed
+//! region: output is read, processes left behind are ended, counters are read again.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::ExitStatusExt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use host::journal::JournalError;
+use host::{Counters, FreeContiguity, Root};
+use launch::{LaunchError, Pages, Plan, Start, Streams};
+use units::{ByteSize, PageSize, Pid};
+
+use crate::family::Family;
+use crate::ledger_file::LedgerFile;
+use crate::metric::{Metric, MetricError};
+use crate::sample::{Purpose, Sample};
+use crate::schedule::Slot;
+use crate::warm::{self, Blocks};
+use crate::watch::{Depth, NEAR_PEAK, Watch};
+
+/// What runs an arm once. The real one is [`Launcher`]; tests put a mock in its place, so that the
+/// experiment is tested without running anything.
+pub trait Executor {
+    /// Runs `run` and says what it took.
+    fn execute(&mut self, run: Run) -> Result<Sample, RunError>;
+}
+
+/// One run to make.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Which arm, and where in the schedule.
+    pub at: Slot,
+    /// Warm-up or measured.
+    pub purpose: Purpose,
+    /// Bytes to pad the environment by: the stack's alignment is a lottery that a fixed
+    /// environment would lose or win every time (Mytkowicz et al. 2009).
+    pub environment_padding: u32,
+    /// Seeds the choice of pages looked at for waste.
+    pub seed: u64,
+}
+
+/// Why a run gave no sample.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It could not be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// It ran and failed.
+    #[error(
+        "arm {arm}: the program {how}{said}; mend the command, or compare failing runs too with \
+         --ignore-failure"
+    )]
+    Failed {
+        /// The arm's name.
+        arm: String,
+        /// Exit code or signal, in words.
+        how: String,
+        /// The last line it printed to standard error.
+        said: String,
+    },
+    /// Its figure was not found.
+    #[error("arm {arm}: {source}")]
+    Metric {
+        /// The arm's name.
+        arm: String,
+        /// Why.
+        source: MetricError,
+    },
+    /// The kernel refused something of ours.
+    #[error(transparent)]
+    System(#[from] sys::SysError),
+    /// A file for the program's output could not be made.
+    #[error("the program's output could not be kept in a temporary file: {0}; is TMPDIR full?")]
+    Output(std::io::Error),
+    /// The program left processes that do not go.
+    #[error(
+        "arm {arm}: processes it left behind cannot be ended ({pids}); end them, or run superpage \
+         as their user"
+    )]
+    Stragglers {
+        /// The arm's name.
+        arm: String,
+        /// Their pids.
+        pids: String,
+    },
+    /// A setting of the machine could not be made for a run.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Somebody asked us to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Ends the run under way from another thread (a signal handler's).
+#[derive(Debug, Default)]
+pub struct Interrupt {
+    asked: AtomicBool,
+    running: Mutex<Option<Pid>>,
+}
+
+impl Interrupt {
+    /// Kills the program under way, if any, and lets no further one start.
+    pub fn interrupt(&self) {
+        self.asked.store(true, Ordering::SeqCst);
+        let running = self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(pid) = *running {
+            let _ = sys::signal::send(pid, libc::SIGKILL);
+        }
+    }
+
+    /// Whether somebody asked.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn set_running(&self, pid: Option<Pid>) {
+        *self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = pid;
+    }
+}
+
+/// Runs plans as child processes.
+#[derive(Debug)]
+pub struct Launcher<'a> {
+    root: Root,
+    plans: &'a [Plan],
+    metric: Option<Metric>,
+    ignore_failure: bool,
+    superpage: PageSize,
+    warms_memory: bool,
+    /// The largest peak of any run so far.
+    largest_peak: u64,
+    family: Family,
+    interrupt: &'a Interrupt,
+    measured: Depth,
+    /// What the last run printed.
+    printed: String,
+}
+
+/// How a [`Launcher`] makes runs.
+#[derive(Debug)]
+pub struct Options {
+    /// Look for the program's own figure.
+    pub metric: Option<Metric>,
+    /// Count runs that fail.
+    pub ignore_failure: bool,
+    /// The size that free contiguity is counted in.
+    pub superpage: PageSize,
+    /// Touch and give back memory before each run.
+    pub warms_memory: bool,
+}
+
+impl<'a> Launcher<'a> {
+    /// A launcher of `plans`, one per arm. Orphans of the programs become our children, so that
+    /// none outlives its run.
+    pub fn new(
+        plans: &'a [Plan],
+        options: Options,
+        interrupt: &'a Interrupt,
+    ) -> Result<Self, RunError> {
+        sys::prctl::become_subreaper()?;
+        let Options { metric, ignore_failure, superpage, warms_memory } = options;
+        Ok(Self {
+            root: Root::real(),
+            plans,
+            metric,
+            ignore_failure,
+            superpage,
+            warms_memory,
+            largest_peak: 0,
+            family: Family::below_us(Root::real()),
+            interrupt,
+            measured: Depth::WithinBudget,
+            printed: String::new(),
+        })
+    }
+
+    /// The same, watching measured runs so.
+    pub fn watching(self, measured: Depth) -> Self {
+        Self { measured, ..self }
+    }
+
+    /// What the last run printed on its standard output, or the end of it.
+    pub fn printed(&self) -> &str {
+        &self.printed
+    }
+
+    fn free_superpage_bytes(&self) -> Option<u64> {
+        let free = FreeContiguity::read(&self.root, self.superpage).ok()?;
+        free.in_superpages.map(ByteSize::bytes)
+    }
+
+    /// Whether somebody asked to stop. The terminal's ^C reaches the program as well as us, and the
+    /// program may be gone before our handler has run: wait a moment for it.
+    fn was_interrupted(&self, signal: Option<i32>) -> bool {
+        let from_terminal = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+        if signal.is_some_and(|signal| from_terminal.contains(&signal)) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        self.interrupt.is_asked()
+    }
+
+    fn failure(&self, plan: &Plan, sample: &Sample, stderr: &str) -> RunError {
+        let how = match (sample.signal, sample.exit_code) {
+            (Some(libc::SIGBUS), _) if matches!(plan.pages, Pages::Hugetlb(_)) => {
+                "was killed by SIGBUS (did the hugetlb pool run out after a fork?)".to_string()
+            }
+            (Some(signal), _) => format!("was killed by signal {signal}"),
+            (None, code) => format!("exited with code {}", code.unwrap_or(-1)),
+        };
+        let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
+        let said = last.map_or(String::new(), |line| {
+            format!(" (it said: {})", line.trim().chars().take(160).collect::<String>())
+        });
+        RunError::Failed { arm: plan.name.clone(), how, said }
+    }
+}
+
+impl Executor for Launcher<'_> {
+    fn execute(&mut self, run: Run) -> Result<Sample, RunError> {
+        let plan = &self.plans[run.at.arm as usize];
+        let mut stdout = tempfile::tempfile().map_err(RunError::Output)?;
+        let mut stderr = tempfile::tempfile().map_err(RunError::Output)?;
+        let ledger = plan.uses_library().then(LedgerFile::create).and_then(Result::ok);
+        let mut environment = padding(run.environment_padding);
+        environment.extend(ledger.as_ref().map(LedgerFile::variable));
+        let start = Start {
+            streams: Streams::Into {
+                stdout: stdout.try_clone().map_err(RunError::Output)?,
+                stderr: stderr.try_clone().map_err(RunError::Output)?,
+            },
+            die_with_parent: true,
+            environment,
+            directory: None,
+        };
+        let depth = match run.purpose {
+            Purpose::WarmUp => Depth::Thorough,
+            Purpose::Measured => self.measured,
+        };
+        let mut warmed_bytes = 0;
+        if self.warms_memory {
+            let stop = || self.interrupt.is_asked();
+            let blocks = blocks_of(plan.pages);
+            warmed_bytes = warm::warm(&self.root, self.largest_peak, self.superpage, blocks, stop);
+        }
+        let free_before = self.free_superpage_bytes();
+        let counters = Counters::read(&self.root).ok();
+        if self.interrupt.is_asked() {
+            return Err(RunError::Interrupted);
+        }
+
+        let began = Instant::now();
+        let pid = launch::start(plan, start)?;
+        self.interrupt.set_running(Some(pid));
+        if self.interrupt.is_asked() {
+            self.interrupt.interrupt(); // asked between the check and the start
+        }
+        let family = self.family.clone();
+        let mark = ledger.as_ref().map(LedgerFile::mark);
+        let watch = Watch::start(self.root.clone(), family, began, depth, run.seed, mark);
+        let ended = sys::wait::until_exit(pid);
+        let wall = began.elapsed();
+
+        let mut memory = watch.stop();
+        self.interrupt.set_running(None);
+        ended?;
+        let (status, usage) = sys::wait::reap(pid)?;
+        let stragglers = self.family.end();
+        if self.was_interrupted(status.signal()) {
+            return Err(RunError::Interrupted);
+        }
+        if !stragglers.remaining.is_empty() {
+            let pids: Vec<String> = stragglers.remaining.iter().map(Pid::to_string).collect();
+            return Err(RunError::Stragglers { arm: plan.name.clone(), pids: pids.join(", ") });
+        }
+        let used = || std::iter::once(&usage).chain(&stragglers.usage);
+        let largest = used().map(|usage| usage.max_rss).max().unwrap_or_default();
+        let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
+        memory.conclude(&self.root, largest, uses_pool);
+        if memory.coverage_of_peak().is_some_and(|share| share < NEAR_PEAK) {
+            // Of what the program held at its peak, it says nothing.
+            (memory.coverage, memory.zero_filled_bytes) = (None, None);
+        }
+        let deltas = counters
+            .and_then(|before| Counters::read(&self.root).ok().map(|after| after.since(&before)));
+        let totals = ledger.and_then(|ledger| ledger.totals());
+        let answered = totals.as_ref().map(|totals| totals.processes() > 0);
+        // Nothing asked for says nothing where some could not count. Nobody there says much: the first process can count.
+        let totals = totals.filter(|totals| totals.asked() > 0 || memory.uncounted == 0);
+        let mut sample = Sample {
+            arm: run.at.arm,
+            purpose: run.purpose,
+            block: run.at.block,
+            slot: run.at.slot,
+            wall_seconds: wall.as_secs_f64(),
+            user_seconds: used().map(|usage| usage.user.as_secs_f64()).sum(),
+            system_seconds: used().map(|usage| usage.system.as_secs_f64()).sum(),
+            minor_faults: used().map(|usage| usage.minor_faults).sum(),
+            major_faults: used().map(|usage| usage.major_faults).sum(),
+            max_rss_bytes: largest.bytes(),
+            memory,
+            thp_fault_fallbacks: deltas.as_ref().and_then(|d| d.thp_fault_fallback()),
+            compaction_stalls: deltas.as_ref().and_then(|d| d.compact_stall()),
+            reclaim_stalls: deltas.as_ref().and_then(|d| d.allocstall()),
+            free_superpage_bytes_before: free_before,
+            free_superpage_bytes_after: self.free_superpage_bytes(),
+            metric: None,
+            exit_code: status.code(),
+            signal: status.signal(),
+            warmed_bytes,
+            environment_padding: run.environment_padding,
+            library_answered: answered,
+            library_asked_bytes: totals.as_ref().map(|it| it.asked()),
+            stragglers: stragglers.ended,
+        };
+        self.largest_peak = self.largest_peak.max(sample.peak_bytes().unwrap_or(0));
+        // A run that a signal ended was cut short: its time means nothing, whatever is ignored.
+        if !sample.succeeded() && (!self.ignore_failure || sample.signal.is_some()) {
+            return Err(self.failure(plan, &sample, &tail_of(&mut stderr)?));
+        }
+        self.printed = tail_of(&mut stdout)?;
+        if let Some(metric) = self.metric.as_ref().filter(|_| sample.succeeded()) {
+            let found = metric.find(&format!("{}\n{}", self.printed, tail_of(&mut stderr)?));
+            let named = |source| RunError::Metric { arm: plan.name.clone(), source };
+            sample.metric = Some(found.map_err(named)?);
+        }
+        Ok(sample)
+    }
+}
+
+/// Which free blocks a program on these pages will take its memory from.
+fn blocks_of(pages: Pages) -> Blocks {
+    match pages {
+        Pages::Base => Blocks::Small,
+        Pages::Thp | Pages::ThpOf(_) | Pages::Hugetlb(_) => Blocks::Whole,
+        Pages::System | Pages::Auto => Blocks::Both,
+    }
+}
+
+fn padding(bytes: u32) -> Vec<(String, String)> {
+    vec![("SUPERPAGE_PADDING".to_string(), "x".repeat(bytes as usize))]
+}
+
+/// The last megabyte of what was written: figures of merit come at the end.
+fn tail_of(file: &mut File) -> Result<String, RunError> {
+    const MOST: u64 = 1 << 20;
+    let read = |file: &mut File| -> std::io::Result<Vec<u8>> {
+        let length = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(MOST)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read(file).map_err(RunError::Output)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,97 @@
+//! Which processes belong to a run.
+//!
+//! An experiment is the subreaper of everything below it: a program that puts itself into the
+//! background becomes our own child and is still part of its run. What was below us before the
+//! first run (a shell's `superpage … > >(tee log)` makes `tee` our child) is a stranger, and is
+//! neither watched nor ended.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use host::process::Stat;
+use host::{Root, process};
+use sys::wait::Usage;
+use units::Pid;
+
+/// How long ended processes may take to go: a killed process in the middle of I/O may linger.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The processes of a run.
+#[derive(Clone, Debug)]
+pub struct Family {
+    root: Root,
+    head: Pid,
+    /// Processes below `head` that are not part of it, with their start times; `None` where `head`
+    /// itself is a member.
+    strangers: Option<BTreeSet<(Pid, u64)>>,
+}
+
+/// What was left running.
+#[derive(Clone, Debug, Default)]
+pub struct Stragglers {
+    /// How many were ended.
+    pub ended: u32,
+    /// What they and other orphans of the run had used.
+    pub usage: Vec<Usage>,
+    /// Those that would not go.
+    pub remaining: Vec<Pid>,
+}
+
+impl Family {
+    /// A child and its descendants.
+    pub fn of_child(root: Root, child: Pid) -> Self {
+        Self { root, head: child, strangers: None }
+    }
+
+    /// All that will be below this process from now on.
+    pub fn below_us(root: Root) -> Self {
+        let head = sys::param::own_pid();
+        let below = process::tree(&root, head).into_iter().filter(|pid| *pid != head);
+        let strangers = below.filter_map(|pid| Some((pid, started(&root, pid)?))).collect();
+        Self { root, head, strangers: Some(strangers) }
+    }
+
+    /// Who is in it now.
+    pub fn members(&self) -> Vec<Pid> {
+        let processes = self.processes().into_iter();
+        processes.filter(|(_, stat)| !stat.is_dead()).map(|(pid, _)| pid).collect()
+    }
+
+    /// The same, with those that ended and were not waited for; parents before children.
+    pub fn processes(&self) -> Vec<(Pid, Stat)> {
+        let mut tree = process::tree_with_stat(&self.root, self.head);
+        if let Some(strangers) = &self.strangers {
+            tree.retain(|(pid, stat)| {
+                *pid != self.head && !strangers.contains(&(*pid, stat.start_ticks))
+            });
+        }
+        tree
+    }
+
+    /// Ends every member, so that the next run has the machine to itself. Again and again: a
+    /// member's own children reach us when it ends.
+    pub fn end(&self) -> Stragglers {
+        let began = Instant::now();
+        let mut done = Stragglers::default();
+        let mut killed = BTreeSet::new();
+        loop {
+            while let Ok(Some((_, usage))) = sys::wait::reap_any() {
+                done.usage.push(usage);
+            }
+            done.remaining = self.members();
+            if done.remaining.is_empty() || began.elapsed() > PATIENCE {
+                return done;
+            }
+            for pid in &done.remaining {
+                if sys::signal::send(*pid, libc::SIGKILL).is_ok() && killed.insert(*pid) {
+                    done.ended += 1;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn started(root: &Root, pid: Pid) -> Option<u64> {
+    process::stat(root, pid).ok().map(|stat| stat.start_ticks)
+}

@@ -1,0 +1,140 @@
+//! The top of the page: what was compared, what came out, and what spoils it.
+
+use super::ratio::{named, quantity_name};
+use crate::analysis::{Analysis, Judgement};
+use crate::document::{Arm, Document};
+use crate::procedure::Stopped;
+use crate::verdict::{Verdict, Words, floor_in_words};
+use crate::words;
+use drawing::markup::{Element, el};
+
+/// The header.
+pub fn header(document: &Document, analysis: &Analysis) -> Element {
+    let command = words::command(document.command.iter().map(String::as_str));
+    let shown = if command.is_empty() { "(no command)".to_string() } else { command };
+    let head = el("header")
+        .add(el("h1").text("superpage compare"))
+        .add(el("pre").class("command").text(shown));
+    // The noise floor's own verdict is about us, not about the program: last.
+    let mut arms: Vec<&Arm> = document.arms.iter().skip(1).collect();
+    arms.sort_by_key(|arm| arm.is_noise_floor);
+    let cards = arms.into_iter().filter_map(|arm| card(document, analysis, arm));
+    let cards: Vec<Element> = cards.collect();
+    let head = if cards.is_empty() {
+        head.add(el("p").text("One arm ran; there is nothing to compare it with."))
+    } else {
+        head.add(el("div").class("verdicts").all(cards))
+    };
+    let spoilt = warnings(document, analysis).into_iter();
+    head.all(spoilt.map(|text| el("p").class("warning").text(text)))
+        .add(el("p").text(course(document, analysis)))
+}
+
+/// An arm's verdicts, the one that the comparison is about in large letters.
+fn card(document: &Document, analysis: &Analysis, arm: &Arm) -> Option<Element> {
+    let mut judged: Vec<&Judgement> =
+        analysis.judgements.iter().filter(|one| one.arm == arm.name).collect();
+    judged.sort_by_key(|one| !one.is_primary);
+    let (first, others) = judged.split_first()?;
+    let (class, sign, cut) = match &first.verdict {
+        Verdict::Faster(_) => ("faster", "▲", " ("),
+        Verdict::Slower(_) => ("slower", "▼", " ("),
+        Verdict::Same { .. } => ("same", "=", " ("),
+        // The estimate comes first here too: it is what there is.
+        Verdict::Undecided { .. } => ("undecided", "?", " ("),
+        Verdict::DidNotTakeEffect { .. } => ("no-effect", "⚠", ": "),
+        Verdict::NoData { .. } => ("no-data", "∅", ": "),
+    };
+    let line = first.verdict.line(Words::Speed);
+    let (word, rest) = line.split_once(cut).unwrap_or((&line, ""));
+    let rest = if cut == " (" { rest.trim_end_matches(')') } else { rest };
+    let index = document.arms.iter().position(|one| one.name == arm.name)?;
+    let role = if arm.is_noise_floor { " (for the noise floor)" } else { "" };
+    let against = format!(" against {}{role}", document.arms.first()?.name);
+    let has_no_number = matches!(first.verdict, Verdict::DidNotTakeEffect { .. });
+    let quantity = match has_no_number {
+        true => String::new(), // it holds for every quantity, and is said once
+        false => format!("{}: ", quantity_name(&first.quantity, true)),
+    };
+    let sign = el("span").with("aria-hidden", "true").text(format!("{sign} "));
+    let rank = if arm.is_noise_floor { "minor" } else { "major" };
+    let card = el("div")
+        .class(format!("verdict {class} {rank}"))
+        .add(el("p").class("who").add(named(index, &arm.name)).add(el("span").text(against)))
+        .add(el("p").class("word").add(sign).add(el("span").text(word)))
+        .add(el("p").text(format!("{quantity}{rest}")));
+    if has_no_number {
+        return Some(card.add(el("p").class("small").text(
+            "So there is no number: its runs are of something other than what was asked for.",
+        )));
+    }
+    Some(card.all(others.iter().map(|other| {
+        let name = quantity_name(&other.quantity, true);
+        let line = other.verdict.line(Words::Speed);
+        el("p").class("small").text(format!("Besides, {name}: {line}"))
+    })))
+}
+
+/// How the runs were made and why they ended.
+fn course(document: &Document, analysis: &Analysis) -> String {
+    let runs = analysis.arms.iter().map(|arm| arm.runs);
+    let (least, most) = (runs.clone().min().unwrap_or(0), runs.max().unwrap_or(0));
+    let runs = if least == most { format!("{most}") } else { format!("{least} to {most}") };
+    let within = words::percent(document.settings.rule.within);
+    let sure = words::percent(document.settings.rule.confidence.level());
+    let stopped = match document.stopped {
+        Stopped::RuleMet => format!("every ratio is then known within {within} at {sure}"),
+        Stopped::Decided => "every verdict was then decided".to_string(),
+        Stopped::MaxRuns => {
+            format!("the most runs allowed; not every ratio is known within {within} at {sure}")
+        }
+        Stopped::MaxTime => {
+            format!(
+                "the time allowed was spent; not every ratio is known within {within} at {sure}"
+            )
+        }
+        Stopped::Interrupted => "interrupted; judged is what there is".to_string(),
+    };
+    let floor = analysis.noise_floor.map_or(String::new(), |floor| {
+        format!(" The {}; no verdict goes below it.", floor_in_words(floor))
+    });
+    let machine = &document.machine;
+    let model = machine.cpu.as_ref().and_then(|cpu| cpu.model.clone());
+    format!(
+        "{runs} measured runs of each arm, interleaved, in {}: {stopped}. {}, Linux {}, {}.{floor}",
+        words::seconds(document.elapsed_seconds),
+        model.unwrap_or("unknown CPU".to_string()),
+        words::known(machine.kernel.clone(), |kernel| kernel),
+        words::utc(document.began_unix_seconds),
+    )
+}
+
+/// What a reader must not overlook.
+fn warnings(document: &Document, analysis: &Analysis) -> Vec<String> {
+    let changed = document.changed_meanwhile.iter();
+    let mut warnings: Vec<String> =
+        changed.map(|change| format!("⚠ {change} while the runs were made; repeat them")).collect();
+    for arm in analysis.arms.iter().filter(|arm| arm.failed_runs > 0) {
+        warnings.push(format!("⚠ {}: {} of {} runs failed", arm.name, arm.failed_runs, arm.runs));
+    }
+    for arm in &document.left_out {
+        warnings.push(format!("{} left out: {}", arm.name, arm.why));
+    }
+    for arm in &analysis.arms {
+        for (count, what) in [
+            (arm.thp_fault_fallbacks, "superpage faults fell back to base pages"),
+            (arm.compaction_stalls, "waits for compaction"),
+        ] {
+            if let Some(count) = count.filter(|count| *count > 0) {
+                let count = words::count(count as f64);
+                warnings
+                    .push(format!("{}: {count} {what} on this machine during its runs", arm.name));
+            }
+        }
+    }
+    let stragglers: u64 = document.samples.iter().map(|run| u64::from(run.stragglers)).sum();
+    if stragglers > 0 {
+        warnings.push(format!("{stragglers} processes outlived their run and were ended"));
+    }
+    warnings
+}

@@ -1,0 +1,283 @@
+//! The ledger of one run: memory that the processes of the program map and add to, and what it says.
+//! Used by whoever starts a program with libsuperpage.so in it.
+//!
+//! A mapped file that somebody else can shorten kills every process that touches it (SIGBUS), so what
+//! is shared must be out of everybody's reach and of a fixed size:
+//!
+//! - **A sealed memory file** (`F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL`) that this process holds. It has no
+//!   name, goes with its last user even after a SIGKILL, and is opened as `/proc/PID/fd/N` of this process, which
+//!   the kernel allows to whom it allows to trace it. A program never sees a descriptor: each process maps
+//!   the file when it starts and closes it at once, so forks, closed descriptors and a later
+//!   change of user lose nothing, and an executed program opens it anew by the path in its environment.
+//! - **A directory for those who may not**: an executed program that became another user, gave up
+//!   capabilities, or lives in another user namespace. There, each user has one file of his own (mode 0600).
+//!   The directory lies where nobody else can list names (/run/superpage of root, mode 0711, or $XDG_RUNTIME_DIR,
+//!   mode 0700), has a random name of 128 bits, and exists only where it can be made so.
+//! - **Whoever reaches neither** counts for itself alone; [`Mark::is_uncounted`] recognises such a process.
+//!
+//! Rejected: an inherited descriptor (programs see it, daemons close it); a socket that hands out
+//! descriptors (`socket` is among the calls that seccomp filters kill for; its name is in
+//! /proc/net/unix); System V memory (0666 or not after setuid); a secret name for one file of all (whoever knows it can shorten it).
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use host::process::{Maps, Sharing};
+use host::{ReadError, Root};
+use ledger::Totals;
+use units::Pid;
+
+/// Where root's directories are.
+const OF_ROOT: &str = "/run/superpage";
+/// How their names begin.
+const PREFIX: &str = "run-";
+/// Files read of a directory: one for each user that the program became.
+const MOST_FILES: usize = 1024;
+
+/// Why a run has no ledger.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// No memory file.
+    #[error(transparent)]
+    Sys(#[from] sys::SysError),
+    /// The program could not open it.
+    #[error("/proc is not mounted, by which the program's processes would reach the counters")]
+    NoProc,
+}
+
+/// The ledger, gone when this is.
+#[derive(Debug)]
+pub struct LedgerFile {
+    sealed: File,
+    mark: Mark,
+    beside: Option<Beside>,
+}
+
+/// By what a process is seen to add to a ledger.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    inode: u64,
+    beside: Option<String>,
+}
+
+impl LedgerFile {
+    /// An empty one.
+    pub fn create() -> Result<Self, LedgerError> {
+        let sealed = File::from(sys::memfd::sealed("superpage-ledger", &ledger::empty())?);
+        // Opened by its path, as the program will.
+        let path = path_of(&sealed);
+        let metadata = fs::metadata(&path).map_err(|_| LedgerError::NoProc)?;
+        let beside = Beside::create();
+        let name = beside.as_ref().map(|beside| beside.path.display().to_string());
+        let mark = Mark { inode: metadata.ino(), beside: name };
+        Ok(Self { sealed, mark, beside })
+    }
+
+    /// How the program's processes learn of it: the path, what the file there must be, the directory.
+    pub fn variable(&self) -> (String, String) {
+        let mut value = format!("{}:{}", path_of(&self.sealed).display(), self.mark.inode);
+        if let Some(path) = &self.mark.beside {
+            value += &format!(":{path}");
+        }
+        ("SUPERPAGE_LEDGER".to_string(), value)
+    }
+
+    /// What they added so far; `None` if it cannot be read.
+    pub fn totals(&self) -> Option<Totals> {
+        let mut bytes = [0; ledger::BYTES];
+        self.sealed.read_exact_at(&mut bytes, 0).ok()?;
+        let mut totals = Totals::parse(&bytes)?;
+        for more in self.beside.iter().flat_map(Beside::totals) {
+            totals.add(&more);
+        }
+        Some(totals)
+    }
+
+    /// By what its users are recognised.
+    pub fn mark(&self) -> Mark {
+        self.mark.clone()
+    }
+}
+
+fn path_of(file: &File) -> PathBuf {
+    format!("/proc/{}/fd/{}", sys::param::own_pid(), file.as_raw_fd()).into()
+}
+
+impl Mark {
+    /// Whether a process has the library in it and adds to no ledger of this run: it could not open one,
+    /// or is about to. `None` if it has neither: it may be about to load the library.
+    pub fn is_uncounted(&self, root: &Root, pid: Pid) -> Result<Option<bool>, ReadError> {
+        let mut has_library = false;
+        for mapping in Maps::open(root, pid)? {
+            let mapping = mapping?;
+            has_library |= mapping.name.ends_with("/libsuperpage.so");
+            let is_sealed =
+                mapping.inode == self.inode && mapping.name.starts_with("/memfd:superpage-ledger");
+            let is_beside = self.beside.as_ref().is_some_and(|path| mapping.name.starts_with(path));
+            if mapping.sharing == Sharing::Shared && (is_sealed || is_beside) {
+                return Ok(Some(false));
+            }
+        }
+        Ok(has_library.then_some(true))
+    }
+}
+
+/// A directory in which each user has a file of his own.
+#[derive(Debug)]
+struct Beside {
+    path: PathBuf,
+    /// Locked while the run lasts, so that a later run can tell what a killed one left.
+    _lock: File,
+}
+
+impl Beside {
+    /// `None` where there is no place for it that only its owner can list.
+    fn create() -> Option<Self> {
+        let (base, mode) = match sys::param::effective_user() {
+            0 => (PathBuf::from(OF_ROOT), 0o711),
+            _ => (PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?), 0o700),
+        };
+        Self::create_in(&base, mode)
+    }
+
+    fn create_in(base: &Path, mode: u32) -> Option<Self> {
+        let root = sys::param::effective_user() == 0;
+        if root && DirBuilder::new().mode(mode).create(base).is_ok() {
+            // Whatever the umask took.
+            fs::set_permissions(base, Permissions::from_mode(mode)).ok()?;
+        }
+        let metadata = fs::symlink_metadata(base).ok()?;
+        // Not to be listed by others, and nobody's to replace.
+        let is_ours = metadata.is_dir() && metadata.uid() == sys::param::effective_user();
+        if !is_ours || metadata.mode() & 0o066 != 0 {
+            return None;
+        }
+        let guard = open_directory(base)?;
+        guard.lock().ok()?;
+        clear_leftovers(base);
+        let mut random = [0; 16];
+        File::open("/dev/urandom").ok()?.read_exact(&mut random).ok()?;
+        let path = base.join(format!("{PREFIX}{:032x}", u128::from_ne_bytes(random)));
+        DirBuilder::new().mode(0o700).create(&path).ok()?;
+        let lock = open_directory(&path)?;
+        lock.try_lock().ok()?;
+        // Others may make files in root's, and open their own; nobody may list it or remove another's.
+        let mode = if root { 0o1733 } else { 0o700 };
+        fs::set_permissions(&path, Permissions::from_mode(mode)).ok()?;
+        Some(Self { path, _lock: lock })
+    }
+
+    fn totals(&self) -> Vec<Totals> {
+        let Ok(entries) = fs::read_dir(&self.path) else { return Vec::new() };
+        entries.flatten().take(MOST_FILES).filter_map(|entry| read(&entry.path())).collect()
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// One user's; `None` for what is no ledger: anybody who knows the directory may put files there.
+fn read(path: &Path) -> Option<Totals> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.len() != ledger::BYTES as u64 {
+        return None;
+    }
+    let mut bytes = [0; ledger::BYTES];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    Totals::parse(&bytes)
+}
+
+/// What killed runs left; the caller holds the lock of `base`.
+fn clear_leftovers(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let is_run = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        if is_run && open_directory(&entry.path()).is_some_and(|lock| lock.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn open_directory(path: &Path) -> Option<File> {
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    OpenOptions::new().read(true).custom_flags(flags).open(path).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn private() -> tempfile::TempDir {
+        let mode = Permissions::from_mode(0o711);
+        tempfile::Builder::new().permissions(mode).tempdir().unwrap()
+    }
+
+    #[test]
+    fn it_can_be_neither_shortened_nor_lengthened_nor_unsealed() {
+        let ledger = LedgerFile::create().unwrap();
+        let (_, value) = ledger.variable();
+        let path = value.split(':').next().unwrap();
+        let opened = OpenOptions::new().read(true).write(true).open(path).unwrap();
+        for length in [0, 1, 1 << 20] {
+            let refused = opened.set_len(length).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{length}");
+        }
+        assert_eq!(opened.metadata().unwrap().len(), ledger::BYTES as u64);
+        opened.write_all_at(&7u64.to_ne_bytes(), ledger::forks() as u64 * 8).unwrap();
+        assert_eq!(ledger.totals().unwrap().forks(), 7);
+    }
+
+    #[test]
+    fn files_of_other_users_are_added_and_what_is_no_ledger_is_not() {
+        let base = private();
+        let beside = Beside::create_in(base.path(), 0o700).unwrap();
+        let mut bytes = ledger::empty();
+        bytes[ledger::processes() * 8] = 3;
+        for name in ["1", "2"] {
+            fs::write(beside.path.join(name), bytes).unwrap();
+        }
+        fs::write(beside.path.join("short"), &bytes[..16]).unwrap();
+        fs::create_dir(beside.path.join("directory")).unwrap();
+        std::os::unix::fs::symlink("1", beside.path.join("link")).unwrap();
+        let found: Vec<u64> = beside.totals().iter().map(Totals::processes).collect();
+        assert_eq!(found, [3, 3]);
+        let path = beside.path.clone();
+        drop(beside);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_killed_runs_directory_goes_with_the_next_and_a_running_ones_stays() {
+        let base = private();
+        let left = base.path().join("run-left");
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("0"), "x").unwrap();
+        let other = base.path().join("other");
+        fs::create_dir(&other).unwrap();
+        let running = Beside::create_in(base.path(), 0o700).unwrap();
+        let second = Beside::create_in(base.path(), 0o700).unwrap();
+        assert!(!left.exists() && other.exists());
+        assert!(running.path.exists() && second.path.exists());
+    }
+
+    #[test]
+    fn a_place_that_others_can_list_or_write_is_not_used() {
+        let base = private();
+        for (mode, is_used) in [(0o711, true), (0o700, true), (0o755, false), (0o733, false)] {
+            fs::set_permissions(base.path(), Permissions::from_mode(mode)).unwrap();
+            let made = Beside::create_in(base.path(), 0o700);
+            assert_eq!(made.is_some(), is_used, "{mode:o}");
+        }
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink("/tmp", &link).unwrap();
+        assert!(Beside::create_in(&link, 0o700).is_none());
+    }
+}

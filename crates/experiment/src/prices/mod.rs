@@ -1,0 +1,280 @@
+//! This machine's [`Prices`], measured: the same accesses to memory that really lies on base pages and to
+//! memory that really lies on superpages, in turns.
+//!
+//! Called by the command where a program's superpages are predicted. Nothing of the machine is changed.
+
+mod kernels;
+
+use host::{Root, coverage};
+use prediction::{Curve, Faults, Pair, Prices, Sequential};
+use sys::SysError;
+use sys::mem::{Advice, Mapping};
+use sys::pagemap::Pagemap;
+use units::{ByteSize, PageSize};
+
+use crate::first_touch::first_touches;
+use crate::stats::describe::median;
+use crate::warm::{Blocks, warm};
+use kernels::{Random, Word};
+
+/// The binary logarithm of the smallest footprint, in base pages: 64 fit the first level of every TLB
+/// that is known.
+const FIRST: usize = 6;
+/// Times that everything is measured in a visit; the median counts.
+const REPEATS: u64 = 3;
+/// What one measurement takes, about, in nanoseconds.
+const SLICE: f64 = 12e6;
+/// Accesses of one measurement, at least and at most.
+const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);
+/// The least footprint to measure up to; beyond every cache.
+const STRETCH: usize = 256 << 20;
+
+/// Why there are no prices.
+#[derive(Debug, thiserror::Error)]
+pub enum PricesError {
+    /// The kernel refused.
+    #[error("prices of memory: {0}")]
+    Sys(#[from] SysError),
+    /// There is no superpage size, or no transparent superpages.
+    #[error(
+        "prices of memory: this kernel has no transparent superpages; no superpage's price can be measured"
+    )]
+    NoSuperpages,
+    /// Other memory came than was asked for.
+    #[error(
+        "prices of memory: {got} of {of} asked for on {on} came so; free memory may be short or \
+         fragmented, or THP off (never): superpage pool, /sys/kernel/mm/transparent_hugepage/enabled"
+    )]
+    NotGot {
+        /// How much did.
+        got: ByteSize,
+        /// Of how much.
+        of: ByteSize,
+        /// What was asked for.
+        on: &'static str,
+    },
+    /// Somebody wants an end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Measurements, from which prices are made: of one visit or of several. What a shared host does, and where
+/// frames lie, differs from one minute to the next; who compares with runs visits before and after them.
+pub struct Samples {
+    superpage: PageSize,
+    base: PageSize,
+    bytes: usize,
+    footprints: Vec<usize>,
+    points: Vec<[Point; 3]>,
+    /// Nanoseconds of a base page in order: read, written; on base pages and on superpages.
+    sequential: [[Vec<f64>; 2]; 2],
+    /// Nanoseconds of first touches on base pages and on superpages.
+    faults: [Vec<f64>; 2],
+}
+
+/// Memory of one kind of page.
+struct Side {
+    memory: Mapping,
+}
+
+impl Samples {
+    /// None yet; of footprints up to `most`, twice which a visit takes of memory.
+    pub fn new(most: ByteSize, superpage: Option<PageSize>) -> Result<Self, PricesError> {
+        let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
+        let base = sys::param::page_size();
+        let bytes = superpage.floor(most.bytes().max(STRETCH as u64)) as usize;
+        let page = base.bytes() as usize;
+        let footprints: Vec<usize> =
+            (FIRST..).map(|k| page << k).take_while(|footprint| *footprint <= bytes).collect();
+        let points = footprints.iter().map(|_| Default::default()).collect();
+        let (sequential, faults) = Default::default();
+        Ok(Self { superpage, base, bytes, footprints, points, sequential, faults })
+    }
+
+    /// Measures everything, on memory got anew. `step` is told how far it is, of how much; false stops it.
+    pub fn visit(&mut self, mut step: impl FnMut(usize, usize) -> bool) -> Result<(), PricesError> {
+        let of = REPEATS as usize + 3;
+        let mut next = |done: usize| match step(done, of) {
+            true => Ok(()),
+            false => Err(PricesError::Interrupted),
+        };
+        next(0)?;
+        let mut sides = [
+            Side::new(self.bytes, self.superpage, Advice::NoHugePage, Touched::InOrder)?,
+            Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?,
+        ];
+        let kernels: [Random; 3] = [kernels::dependent, kernels::reads, kernels::writes];
+        // Rounds outermost: what disturbs the machine for a second spoils one sample of some points, not all
+        // samples of one.
+        for repeat in 0..=REPEATS {
+            next(repeat as usize)?;
+            let footprints = self.footprints.iter().enumerate();
+            for (points, (place, footprint)) in self.points.iter_mut().zip(footprints) {
+                for (kernel, point) in kernels.iter().zip(points) {
+                    let seed = (place as u64) << 8 | repeat;
+                    point.sample(&mut sides, *footprint, *kernel, repeat == 0, seed);
+                }
+            }
+        }
+        next(REPEATS as usize + 1)?;
+        // The old memory first: both at once would be half as much again.
+        let [base, superpage] = sides;
+        drop(base);
+        let base = Side::new(self.bytes, self.superpage, Advice::NoHugePage, Touched::InTurns)?;
+        self.visit_in_order(&mut [base, superpage]);
+        next(REPEATS as usize + 2)?;
+        let kinds = [(Advice::NoHugePage, self.base), (Advice::HugePage, self.superpage)];
+        for (times, (advice, size)) in self.faults.iter_mut().zip(kinds) {
+            let touches =
+                first_touches(self.superpage, advice, size.bytes() as usize, REPEATS as usize)?;
+            times.extend(touches.iter().map(|touch| touch.with_return));
+        }
+        Ok(())
+    }
+
+    /// Of a base page, all its lines in order, read and written, on both sides: of streams side by side, as in
+    /// STREAM. A stream alone is fetched ahead so well that its translation hardly shows. A written page costs
+    /// what copying and the triad take beyond the three that they read: lines that are written are read and sent
+    /// back among others, and reading alone tells nothing of that.
+    fn visit_in_order(&mut self, sides: &mut [Side; 2]) {
+        let pages = (self.bytes as u64 / 4 / self.base.bytes()) as f64;
+        for repeat in 0..=REPEATS {
+            for (side, place) in sides.iter_mut().zip(0..) {
+                let [reads, copy, triad] = kernels::streams(side.words(self.bytes));
+                if repeat > 0 {
+                    self.sequential[0][place].push(reads / 2.0 / pages);
+                    let writes = (copy + triad - 1.5 * reads) / 2.0;
+                    self.sequential[1][place].push(writes.max(0.0) / pages);
+                }
+            }
+        }
+    }
+
+    /// Medians of all visits.
+    pub fn prices(&self) -> Prices {
+        let mut curves: [[Vec<f64>; 2]; 3] = Default::default();
+        for point in &self.points {
+            for (curves, point) in curves.iter_mut().zip(point) {
+                for (curve, times) in curves.iter_mut().zip(&point.times) {
+                    curve.push(middle(times));
+                }
+            }
+        }
+        let [dependent, reads, writes] = curves.map(|[base, superpage]| {
+            let curve = |ns| Curve { first: FIRST, ns };
+            Pair { base: curve(base), superpage: curve(superpage) }
+        });
+        let [sequential_reads, sequential_writes] =
+            self.sequential.each_ref().map(|[base, superpage]| Sequential {
+                base: middle(base),
+                superpage: middle(superpage),
+            });
+        let [base, superpage] = self.faults.each_ref().map(|times| middle(times));
+        let faults = Faults { base, superpage };
+        Prices { dependent, reads, writes, sequential_reads, sequential_writes, faults }
+    }
+}
+
+/// In what order base pages are touched first, and so lie in memory: AMD's TLB keeps neighbours that do in one
+/// entry, and a hypervisor's tables are used the less the closer frames lie.
+#[derive(Clone, Copy, PartialEq)]
+enum Touched {
+    /// As programs fill one structure.
+    InOrder,
+    /// Four quarters side by side, as STREAM's arrays are filled. (Priced in order, its translation was
+    /// nothing; it cost 13 %.)
+    InTurns,
+}
+
+impl Side {
+    /// Populates so many bytes, and reads back that they are on what was asked for.
+    fn new(
+        bytes: usize,
+        superpage: PageSize,
+        advice: Advice,
+        touched: Touched,
+    ) -> Result<Self, PricesError> {
+        // As before a run that is compared: base pages then lie where its pages lie. (Where they do decided
+        // between 0.76 and 1.3 s for the same GUPS.)
+        let blocks = if advice == Advice::HugePage { Blocks::Whole } else { Blocks::Small };
+        warm(&Root::real(), bytes as u64, superpage, blocks, || false);
+        let mut memory = Mapping::aligned(bytes, superpage)?;
+        memory.advise(advice)?;
+        let page = sys::param::page_size().bytes() as usize;
+        let parts = if touched == Touched::InTurns { 4 } else { 1 };
+        let (stretch, bytes_mut) = (bytes / parts, memory.bytes_mut());
+        for at in (0..stretch).step_by(page) {
+            (0..parts).for_each(|part| bytes_mut[part * stretch + at] = 0);
+        }
+        let side = Self { memory };
+        let Some(mut got) = side.got(advice) else { return Ok(side) };
+        let mut side = side;
+        if got < bytes as u64 && advice == Advice::HugePage {
+            // What faults did not get without waiting, compaction may. The read-back below tells.
+            let _ = side.memory.advise(Advice::Collapse);
+            got = side.got(advice).unwrap_or(got);
+        }
+        // A few superpages that did not come do not show in a price.
+        if got < bytes as u64 / 100 * 95 {
+            let on = if advice == Advice::HugePage { "superpages" } else { "base pages" };
+            return Err(PricesError::NotGot { got: ByteSize(got), of: ByteSize(bytes as u64), on });
+        }
+        Ok(side)
+    }
+
+    /// How many bytes are on what was asked for; `None` where the kernel does not tell (before Linux 6.7).
+    fn got(&self, advice: Advice) -> Option<u64> {
+        let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;
+        let start = self.memory.address();
+        let found = coverage::scan(&pagemap, start, start + self.memory.len() as u64).ok()?;
+        Some(match advice {
+            Advice::HugePage => found.huge.bytes(),
+            _ => found.present.bytes() - found.huge.bytes(),
+        })
+    }
+
+    fn words(&mut self, bytes: usize) -> &mut [Word] {
+        self.memory.bytes_mut()[..bytes].as_chunks_mut().0
+    }
+}
+
+/// One kind of access at one footprint, being measured.
+#[derive(Default)]
+struct Point {
+    /// Accesses of a sample: as many as a slice holds, which the warming round finds out.
+    count: u64,
+    /// Nanoseconds of an access, on base pages and on superpages.
+    times: [Vec<f64>; 2],
+}
+
+impl Point {
+    fn sample(
+        &mut self,
+        sides: &mut [Side; 2],
+        footprint: usize,
+        kernel: Random,
+        warming: bool,
+        seed: u64,
+    ) {
+        let count = if warming { ACCESSES.0 as u64 } else { self.count };
+        // Translations come from page tables, whose lines a program that goes on has in its caches as far as they
+        // fit. The other side has just used the caches, so they are filled again, a line of a table with its eight
+        // entries four times: by the same kind of accesses, because others drive lines out of a shared cache
+        // meanwhile, and a chase gives them more time than loads that need not wait (which made a chase's
+        // translation cheaper than a program finds it).
+        let tables = footprint as u64 / sys::param::page_size().bytes() / 2;
+        for (side, times) in sides.iter_mut().zip(&mut self.times) {
+            kernel(side.words(footprint), tables, !seed);
+            let ns = kernel(side.words(footprint), count, seed);
+            match warming {
+                true => self.count = (SLICE / ns.max(0.1)).clamp(ACCESSES.0, ACCESSES.1) as u64,
+                false => times.push(ns),
+            }
+        }
+    }
+}
+
+/// The median; 0 of nothing, before the first visit.
+fn middle(times: &[f64]) -> f64 {
+    median(&mut times.to_vec()).unwrap_or(0.0)
+}

@@ -1,0 +1,454 @@
+//! Watching a running process tree: what it holds, and on which pages.
+//!
+//! Owns one thread per watched run. A *tick* reads `/proc/PID/status` of every process (tens of microseconds
+//! each) and never holds the program up. A *look* counts what lies on which pages, each page once, by
+//! [`Census`]: the kernel holds the address space's lock for 0.1 ms at a time. Kernels without PAGEMAP_SCAN
+//! are looked at through smaps, which holds it for as long as a mapping takes, and only where that is expected
+//! to be short.
+//!
+//! A thorough watch (warm-up runs) looks often, a watch within budget (measured runs, `run`) [when](when::Facts)
+//! the program has stopped growing.
+
+mod attached;
+mod bounds;
+mod members;
+mod observed;
+mod when;
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use host::coverage::{Census, Counted, Coverage};
+use host::{Root, waste};
+
+use crate::family::Family;
+use crate::ledger_file::Mark;
+use attached::Attached;
+use bounds::{Bounds, Part, Range};
+use members::Members;
+pub use observed::{Moment, Observed};
+use sys::param::thread_cpu_time;
+use units::ByteSize;
+pub use when::BUDGET;
+use when::{CREDIT, FIRST_PAUSE, Facts, PAUSE, Reason};
+
+/// How much a watch may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Depth {
+    /// See as much as possible: the run's time does not count.
+    Thorough,
+    /// Spend at most [`BUDGET`] of the run's time.
+    WithinBudget,
+    /// The same, and never look: a run whose single accesses are timed must not be held up once.
+    TicksOnly,
+}
+
+/// The longest that a look through smaps may be expected to hold a measured run up.
+pub const LONGEST_STALL: Duration = Duration::from_millis(1);
+/// What a look costs, to begin with: 1.4 ms for 1 GiB of base pages on a Xeon guest.
+const SECONDS_PER_BASE_BYTE: f64 = 2e-3 / (1u64 << 30) as f64;
+/// The same through smaps: 16 to 29 ms on a Zen 4 guest and 3.5 ms on a Cascade Lake one; superpages cost next to
+/// nothing either way.
+const SMAPS_SECONDS_PER_BASE_BYTE: f64 = 20e-3 / (1u64 << 30) as f64;
+/// Reading the mappings of one small process.
+const SECONDS_PER_PROCESS: f64 = 0.2e-3;
+/// Sampling superpages for zero pages: 512 reads of 1.4 us, and a scan.
+const ZERO_PRICE: Duration = Duration::from_micros(1000);
+/// What a program holds for that long is told.
+const LONG_SPAN: Duration = Duration::from_millis(100);
+/// A look that found at least this share of the peak speaks for it; by less, nothing is judged.
+pub const NEAR_PEAK: f64 = 0.8;
+
+/// A watch under way.
+#[derive(Debug)]
+pub struct Watch {
+    stop: Sender<()>,
+    thread: JoinHandle<Observed>,
+}
+
+impl Watch {
+    /// Starts watching `family`, whose program was started at `since` and adds to the ledger of `mark`.
+    pub fn start(
+        root: Root,
+        family: Family,
+        since: Instant,
+        depth: Depth,
+        seed: u64,
+        mark: Option<Mark>,
+    ) -> Self {
+        let (stop, stopped) = channel();
+        let watcher = Watcher {
+            census: None,
+            members: Members::new(root.clone(), family),
+            bounds: Bounds::new(root.page_size().bytes()),
+            root,
+            since,
+            depth,
+            seed,
+            spent: Duration::ZERO,
+            spent_growing: Duration::ZERO,
+            dearer: 1.0,
+            looked: None,
+            before: None,
+            level: None,
+            faults: None,
+            attached: Attached::new(mark),
+            seen: Observed::default(),
+        };
+        let thread = std::thread::spawn(move || watcher.run(&stopped));
+        Self { stop, thread }
+    }
+
+    /// Ends the watch. Call while the process is still a zombie, so that its pid means it.
+    pub fn stop(self) -> Observed {
+        let _ = self.stop.send(());
+        self.thread.join().expect("a watch does not panic")
+    }
+}
+
+struct Watcher {
+    census: Option<Census>,
+    root: Root,
+    members: Members,
+    bounds: Bounds,
+    since: Instant,
+    depth: Depth,
+    seed: u64,
+    spent: Duration,
+    /// Of it, on looks at a growing program.
+    spent_growing: Duration,
+    /// How many times dearer than priced looks are.
+    dearer: f64,
+    looked: Option<Looked>,
+    /// The last tick: when, since the start, and what was held in all.
+    before: Option<(Duration, u64)>,
+    /// Since when it has been about the same, and what was held then.
+    level: Option<(Duration, u64)>,
+    /// Faults taken until a level that began then.
+    faults: Option<(Duration, u64)>,
+    attached: Attached,
+    seen: Observed,
+}
+
+/// The last look.
+struct Looked {
+    /// Since the program was started.
+    at: Duration,
+    /// What the tick before it found, where a page counts for each process that maps it.
+    held: u64,
+    base_bytes: u64,
+}
+
+/// What a tick found.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    /// A page counts for each process that maps it.
+    resident: u64,
+    /// Anonymous, a page for each process too.
+    anon: u64,
+    /// Shared memory of the process with most, and files' pages of all.
+    shmem: u64,
+    file: u64,
+    /// A page counts once.
+    once: Range,
+}
+
+impl Watcher {
+    fn run(mut self, stopped: &Receiver<()>) -> Observed {
+        self.members.listen();
+        if self.depth != Depth::TicksOnly {
+            self.census = Census::of(&self.root, sys::param::own_pid());
+        }
+        // CPU time: waiting for a lock that the program holds costs the program nothing. To begin with is told,
+        // and not taken from what a short program is seen by.
+        let mut began = thread_cpu_time();
+        let beginning = began;
+        let mut ticked_before = Duration::MAX;
+        loop {
+            let tick_began = thread_cpu_time();
+            let held = self.tick();
+            let ticked = thread_cpu_time().saturating_sub(tick_began);
+            if let Some(reason) = self.wants_look(held) {
+                self.look(held);
+                if reason == Reason::Growing {
+                    self.spent_growing += thread_cpu_time().saturating_sub(tick_began + ticked);
+                }
+            }
+            let now = thread_cpu_time();
+            let took = now.saturating_sub(std::mem::replace(&mut began, now));
+            self.spent += took;
+            let rest = match (self.depth, self.spent < CREDIT) {
+                // A program may be at its peak for milliseconds and end.
+                (_, true) => (self.since.elapsed() / 4).clamp(FIRST_PAUSE, PAUSE),
+                // It may be slowed down, but not held up most of the time.
+                (Depth::Thorough, _) => Duration::from_millis(10).max(took * 4),
+                // One that took longer by chance does not make the watch blind.
+                _ => when::pause(ticked.min(ticked_before)),
+            };
+            ticked_before = ticked;
+            match stopped.recv_timeout(rest) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        if self.members.pids().len() > 1 {
+            self.tick(); // some may outlive the first
+        }
+        let unseen = self.members.renew();
+        let ends = self.members.ends(unseen, self.is_long());
+        self.seen.lost = self.members.lost();
+        self.seen.peak = self.bounds.end(&ends);
+        self.seen.watch_seconds = (beginning + self.spent).as_secs_f64();
+        self.seen.uncounted = self.attached.missing();
+        self.seen
+    }
+
+    fn tick(&mut self) -> Held {
+        let unseen = self.members.renew();
+        let mut held = Held::default();
+        let (mut parts, mut base_only) = (Vec::new(), true);
+        for pid in self.members.pids().to_vec() {
+            let Ok(process) = self.members.status(pid) else { continue };
+            if process.rss.is_none() {
+                continue; // it has ended
+            }
+            self.attached.note(&self.root, pid, &process.name);
+            let bytes = |part: Option<ByteSize>| part.map_or(0, ByteSize::bytes);
+            let pool = bytes(process.hugetlb);
+            held.resident += process.total().map_or(0, ByteSize::bytes);
+            held.anon += bytes(process.anon.or(process.rss));
+            held.shmem = held.shmem.max(bytes(process.shmem));
+            held.file += bytes(process.file);
+            self.seen.saw_pool |= pool > 0;
+            base_only &= process.thp_enabled == Some(false) && pool == 0;
+            let stat = self.members.stat(pid, self.bounds.wants_stat(pid));
+            parts.push(Part {
+                pid,
+                parent: self.members.parent(pid),
+                anon: bytes(process.anon.or(process.rss)),
+                file: bytes(process.file),
+                shmem: bytes(process.shmem),
+                pool,
+                high_water: bytes(process.peak_rss),
+                image: stat.as_ref().map(|stat| stat.stack_start).filter(|start| *start != 0),
+                faults: stat.as_ref().map(|stat| stat.minor_faults),
+            });
+        }
+        let ends = self.members.ends(unseen, self.is_long());
+        held.once = self.bounds.tick(&parts, &ends);
+        if held.resident > 0 {
+            self.seen.base_pages_only =
+                Some(base_only && self.seen.base_pages_only.unwrap_or(true));
+            self.note(held.once.middle().unwrap_or(held.once.at_least), None);
+        }
+        self.note_level(held.resident);
+        held
+    }
+
+    /// Whether processes may have been at their peak since the last tick, and are there no more.
+    fn is_long(&self) -> bool {
+        let last = self.before.map_or(Duration::ZERO, |(at, _)| at);
+        self.since.elapsed() - last > LONG_SPAN
+    }
+
+    fn note_level(&mut self, held: u64) {
+        let before = self.before.replace((self.since.elapsed(), held));
+        let steady = before.filter(|(_, before)| when::is_steady(*before, held));
+        let level = self.level.filter(|(_, since)| held.abs_diff(*since) <= held / 20);
+        self.level = steady.map(|before| level.unwrap_or(before));
+    }
+
+    fn wants_look(&mut self, held: Held) -> Option<Reason> {
+        let facts = self.facts(held);
+        let reason = facts.reason();
+        match self.depth {
+            Depth::TicksOnly => None,
+            Depth::Thorough => {
+                let old = Duration::from_millis(100);
+                let is_old = self.looked.as_ref().is_none_or(|it| facts.elapsed > it.at + old);
+                reason.or((is_old && held.resident > 0).then_some(Reason::Old))
+            }
+            Depth::WithinBudget => {
+                let reason = reason?;
+                let base = self.base_at_most(held);
+                if self.affords(held, reason, self.price(base)) {
+                    return Some(reason);
+                }
+                let base = base.min(self.read_once_at_most(held)?);
+                self.affords(held, reason, self.price(base)).then_some(reason)
+            }
+        }
+    }
+
+    fn facts(&self, held: Held) -> Facts {
+        let elapsed = self.since.elapsed();
+        Facts {
+            elapsed,
+            held: held.resident,
+            level_for: self.level.map_or(Duration::ZERO, |(since, _)| elapsed - since),
+            looked: self.looked.as_ref().map(|looked| (looked.at, looked.held)),
+            spent: self.spent,
+            spent_growing: self.spent_growing,
+        }
+    }
+
+    /// Whether a look of that price, or a sample, may be made.
+    fn affords(&self, held: Held, reason: Reason, price: Duration) -> bool {
+        let is_short = self.census.is_some() || price <= LONGEST_STALL;
+        self.depth == Depth::Thorough || is_short && self.facts(held).affords(reason, price, BUDGET)
+    }
+
+    /// Bytes in base pages, at most: what was found, and all that was added since.
+    fn base_at_most(&self, held: Held) -> u64 {
+        self.looked.as_ref().map_or(held.resident, |looked| {
+            looked.base_bytes + held.resident.saturating_sub(looked.held)
+        })
+    }
+
+    /// The same of what is level, each page that a [`Census`] reads counted once: a base page of anonymous
+    /// memory took a fault (large folios below a superpage took fewer, and cost one look more than expected),
+    /// and a process that was forked found it there.
+    fn read_once_at_most(&mut self, held: Held) -> Option<u64> {
+        let (since, _) = self.level.filter(|_| self.census.is_some())?;
+        let faults = match self.faults.filter(|(level, _)| *level == since) {
+            Some((_, faults)) => faults,
+            None => self.members.minor_faults()?,
+        };
+        self.faults = Some((since, faults));
+        let faulted = faults.saturating_mul(self.root.page_size().bytes());
+        Some(held.anon.min(faulted) + held.shmem + held.file)
+    }
+
+    fn price(&self, base_bytes: u64) -> Duration {
+        let per_byte = match self.census {
+            Some(_) => SECONDS_PER_BASE_BYTE,
+            None => SMAPS_SECONDS_PER_BASE_BYTE,
+        };
+        let processes = self.members.pids().len() as f64;
+        let seconds = SECONDS_PER_PROCESS * processes + per_byte * base_bytes as f64;
+        Duration::from_secs_f64(seconds * self.dearer)
+    }
+
+    fn look(&mut self, held: Held) {
+        let cpu_began = thread_cpu_time();
+        let Counted { coverage, base_bytes, missing } = match &self.census {
+            Some(census) => census.count(self.members.pids()),
+            None => self.through_smaps(),
+        };
+        let took = thread_cpu_time().saturating_sub(cpu_began).as_secs_f64();
+        self.seen.longest_look_seconds = self.seen.longest_look_seconds.max(took);
+        let dearer = self.dearer * took / self.price(base_bytes).as_secs_f64();
+        self.dearer = ((self.dearer + dearer) / 2.0).clamp(0.25, 16.0);
+        self.seen.unknown = missing.or(self.seen.unknown.take());
+        let counted = coverage.resident().bytes();
+        self.looked = Some(Looked { at: self.since.elapsed(), held: held.resident, base_bytes });
+        if counted == 0 {
+            return; // all of them ended meanwhile
+        }
+        self.seen.looks += 1;
+        self.note(counted, Some(coverage.superpage_bytes().bytes()));
+        if self.census.is_some() {
+            self.bounds.look(counted);
+        }
+        let most = self.seen.coverage.as_ref().map_or(0, |most| most.resident().bytes());
+        if counted as f64 >= 0.98 * most as f64 {
+            let price = Duration::from_secs_f64(took) + ZERO_PRICE;
+            let affords_zeroes = self.affords(held, Reason::Old, price);
+            self.seen.zero_filled_bytes =
+                if affords_zeroes { self.all_zero(&coverage) } else { None };
+            self.seen.coverage = Some(coverage);
+        }
+    }
+
+    fn through_smaps(&self) -> Counted {
+        let mut counted = Counted::default();
+        for pid in self.members.pids() {
+            match Coverage::of_process(&self.root, *pid) {
+                Ok(coverage) => counted.coverage += coverage,
+                Err(error) if error.is_gone() => {}
+                Err(error) => counted.missing = Some(error.to_string()),
+            }
+        }
+        let coverage = &counted.coverage;
+        counted.base_bytes = coverage.resident().bytes() - coverage.superpage_bytes().bytes();
+        counted
+    }
+
+    /// How much of the superpages is zero, by a sample.
+    fn all_zero(&mut self, coverage: &Coverage) -> Option<u64> {
+        if coverage.superpage_bytes() == ByteSize(0) {
+            return Some(0);
+        }
+        let samples = waste::DEFAULT_SAMPLES / self.members.pids().len().clamp(1, 16) as u32;
+        let mut sum = 0;
+        for pid in self.members.pids().to_vec() {
+            match waste::sample(&self.root, pid, samples, self.seed) {
+                Ok(found) => sum += found.wasted?.bytes(),
+                Err(error) if error.is_gone() => {}
+                Err(error) => {
+                    self.seen.unknown = Some(error.to_string());
+                    return None;
+                }
+            }
+        }
+        Some(sum)
+    }
+
+    fn note(&mut self, resident_bytes: u64, superpage_bytes: Option<u64>) {
+        let seconds = self.since.elapsed().as_secs_f64();
+        self.seen.note(Moment { seconds, resident_bytes, superpage_bytes });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use units::Pid;
+
+    fn watch(depth: Depth, script: &str) -> Observed {
+        let since = Instant::now();
+        #[expect(clippy::zombie_processes, reason = "wait4 tells more than `Child::wait`")]
+        let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let family = Family::of_child(Root::real(), Pid(child.id() as i32));
+        let watch = Watch::start(Root::real(), family, since, depth, 1, None);
+        sys::wait::until_exit(Pid(child.id() as i32)).unwrap();
+        let mut seen = watch.stop();
+        let (_, usage) = sys::wait::reap(Pid(child.id() as i32)).unwrap();
+        seen.conclude(&Root::real(), usage.max_rss, false);
+        seen
+    }
+
+    #[test]
+    fn sees_children_and_their_memory() {
+        // The shell holds a few MB at most; the child's 64 MB string is found through the tree.
+        let script = "head -c 64000000 /dev/zero | tail -c 64000000 | (sleep 0.3; cat) >/dev/null";
+        let seen = watch(Depth::Thorough, script);
+        assert!(seen.peak_at_least_bytes.unwrap() > 48 << 20, "{seen:?}");
+        assert!(seen.looks >= 1 && seen.coverage.is_some(), "{seen:?}");
+        assert!(seen.timeline.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds));
+    }
+
+    #[test]
+    fn without_a_look_the_largest_of_several_processes_is_not_the_peak() {
+        let one = "(head -c 64000000 /dev/zero | tail -c 64000000 | (sleep 0.5; cat) >/dev/null)";
+        let seen = watch(Depth::TicksOnly, &format!("{one} & {one} & {one} & wait"));
+        let is_true = |peak: u64| (183_000_000..230_000_000).contains(&peak);
+        assert!(seen.peak_resident_bytes.is_none_or(is_true), "{seen:?}");
+        assert!(seen.peak_at_least_bytes.unwrap() < 230_000_000, "{seen:?}");
+        assert!(seen.peak_at_most_bytes.is_none_or(|most| most > 183_000_000), "{seen:?}");
+    }
+
+    #[test]
+    fn a_measured_run_is_seen_too() {
+        // Where much else runs, a watcher may get no turn in so short a time.
+        let seen = |depth| {
+            let mut runs = (0..5).map(|_| watch(depth, "sleep 0.3"));
+            runs.find(|seen| seen.peak_at_least_bytes.is_some()).expect("a turn in five runs")
+        };
+        let measured = seen(Depth::WithinBudget);
+        assert!(measured.base_pages_only.is_some(), "{measured:?}");
+        assert_eq!(seen(Depth::TicksOnly).looks, 0);
+    }
+}

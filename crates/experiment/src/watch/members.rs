@@ -1,0 +1,270 @@
+//! The processes of a watched run, and their `/proc/PID/status`, kept open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::RangeInclusive;
+
+use host::process::{self, KeptLoad, KeptStatus, Resident, Stat};
+use host::{ReadError, Root};
+use sys::exits::Exits;
+use units::Pid;
+
+use super::bounds::Ends;
+use crate::family::Family;
+
+/// Files kept open at most: a launcher may have 1024 descriptors, and passes none on.
+const MOST_FILES: usize = 128;
+/// A process that has memory of its own took this many faults, at least.
+const LEAST_FAULTS: u64 = 8;
+/// Births looked at for processes that left the family.
+const MOST_ORPHANS: u64 = 64;
+/// The first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h).
+const FIRST_PIDS: &str = "pid:[4026531836]";
+/// Births believed where pids began again from the lowest.
+const WRAPPED: u64 = 1 << 15;
+
+pub(super) struct Members {
+    root: Root,
+    family: Family,
+    pids: Vec<Pid>,
+    /// Of all that were there when `pids` was read, those that ended and were not waited for too.
+    stats: BTreeMap<Pid, Stat>,
+    files: BTreeMap<Pid, KeptStatus>,
+    load: Option<KeptLoad>,
+    /// The newest pid on the machine when `pids` was read: while it stays, nobody was born.
+    newest: Option<Pid>,
+    /// Whether `stats` are of now.
+    is_fresh: bool,
+    /// Those that had ended when `pids` was read.
+    gone: Vec<Pid>,
+    /// Processes that may be of the family and cannot be told from others.
+    lost: u64,
+    /// Our process group.
+    group: Option<Pid>,
+    exits: Option<Exits>,
+}
+
+impl Members {
+    /// Of a family whose births are counted from now on.
+    pub(super) fn new(root: Root, family: Family) -> Self {
+        let load = KeptLoad::open(&root).ok();
+        let stats = BTreeMap::new();
+        let group = process::stat(&root, sys::param::own_pid()).ok().map(|own| own.group);
+        let files = BTreeMap::new();
+        Self {
+            root,
+            family,
+            pids: Vec::new(),
+            stats,
+            files,
+            load,
+            newest: None,
+            is_fresh: false,
+            gone: Vec::new(),
+            lost: 0,
+            group,
+            exits: None,
+        }
+    }
+
+    /// From now on the kernel is asked what processes held that ended, if it may be.
+    pub(super) fn listen(&mut self) {
+        // Elsewhere it has other numbers for them.
+        let is_first = fs::read_link(self.root.path("/proc/self/ns/pid"))
+            .is_ok_and(|link| link.to_str() == Some(FIRST_PIDS));
+        let cpus = self.root.read("/sys/devices/system/cpu/possible").ok().filter(|_| is_first);
+        self.exits = cpus.and_then(|cpus| Exits::listen(cpus.trim()).ok());
+    }
+
+    pub(super) fn pids(&self) -> &[Pid] {
+        &self.pids
+    }
+
+    /// How many may be of the family and were not counted.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// As it was when they were found.
+    pub(super) fn parent(&self, pid: Pid) -> Option<Pid> {
+        self.stats.get(&pid).map(|stat| stat.parent)
+    }
+
+    /// As it is, if that was read already, or is `wanted`.
+    pub(super) fn stat(&self, pid: Pid, wanted: bool) -> Option<Stat> {
+        match self.is_fresh {
+            true => self.stats.get(&pid).cloned(),
+            false if wanted => process::stat(&self.root, pid).ok(),
+            false => None,
+        }
+    }
+
+    /// Finds them anew only if a process was born anywhere since: that costs a read per process on kernels
+    /// without CONFIG_PROC_CHILDREN. Returns how many may have been born and ended since, unseen.
+    pub(super) fn renew(&mut self) -> u64 {
+        let newest = self.load.as_mut().and_then(|load| load.newest_pid().ok());
+        self.is_fresh = newest.is_none() || newest != self.newest;
+        if !self.is_fresh {
+            return 0;
+        }
+        let mut found: BTreeMap<Pid, Stat> = self.found().into_iter().collect();
+        let born = match (self.newest, newest) {
+            (Some(before), Some(now)) if now >= before => (now.0 - before.0) as u64,
+            // Before the first time, all since the first of them.
+            (None, Some(now)) => match found.keys().min() {
+                Some(first) if *first <= now => (now.0 - first.0) as u64 + 1,
+                _ => WRAPPED,
+            },
+            _ => WRAPPED,
+        };
+        if let Some(newest) = newest.filter(|_| born <= MOST_ORPHANS) {
+            self.adopt(&mut found, newest.0 - born as i32 + 1..=newest.0);
+        }
+        let unseen = unseen(&self.stats, &found, born);
+        self.files.retain(|pid, _| self.pids.contains(pid));
+        self.gone = self.stats.keys().filter(|pid| !found.contains_key(pid)).copied().collect();
+        (self.stats, self.newest) = (found, newest);
+        unseen
+    }
+
+    /// Adds those of these pids that left the family before they were seen in it: their parents ended, and they
+    /// are in our group still, or in a session of the family's.
+    fn adopt(&mut self, found: &mut BTreeMap<Pid, Stat>, born: RangeInclusive<i32>) {
+        for pid in born.map(Pid).filter(|pid| !found.contains_key(pid)).collect::<Vec<_>>() {
+            let Ok(stat) = process::stat(&self.root, pid) else { continue };
+            let is_ours = Some(stat.group) == self.group
+                || found.contains_key(&stat.session)
+                || self.stats.contains_key(&stat.session);
+            if stat.parent != Pid(1) || !self.is_process(pid) {
+                continue;
+            }
+            if !is_ours {
+                // A daemon, of this family or of the machine's.
+                self.lost += u64::from(stat.session == pid);
+                continue;
+            }
+            for (pid, stat) in process::tree_with_stat(&self.root, pid) {
+                if !stat.is_dead() && !found.contains_key(&pid) {
+                    self.pids.push(pid);
+                }
+                found.insert(pid, stat);
+            }
+        }
+    }
+
+    /// Whether it is no thread of another.
+    fn is_process(&self, pid: Pid) -> bool {
+        let status = self.root.read(&format!("/proc/{pid}/status"));
+        status.is_ok_and(|status| status.contains(&format!("\nTgid:\t{pid}\n")))
+    }
+
+    /// What the kernel told of those that ended since it was asked last, after `unseen` were born and ended.
+    pub(super) fn ends(&mut self, unseen: u64, is_long: bool) -> Ends {
+        let told = self.exits.as_ref().map(Exits::ended);
+        if matches!(told, Some(Err(_))) {
+            self.exits = None; // too many for us
+        }
+        let Some(Ok(told)) = told else { return Ends { unseen, known: Vec::new(), is_long } };
+        let mut family: BTreeSet<Pid> = self.stats.keys().chain(&self.gone).copied().collect();
+        // Children end before their parents, mostly.
+        let mut known = Vec::new();
+        for ended in told.iter().rev() {
+            if family.contains(&ended.process) || family.contains(&ended.parent) {
+                family.insert(ended.process);
+                known.push((ended.process, ended.high_water.bytes()));
+            }
+        }
+        Ends { unseen: 0, known, is_long }
+    }
+
+    /// The family, and those that left it when their parents ended.
+    fn found(&mut self) -> Vec<(Pid, Stat)> {
+        let mut found = self.family.processes();
+        for pid in std::mem::take(&mut self.pids) {
+            if found.iter().any(|(other, _)| *other == pid) {
+                continue;
+            }
+            let before = self.stats.get(&pid).map(|stat| stat.start_ticks);
+            let tree = process::tree_with_stat(&self.root, pid);
+            if tree.first().is_some_and(|(_, stat)| Some(stat.start_ticks) == before) {
+                found.extend(tree);
+            }
+        }
+        let live = found.iter().filter(|(_, stat)| !stat.is_dead());
+        self.pids = live.map(|(pid, _)| *pid).collect();
+        found
+    }
+
+    pub(super) fn status(&mut self, pid: Pid) -> Result<Resident, ReadError> {
+        if let Some(file) = self.files.get_mut(&pid) {
+            let status = file.read();
+            if status.as_ref().is_err_and(ReadError::is_gone) {
+                self.files.remove(&pid);
+            }
+            return status;
+        }
+        let mut file = KeptStatus::open(&self.root, pid)?;
+        let status = file.read();
+        if self.files.len() < MOST_FILES {
+            self.files.insert(pid, file);
+        }
+        status
+    }
+
+    /// Faults without I/O that they took; `None` if one is gone.
+    pub(super) fn minor_faults(&self) -> Option<u64> {
+        self.pids.iter().map(|pid| self.stat(*pid, true).map(|stat| stat.minor_faults)).sum()
+    }
+}
+
+/// How many of the `born`, all births on the machine, may be processes of this family that have ended as well. A
+/// parent that waited for one has its faults, and those of the ones that were seen are known.
+fn unseen(before: &BTreeMap<Pid, Stat>, now: &BTreeMap<Pid, Stat>, born: u64) -> u64 {
+    let mut others = born;
+    let mut faults = 0u64;
+    for (pid, stat) in now {
+        let known = before.get(pid).filter(|known| known.start_ticks == stat.start_ticks);
+        let threads = known.map_or(0, |known| known.threads);
+        others = others.saturating_sub(stat.threads.saturating_sub(threads));
+        let waited = known.map_or(0, |known| known.children_minor_faults);
+        faults += stat.children_minor_faults.saturating_sub(waited);
+    }
+    let gone = before.iter().filter(|(pid, _)| !now.contains_key(pid));
+    let known: u64 = gone.map(|(_, stat)| stat.minor_faults + stat.children_minor_faults).sum();
+    others.min(faults.saturating_sub(known) / LEAST_FAULTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(minor_faults: u64, children_minor_faults: u64, threads: u64) -> Stat {
+        Stat {
+            name: "a".to_string(),
+            state: 'S',
+            parent: Pid(1),
+            group: Pid(1),
+            session: Pid(1),
+            minor_faults,
+            children_minor_faults,
+            threads,
+            start_ticks: 5,
+            stack_start: 0,
+        }
+    }
+
+    #[test]
+    fn who_was_never_seen_left_its_faults_with_who_waited_for_it() {
+        let before = BTreeMap::from([(Pid(10), stat(50, 0, 1)), (Pid(11), stat(900, 0, 1))]);
+        let now = |waited, threads| BTreeMap::from([(Pid(10), stat(60, waited, threads))]);
+        // Nobody was born, the births are threads, nobody was waited for but the one that is known.
+        assert_eq!(unseen(&before, &now(5_000, 1), 0), 0);
+        assert_eq!(unseen(&before, &now(5_000, 4), 3), 0);
+        assert_eq!(unseen(&before, &now(900, 1), 3), 0);
+        // One more, of at most three births.
+        assert_eq!(unseen(&before, &now(910, 1), 3), 1);
+        assert_eq!(unseen(&before, &now(5_000, 1), 3), 3);
+        // Strangers' births do not count where the faults tell less.
+        assert_eq!(unseen(&before, &now(917, 1), 3_000), 2);
+    }
+}

@@ -1,0 +1,129 @@
+//! What a watch saw, and what of it holds when the run is over.
+
+use host::coverage::Coverage;
+use host::{Root, process};
+use serde::{Deserialize, Serialize};
+use units::ByteSize;
+
+use super::bounds::{Peak, Range};
+
+/// A timeline is thinned to this many points.
+const MOST_POINTS: usize = 240;
+
+/// What the tree held at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Seconds since the program was started.
+    pub seconds: f64,
+    /// Resident bytes of all its processes, hugetlb included.
+    pub resident_bytes: u64,
+    /// Of these on superpages; `null` when only a tick was made.
+    pub superpage_bytes: Option<u64>,
+}
+
+/// What a watch saw.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    /// The largest resident size, hugetlb included, what several processes share counted once; within 5 %,
+    /// `null` if only bounds of it are known.
+    pub peak_resident_bytes: Option<u64>,
+    /// It was at least this: what was seen, or the kernel's high-water mark of one process if that is more.
+    #[serde(default)]
+    pub peak_at_least_bytes: Option<u64>,
+    /// And at most this; `null` if unknown.
+    #[serde(default)]
+    pub peak_at_most_bytes: Option<u64>,
+    /// Processes that ended before it was seen what they held, or left the others.
+    #[serde(default)]
+    pub processes_unseen: u64,
+    /// Coverage at the last look that found (nearly) most; see [`Observed::coverage_of_peak`].
+    pub coverage: Option<Coverage>,
+    /// Superpage memory that was all zero at that look, estimated by sampling.
+    #[serde(alias = "wasted_bytes")]
+    pub zero_filled_bytes: Option<u64>,
+    /// Whether every process had THP disabled and no hugetlb page, at every tick; `null` if no tick
+    /// saw any.
+    pub base_pages_only: Option<bool>,
+    /// Resident size over time.
+    pub timeline: Vec<Moment>,
+    /// Looks made.
+    pub looks: u32,
+    /// CPU seconds spent watching.
+    pub watch_seconds: f64,
+    /// CPU seconds the longest look took: about the most it can have held the program up.
+    pub longest_look_seconds: f64,
+    /// Why something above is unknown, if the kernel said so.
+    pub unknown: Option<String>,
+    /// Processes seen that have the library in them and do not add to the run's ledger.
+    #[serde(skip)]
+    pub uncounted: usize,
+    /// Whether any process held pages of a pool at a tick.
+    #[serde(skip)]
+    pub(super) saw_pool: bool,
+    #[serde(skip)]
+    pub(super) peak: Peak,
+    /// Processes that may be of the run and were not counted.
+    #[serde(skip)]
+    pub(super) lost: u64,
+}
+
+impl Observed {
+    /// How large a share of the peak the coverage is of; `None` if one of them is unknown.
+    pub fn coverage_of_peak(&self) -> Option<f64> {
+        let (peak, coverage) = (self.peak_resident_bytes?, self.coverage.as_ref()?);
+        (peak > 0).then(|| (coverage.resident().bytes() as f64 / peak as f64).min(1.0))
+    }
+
+    /// Takes in what the kernel says at the end of a run: the largest resident set of any of its processes.
+    /// The kernel begins it with what this process held at the fork, so nothing that small was held for sure;
+    /// and pages of a pool, if some were to be used, are not in it.
+    pub fn conclude(&mut self, root: &Root, max_rss: ByteSize, uses_pool: bool) {
+        let own = process::status(root, sys::param::own_pid()).ok().and_then(|own| own.peak_rss);
+        let is_believed = own.is_some_and(|own| max_rss > own);
+        let at_least = self.peak.at_least.max(if is_believed { max_rss.bytes() } else { 0 });
+        let largest = Some(max_rss.bytes()).filter(|_| !uses_pool && !self.saw_pool);
+        let at_most = self.peak.at_most(largest).filter(|_| self.lost == 0);
+        let at_most = at_most.map(|at_most| at_most.max(at_least));
+        self.peak_at_least_bytes = (at_least > 0).then_some(at_least);
+        self.peak_at_most_bytes = at_most;
+        self.peak_resident_bytes = at_most.and_then(|at_most| Range { at_least, at_most }.middle());
+        self.processes_unseen = self.peak.unseen + self.lost;
+    }
+
+    pub(super) fn note(&mut self, moment: Moment) {
+        self.timeline.push(moment);
+        if self.timeline.len() >= 2 * MOST_POINTS {
+            thin(&mut self.timeline);
+        }
+    }
+}
+
+/// Drops every second moment but the last: ticks only, unless there are too many looks as well.
+fn thin(timeline: &mut Vec<Moment>) {
+    let last = timeline.len() - 1;
+    let looks = timeline.iter().filter(|moment| moment.superpage_bytes.is_some()).count();
+    let keeps_looks = looks < MOST_POINTS;
+    let mut index = 0;
+    timeline.retain(|moment| {
+        index += 1;
+        (keeps_looks && moment.superpage_bytes.is_some()) || index % 2 == 0 || index > last
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_looks_and_both_ends_of_time() {
+        let moment = |index: usize| Moment {
+            seconds: index as f64,
+            resident_bytes: 1,
+            superpage_bytes: (index == 4).then_some(1),
+        };
+        let mut timeline: Vec<Moment> = (0..9).map(moment).collect();
+        thin(&mut timeline);
+        let kept: Vec<f64> = timeline.iter().map(|moment| moment.seconds).collect();
+        assert_eq!(kept, [1.0, 3.0, 4.0, 5.0, 7.0, 8.0]);
+    }
+}

@@ -1,0 +1,167 @@
+//! What zeroing costs on this machine: every kernel that the processor has, in calls of several lengths, and the
+//! kernel's faults beside them, which zero as well.
+//!
+//! Called by `superpage bench`. Memory lies on superpages, so that translation is not what differs, and is
+//! larger than caches are: a page that is being zeroed has not been used lately. (What is zeroed while it is
+//! still in a cache is told apart: `warm`.) Nothing of the machine is changed.
+
+use std::time::Instant;
+
+use host::coverage;
+use sys::SysError;
+use sys::mem::{Advice, Mapping};
+use sys::pagemap::Pagemap;
+use units::PageSize;
+use workload::zero::{Kernel, Stores, kernels};
+
+use crate::first_touch::first_touches;
+use crate::stats::describe::median;
+
+/// What is zeroed at a time, whatever the machine's superpages: as published (Quicksilver, slide 17).
+pub const UNIT: usize = 2 << 20;
+/// Beyond the last-level cache of every processor whose caches are known to us.
+const ARENA: usize = 512 << 20;
+/// Units that one sample zeroes, and how often one of them is zeroed again.
+const UNITS: usize = 8;
+/// Rounds over all kernels; the first warms.
+const ROUNDS: usize = 8;
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Zeroing {
+    /// The share of the memory that was on superpages; `None` if the kernel does not tell.
+    pub on_superpages: Option<f64>,
+    /// By kernel.
+    pub ways: Vec<Way>,
+    /// Nanoseconds of a fault that brings a base page, zeroed.
+    pub base_fault: f64,
+    /// Nanoseconds of a fault that brings a superpage, zeroed.
+    pub superpage_fault: f64,
+}
+
+/// One kernel's times.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// Which.
+    pub kernel: Kernel,
+    /// Nanoseconds for a [`UNIT`] that is in no cache, by length of a call.
+    pub cold: Vec<f64>,
+    /// Nanoseconds for one that was zeroed just before.
+    pub warm: Vec<f64>,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum ZeroingError {
+    /// The kernel refused.
+    #[error("zeroing: {0}")]
+    Sys(#[from] SysError),
+    /// Somebody wants an end.
+    #[error("interrupted")]
+    Interrupted,
+    /// A kernel of ours left something.
+    #[error("{0} left memory that is not zero; suspect the memory, and report it")]
+    NotZero(&'static str),
+}
+
+impl Zeroing {
+    /// The way that this kind of stores goes fastest in calls of the last length.
+    pub fn best(&self, stores: Stores) -> Option<&Way> {
+        let ways = self.ways.iter().filter(|way| way.kernel.stores == stores);
+        ways.min_by(|a, b| a.cold.last().partial_cmp(&b.cold.last()).expect("times are numbers"))
+    }
+}
+
+/// Measures all kernels in calls of `bulks` bytes. `step` is told how far it is, of how much; false stops it.
+pub fn measure(
+    superpage: PageSize,
+    bulks: &[u64],
+    mut step: impl FnMut(usize, usize) -> bool,
+) -> Result<Zeroing, ZeroingError> {
+    let mut arena = Mapping::aligned(ARENA, superpage)?;
+    // A kernel without THP refuses the advice; what came is read back.
+    let _ = arena.advise(Advice::HugePage);
+    arena.bytes_mut().fill(1);
+    let on_superpages = on_superpages(&arena);
+    let mut samples: Vec<Samples> =
+        kernels().into_iter().map(|kernel| Samples::new(kernel, bulks.len())).collect();
+    let mut places = (0..ARENA / UNIT / UNITS).cycle();
+    for round in 0..ROUNDS {
+        if !step(round, ROUNDS) {
+            return Err(ZeroingError::Interrupted);
+        }
+        for sample in &mut samples {
+            for (bulk, times) in bulks.iter().zip(sample.times.iter_mut()) {
+                let place = places.next().expect("endless") * UNITS * UNIT;
+                let memory = &mut arena.bytes_mut()[place..place + UNITS * UNIT];
+                let found = time(&sample.kernel, memory, *bulk as usize)?;
+                if round > 0 {
+                    times[0].push(found[0]);
+                    times[1].push(found[1]);
+                }
+            }
+        }
+    }
+    drop(arena);
+    let page = sys::param::page_size().bytes() as usize;
+    Ok(Zeroing {
+        on_superpages,
+        ways: samples.into_iter().map(Samples::way).collect(),
+        base_fault: fault(superpage, Advice::NoHugePage, page)?,
+        superpage_fault: fault(superpage, Advice::HugePage, superpage.bytes() as usize)?,
+    })
+}
+
+/// A kernel's times so far: for each length of call, cold and warm.
+struct Samples {
+    kernel: Kernel,
+    times: Vec<[Vec<f64>; 2]>,
+}
+
+impl Samples {
+    fn new(kernel: Kernel, bulks: usize) -> Self {
+        Self { kernel, times: vec![Default::default(); bulks] }
+    }
+
+    fn way(self) -> Way {
+        let middle = |times: &mut Vec<f64>| median(times).expect("there was a round");
+        let (mut cold, mut warm) = (Vec::new(), Vec::new());
+        for mut times in self.times {
+            cold.push(middle(&mut times[0]));
+            warm.push(middle(&mut times[1]));
+        }
+        Way { kernel: self.kernel, cold, warm }
+    }
+}
+
+/// Nanoseconds of a unit: of `memory`, cold, and of its last unit again. Leaves ones there.
+fn time(kernel: &Kernel, memory: &mut [u8], bulk: usize) -> Result<[f64; 2], ZeroingError> {
+    let start = Instant::now();
+    kernel.zero(memory, bulk);
+    let cold = start.elapsed();
+    if memory.as_chunks::<8>().0.iter().any(|word| u64::from_ne_bytes(*word) != 0) {
+        return Err(ZeroingError::NotZero(kernel.name));
+    }
+    let last = memory.len() - UNIT;
+    let start = Instant::now();
+    for _ in 0..UNITS {
+        kernel.zero(&mut memory[last..], bulk);
+    }
+    let warm = start.elapsed();
+    memory.fill(1);
+    Ok([cold, warm].map(|took| took.as_secs_f64() * 1e9 / UNITS as f64))
+}
+
+/// Nanoseconds of the first touch of a page of `page` bytes, in memory that is advised so.
+fn fault(superpage: PageSize, advice: Advice, page: usize) -> Result<f64, ZeroingError> {
+    let touches = first_touches(superpage, advice, page, ROUNDS - 1)?;
+    let mut times: Vec<f64> = touches.iter().map(|touch| touch.touching).collect();
+    Ok(median(&mut times).expect("there was a round"))
+}
+
+fn on_superpages(memory: &Mapping) -> Option<f64> {
+    let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;
+    let start = memory.address();
+    let found = coverage::scan(&pagemap, start, start + memory.len() as u64).ok()?;
+    Some(found.huge.bytes() as f64 / memory.len() as f64)
+}

@@ -1,0 +1,235 @@
+//! Knobs that several processes raise at a time, on fake ones in a temporary root.
+
+extern crate superpage_host as machine;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use machine::Root;
+use machine::journal::{Journal, JournalError, Knob, Outcome, SharedKnob, Want, restore_orphans};
+use units::PageSize;
+
+fn limit() -> Knob {
+    Knob::hugetlb_overcommit(PageSize::new(2 << 20).unwrap())
+}
+
+fn pool() -> Knob {
+    Knob::hugetlb_pool(PageSize::new(2 << 20).unwrap())
+}
+
+struct Fake(tempfile::TempDir);
+
+impl Fake {
+    fn new() -> Self {
+        let fake = Self(tempfile::tempdir().unwrap());
+        fake.write("/proc/sys/kernel/random/boot_id", "11111111-2222-4333-8444-555555555555");
+        fake.write(limit().path(), "3");
+        fake.write(pool().path(), "10");
+        fake
+    }
+    fn at(dir: &Path) -> (Root, PathBuf) {
+        (Root::at(dir.join("root")), dir.join("journal"))
+    }
+    fn root(&self) -> Root {
+        Self::at(self.0.path()).0
+    }
+    fn journal(&self) -> PathBuf {
+        Self::at(self.0.path()).1
+    }
+    fn write(&self, path: &str, text: &str) {
+        let file = self.root().path(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, format!("{text}\n")).unwrap();
+    }
+    fn now(&self, knob: &Knob) -> String {
+        knob.read(&self.root()).unwrap()
+    }
+    fn raise(&self, knob: &Knob, want: Want) -> SharedKnob {
+        SharedKnob::raise(&self.journal(), &self.root(), knob, want).unwrap()
+    }
+    fn orphans(&self) -> Vec<Outcome> {
+        let done = restore_orphans(&self.journal(), &self.root()).unwrap();
+        done.into_iter().map(|one| one.outcome).collect()
+    }
+    /// Another process that raises the limit to at least `value` and stays; it is killed when dropped.
+    fn other(&self, value: u64) -> Other {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", "shared::holder", "--nocapture"]);
+        command.env("SHARED_DIR", self.0.path()).env("SHARED_VALUE", value.to_string());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut text = String::new();
+        let mut byte = [0];
+        while !text.contains("holds") && child.stdout.as_mut().unwrap().read(&mut byte).unwrap() > 0
+        {
+            text.push(byte[0] as char);
+        }
+        assert!(text.contains("holds"), "{text}");
+        Other(child)
+    }
+}
+
+struct Other(Child);
+
+impl Other {
+    /// SIGKILL: nothing of it runs any more.
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "what another process does"]
+fn holder() {
+    let (root, journal) = Fake::at(Path::new(&std::env::var("SHARED_DIR").unwrap()));
+    let value = std::env::var("SHARED_VALUE").unwrap().parse().unwrap();
+    let _share = SharedKnob::raise(&journal, &root, &limit(), Want::AtLeast(value)).unwrap();
+    println!("holds");
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+fn restored(from: &str, to: &str) -> Outcome {
+    Outcome::Restored { from: from.to_string(), to: to.to_string(), got: to.to_string() }
+}
+
+#[test]
+fn the_largest_limit_counts_and_the_last_holder_restores() {
+    let fake = Fake::new();
+    let first = fake.raise(&limit(), Want::AtLeast(100));
+    assert_eq!(first.written().got, "100");
+    let second = fake.raise(&limit(), Want::AtLeast(50));
+    assert_eq!(fake.now(&limit()), "100");
+    let third = fake.raise(&limit(), Want::AtLeast(200));
+    assert_eq!(fake.now(&limit()), "200");
+    assert_eq!(third.restore(), None);
+    assert_eq!(fake.now(&limit()), "100");
+    assert_eq!(first.restore(), None);
+    assert_eq!(fake.now(&limit()), "50");
+    assert_eq!(second.restore().map(|one| one.outcome), Some(restored("50", "3")));
+    assert_eq!(fake.now(&limit()), "3");
+    assert_eq!(fake.orphans(), []);
+}
+
+#[test]
+fn pages_add_up_and_a_pool_that_got_less_gives_back_what_it_got() {
+    let fake = Fake::new();
+    let first = fake.raise(&pool(), Want::Plus(5));
+    let short = SharedKnob::raise_by::<JournalError>(
+        &fake.journal(),
+        &fake.root(),
+        &pool(),
+        Want::Plus(20),
+        &mut |knobs, from, to| {
+            assert_eq!((from, to), (15, 35));
+            // As a kernel that has no more.
+            knobs.set(&pool(), "22").map(|_| ())
+        },
+    );
+    let short = short.unwrap();
+    assert_eq!((short.written().asked.as_str(), short.written().got.as_str()), ("35", "22"));
+    assert_eq!(first.restore(), None);
+    assert_eq!(fake.now(&pool()), "17");
+    assert_eq!(short.restore().map(|one| one.outcome), Some(restored("17", "10")));
+}
+
+#[test]
+fn a_change_that_fails_leaves_the_knob_to_the_others() {
+    let fake = Fake::new();
+    let first = fake.raise(&pool(), Want::Plus(5));
+    let failed = SharedKnob::raise_by::<JournalError>(
+        &fake.journal(),
+        &fake.root(),
+        &pool(),
+        Want::Plus(20),
+        &mut |knobs, _, _| {
+            knobs.set(&pool(), "18")?;
+            knobs.set(&Knob::new("/proc/sys/vm/no_such")?, "1").map(|_| ())
+        },
+    );
+    assert!(failed.is_err());
+    assert_eq!(fake.now(&pool()), "15");
+    drop(first);
+    assert_eq!(fake.now(&pool()), "10");
+}
+
+#[test]
+fn what_a_killed_holder_wanted_is_taken_back_by_the_next() {
+    let fake = Fake::new();
+    let own = fake.raise(&limit(), Want::AtLeast(100));
+    let other = fake.other(500);
+    assert_eq!(fake.now(&limit()), "500");
+    other.kill();
+    assert_eq!(fake.now(&limit()), "500");
+    let next = fake.raise(&limit(), Want::AtLeast(50));
+    assert_eq!(fake.now(&limit()), "100");
+    drop((own, next));
+    assert_eq!(fake.now(&limit()), "3");
+}
+
+#[test]
+fn restore_repairs_what_a_killed_holder_left_and_names_the_living() {
+    let fake = Fake::new();
+    let (first, second) = (fake.other(500), fake.other(200));
+    first.kill();
+    let outcomes = fake.orphans();
+    assert!(matches!(outcomes[..], [Outcome::OwnerAlive { .. }]), "{outcomes:?}");
+    assert_eq!(fake.now(&limit()), "200");
+    second.kill();
+    assert_eq!(fake.orphans(), [restored("200", "3")]);
+    assert_eq!(fake.orphans(), []);
+}
+
+#[test]
+fn what_somebody_else_set_stays() {
+    let fake = Fake::new();
+    let first = fake.raise(&limit(), Want::AtLeast(100));
+    let second = fake.raise(&limit(), Want::AtLeast(200));
+    fake.write(limit().path(), "7");
+    for (share, ours) in [(first, "200"), (second, "200")] {
+        let outcome = share.restore().unwrap().outcome;
+        let (ours, now, original) = (ours.to_string(), "7".to_string(), "3".to_string());
+        assert_eq!(outcome, Outcome::ChangedElsewhere { ours, now, original });
+    }
+    assert_eq!(fake.now(&limit()), "7");
+    assert_eq!(fake.orphans(), []);
+}
+
+#[test]
+fn a_journal_and_a_share_exclude_each_other_on_one_knob_only() {
+    let fake = Fake::new();
+    let share = fake.raise(&limit(), Want::AtLeast(100));
+    let mut journal = Journal::open(&fake.journal(), &fake.root()).unwrap();
+    let refused = journal.set(&limit(), "50");
+    assert!(matches!(refused, Err(JournalError::Busy { .. })), "{refused:?}");
+    journal.set(&pool(), "12").unwrap();
+    let refused = SharedKnob::raise(&fake.journal(), &fake.root(), &pool(), Want::Plus(1));
+    assert!(matches!(refused, Err(JournalError::Busy { .. })), "{refused:?}");
+    // The limit is shared while the journal is open.
+    drop(fake.raise(&limit(), Want::AtLeast(300)));
+    drop((share, journal));
+    assert_eq!((fake.now(&limit()), fake.now(&pool())), ("3".to_string(), "10".to_string()));
+    drop(fake.raise(&pool(), Want::Plus(1)));
+}
+
+#[test]
+fn a_state_of_another_boot_or_a_damaged_one_is_none_of_ours() {
+    let fake = Fake::new();
+    fake.other(500).kill();
+    fake.write("/proc/sys/kernel/random/boot_id", "99999999-2222-4333-8444-555555555555");
+    assert_eq!(fake.orphans(), []);
+    assert_eq!(fake.now(&limit()), "500");
+    fake.other(600).kill();
+    let state = fake.journal().join("shared").join(limit().path().replace('/', ",")).join("state");
+    fs::write(state, "{\"superpage_share\":1,").unwrap();
+    assert_eq!(fake.orphans(), []);
+    assert_eq!(fake.now(&limit()), "600");
+}

@@ -1,0 +1,108 @@
+//! Doubts: findings that resamples of their own readings, or what the processor says of itself, contradict. A wrong
+//! structure without a word is worse than none.
+
+use host::TlbKind;
+use units::PageSize;
+
+use crate::backing::Verdict;
+use crate::document::{Calibration, LevelReport, SizeReport};
+
+/// The share of resamples below which a size's levels are in doubt.
+pub(crate) const DOUBTFUL: f64 = 0.8;
+/// The share by which entries found may differ from those that CPUID names.
+const CLOSE: f64 = 0.02;
+
+impl Calibration {
+    /// The entries of this level for loads from pages of this size by CPUID; `None` where it does not tell.
+    pub fn said(&self, page: PageSize, level: u32) -> Option<u64> {
+        self.said_of(TlbKind::Data, page, level)
+    }
+
+    /// The entries of the first level for code in pages of this size by CPUID; `None` where it does not tell.
+    pub fn said_of_code(&self, page: PageSize) -> Option<u64> {
+        self.said_of(TlbKind::Instruction, page, 1)
+    }
+
+    fn said_of(&self, kind: TlbKind, page: PageSize, level: u32) -> Option<u64> {
+        let arrays = self.processor.arrays.iter().filter(|array| {
+            array.level == level
+                && array.page_sizes.contains(&page)
+                && (array.kind == kind || array.kind == TlbKind::Unified)
+        });
+        // Arrays beside one another hold different pages of the size.
+        Some(arrays.map(|array| u64::from(array.entries)).sum()).filter(|entries| *entries > 0)
+    }
+
+    /// What is in doubt.
+    pub(crate) fn doubts(&self) -> Vec<String> {
+        let whole = self.backing.as_ref().is_none_or(|found| found.verdict == Verdict::Reaches);
+        // The TLB holds other pages than these where superpages are fractured: there is nothing to compare.
+        let compared = |size: &&SizeReport| whole || size.page == self.base_page;
+        let shaky = self.sizes.iter().filter_map(shaky);
+        let code = self.instructions.iter().filter(compared).filter_map(|size| {
+            let said = self.said_of_code(size.page)?;
+            self.contradiction(
+                &format!("code in pages of {}", size.page),
+                1,
+                size.levels.first()?,
+                said,
+            )
+        });
+        shaky
+            .chain(self.sizes.iter().filter(compared).flat_map(|size| self.contradicted(size)))
+            .chain(code)
+            .collect()
+    }
+
+    /// Where CPUID says otherwise.
+    fn contradicted(&self, size: &SizeReport) -> Vec<String> {
+        let page = size.page;
+        let levels = (1..=size.levels.len().max(2) as u32).filter_map(|number| {
+            let said = self.said(page, number)?;
+            let Some(level) = size.levels.get(number as usize - 1) else {
+                return Some(format!(
+                    "pages of {page}: no level {number} was found, and CPUID names one of {said} entries"
+                ));
+            };
+            self.contradiction(&format!("pages of {page}"), number, level, said)
+        });
+        levels.collect()
+    }
+
+    /// What is to be said of a level of which CPUID names another number of entries.
+    fn contradiction(
+        &self,
+        what: &str,
+        number: u32,
+        level: &LevelReport,
+        said: u64,
+    ) -> Option<String> {
+        let (low, high) = level.range?;
+        let (found, slack) = (level.entries?, (CLOSE * said as f64) as u64);
+        if (low.saturating_sub(slack)..=high + slack).contains(&said) {
+            return None;
+        }
+        let why = match (found < said, self.processor.guest) {
+            (true, Some(true)) => {
+                "another thread of the core may hold the others, or the hypervisor shows another processor's CPUID"
+            }
+            (true, _) => "another thread of the core, or a part of the pages, may hold the others",
+            (false, Some(true)) => "the hypervisor may show another processor's CPUID",
+            (false, _) => "the processor may hold neighbouring pages in one entry",
+        };
+        Some(format!(
+            "{what}: level {number} keeps {found} ({low} to {high}), and CPUID names {said}: {why}"
+        ))
+    }
+}
+
+/// Levels that resamples do not agree on.
+fn shaky(size: &SizeReport) -> Option<String> {
+    let confidence = size.confidence.filter(|share| *share < DOUBTFUL)?;
+    let share = (100.0 * confidence).floor();
+    Some(format!(
+        "pages of {}: the levels are in doubt ({share} % of resampled readings have the same): what else runs disturbs \
+         too much; try again, or on another CPU by `taskset`",
+        size.page
+    ))
+}

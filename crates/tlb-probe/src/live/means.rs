@@ -1,0 +1,200 @@
+//! Which page sizes this machine offers, found by getting some, and why the others are not.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+use host::{HugetlbPools, Root, Thp};
+use sys::mem::{Advice, Mapping};
+use sys::memfd;
+use units::PageSize;
+
+use super::arena::{Arena, Means, Source};
+use super::pmd_size;
+use crate::probe::{Place, ProbeError};
+
+/// Bytes of a superpages' file: enough guest-physical pages that a hypervisor's own tables are used as by a
+/// program of some size.
+const FILE_BYTES: u64 = 128 << 20;
+/// Base pages of a file over which they are scattered, at most and at least: more than an arena populates. Over
+/// 128 MiB what a walk cost depended on where those lay (through a hypervisor's tables: 48 to 63 cycles, from one run
+/// to the next); over 512 MiB it did not (64.0 to 64.2), and over 1 GiB it was the same.
+const SCATTERED: (u64, u64) = (1 << 17, 1 << 15);
+/// Pages of a pool that are borrowed at most.
+const POOL_PAGES: u64 = 64;
+/// The addresses of a range, in bytes: half of what 47 bits allow.
+const SPAN: u64 = 1 << 46;
+/// Superpages of one chase.
+const PAGES: u64 = 1 << 14;
+
+/// An arena for every size that is to be had, the base page first.
+pub(super) fn arenas(
+    root: &Root,
+    budget: u64,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Arena>, ProbeError> {
+    let base = sys::param::page_size();
+    let pages = (budget / base.bytes()).min(2 * PAGES);
+    if pages < 1 << 12 {
+        let why =
+            format!("only {pages} of them may be used without pressing others out; free memory");
+        return Err(ProbeError::NotGot { page: base, why });
+    }
+    let span = SPAN / base.bytes();
+    // As much again stays for what else is measured.
+    let most = (budget / base.bytes() / 2).max(1);
+    let count = SCATTERED.0.min(1 << most.ilog2());
+    let made = if count >= SCATTERED.1 { scattered(base, count) } else { None };
+    let made = made.and_then(|file| {
+        let words = format!("shared memory, scattered over {count} of them");
+        let source = Source { file, pages: count, again: None };
+        let mut arena = Arena::new(base, span, pages, &words, Means::Scattered(source)).ok()?;
+        arena.populate(&[Place { page: 0, line: 0 }]).ok()?;
+        Some(arena)
+    });
+    let words = "anonymous memory, MADV_NOHUGEPAGE";
+    let plain = || Arena::new(base, span, pages, words, Means::Base);
+    let mut arenas = vec![made.map_or_else(plain, Ok)?];
+    let pmd = pmd_size(root);
+    let thp = Thp::of(root);
+    let mut off = Vec::new();
+    for (size, settings) in thp.iter().flat_map(|thp| &thp.sizes) {
+        // The smallest size is shared memory's alone.
+        let Some(enabled) = settings.enabled.as_ref().filter(|_| Some(*size) != pmd) else {
+            continue;
+        };
+        if enabled.is("never") {
+            off.push(size.to_string());
+            continue;
+        }
+        match advised(root, *size, budget) {
+            Ok(arena) => arenas.push(arena),
+            Err(why) => notes.push(format!("pages of {size}: {why}")),
+        }
+    }
+    if !off.is_empty() {
+        notes.push(format!(
+            "pages of {}: switched off{}",
+            off.join(", "),
+            remedy("switches it on")
+        ));
+    }
+    match pmd.map(|size| superpages(root, size)) {
+        Some(Ok(arena)) => arenas.push(arena),
+        Some(Err(why)) => notes.push(why),
+        None => notes.push("superpages: this kernel has no transparent huge pages".to_string()),
+    }
+    for (size, _) in HugetlbPools::read_sizes(root) {
+        if Some(size) == pmd {
+            continue;
+        }
+        match pool(root, size) {
+            Ok(arena) => arenas.push(arena),
+            Err(why) => notes.push(why),
+        }
+    }
+    arenas.sort_by_key(|arena| arena.offer.page);
+    Ok(arenas)
+}
+
+/// What would have a size measured, as the command's user can do it.
+fn remedy(does: &str) -> String {
+    format!("; `superpage tlb --allow --page-size SIZE` {does} for the run")
+}
+
+/// A file of base pages, all of them there.
+fn scattered(base: PageSize, count: u64) -> Option<OwnedFd> {
+    let bytes = count * base.bytes();
+    let file = sized(memfd::create("superpage-tlb", None).ok()?, bytes).ok()?;
+    let mut memory = Mapping::sparse(bytes as usize, base).ok()?;
+    memory.put_file(0, bytes as usize, file.as_fd(), 0).ok()?;
+    memory.bytes_mut().iter_mut().step_by(base.bytes() as usize).for_each(|byte| *byte = 1);
+    Some(file)
+}
+
+/// Superpages: of shared memory, collapsed, so that no setting matters; else of the pool.
+fn superpages(root: &Root, page: PageSize) -> Result<Arena, String> {
+    let pages = (FILE_BYTES / page.bytes()).max(1);
+    match collapsed(page, pages) {
+        Ok(file) => {
+            let again = Some((|page, pages| collapsed(page, pages).ok()) as fn(PageSize, u64) -> _);
+            arena(page, Source { file, pages, again }, "shared memory, MADV_COLLAPSE")
+        }
+        Err(why) => pool(root, page).map_err(|pool| format!("{pool}; and {why}")),
+    }
+}
+
+pub(super) fn collapsed(page: PageSize, pages: u64) -> Result<OwnedFd, String> {
+    let bytes = pages * page.bytes();
+    let get = || -> Result<OwnedFd, Box<dyn std::error::Error>> {
+        let file = sized(memfd::create("superpage-tlb", None)?, bytes)?;
+        let mut memory = Mapping::sparse(bytes as usize, page)?;
+        memory.put_file(0, bytes as usize, file.as_fd(), 0)?;
+        // One base page of each; the kernel adds the others.
+        memory.bytes_mut().iter_mut().step_by(page.bytes() as usize).for_each(|byte| *byte = 1);
+        memory.advise(Advice::Collapse)?;
+        Ok(file)
+    };
+    get().map_err(|error| format!("pages of {page}: {error}"))
+}
+
+/// Pages that lie free in a pool; none is added to it.
+fn pool(root: &Root, page: PageSize) -> Result<Arena, String> {
+    let pools = HugetlbPools::read_sizes(root);
+    let free = pools.get(&page).and_then(|pool| pool.unreserved()).unwrap_or(0);
+    if free == 0 {
+        return Err(format!("pages of {page}: the pool has none free{}", remedy("adds one")));
+    }
+    let pages = free.min(POOL_PAGES);
+    let file = memfd::create("superpage-tlb", Some(page))
+        .map_err(|error| error.to_string())
+        .and_then(|file| sized(file, pages * page.bytes()).map_err(|error| error.to_string()))
+        .map_err(|error| format!("pages of {page}: {error}"))?;
+    arena(page, Source { file, pages, again: None }, "pages of the hugetlb pool")
+}
+
+fn arena(page: PageSize, source: Source, words: &str) -> Result<Arena, String> {
+    let words = format!("{words}; {} of them shown again and again", source.pages);
+    let made = Arena::new(page, SPAN / page.bytes(), PAGES, &words, Means::File(source));
+    let mut arena = made.map_err(|error| format!("pages of {page}: {error}"))?;
+    // By doing: one is got and read back.
+    let got = arena.populate(&[Place { page: 0, line: 0 }]);
+    got.map_err(|error| error.to_string()).map(|()| arena)
+}
+
+fn sized(file: OwnedFd, bytes: u64) -> std::io::Result<OwnedFd> {
+    let file = File::from(file);
+    file.set_len(bytes)?;
+    Ok(file.into())
+}
+
+/// Pages of a size between, where the kernel is set to give them on advice. What came is read from the kernel's
+/// counter for the size.
+fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
+    let count = || {
+        let thp = Thp::of(root)?;
+        let size = thp.sizes.get(&page)?;
+        Some((size.enabled.clone()?, *size.stats.get("anon_fault_alloc")?))
+    };
+    let (enabled, before) = count().ok_or("the kernel does not say whether it gives them")?;
+    let words = "anonymous memory, MADV_HUGEPAGE page by page";
+    // Each has memory of its own, which is zeroed whenever it is got anew: no more than twice the largest TLB keeps.
+    let pages = (budget / page.bytes()).min(PAGES / 2);
+    let made = Arena::new(page, SPAN / page.bytes(), pages, words, Means::Advised);
+    let mut arena = made.map_err(|error| error.to_string())?;
+    let tried = 16.min(pages);
+    let places: Vec<Place> = (0..tried).map(|page| Place { page, line: 0 }).collect();
+    arena.populate(&places).map_err(|error| error.to_string())?;
+    let came = count().map_or(0, |(_, after)| after.saturating_sub(before));
+    if came < tried {
+        return Err(format!("{came} of {tried} came, though it is set to `{}`", enabled.selected));
+    }
+    Ok(arena)
+}
+
+/// Bytes of a cache line.
+pub(super) fn line(root: &Root) -> u64 {
+    let path = "/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size";
+    let said = root.read(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    // 64 on every x86-64 and nearly every Arm.
+    said.filter(|line| line.is_power_of_two() && (16..=1024).contains(line)).unwrap_or(64)
+}

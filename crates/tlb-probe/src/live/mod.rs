@@ -1,0 +1,161 @@
+//! `Live`: this machine behind the calibrator's interface. Memory of every page size is really got and read
+//! back, the thread runs on one CPU, and time is counted in cycles of the core.
+//!
+//! Nothing of the machine's settings is changed here. Who changed some to have more page sizes gets to put them back:
+//! see [`Live::stop_when`].
+
+mod arena;
+mod broom;
+mod clock;
+mod code;
+mod means;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+use host::{MemInfo, Root, Thp};
+use units::PageSize;
+use workload::latency::{Chain, adds, whole};
+
+use crate::probe::{Clock, Offer, Place, Probe, ProbeError};
+use arena::Arena;
+use broom::Broom;
+use clock::Meter;
+
+pub use code::LiveCode;
+
+/// This machine.
+#[derive(Debug)]
+pub struct Live {
+    arenas: Vec<Arena>,
+    meter: Meter,
+    broom: Broom,
+    line: u64,
+    notes: Vec<String>,
+    stop: Arc<AtomicI32>,
+    /// The CPU that all chases run on.
+    pub cpu: usize,
+}
+
+/// Windows of time, of which the fastest counts: others may use the CPU, or the core's other half.
+const WINDOWS: u32 = 5;
+/// The fewest loads in a window: some microseconds, much more than reading the counter takes.
+const LOADS: u64 = 1 << 13;
+/// The part of free memory that may be touched, and the most.
+const SHARE: u64 = 4;
+const MOST_BYTES: u64 = 2 << 30;
+
+impl Live {
+    /// Gets address ranges for every page size that there is, and pins the calling thread to the quietest of
+    /// its CPUs, where it stays.
+    pub fn new(root: &Root) -> Result<Self, ProbeError> {
+        let cpu = quietest(&sys::affinity::allowed()?)?;
+        sys::affinity::pin(cpu)?;
+        let free = MemInfo::read(root).ok().and_then(|memory| memory.available);
+        let budget = free.map_or(MOST_BYTES, |free| free.bytes() / SHARE).min(MOST_BYTES);
+        let mut notes = Vec::new();
+        let arenas = means::arenas(root, budget, &mut notes)?;
+        let line = means::line(root);
+        let (meter, broom, stop) = (Meter::new(), Broom::new(line)?, Arc::default());
+        Ok(Self { arenas, meter, broom, line, notes, stop, cpu })
+    }
+
+    /// Makes the next chase fail with [`ProbeError::Interrupted`] once `asked` is not zero.
+    pub fn stop_when(&mut self, asked: Arc<AtomicI32>) {
+        self.stop = asked;
+    }
+
+    /// Page sizes that are not offered, and why.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+fn arena_of(arenas: &mut [Arena], page: PageSize) -> Result<&mut Arena, ProbeError> {
+    let arena = arenas.iter_mut().find(|arena| arena.offer.page == page);
+    arena.ok_or(ProbeError::NotOffered(page))
+}
+
+impl Probe for Live {
+    fn offers(&self) -> Vec<Offer> {
+        self.arenas.iter().map(|arena| arena.offer.clone()).collect()
+    }
+
+    fn line(&self) -> u64 {
+        self.line
+    }
+
+    fn chase(&mut self, page: PageSize, places: &[Place], seed: u64) -> Result<f64, ProbeError> {
+        if self.stop.load(Ordering::SeqCst) != 0 {
+            return Err(ProbeError::Interrupted);
+        }
+        let line = self.line;
+        let arena = arena_of(&mut self.arenas, page)?;
+        arena.populate(places)?;
+        let bytes = |place: &Place| (place.page * page.bytes() + place.line * line) as usize;
+        let offsets: Vec<usize> = places.iter().map(bytes).collect();
+        let mut chain = Chain::link(arena.memory(), &offsets, seed)
+            .map_err(|error| ProbeError::NotGot { page, why: error.to_string() })?;
+        self.broom.sweep()?;
+        let lap = places.len() as u64;
+        let loads = whole(lap.max(LOADS));
+        chain.ticks(2 * lap);
+        Ok(self.meter.cycles(|| {
+            let ticks = (0..WINDOWS).map(|_| chain.ticks(loads)).min();
+            ticks.expect("there are windows") as f64 / loads as f64
+        }))
+    }
+
+    fn renew(&mut self, page: PageSize) -> Result<(), ProbeError> {
+        arena_of(&mut self.arenas, page)?.renew()
+    }
+
+    fn clock(&self) -> Clock {
+        self.meter.clock()
+    }
+}
+
+/// CPUs that are tried, and how long each.
+const TRIED: usize = 8;
+const TRIAL: Duration = Duration::from_millis(4);
+
+/// The CPU on which additions go fastest: on which the least else runs, be it here, in another guest or on the core's
+/// other half. Of equals, the last.
+fn quietest(allowed: &[usize]) -> Result<usize, ProbeError> {
+    let mut best = (0.0, *allowed.last().expect("this thread runs somewhere"));
+    for cpu in allowed.iter().rev().take(TRIED) {
+        sys::affinity::pin(*cpu)?;
+        let start = Instant::now();
+        let mut done = 0;
+        while start.elapsed() < TRIAL {
+            done += adds(200).map_or(1, |(adds, _)| adds);
+        }
+        let speed = done as f64 / start.elapsed().as_secs_f64();
+        if speed > 1.02 * best.0 {
+            best = (speed, *cpu);
+        }
+    }
+    Ok(best.1)
+}
+
+/// The clock of the core that this thread runs on, measured; some 20 milliseconds.
+pub fn clock() -> Clock {
+    let mut meter = Meter::new();
+    for _ in 0..21 {
+        let start = Instant::now();
+        // Not asleep: an idle core's clock goes down.
+        meter.cycles(|| {
+            while start.elapsed() < Duration::from_millis(1) {
+                std::hint::spin_loop();
+            }
+            0.0
+        });
+    }
+    meter.clock()
+}
+
+/// The size that one entry of the level above base pages maps, if this kernel knows THP.
+fn pmd_size(root: &Root) -> Option<PageSize> {
+    Thp::pmd_size_of(root).ok()
+}

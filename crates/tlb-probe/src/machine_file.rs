@@ -1,0 +1,178 @@
+//! A machine's file from what was measured: text for `machines/this.toml`, every line saying where its number
+//! is from. What cannot be measured from here (the kernel's costs, data caches) is taken from the preset that
+//! is nearest by maker and second level.
+
+use std::fmt::Write;
+
+use hardware::{Array, Machine, Nested, SIZES, Size, Tlb, preset_text};
+
+use crate::backing::Verdict;
+use crate::document::{Calibration, LevelReport, SizeReport};
+
+/// The name of this machine in its own file.
+pub const THIS: &str = "this";
+
+impl Calibration {
+    /// The machine as `Machine::from_toml` reads it.
+    pub fn to_machine(&self) -> String {
+        let (name, text, nearest) = self.nearest();
+        let mut out = String::new();
+        let mut line = |words: String| {
+            let _ = writeln!(out, "{words}");
+        };
+        let model = self.processor.model.as_deref().unwrap_or("a processor without a name");
+        let model: String =
+            model.chars().filter(|c| !c.is_control() && *c != '"' && *c != '\\').collect();
+        line(format!("# This machine, by `superpage tlb`: {model}."));
+        line("# Labels: (measured) by latency alone · (assumed) as in the preset".to_string());
+        line(format!("# `{name}`, the nearest of those that are built in."));
+        line(format!("name = \"{THIS}\""));
+        line(format!("summary = \"this machine: {model}\""));
+        let mhz = (self.clock.core_mhz.round() as u32).clamp(1, 20_000);
+        line(format!("mhz = {mhz}   # (measured) by dependent additions"));
+        let base = self.base_page.bytes() >> 10;
+        line(format!("base-page = \"{base}K\"   # the kernel's"));
+        line(format!("levels = {}   # (assumed)", nearest.levels));
+        line(format!("pcid = {}   # (assumed)", nearest.pcid));
+        let memory = f64::from(nearest.memory_cycles) * f64::from(mhz) / f64::from(nearest.mhz);
+        let memory = (memory.round() as u32).clamp(1, 60_000);
+        line(format!("memory-cycles = {memory}   # (assumed) its nanoseconds at this clock"));
+        for (key, level, index) in [("l1", &nearest.l1, 0), ("l2", &nearest.l2, 1)] {
+            for tlb in level {
+                for words in self.array(key, tlb, index) {
+                    line(words);
+                }
+            }
+        }
+        line("\n[walk]".to_string());
+        line(format!("walkers = {}   # (assumed)", nearest.walkers));
+        let caches = nearest.walk_caches;
+        for (key, reads, assumed) in
+            [("pde", 2, caches.pde), ("pdpte", 3, caches.pdpte), ("pml4e", 4, caches.pml4e)]
+        {
+            let step = self.walk_steps.iter().find(|step| step.reads == reads);
+            match (step.and_then(|step| step.entries), assumed) {
+                (Some(entries), _) => line(format!(
+                    "{key} = {{ entries = {} }}   # (measured)",
+                    entries.clamp(1, 1 << 14)
+                )),
+                (None, Some(Array { entries, ways })) => {
+                    line(format!("{key} = {{ entries = {entries}, ways = {ways} }}   # (assumed)"))
+                }
+                (None, None) => {}
+            }
+        }
+        if let Some((nested, source)) = self.nested() {
+            line("\n[nested]".to_string());
+            line(format!("host-page = \"{}\"   # {source}", nested.host_page.name()));
+            line(format!("levels = {}   # (assumed)", nested.levels));
+        }
+        // The rest of the preset as it stands: its comments say where its numbers are from.
+        line(format!("\n# (assumed) all that follows is from `{name}`, with that file's sources."));
+        let rest = text.find("[[caches]]").unwrap_or(text.len());
+        out + &text[rest..]
+    }
+
+    /// The preset that is nearest.
+    fn nearest(&self) -> (&'static str, &'static str, Machine) {
+        let vendor = self.processor.vendor.as_deref().unwrap_or("");
+        let said = |array: &&host::TlbArray| {
+            array.level == 2 && array.page_sizes.contains(&self.base_page)
+        };
+        let said = self.processor.arrays.iter().filter(said).map(|array| u64::from(array.entries));
+        let measured = self.base().and_then(|base| base.levels.get(1)?.entries);
+        let second = said.max().or(measured).unwrap_or(0);
+        let name = match (vendor, second) {
+            ("AuthenticAMD" | "HygonGenuine", 0..1800) => "zen1",
+            ("AuthenticAMD" | "HygonGenuine", 1800..2500) => "zen3",
+            ("AuthenticAMD" | "HygonGenuine", _) => "zen4",
+            ("GenuineIntel", 1..1280) => "haswell",
+            ("GenuineIntel", 1800..) => "ice-lake",
+            ("GenuineIntel", _) => "cascade-lake",
+            (vendor, 1600..) if vendor.starts_with("0x") => "neoverse-v1",
+            (vendor, _) if vendor.starts_with("0x") => "neoverse-n1",
+            _ => "skylake",
+        };
+        let text = preset_text(name).expect("a preset of ours");
+        let machine = Machine::from_toml(text, name).expect("the built-in machines are right");
+        (name, text, machine)
+    }
+
+    /// The size of host page that the measurement speaks of, or that is assumed.
+    fn nested(&self) -> Option<(Nested, &'static str)> {
+        let nested = |host_page| Nested { host_page, levels: 4 };
+        match self.backing.as_ref().map(|backing| backing.verdict) {
+            Some(Verdict::Fractured) => {
+                Some((nested(Size::Base), "(measured) superpages are fractured"))
+            }
+            Some(Verdict::Mixed) => Some((
+                nested(Size::Base),
+                "(measured) some superpages are fractured: taken for all",
+            )),
+            Some(Verdict::Reaches) if self.processor.guest == Some(true) => {
+                Some((nested(Size::Large), "(measured) superpages reach the TLB"))
+            }
+            _ if self.processor.guest == Some(true) => {
+                Some((nested(Size::Large), "(assumed) could not be told"))
+            }
+            _ => None,
+        }
+    }
+
+    /// What was measured of pages of this size; nothing of larger ones that the TLB holds in pieces.
+    fn measured(&self, size: Size, index: usize) -> Option<&LevelReport> {
+        let whole = self.backing.as_ref().is_none_or(|found| found.verdict == Verdict::Reaches);
+        if size != Size::Base && !whole {
+            return None;
+        }
+        let of =
+            |report: &&SizeReport| report.page.bytes() == self.base_page.bytes() << size.shift();
+        self.sizes.iter().find(of)?.levels.get(index)
+    }
+
+    /// One array, shaped like the preset's where nothing better is known.
+    fn array(&self, key: &str, tlb: &Tlb, index: usize) -> Vec<String> {
+        let sizes: Vec<Size> =
+            (0..SIZES).map(|s| Size::ALL[s]).filter(|s| tlb.holds[*s as usize]).collect();
+        let level = sizes.iter().find_map(|size| self.measured(*size, index));
+        let base = self.base();
+        if index == 1
+            && level.is_none()
+            && base.is_some_and(|base| base.miss.is_some() && base.levels.len() == 1)
+            && tlb.holds[Size::Base as usize]
+        {
+            // Measured: there is no second level.
+            return Vec::new();
+        }
+        let pages: Vec<String> = sizes.iter().map(|size| format!("\"{}\"", size.name())).collect();
+        let mut lines = vec![format!("\n[[tlb.{key}]]"), format!("pages = [{}]", pages.join(", "))];
+        let found = level.and_then(|level| Some((level.entries?, level.ways)));
+        let (entries, ways, source) = match found {
+            Some((entries, Some(ways))) if entries % ways == 0 => {
+                (entries, ways, "(measured)".to_string())
+            }
+            Some((entries, _)) => {
+                // As many sets as the preset has, each with as many ways as come nearest.
+                let sets = u64::from(tlb.array.sets());
+                let ways = ((entries as f64 / sets as f64).round() as u64).max(1);
+                (sets * ways, ways, format!("(measured) {entries}, in {sets} sets (assumed)"))
+            }
+            None => (tlb.array.entries.into(), tlb.array.ways.into(), "(assumed)".to_string()),
+        };
+        lines.push(format!("entries = {entries}   # {source}"));
+        lines.push(format!("ways = {ways}"));
+        let sets = entries / ways;
+        if tlb.index == hardware::Index::Xor && sets.is_power_of_two() {
+            lines.push("index = \"xor\"   # (assumed)".to_string());
+        }
+        if index == 1 {
+            let hit = level.and_then(|level| level.hit.as_ref()).map(|hit| hit.cycles);
+            let (cycles, source) = match hit {
+                Some(cycles) => (cycles.round().clamp(0.0, 10_000.0) as u16, "(measured)"),
+                None => (tlb.cycles, "(assumed)"),
+            };
+            lines.push(format!("cycles = {cycles}   # {source} beyond a hit of the first level"));
+        }
+        lines
+    }
+}

@@ -1,0 +1,162 @@
+//! What a calibration is turned into: JSON, a machine's file, variables, a picture.
+
+use crate::common::{EXACT, altered, found};
+use hardware::{Machine, Size};
+use host::{TlbArray, TlbKind};
+use superpage_tlb_probe::{Calibration, Options, Processor, SCHEMA, Simulated, THIS, calibrate};
+use units::PageSize;
+
+const LARGE: u64 = 2 << 20;
+
+/// A guest on a host of base pages, a Zen 2, found once for all tests.
+fn zen2() -> Calibration {
+    static FOUND: std::sync::LazyLock<Calibration> = std::sync::LazyLock::new(|| guest("zen2"));
+    FOUND.clone()
+}
+
+/// A guest on a host of base pages, of this preset.
+fn guest(name: &str) -> Calibration {
+    let nested = "[nested]\nhost-page = \"base\"\nlevels = 4\n\n[walk]\n";
+    let machine = altered(name, &[("[walk]\n", nested)]);
+    let page = PageSize::new(LARGE).unwrap();
+    let mut calibration = found(&mut Simulated::new(machine), EXACT, &[page]);
+    calibration.processor.vendor = Some("AuthenticAMD".to_string());
+    calibration.processor.model = Some("A \"model\"\n[name]".to_string());
+    calibration.processor.guest = Some(true);
+    calibration
+}
+
+#[test]
+fn a_machine_that_was_measured_is_written_as_it_is() {
+    let machine = altered("cascade-lake", &[]);
+    let page = PageSize::new(LARGE).unwrap();
+    let mut calibration = found(&mut Simulated::new(machine.clone()), EXACT, &[page]);
+    calibration.processor.vendor = Some("GenuineIntel".to_string());
+    let text = calibration.to_machine();
+    let read =
+        Machine::from_toml(&text, "this.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(read.name, THIS);
+    assert_eq!((&read.l1, &read.l2), (&machine.l1, &machine.l2), "{text}");
+    assert_eq!((read.mhz, read.base_page, read.nested), (machine.mhz, machine.base_page, None));
+    assert_eq!((read.caches, read.costs), (machine.caches, machine.costs));
+}
+
+#[test]
+fn a_guest_without_superpage_reach_is_written_so() {
+    let mut calibration = guest("zen4");
+    // As measured on a Zen 4 guest: a hash spreads the pages unevenly over the sets.
+    let second = &mut calibration.sizes[0].levels[1];
+    (second.entries, second.ways) = (Some(2226), None);
+    let text = calibration.to_machine();
+    let read =
+        Machine::from_toml(&text, "this.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(read.nested.map(|nested| nested.host_page), Some(Size::Base));
+    let array = read.l2[0].array;
+    assert_eq!((array.entries, array.ways), (17 * 128, 17), "{text}");
+    assert!(text.contains("entries = 2176   # (measured) 2226, in 128 sets (assumed)"), "{text}");
+}
+
+#[test]
+fn what_is_not_known_is_assumed_and_said() {
+    let mut calibration = zen2();
+    calibration.sizes.truncate(1);
+    calibration.sizes[0].levels.clear();
+    calibration.walk_steps.clear();
+    calibration.backing = None;
+    let text = calibration.to_machine();
+    let read =
+        Machine::from_toml(&text, "this.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let preset = hardware::preset("zen1").unwrap();
+    assert_eq!(read.l1, preset.l1);
+    assert!(!text.contains("entries = 64   # (measured)"), "{text}");
+    // Nothing about the host was found; a guest's superpages are assumed to reach.
+    assert_eq!(read.nested.map(|nested| nested.host_page), Some(Size::Large));
+}
+
+#[test]
+fn documents_say_their_schema_and_come_back() {
+    let calibration = zen2();
+    let text = serde_json::to_string(&calibration).unwrap();
+    assert!(text.starts_with(&format!("{{\"schema\":\"{SCHEMA}\"")), "{text}");
+    assert_eq!(serde_json::from_str::<Calibration>(&text).unwrap(), calibration);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["sizes"][1]["page"], LARGE);
+    assert_eq!(value["sizes"][0]["levels"][0]["hit"], serde_json::Value::Null);
+    assert_eq!(value["backing"]["verdict"], "fractured");
+}
+
+#[test]
+fn a_confidence_that_is_null_or_missing_is_unknown() {
+    let mut calibration = zen2();
+    calibration.sizes[0].confidence = None;
+    let mut value = serde_json::to_value(&calibration).unwrap();
+    assert_eq!(value["sizes"][0]["confidence"], serde_json::Value::Null);
+    assert_eq!(serde_json::from_value::<Calibration>(value.clone()).unwrap(), calibration);
+    let size = value["sizes"][0].as_object_mut().unwrap();
+    assert!(size.remove("confidence").is_some());
+    // Nor was anything known of instructions.
+    assert!(value.as_object_mut().unwrap().remove("instructions").is_some());
+    let old: Calibration = serde_json::from_value(value).unwrap();
+    assert_eq!(old, calibration);
+    assert_eq!(
+        serde_json::from_str::<Calibration>(&serde_json::to_string(&old).unwrap()).unwrap(),
+        old
+    );
+}
+
+#[test]
+fn scripts_read_what_was_measured_and_nothing_else() {
+    let mut calibration = zen2();
+    let text = calibration.to_variables();
+    for line in [
+        "TLB_L2_HIT_COST=7",
+        "TLB_L2_HIT_COST_LOW=7",
+        "TLB_L2_ENTRIES_HIGH=2048",
+        "TLB_WARNINGS=0",
+        "TLB_L1_ENTRIES=64",
+        "TLB_L2_ENTRIES=2048",
+        "TLB_CORE_MHZ=2250",
+        "TLB_SUPERPAGES=fractured",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
+    assert!(text.starts_with("TLB_MISS_COST="), "{text}");
+    calibration.sizes[0].miss = None;
+    calibration.backing = None;
+    let text = calibration.to_variables();
+    assert!(!text.contains("TLB_MISS_COST=") && !text.contains("TLB_SUPERPAGES"), "{text}");
+}
+
+#[test]
+fn what_cpuid_contradicts_is_a_warning() {
+    let page = PageSize::new(4096).unwrap();
+    let array = |level, entries| TlbArray {
+        level,
+        kind: TlbKind::Data,
+        page_sizes: vec![page],
+        entries,
+        ways: None,
+    };
+    let warnings = |first, second| {
+        let arrays = vec![array(1, first), array(2, second)];
+        let processor = Processor { arrays, guest: Some(true), ..Processor::default() };
+        let options = Options { effort: EXACT, pages: vec![page], seed: 1, limit: None, processor };
+        let mut probe = Simulated::new(altered("cascade-lake", &[]));
+        calibrate(&mut probe, None, &options, &mut |_| {}).unwrap().warnings
+    };
+    assert_eq!(warnings(64, 1536), [""; 0]);
+    let [warning] = &warnings(64, 2048)[..] else { panic!("one level is smaller") };
+    assert!(warning.contains("level 2 keeps 1536") && warning.contains("names 2048"), "{warning}");
+}
+
+#[test]
+fn the_picture_shows_both_sizes_and_is_well_formed() {
+    let calibration = zen2();
+    let svg = calibration.to_svg();
+    assert_eq!(svg, calibration.to_svg());
+    assert_eq!(svg.matches("class=\"line spread\"").count(), 2);
+    assert!(svg.contains("level 2: 2048 entries"));
+    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    // The model's name is anybody's text.
+    assert!(svg.contains("A &quot;model&quot;"), "{}", &svg[..2000]);
+}

@@ -1,0 +1,366 @@
+//! Counting on this machine: the events of its table, in groups, of a program or of processes.
+//! Called by `cli`, which starts the program and decides when counting ends.
+
+mod why_not;
+
+use host::{Cpu, Pmu, Root};
+use sys::SysError;
+use sys::perf::{Event as Encoded, Group, Modes, Target};
+use units::Pid;
+
+use crate::events::{self, Event, Table};
+use crate::{Count, Scope};
+
+pub use why_not::{Facts, WhyNot};
+
+/// What can be counted here.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    pmu: Pmu,
+    /// What every group begins with.
+    cycles: Encoded,
+    /// The processor's events.
+    pub table: &'static Table,
+}
+
+/// Counters at work.
+#[derive(Debug)]
+pub struct Counting {
+    /// The same groups for each thread that is counted.
+    groups: Vec<OpenGroup>,
+    /// Events that this processor, or its kernel, does not have.
+    missing: Vec<&'static str>,
+    modes: Modes,
+    pmu: String,
+}
+
+#[derive(Debug)]
+struct OpenGroup {
+    /// Which of the table's groups.
+    index: u32,
+    events: Vec<&'static Event>,
+    /// The cycles first, then `events`.
+    group: Group,
+}
+
+impl Counters {
+    /// The counters of this machine; why not, where there are none or their events are not known.
+    pub fn find(root: &Root, cpu: Option<&Cpu>) -> Result<Self, WhyNot> {
+        let pmu = Pmu::read(root).ok().flatten().ok_or_else(|| why_not::no_pmu(cpu))?;
+        let table = cpu.and_then(events::table_of);
+        let table = table.ok_or_else(|| WhyNot::UnknownProcessor {
+            model: cpu.and_then(|cpu| cpu.model.clone()).unwrap_or_else(|| "?".to_string()),
+        })?;
+        Ok(Self { cycles: cycles_of(&pmu), pmu, table })
+    }
+
+    /// Counts what the calling thread starts from now on, from its exec on.
+    pub fn of_children(&self) -> Result<Counting, WhyNot> {
+        self.count(&[Target::Children])
+    }
+
+    /// Counts processes, all their threads, and what they start, from now on. Threads that end
+    /// before they can be counted are left out; if none is left, there is no such process.
+    pub fn of_processes(&self, root: &Root, pids: &[Pid]) -> Result<Counting, WhyNot> {
+        let mut threads = Vec::new();
+        for pid in pids {
+            let names = root.list(&format!("/proc/{pid}/task")).unwrap_or_default();
+            let tids = names.iter().filter_map(|name| name.parse().ok());
+            threads.extend(tids.map(|tid| Target::Thread(Pid(tid))));
+        }
+        if threads.is_empty() {
+            return Err(WhyNot::NoProcess);
+        }
+        self.count(&threads)
+    }
+
+    fn count(&self, targets: &[Target]) -> Result<Counting, WhyNot> {
+        // The kernel's part of a program's time is its own too; where that may not be counted,
+        // the program's part alone says most.
+        match self.count_in(targets, Modes::All) {
+            Err(error) if is_refusal(&error) => {
+                self.count_in(targets, Modes::User).map_err(|error| why_not::explain(&error))
+            }
+            done => done.map_err(|error| why_not::explain(&error)),
+        }
+    }
+
+    fn count_in(&self, targets: &[Target], modes: Modes) -> Result<Counting, SysError> {
+        let pmu = self.pmu.name.clone();
+        let mut counting = Counting { groups: Vec::new(), missing: Vec::new(), modes, pmu };
+        let mut failure = None;
+        for target in targets {
+            for (index, group) in self.table.groups.iter().enumerate() {
+                match self.open(group, index as u32, *target, modes, &mut counting.missing) {
+                    Ok(group) => counting.groups.push(group),
+                    // A thread that has ended meanwhile is no failure.
+                    Err(error) if error.errno() == libc::ESRCH => {
+                        failure.get_or_insert(error);
+                        break;
+                    }
+                    // What none of its events can be counted of.
+                    Err(error) if !is_refusal(&error) && index > 0 => {
+                        counting.missing.extend(group.iter().map(|event| event.name));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        match (counting.groups.is_empty(), failure) {
+            (true, Some(failure)) => Err(failure),
+            _ => Ok(counting),
+        }
+    }
+
+    /// One group with the cycles; events that do not exist, or do not fit, are left out one by
+    /// one from the last.
+    fn open(
+        &self,
+        group: &'static [Event],
+        index: u32,
+        target: Target,
+        modes: Modes,
+        missing: &mut Vec<&'static str>,
+    ) -> Result<OpenGroup, SysError> {
+        let encoded: Vec<(&'static Event, Encoded)> =
+            group.iter().filter_map(|event| Some((event, self.encode(event)?))).collect();
+        let encodable = |event: &&Event| encoded.iter().any(|(known, _)| known == event);
+        missing.extend(group.iter().filter(|e| !encodable(e)).map(|event| event.name));
+        let mut kept = encoded.len();
+        loop {
+            let all: Vec<Encoded> = std::iter::once(self.cycles)
+                .chain(encoded[..kept].iter().map(|(_, event)| *event))
+                .collect();
+            match Group::open(&all, target, modes) {
+                Ok(group) => {
+                    missing.extend(encoded[kept..].iter().map(|(event, _)| event.name));
+                    let events = encoded[..kept].iter().map(|(event, _)| *event).collect();
+                    return Ok(OpenGroup { index, events, group });
+                }
+                Err(error) if kept > 1 && lacks_an_event(&error) => kept -= 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn encode(&self, event: &Event) -> Option<Encoded> {
+        let terms = [("event", event.select), ("umask", event.umask), ("cmask", event.cmask)];
+        let config = self.pmu.encode(&terms).ok()?;
+        Some(Encoded::Encoded { pmu: self.pmu.kind, config })
+    }
+}
+
+impl Counting {
+    /// Stops, and gives the counts: of all threads together.
+    pub fn finish(mut self) -> Result<Vec<Count>, SysError> {
+        for open in &self.groups {
+            open.group.stop()?;
+        }
+        let mut sums: Vec<(u32, &'static str, sys::perf::Count)> = Vec::new();
+        for open in &mut self.groups {
+            let counts = open.group.read()?;
+            let names = std::iter::once("cycles").chain(open.events.iter().map(|e| e.name));
+            for (name, count) in names.zip(counts) {
+                let same = |(index, known, _): &&mut (u32, &str, _)| {
+                    *index == open.index && *known == name
+                };
+                match sums.iter_mut().find(same) {
+                    Some((_, _, sum)) => {
+                        sum.value = sum.value.saturating_add(count.value);
+                        sum.enabled_ns = sum.enabled_ns.saturating_add(count.enabled_ns);
+                        sum.running_ns = sum.running_ns.saturating_add(count.running_ns);
+                    }
+                    None => sums.push((open.index, name, count)),
+                }
+            }
+        }
+        let source = format!("perf_event_open of {}, group", self.pmu);
+        let modifier = if self.scope() == Scope::User { ":u" } else { "" };
+        let mut counts: Vec<Count> = sums
+            .into_iter()
+            .map(|(group, name, count)| {
+                let event = format!("{name}{modifier}");
+                let source = format!("{source} {group}");
+                let (value, counted) = (scaled(count), share_counted(count));
+                Count { event, value, counted, group, source }
+            })
+            .collect();
+        self.missing.sort_unstable();
+        self.missing.dedup();
+        counts.extend(self.missing.iter().map(|name| Count {
+            event: name.to_string(),
+            value: None,
+            counted: None,
+            group: 0,
+            source: "not counted".to_string(),
+        }));
+        Ok(counts)
+    }
+
+    /// Which of the program's cycles are counted.
+    pub fn scope(&self) -> Scope {
+        match self.modes {
+            Modes::All => Scope::UserAndKernel,
+            Modes::User => Scope::User,
+        }
+    }
+}
+
+/// The cycles of this PMU. Where there are cores of two kinds, the generic event is told which by
+/// its upper half (`PERF_PMU_CAP_EXTENDED_HW_TYPE`, linux/perf_event.h); type 0 is
+/// `PERF_TYPE_HARDWARE`, configuration 0 its cycles.
+fn cycles_of(pmu: &Pmu) -> Encoded {
+    match pmu.name.as_str() {
+        "cpu_core" => Encoded::Encoded { pmu: 0, config: [u64::from(pmu.kind) << 32, 0, 0] },
+        _ => Encoded::Cycles,
+    }
+}
+
+/// Counted for a part of the time, taken for the whole (perf_event_open(2), "time_running");
+/// never counted is unknown.
+fn scaled(count: sys::perf::Count) -> Option<f64> {
+    let share = share_counted(count)?;
+    (share > 0.0).then(|| count.value as f64 / share)
+}
+
+fn share_counted(count: sys::perf::Count) -> Option<f64> {
+    let (enabled, running) = (count.enabled_ns as f64, count.running_ns as f64);
+    (enabled > 0.0).then(|| (running / enabled).min(1.0))
+}
+
+fn is_refusal(error: &SysError) -> bool {
+    matches!(error.errno(), libc::EACCES | libc::EPERM | libc::ENOSYS)
+}
+
+/// No such event, or not so many at once.
+fn lacks_an_event(error: &SysError) -> bool {
+    matches!(error.errno(), libc::ENOENT | libc::EOPNOTSUPP | libc::EINVAL | libc::ENODEV)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(value: u64, enabled_ns: u64, running_ns: u64) -> sys::perf::Count {
+        sys::perf::Count { value, enabled_ns, running_ns }
+    }
+
+    #[test]
+    fn what_was_counted_half_the_time_is_twice_as_much() {
+        assert_eq!(scaled(count(10, 100, 50)), Some(20.0));
+        assert_eq!(share_counted(count(10, 100, 50)), Some(0.5));
+        assert_eq!(scaled(count(10, 100, 100)), Some(10.0));
+    }
+
+    #[test]
+    fn what_was_never_counted_is_unknown() {
+        assert_eq!(scaled(count(0, 100, 0)), None);
+        assert_eq!(scaled(count(0, 0, 0)), None);
+        assert_eq!(share_counted(count(0, 0, 0)), None);
+    }
+
+    /// The kernel's own events in the place of a processor's, so that all but the PMU is real.
+    fn software(table: &'static Table) -> Counters {
+        let dir = tempfile::tempdir().unwrap();
+        let pmu = dir.path().join("sys/bus/event_source/devices/cpu");
+        std::fs::create_dir_all(pmu.join("format")).unwrap();
+        // PERF_TYPE_SOFTWARE, whose whole configuration is the event's number.
+        std::fs::write(pmu.join("type"), "1").unwrap();
+        std::fs::write(pmu.join("format/event"), "config:0-63").unwrap();
+        let pmu = Pmu::read(&Root::at(dir.path())).unwrap().unwrap();
+        Counters { pmu, cycles: Encoded::TaskClock, table }
+    }
+
+    const fn event(name: &'static str, select: u64, umask: u64) -> Event {
+        let says = events::Says { side: events::Side::Data, meaning: events::Meaning::Walks };
+        Event { name, select, umask, cmask: 0, says }
+    }
+
+    /// linux/perf_event.h: PERF_COUNT_SW_PAGE_FAULTS 2, CONTEXT_SWITCHES 3, and none of that
+    /// number; the last cannot be expressed without a unit mask's place.
+    static SOFTWARE: Table = Table {
+        name: "software",
+        walkers: 1,
+        groups: &[
+            &[event("faults", 2, 0), event("no such event", 4000, 0)],
+            &[event("switches", 3, 0), event("masked", 2, 1)],
+            &[event("nothing else", 4001, 0)],
+        ],
+        note: None,
+    };
+
+    fn value(counts: &[Count], name: &str) -> Option<f64> {
+        let found = counts.iter().find(|count| count.name() == name);
+        found.unwrap_or_else(|| panic!("no {name}: {counts:?}")).value
+    }
+
+    #[test]
+    fn a_program_and_what_it_forks_is_counted_and_what_does_not_exist_is_left_out() {
+        let counting = software(&SOFTWARE).of_children();
+        testkit::require!(counting.is_ok(), "no software events: {counting:?}");
+        let script = "(exec sh -c :); (exec sh -c :); sleep 0.01";
+        let status = std::process::Command::new("sh").args(["-c", script]).status().unwrap();
+        assert!(status.success());
+        let counts = counting.unwrap().finish().unwrap();
+        // Each of the four programs faults in its own memory.
+        assert!(value(&counts, "faults").unwrap() > 100.0, "{counts:?}");
+        assert!(value(&counts, "switches").is_some());
+        for missing in ["no such event", "masked", "nothing else"] {
+            assert_eq!(value(&counts, missing), None);
+        }
+        let groups: Vec<u32> =
+            counts.iter().filter(|count| count.is_cycles()).map(|count| count.group).collect();
+        assert_eq!(groups, [0, 1], "{counts:?}");
+    }
+
+    #[test]
+    fn a_process_that_dies_is_counted_until_then() {
+        let script = "read go; (exec sh -c :); exit 0";
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", script])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = Pid(child.id() as i32);
+        let counting = software(&SOFTWARE).of_processes(&Root::real(), &[pid]);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        testkit::require!(counting.is_ok(), "no software events: {counting:?}");
+        let counts = counting.unwrap().finish().unwrap();
+        assert!(value(&counts, "faults").unwrap() > 10.0, "{counts:?}");
+        let gone = software(&SOFTWARE).of_processes(&Root::real(), &[pid]);
+        assert_eq!(gone.err(), Some(WhyNot::NoProcess));
+    }
+
+    #[test]
+    fn cores_of_two_kinds_have_cycles_of_their_own() {
+        let mut counters = software(&SOFTWARE);
+        assert_eq!(cycles_of(&counters.pmu), Encoded::Cycles);
+        (counters.pmu.name, counters.pmu.kind) = ("cpu_core".to_string(), 4);
+        let expected = Encoded::Encoded { pmu: 0, config: [4 << 32, 0, 0] };
+        assert_eq!(cycles_of(&counters.pmu), expected);
+    }
+
+    #[test]
+    fn this_machine_counts_or_says_why_not() {
+        let root = Root::real();
+        let cpu = host::Snapshot::read(&root).cpu;
+        let counters = match Counters::find(&root, cpu.as_ref()) {
+            Ok(counters) => counters,
+            Err(why) => {
+                assert!(!why.to_string().contains('\n'), "{why}");
+                testkit::skipped!("hardware is not counted here: {why}");
+                return;
+            }
+        };
+        let counting = counters.of_children();
+        testkit::require!(counting.is_ok(), "no counters: {counting:?}");
+        let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let status = std::process::Command::new("sh").args(["-c", busy]).status().unwrap();
+        assert!(status.success());
+        let counts = counting.unwrap().finish().unwrap();
+        let context = crate::Context { table: Some(counters.table), cost: None };
+        let estimate = crate::interpret(&counts, context);
+        assert!(estimate.evidence.iter().any(|e| e.name.starts_with("cycles") && e.value > 1e6));
+    }
+}
