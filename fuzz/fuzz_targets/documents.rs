@@ -4,7 +4,7 @@
 use experiment::document::Document;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let _ = ledger::Totals::parse(data);
+    let _ = abi::Totals::parse(data);
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(document) = Document::parse(text, "x.json") {
         let _ = document.to_json();

@@ -1,7 +1,7 @@
 //! What libsuperpage.so did in the processes of a run, in words.
 
+use abi::{Column, Kind, Prepared, Reason, Totals};
 use experiment::ledger_file::LedgerFile;
-use ledger::{Column, Kind, Prepared, Reason, Totals};
 use units::ByteSize;
 
 /// What they got, in one line; so many of them could not add to it. What fell back got `fallback`.
@@ -93,7 +93,7 @@ mod tests {
 
     /// The line about a ledger with these words in it.
     fn line(words: &[(usize, u64)]) -> String {
-        let mut bytes = ledger::empty();
+        let mut bytes = abi::empty();
         for (word, value) in words {
             bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_ne_bytes());
         }
@@ -103,10 +103,10 @@ mod tests {
     #[test]
     fn the_line_says_what_was_got_and_why_not() {
         let line = line(&[
-            (ledger::processes(), 2),
-            (ledger::sum(Kind::Heap, Column::Hugetlb), 4 << 20),
-            (ledger::sum(Kind::Mmap, Column::FellBack), 2 << 20),
-            (ledger::reason(Reason::PoolShort), 1),
+            (abi::processes(), 2),
+            (abi::sum(Kind::Heap, Column::Hugetlb), 4 << 20),
+            (abi::sum(Kind::Mmap, Column::FellBack), 2 << 20),
+            (abi::reason(Reason::PoolShort), 1),
         ]);
         assert_eq!(
             line,
@@ -118,12 +118,12 @@ mod tests {
     #[test]
     fn what_was_prepared_is_said_and_never_called_the_programs() {
         let line = line(&[
-            (ledger::processes(), 1),
-            (ledger::sum(Kind::Mmap, Column::Advised), 8 << 20),
-            (ledger::prepared(Prepared::HandedOut), 6 << 20),
-            (ledger::prepared(Prepared::Missed), 2 << 20),
-            (ledger::prepared(Prepared::Recycled), 4 << 20),
-            (ledger::prepared(Prepared::Most), 16 << 20),
+            (abi::processes(), 1),
+            (abi::sum(Kind::Mmap, Column::Advised), 8 << 20),
+            (abi::prepared(Prepared::HandedOut), 6 << 20),
+            (abi::prepared(Prepared::Missed), 2 << 20),
+            (abi::prepared(Prepared::Recycled), 4 << 20),
+            (abi::prepared(Prepared::Most), 16 << 20),
         ]);
         assert_eq!(
             line,

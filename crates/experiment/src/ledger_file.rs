@@ -25,9 +25,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use abi::Totals;
 use host::process::{Maps, Sharing};
 use host::{ReadError, Root};
-use ledger::Totals;
 use units::Pid;
 
 /// Where root's directories are.
@@ -66,7 +66,7 @@ pub struct Mark {
 impl LedgerFile {
     /// An empty one.
     pub fn create() -> Result<Self, LedgerError> {
-        let sealed = File::from(sys::memfd::sealed("superpage-ledger", &ledger::empty())?);
+        let sealed = File::from(sys::memfd::sealed("superpage-ledger", &abi::empty())?);
         // Opened by its path, as the program will.
         let path = path_of(&sealed);
         let metadata = fs::metadata(&path).map_err(|_| LedgerError::NoProc)?;
@@ -87,7 +87,7 @@ impl LedgerFile {
 
     /// What they added so far; `None` if it cannot be read.
     pub fn totals(&self) -> Option<Totals> {
-        let mut bytes = [0; ledger::BYTES];
+        let mut bytes = [0; abi::BYTES];
         self.sealed.read_exact_at(&mut bytes, 0).ok()?;
         let mut totals = Totals::parse(&bytes)?;
         for more in self.beside.iter().flat_map(Beside::totals) {
@@ -188,10 +188,10 @@ fn read(path: &Path) -> Option<Totals> {
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
     let file = options.open(path).ok()?;
     let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() != ledger::BYTES as u64 {
+    if !metadata.is_file() || metadata.len() != abi::BYTES as u64 {
         return None;
     }
-    let mut bytes = [0; ledger::BYTES];
+    let mut bytes = [0; abi::BYTES];
     file.read_exact_at(&mut bytes, 0).ok()?;
     Totals::parse(&bytes)
 }
@@ -230,8 +230,8 @@ mod tests {
             let refused = opened.set_len(length).unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{length}");
         }
-        assert_eq!(opened.metadata().unwrap().len(), ledger::BYTES as u64);
-        opened.write_all_at(&7u64.to_ne_bytes(), ledger::forks() as u64 * 8).unwrap();
+        assert_eq!(opened.metadata().unwrap().len(), abi::BYTES as u64);
+        opened.write_all_at(&7u64.to_ne_bytes(), abi::forks() as u64 * 8).unwrap();
         assert_eq!(ledger.totals().unwrap().forks(), 7);
     }
 
@@ -239,8 +239,8 @@ mod tests {
     fn files_of_other_users_are_added_and_what_is_no_ledger_is_not() {
         let base = private();
         let beside = Beside::create_in(base.path(), 0o700).unwrap();
-        let mut bytes = ledger::empty();
-        bytes[ledger::processes() * 8] = 3;
+        let mut bytes = abi::empty();
+        bytes[abi::processes() * 8] = 3;
         for name in ["1", "2"] {
             fs::write(beside.path.join(name), bytes).unwrap();
         }

@@ -1,6 +1,6 @@
 //! What a page fault does: events 1 to 3 as far as they happen there.
 
-use ahead::Prefault as Ahead;
+use crate::ahead::Prefault as Ahead;
 
 use crate::action::How;
 use crate::facts::{Backing, Mapping, Page, Reservation, Superpage};

@@ -17,6 +17,7 @@ extern crate alloc;
 
 mod acquire;
 mod action;
+pub mod ahead;
 mod daemon;
 mod event;
 mod expression;

@@ -1,5 +1,6 @@
 //! What a run got: one line for people, or a document.
 
+use abi::{Column, Kind, Prepared, Reason, Totals};
 use experiment::analysis::took_effect;
 use experiment::ledger_file::LedgerFile;
 use experiment::verdict::Effect;
@@ -7,7 +8,6 @@ use experiment::watch::{NEAR_PEAK, Observed};
 use experiment::words;
 use host::Root;
 use launch::{Pages, Plan, Promise};
-use ledger::{Column, Kind, Prepared, Reason, Totals};
 use serde_json::{Map, Value, json};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;

@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-use ahead::Prefault;
+use policy::ahead::Prefault;
 use policy::rules::ResidentCount;
 
 use super::memory::Memory;

@@ -1,7 +1,7 @@
 //! `Kernel`: how faults are served, as a value: made from a design, or from a machine's own and patches.
 
-use ahead::Refill;
 use policy::FaultPath;
+use policy::ahead::Refill;
 use policy::rules::{Locking, ResidentCount};
 use serde::{Deserialize, Serialize};
 use units::ByteSize;

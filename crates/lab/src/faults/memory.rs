@@ -3,7 +3,7 @@
 //!
 //! The daemon's work is carried out when somebody looks: it needs no events, and is exact all the same.
 
-use ahead::{Decision, Facts, Refill};
+use policy::ahead::{Decision, Facts, Refill};
 
 use super::prices::Prices;
 use super::{Experiment, Kernel};

@@ -8,12 +8,12 @@
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-pub use ::ledger::{Column, Kind, Prepared, Reason};
+pub use ::abi::{Column, Kind, Prepared, Reason};
 
 use crate::{message, raw, settings};
 
 /// This process's own words.
-static OWN: [AtomicU64; ::ledger::WORDS] = [const { AtomicU64::new(0) }; ::ledger::WORDS];
+static OWN: [AtomicU64; ::abi::WORDS] = [const { AtomicU64::new(0) }; ::abi::WORDS];
 /// The words of the run.
 static SHARED: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -28,28 +28,28 @@ fn add(word: usize, amount: u64) {
 
 /// `bytes` of `kind` were given as `column` says.
 pub fn count(kind: Kind, column: Column, bytes: usize) {
-    add(::ledger::sum(kind, column), bytes as u64);
+    add(::abi::sum(kind, column), bytes as u64);
 }
 
 /// A request met `why`.
 pub fn because(why: Reason) {
-    add(::ledger::reason(why), 1);
+    add(::abi::reason(why), 1);
 }
 
 /// So many bytes were prepared, or came to where `what` says.
 pub fn prepared(what: Prepared, bytes: usize) {
-    add(::ledger::prepared(what), bytes as u64);
+    add(::abi::prepared(what), bytes as u64);
 }
 
 /// So many bytes are there no more.
 pub fn prepared_less(what: Prepared, bytes: usize) {
     // The words are sums modulo 2^64.
-    add(::ledger::prepared(what), (bytes as u64).wrapping_neg());
+    add(::abi::prepared(what), (bytes as u64).wrapping_neg());
 }
 
 /// The stock holds so many bytes: is that the most?
 pub fn prepared_most(bytes: u64) {
-    let word = ::ledger::prepared(Prepared::Most);
+    let word = ::abi::prepared(Prepared::Most);
     OWN[word].fetch_max(bytes, Ordering::Relaxed);
     let shared = SHARED.load(Ordering::Acquire);
     if !shared.is_null() {
@@ -66,7 +66,7 @@ pub fn open() {
     {
         SHARED.store(words, Ordering::Release);
     }
-    add(::ledger::processes(), 1);
+    add(::abi::processes(), 1);
 }
 
 /// In the run's ledger, for a process that does not join it: it met `why`.
@@ -74,8 +74,8 @@ pub fn note(path: &CStr, why: Reason) {
     if let Some(words) = join(path.to_bytes()) {
         // SAFETY: words of the mapping that was just made, which stays.
         unsafe {
-            (*words.add(::ledger::processes())).fetch_add(1, Ordering::Relaxed);
-            (*words.add(::ledger::reason(why))).fetch_add(1, Ordering::Relaxed);
+            (*words.add(::abi::processes())).fetch_add(1, Ordering::Relaxed);
+            (*words.add(::abi::reason(why))).fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -118,9 +118,9 @@ fn map_own(directory: &[u8]) -> Option<*mut AtomicU64> {
     // SAFETY: a descriptor of our own; a file that is there keeps its length and contents.
     unsafe {
         if raw::call!(SYS_lseek, fd, 0, libc::SEEK_END) == 0 {
-            raw::call!(SYS_fallocate, fd, 0, 0, ::ledger::BYTES);
-            if raw::call!(SYS_lseek, fd, 0, libc::SEEK_END) == ::ledger::BYTES as libc::c_long {
-                let magic = ::ledger::MAGIC.to_ne_bytes();
+            raw::call!(SYS_fallocate, fd, 0, 0, ::abi::BYTES);
+            if raw::call!(SYS_lseek, fd, 0, libc::SEEK_END) == ::abi::BYTES as libc::c_long {
+                let magic = ::abi::MAGIC.to_ne_bytes();
                 raw::call!(SYS_pwrite64, fd, magic.as_ptr(), magic.len(), 0);
             }
         }
@@ -136,16 +136,16 @@ fn map(fd: c_int, is_it: impl Fn(&libc::stat) -> bool) -> Option<*mut AtomicU64>
         let looked = raw::call!(SYS_fstat, fd, &raw mut file) == 0;
         // A file that is too short would kill us at the first touch behind its end.
         let fits = file.st_mode & libc::S_IFMT == libc::S_IFREG
-            && file.st_size == ::ledger::BYTES as libc::off_t;
+            && file.st_size == ::abi::BYTES as libc::off_t;
         let mapped = (looked && fits && is_it(&file))
-            .then(|| raw::mmap(0, ::ledger::BYTES, raw::READ_WRITE, libc::MAP_SHARED, fd, 0).ok());
+            .then(|| raw::mmap(0, ::abi::BYTES, raw::READ_WRITE, libc::MAP_SHARED, fd, 0).ok());
         raw::close(fd);
         let start = mapped.flatten()?;
         let words = start as *mut AtomicU64;
-        if (*words).load(Ordering::Relaxed) == ::ledger::MAGIC {
+        if (*words).load(Ordering::Relaxed) == ::abi::MAGIC {
             return Some(words);
         }
-        let _ = raw::munmap(start, ::ledger::BYTES);
+        let _ = raw::munmap(start, ::abi::BYTES);
         None
     }
 }
@@ -175,8 +175,8 @@ pub fn after_fork() {
     for word in &OWN {
         word.store(0, Ordering::Relaxed);
     }
-    add(::ledger::processes(), 1);
-    add(::ledger::forks(), 1);
+    add(::abi::processes(), 1);
+    add(::abi::forks(), 1);
 }
 
 /// Says at the end what SUPERPAGE_REPORT asks for: a line if this process did not get all, or its
@@ -199,7 +199,7 @@ pub fn report() {
         for (at, column) in Column::ALL.into_iter().enumerate() {
             text.push(if at == 0 { b"" } else { b"," });
             text.key(column.name());
-            text.number(OWN[::ledger::sum(kind, column)].load(Ordering::Relaxed));
+            text.number(OWN[::abi::sum(kind, column)].load(Ordering::Relaxed));
         }
         text.push(b"}");
     }
@@ -207,13 +207,13 @@ pub fn report() {
     for (at, why) in Reason::ALL.into_iter().enumerate() {
         text.push(if at == 0 { b"" } else { b"," });
         text.key(why.name());
-        text.number(OWN[::ledger::reason(why)].load(Ordering::Relaxed));
+        text.number(OWN[::abi::reason(why)].load(Ordering::Relaxed));
     }
     text.push(b"},\"prepared\":{");
     for (at, what) in Prepared::ALL.into_iter().enumerate() {
         text.push(if at == 0 { b"" } else { b"," });
         text.key(what.name());
-        text.number(OWN[::ledger::prepared(what)].load(Ordering::Relaxed));
+        text.number(OWN[::abi::prepared(what)].load(Ordering::Relaxed));
     }
     text.push(b"}}\n");
     if raw::keeping_errno(|| append(path, &text.bytes[..text.used])).is_none() {
@@ -223,13 +223,13 @@ pub fn report() {
 
 fn say_shortage() {
     let own = |word: usize| OWN[word].load(Ordering::Relaxed);
-    let missing = |column| Kind::ALL.iter().map(move |kind| own(::ledger::sum(*kind, column)));
+    let missing = |column| Kind::ALL.iter().map(move |kind| own(::abi::sum(*kind, column)));
     let bytes: u64 = missing(Column::FellBack).chain(missing(Column::Refused)).sum();
     if bytes == 0 {
         return;
     }
-    let why = Reason::ALL.into_iter().max_by_key(|why| own(::ledger::reason(*why)));
-    let why = why.filter(|why| own(::ledger::reason(*why)) > 0);
+    let why = Reason::ALL.into_iter().max_by_key(|why| own(::abi::reason(*why)));
+    let why = why.filter(|why| own(::abi::reason(*why)) > 0);
     let kib = message::Decimal::new(bytes >> 10);
     message::line(&[
         kib.bytes(),

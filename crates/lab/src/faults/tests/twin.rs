@@ -1,7 +1,7 @@
 //! The engine against a slow, obvious twin: each fault written down as a list of deeds, the next event
 //! found by looking at every CPU, queues as plain lists. Prices and memory are the engine's own.
 
-use ahead::Prefault;
+use policy::ahead::Prefault;
 use policy::rules::ResidentCount;
 use proptest::prelude::*;
 

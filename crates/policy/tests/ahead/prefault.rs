@@ -1,7 +1,7 @@
 //! Properties of the prefault rule: batches, surprises, ends, and what can be wasted.
 
 use proptest::prelude::*;
-use superpage_ahead::Prefault;
+use superpage_policy::ahead::Prefault;
 
 #[test]
 fn batches_double_up_to_the_limit_and_a_surprise_ends_that() {

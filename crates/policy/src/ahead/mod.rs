@@ -2,8 +2,6 @@
 //!
 //! Rules only: facts go in, a decision comes out. No clock, no I/O, no allocation. A *unit* is
 //! whatever the user prepares at once.
-#![no_std]
-#![forbid(unsafe_code)]
 
 mod prefault;
 mod refill;

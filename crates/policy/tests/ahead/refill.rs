@@ -1,7 +1,7 @@
 //! Properties of the refill rule: hysteresis, giving way, and that a stock comes to rest.
 
 use proptest::prelude::*;
-use superpage_ahead::{Decision, Facts, Refill};
+use superpage_policy::ahead::{Decision, Facts, Refill};
 
 const RULE: Refill = Refill { start: 6, stop: 10, load: 2, patience_ms: 1000 };
 
