@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    let _ = hardware::Machine::from_toml(text, "x.toml");
+    let _ = machine::Machine::from_toml(text, "x.toml");
 });

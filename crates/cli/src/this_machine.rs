@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use hardware::{costs_marked, with_costs};
+use machine::{costs_marked, with_costs};
 use tlb_probe::Calibration;
 use walk_cost::MissCost;
 

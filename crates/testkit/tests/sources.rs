@@ -82,7 +82,7 @@ fn what_does_not_exist_cannot_be_opened() {
         let sections = section.into_iter().map(String::from).collect();
         let citation = Citation { name: name.to_string(), sections };
         assert_eq!(
-            citation.open(&root(), Path::new("crates/lab/src/load.rs")),
+            citation.open(&root(), Path::new("crates/lab/lab/src/load.rs")),
             Err(says.to_string())
         );
     }

@@ -2,14 +2,13 @@
 //! the cycles of a hit in each and of a walk, the sizes of the page-walk caches, and, in a virtual
 //! machine, whether the guest's superpages reach the TLB.
 //!
-//! A [`Probe`] is all that is seen of the machine: [`Live`] is this one, [`Simulated`] one of known
-//! geometry, which is how the estimators are tested. Called by `cli`; prints nothing.
+//! A [`Probe`] is all that is seen of the machine: [`Live`] is this one; tests put simulated ones of known geometry
+//! behind it. Prints nothing.
 #![forbid(unsafe_code)]
 
 mod agree;
 mod backing;
 mod bench;
-mod caches;
 mod calibrate;
 mod document;
 mod doubts;
@@ -21,7 +20,6 @@ mod machine_file;
 mod picture;
 mod place;
 mod probe;
-mod simulated;
 mod statistics;
 mod variables;
 mod walks;
@@ -39,5 +37,4 @@ pub use live::{Live, LiveCode, clock};
 pub use machine_file::THIS;
 pub use place::Shape;
 pub use probe::{Clock, Offer, Place, Probe, ProbeError};
-pub use simulated::{Noise, Simulated, Truth};
 pub use walks::Step;

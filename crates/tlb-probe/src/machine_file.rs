@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use hardware::{Array, Machine, Nested, SIZES, Size, Tlb, preset_text};
+use machine::{Array, Machine, Nested, SIZES, Size, Tlb, preset_text};
 
 use crate::backing::Verdict;
 use crate::document::{Calibration, LevelReport, SizeReport};
@@ -162,7 +162,7 @@ impl Calibration {
         lines.push(format!("entries = {entries}   # {source}"));
         lines.push(format!("ways = {ways}"));
         let sets = entries / ways;
-        if tlb.index == hardware::Index::Xor && sets.is_power_of_two() {
+        if tlb.index == machine::Index::Xor && sets.is_power_of_two() {
             lines.push("index = \"xor\"   # (assumed)".to_string());
         }
         if index == 1 {

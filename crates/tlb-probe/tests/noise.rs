@@ -4,9 +4,10 @@
 
 mod common;
 
+use common::simulated::{Noise, Simulated};
 use common::{altered, with_code};
-use hardware::{Machine, Size};
-use superpage_tlb_probe::{Effort, Noise, Shape, Simulated, SizeReport};
+use machine::{Machine, Size};
+use superpage_tlb_probe::{Effort, Shape, SizeReport};
 
 /// Seeds of each geometry, with each noise.
 const SEEDS: u64 = 3;
@@ -29,7 +30,7 @@ fn is_found(machine: Machine) {
 
 fn check(machine: &Machine, report: &SizeReport, which: &str) {
     let entry = machine.entry_size(Size::Base);
-    let held = |level: &[hardware::Tlb]| {
+    let held = |level: &[machine::Tlb]| {
         level.iter().find(|tlb| tlb.holds[entry as usize]).map(|tlb| u64::from(tlb.array.entries))
     };
     let truth: Vec<u64> = [held(&machine.l1), held(&machine.l2)].into_iter().flatten().collect();
@@ -61,7 +62,7 @@ fn check(machine: &Machine, report: &SizeReport, which: &str) {
 /// As many entries of the first level, and what the next costs; or it is not told.
 fn check_code(machine: &Machine, reports: &[SizeReport], which: &str) {
     let entry = machine.entry_size(Size::Base);
-    let held = |tlb: &&hardware::Tlb| tlb.holds[entry as usize];
+    let held = |tlb: &&machine::Tlb| tlb.holds[entry as usize];
     let Some(report) = reports.iter().find(|report| report.page == machine.base_page) else {
         return;
     };

@@ -3,7 +3,7 @@
 use ::workload::zero::Stores;
 use experiment::bench::{Document, Row};
 use experiment::zeroing::{UNIT, Way, Zeroing};
-use hardware::{CostLine, Machine, costs_marked, with_costs};
+use machine::{CostLine, Machine, costs_marked, with_costs};
 
 use crate::exit::Failure;
 use crate::this_machine;

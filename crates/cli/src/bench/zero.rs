@@ -2,8 +2,8 @@
 
 use ::workload::zero::Stores;
 use experiment::zeroing::{self, Zeroing, ZeroingError};
-use hardware::BULKS;
 use host::{Root, Thp};
+use machine::BULKS;
 use serde_json::json;
 use units::{ByteSize, PageSize};
 

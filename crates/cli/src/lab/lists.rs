@@ -1,7 +1,7 @@
 //! `superpage lab machines` and `superpage lab workloads`: what there is to choose from.
 
-use hardware::Machine;
 use lab::workloads::{Entry, Given, Parameter, Setup, catalog};
+use machine::Machine;
 use serde_json::json;
 use units::ByteSize;
 
@@ -45,8 +45,8 @@ pub fn machines(args: MachinesArgs) -> Result<Done, Failure> {
         return Ok(Done::Fine);
     }
     let mut all: Vec<Machine> = Vec::new();
-    for name in hardware::names() {
-        all.push(hardware::preset(name).map_err(Failure::usage)?);
+    for name in machine::names() {
+        all.push(machine::preset(name).map_err(Failure::usage)?);
     }
     // Measured by `superpage tlb --save`, if it was; a damaged file is told of when it is used.
     if let Ok((path, text)) = this_machine::read()

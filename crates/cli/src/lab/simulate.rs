@@ -2,10 +2,10 @@
 
 use design::Design;
 use drawing::three;
-use hardware::Machine;
 use lab::sweep::{Group, Ingredient};
 use lab::workloads::Setup;
 use lab::{Experiment, LabError, Pass, Report, Watched, kernel_memory};
+use machine::Machine;
 use trace::Placement;
 use trace::{Process, Reader, Region, SLOTS, Source};
 use units::ByteSize;

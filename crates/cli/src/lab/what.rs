@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use hardware::Machine;
 use host::{MemInfo, Root};
 use lab::faults;
 use lab::fragment::{FragmentError, Fragmentation, FreeLists};
 use lab::sweep::{Hash, Ingredient};
 use lab::workloads::{Setup, WorkloadError, catalog};
+use machine::Machine;
 use trace::Reader;
 use units::ByteSize;
 
@@ -110,7 +110,7 @@ pub fn profile(file: &str) -> Result<(String, String), Failure> {
 pub fn machine(word: &str) -> Result<Ingredient, Failure> {
     if let Some((path, content)) = file(word, "toml")? {
         let machine = Machine::from_toml(&content, &path).map_err(Failure::usage)?;
-        let taken = hardware::names().any(|name| name == machine.name);
+        let taken = machine::names().any(|name| name == machine.name);
         return Ok(Ingredient { name: called(&machine.name, Some(&path), taken), content });
     }
     if word == tlb_probe::THIS {
@@ -118,9 +118,9 @@ pub fn machine(word: &str) -> Result<Ingredient, Failure> {
         Machine::from_toml(&content, &path).map_err(Failure::usage)?;
         return Ok(Ingredient { name: word.to_string(), content });
     }
-    match hardware::preset_text(word) {
+    match machine::preset_text(word) {
         Ok(text) => Ok(Ingredient { name: word.to_string(), content: text.to_string() }),
-        Err(error) => Err(unknown(word, hardware::names(), error)),
+        Err(error) => Err(unknown(word, machine::names(), error)),
     }
 }
 

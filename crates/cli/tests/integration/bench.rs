@@ -160,7 +160,7 @@ fn what_memory_costs_is_kept_and_survives_another_calibration() {
     assert!(found["ways"].as_array().unwrap().iter().all(|way| way["cold_seconds"][2].is_f64()));
 
     let file = directory.path().join("superpage/machines/this.toml");
-    let read = || hardware::Machine::from_toml(&std::fs::read_to_string(&file).unwrap(), "this");
+    let read = || machine::Machine::from_toml(&std::fs::read_to_string(&file).unwrap(), "this");
     let machine = read().unwrap();
     let system = found["ways"].as_array().unwrap().iter().find(|way| way["stores"] == "system");
     for (kept, measured) in machine.costs.zero.temporal.iter().zip(0..) {

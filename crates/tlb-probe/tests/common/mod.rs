@@ -1,6 +1,10 @@
 //! Simulated machines to calibrate.
 
-use hardware::Machine;
+mod caches;
+#[allow(dead_code, reason = "exact readings need no noise")]
+pub mod simulated;
+
+use machine::Machine;
 use superpage_tlb_probe::{Calibration, Effort, Options, Probe, Processor, calibrate};
 use units::PageSize;
 
@@ -18,7 +22,7 @@ pub const EXACT: Effort = Effort {
 
 /// A preset with some of its text replaced.
 pub fn altered(name: &str, changes: &[(&str, &str)]) -> Machine {
-    let mut text = hardware::preset_text(name).unwrap().to_string();
+    let mut text = machine::preset_text(name).unwrap().to_string();
     for (from, to) in changes {
         assert!(text.contains(from), "{name} has no `{from}`");
         text = text.replace(from, to);

@@ -1,8 +1,9 @@
 //! Whether superpages reach the TLB of a virtual machine.
 
+use crate::common::simulated::Simulated;
 use crate::common::{EXACT, altered, found};
-use hardware::Machine;
-use superpage_tlb_probe::{Backing, Simulated, Verdict};
+use machine::Machine;
+use superpage_tlb_probe::{Backing, Verdict};
 use units::PageSize;
 
 fn backing(machine: Machine) -> Backing {

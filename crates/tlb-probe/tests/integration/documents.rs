@@ -1,9 +1,10 @@
 //! What a calibration is turned into: JSON, a machine's file, variables, a picture.
 
+use crate::common::simulated::Simulated;
 use crate::common::{EXACT, altered, found};
-use hardware::{Machine, Size};
 use host::{TlbArray, TlbKind};
-use superpage_tlb_probe::{Calibration, Options, Processor, SCHEMA, Simulated, THIS, calibrate};
+use machine::{Machine, Size};
+use superpage_tlb_probe::{Calibration, Options, Processor, SCHEMA, THIS, calibrate};
 use units::PageSize;
 
 const LARGE: u64 = 2 << 20;
@@ -66,7 +67,7 @@ fn what_is_not_known_is_assumed_and_said() {
     let text = calibration.to_machine();
     let read =
         Machine::from_toml(&text, "this.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let preset = hardware::preset("zen1").unwrap();
+    let preset = machine::preset("zen1").unwrap();
     assert_eq!(read.l1, preset.l1);
     assert!(!text.contains("entries = 64   # (measured)"), "{text}");
     // Nothing about the host was found; a guest's superpages are assumed to reach.

@@ -1,9 +1,10 @@
 //! The oracle: machines of known geometry, found out by measurement alone. Entries and ways exact, costs
 //! within 6 per cent of what the simulator charged.
 
+use crate::common::simulated::Simulated;
 use crate::common::{EXACT, altered, found, with_code};
-use hardware::{Machine, Size};
-use superpage_tlb_probe::{Shape, Simulated, SizeReport};
+use machine::{Machine, Size};
+use superpage_tlb_probe::{Shape, SizeReport};
 use units::PageSize;
 
 /// Entries and ways, level by level.
@@ -21,7 +22,7 @@ fn finds_out(machine: Machine) {
     assert_eq!(calibration.sizes.len(), 2, "{name}");
     for (report, size) in calibration.sizes.iter().zip([Size::Base, Size::Large]) {
         let entry = machine.entry_size(size);
-        let held = |level: &[hardware::Tlb]| {
+        let held = |level: &[machine::Tlb]| {
             let tlb = level.iter().find(|tlb| tlb.holds[entry as usize]).copied();
             tlb.map(|tlb| (Some(u64::from(tlb.array.entries)), Some(u64::from(tlb.array.ways))))
         };

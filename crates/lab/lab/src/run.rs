@@ -1,0 +1,361 @@
+//! Experiments: a workload on a machine, once for each design, in one pass over its stream.
+
+use machine::Machine;
+use tlb_sim::{Translate, Visitor};
+use trace::{Block, Source};
+use units::ByteSize;
+
+use crate::fragment::{Fragmentation, Ground};
+use crate::load::{self, Design};
+use crate::side_by_side;
+use crate::system::{Engine, Stop, System, kernel_memory};
+use crate::touched::{Counts, Seen, Touched};
+use crate::watch::{Pass, Watched};
+use crate::workloads::{Setup, WorkloadError};
+use crate::{Cell, End, Report, Requests, SCHEMA};
+
+/// What is run, but for the design.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// The machine.
+    pub machine: Machine,
+    /// Its memory.
+    pub memory: ByteSize,
+    /// What spoils the memory beforehand.
+    pub fragmentation: Fragmentation,
+    /// As it was asked for, for the report.
+    pub fragmentation_name: String,
+    /// The workload.
+    pub workload: Setup,
+    /// As it was asked for, for the report.
+    pub workload_name: String,
+    /// The seed.
+    pub seed: u64,
+    /// Room for pages that are swapped out; 0 is no swap.
+    pub swap: ByteSize,
+    /// Whether touched pages are kept count of: utilisation and bloat. Costs a look at each access.
+    pub utilisation: bool,
+}
+
+/// Why an experiment could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The workload's options do not fit.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A design has rules that are not simulated.
+    #[error("{design}: {key}: {why}")]
+    NotSimulated {
+        /// Which.
+        design: String,
+        /// The rule's key.
+        key: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// The stream could not be read.
+    #[error("{0}")]
+    Source(String),
+    /// The stream does what no program can do.
+    #[error("the stream of {workload} is not a program's: {what}; record or import it anew")]
+    IllFormed {
+        /// Which.
+        workload: String,
+        /// What it does.
+        what: String,
+    },
+}
+
+/// Runs an experiment under each of the designs; the reports come in their order.
+pub fn run(experiment: &Experiment, designs: &[Design]) -> Result<Vec<Report>, LabError> {
+    run_watched(experiment, designs, |_| ())
+}
+
+/// The same, and tells after each piece of the stream how far it is.
+pub fn run_watched(
+    experiment: &Experiment,
+    designs: &[Design],
+    watch: impl FnMut(Pass),
+) -> Result<Vec<Report>, LabError> {
+    let (description, _) = experiment.workload.build()?;
+    let (mut lanes, first) = prepare(experiment, designs, description.superpages)?;
+    let mut setup = experiment.workload.clone();
+    (setup.first_region, setup.first_process) = first;
+    setup.seed = experiment.seed;
+    setup.cpu_mhz = experiment.machine.mhz;
+    let (_, stream) = setup.build()?;
+    let mut stream = Watched::new(stream, description.records, watch);
+    pass(experiment, &mut lanes, &mut stream)?;
+    reports(lanes, experiment)
+}
+
+/// Runs a stream that comes from elsewhere (a recorded trace). `open` is told the first region and process
+/// whose numbers the stream may use, and `superpages` is what it needs, for the fragmenter.
+pub fn run_stream<S: Source>(
+    experiment: &Experiment,
+    designs: &[Design],
+    superpages: u64,
+    open: impl FnOnce(u32, u32) -> Result<S, LabError>,
+) -> Result<Vec<Report>, LabError> {
+    let (mut lanes, first) = prepare(experiment, designs, superpages)?;
+    let mut stream = open(first.0, first.1)?;
+    pass(experiment, &mut lanes, &mut stream)?;
+    reports(lanes, experiment)
+}
+
+/// The machines, one per design, with their memory spoilt; and the first region and process that are left.
+#[expect(clippy::type_complexity, reason = "a pair used twice, here")]
+pub(crate) fn prepare(
+    experiment: &Experiment,
+    designs: &[Design],
+    superpages: u64,
+) -> Result<(Vec<Box<dyn Lane>>, (u32, u32)), LabError> {
+    let machine = &experiment.machine;
+    let ready = side_by_side::map(designs.iter().collect(), |design: &Design| {
+        if let Some(load::NotSimulated { key, why }) = load::not_simulated(design) {
+            return Err(LabError::NotSimulated { design: design.name.clone(), key, why });
+        }
+        let policy = load::policy(design, machine);
+        let bound = policy.physical().is_ideal;
+        let system = System::new(machine, policy, experiment.memory, experiment.swap);
+        let name = design.name.clone();
+        let mut lane = tlb_sim::dispatch(machine, Build { system, machine, name, bound });
+        let first = lane.spoil(experiment, superpages)?;
+        Ok::<_, LabError>((lane, first))
+    });
+    let mut first = (0, 0);
+    let mut lanes = Vec::new();
+    for one in ready {
+        let (lane, left) = one?;
+        first = left;
+        lanes.push(lane);
+    }
+    Ok((lanes, first))
+}
+
+pub(crate) fn reports(
+    lanes: Vec<Box<dyn Lane>>,
+    experiment: &Experiment,
+) -> Result<Vec<Report>, LabError> {
+    side_by_side::map(lanes, |lane| lane.report(experiment)).into_iter().collect()
+}
+
+/// Blocks that a design's machine carries out before it is the next one's turn. Each finds the host's caches full of
+/// the others' TLBs and page tables.
+const TURN: usize = 16;
+
+/// Blocks of a turn; how many pages were touched in each.
+type Turn = Vec<(Block, Counts)>;
+
+pub(crate) fn pass<S: Source + ?Sized>(
+    experiment: &Experiment,
+    lanes: &mut [Box<dyn Lane>],
+    stream: &mut S,
+) -> Result<(), LabError> {
+    let is_alone = lanes.len() == 1;
+    let (watching, mut others): (Vec<_>, Vec<_>) =
+        lanes.iter_mut().partition(|lane| experiment.utilisation && lane.watches());
+    let touched = experiment.utilisation.then(Touched::default);
+    let mut reader = Reader { stream, touched, watching };
+    let new = || -> Turn { vec![Default::default(); if is_alone { 1 } else { TURN }] };
+    let mut turn = new();
+    if is_alone || !side_by_side::is_wanted() {
+        loop {
+            let read = reader.read(&mut turn)?;
+            others.iter_mut().for_each(|lane| lane.blocks(&turn[..read]));
+            if read < turn.len() {
+                return Ok(());
+            }
+        }
+    }
+    let mut next = new();
+    let mut read = reader.read(&mut turn)?;
+    loop {
+        let is_last = read < turn.len();
+        let ahead = || if is_last { Ok(0) } else { reader.read(&mut next) };
+        read = side_by_side::with(&mut others, |lane| lane.blocks(&turn[..read]), ahead)?;
+        if is_last {
+            return Ok(());
+        }
+        std::mem::swap(&mut turn, &mut next);
+    }
+}
+
+/// Reads the stream, with the machines that must know which pages are touched at the end of each block.
+struct Reader<'a, S: ?Sized> {
+    stream: &'a mut S,
+    touched: Option<Touched>,
+    watching: Vec<&'a mut Box<dyn Lane>>,
+}
+
+impl<S: Source + ?Sized> Reader<'_, S> {
+    /// Fills a turn, or the beginning of it at the stream's end; returns how many blocks.
+    fn read(&mut self, turn: &mut Turn) -> Result<usize, LabError> {
+        for (at, (block, counts)) in turn.iter_mut().enumerate() {
+            let more = self.stream.next(block);
+            if !more.map_err(|error| LabError::Source(error.to_string()))? {
+                return Ok(at);
+            }
+            if let Some(touched) = &mut self.touched {
+                touched.follow(block);
+            }
+            let seen = self.touched.as_ref().map_or(Seen::default(), Touched::seen);
+            *counts = seen.counts;
+            self.watching.iter_mut().for_each(|lane| lane.block(block, seen));
+        }
+        Ok(turn.len())
+    }
+}
+
+/// A design's machine, whatever its TLB's type.
+pub(crate) trait Lane: Send {
+    /// Has memory fragmented; returns the first region and process that are left.
+    fn spoil(&mut self, experiment: &Experiment, superpages: u64) -> Result<(u32, u32), LabError>;
+    /// Whether it must know which pages are touched, and not only how many.
+    fn watches(&self) -> bool;
+    /// From here on walks to base pages are counted.
+    fn count_walks(&mut self);
+    /// Those of each superpage's worth of the program's memory.
+    fn walks(&mut self) -> Vec<u64>;
+    fn block(&mut self, block: &Block, seen: Seen<'_>);
+    /// Carries out blocks of which only the number of touched pages is known.
+    fn blocks(&mut self, turn: &[(Block, Counts)]);
+    fn report(self: Box<Self>, experiment: &Experiment) -> Result<Report, LabError>;
+}
+
+struct Build<'a> {
+    system: System,
+    machine: &'a Machine,
+    name: String,
+    bound: bool,
+}
+
+impl Visitor for Build<'_> {
+    type Output = Box<dyn Lane>;
+    fn visit<T: Translate>(self, tlb: T) -> Self::Output {
+        let engine = Engine::new(tlb, self.system, self.machine.clone());
+        Box::new(Running { engine, name: self.name, bound: self.bound, stop: None })
+    }
+}
+
+struct Running<T> {
+    engine: Engine<T>,
+    name: String,
+    bound: bool,
+    stop: Option<Stop>,
+}
+
+impl<T: Translate> Lane for Running<T> {
+    fn spoil(&mut self, experiment: &Experiment, superpages: u64) -> Result<(u32, u32), LabError> {
+        let blocks = self.engine.system.blocks();
+        let program = experiment.fragmentation.program(superpages, blocks, 0, 0);
+        let mut first = (0, 0);
+        if let Some(mut program) = program {
+            first = (program.regions(), program.processes());
+            let mut block = Block::default();
+            while program.step(&mut self.engine.system, &mut block) {
+                match self.engine.block(&block, Seen::default()) {
+                    // A fragmenter fills what there is: it goes on with less.
+                    Ok(()) | Err(Stop::OutOfMemory | Stop::Refused { .. } | Stop::Killed(_)) => {}
+                    Err(Stop::IllFormed(what)) => {
+                        let workload = experiment.fragmentation_name.clone();
+                        return Err(LabError::IllFormed { workload, what });
+                    }
+                }
+            }
+        }
+        self.engine.book();
+        self.engine.system.begin(first);
+        Ok(first)
+    }
+
+    fn watches(&self) -> bool {
+        self.engine.system.watches()
+    }
+
+    fn count_walks(&mut self) {
+        self.engine.system.count_walks();
+    }
+
+    fn walks(&mut self) -> Vec<u64> {
+        self.engine.system.walks()
+    }
+
+    fn block(&mut self, block: &Block, seen: Seen<'_>) {
+        if self.stop.is_none() {
+            self.stop = self.engine.block(block, seen).err();
+            self.engine.system.settle(seen.counts, self.stop.is_none());
+        }
+    }
+
+    fn blocks(&mut self, turn: &[(Block, Counts)]) {
+        for (block, counts) in turn {
+            self.block(block, Seen { counts: *counts, pages: None });
+        }
+    }
+
+    fn report(mut self: Box<Self>, experiment: &Experiment) -> Result<Report, LabError> {
+        self.engine.book();
+        let system = &mut self.engine.system;
+        if !matches!(self.stop, Some(Stop::IllFormed(_))) {
+            system.check();
+        }
+        let outcome = system.finish();
+        let end = match self.stop {
+            None => End::Done,
+            Some(Stop::OutOfMemory) => End::OutOfMemory { resident_pages: outcome.resident_pages },
+            Some(Stop::Refused { short_by }) => End::Refused { short_by },
+            Some(Stop::Killed(why)) => End::Killed { why },
+            Some(Stop::IllFormed(what)) => {
+                return Err(LabError::IllFormed {
+                    workload: experiment.workload_name.clone(),
+                    what,
+                });
+            }
+        };
+        let mhz = experiment.machine.mhz;
+        Ok(Report {
+            schema: SCHEMA.to_string(),
+            cell: Cell {
+                design: self.name,
+                machine: experiment.machine.name.clone(),
+                workload: experiment.workload_name.clone(),
+                fragmentation: experiment.fragmentation_name.clone(),
+                memory_bytes: experiment.memory.bytes(),
+                seed: experiment.seed,
+                swap_bytes: experiment.swap.bytes(),
+                free_lists: experiment.fragmentation.free_lists().cloned(),
+            },
+            bound: self.bound,
+            kernel_bytes: Some(kernel_memory(experiment.memory).bytes()),
+            end,
+            mhz,
+            wall_cycles: outcome.observations.wall_cycles,
+            ledger: outcome.ledger,
+            background: outcome.background,
+            counters: outcome.counters,
+            phases: outcome.observations.phases,
+            timeline: outcome.observations.timeline,
+            requests: requests(outcome.observations.latencies, mhz),
+        })
+    }
+}
+
+/// The distribution of latencies, given in cycles.
+fn requests(mut latencies: Vec<u64>, mhz: u32) -> Option<Requests> {
+    latencies.sort_unstable();
+    let count = latencies.len();
+    let longest = *latencies.last()?;
+    let of = |cycles: u64| cycles as f64 / f64::from(mhz);
+    let at = |permille: usize| of(latencies[(count * permille).div_ceil(1000).max(1) - 1]);
+    let sum: u64 = latencies.iter().sum();
+    Some(Requests {
+        count: count as u64,
+        mean: of(sum) / count as f64,
+        p50: at(500),
+        p95: at(950),
+        p99: at(990),
+        p999: at(999),
+        max: of(longest),
+    })
+}

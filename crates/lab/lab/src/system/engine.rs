@@ -1,0 +1,319 @@
+//! The engine: a stream's accesses through the TLB, and what they find there.
+//!
+//! No policy is on the path of a hit or a walk: what needs attention (a page that is absent, a write that must be looked
+//! at) leaves the loop and comes back to it.
+
+use machine::{Footprint, Level, Machine, Size, Tally};
+use tlb_sim::Translate;
+use trace::{Access, Block, Page, SLOTS};
+
+use super::apart::{Apart, PIECE};
+use super::formed::MOST_MICROSECONDS;
+use super::spaces::region::{BASE, LARGE, SIZE};
+use super::spaces::walk::{Attention, size_of};
+use super::spaces::{MANY, Shoot};
+use super::{Stop, System};
+use crate::Cause;
+use crate::touched::Seen;
+
+/// Accesses between two looks at the clock.
+const CHUNK: usize = 1024;
+
+/// A system with the TLB of its machine.
+#[derive(Debug)]
+pub(crate) struct Engine<T> {
+    tlb: T,
+    pub system: System,
+    machine: Machine,
+    /// The tally when the books were last brought up to date.
+    booked: Tally,
+    /// The last access, for the filter: the same page again is a hit.
+    last: u32,
+    /// Pages of a superpage that one entry of the TLB translates: in those, the filter takes any page.
+    same: u32,
+    /// An entry may hold joined base pages.
+    joins: bool,
+    /// The run of 16 pages that the TLB lost last, if nothing was looked up since.
+    dropped: u32,
+}
+
+const NO_ACCESS: u32 = u32::MAX;
+const NO_RUN: u32 = u32::MAX;
+
+impl<T: Translate> Engine<T> {
+    pub(crate) fn new(tlb: T, system: System, machine: Machine) -> Self {
+        let same = machine.entry_size(Size::Large).pages().min(SLOTS);
+        let joins = machine.entry_size(Size::Cont) == Size::Cont;
+        Self {
+            booked: tlb.tally(),
+            tlb,
+            system,
+            machine,
+            last: NO_ACCESS,
+            same,
+            joins,
+            dropped: NO_RUN,
+        }
+    }
+
+    /// Carries a piece of the stream out.
+    pub(crate) fn block(&mut self, block: &Block, seen: Seen<'_>) -> Result<(), Stop> {
+        let mut from = 0;
+        for (number, (at, event)) in block.events.iter().enumerate() {
+            if number.is_multiple_of(PIECE) {
+                self.system.prefetch_discards(&block.events[number..]);
+            }
+            self.accesses(block, from, *at as usize, seen)?;
+            from = *at as usize;
+            self.system.event(event)?;
+            self.shoot();
+            self.last = NO_ACCESS;
+            self.tick(seen);
+        }
+        self.accesses(block, from, block.accesses.len(), seen)
+    }
+
+    fn accesses(
+        &mut self,
+        block: &Block,
+        from: usize,
+        to: usize,
+        seen: Seen<'_>,
+    ) -> Result<(), Stop> {
+        let mut at = from;
+        while at < to {
+            let end = to.min(at + CHUNK);
+            let counts = block.counts.get(at..end);
+            let made = counts.map_or((end - at) as u64, |counts| {
+                counts.iter().map(|&count| u64::from(count)).sum()
+            });
+            self.chunk(&block.accesses[at..end])?;
+            let made = made.saturating_mul(u64::from(self.system.clock.pace().weight));
+            if self.system.clock.microseconds_of_work(made) > MOST_MICROSECONDS {
+                return Err(Stop::IllFormed(format!("{made} accesses at once")));
+            }
+            self.system.counters.accesses += made;
+            self.system.clock.work(made);
+            self.book();
+            self.tick(seen);
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn chunk(&mut self, accesses: &[Access]) -> Result<(), Stop> {
+        let (mut at, mut prefetched) = (0, 0);
+        loop {
+            self.dropped = NO_RUN;
+            let (tlb, system, last, same) =
+                (&mut self.tlb, &mut self.system, &mut self.last, self.same);
+            // Without the attribute it would be compiled for narrow vectors, by itself, and each of the
+            // TLB's vector instructions would be a call.
+            let attention = T::vectorized(
+                #[inline(always)]
+                || through(tlb, system, last, accesses, (at, &mut prefetched), same),
+            );
+            match attention {
+                Attention::None => return Ok(()),
+                Attention::Absent(found) => {
+                    self.absent(accesses[found])?;
+                    at = found + 1;
+                }
+                Attention::Check(found) => {
+                    self.look_at(accesses[found])?;
+                    at = found + 1;
+                }
+            }
+        }
+    }
+
+    /// The page was walked to and is not mapped: a fault, and the access is made again.
+    fn absent(&mut self, access: Access) -> Result<(), Stop> {
+        let page = access.page();
+        self.dropped = NO_RUN;
+        self.fault(page, access.writes())?;
+        self.shoot();
+        let kind = self.system.spaces.kind(page.region().0);
+        if kind & SIZE != BASE {
+            // The walk entered a base page; what is mapped now is larger.
+            self.tlb.invalidate(page.0, Size::Base);
+            self.tlb.look_up(page.0, size_of(kind));
+        }
+        self.system.spaces.walked(page.region().0);
+        self.last = access.0;
+        Ok(())
+    }
+
+    /// A fault. What spoils memory fills all there is: where nothing is left it goes on without.
+    fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
+        match self.system.fault(page, write) {
+            Err(Stop::OutOfMemory) if !self.system.is_awake() => Ok(()),
+            done => done,
+        }
+    }
+
+    /// An access to a region whose writes must be looked at.
+    fn look_at(&mut self, access: Access) -> Result<(), Stop> {
+        let (page, write) = (access.page(), access.writes());
+        if !self.system.spaces.is_fine(page, write) {
+            self.fault(page, write)?;
+            self.shoot();
+        }
+        let region = page.region().0;
+        let kind = self.system.spaces.kind(region);
+        let level = self.tlb.look_up(page.0, size_of(kind));
+        let large = kind & SIZE == LARGE;
+        if level == Level::Walk {
+            let mapped = large || self.system.spaces.is_present(page);
+            if !mapped {
+                return self.absent(access);
+            }
+            self.system.spaces.walked(region);
+        }
+        self.last = access.0;
+        Ok(())
+    }
+
+    /// Takes out of the TLB what is not true any more.
+    fn shoot(&mut self) {
+        let shoots = self.system.spaces.shoots();
+        if shoots.is_empty() {
+            return;
+        }
+        self.last = NO_ACCESS;
+        if shoots.len() > MANY || shoots.contains(&Shoot::All) {
+            self.tlb.flush();
+        } else {
+            let (tlb, dropped, joins) = (&mut self.tlb, &mut self.dropped, self.joins);
+            T::vectorized(
+                #[inline(always)]
+                || {
+                    for shoot in shoots {
+                        drop_from(tlb, *shoot, dropped, joins);
+                    }
+                },
+            );
+        }
+        self.system.spaces.end_shoots();
+    }
+
+    fn tick(&mut self, seen: Seen<'_>) {
+        self.system.tick(seen);
+        self.system.observe();
+        self.shoot();
+    }
+
+    /// Brings the books up to date with what the TLB counted.
+    pub(crate) fn book(&mut self) {
+        let now = self.tlb.tally();
+        let new = now - self.booked;
+        let l2_hits = new.all_l2_hits();
+        let walks = new.all_walks();
+        if l2_hits + walks == 0 {
+            return;
+        }
+        self.booked = now;
+        let system = &mut self.system;
+        let pace = system.clock.pace();
+        let exposed = f64::from(pace.exposed_permille) / 1000.0 * f64::from(pace.weight);
+        let weight = u64::from(pace.weight);
+        system.counters.second_tlb_hits += l2_hits * weight;
+        if l2_hits > 0 {
+            let each = self.machine.l2.first().map_or(0, |l2| l2.cycles);
+            let cycles = (l2_hits as f64 * f64::from(each) * exposed) as u64;
+            system.clock.spend(Cause::SecondTlb, cycles);
+        }
+        if walks == 0 {
+            return;
+        }
+        let large_pages = system.spaces.superpages();
+        let base_pages = system.spaces.resident().saturating_sub(large_pages * 512);
+        let regions = large_pages + base_pages.div_ceil(512);
+        let footprint = Footprint::new(base_pages, regions.max(1));
+        let mut large = new;
+        let mut base = new;
+        for size in Size::ALL {
+            let other =
+                if matches!(size, Size::Base | Size::Cont) { &mut large } else { &mut base };
+            other.walks[size as usize] = [0; machine::READS];
+            other.near[size as usize] = 0;
+        }
+        system.counters.walks_base += base.all_walks() * weight;
+        system.counters.walks_large += large.all_walks() * weight;
+        for (tally, cause) in [(base, Cause::WalkBase), (large, Cause::WalkLarge)] {
+            if tally.all_walks() > 0 {
+                let cycles = self.machine.walk_cycles(&tally, footprint) * exposed;
+                system.clock.spend(cause, cycles as u64);
+                system.note_walks(cycles as u64);
+            }
+        }
+    }
+}
+
+/// Takes what a shootdown names out of the TLB. `dropped` is the last run of 16 pages that went.
+#[inline(always)]
+fn drop_from<T: Translate>(tlb: &mut T, shoot: Shoot, dropped: &mut u32, joins: bool) {
+    match shoot {
+        Shoot::Page(page) => {
+            let run = page >> Size::Cont.shift();
+            if *dropped == run && !joins {
+                return;
+            }
+            // Where no entry holds joined pages, this drops the base pages too.
+            tlb.invalidate(page, Size::Cont);
+            if joins {
+                tlb.invalidate(page, Size::Base);
+            }
+            *dropped = run;
+        }
+        Shoot::Region(region) => tlb.invalidate_region(region),
+        Shoot::All => {}
+    }
+}
+
+/// The loop and the commonest faults in it. `prefetched`: up to where faults were.
+#[inline(always)]
+fn through<T: Translate>(
+    tlb: &mut T,
+    system: &mut System,
+    last: &mut u32,
+    accesses: &[Access],
+    (mut from, prefetched): (usize, &mut usize),
+    same: u32,
+) -> Attention {
+    let sample = system.reads.has(policy::Reads::COVERAGE) || system.spaces.counts_walks();
+    let mut apart = Apart::NONE;
+    loop {
+        let attention = system.spaces.walk(tlb, last, accesses, from, sample, same);
+        let Attention::Absent(found) = attention else {
+            system.end_apart(&mut apart);
+            return attention;
+        };
+        let access = accesses[found];
+        system.prefetch_faults(accesses, found, prefetched);
+        let is_apart = accesses.get(found + 1).is_none_or(|next| next.0 != access.0 + 1);
+        if is_apart && system.plain_apart(&mut apart, access) {
+            from = found + 1;
+            *last = access.0;
+            continue;
+        }
+        system.end_apart(&mut apart);
+        let plain = system.plain_ahead(&accesses[found..]) as usize;
+        if plain == 0 {
+            return attention;
+        }
+        // The pages that follow are walked to as well, each before its fault.
+        let mut walked = 1;
+        let mut hit = false;
+        while walked < plain && !hit {
+            hit = tlb.look_up(access.page().0 + walked as u32, Size::Base) != Level::Walk;
+            walked += usize::from(!hit);
+        }
+        if !system.plain_faults(access.page(), access.writes(), walked as u32) {
+            return attention;
+        }
+        from = found + walked + usize::from(hit);
+        *last = accesses[from - 1].0;
+        apart = system.begin_apart(access);
+    }
+}

@@ -1,0 +1,100 @@
+//! The page tables as the processor reads them: a stream's accesses through the TLB, up to where one needs attention.
+//!
+//! A hit reads the region's one byte and the TLB, nothing else; a walk reads the region's line.
+
+use machine::{Level, Size};
+use tlb_sim::Translate;
+use trace::Access;
+
+use super::Spaces;
+use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, QUIET, SIZE};
+
+/// Why the loop was left, and at which access.
+pub(crate) enum Attention {
+    /// All is done.
+    None,
+    /// The page is not mapped.
+    Absent(usize),
+    /// The write must be looked at.
+    Check(usize),
+}
+
+/// The page size of a kind, for the TLB.
+pub(crate) const fn size_of(kind: Kind) -> Size {
+    match kind & SIZE {
+        BASE => Size::Base,
+        CONT => Size::Cont,
+        LARGE => Size::Large,
+        // No region has it; named so that the numbers are those of `Size` and there is nothing to do.
+        _ => Size::Huge,
+    }
+}
+
+impl Spaces {
+    /// Everything that is a hit, or a walk to a page that is mapped. With `sample`, entries are marked accessed and
+    /// walks counted; `same` is how many pages of a superpage one entry of the TLB translates.
+    #[inline(always)]
+    pub(crate) fn walk<T: Translate>(
+        &mut self,
+        tlb: &mut T,
+        last: &mut u32,
+        accesses: &[Access],
+        from: usize,
+        sample: bool,
+        same: u32,
+    ) -> Attention {
+        let Self { kinds, regions, tables, misses, .. } = self;
+        let kinds = &mut kinds[..];
+        let mut previous = *last;
+        for (ahead, access) in accesses[from..].iter().enumerate() {
+            let at = from + ahead;
+            let access = access.0;
+            // The same page again, read, or written after a write: the first-level TLB has it at its front.
+            if access | (previous & Access::WRITE) == previous {
+                continue;
+            }
+            let page = access & !Access::WRITE;
+            let region = (page >> 9) as usize;
+            let Some(kind_of) = kinds.get_mut(region) else {
+                *last = previous;
+                return Attention::Absent(at);
+            };
+            let kind = *kind_of;
+            if kind & CHECK != 0 && access & Access::WRITE != 0 {
+                *last = previous;
+                return Attention::Check(at);
+            }
+            // The same superpage again is a hit too.
+            if kind & SIZE == LARGE && (page ^ previous & !Access::WRITE) < same {
+                previous = access;
+                continue;
+            }
+            if tlb.look_up(page, size_of(kind & SIZE)) == Level::Walk && kind & QUIET == 0 {
+                let found = regions.extend(region);
+                let large = kind & SIZE == LARGE;
+                if !large && !tables.is_present(found.place, page & 511) {
+                    *last = previous;
+                    return Attention::Absent(at);
+                }
+                found.flags |= ACCESSED;
+                if sample && !large {
+                    let entry = tables.entry(found.place, page & 511);
+                    *entry = entry.with(Entry::ACCESSED);
+                    if let Some(misses) = misses {
+                        misses.count(page);
+                    }
+                } else if large || *tables.present(found.place) == [!0; 8] {
+                    *kind_of |= QUIET;
+                }
+            }
+            previous = access;
+        }
+        *last = previous;
+        Attention::None
+    }
+
+    /// A region was walked to.
+    pub(crate) fn walked(&mut self, region: u32) {
+        self.region(region).flags |= ACCESSED;
+    }
+}

@@ -1,0 +1,149 @@
+//! Executors decide nothing: they know no design, no preset and no rule.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+/// All sources below a directory of the workspace, but those of tests: their paths from there, and their lines
+/// without comments.
+fn sources(below: &str) -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    let mut left = vec![workspace().join(below)];
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(&directory).expect("a directory of sources") {
+            let path = entry.expect("an entry").path();
+            let is_source = path.extension().is_some_and(|extension| extension == "rs");
+            let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
+            if path.is_dir() && !is_test {
+                left.push(path);
+            } else if is_source && !is_test {
+                let text = fs::read_to_string(&path).expect("a source");
+                let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+                let name = path.strip_prefix(workspace()).expect("below the workspace");
+                found.push((name.display().to_string(), code.map(String::from).collect()));
+            }
+        }
+    }
+    assert!(found.len() > 20, "{below} has {} sources", found.len());
+    found
+}
+
+fn executors() -> impl Iterator<Item = (String, Vec<String>)> {
+    sources("crates/lab/lab/src").into_iter().chain(sources("crates/preload/runtime/src"))
+}
+
+/// The words of a line.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_')
+}
+
+/// Crates whose Cargo.toml has `design` among what they are built with, not only tested.
+fn built_with_design() -> Vec<String> {
+    let manifest = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace");
+    let (_, members) = manifest.split_once("members = [").expect("members");
+    let (members, _) = members.split_once(']').expect("the end of the members");
+    let members = members.split('"').skip(1).step_by(2);
+    let has_design = |member: &&str| {
+        let path = workspace().join(member).join("Cargo.toml");
+        let text = fs::read_to_string(path).expect("a manifest");
+        let (_, dependencies) = text.split_once("\n[dependencies]\n").unwrap_or_default();
+        let own = dependencies.lines().take_while(|line| !line.starts_with('['));
+        own.into_iter().any(|line| line.starts_with("design"))
+    };
+    members.filter(has_design).map(String::from).collect()
+}
+
+#[test]
+fn the_command_and_one_loader_know_designs() {
+    assert_eq!(built_with_design(), ["crates/lab/lab", "crates/cli"]);
+    let names_the_crate =
+        |(_, code): &(String, Vec<String>)| code.iter().any(|line| line.contains("design::"));
+    let found: Vec<String> = executors().filter(names_the_crate).map(|(path, _)| path).collect();
+    assert_eq!(found, ["crates/lab/lab/src/load.rs"]);
+}
+
+/// The files that hand designs on.
+const HOLD_DESIGNS: [&str; 3] = [
+    "crates/lab/lab/src/profile.rs",
+    "crates/lab/lab/src/run.rs",
+    "crates/lab/lab/src/tables/queue.rs",
+];
+
+/// What holds a design has it of the loader, and knows its name.
+#[test]
+fn a_design_is_handed_on_unread() {
+    for (path, code) in executors().filter(|(path, _)| path != "crates/lab/lab/src/load.rs") {
+        if !code.iter().any(|line| words(line).any(|word| word == "Design")) {
+            continue;
+        }
+        assert!(HOLD_DESIGNS.contains(&&*path), "{path}");
+        for line in &code {
+            let asked = line.split("design.").skip(1).filter_map(|rest| words(rest).next());
+            for what in asked {
+                assert!(["name", "clone"].contains(&what), "{path}: {line}");
+            }
+        }
+    }
+}
+
+/// Nobody but `design` and `policy` can read what a design says.
+#[test]
+fn rules_are_private() {
+    for (file, holder) in [
+        ("crates/design/src/lib.rs", "pub struct Design {"),
+        ("crates/policy/src/lib.rs", "pub struct Policy {"),
+    ] {
+        let text = fs::read_to_string(workspace().join(file)).expect("a source");
+        let (_, fields) = text.split_once(holder).expect(holder);
+        let (fields, _) = fields.split_once("\n}").expect("its end");
+        assert!(fields.contains("\n    rules: Rules,"), "{file}: {fields}");
+        assert!(!text.contains("-> &Rules") && !text.contains("-> Rules"), "{file}");
+    }
+}
+
+/// A table of a paper names systems as it does.
+#[test]
+fn no_executor_names_a_preset() {
+    // Words of the kernel's too.
+    let names = design::designs::list().iter().map(|preset| preset.name);
+    let presets: Vec<String> = names
+        .filter(|name| !["base", "hugetlb"].contains(name))
+        .map(|name| format!("\"{name}\""))
+        .collect();
+    for (path, code) in executors().filter(|(path, _)| path != "crates/lab/lab/src/tables/atc20.rs")
+    {
+        for line in &code {
+            let named = presets.iter().find(|name| line.contains(name.as_str()));
+            assert_eq!(named, None, "{path}: {line}");
+        }
+    }
+}
+
+/// What a rule says is passed on (`Effort`), and never looked at. The models of many threads are told which locks and
+/// counters a fault takes (`Policy::fault_path`).
+#[test]
+fn no_executor_looks_at_a_rule() {
+    for (path, code) in executors() {
+        let allowed: &[&str] = match path.starts_with("crates/lab/lab/src/faults/") {
+            true => &["Locking", "ResidentCount"],
+            false => &["Effort"],
+        };
+        for line in &code {
+            assert!(!line.contains("Effort::"), "{path}: {line}");
+            for named in line.split("rules::").skip(1) {
+                let named = named.split(';').next().unwrap_or_default();
+                let types = words(named).filter(|word| word.starts_with(char::is_uppercase));
+                let names: Vec<&str> = types.take_while(|name| *name != "Self").collect();
+                let first = names.first().copied().unwrap_or("all");
+                let good = match named.starts_with('{') {
+                    true => names.iter().all(|name| allowed.contains(name)),
+                    false => allowed.contains(&first),
+                };
+                assert!(good, "{path}: {line}");
+            }
+        }
+    }
+}

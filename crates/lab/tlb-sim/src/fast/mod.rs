@@ -1,0 +1,239 @@
+//! `Fast`: the TLB at the host's speed. Exactly [`crate::Naive`] for the geometries that it takes;
+//! only [`crate::dispatch`] makes one.
+//!
+//! What makes it fast, measured on a Zen 4 (`benches/translate.rs`): tags are packed u32 with the
+//! size in their top bits; the order of lanes in a set is the order of use, so a look-up of a set is
+//! one compare and one masked shift without a branch (`sets`); large fully associative arrays are
+//! found by a hash and ordered by a list (`full`), three times as fast as comparing 64 lanes; the
+//! page-walk cache that was hit last is remembered. Rejected: a test for the first lane before the
+//! compare, which mispredicts on random hits, and arrays left to the compiler to vectorise, which
+//! were three times as slow.
+
+mod full;
+mod kinds;
+mod sets;
+mod vectors;
+
+pub(crate) use full::Full;
+pub(crate) use sets::Sets;
+pub(crate) use vectors::{Scalar, Vectors};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use vectors::{V3, V4};
+
+use kinds::{Kind, tag};
+
+#[cfg(test)]
+mod tests;
+
+use machine::{Array, Level, Machine, SIZES, Size, Tally, Tlb};
+
+use crate::Translate;
+use crate::near::Near;
+
+/// A tag that no page has.
+const EMPTY: u32 = u32::MAX;
+
+/// So many pieces of a page are dropped one by one; to find more, all sets are looked through.
+const FEW: u32 = 16;
+
+/// The arrays of one level.
+pub(crate) trait Arrays: Sized + Send + 'static {
+    /// Empty arrays, and where each size's entries are; `None`: not with this code. `level` may lack
+    /// a size; a look-up for it never hits.
+    fn new(level: &[Tlb]) -> Option<(Self, [Placement; SIZES])>;
+    /// Whether `tag` is in its set; it is the most recently used there afterwards in any case.
+    fn touch<V: Vectors>(&mut self, vectors: V, at: &Placement, number: u32, tag: u32) -> bool;
+    /// Drops `tag` from its set.
+    fn drop_tag(&mut self, at: &Placement, number: u32, tag: u32);
+    /// Drops the tags that agree with the second of a pair in the bits of the first.
+    fn drop_matching(&mut self, pairs: &[(u32, u32)]);
+    /// Drops all.
+    fn flush(&mut self);
+}
+
+/// Where the entries of one size are in a level's arrays.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Placement {
+    /// The first row.
+    pub(crate) first: u32,
+    /// The number of rows, less one; a power of two less one.
+    pub(crate) mask: u32,
+    /// The number is combined with itself, shifted so far (31: not at all, numbers being shorter).
+    pub(crate) fold: u32,
+    /// A bit for each lane in use.
+    pub(crate) ways: u64,
+}
+
+/// A TLB hierarchy, monomorphised for its geometry and for the host's vectors.
+#[derive(Debug, Clone)]
+pub(crate) struct Fast<V, A, B> {
+    vectors: V,
+    kinds: [Kind; SIZES],
+    l1: A,
+    l2: B,
+    pde: Sets<8, 64>,
+    pde_at: Placement,
+    pdpte: Full<32, 512>,
+    pml4e: Full<32, 512>,
+    /// The region whose entry the PDE cache used last, and likewise one of 2^18 regions: those need
+    /// not be looked up. `EMPTY`: none.
+    last_pde: u32,
+    last_pml4e: u32,
+    near: Near,
+    tally: Tally,
+}
+
+impl<V: Vectors, A: Arrays, B: Arrays> Fast<V, A, B> {
+    /// The empty TLB of `machine`, or `None` if its geometry needs other arrays.
+    pub(crate) fn new(vectors: V, machine: &Machine) -> Option<Self> {
+        let ((l1, first), (l2, second)) = (A::new(&machine.l1)?, B::new(&machine.l2)?);
+        let kinds = Size::ALL.map(|size| Kind::new(machine, size, &first, &second));
+        let (pde, pde_at) = Sets::of(machine.walk_caches.pde)?;
+        let full = |array: Option<Array>| match array {
+            Some(array) if array.sets() == 1 => Full::with_ways(usize::from(array.ways)),
+            Some(_) => None,
+            None => Full::with_ways(1),
+        };
+        let (pdpte, pml4e) = (full(machine.walk_caches.pdpte)?, full(machine.walk_caches.pml4e)?);
+        // The code below asks every cache that lies between a leaf and the root.
+        let caches =
+            [machine.walk_caches.pde, machine.walk_caches.pdpte, machine.walk_caches.pml4e];
+        let asked = usize::from(machine.levels - 1).min(caches.len());
+        if caches[..asked].contains(&None) {
+            return None;
+        }
+        Some(Self {
+            vectors,
+            kinds,
+            l1,
+            l2,
+            pde,
+            pde_at,
+            pdpte,
+            pml4e,
+            last_pde: EMPTY,
+            last_pml4e: EMPTY,
+            near: Near::default(),
+            tally: Tally::default(),
+        })
+    }
+
+    /// Entries read by a walk; see `Naive::walk`.
+    #[inline(always)]
+    fn walk(&mut self, page: u32, kind: Kind) -> u8 {
+        let full = kind.full_walk;
+        let mut reads = 1;
+        if kind.leaf == 0 {
+            if reads == full || self.pde_hits(page >> 9) {
+                return reads;
+            }
+            reads += 1;
+        }
+        if kind.leaf <= 1 {
+            if reads == full || self.pdpte.touch_tag(page >> 18) {
+                return reads;
+            }
+            reads += 1;
+        }
+        if reads == full || self.pml4e_hits(page >> 27) { reads } else { full }
+    }
+
+    #[inline(always)]
+    fn pde_hits(&mut self, region: u32) -> bool {
+        if region == self.last_pde {
+            return true;
+        }
+        self.last_pde = region;
+        self.pde.touch(self.vectors, &self.pde_at, region, region)
+    }
+
+    #[inline(always)]
+    fn pml4e_hits(&mut self, number: u32) -> bool {
+        if number == self.last_pml4e {
+            return true;
+        }
+        self.last_pml4e = number;
+        self.pml4e.touch_tag(number)
+    }
+
+    fn forget_walks(&mut self) {
+        // Nothing was entered since they were emptied: the common case when many pages go.
+        if self.last_pde == EMPTY && self.last_pml4e == EMPTY && self.pdpte.is_empty() {
+            return;
+        }
+        self.pde.flush();
+        self.pdpte.flush();
+        self.pml4e.flush();
+        (self.last_pde, self.last_pml4e) = (EMPTY, EMPTY);
+    }
+
+    /// Inlined where the caller is compiled for these vectors: all rows are compared.
+    #[inline(always)]
+    fn drop_matching(&mut self, pairs: &[(u32, u32)]) {
+        self.l1.drop_matching(pairs);
+        self.l2.drop_matching(pairs);
+        self.forget_walks();
+    }
+}
+
+impl<V: Vectors, A: Arrays, B: Arrays> Translate for Fast<V, A, B> {
+    #[inline(always)]
+    fn look_up(&mut self, page: u32, size: Size) -> Level {
+        debug_assert!(page >> 31 == 0, "page numbers have 31 bits");
+        self.tally.lookups[size as usize] += 1;
+        let kind = self.kinds[size as usize];
+        let number = page >> kind.shift;
+        let tag = number | kind.mark;
+        if self.l1.touch(self.vectors, &kind.first, number, tag) {
+            return Level::L1;
+        }
+        if self.l2.touch(self.vectors, &kind.second, number, tag) {
+            self.tally.l2_hits[size as usize] += 1;
+            return Level::L2;
+        }
+        let reads = self.walk(page, kind);
+        self.tally.walks[size as usize][usize::from(reads)] += 1;
+        self.tally.near[size as usize] += u64::from(self.near.read(page, size));
+        Level::Walk
+    }
+
+    #[inline(always)]
+    fn invalidate(&mut self, page: u32, size: Size) {
+        let kind = self.kinds[size as usize];
+        let entry = kind.entry;
+        let number = page >> size.shift() << size.shift() >> entry.shift();
+        let pieces = 1 << (size.shift() - entry.shift());
+        if pieces <= FEW {
+            for number in number..number + pieces {
+                self.l1.drop_tag(&kind.first, number, tag(number, entry));
+                self.l2.drop_tag(&kind.second, number, tag(number, entry));
+            }
+            return self.forget_walks();
+        }
+        // All of a tag's bits, but for those that number the pieces that the page is kept in.
+        self.drop_matching(&[(!(pieces - 1), tag(number, entry))]);
+    }
+
+    #[inline(always)]
+    fn invalidate_region(&mut self, region: u32) {
+        self.drop_matching(&Size::ALL.map(|size| {
+            let pieces = (1u32 << (Size::Large.shift().saturating_sub(size.shift()))) - 1;
+            (!pieces, tag(region << Size::Large.shift() >> size.shift(), size))
+        }));
+    }
+
+    fn flush(&mut self) {
+        self.l1.flush();
+        self.l2.flush();
+        self.forget_walks();
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    #[inline(always)]
+    fn vectorized<R>(body: impl FnOnce() -> R) -> R {
+        V::vectorized(body)
+    }
+}

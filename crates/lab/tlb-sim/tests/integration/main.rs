@@ -1,0 +1,4 @@
+//! TLBs and page walks, simulated.
+
+mod presets;
+mod walks;

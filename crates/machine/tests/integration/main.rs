@@ -1,0 +1,4 @@
+//! Machines as files.
+
+mod files;
+mod presets;

@@ -1,0 +1,20 @@
+//! The machines that are built in are read, and are what they say.
+
+use superpage_machine::{Size, names, preset};
+
+#[test]
+fn all_are_read_under_their_own_names() {
+    for name in names() {
+        let machine = preset(name).unwrap();
+        assert_eq!(machine.name, name);
+        assert!(machine.costs.fault_base > 0.0 && machine.costs.zero.temporal[0] > 0.0, "{name}");
+    }
+}
+
+#[test]
+fn reach_is_entries_by_size() {
+    let skylake = preset("e3-1245v6").unwrap();
+    assert_eq!(skylake.reach(&skylake.l2, Size::Base), 6 << 20);
+    assert_eq!(skylake.reach(&skylake.l2, Size::Large), 3 << 30);
+    assert_eq!(skylake.reach(&skylake.l1, Size::Huge), 4 << 30);
+}
