@@ -1,6 +1,16 @@
 //! How steps write into a block: single accesses and runs, mixed freely.
 
-use trace::{Access, BLOCK, Block};
+use std::ops::Range;
+
+use trace::{Access, BLOCK, Block, Page};
+
+use super::space::{Area, PAGE};
+
+/// A write, or a read.
+#[inline]
+pub(crate) fn access(page: Page, writes: bool) -> Access {
+    if writes { Access::write(page) } else { Access::read(page) }
+}
 
 /// Writing to a block. A block without runs keeps its counts empty, which readers like best.
 pub(crate) trait Emit {
@@ -8,6 +18,8 @@ pub(crate) trait Emit {
     fn one(&mut self, access: Access);
     /// Adds `count` accesses in a row; none if `count` is 0.
     fn run(&mut self, access: Access, count: u32);
+    /// Adds accesses to the bytes `range` of an area, one for every `unit` of them.
+    fn bytes(&mut self, area: Area, range: Range<u64>, unit: u64, writes: bool);
     /// Whether the block should be handed over.
     fn is_full(&self) -> bool;
     /// Whether it holds accesses that have counts, so that a step without runs would be slowed.
@@ -33,6 +45,16 @@ impl Emit for Block {
         }
         self.accesses.push(access);
         self.counts.push(count);
+    }
+
+    #[inline]
+    fn bytes(&mut self, area: Area, range: Range<u64>, unit: u64, writes: bool) {
+        let mut start = range.start;
+        while start < range.end {
+            let end = ((start / PAGE + 1) * PAGE).min(range.end);
+            self.run(access(area.page(start / PAGE), writes), (end - start).div_ceil(unit) as u32);
+            start = end;
+        }
     }
 
     #[inline]

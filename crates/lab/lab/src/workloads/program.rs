@@ -3,12 +3,16 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
-use trace::{Block, Event, Source};
+use trace::{Block, Event, Pace, Process, Source};
 
-use super::Emit;
+use super::space::{Area, Extent};
+use super::{Description, Emit, Figure, Setup, WorkloadError};
 
 /// The stream of a workload.
 pub type Stream = Box<dyn Source<Error = Infallible> + Send>;
+
+/// A workload's description and its stream, or why there is none.
+pub(super) type Built = Result<(Description, Stream), WorkloadError>;
 
 /// A piece of a program: it adds to the block until that is full or the piece is over. `true`: there
 /// is more of it. A step that returns `true` has added something.
@@ -59,9 +63,18 @@ impl<S: Step> Step for Counted<S> {
 #[derive(Default)]
 pub(crate) struct Program {
     steps: VecDeque<Box<dyn Step>>,
+    /// Those that it has, in order.
+    pub phases: Vec<&'static str>,
 }
 
 impl Program {
+    /// A program of one process, which begins.
+    pub fn new(setup: &Setup) -> Self {
+        let mut program = Self::default();
+        program.events([Event::Spawn(Process(setup.first_process))]);
+        program
+    }
+
     /// Adds a step.
     pub fn step(&mut self, step: impl Step + 'static) -> &mut Self {
         self.steps.push_back(Box::new(step));
@@ -84,13 +97,41 @@ impl Program {
     }
 
     /// Begins a phase.
-    pub fn phase(&mut self, name: &str) -> &mut Self {
+    pub fn phase(&mut self, name: &'static str) -> &mut Self {
+        self.phases.push(name);
         self.events([Event::Phase(name.to_string())])
     }
 
-    /// As the engine reads it.
-    pub fn stream(self) -> Stream {
-        Box::new(self)
+    /// Accesses are at this pace from here on.
+    pub fn pace(&mut self, pace: Pace) -> &mut Self {
+        self.events([Event::Pace(pace)])
+    }
+
+    /// Maps all of an area.
+    pub fn map(&mut self, area: Area) -> &mut Self {
+        self.events([area.map()])
+    }
+
+    /// Ends the process of [`Program::new`], and describes the program.
+    pub fn exit(mut self, setup: &Setup, threads: u16, figure: Figure, extent: Extent) -> Built {
+        self.events([Event::Exit(Process(setup.first_process))]);
+        self.describe(setup, threads, figure, extent)
+    }
+
+    /// Describes the program, whose processes have ended.
+    pub fn describe(self, setup: &Setup, threads: u16, figure: Figure, extent: Extent) -> Built {
+        let description = Description {
+            name: setup.name(),
+            summary: setup.entry().summary,
+            footprint_pages: extent.pages,
+            superpages: extent.superpages,
+            threads,
+            figure,
+            phases: self.phases.clone(),
+            regions: extent.regions as u32,
+            records: self.records(),
+        };
+        Ok((description, Box::new(self)))
     }
 }
 

@@ -138,6 +138,11 @@ impl Setup {
         }
     }
 
+    /// That a structure could not be built on this machine.
+    pub(crate) fn host<E: ToString>(&self, why: E) -> WorkloadError {
+        WorkloadError::Host { workload: self.name(), why: why.to_string() }
+    }
+
     fn set(&mut self, option: &str, value: &str) -> Result<(), WorkloadError> {
         let entry = self.entry;
         if !entry.options.contains(&option) {

@@ -47,6 +47,26 @@ impl Space {
     }
 }
 
+/// How much memory a program uses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    /// Pages touched at once, at most.
+    pub pages: u64,
+    /// Superpages that would back them.
+    pub superpages: u64,
+    /// Regions that it numbers.
+    pub regions: u64,
+}
+
+impl Extent {
+    /// Of a program that touches all of these areas.
+    pub fn of(areas: &[Area]) -> Self {
+        let regions = areas.iter().map(Area::regions).sum();
+        let pages = areas.iter().map(|area| u64::from(area.pages)).sum();
+        Self { pages, superpages: regions, regions }
+    }
+}
+
 /// A mapping of a program, or the place for one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Area {
@@ -63,12 +83,21 @@ pub(crate) struct Area {
 impl Area {
     /// Maps all of it.
     pub fn map(&self) -> Event {
-        self.map_first(self.pages)
+        self.map_part(0, self.pages)
     }
 
-    /// Maps its first `pages`.
-    pub fn map_first(&self, pages: u32) -> Event {
-        Event::Map { pages: self.part(0, pages), address: self.address, backing: self.backing }
+    /// Maps `count` of its pages from number `from` on, as a mapping of its own.
+    pub fn map_part(&self, from: u32, count: u32) -> Event {
+        let address = self.address + u64::from(from);
+        Event::Map { pages: self.part(from, count), address, backing: self.backing }
+    }
+
+    /// Makes what is mapped of it, `from` pages, `count` pages longer.
+    pub fn grow(&self, from: u32, count: u32) -> Event {
+        match from {
+            0 => self.map_part(0, count),
+            _ => Event::Grow { pages: self.part(from, count) },
+        }
     }
 
     /// Unmaps all of it.

@@ -1,14 +1,14 @@
 //! `btree`: the lookups of `workload::btree`. A lookup's path follows from the key's number alone,
 //! because every key has a gap of its own; so no tree is built.
 
-use trace::{Access, Block, Event, Process};
+use trace::{Access, Block};
 use workload::btree::{BLOCK as KEYS, Plan};
 use workload::lookup::{Query, queries};
 
 use super::Sweep;
-use crate::workloads::program::{Program, Step};
-use crate::workloads::space::{Area, PAGE, Space};
-use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+use crate::workloads::program::{Built, Program, Step};
+use crate::workloads::space::{Area, Extent, PAGE, Space};
+use crate::workloads::{Emit, Figure, Setup, Tables};
 
 /// The live kernel's defaults.
 pub(super) const SIZE: u64 = 1 << 30;
@@ -20,47 +20,31 @@ const BLOCKS: u64 = WORDS / KEYS as u64;
 /// The queries of all threads, each to be taken in turn.
 pub(super) type Queries = Vec<Box<dyn Iterator<Item = Query> + Send>>;
 
-pub(crate) fn build(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let settings = setup.settings(setup.size_or(SIZE)?, threads)?;
     let plan = Plan::new(&settings);
     let (weight, operations, queries) = lookups(setup, plan.keys, threads);
     let mut space = Space::new(setup.first_region);
-    let layers = plan.layers().into_iter().map(|blocks| space.anonymous(blocks * KEYS as u64 * 8));
-    let layers = layers.collect::<Vec<_>>();
-    let values = space.anonymous(plan.keys * 8);
-    let areas = layers.iter().chain([&values]).copied().collect::<Vec<_>>();
+    let layers = plan.layers().into_iter().map(|blocks| blocks * KEYS as u64 * 8);
+    let sizes = layers.chain([plan.keys * 8]).collect::<Vec<_>>();
+    let areas = sizes.iter().map(|&bytes| space.anonymous(bytes)).collect::<Vec<_>>();
+    let (values, layers) = areas.split_last().expect("the values have one");
 
-    let mut program = Program::default();
-    program
-        .events([Event::Spawn(Process(setup.first_process))])
-        .phase("setup")
-        .events([Event::Pace(setup.pace(tables.btree.setup, 1))]);
-    let sizes =
-        plan.layers().into_iter().map(|blocks| blocks * KEYS as u64 * 8).chain([plan.keys * 8]);
+    let mut program = Program::new(setup);
+    program.phase("setup").pace(setup.pace(tables.btree.setup, 1));
     for (&area, bytes) in areas.iter().zip(sizes) {
-        program.events([area.map()]).step(Sweep::write(area, vec![super::Lane::new(0..bytes)], 8));
+        program.map(area).step(Sweep::first(area, bytes, 8));
     }
-    program
-        .phase("run")
-        .events([Event::Pace(setup.sampled(tables.btree.run, threads, weight))])
-        .step(Lookups { plan, layers, values, queries, turn: 0 })
-        .events([Event::Exit(Process(setup.first_process))]);
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages: areas.iter().map(|area| u64::from(area.pages)).sum(),
-        superpages: areas.iter().map(Area::regions).sum(),
-        threads,
-        figure: Figure::Rate { unit: "lookups/s", operations },
-        phases: vec!["setup", "run"],
-        regions: areas.iter().map(Area::regions).sum::<u64>() as u32,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+    program.phase("run").pace(setup.sampled(tables.btree.run, threads, weight)).step(Lookups {
+        plan,
+        layers: layers.to_vec(),
+        values: *values,
+        queries,
+        turn: 0,
+    });
+    let figure = Figure::Rate { unit: "lookups/s", operations };
+    program.exit(setup, threads, figure, Extent::of(&areas))
 }
 
 /// The weight, the lookups of the program, and the queries that stand for them.

@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use trace::{Access, BLOCK, Block, Event, Process};
+use trace::{Access, BLOCK, Block};
 use workload::chase::{NODE, Plan, swaps};
 
-use crate::workloads::program::{Program, Step};
-use crate::workloads::space::{Area, PAGE, Space};
-use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+use crate::workloads::program::{Built, Program, Step};
+use crate::workloads::space::{Area, Extent, PAGE, Space};
+use crate::workloads::{Emit, Figure, Setup, Tables};
 
 use super::Sweep;
 
@@ -17,52 +17,32 @@ pub(super) const SIZE: u64 = 1 << 30;
 /// Nodes in a page.
 const NODES: u64 = PAGE / NODE;
 
-pub(crate) fn build(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
     let weight = setup.weight.unwrap_or(1);
     let loads = (plan.loads / u64::from(weight)).max(1);
-    let host = |why: String| WorkloadError::Host { workload: setup.name(), why };
-    let count = u32::try_from(plan.nodes).map_err(|_| host(format!("{} nodes", plan.nodes)))?;
+    let too_many = |_| setup.host(format!("{} nodes", plan.nodes));
+    let count = u32::try_from(plan.nodes).map_err(too_many)?;
     let mut next = Vec::new();
-    next.try_reserve_exact(count as usize).map_err(|error| host(error.to_string()))?;
+    next.try_reserve_exact(count as usize).map_err(|error| setup.host(error))?;
     let area = Space::new(setup.first_region).anonymous(plan.nodes * NODE);
 
     let linked = Arc::new(OnceLock::new());
-    let link = Link {
-        area,
-        count,
-        next,
-        swaps: Box::new(swaps(plan.nodes, plan.seed)),
-        linked: linked.clone(),
-    };
+    let swaps = Box::new(swaps(plan.nodes, plan.seed));
     let here = (0..plan.threads).map(|thread| plan.start(thread) as u32).collect();
-    let mut program = Program::default();
+    let mut program = Program::new(setup);
     program
-        .events([Event::Spawn(Process(setup.first_process)), area.map()])
+        .map(area)
         .phase("setup")
-        .events([Event::Pace(setup.pace(tables.chase.setup, 1))])
-        .step(Sweep::all(area, NODES))
-        .step(link)
+        .pace(setup.pace(tables.chase.setup, 1))
+        .step(Sweep::first(area, u64::from(area.pages) * PAGE, NODE))
+        .step(Link { area, count, next, swaps, linked: linked.clone() })
         .phase("run")
-        .events([Event::Pace(setup.sampled(tables.chase.run, threads, weight))])
-        .step(Walk { area, linked, here, left: loads })
-        .events([Event::Exit(Process(setup.first_process))]);
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages: area.pages.into(),
-        superpages: area.regions(),
-        threads,
-        figure: Figure::Rate { unit: "loads/s", operations: plan.loads * plan.threads },
-        phases: vec!["setup", "run"],
-        regions: area.regions() as u32,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+        .pace(setup.sampled(tables.chase.run, threads, weight))
+        .step(Walk { area, linked, here, left: loads });
+    let figure = Figure::Rate { unit: "loads/s", operations: plan.loads * plan.threads };
+    program.exit(setup, threads, figure, Extent::of(&[area]))
 }
 
 /// Sattolo's swaps, each of which writes two nodes.

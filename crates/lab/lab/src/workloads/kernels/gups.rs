@@ -1,13 +1,13 @@
 //! `gups`: the updates of `workload::gups`. An update reads and writes one word: one write here.
 
-use trace::{Access, BLOCK, Block, Event, Process};
+use trace::{Access, BLOCK, Block};
 use workload::gups::{Plan, STRIPE, Updates};
 use workload::memory::shares;
 
-use super::{Lane, Sweep};
-use crate::workloads::program::{Program, Step};
-use crate::workloads::space::{Area, Space};
-use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+use super::{Sweep, bytes};
+use crate::workloads::program::{Built, Program, Step};
+use crate::workloads::space::{Area, Extent, Space};
+use crate::workloads::{Emit, Figure, Setup, Tables};
 
 /// The published run: `gups 30 4194304 1024` is 2^30 words and 2^32 updates (docs/sources/policies.md 4.1).
 pub(super) const SIZE: u64 = 8 << 30;
@@ -19,10 +19,7 @@ const TURN: usize = 128;
 /// Words in a page.
 const WORDS: u64 = 512;
 
-pub(crate) fn build(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let size = setup.size_or(SIZE)?;
     let weight = setup.weight.unwrap_or(WEIGHT);
@@ -32,31 +29,18 @@ pub(crate) fn build(
     let mut space = Space::new(setup.first_region);
     let table = space.anonymous(plan.words * 8);
     let fill = shares(plan.words as usize, threads.into(), STRIPE as usize);
-    let lanes =
-        fill.into_iter().map(|words| Lane::new(words.start as u64 * 8..words.end as u64 * 8));
 
-    let mut program = Program::default();
+    let mut program = Program::new(setup);
     program
-        .events([Event::Spawn(Process(setup.first_process)), table.map()])
+        .map(table)
         .phase("setup")
-        .events([Event::Pace(setup.pace(tables.gups.setup, threads))])
-        .step(Sweep::write(table, lanes.collect(), 8))
+        .pace(setup.pace(tables.gups.setup, threads))
+        .step(Sweep::write(table, fill.into_iter().map(|words| [bytes(words, 8)]), 8))
         .phase("run")
-        .events([Event::Pace(setup.sampled(tables.gups.run, threads, weight))])
-        .step(Random::new(&plan, table))
-        .events([Event::Exit(Process(setup.first_process))]);
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages: u64::from(table.pages),
-        superpages: table.regions(),
-        threads,
-        figure: Figure::Rate { unit: "updates/s", operations },
-        phases: vec!["setup", "run"],
-        regions: table.regions() as u32,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+        .pace(setup.sampled(tables.gups.run, threads, weight))
+        .step(Random::new(&plan, table));
+    let figure = Figure::Rate { unit: "updates/s", operations };
+    program.exit(setup, threads, figure, Extent::of(&[table]))
 }
 
 /// The updates of all threads.

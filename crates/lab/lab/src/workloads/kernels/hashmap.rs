@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use trace::{Access, Block, Event, Process};
+use trace::{Access, Block};
 use workload::hashmap::Plan;
 
 use super::btree::{Queries, left, lookups, next};
-use crate::workloads::program::{Program, Step};
-use crate::workloads::space::{Area, PAGE, Space};
-use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+use crate::workloads::program::{Built, Program, Step};
+use crate::workloads::space::{Area, Extent, PAGE, Space};
+use crate::workloads::{Emit, Figure, Setup, Tables};
 
 /// The live kernel's default.
 pub(super) const SIZE: u64 = 1 << 30;
@@ -21,45 +21,28 @@ pub(super) const SIZE: u64 = 1 << 30;
 const SLOT: u64 = 16;
 const SLOTS: u64 = PAGE / SLOT;
 
-pub(crate) fn build(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
     let (weight, operations, queries) = lookups(setup, plan.keys, threads);
-    let host = |error: std::collections::TryReserveError| WorkloadError::Host {
-        workload: setup.name(),
-        why: error.to_string(),
-    };
+    let host = |error| setup.host::<std::collections::TryReserveError>(error);
     let mut found = Found::default();
     found.full.try_reserve_exact(plan.slots as usize / 64 + 1).map_err(host)?;
     found.away.try_reserve_exact(plan.keys as usize).map_err(host)?;
     let area = Space::new(setup.first_region).anonymous(plan.slots * SLOT);
 
     let built = Arc::new(OnceLock::new());
-    let mut program = Program::default();
+    let mut program = Program::new(setup);
     program
-        .events([Event::Spawn(Process(setup.first_process)), area.map()])
+        .map(area)
         .phase("setup")
-        .events([Event::Pace(setup.pace(tables.hashmap.setup, 1))])
+        .pace(setup.pace(tables.hashmap.setup, 1))
         .step(Insert { table: Slots { plan, area }, number: 0, found, built: built.clone() })
         .phase("run")
-        .events([Event::Pace(setup.sampled(tables.hashmap.run, threads, weight))])
-        .step(Lookups { table: Slots { plan, area }, built, queries, turn: 0 })
-        .events([Event::Exit(Process(setup.first_process))]);
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages: area.pages.into(),
-        superpages: area.regions(),
-        threads,
-        figure: Figure::Rate { unit: "lookups/s", operations },
-        phases: vec!["setup", "run"],
-        regions: area.regions() as u32,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+        .pace(setup.sampled(tables.hashmap.run, threads, weight))
+        .step(Lookups { table: Slots { plan, area }, built, queries, turn: 0 });
+    let figure = Figure::Rate { unit: "lookups/s", operations };
+    program.exit(setup, threads, figure, Extent::of(&[area]))
 }
 
 #[derive(Clone, Copy)]

@@ -22,7 +22,7 @@ use super::catalog::Entry;
 use super::catalog::Given::{Follows, Number, Word};
 use super::{Setup, WorkloadError};
 
-pub(super) use sweep::{Lane, Sweep};
+pub(super) use sweep::{Sweep, bytes};
 
 /// The kernels.
 pub(super) const ENTRIES: &[Entry] = &[

@@ -9,14 +9,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use trace::{Access, Block, Event, Process};
+use trace::{Access, Block, SLOTS};
 use workload::csr::Csr;
 use workload::pagerank::Plan;
 
-use super::{Lane, Sweep};
-use crate::workloads::program::{Program, Step};
-use crate::workloads::space::{Area, PAGE, Space};
-use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+use super::Sweep;
+use crate::workloads::emit::access;
+use crate::workloads::program::{Built, Program, Step};
+use crate::workloads::space::{Area, Extent, PAGE, Space};
+use crate::workloads::{Emit, Figure, Setup, Tables};
 
 /// The live kernel's default.
 pub(super) const SIZE: u64 = 1 << 30;
@@ -38,19 +39,12 @@ struct Arrays {
     waiting: Area,
 }
 
-pub(crate) fn build(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
     let iterations = setup.iterations.unwrap_or(ITERATIONS);
-    let host = |error: workload::WorkloadError| WorkloadError::Host {
-        workload: setup.name(),
-        why: error.to_string(),
-    };
     // One thread: the rows are the same for any number, and runs of the laboratory have none.
-    let csr = Arc::new(Csr::build(&plan.edges, 1).map_err(host)?);
+    let csr = Arc::new(Csr::build(&plan.edges, 1).map_err(|error| setup.host(error))?);
     let vertices = csr.vertices() as u64;
     let mut space = Space::new(setup.first_region);
     let arrays = Arrays {
@@ -63,53 +57,38 @@ pub(crate) fn build(
     let Arrays { ends, neighbours, scores, contributions, waiting } = arrays;
     let rows = csr.edges() as u64 * 4;
 
-    let mut program = Program::default();
+    let mut program = Program::new(setup);
     program
-        .events([Event::Spawn(Process(setup.first_process))])
         .phase("setup")
-        .events([ends.map(), neighbours.map(), waiting.map()])
-        .events([Event::Pace(setup.pace(tables.pagerank.setup, threads))])
+        .events([ends, neighbours, waiting].map(|area| area.map()))
+        .pace(setup.pace(tables.pagerank.setup, threads))
         .step(Place::new(&csr, arrays, false))
         .step(Place::new(&csr, arrays, true))
         .events([waiting.unmap()])
-        .step(Sweep::write(neighbours, vec![Lane::new(0..rows)], 4)) // each row is sorted
+        .step(Sweep::first(neighbours, rows, 4)) // each row is sorted
         .events([scores.map(), contributions.map()])
-        .step(Sweep::write(scores, vec![Lane::new(0..vertices * 4)], 4))
-        .step(Sweep::write(contributions, vec![Lane::new(0..vertices * 4)], 4))
+        .step(Sweep::first(scores, vertices * 4, 4))
+        .step(Sweep::first(contributions, vertices * 4, 4))
         .phase("run")
-        .events([Event::Pace(setup.pace(tables.pagerank.run, threads))]);
+        .pace(setup.pace(tables.pagerank.run, threads));
     let parts = csr.parts(threads.into());
     for _ in 0..iterations {
         for pull in [false, true] {
             program.step(Pass { csr: csr.clone(), arrays, pull, parts: parts.clone(), turn: 0 });
         }
     }
-    program.events([Event::Exit(Process(setup.first_process))]);
     // Rows lack the loops, and the peak is while edges wait or while there are scores.
     let filled = rows.div_ceil(PAGE);
     let base = u64::from(ends.pages) + filled;
     let ranked = u64::from(scores.pages + contributions.pages);
     let superpages = ends.regions()
-        + filled.div_ceil(512)
+        + filled.div_ceil(SLOTS.into())
         + waiting.regions().max(scores.regions() + contributions.regions());
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages: base + ranked.max(waiting.pages.into()),
-        superpages,
-        threads,
-        figure: Figure::Rate {
-            unit: "edges/s",
-            operations: csr.edges() as u64 * u64::from(iterations),
-        },
-        phases: vec!["setup", "run"],
-        regions: [ends, neighbours, scores, contributions, waiting]
-            .iter()
-            .map(|area| area.regions() as u32)
-            .sum(),
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+    let all = Extent::of(&[ends, neighbours, scores, contributions, waiting]);
+    let pages = base + ranked.max(waiting.pages.into());
+    let operations = csr.edges() as u64 * u64::from(iterations);
+    let figure = Figure::Rate { unit: "edges/s", operations };
+    program.exit(setup, threads, figure, Extent { pages, superpages, ..all })
 }
 
 /// A pass of building: edges wait in buckets, and a full bucket goes to its part of the arrays, in
@@ -135,8 +114,7 @@ impl Place {
     fn part(area: Area, bytes: u64, bucket: u64, count: u32, writes: bool, block: &mut Block) {
         let pages = bytes.div_ceil(PAGE);
         for page in pages * bucket / BUCKETS..pages * (bucket + 1) / BUCKETS {
-            let page = area.page(page);
-            block.run(if writes { Access::write(page) } else { Access::read(page) }, count);
+            block.run(access(area.page(page), writes), count);
         }
     }
 }
@@ -178,30 +156,18 @@ struct Pass {
     turn: usize,
 }
 
-/// Runs over the bytes `range` of an area, `unit` each.
-fn along(area: Area, range: Range<u64>, unit: u64, writes: bool, block: &mut Block) {
-    let mut start = range.start;
-    while start < range.end {
-        let end = ((start / PAGE + 1) * PAGE).min(range.end);
-        let page = area.page(start / PAGE);
-        let access = if writes { Access::write(page) } else { Access::read(page) };
-        block.run(access, ((end - start) / unit) as u32);
-        start = end;
-    }
-}
-
 impl Pass {
     fn group(&self, vertices: Range<usize>, block: &mut Block) {
         let Arrays { ends, neighbours, scores, contributions, .. } = self.arrays;
-        let bytes = |unit: u64| vertices.start as u64 * unit..vertices.end as u64 * unit;
-        along(ends, bytes(8), 8, false, block);
+        let bytes = |unit| super::bytes(vertices.clone(), unit);
+        block.bytes(ends, bytes(8), 8, false);
         if !self.pull {
-            along(scores, bytes(4), 4, false, block);
-            along(contributions, bytes(4), 4, true, block);
+            block.bytes(scores, bytes(4), 4, false);
+            block.bytes(contributions, bytes(4), 4, true);
             return;
         }
         let edges = self.csr.row(vertices.start).start..self.csr.row(vertices.end - 1).end;
-        along(neighbours, edges.start as u64 * 4..edges.end as u64 * 4, 4, false, block);
+        block.bytes(neighbours, super::bytes(edges, 4), 4, false);
         let (mut page, mut count) = (0, 0);
         for vertex in vertices.clone() {
             for &neighbour in self.csr.neighbours(vertex) {
@@ -214,7 +180,7 @@ impl Pass {
             }
         }
         block.run(Access::read(contributions.page(page)), count);
-        along(scores, bytes(4), 4, true, block);
+        block.bytes(scores, bytes(4), 4, true);
     }
 }
 

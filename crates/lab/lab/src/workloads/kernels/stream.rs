@@ -6,14 +6,14 @@
 
 use std::ops::Range;
 
-use trace::{Access, Block, Event, Process};
+use trace::{Access, Block};
 use workload::memory::shares;
 use workload::stream::Plan;
 
-use super::{Lane, Sweep};
-use crate::workloads::program::{Program, Step};
-use crate::workloads::space::{Area, PAGE, Space};
-use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+use super::Sweep;
+use crate::workloads::program::{Built, Program, Step};
+use crate::workloads::space::{Area, Extent, PAGE, Space};
+use crate::workloads::{Emit, Figure, Setup, Tables};
 
 /// The live kernel's default.
 pub(super) const SIZE: u64 = 1 << 30;
@@ -22,10 +22,7 @@ const LINE: usize = 8;
 /// The arrays that each kernel reads, and the one it writes: copy, scale, add, triad.
 pub(crate) const KERNELS: [(&[u64], u64); 4] = [(&[0], 2), (&[2], 1), (&[0, 1], 2), (&[1, 2], 0)];
 
-pub(crate) fn build(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let mut plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
     plan.iterations = setup.iterations.unwrap_or(plan.iterations);
@@ -36,44 +33,26 @@ pub(crate) fn build(
         let start = number * plan.stride();
         start + part.start * 8..start + part.end * 8
     };
-    let lanes = parts.iter().map(|part| Lane::of((0..3).map(|number| array(number, part))));
+    let filled = parts.iter().map(|part| [0, 1, 2].map(|number| array(number, part)));
 
-    let mut program = Program::default();
+    let mut program = Program::new(setup);
     program
-        .events([Event::Spawn(Process(setup.first_process)), area.map()])
+        .map(area)
         .phase("setup")
-        .events([Event::Pace(setup.pace(tables.stream.setup, threads))])
-        .step(Sweep::write(area, lanes.collect(), 8))
+        .pace(setup.pace(tables.stream.setup, threads))
+        .step(Sweep::write(area, filled, 8))
         .phase("run")
-        .events([Event::Pace(setup.pace(tables.stream.run, threads))]);
+        .pace(setup.pace(tables.stream.run, threads));
+    let stride = plan.stride();
     for _ in 0..plan.iterations {
         for kernel in KERNELS {
-            program.step(Pass {
-                area,
-                stride: plan.stride(),
-                kernel,
-                parts: parts.clone(),
-                turn: 0,
-            });
+            program.step(Pass { area, stride, kernel, parts: parts.clone(), turn: 0 });
         }
     }
-    program.events([Event::Exit(Process(setup.first_process))]);
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages: touched(&plan),
-        superpages: area.regions(),
-        threads,
-        // 2 + 2 + 3 + 3 arrays of 8 bytes, as the reference counts.
-        figure: Figure::Rate {
-            unit: "bytes/s",
-            operations: plan.elements * 80 * u64::from(plan.iterations),
-        },
-        phases: vec!["setup", "run"],
-        regions: area.regions() as u32,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+    // 2 + 2 + 3 + 3 arrays of 8 bytes, as the reference counts.
+    let operations = plan.elements * 80 * u64::from(plan.iterations);
+    let extent = Extent { pages: touched(&plan), ..Extent::of(&[area]) };
+    program.exit(setup, threads, Figure::Rate { unit: "bytes/s", operations }, extent)
 }
 
 fn parts(plan: &Plan) -> Vec<Range<u64>> {

@@ -3,76 +3,71 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use trace::{Access, BLOCK, Block};
+use trace::{BLOCK, Block};
 
 use crate::workloads::Emit;
 use crate::workloads::program::Step;
 use crate::workloads::space::{Area, PAGE};
 
-/// What one thread goes through, range after range.
-pub(crate) struct Lane(VecDeque<Range<u64>>);
-
-impl Lane {
-    /// A lane of ranges of bytes.
-    pub fn of(ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
-        Self(ranges.into_iter().filter(|range| !range.is_empty()).collect())
-    }
-
-    /// A lane of one range.
-    pub fn new(range: Range<u64>) -> Self {
-        Self::of(std::iter::once(range))
-    }
+/// The bytes of elements of this size.
+pub(crate) fn bytes(elements: Range<usize>, size: u64) -> Range<u64> {
+    elements.start as u64 * size..elements.end as u64 * size
 }
 
-/// Lanes that advance together, a page at a time.
+/// Threads that advance together, a page at a time.
 pub(crate) struct Sweep {
     area: Area,
-    lanes: Vec<Lane>,
+    /// What each thread has still to go through, range after range.
+    threads: Vec<VecDeque<Range<u64>>>,
     /// Bytes that one access covers.
     unit: u64,
     writes: bool,
 }
 
 impl Sweep {
-    /// Writes, or reads, every `unit` bytes of every lane.
-    pub fn new(area: Area, lanes: Vec<Lane>, unit: u64, writes: bool) -> Self {
-        Self { area, lanes, unit, writes }
+    /// Writes, or reads, every `unit` bytes of every thread's ranges of bytes.
+    pub fn new<R: IntoIterator<Item = Range<u64>>>(
+        area: Area,
+        threads: impl IntoIterator<Item = R>,
+        unit: u64,
+        writes: bool,
+    ) -> Self {
+        let own = |ranges: R| ranges.into_iter().filter(|range| !range.is_empty()).collect();
+        Self { area, threads: threads.into_iter().map(own).collect(), unit, writes }
     }
 
-    /// Writes every `unit` bytes of every lane.
-    pub fn write(area: Area, lanes: Vec<Lane>, unit: u64) -> Self {
-        Self::new(area, lanes, unit, true)
+    /// Writes every `unit` bytes of them.
+    pub fn write<R: IntoIterator<Item = Range<u64>>>(
+        area: Area,
+        threads: impl IntoIterator<Item = R>,
+        unit: u64,
+    ) -> Self {
+        Self::new(area, threads, unit, true)
     }
 
-    /// Writes all of an area by one thread, `per_page` accesses to a page.
-    pub fn all(area: Area, per_page: u64) -> Self {
-        let lane = Lane::new(0..u64::from(area.pages) * PAGE);
-        Self::write(area, vec![lane], PAGE / per_page)
+    /// Writes every `unit` bytes of the first `bytes` of an area by one thread.
+    pub fn first(area: Area, bytes: u64, unit: u64) -> Self {
+        Self::write(area, std::iter::once(Some(0..bytes)), unit)
     }
 }
 
 impl Step for Sweep {
     fn fill(&mut self, block: &mut Block) -> bool {
         while !block.is_full() {
-            self.lanes.retain(|lane| !lane.0.is_empty());
+            self.threads.retain(|ranges| !ranges.is_empty());
             // One thread alone need not wait for its turn.
-            let pages = match self.lanes.len() {
+            let pages = match self.threads.len() {
                 0 => return false,
-                1 => BLOCK.saturating_sub(block.accesses.len()).max(1),
+                1 => BLOCK.saturating_sub(block.accesses.len()).max(1) as u64,
                 _ => 1,
             };
-            for lane in &mut self.lanes {
-                let Some(range) = lane.0.front_mut() else { continue };
-                for _ in 0..pages {
-                    let end = ((range.start / PAGE + 1) * PAGE).min(range.end);
-                    let page = self.area.page(range.start / PAGE);
-                    let access = if self.writes { Access::write(page) } else { Access::read(page) };
-                    block.run(access, (end - range.start).div_ceil(self.unit) as u32);
-                    range.start = end;
-                    if range.is_empty() {
-                        lane.0.pop_front();
-                        break;
-                    }
+            for ranges in &mut self.threads {
+                let Some(range) = ranges.front_mut() else { continue };
+                let end = ((range.start / PAGE + pages) * PAGE).min(range.end);
+                block.bytes(self.area, range.start..end, self.unit, self.writes);
+                range.start = end;
+                if range.is_empty() {
+                    ranges.pop_front();
                 }
             }
         }
@@ -81,6 +76,6 @@ impl Step for Sweep {
 
     fn records(&self) -> Option<u64> {
         let pages = |range: &Range<u64>| range.end.div_ceil(PAGE) - range.start / PAGE;
-        Some(self.lanes.iter().flat_map(|lane| &lane.0).map(pages).sum())
+        Some(self.threads.iter().flatten().map(pages).sum())
     }
 }

@@ -3,12 +3,14 @@
 //! How many regions a process fills, half fills and barely touches is chosen so that the counts of
 //! slide 24 can come out; the table derives it.
 
-use trace::{Access, Backing, Block, Event, Pages, Process, Region, SLOTS};
+use trace::{Backing, Block, Event, Page, Pages, Process, Region, SLOTS};
 use workload::rng::{SplitMix64, below};
 
 use super::tables::Build;
-use crate::workloads::program::{Program, Step};
-use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+use crate::workloads::emit::access;
+use crate::workloads::program::{Built, Program, Step};
+use crate::workloads::space::Extent;
+use crate::workloads::{Emit, Figure, Setup, Tables};
 
 /// Small mappings of a process.
 const SMALL: u32 = 4;
@@ -17,10 +19,7 @@ const TEXT: u64 = 0x40_0000_0000 >> 12;
 const SMALLS: u64 = 0x7e00_0000_0000 >> 12;
 const MEMORY: u64 = 0x7f00_0000_0000 >> 12;
 
-pub(crate) fn build(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let table = &tables.build;
     let processes = setup.operations.unwrap_or(table.processes.into());
     if processes > 1 << 24 {
@@ -31,7 +30,7 @@ pub(crate) fn build(
     let most = shapes.clone().map(|shape| shape.regions()).max().unwrap_or(1);
     let regions = most * u32::from(table.jobs);
     let touched: u64 = shapes.clone().map(|shape| slices(&shape).iter().sum::<u64>()).sum();
-    let (footprint_pages, superpages) = peak(table, shapes);
+    let (pages, superpages) = peak(table, shapes);
 
     let mut program = Program::default();
     let make = Make {
@@ -47,21 +46,11 @@ pub(crate) fn build(
     };
     program
         .phase("run")
-        .events([Event::Pace(setup.pace(table.run, table.threads))])
+        .pace(setup.pace(table.run, table.threads))
         // Each page at two times.
         .counted(touched * 2, make);
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages,
-        superpages,
-        threads: table.threads,
-        figure: Figure::Time,
-        phases: vec!["run"],
-        regions,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+    let extent = Extent { pages, superpages, regions: regions.into() };
+    program.describe(setup, table.threads, Figure::Time, extent)
 }
 
 /// What a process uses: pages touched in each region of its memory.
@@ -201,9 +190,7 @@ impl Make {
             block.event(Event::Run(job.process));
             for _ in 0..2 {
                 for page in first..first + pages {
-                    let page = trace::Page(page);
-                    let access = if writes { Access::write(page) } else { Access::read(page) };
-                    block.run(access, self.table.accesses_per_page.max(1));
+                    block.run(access(Page(page), writes), self.table.accesses_per_page.max(1));
                 }
             }
             job.at += 1;

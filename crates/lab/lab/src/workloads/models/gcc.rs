@@ -1,14 +1,15 @@
 //! `gcc`: 602.gcc_s. A heap that grows by brk in small steps, collections that free pieces of it, and
 //! new objects that fill them again.
 
-use trace::{Access, Backing, Block, Event, Pages, Process};
+use trace::{Access, Backing, Block, Event, Page, Pages, Process};
 use workload::rng::SplitMix64;
 
 use super::mix::skewed;
 use super::tables::Gcc;
-use crate::workloads::program::{Program, Step};
-use crate::workloads::space::{Area, Space};
-use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+use crate::workloads::emit::access;
+use crate::workloads::program::{Built, Program, Step};
+use crate::workloads::space::{Area, Extent, Space};
+use crate::workloads::{Emit, Figure, Setup, Tables};
 
 /// Pages in a piece that is freed at once: 1 MiB, what GCC's ggc-page takes and gives back at once
 /// (GGC_QUIRE_SIZE of gcc/ggc-page.c, 256 pages where it maps memory).
@@ -16,10 +17,7 @@ const PIECE: u32 = 256;
 /// Words in a page.
 const WORDS: u32 = 512;
 
-pub(crate) fn build(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let table = &tables.gcc;
     let size = setup.size_or(size(table))?;
     let heap = Space::new(setup.first_region).area(size, Backing::Heap);
@@ -33,18 +31,7 @@ pub(crate) fn build(
             .step(Compilation::new(setup, table, heap, number))
             .events([Event::Exit(process)]);
     }
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages: heap.pages.into(),
-        superpages: heap.regions(),
-        threads: 1,
-        figure: Figure::Time,
-        phases: vec!["run"],
-        regions: heap.regions() as u32,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+    program.describe(setup, 1, Figure::Time, Extent::of(&[heap]))
 }
 
 /// The heap's size if nobody says.
@@ -86,7 +73,7 @@ impl Compilation {
     fn use_pages(&mut self, pages: Pages, block: &mut Block) {
         block.event(self.pace[0].clone());
         for page in pages.first.0..pages.first.0 + pages.count {
-            block.run(Access::write(trace::Page(page)), WORDS);
+            block.run(Access::write(Page(page)), WORDS);
         }
         block.event(self.pace[1].clone());
         for _ in 0..pages.count * self.table.visits_per_page {
@@ -95,8 +82,7 @@ impl Compilation {
             let back = skewed((draw >> 32) as u32, self.table.skew, self.grown.into());
             let page = self.grown - 1 - back as u32;
             if self.live[(page / PIECE) as usize] {
-                let page = self.heap.page(page.into());
-                block.run(if draw & 3 == 0 { Access::write(page) } else { Access::read(page) }, 8);
+                block.run(access(self.heap.page(page.into()), draw & 3 == 0), 8);
             }
         }
     }
@@ -128,8 +114,8 @@ impl Step for Compilation {
             if let Some(piece) = self.free.pop() {
                 self.live[piece as usize] = true;
                 let pages = self.heap.part(piece * PIECE, PIECE);
-                let address = self.heap.address + u64::from(piece * PIECE);
-                block.event(Event::Map { pages, address, backing: Backing::Anonymous });
+                let anonymous = Area { backing: Backing::Anonymous, ..self.heap };
+                block.event(anonymous.map_part(piece * PIECE, PIECE));
                 self.use_pages(pages, block);
             } else if self.grown >= self.heap.pages {
                 return false;
@@ -138,10 +124,7 @@ impl Step for Compilation {
             } else {
                 let step = (self.table.step_kib / 4).clamp(1, self.heap.pages - self.grown);
                 let pages = self.heap.part(self.grown, step);
-                block.event(match self.grown {
-                    0 => self.heap.map_first(step),
-                    _ => Event::Grow { pages },
-                });
+                block.event(self.heap.grow(self.grown, step));
                 self.grown += step;
                 self.live.resize(self.grown.div_ceil(PIECE) as usize, true);
                 self.use_pages(pages, block);

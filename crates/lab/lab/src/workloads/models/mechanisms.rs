@@ -1,12 +1,12 @@
 //! Programs that show one mechanism each; nothing about them is measured or fitted.
 
-use trace::{Access, BLOCK, Backing, Block, Event, Process, SLOTS};
+use trace::{Access, BLOCK, Backing, Block, Event, SLOTS};
 use workload::rng::{SplitMix64, below};
 
 use super::mix::Growing;
-use crate::workloads::program::Program;
-use crate::workloads::space::{PAGE, Space};
-use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+use crate::workloads::program::{Built, Program};
+use crate::workloads::space::{Extent, MOST_PAGES, PAGE, Space};
+use crate::workloads::{Emit, Figure, Setup, Tables, WorkloadError};
 
 /// Bytes to work on.
 pub(super) const SIZE: u64 = 1 << 30;
@@ -19,48 +19,29 @@ pub(super) const PAGES: u64 = 1 << 24;
 
 /// A heap that grows as glibc's does: M_TOP_PAD is 128 KiB, so that no step holds a superpage and a
 /// design that only looks at first touch never finds one (docs/sources/policies.md 3.1, "Fault path").
-pub(crate) fn growing_heap(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn growing_heap(setup: &Setup, tables: &Tables) -> Built {
     let step = setup.step.map_or(STEP, |step| step.bytes());
     if step < PAGE {
         return Err(setup.refuse("step", step, "must be a page, 4096, or more"));
     }
     let steps = setup.size_or(SIZE)?.div_ceil(step).max(1);
     let step = step.div_ceil(PAGE) as u32;
-    if steps * u64::from(step) > super::super::space::MOST_PAGES / 2 {
+    if steps * u64::from(step) > MOST_PAGES / 2 {
         let pages = steps * u64::from(step);
         return Err(WorkloadError::TooLarge { workload: setup.name(), pages });
     }
     let heap = Space::new(setup.first_region).area(steps * u64::from(step) * PAGE, Backing::Heap);
 
-    let mut program = Program::default();
+    let mut program = Program::new(setup);
     program
-        .events([Event::Spawn(Process(setup.first_process))])
         .phase("run")
-        .events([Event::Pace(setup.pace(tables.mechanisms.setup, 1))])
-        .step(Growing::new(heap, step * 4))
-        .events([Event::Exit(Process(setup.first_process))]);
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages: heap.pages.into(),
-        superpages: heap.regions(),
-        threads: 1,
-        figure: Figure::RunTime,
-        phases: vec!["run"],
-        regions: heap.regions() as u32,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+        .pace(setup.pace(tables.mechanisms.setup, 1))
+        .step(Growing::new(heap, step * 4));
+    program.exit(setup, 1, Figure::RunTime, Extent::of(&[heap]))
 }
 
 /// The worst case of a superpage made at first touch: 1 page of 512 is used.
-pub(crate) fn sparse(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn sparse(setup: &Setup, tables: &Tables) -> Built {
     let area = Space::new(setup.first_region).anonymous(setup.size_or(SIZE)?);
     let regions = area.regions();
     let seed = setup.seed;
@@ -76,11 +57,11 @@ pub(crate) fn sparse(
     let mut rng = SplitMix64::new(seed);
     let mut touched = 0;
 
-    let mut program = Program::default();
+    let mut program = Program::new(setup);
     program
-        .events([Event::Spawn(Process(setup.first_process)), area.map()])
+        .map(area)
         .phase("setup")
-        .events([Event::Pace(setup.pace(tables.mechanisms.setup, 1))])
+        .pace(setup.pace(tables.mechanisms.setup, 1))
         .counted(regions, move |block: &mut Block| {
             while !block.is_full() && touched < regions {
                 block.one(Access::write(page(touched)));
@@ -89,7 +70,7 @@ pub(crate) fn sparse(
             touched < regions
         })
         .phase("run")
-        .events([Event::Pace(setup.sampled(tables.mechanisms.run, 1, weight))])
+        .pace(setup.sampled(tables.mechanisms.run, 1, weight))
         .counted(left, move |block: &mut Block| {
             let room = BLOCK.saturating_sub(block.accesses.len()) as u64;
             for _ in 0..room.min(left) {
@@ -97,30 +78,16 @@ pub(crate) fn sparse(
             }
             left -= room.min(left);
             left > 0
-        })
-        .events([Event::Exit(Process(setup.first_process))]);
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages: regions,
-        superpages: regions,
-        threads: 1,
-        figure: Figure::Rate { unit: "reads/s", operations },
-        phases: vec!["setup", "run"],
-        regions: regions as u32,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+        });
+    let figure = Figure::Rate { unit: "reads/s", operations };
+    program.exit(setup, 1, figure, Extent { pages: regions, ..Extent::of(&[area]) })
 }
 
 /// Pages in a piece of `alloc-free`.
 const PIECE: u32 = 64;
 
 /// Faults and frees, and nothing else: half of the pieces are there at any time.
-pub(crate) fn alloc_free(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn alloc_free(setup: &Setup, tables: &Tables) -> Built {
     let pieces = (setup.size_or(SIZE)? / PAGE / u64::from(PIECE)).max(1) as u32;
     let area = Space::new(setup.first_region).anonymous(u64::from(pieces * PIECE) * PAGE);
     let operations = setup.operations.unwrap_or(PAGES);
@@ -128,7 +95,7 @@ pub(crate) fn alloc_free(
     let mut rng = SplitMix64::new(setup.seed);
     let mut mapped = vec![false; pieces as usize];
     // The same draws without the stream: what is there at most.
-    let (footprint_pages, superpages) = {
+    let (pages, superpages) = {
         let (mut rng, mut mapped) = (rng.clone(), mapped.clone());
         let (mut there, mut regions, mut left) = (0u64, vec![0u32; area.regions() as usize], left);
         let (mut most, mut in_use, mut most_regions) = (0, 0u64, 0);
@@ -152,41 +119,27 @@ pub(crate) fn alloc_free(
         (most * u64::from(PIECE), most_regions)
     };
 
-    let mut program = Program::default();
-    program
-        .events([Event::Spawn(Process(setup.first_process))])
-        .phase("run")
-        .events([Event::Pace(setup.pace(tables.mechanisms.run, 1))])
-        .counted(left * u64::from(PIECE), move |block: &mut Block| {
+    let mut program = Program::new(setup);
+    program.phase("run").pace(setup.pace(tables.mechanisms.run, 1)).counted(
+        left * u64::from(PIECE),
+        move |block: &mut Block| {
             while !block.is_full() && left > 0 {
                 let piece = below(rng.draw(), pieces.into()) as u32;
-                let pages = area.part(piece * PIECE, PIECE);
                 let is = &mut mapped[piece as usize];
                 *is = !*is;
                 if !*is {
-                    block.event(Event::Unmap(pages));
+                    block.event(Event::Unmap(area.part(piece * PIECE, PIECE)));
                     continue;
                 }
                 left -= 1;
-                let address = area.address + u64::from(piece * PIECE);
-                block.event(Event::Map { pages, address, backing: Backing::Anonymous });
+                block.event(area.map_part(piece * PIECE, PIECE));
                 for page in 0..PIECE {
                     block.one(Access::write(area.page((piece * PIECE + page).into())));
                 }
             }
             left > 0
-        })
-        .events([Event::Exit(Process(setup.first_process))]);
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages,
-        superpages,
-        threads: 1,
-        figure: Figure::Rate { unit: "pages/s", operations },
-        phases: vec!["run"],
-        regions: area.regions() as u32,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+        },
+    );
+    let figure = Figure::Rate { unit: "pages/s", operations };
+    program.exit(setup, 1, figure, Extent { pages, superpages, ..Extent::of(&[area]) })
 }

@@ -2,54 +2,54 @@
 
 use std::collections::BTreeMap;
 
-use trace::{Access, BLOCK, Backing, Block, Event, Process};
+use trace::{Access, BLOCK, Backing, Block, Event};
 use workload::memory::shares;
 use workload::rng::{SplitMix64, mix};
 
-use super::super::catalog::{Entry, Given};
 use super::tables::{Kind, Model, Order, Visit};
-use crate::workloads::kernels::{Lane, Sweep};
-use crate::workloads::program::{Program, Step};
-use crate::workloads::space::{Area, PAGE, Space};
-use crate::workloads::{Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+use crate::workloads::catalog::{Entry, Given};
+use crate::workloads::kernels::{Sweep, bytes};
+use crate::workloads::program::{Built, Program, Step};
+use crate::workloads::space::{Area, Extent, PAGE, Space};
+use crate::workloads::{Emit, Figure, Setup, Tables, WorkloadError};
 
 /// The options of every model of this kind.
-pub(super) const OPTIONS: &[&str] = &["size", "operations", "threads", "weight"];
+const OPTIONS: &[&str] = &["size", "operations", "threads", "weight"];
+
+/// A model whose table has this name.
+pub(super) const fn entry(name: &'static str, summary: &'static str) -> Entry {
+    Entry { name, summary, options: OPTIONS, defaults, build }
+}
 
 /// What its table says.
-pub(super) fn defaults(entry: &Entry, tables: &Tables) -> Vec<Given> {
+fn defaults(entry: &Entry, tables: &Tables) -> Vec<Given> {
     let Some(model) = tables.models.get(entry.name) else { return Vec::new() };
-    let numbers = [bytes(model), model.visits as u64, model.threads.into(), model.weight.into()];
+    let numbers = [size(model), model.visits as u64, model.threads.into(), model.weight.into()];
     numbers.map(Given::Number).into()
 }
 
 /// The size of all its areas.
-fn bytes(model: &Model) -> u64 {
+fn size(model: &Model) -> u64 {
     (model.areas.iter().map(|table| table.mib).sum::<f64>() * f64::from(1 << 20)) as u64
 }
 
-pub(crate) fn build(
-    setup: &Setup,
-    tables: &Tables,
-) -> Result<(Description, Stream), WorkloadError> {
+fn build(setup: &Setup, tables: &Tables) -> Built {
     let missing = || WorkloadError::Table(format!("no table [models.{}]", setup.name()));
     let model = tables.models.get(setup.name()).ok_or_else(missing)?;
     let threads = setup.threads_or(model.threads);
     let weight = setup.weight.unwrap_or(model.weight);
     let visits = setup.operations.unwrap_or(model.visits as u64);
     let areas = areas(setup, model)?;
+    let no_area = |name: &str| WorkloadError::Table(format!("{}: no area {name}", setup.name()));
     let find = |visit: &Visit| {
-        let area = areas.get(&visit.area).copied();
-        area.ok_or_else(|| {
-            WorkloadError::Table(format!("{}: no area {}", setup.name(), visit.area))
-        })
+        let area = areas.get(&visit.area).ok_or_else(|| no_area(&visit.area))?;
+        Ok((*area, visit.clone()))
     };
-    let lanes = model.mix.iter().map(|visit| Ok((find(visit)?, visit.clone())));
-    let lanes = lanes.collect::<Result<Vec<_>, _>>()?;
+    let mix = model.mix.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let filling = Filling { model, setup, areas: &areas };
 
-    let mut program = Program::default();
-    program.events([Event::Spawn(Process(setup.first_process))]).phase("setup");
+    let mut program = Program::new(setup);
+    program.phase("setup");
     if model.start_seconds > 0.0 {
         program.events([Event::Wait((model.start_seconds * 1e6) as u64)]);
     }
@@ -60,35 +60,20 @@ pub(crate) fn build(
     for (round, part) in shares(made, rounds as usize, 1).into_iter().enumerate() {
         filling.fill(&mut program, true);
         let rng = SplitMix64::stream(setup.seed, round as u64);
-        program.events([Event::Pace(setup.sampled(model.run, threads, weight))]).step(Mix::new(
-            &lanes,
-            rng,
-            part.len() as u64,
-        ));
+        program.pace(setup.sampled(model.run, threads, weight));
+        program.step(Mix::new(&mix, rng, part.len() as u64));
         for table in model.areas.iter().filter(|table| table.transient) {
             program.events([areas[&table.name].unmap()]);
         }
     }
-    program.events([Event::Exit(Process(setup.first_process))]);
-    let all = |f: fn(&Area) -> u64| areas.values().map(f).sum::<u64>();
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages: all(|area| area.pages.into()),
-        superpages: all(Area::regions),
-        threads,
-        figure: Figure::Time,
-        phases: vec!["setup", "run"],
-        regions: all(Area::regions) as u32,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+    let areas = areas.into_values().collect::<Vec<_>>();
+    program.exit(setup, threads, Figure::Time, Extent::of(&areas))
 }
 
 /// The areas by name, scaled to the size.
 fn areas(setup: &Setup, model: &Model) -> Result<BTreeMap<String, Area>, WorkloadError> {
     let total = model.areas.iter().map(|table| table.mib).sum::<f64>() * f64::from(1 << 20);
-    let scale = setup.size_or(bytes(model))? as f64 / total;
+    let scale = setup.size_or(size(model))? as f64 / total;
     let mut space = Space::new(setup.first_region);
     let mut files = 0;
     let areas = model.areas.iter().map(|table| {
@@ -121,7 +106,7 @@ impl Filling<'_> {
         let tables = self.model.areas.iter().filter(|table| table.transient == transient);
         for (number, table) in tables.enumerate() {
             if number == 0 {
-                program.events([Event::Pace(self.setup.pace(self.model.setup, threads))]);
+                program.pace(self.setup.pace(self.model.setup, threads));
             }
             let area = self.areas[&table.name];
             if table.kind == Kind::Heap {
@@ -129,10 +114,8 @@ impl Filling<'_> {
                 continue;
             }
             let parts = shares(area.pages as usize, threads.into(), 1).into_iter();
-            let lanes =
-                parts.map(|part| Lane::new(part.start as u64 * PAGE..part.end as u64 * PAGE));
-            let write = matches!(table.kind, Kind::Anonymous);
-            program.events([area.map()]).step(Sweep::new(area, lanes.collect(), 8, write));
+            let parts = parts.map(|part| [bytes(part, PAGE)]);
+            program.map(area).step(Sweep::new(area, parts, 8, table.kind == Kind::Anonymous));
         }
     }
 }
@@ -154,11 +137,7 @@ impl Step for Growing {
     fn fill(&mut self, block: &mut Block) -> bool {
         while !block.is_full() && self.grown < self.heap.pages {
             let step = self.step.min(self.heap.pages - self.grown);
-            let pages = self.heap.part(self.grown, step);
-            block.event(match self.grown {
-                0 => self.heap.map_first(step),
-                _ => Event::Grow { pages },
-            });
+            block.event(self.heap.grow(self.grown, step));
             for page in self.grown..self.grown + step {
                 block.run(Access::write(self.heap.page(page.into())), (PAGE / 8) as u32);
             }
@@ -200,11 +179,11 @@ fn per_65536(share: f64) -> u16 {
 }
 
 impl Mix {
-    fn new(lanes: &[(Area, Visit)], rng: SplitMix64, left: u64) -> Self {
-        let total = lanes.iter().map(|(_, visit)| visit.share).sum::<f64>();
+    fn new(mix: &[(Area, Visit)], rng: SplitMix64, left: u64) -> Self {
+        let total = mix.iter().map(|(_, visit)| visit.share).sum::<f64>();
         let mut sum = 0.0;
         let mut targets = Vec::new();
-        for (area, visit) in lanes {
+        for (area, visit) in mix {
             sum += visit.share / total;
             targets.push(Target {
                 limit: per_65536(sum),

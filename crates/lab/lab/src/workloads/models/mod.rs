@@ -14,69 +14,27 @@ pub use tables::{AreaTable, Build, Gcc, Kind, Model, Order, Redis, Visit};
 
 /// The models.
 pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
-        name: "xsbench",
-        summary: "XSBench -t 8 -s large -l 34 -p 5000000, unionised grid; model",
-        options: mix::OPTIONS,
-        defaults: mix::defaults,
-        build: mix::build,
-    },
-    Entry {
-        name: "canneal",
-        summary: "PARSEC canneal 8 15000 2000 2500000.nets 6000: a netlist in small objects on a growing heap; model",
-        options: mix::OPTIONS,
-        defaults: mix::defaults,
-        build: mix::build,
-    },
-    Entry {
-        name: "blocksvm",
-        summary: "BlockSVM on kddb-raw in 4 blocks, each mapped, trained on and unmapped; model",
-        options: mix::OPTIONS,
-        defaults: mix::defaults,
-        build: mix::build,
-    },
-    Entry {
-        name: "ann",
-        summary: "annoy, 1M x 100 floats, 300K queries on a mapped file that is only read; model",
-        options: mix::OPTIONS,
-        defaults: mix::defaults,
-        build: mix::build,
-    },
-    Entry {
-        name: "freqmine",
-        summary: "PARSEC freqmine webdocs_250k 11000: an FP-tree; model",
-        options: mix::OPTIONS,
-        defaults: mix::defaults,
-        build: mix::build,
-    },
-    Entry {
-        name: "mcf",
-        summary: "605.mcf_s: network simplex, arcs in order and nodes at random; model",
-        options: mix::OPTIONS,
-        defaults: mix::defaults,
-        build: mix::build,
-    },
-    Entry {
-        name: "deepsjeng",
-        summary: "631.deepsjeng_s: probes of a large transposition table; model",
-        options: mix::OPTIONS,
-        defaults: mix::defaults,
-        build: mix::build,
-    },
-    Entry {
-        name: "xz",
-        summary: "657.xz_s: large buffers in order, match finders at random; model",
-        options: mix::OPTIONS,
-        defaults: mix::defaults,
-        build: mix::build,
-    },
-    Entry {
-        name: "graphchi",
-        summary: "GraphChi PageRank of twitter-2010, 3 iterations: edge buffers made anew for each part; model",
-        options: mix::OPTIONS,
-        defaults: mix::defaults,
-        build: mix::build,
-    },
+    mix::entry("xsbench", "XSBench -t 8 -s large -l 34 -p 5000000, unionised grid; model"),
+    mix::entry(
+        "canneal",
+        "PARSEC canneal 8 15000 2000 2500000.nets 6000: a netlist in small objects on a growing heap; model",
+    ),
+    mix::entry(
+        "blocksvm",
+        "BlockSVM on kddb-raw in 4 blocks, each mapped, trained on and unmapped; model",
+    ),
+    mix::entry(
+        "ann",
+        "annoy, 1M x 100 floats, 300K queries on a mapped file that is only read; model",
+    ),
+    mix::entry("freqmine", "PARSEC freqmine webdocs_250k 11000: an FP-tree; model"),
+    mix::entry("mcf", "605.mcf_s: network simplex, arcs in order and nodes at random; model"),
+    mix::entry("deepsjeng", "631.deepsjeng_s: probes of a large transposition table; model"),
+    mix::entry("xz", "657.xz_s: large buffers in order, match finders at random; model"),
+    mix::entry(
+        "graphchi",
+        "GraphChi PageRank of twitter-2010, 3 iterations: edge buffers made anew for each part; model",
+    ),
     Entry {
         name: "gcc",
         summary: "602.gcc_s: a heap that grows in small steps, and garbage that is freed; model",

@@ -7,14 +7,15 @@
 //! Latency: clients keep `under_way` operations queued at one server thread, so an operation waits
 //! for about so many others; that many operations are one request of the stream.
 
-use trace::{Access, Backing, Block, Event, Pace, Process};
+use trace::{Block, Event, SLOTS};
 use workload::rng::{SplitMix64, below, mix};
 
-use super::super::catalog::Given;
 use super::tables::Redis;
-use crate::workloads::program::{Program, Step};
-use crate::workloads::space::{Area, PAGE, Space};
-use crate::workloads::{Cost, Description, Emit, Figure, Setup, Stream, Tables, WorkloadError};
+use crate::workloads::catalog::Given;
+use crate::workloads::emit::access;
+use crate::workloads::program::{Built, Program, Step};
+use crate::workloads::space::{Area, Extent, PAGE, Space};
+use crate::workloads::{Cost, Emit, Figure, Setup, Tables};
 
 /// Bytes of a bucket of the dictionary.
 const BUCKET: u64 = 8;
@@ -25,15 +26,15 @@ const SMALL_ACCESSES: u64 = 3;
 /// Bytes that one access of a value covers.
 const LINE: u64 = 64;
 
-pub(crate) fn cold(setup: &Setup, tables: &Tables) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn cold(setup: &Setup, tables: &Tables) -> Built {
     build(setup, &tables.redis, false)
 }
 
-pub(crate) fn warm(setup: &Setup, tables: &Tables) -> Result<(Description, Stream), WorkloadError> {
+pub(crate) fn warm(setup: &Setup, tables: &Tables) -> Built {
     build(setup, &tables.redis, true)
 }
 
-fn build(setup: &Setup, table: &Redis, warm: bool) -> Result<(Description, Stream), WorkloadError> {
+fn build(setup: &Setup, table: &Redis, warm: bool) -> Built {
     let key_bytes = table.value_bytes + table.small_bytes;
     let size = setup.size_or(table.keys * key_bytes)?;
     let keys = (size / key_bytes).clamp(16, u64::from(u32::MAX));
@@ -56,15 +57,12 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Result<(Description, Strea
     };
     let regions = space.next_region() - setup.first_region;
     let stored = if warm { keys } else { reached(setup.seed, keys, operations) };
-    let (footprint_pages, superpages) = store.reach(stored);
+    let (pages, superpages) = store.reach(stored);
 
-    let process = Process(setup.first_process);
-    let mut program = Program::default();
-    program.events([Event::Spawn(process)]);
+    let mut program = Program::new(setup);
     let lines = table.value_bytes.div_ceil(LINE) + SMALL_ACCESSES;
     let cost = Cost { cycles: table.operation_cycles / lines as f64, exposed: table.exposed };
-    let pace: Pace = setup.pace(cost, 1);
-    program.phase(if warm { "setup" } else { "run" }).events([Event::Pace(pace)]);
+    program.phase(if warm { "setup" } else { "run" }).pace(setup.pace(cost, 1));
     let run = Serving {
         store: Some(store),
         rng: SplitMix64::new(setup.seed),
@@ -76,19 +74,13 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Result<(Description, Strea
         pending: 0,
         warm,
     };
-    program.step(run).events([Event::Exit(process)]);
-    let description = Description {
-        name: setup.name(),
-        summary: setup.entry().summary,
-        footprint_pages,
-        superpages,
-        threads: 1,
-        figure: Figure::Rate { unit: "operations/s", operations },
-        phases: if warm { vec!["setup", "run"] } else { vec!["run"] },
-        regions,
-        records: program.records(),
-    };
-    Ok((description, program.stream()))
+    program.step(run);
+    if warm {
+        // It begins where the store is full.
+        program.phases.push("run");
+    }
+    let extent = Extent { pages, superpages, regions: regions.into() };
+    program.exit(setup, 1, Figure::Rate { unit: "operations/s", operations }, extent)
 }
 
 /// The operations of the published run, at its size.
@@ -146,22 +138,8 @@ impl Arena {
     fn reach(&mut self, bytes: u64, block: &mut Block) {
         while u64::from(self.mapped) * PAGE < bytes {
             let step = self.step.min(self.area.pages - self.mapped);
-            let pages = self.area.part(self.mapped, step);
-            let address = self.area.address + u64::from(self.mapped);
-            block.event(Event::Map { pages, address, backing: Backing::Anonymous });
+            block.event(self.area.map_part(self.mapped, step));
             self.mapped += step;
-        }
-    }
-
-    /// Accesses to bytes, a line each.
-    fn touch(&self, range: std::ops::Range<u64>, writes: bool, block: &mut Block) {
-        let mut start = range.start;
-        while start < range.end {
-            let end = ((start / PAGE + 1) * PAGE).min(range.end);
-            let page = self.area.page(start / PAGE);
-            let access = if writes { Access::write(page) } else { Access::read(page) };
-            block.run(access, (end - start).div_ceil(LINE) as u32);
-            start = end;
         }
     }
 }
@@ -198,7 +176,7 @@ impl Store {
         let last = &self.dictionaries[self.dictionary(stored)];
         (
             pages.iter().sum::<u64>() + u64::from(last.pages),
-            pages.iter().map(|pages| pages.div_ceil(512)).sum::<u64>() + last.regions(),
+            pages.iter().map(|pages| pages.div_ceil(SLOTS.into())).sum::<u64>() + last.regions(),
         )
     }
 
@@ -209,7 +187,7 @@ impl Store {
 
     fn bucket(&self, dictionary: usize, bucket: u64, writes: bool, block: &mut Block) {
         let page = self.dictionaries[dictionary].page(bucket * BUCKET / PAGE);
-        block.run(if writes { Access::write(page) } else { Access::read(page) }, 1);
+        block.run(access(page, writes), 1);
     }
 
     /// Looks a key's bucket up, and moves a bucket of the old dictionary.
@@ -246,7 +224,7 @@ impl Store {
         // A new value's place is the one freed last, or the store's end.
         let slot = self.free.take().map_or(self.end(old == u32::MAX), u64::from);
         self.values.reach((slot + 1) * value_bytes, block);
-        self.values.touch(slot * value_bytes..(slot + 1) * value_bytes, true, block);
+        self.value(slot, true, block);
         self.slots[key as usize] = slot as u32;
         if old != u32::MAX {
             self.free = Some(old);
@@ -262,11 +240,16 @@ impl Store {
     fn get(&mut self, key: u64, block: &mut Block) {
         self.look_up(key, false, block);
         self.entry(key, false, block);
-        let (slot, bytes) = (self.slots[key as usize], self.table.value_bytes);
+        let slot = self.slots[key as usize];
         if slot != u32::MAX {
-            let slot = u64::from(slot);
-            self.values.touch(slot * bytes..(slot + 1) * bytes, false, block);
+            self.value(slot.into(), false, block);
         }
+    }
+
+    /// Accesses to the value in a slot, one for each line.
+    fn value(&self, slot: u64, writes: bool, block: &mut Block) {
+        let bytes = self.table.value_bytes;
+        block.bytes(self.values.area, slot * bytes..(slot + 1) * bytes, LINE, writes);
     }
 
     /// The key's small objects. They lie in the order in which keys came; a key's value was there
@@ -280,8 +263,7 @@ impl Store {
                 below(mix(key), self.stored)
             };
             let byte = number * self.table.small_bytes;
-            let page = self.small.area.page(byte / PAGE);
-            block.run(if writes { Access::write(page) } else { Access::read(page) }, 2);
+            block.run(access(self.small.area.page(byte / PAGE), writes), 2);
         }
     }
 }
