@@ -1,5 +1,7 @@
 //! The shapes of TLBs and page-walk caches: entries, ways, which page sizes they hold.
 
+use serde::Deserialize;
+
 use crate::{SIZES, Size};
 
 /// A set-associative array.
@@ -19,9 +21,11 @@ impl Array {
 }
 
 /// How a set is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Index {
     /// The page's number modulo the sets.
+    #[default]
     Modulo,
     /// The exclusive or of the two lowest groups of as many bits as number the sets, of which there
     /// must be a power of two (Skylake's L2: Gras et al., TLBleed, USENIX Security 2018).
@@ -29,9 +33,11 @@ pub enum Index {
 }
 
 /// Which entry of a full set makes room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Replacement {
     /// The least recently used.
+    #[default]
     Lru,
     /// By a tree of bits, each pointing away from the half used last; the ways must be a power of two.
     TreePlru,

@@ -181,13 +181,13 @@ struct RawLevels {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawTlb {
-    pages: Vec<RawSize>,
+    pages: Vec<Size>,
     entries: Spanned<u64>,
     ways: Option<Spanned<u64>>,
     #[serde(default)]
-    index: RawIndex,
+    index: Index,
     #[serde(default)]
-    replacement: RawReplacement,
+    replacement: Replacement,
     cycles: Option<Spanned<u64>>,
 }
 
@@ -217,50 +217,14 @@ struct RawCache {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct RawNested {
-    host_page: RawSize,
+    host_page: Size,
     levels: Spanned<u64>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "kebab-case")]
-enum RawSize {
-    Base,
-    Cont,
-    Large,
-    Huge,
-}
-
-#[derive(Deserialize, Clone, Copy, Default)]
-#[serde(rename_all = "kebab-case")]
-enum RawIndex {
-    #[default]
-    Modulo,
-    Xor,
-}
-
-#[derive(Deserialize, Clone, Copy, Default)]
-#[serde(rename_all = "kebab-case")]
-enum RawReplacement {
-    #[default]
-    Lru,
-    TreePlru,
-}
-
-impl RawSize {
-    fn size(self) -> Size {
-        match self {
-            Self::Base => Size::Base,
-            Self::Cont => Size::Cont,
-            Self::Large => Size::Large,
-            Self::Huge => Size::Huge,
-        }
-    }
 }
 
 impl RawNested {
     fn nested(self) -> Result<Nested, Fault> {
         let levels = ranged("nested.levels", &self.levels, 1, READS as u64 - 1)? as u8;
-        Ok(Nested { host_page: self.host_page.size(), levels })
+        Ok(Nested { host_page: self.host_page, levels })
     }
 }
 
@@ -286,31 +250,20 @@ impl RawTlb {
     fn tlb(self, key: &str) -> Result<Tlb, Fault> {
         let at = self.entries.span().start;
         let array = RawArray { entries: self.entries, ways: self.ways }.array(key)?;
-        let index = match self.index {
-            RawIndex::Modulo => Index::Modulo,
-            RawIndex::Xor if array.sets().is_power_of_two() => Index::Xor,
-            RawIndex::Xor => {
-                let sets = array.sets();
-                let why = format!("[[{key}]]: index \"xor\" needs a power of two sets, not {sets}");
-                return Err((at, why));
-            }
-        };
-        let replacement = match self.replacement {
-            RawReplacement::Lru => Replacement::Lru,
-            RawReplacement::TreePlru if array.ways.is_power_of_two() && array.ways <= 64 => {
-                Replacement::TreePlru
-            }
-            RawReplacement::TreePlru => {
-                let ways = array.ways;
-                let why = format!(
-                    "[[{key}]]: replacement \"tree-plru\" needs 1, 2, 4 to 64 ways, not {ways}"
-                );
-                return Err((at, why));
-            }
-        };
+        let (sets, ways) = (array.sets(), array.ways);
+        if self.index == Index::Xor && !sets.is_power_of_two() {
+            let why = format!("[[{key}]]: index \"xor\" needs a power of two sets, not {sets}");
+            return Err((at, why));
+        }
+        if self.replacement == Replacement::TreePlru && !(ways.is_power_of_two() && ways <= 64) {
+            let needs = "needs 1, 2, 4 to 64 ways";
+            let why = format!("[[{key}]]: replacement \"tree-plru\" {needs}, not {ways}");
+            return Err((at, why));
+        }
+        let Self { index, replacement, .. } = self;
         let cycles = self.cycles.map_or(Ok(0), |raw| ranged("cycles", &raw, 0, 10_000))? as u16;
         let mut holds = [false; SIZES];
-        self.pages.iter().for_each(|page| holds[page.size() as usize] = true);
+        self.pages.iter().for_each(|page| holds[*page as usize] = true);
         Ok(Tlb { array, holds, index, replacement, cycles })
     }
 }
