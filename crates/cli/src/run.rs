@@ -6,16 +6,16 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use self::report::Ended;
+use ::report::format as words;
 use experiment::family::Family;
 use experiment::ledger_file::LedgerFile;
 use experiment::watch::{Depth, Watch};
-use experiment::words;
 use host::{MemInfo, Root, Thp};
 use launch::{
     Ahead, Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Streams,
     Text,
 };
-use report::Ended;
 use units::{ByteSize, PageSize};
 
 use crate::exit::{self, Done, Failure};

@@ -11,9 +11,9 @@ use experiment::procedure::values;
 use experiment::sample::Sample;
 use experiment::stats::stopping::Rule;
 use experiment::stats::{self, Better, Interval};
-use experiment::words::{digits, percent};
 use launch::{Pages, Recipe};
 use prediction::{Prediction, Prices};
+use report::format::{digits, percent};
 use serde_json::json;
 use workload::Workload;
 

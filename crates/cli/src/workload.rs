@@ -281,7 +281,7 @@ fn summary(outcome: &Outcome) -> String {
         "{}: {} {} {} ({}, {} thread(s), seed {}; setup {:.2} s, timed {:.3} s, verified in {:.2} s)\n",
         outcome.workload,
         figure.name,
-        experiment::words::figure(figure.value),
+        report::format::figure(figure.value),
         figure.unit,
         ByteSize(outcome.size_bytes),
         outcome.threads,

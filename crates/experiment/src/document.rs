@@ -81,7 +81,7 @@ impl Predicted {
 
     /// The same in words.
     pub fn ratio_in_words(&self) -> String {
-        let [low, mid, high] = self.ratio().map(crate::words::ratio);
+        let [low, mid, high] = self.ratio().map(report::format::ratio);
         format!("predicted {mid} ({low} to {high})")
     }
 }

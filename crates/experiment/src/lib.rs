@@ -27,5 +27,3 @@ pub mod verdict;
 mod warm;
 pub mod watch;
 pub mod zeroing;
-
-pub use drawing::words;

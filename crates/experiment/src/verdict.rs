@@ -9,7 +9,7 @@
 
 use crate::stats::student::{Confidence, blocks_until};
 use crate::stats::{Comparison, Interval, SampleError};
-use crate::words::{percent, ratio};
+use report::format::{percent, ratio};
 use serde::Serialize;
 use std::fmt;
 

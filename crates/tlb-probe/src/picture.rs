@@ -1,10 +1,10 @@
 //! The staircase as a picture: cycles per access against footprint, one panel for each page size, its levels
 //! marked. Pure: the same document gives the same bytes.
 
-use drawing::axis::{Axis, line, note_at, px};
-use drawing::frame::{self, text};
-use drawing::markup::{Element, el};
-use drawing::scale::percent;
+use report::axis::{Axis, line, note_at, px};
+use report::frame::{self, text};
+use report::markup::{Element, el};
+use report::scale::percent;
 
 use crate::document::{Calibration, SizeReport};
 

@@ -1,7 +1,7 @@
 //! A benchmark for people.
 
 use experiment::bench::{Document, Percentiles, Row, Summary};
-use experiment::words::{self, figure, known, percent, ratio, seconds};
+use report::format::{self as words, figure, known, percent, ratio, seconds};
 use workload::Details;
 
 use crate::pool::show::table;

@@ -109,7 +109,7 @@ fn words(zeroing: &Zeroing) -> String {
     );
     match zeroing.on_superpages {
         Some(share) if share < 0.95 => {
-            let share = drawing::words::percent(share);
+            let share = report::format::percent(share);
             out += &format!(
                 "note: only {share} of the memory was on superpages; translation is in it\n"
             );

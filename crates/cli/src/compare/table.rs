@@ -9,7 +9,7 @@ use experiment::document::Document;
 use experiment::procedure::Stopped;
 use experiment::sample::Purpose;
 use experiment::verdict::{Verdict, Words, floor_in_words};
-use experiment::words::{self, percent};
+use report::format::{self as words, percent};
 
 /// Head line, table of arms, verdicts, notes.
 pub fn text(document: &Document, analysis: &Analysis) -> String {

@@ -1,11 +1,11 @@
 //! From ingredients to reports: one pass of the laboratory.
 
 use design::Design;
-use drawing::three;
 use lab::sweep::{Group, Ingredient};
 use lab::workloads::Setup;
 use lab::{Experiment, LabError, Pass, Report, Watched, kernel_memory};
 use machine::Machine;
+use report::sig3 as three;
 use trace::Placement;
 use trace::{Process, Reader, Region, SLOTS, Source};
 use units::ByteSize;

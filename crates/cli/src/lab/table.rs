@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 
-use drawing::three::{percent, ratio};
 use lab::tables::{self, Agreement, Entry, Role, Step, TABLE_SCHEMA, Table};
+use report::sig3::{percent, ratio};
 use serde::Serialize;
 use serde_json::json;
 

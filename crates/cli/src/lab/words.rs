@@ -1,9 +1,9 @@
 //! Reports and figures as text for people. Pure.
 
-use drawing::three::{self, percent};
-use drawing::words::{clipped, known};
 use lab::analysis::{Figures, end, explain, figures, speedup};
 use lab::{Cause, Report};
+use report::format::{clipped, known};
+use report::sig3::{self as three, percent};
 use units::ByteSize;
 
 use crate::pool::show::table;

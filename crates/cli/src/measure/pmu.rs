@@ -56,7 +56,7 @@ pub fn of_program(
         (Some(code), _) => Ended::Code(code as u8),
         (None, signal) => Ended::Signal(signal.unwrap_or(libc::SIGKILL)),
     };
-    let what = drawing::words::command(command.iter().map(String::as_str));
+    let what = report::format::command(command.iter().map(String::as_str));
     let (seconds, ended) = (Some(seconds), Some(ended));
     Ok(Measured { seconds, ended, ..Measured::of(what, estimate) })
 }
@@ -93,7 +93,7 @@ pub fn of_processes(
     if duration.is_some() && !over(began) && interrupted.signal() == 0 {
         estimate = estimate.with_note(format!(
             "the processes ended after {}; that is what was measured",
-            drawing::words::seconds(seconds)
+            report::format::seconds(seconds)
         ));
     }
     let names: Vec<String> = pids.iter().map(|pid| format!("{pid:?}")).collect();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use drawing::words::{self, known, percent};
+use report::format::{self as words, known, percent};
 use walk_cost::{Attribution, Estimate, Evidence, Interval, Scope, Share};
 
 use super::Measured;

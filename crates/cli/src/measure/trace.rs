@@ -19,7 +19,7 @@ const LEAST_SECONDS: f64 = 0.05;
 pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Failure> {
     let streams = if output_is_ours { Streams::OutputToErrors } else { Streams::Inherit };
     let followed = predict::record(command, streams, true, false)?;
-    let what = drawing::words::command(command.iter().map(String::as_str));
+    let what = report::format::command(command.iter().map(String::as_str));
     let status = followed.status;
     let ended = match (status.code(), status.signal()) {
         (Some(code), _) => Ended::Code(code as u8),
@@ -79,8 +79,8 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
         ])
         .with_note(format!(
             "beside that, first touches take {} of the time on base pages and would take {} on superpages",
-            drawing::words::percent(translation(told.base.faults)),
-            drawing::words::percent(translation(told.superpage.faults)),
+            report::format::percent(translation(told.base.faults)),
+            report::format::percent(translation(told.superpage.faults)),
         ));
     for note in &asked.notes {
         estimate = estimate.with_note(note.clone());

@@ -99,7 +99,7 @@ impl From<ReadError> for Failure {
 /// The one command that would be allowed.
 fn as_root() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    format!(": sudo superpage {}", experiment::words::command(words.iter().map(String::as_str)))
+    format!(": sudo superpage {}", report::format::command(words.iter().map(String::as_str)))
 }
 
 /// The pools, or why there are none.

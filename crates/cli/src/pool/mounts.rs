@@ -125,7 +125,7 @@ fn table(mounts: &[Mount]) -> String {
     let limit = |size: Option<ByteSize>| size.map_or("no limit".to_string(), |b| b.to_string());
     let rows = mounts.iter().map(|mount| {
         vec![
-            experiment::words::clipped(&mount.point.display().to_string(), 80),
+            report::format::clipped(&mount.point.display().to_string(), 80),
             mount.page_size.map_or("unknown".to_string(), |size| size.to_string()),
             limit(mount.size),
             mount.inodes.map_or("no limit".to_string(), |inodes| inodes.to_string()),

@@ -126,7 +126,7 @@ fn need(peak: &Peak, size: PageSize) -> serde_json::Value {
 fn text(command: &[String], peak: &Peak, status: &Status) -> String {
     let mut text = format!(
         "{}: at its peak {} anonymous, {} shared, {} of files (these stay on base pages)\n\n",
-        experiment::words::command(command.iter().map(String::as_str)),
+        report::format::command(command.iter().map(String::as_str)),
         ByteSize(peak.anonymous),
         ByteSize(peak.shared),
         ByteSize(peak.file)

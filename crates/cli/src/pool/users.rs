@@ -39,7 +39,7 @@ fn text(users: &Users) -> String {
             one.sizes.iter().map(|(size, share)| {
                 vec![
                     one.pid.to_string(),
-                    experiment::words::name(&one.name, 24),
+                    report::format::name(&one.name, 24),
                     size.to_string(),
                     share.mapped.to_string(),
                     share.private.to_string(),
@@ -64,7 +64,7 @@ fn text(users: &Users) -> String {
                 Stale::Stale => "stale: nobody uses it",
                 Stale::Unknown => "unknown",
             };
-            let path = experiment::words::clipped(&file.path.display().to_string(), 80);
+            let path = report::format::clipped(&file.path.display().to_string(), 80);
             vec![path, size, show_bytes(file.size), show_bytes(file.allocated), stale.to_string()]
         })
         .collect();

@@ -160,7 +160,7 @@ fn watch(quiet: bool) -> impl FnMut(Progress) -> ControlFlow<()> {
     let mut watcher = Watcher::of_progress(quiet);
     move |progress| {
         watcher.tick(|| {
-            let kept = drawing::words::percent(progress.records as f64 / progress.accesses as f64);
+            let kept = report::format::percent(progress.records as f64 / progress.accesses as f64);
             format!("recording: {} accesses, {kept} kept", progress.accesses)
         })
     }

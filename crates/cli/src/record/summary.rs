@@ -1,7 +1,7 @@
 //! What a recording made, in words and as a document. Pure but for printing the plan.
 
-use drawing::words;
 use record::{Ended, Recorded, Recording, Tools};
+use report::format as words;
 use serde_json::{Value, json};
 use trace::SLOTS;
 use units::ByteSize;

@@ -1,6 +1,6 @@
 //! The calibration for people: a table of levels and costs, and what it means.
 
-use drawing::words::UNKNOWN;
+use report::format::UNKNOWN;
 use tlb_probe::{Calibration, Cost, LevelReport, SizeReport};
 
 use crate::pool::show::table;

@@ -72,7 +72,7 @@ fn text(info: &Info, runs: &[RegionRun]) -> String {
                 "{} instructions, {} accesses, {} while recorded",
                 run.instructions,
                 run.accesses,
-                drawing::words::seconds(run.nanoseconds as f64 / 1e9)
+                report::format::seconds(run.nanoseconds as f64 / 1e9)
             ),
         );
     }

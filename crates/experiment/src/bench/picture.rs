@@ -2,10 +2,10 @@
 //! no longer, drawn so that each further nine has the same room. Else: rates, a bar to the median of each row
 //! and a dot for each run. Pure: the same document gives the same bytes.
 
-use drawing::axis::{Axis, line, note_at, px};
-use drawing::frame::{self, text};
-use drawing::markup::{Element, el};
-use drawing::scale::{ends, percent};
+use report::axis::{Axis, line, note_at, px};
+use report::frame::{self, text};
+use report::markup::{Element, el};
+use report::scale::{ends, percent};
 use workload::tail::Distribution;
 
 use super::{Document, Row};
@@ -121,7 +121,7 @@ fn panel(kind: &str, curves: &[Curve], y: f64) -> Vec<Element> {
         let label = match *share {
             0.0 => "least".to_string(),
             1.0 => "max".to_string(),
-            share => format!("{} %", drawing::words::trimmed(&format!("{:.5}", share * 100.0))),
+            share => format!("{} %", report::format::trimmed(&format!("{:.5}", share * 100.0))),
         };
         plot = plot.add(line(&place, 0, &place, HEIGHT).class("grid"));
         plot = plot.add(note_at(&place, HEIGHT + 15.0, &label, "middle"));

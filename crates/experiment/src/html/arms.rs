@@ -4,27 +4,27 @@ use super::tables::{count, table};
 use crate::analysis::{Analysis, Summary};
 use crate::document::Document;
 use crate::stats::Interval;
-use crate::words::{self, UNKNOWN, known};
-use drawing::markup::{Element, el};
+use report::format::{self, UNKNOWN, known};
+use report::markup::{Element, el};
 
 type Field = (&'static str, fn(&Summary) -> String);
 
 const FIELDS: [Field; 16] = [
     ("measured runs", |s| s.runs.to_string()),
     ("runs that failed", |s| s.failed_runs.to_string()),
-    ("wall time", |s| known(s.wall_seconds, words::seconds)),
-    ("time in user mode", |s| known(s.user_seconds, words::seconds)),
-    ("time in the kernel", |s| known(s.system_seconds, words::seconds)),
-    ("minor faults", |s| known(s.minor_faults, words::count)),
-    ("major faults", |s| known(s.major_faults, words::count)),
-    ("peak memory", |s| known(s.peak_bytes, words::bytes)),
+    ("wall time", |s| known(s.wall_seconds, format::seconds)),
+    ("time in user mode", |s| known(s.user_seconds, format::seconds)),
+    ("time in the kernel", |s| known(s.system_seconds, format::seconds)),
+    ("minor faults", |s| known(s.minor_faults, format::count)),
+    ("major faults", |s| known(s.major_faults, format::count)),
+    ("peak memory", |s| known(s.peak_bytes, format::bytes)),
     ("share of memory on superpages", |s| coverage(s, s.coverage)),
     ("share of eligible memory on superpages", |s| coverage(s, s.eligible_coverage)),
-    ("superpage memory that was all zero", |s| known(s.zero_filled_bytes, words::bytes)),
+    ("superpage memory that was all zero", |s| known(s.zero_filled_bytes, format::bytes)),
     ("superpage faults that fell back, machine, total", |s| count(s.thp_fault_fallbacks)),
     ("waits for compaction, machine, total", |s| count(s.compaction_stalls)),
-    ("share of wall time spent watching", |s| known(s.watch_share, words::percent)),
-    ("longest look at its memory", |s| known(s.longest_look_seconds, words::seconds)),
+    ("share of wall time spent watching", |s| known(s.watch_share, format::percent)),
+    ("longest look at its memory", |s| known(s.longest_look_seconds, format::seconds)),
     ("coverage seen in", |s| match (s.coverage, s.coverage_from_warm_up) {
         (None, _) => UNKNOWN.to_string(),
         (_, true) => "warm-up only".to_string(),
@@ -34,13 +34,13 @@ const FIELDS: [Field; 16] = [
 
 fn coverage(summary: &Summary, share: Option<f64>) -> String {
     let mark = if summary.coverage_from_warm_up { " *" } else { "" };
-    known(share, |share| format!("{}{mark}", words::percent(share)))
+    known(share, |share| format!("{}{mark}", format::percent(share)))
 }
 
 /// One column per arm.
 pub fn summaries(document: &Document, analysis: &Analysis) -> Element {
     let mut head = vec!["median of measured runs".to_string()];
-    head.extend(analysis.arms.iter().map(|arm| words::name(&arm.name, 28)));
+    head.extend(analysis.arms.iter().map(|arm| format::name(&arm.name, 28)));
     let row = |name: &str, of: &dyn Fn(&Summary) -> String| {
         let mut row = vec![name.to_string()];
         row.extend(analysis.arms.iter().map(of));
@@ -51,7 +51,7 @@ pub fn summaries(document: &Document, analysis: &Analysis) -> Element {
         let unit = metric.unit.as_ref().map_or(String::new(), |unit| format!(", {unit}"));
         let name = format!("{}{unit}", metric.name);
         let place = if document.metric_is_primary { 2 } else { 3 };
-        rows.insert(place, row(&name, &|summary| known(summary.metric, words::figure)));
+        rows.insert(place, row(&name, &|summary| known(summary.metric, format::figure)));
     }
     let section = el("section").add(el("h2").text("The arms in numbers"));
     let section = section.add(table("Summary of each arm", true, head, rows));
@@ -82,26 +82,26 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
         "Hodges–Lehmann",
         "sign-flip p",
     ];
-    let span = |i: Interval| format!("{} – {}", words::ratio(i.low), words::ratio(i.high));
+    let span = |i: Interval| format!("{} – {}", format::ratio(i.low), format::ratio(i.high));
     let rows = analysis.judgements.iter().filter_map(|judgement| {
         let c = judgement.comparison.as_ref()?;
         let randomization = c.randomization();
-        let value = if judgement.quantity == "wall" { words::seconds } else { words::figure };
+        let value = if judgement.quantity == "wall" { format::seconds } else { format::figure };
         Some(vec![
-            words::name(&judgement.arm, 28),
+            format::name(&judgement.arm, 28),
             judgement.quantity.clone(),
             c.blocks.to_string(),
             c.dropped_blocks.to_string(),
             value(c.reference_median),
             value(c.arm_median),
-            words::ratio(c.speedup),
+            format::ratio(c.speedup),
             known(c.interval, span),
             known(c.parts, |parts| span(parts.student)),
             known(c.parts.and_then(|parts| parts.ranked), span),
-            words::ratio(c.hodges_lehmann()),
+            format::ratio(c.hodges_lehmann()),
             format!(
                 "{}{}",
-                words::digits(randomization.p, 3),
+                format::digits(randomization.p, 3),
                 match randomization.exact {
                     true => "",
                     false => " (drawn)",

@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-pub use drawing::axis::{Axis, block, line, note_at, px};
-use drawing::markup::{Element, el};
+pub use report::axis::{Axis, block, line, note_at, px};
+use report::markup::{Element, el};
 
 /// The frame of a chart: `id` is unique on the page, `title` and `about` are for those who cannot
 /// see it.

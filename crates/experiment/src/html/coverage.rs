@@ -5,9 +5,9 @@ use host::coverage::Coverage;
 use super::chart::{Axis, block, frame, px};
 use super::memory::{covered, swatch};
 use crate::document::Document;
-use crate::words::{self, known};
-use drawing::markup::{Element, el};
-use drawing::scale::percent;
+use report::format::{self, known};
+use report::markup::{Element, el};
+use report::scale::percent;
 
 /// A kind of memory: its class, its name, its bytes. Superpages first and solid, base pages hatched:
 /// they can be told apart without any colour.
@@ -36,7 +36,7 @@ pub fn figure(document: &Document) -> Element {
             None => "unknown: no look near the peak".to_string(),
             Some(coverage) => told(coverage),
         };
-        let name = el("tspan").class("name").text(words::name(&arm.name, 12));
+        let name = el("tspan").class("name").text(format::name(&arm.name, 12));
         let label = el("text").with("x", 0).with("y", px(top + 14.0));
         let label = label.add(el("title").text(&arm.name)).add(name);
         parts.push(label.add(el("tspan").with("dx", 8).text(told)));
@@ -47,7 +47,7 @@ pub fn figure(document: &Document) -> Element {
             from = from.saturating_add(bytes);
             let width = percent((axis.place(from as f64) - start).max(0.0));
             let bar = block(percent(start), px(top + 21.0), width, 22);
-            let told = format!("{}, {name}: {}", arm.name, words::bytes(bytes as f64));
+            let told = format!("{}, {name}: {}", arm.name, format::bytes(bytes as f64));
             parts.push(bar.class(format!("kind {class}")).add(el("title").text(told)));
         }
         top += 54.0;
@@ -66,7 +66,7 @@ pub fn figure(document: &Document) -> Element {
 }
 
 fn told(coverage: &Coverage) -> String {
-    let resident = words::bytes(coverage.resident().bytes() as f64);
-    let share = known(coverage.ratio(), words::percent);
+    let resident = format::bytes(coverage.resident().bytes() as f64);
+    let share = known(coverage.ratio(), format::percent);
     format!("{share} of {resident} on superpages")
 }

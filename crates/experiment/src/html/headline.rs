@@ -5,12 +5,12 @@ use crate::analysis::{Analysis, Judgement};
 use crate::document::{Arm, Document};
 use crate::procedure::Stopped;
 use crate::verdict::{Verdict, Words, floor_in_words};
-use crate::words;
-use drawing::markup::{Element, el};
+use report::format;
+use report::markup::{Element, el};
 
 /// The header.
 pub fn header(document: &Document, analysis: &Analysis) -> Element {
-    let command = words::command(document.command.iter().map(String::as_str));
+    let command = format::command(document.command.iter().map(String::as_str));
     let shown = if command.is_empty() { "(no command)".to_string() } else { command };
     let head = el("header")
         .add(el("h1").text("superpage compare"))
@@ -80,8 +80,8 @@ fn course(document: &Document, analysis: &Analysis) -> String {
     let runs = analysis.arms.iter().map(|arm| arm.runs);
     let (least, most) = (runs.clone().min().unwrap_or(0), runs.max().unwrap_or(0));
     let runs = if least == most { format!("{most}") } else { format!("{least} to {most}") };
-    let within = words::percent(document.settings.rule.within);
-    let sure = words::percent(document.settings.rule.confidence.level());
+    let within = format::percent(document.settings.rule.within);
+    let sure = format::percent(document.settings.rule.confidence.level());
     let stopped = match document.stopped {
         Stopped::RuleMet => format!("every ratio is then known within {within} at {sure}"),
         Stopped::Decided => "every verdict was then decided".to_string(),
@@ -102,10 +102,10 @@ fn course(document: &Document, analysis: &Analysis) -> String {
     let model = machine.cpu.as_ref().and_then(|cpu| cpu.model.clone());
     format!(
         "{runs} measured runs of each arm, interleaved, in {}: {stopped}. {}, Linux {}, {}.{floor}",
-        words::seconds(document.elapsed_seconds),
+        format::seconds(document.elapsed_seconds),
         model.unwrap_or("unknown CPU".to_string()),
-        words::known(machine.kernel.clone(), |kernel| kernel),
-        words::utc(document.began_unix_seconds),
+        format::known(machine.kernel.clone(), |kernel| kernel),
+        format::utc(document.began_unix_seconds),
     )
 }
 
@@ -126,7 +126,7 @@ fn warnings(document: &Document, analysis: &Analysis) -> Vec<String> {
             (arm.compaction_stalls, "waits for compaction"),
         ] {
             if let Some(count) = count.filter(|count| *count > 0) {
-                let count = words::count(count as f64);
+                let count = format::count(count as f64);
                 warnings
                     .push(format!("{}: {count} {what} on this machine during its runs", arm.name));
             }

@@ -3,8 +3,8 @@
 use host::{Choice, FreeContiguity, Hypervisor, Snapshot, TlbKind};
 
 use super::tables::{count, flag, pairs, table};
-use crate::words::{self, UNKNOWN, known};
-use drawing::markup::{Element, el};
+use report::format::{self, UNKNOWN, known};
+use report::markup::{Element, el};
 
 /// The section.
 pub fn section(machine: &Snapshot) -> Element {
@@ -114,7 +114,7 @@ fn sizes(machine: &Snapshot) -> Element {
 
 fn khugepaged(machine: &Snapshot) -> Element {
     let daemon = machine.thp.as_ref().map(|thp| thp.khugepaged.clone()).unwrap_or_default();
-    let ms = |value: Option<u64>| known(value, |ms| words::seconds(ms as f64 / 1e3));
+    let ms = |value: Option<u64>| known(value, |ms| format::seconds(ms as f64 / 1e3));
     let rows = vec![
         ("defrag", flag(daemon.defrag)),
         ("pages_to_scan", count(daemon.pages_to_scan)),
@@ -158,7 +158,7 @@ fn contiguity(machine: &Snapshot) -> Element {
     let rows = sizes.into_iter().map(|size| {
         let free = FreeContiguity::of(zones, machine.page_size, size);
         let usable = known(free.in_superpages, |bytes| bytes.to_string());
-        vec![size.to_string(), usable, count(free.superpages), known(free.ratio(), words::percent)]
+        vec![size.to_string(), usable, count(free.superpages), known(free.ratio(), format::percent)]
     });
     let head = ["blocks of at least", "free", "pages", "share of free"];
     let head = head.map(String::from).to_vec();
@@ -177,7 +177,7 @@ fn tlb(machine: &Snapshot) -> Element {
                 TlbKind::Stores => "stores",
             };
             let sizes: Vec<String> = array.page_sizes.iter().map(|size| size.to_string()).collect();
-            let entries = words::count(f64::from(array.entries));
+            let entries = format::count(f64::from(array.entries));
             vec![format!("L{} {kind}", array.level), sizes.join(", "), entries]
         })
         .collect();

@@ -9,8 +9,8 @@ use super::coverage;
 use crate::document::Document;
 use crate::sample::{Purpose, Sample};
 use crate::watch::Moment;
-use crate::words;
-use drawing::markup::{Element, el};
+use report::format;
+use report::markup::{Element, el};
 
 /// The run that stands for an arm: the warm-up that was looked at most, else the measured run that
 /// was.
@@ -82,7 +82,7 @@ fn panel(
         Purpose::WarmUp => "warm-up",
         Purpose::Measured => "measured run, block",
     };
-    let peak = words::known(run.memory.peak_resident_bytes, |peak| words::bytes(peak as f64));
+    let peak = format::known(run.memory.peak_resident_bytes, |peak| format::bytes(peak as f64));
     let told = format!("{purpose} {}; peak {peak}, {} looks", run.block + 1, run.memory.looks);
     let resident = timeline.iter().map(|moment| (moment.seconds, moment.resident_bytes));
     let resident = area(resident, bytes, time);
@@ -95,7 +95,7 @@ fn panel(
     let dots = looks.iter().map(|(seconds, huge)| {
         let y = (1.0 - bytes.place(*huge as f64)) * HEIGHT;
         let dot = el("circle").with("cx", time.x(*seconds)).with("cy", px(y)).with("r", 2.2);
-        let told = format!("{}: {}", words::seconds(*seconds), words::bytes(*huge as f64));
+        let told = format!("{}: {}", format::seconds(*seconds), format::bytes(*huge as f64));
         dot.class(format!("look {}", colour(arm))).add(el("title").text(told))
     });
     let end = time.x(run.wall_seconds);

@@ -20,14 +20,14 @@ mod tables;
 
 use crate::analysis::Analysis;
 use crate::document::Document;
-use crate::words;
-use drawing::markup::el;
+use report::format;
+use report::markup::el;
 use samples::Quantity;
 
 /// The page.
 pub fn page(document: &Document, analysis: &Analysis) -> String {
-    let command = words::command(document.command.iter().map(String::as_str));
-    let title = format!("superpage: {}", words::clipped(&command, 80));
+    let command = format::command(document.command.iter().map(String::as_str));
+    let title = format!("superpage: {}", format::clipped(&command, 80));
     let viewport = el("meta").with("name", "viewport");
     let head = el("head")
         .add(el("meta").with("charset", "utf-8"))
@@ -38,14 +38,14 @@ pub fn page(document: &Document, analysis: &Analysis) -> String {
     let wall = Quantity {
         id: "wall",
         name: "wall time",
-        words: &words::seconds,
+        words: &format::seconds,
         unit: None,
         of: |sample| Some(sample.wall_seconds),
     };
     let metric = document.metric.as_ref().map(|metric| Quantity {
         id: "metric",
         name: &metric.name,
-        words: &words::figure,
+        words: &format::figure,
         unit: Some(metric.unit.as_deref().unwrap_or("")),
         of: |sample| sample.metric,
     });

@@ -3,8 +3,8 @@
 use super::chart::{block, colour, frame, line, note_at, px};
 use super::samples::{View, figure};
 use crate::sample::{Purpose, Sample};
-use drawing::markup::Element;
-use drawing::scale::percent;
+use report::markup::Element;
+use report::scale::percent;
 
 /// The panel.
 pub fn panel(view: &View) -> Element {

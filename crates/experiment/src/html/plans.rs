@@ -5,8 +5,8 @@ use launch::{Kind, Promise, ThpRequest};
 use super::ratio::named;
 use super::tables::{pairs, table};
 use crate::document::{Arm, Document};
-use crate::words;
-use drawing::markup::{Element, el};
+use report::format;
+use report::markup::{Element, el};
 
 /// The section.
 pub fn section(document: &Document) -> Element {
@@ -43,9 +43,9 @@ fn plan(index: usize, arm: &Arm) -> Element {
         Kind::Instrumented(tool) => format!("with {}", tool.name()),
         Kind::Privileged => "set-user-id or set-group-id".to_string(),
         Kind::Script(line) => format!("script of {line}"),
-        Kind::Unknown => words::UNKNOWN.to_string(),
+        Kind::Unknown => format::UNKNOWN.to_string(),
     };
-    let line = |words: &[String]| words::command(words.iter().map(String::as_str));
+    let line = |words: &[String]| format::command(words.iter().map(String::as_str));
     let mut rows = vec![
         ("pages asked for", recipe.pages.to_string()),
         ("promise, checked by reading back", promise.to_string()),

@@ -5,9 +5,9 @@ use crate::analysis::{Analysis, Judgement};
 use crate::document::{Document, Predicted};
 use crate::stats::Interval;
 use crate::verdict::{Verdict, is_meaningful};
-use crate::words;
-use drawing::markup::{Element, el};
-use drawing::scale::{ends, percent};
+use report::format;
+use report::markup::{Element, el};
+use report::scale::{ends, percent};
 
 /// An interval that reaches further than this factor beyond its estimate is cut off.
 const REACH: f64 = 20.0;
@@ -64,7 +64,7 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
     for judgement in &judged {
         if quantity != Some(&judgement.quantity) {
             let name = quantity_name(&judgement.quantity, judgement.is_primary);
-            rows.push(note_at("0", top + 15.0, &words::clipped(&name, 48), "start"));
+            rows.push(note_at("0", top + 15.0, &format::clipped(&name, 48), "start"));
             quantity = Some(&judgement.quantity);
             top += 20.0;
         }
@@ -91,15 +91,15 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
         _ => "",
     };
     let outer = match wide > narrow {
-        true => format!("; outer band: up to {} if it may be none", words::percent(wide)),
+        true => format!("; outer band: up to {} if it may be none", format::percent(wide)),
         false => String::new(),
     };
     let told = format!(
         "Over 1 is better than {reference}, whether the quantity is a time or a rate: 2 is half the \
          time or twice the rate. The axis is logarithmic. Whiskers: {} interval. Band: differences \
          up to {}{floor} are called the same{outer}.",
-        words::percent(document.judging.confidence.level()),
-        words::percent(narrow),
+        format::percent(document.judging.confidence.level()),
+        format::percent(narrow),
     );
     let told = match judged.iter().any(|judgement| foretold(document, judgement).is_some()) {
         true => format!("{told} Dashes: what was predicted, and between which bounds."),
@@ -134,12 +134,17 @@ fn row(document: &Document, judgement: &Judgement, axis: &Axis, top: f64) -> Vec
     let numbers = match (&judgement.verdict, drawn(judgement)) {
         (Verdict::DidNotTakeEffect { .. }, _) => "⚠ did not take effect: no ratio".to_string(),
         (_, None) => "no data".to_string(),
-        (_, Some((ratio, None))) => format!("{} (no useful interval yet)", words::ratio(ratio)),
+        (_, Some((ratio, None))) => format!("{} (no useful interval yet)", format::ratio(ratio)),
         (_, Some((ratio, Some(i)))) => {
-            format!("{} ({} – {})", words::ratio(ratio), words::ratio(i.low), words::ratio(i.high))
+            format!(
+                "{} ({} – {})",
+                format::ratio(ratio),
+                format::ratio(i.low),
+                format::ratio(i.high)
+            )
         }
     };
-    let name = el("tspan").class("name").text(words::name(&judgement.arm, 20));
+    let name = el("tspan").class("name").text(format::name(&judgement.arm, 20));
     let label = el("text").with("x", 0).with("y", px(top + 15.0));
     let label = label.add(el("title").text(&judgement.arm)).add(name);
     let mut label = label.add(el("tspan").with("dx", 10).text(&numbers));

@@ -4,8 +4,8 @@ use super::tables::{count, pairs, table};
 use crate::document::Document;
 use crate::sample::{Purpose, Sample};
 use crate::stats::Better;
-use crate::words::{self, known};
-use drawing::markup::{Element, el};
+use report::format::{self, known};
+use report::markup::{Element, el};
 
 /// Settings, seed, judging.
 pub fn settings(document: &Document) -> Element {
@@ -16,19 +16,19 @@ pub fn settings(document: &Document) -> Element {
         ("warm-up runs of each arm", settings.warm_ups.to_string()),
         ("least runs of each arm", rule.min_runs.to_string()),
         ("most runs of each arm", rule.max_runs.to_string()),
-        ("every ratio to be known within", words::percent(rule.within)),
-        ("at a confidence of", words::percent(rule.confidence.level())),
+        ("every ratio to be known within", format::percent(rule.within)),
+        ("at a confidence of", format::percent(rule.confidence.level())),
         (
             "time allowed for measured runs",
-            settings.max_seconds.map_or("no limit".to_string(), words::seconds),
+            settings.max_seconds.map_or("no limit".to_string(), format::seconds),
         ),
-        ("called the same within", words::percent(judging.same_within)),
-        ("called the same at most within", words::percent(judging.same_at_most)),
-        ("confidence of intervals", words::percent(judging.confidence.level())),
-        ("looks at the verdicts meanwhile", words::count(f64::from(document.looks.made))),
+        ("called the same within", format::percent(judging.same_within)),
+        ("called the same at most within", format::percent(judging.same_at_most)),
+        ("confidence of intervals", format::percent(judging.confidence.level())),
+        ("looks at the verdicts meanwhile", format::count(f64::from(document.looks.made))),
         (
             "least share on superpages where they were promised",
-            words::percent(judging.least_coverage),
+            format::percent(judging.least_coverage),
         ),
     ];
     let tables = el("div").class("tables").add(pairs("Order, stopping, judging", rows));
@@ -61,36 +61,36 @@ type Column = (&'static str, fn(&Sample) -> String);
 const COLUMNS: [Column; 23] = [
     ("block", |s| (u64::from(s.block) + 1).to_string()),
     ("slot", |s| (u64::from(s.slot) + 1).to_string()),
-    ("wall", |s| words::seconds(s.wall_seconds)),
-    ("user", |s| words::seconds(s.user_seconds)),
-    ("kernel", |s| words::seconds(s.system_seconds)),
-    ("figure", |s| known(s.metric, words::figure)),
-    ("minor faults", |s| words::count(s.minor_faults as f64)),
-    ("major faults", |s| words::count(s.major_faults as f64)),
-    ("peak", |s| known(s.peak_bytes(), |bytes| words::bytes(bytes as f64))),
+    ("wall", |s| format::seconds(s.wall_seconds)),
+    ("user", |s| format::seconds(s.user_seconds)),
+    ("kernel", |s| format::seconds(s.system_seconds)),
+    ("figure", |s| known(s.metric, format::figure)),
+    ("minor faults", |s| format::count(s.minor_faults as f64)),
+    ("major faults", |s| format::count(s.major_faults as f64)),
+    ("peak", |s| known(s.peak_bytes(), |bytes| format::bytes(bytes as f64))),
     ("on superpages", |s| {
-        known(s.memory.coverage.as_ref().and_then(|c| c.ratio()), words::percent)
+        known(s.memory.coverage.as_ref().and_then(|c| c.ratio()), format::percent)
     }),
     ("of eligible", |s| {
-        known(s.memory.coverage.as_ref().and_then(|c| c.anon_ratio()), words::percent)
+        known(s.memory.coverage.as_ref().and_then(|c| c.anon_ratio()), format::percent)
     }),
-    ("all zero", |s| known(s.memory.zero_filled_bytes, |bytes| words::bytes(bytes as f64))),
+    ("all zero", |s| known(s.memory.zero_filled_bytes, |bytes| format::bytes(bytes as f64))),
     ("looks", |s| s.memory.looks.to_string()),
-    ("watching", |s| words::seconds(s.memory.watch_seconds)),
+    ("watching", |s| format::seconds(s.memory.watch_seconds)),
     ("THP fallbacks", |s| count(s.thp_fault_fallbacks)),
     ("compaction waits", |s| count(s.compaction_stalls)),
     ("reclaim waits", |s| count(s.reclaim_stalls)),
     ("free superpages before", |s| {
-        known(s.free_superpage_bytes_before, |bytes| words::bytes(bytes as f64))
+        known(s.free_superpage_bytes_before, |bytes| format::bytes(bytes as f64))
     }),
-    ("after", |s| known(s.free_superpage_bytes_after, |bytes| words::bytes(bytes as f64))),
-    ("warmed before", |s| words::bytes(s.warmed_bytes as f64)),
+    ("after", |s| known(s.free_superpage_bytes_after, |bytes| format::bytes(bytes as f64))),
+    ("warmed before", |s| format::bytes(s.warmed_bytes as f64)),
     ("padding", |s| format!("{} B", s.environment_padding)),
     ("left behind", |s| s.stragglers.to_string()),
     ("ended", |s| match (s.exit_code, s.signal) {
         (Some(code), _) => format!("code {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => words::UNKNOWN.to_string(),
+        (None, None) => format::UNKNOWN.to_string(),
     }),
 ];
 
@@ -105,7 +105,7 @@ pub fn all(document: &Document) -> Element {
             Purpose::Measured => "measured",
         };
         let arm = &document.arms[sample.arm as usize].name;
-        let mut row = vec![(index + 1).to_string(), words::name(arm, 40), purpose.to_string()];
+        let mut row = vec![(index + 1).to_string(), format::name(arm, 40), purpose.to_string()];
         row.extend(COLUMNS.iter().map(|(_, of)| of(sample)));
         row.push(sample.memory.unknown.clone().unwrap_or_default());
         row
@@ -124,7 +124,7 @@ pub fn footer(document: &Document) -> Element {
          FILE.json): it holds every run, and this command draws the same page from it:",
         document.schema,
         document.superpage_version,
-        words::utc(document.began_unix_seconds)
+        format::utc(document.began_unix_seconds)
     );
     el("footer").add(el("p").text(told)).add(el("pre").text(how))
 }

@@ -8,9 +8,9 @@ use crate::document::Document;
 use crate::sample::{Purpose, Sample};
 use crate::stats::describe;
 use crate::verdict::Verdict;
-use crate::words;
-use drawing::markup::{Element, el};
-use drawing::scale::{ends, percent};
+use report::format;
+use report::markup::{Element, el};
+use report::scale::{ends, percent};
 
 /// One quantity of the runs.
 pub struct Quantity<'a> {
@@ -141,7 +141,7 @@ fn strips(view: &View) -> Element {
             None => "no measured run".to_string(),
         };
         let told = if has_no_number(analysis, &arm.name) { format!("{told} ⚠") } else { told };
-        let name = el("tspan").class("name").text(words::name(&arm.name, 16));
+        let name = el("tspan").class("name").text(format::name(&arm.name, 16));
         let label = el("text").with("x", 18).with("y", px(top + 15.0));
         rows.push(mark(index, 7, px(top + 11.0)).class(colour(index)));
         let full = el("title").text(&arm.name);

@@ -1,7 +1,7 @@
 //! Tables that a screen reader can read and a telephone can scroll.
 
-use crate::words::{UNKNOWN, known};
-use drawing::markup::{Element, el};
+use report::format::{self, UNKNOWN, known};
+use report::markup::{Element, el};
 
 /// A table; the first cell of each row names the row, cells of `numbers` columns line up to the
 /// right (all but the first column) or not at all.
@@ -50,5 +50,5 @@ pub fn flag(value: Option<bool>) -> String {
 
 /// A count that may be unknown.
 pub fn count(value: Option<u64>) -> String {
-    known(value, |count| super::words::count(count as f64))
+    known(value, |count| format::count(count as f64))
 }

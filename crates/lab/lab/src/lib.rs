@@ -22,10 +22,10 @@ mod watch;
 pub mod fragment;
 pub mod workloads;
 
+pub use self::report::{Cell, Counters, ENGINE, End, Moment, Phase, Report, Requests, SCHEMA};
 pub use ledger::{Cause, Ledger};
 pub use load::{NotSimulated, not_simulated, watches_contents};
 pub use profile::{PROFILE_SECONDS, Profile, ProfileSpan, profile_stream, profile_watched};
-pub use report::{Cell, Counters, ENGINE, End, Moment, Phase, Report, Requests, SCHEMA};
 pub use run::{Experiment, LabError, run, run_stream, run_watched};
 pub use system::kernel_memory;
 pub use touched::Touched;

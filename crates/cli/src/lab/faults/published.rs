@@ -1,8 +1,8 @@
 //! `superpage lab faults --table`: a machine beside its published rows.
 
-use drawing::three::percent;
 use lab::faults::{Comparison, Line, Machine, compare};
 use lab::tables::Role;
+use report::sig3::percent;
 use serde::Serialize;
 
 use super::Args;

@@ -1,8 +1,8 @@
 //! Rows as Lameter printed them (docs/sources/policies.md 3.8): one table for each set of patches.
 
-use drawing::three::{self, percent};
-use drawing::words::seconds;
 use lab::faults::{Machine, Row};
+use report::format::seconds;
+use report::sig3::{self as three, percent};
 use units::ByteSize;
 
 use super::Set;

@@ -4,7 +4,7 @@
 //! them: superpages (how many, how made, when), faults, memory, stalls, daemons, requests. Where two
 //! runs do not differ, that is what is said.
 
-use drawing::three as words;
+use report::sig3 as words;
 use serde::Serialize;
 
 use super::figures::{Made, figures, incomparable, speedup};

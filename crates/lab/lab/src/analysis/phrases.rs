@@ -1,6 +1,6 @@
 //! Facts in half sentences, for `explain`.
 
-use drawing::three as words;
+use report::sig3 as words;
 
 use super::figures::Made;
 use crate::{Cause, Cell, End, Report};

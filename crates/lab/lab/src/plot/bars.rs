@@ -1,8 +1,8 @@
 //! The ledgers: a bar per design, stacked by cause, and a thin one below it for the daemons.
 
-use drawing::axis::{Axis, block, note_at, px};
-use drawing::markup::{Element, el};
-use drawing::three as words;
+use report::axis::{Axis, block, note_at, px};
+use report::markup::{Element, el};
+use report::sig3 as words;
 
 use super::legend::{self, Sign};
 use super::place::{MARGIN, clipped, width};

@@ -1,8 +1,8 @@
 //! Pages mapped a second against CPUs, both logarithmic: one line for each set of patches.
 
-use drawing::axis::{Axis, line, note_at, px};
-use drawing::frame;
-use drawing::markup::el;
+use report::axis::{Axis, line, note_at, px};
+use report::frame;
+use report::markup::el;
 
 use super::legend::{self, Sign};
 use super::place::{MARGIN, WIDTH};

@@ -1,9 +1,9 @@
 //! The time line of many designs: a small panel for each, because so many lines in one panel hide each
 //! other. All have the same axes; everything is counted in superpages.
 
-use drawing::axis::Axis;
-use drawing::frame;
-use drawing::markup::{Element, el};
+use report::axis::Axis;
+use report::frame;
+use report::markup::{Element, el};
 
 use super::legend::{self, Sign};
 use super::lines::path;

@@ -1,7 +1,7 @@
 //! What the colours and dashes mean.
 
-use drawing::axis::{block, line};
-use drawing::markup::{Element, el};
+use report::axis::{block, line};
+use report::markup::{Element, el};
 
 use super::place::{MARGIN, clipped, flow, width};
 

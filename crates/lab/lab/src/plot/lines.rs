@@ -1,9 +1,9 @@
 //! The time line: superpages, resident memory and free contiguity, one line per design with its name beside it;
 //! `grid`'s panels where there are too many of them. Lines that coincide show through each other's dashes.
 
-use drawing::axis::{Axis, px};
-use drawing::frame;
-use drawing::markup::{Element, el};
+use report::axis::{Axis, px};
+use report::frame;
+use report::markup::{Element, el};
 
 use super::grid;
 use super::place::{MARGIN, clipped, spread};

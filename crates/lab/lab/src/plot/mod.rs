@@ -13,8 +13,8 @@ mod place;
 
 pub use faults::faults;
 
-use drawing::frame::{self, text};
-use drawing::markup::{Element, el};
+use report::frame::{self, text};
+use report::markup::{Element, el};
 use units::ByteSize;
 
 use crate::Report;

@@ -1,6 +1,6 @@
 //! Where things lie in the picture, and how much room words take.
 
-use drawing::words;
+use report::format as words;
 
 /// The picture's width.
 pub(super) const WIDTH: f64 = 960.0;

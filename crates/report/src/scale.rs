@@ -125,7 +125,7 @@ pub fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 /// A share in percent, as SVG takes it: short, the same on every machine.
 pub fn percent(share: f64) -> String {
     let text = format!("{:.2}", share * 100.0);
-    format!("{}%", crate::words::trimmed(&text))
+    format!("{}%", crate::format::trimmed(&text))
 }
 
 #[cfg(test)]

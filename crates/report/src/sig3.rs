@@ -1,7 +1,7 @@
-//! Figures of a model in words: three significant digits everywhere, because no model is worth more, and
-//! so that a column of them can be read. Measured figures, which have intervals, are in [`crate::words`].
+//! Figures of a model as text: three significant digits everywhere, because no model is worth more, and
+//! so that a column of them can be read. Measured figures, which have intervals, are in [`crate::format`].
 
-use crate::words::{UNKNOWN, digits};
+use crate::format::{UNKNOWN, digits};
 
 /// How many.
 const DIGITS: usize = 3;

@@ -1,4 +1,4 @@
-//! Numbers and times in words for people. Whatever is not a finite number is "unknown", never 0.
+//! Numbers and times as text. Whatever is not a finite number is "unknown", never 0.
 
 use units::ByteSize;
 

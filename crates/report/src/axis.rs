@@ -3,9 +3,9 @@
 
 use std::fmt::Display;
 
+use crate::format;
 use crate::markup::{Element, el};
 use crate::scale::{Scale, Shape, percent};
-use crate::words;
 
 /// An axis with its unit: values are divided by `per` before they meet the scale.
 #[derive(Clone, Debug)]
@@ -94,11 +94,11 @@ impl Axis {
         let ticks = self.scale.ticks(wanted);
         let last = ticks.len().saturating_sub(1);
         let label = |(index, tick): (usize, &f64)| {
-            let digits = words::digits(*tick, 9);
+            let digits = format::digits(*tick, 9);
             let number = match tick.abs() {
                 0.0 => "0".to_string(),
                 v if !(1e-4..1e7).contains(&v) => format!("{tick:e}"),
-                _ => words::trimmed(&digits).to_string(),
+                _ => format::trimmed(&digits).to_string(),
             };
             let unit =
                 if index == last && self.unit.chars().count() <= 4 { &self.unit } else { "" };
@@ -133,7 +133,7 @@ impl Axis {
 
 /// Pixels, short.
 pub fn px(value: f64) -> String {
-    words::trimmed(&format!("{value:.1}")).to_string()
+    format::trimmed(&format!("{value:.1}")).to_string()
 }
 
 /// A straight line.

@@ -1,0 +1,12 @@
+//! The one kit for what people read: numbers as text (`format` for measured figures, `sig3` for those of a model), `markup` that is
+//! escaped by construction, `scale` and `axis` for charts, `frame` for the pictures and pages around them.
+//!
+//! Pure and total: the same values give the same bytes, and no value is too odd to be drawn.
+#![forbid(unsafe_code)]
+
+pub mod axis;
+pub mod format;
+pub mod frame;
+pub mod markup;
+pub mod scale;
+pub mod sig3;
