@@ -1,13 +1,14 @@
-//! What surrounds charts: a picture that stands alone, the area of a plot, words at a place. Whoever draws a
-//! document of charts begins here.
+//! What surrounds charts: a picture that stands alone, a page, a chart on it, the area of a plot, text at a place.
 
 use std::fmt::Display;
 
-use crate::axis::block;
+use crate::axis::{block, px};
 use crate::markup::{Element, el};
 
 /// What all pictures have: letters, titles, grids, lines.
 const SHEET: &str = include_str!("frame.css");
+/// The style of a page with text, charts of [`chart`], `marks` and `tables`, for light and dark screens and paper.
+pub const PAGE: &str = include_str!("page.css");
 
 /// A picture of its own, with its ground, its style beyond what all have, and a title for who cannot see it.
 pub fn picture(
@@ -34,6 +35,34 @@ pub fn file(picture: Element) -> String {
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", picture.finish())
 }
 
+/// A page of its own with these style sheets: no script, nothing fetched.
+pub fn page(title: impl Display, sheets: &[&'static str], body: Element) -> String {
+    let meta = |name, value| el("meta").with(name, value);
+    let viewport = meta("name", "viewport").with("content", "width=device-width, initial-scale=1");
+    let style = sheets.iter().fold(el("style"), |style, sheet| style.sheet(sheet));
+    let head = el("head").add(meta("charset", "utf-8")).add(viewport);
+    let head = head.add(el("title").text(title)).add(style);
+    format!("<!DOCTYPE html>\n{}", el("html").with("lang", "en").add(head).add(body).finish())
+}
+
+/// A chart within a page; those with a `gutter` have room for the labels of an upright axis. `id` is unique on the page;
+/// `title` and `about` are for those who cannot see it.
+pub fn chart(id: &str, gutter: bool, height: f64, title: &str, about: &str) -> Element {
+    let (title_id, about_id) = (format!("{id}-title"), format!("{id}-about"));
+    el("svg")
+        .class(if gutter { "plot gutter" } else { "plot" })
+        .with("role", "img")
+        .with("aria-labelledby", format!("{title_id} {about_id}"))
+        .with("height", px(height))
+        .add(el("title").with("id", title_id).text(title))
+        .add(el("desc").with("id", about_id).text(about))
+}
+
+/// A chart with its caption.
+pub fn figure(caption: impl Display, chart: Element) -> Element {
+    el("figure").add(el("figcaption").text(caption)).add(chart)
+}
+
 /// The area of a plot within a picture. What stands beside it (notes of axes) is not cut off.
 pub fn plot(x: f64, y: f64, width: f64, height: f64) -> Element {
     el("svg")
@@ -44,7 +73,7 @@ pub fn plot(x: f64, y: f64, width: f64, height: f64) -> Element {
         .with("overflow", "visible")
 }
 
-/// Words that begin at a place.
-pub fn text(x: f64, y: f64, class: impl Display, words: impl Display) -> Element {
-    el("text").with("x", x).with("y", y).class(class).text(words)
+/// Text that begins at a place.
+pub fn text(x: f64, y: f64, class: impl Display, text: impl Display) -> Element {
+    el("text").with("x", x).with("y", y).class(class).text(text)
 }

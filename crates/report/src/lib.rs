@@ -1,5 +1,6 @@
 //! The one kit for what people read: numbers as text (`format` for measured figures, `sig3` for those of a model), `markup` that is
-//! escaped by construction, `scale` and `axis` for charts, `frame` for the pictures and pages around them.
+//! escaped by construction, `scale`, `axis`, `marks` and `swarm` for charts, `tables`, and
+//! `frame` for the pictures and pages around them.
 //!
 //! Pure and total: the same values give the same bytes, and no value is too odd to be drawn.
 #![forbid(unsafe_code)]
@@ -7,6 +8,9 @@
 pub mod axis;
 pub mod format;
 pub mod frame;
+pub mod marks;
 pub mod markup;
 pub mod scale;
 pub mod sig3;
+pub mod swarm;
+pub mod tables;

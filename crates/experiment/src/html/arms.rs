@@ -1,11 +1,11 @@
 //! Tables of what the arms did: summaries, and the statistics behind each verdict.
 
-use super::tables::{count, table};
 use crate::analysis::{Analysis, Summary};
 use crate::document::Document;
 use crate::stats::Interval;
 use report::format::{self, UNKNOWN, known};
 use report::markup::{Element, el};
+use report::tables::{count, table};
 
 type Field = (&'static str, fn(&Summary) -> String);
 

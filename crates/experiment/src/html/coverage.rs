@@ -2,10 +2,12 @@
 
 use host::coverage::Coverage;
 
-use super::chart::{Axis, block, frame, px};
-use super::memory::{covered, swatch};
+use super::memory::covered;
 use crate::document::Document;
+use report::axis::{Axis, block, px};
 use report::format::{self, known};
+use report::frame;
+use report::marks::swatch;
 use report::markup::{Element, el};
 use report::scale::percent;
 
@@ -59,7 +61,7 @@ pub fn figure(document: &Document) -> Element {
         .map(|(class, name, _)| el("span").class("item").add(swatch(class)).text(name));
     let title = "On which pages the memory lay at its peak";
     let about = "One bar per arm; solid parts are superpages, hatched parts base pages.";
-    let chart = frame("coverage", false, top + 22.0, title, about);
+    let chart = frame::chart("coverage", false, top + 22.0, title, about);
     let chart = chart.all(axis.across(top, 5)).all(parts);
     let caption = el("figcaption").text(title);
     el("figure").add(caption).add(chart).add(el("p").class("keys").all(keys))

@@ -1,11 +1,12 @@
 //! The top of the page: what was compared, what came out, and what spoils it.
 
-use super::ratio::{named, quantity_name};
+use super::ratio::quantity_name;
 use crate::analysis::{Analysis, Judgement};
 use crate::document::{Arm, Document};
 use crate::procedure::Stopped;
 use crate::verdict::{Verdict, Words, floor_in_words};
 use report::format;
+use report::marks::named;
 use report::markup::{Element, el};
 
 /// The header.

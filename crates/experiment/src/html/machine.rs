@@ -2,9 +2,9 @@
 
 use host::{Choice, FreeContiguity, Hypervisor, Snapshot, TlbKind};
 
-use super::tables::{count, flag, pairs, table};
 use report::format::{self, UNKNOWN, known};
 use report::markup::{Element, el};
+use report::tables::{count, flag, pairs, table};
 
 /// The section.
 pub fn section(machine: &Snapshot) -> Element {

@@ -4,12 +4,14 @@ use std::fmt::Write;
 
 use host::coverage::Coverage;
 
-use super::chart::{Axis, block, colour, frame, key, line, note_at, px};
 use super::coverage;
 use crate::document::Document;
 use crate::sample::{Purpose, Sample};
 use crate::watch::Moment;
+use report::axis::{Axis, line, note_at, px};
 use report::format;
+use report::frame;
+use report::marks::{colour, key};
 use report::markup::{Element, el};
 
 /// The run that stands for an arm: the warm-up that was looked at most, else the measured run that
@@ -101,7 +103,7 @@ fn panel(
     let end = time.x(run.wall_seconds);
     let title = format!("Memory of {name} over time");
     let about = format!("{told}. Pale area: resident memory. Strong area: memory on superpages.");
-    let chart = frame(&format!("memory-{arm}"), true, HEIGHT + 22.0, &title, &about)
+    let chart = frame::chart(&format!("memory-{arm}"), true, HEIGHT + 22.0, &title, &about)
         .all(bytes.up(HEIGHT))
         .all(time.across(HEIGHT, 4))
         .add(stretched)
@@ -144,11 +146,4 @@ fn area(points: impl Iterator<Item = (f64, u64)>, bytes: &Axis, time: &Axis) -> 
         let _ = write!(path, "L{} 1000z", px(x));
     }
     path
-}
-
-/// A patch of a fill, for keys.
-pub fn swatch(class: &str) -> Element {
-    let patch = block(0, 0, 18, 14).class(class);
-    let swatch = el("svg").class("swatch").with("width", 18).with("height", 14);
-    swatch.with("aria-hidden", "true").add(patch)
 }

@@ -1,11 +1,9 @@
-//! A comparison as one page: verdicts, every run, ratios, memory, tables. Called by the CLI.
+//! A comparison as one page: verdicts, every run, ratios, memory, tables.
 //!
-//! Pure: the same document gives the same bytes. Self-contained: no script, nothing fetched.
-//! The room `drawing` escapes by construction and is total over all numbers; the files here are one part
-//! of the page each, in the order below.
+//! Pure: the same document gives the same bytes. Self-contained: no script, nothing fetched. Everything is
+//! written through `report`, which escapes. Each file here is one part of the page.
 
 mod arms;
-mod chart;
 mod coverage;
 mod headline;
 mod machine;
@@ -15,26 +13,19 @@ mod plans;
 mod ratio;
 mod runs;
 mod samples;
-mod swarm;
-mod tables;
 
 use crate::analysis::Analysis;
 use crate::document::Document;
 use report::format;
 use report::markup::el;
+use report::{frame, marks};
 use samples::Quantity;
 
 /// The page.
 pub fn page(document: &Document, analysis: &Analysis) -> String {
     let command = format::command(document.command.iter().map(String::as_str));
     let title = format!("superpage: {}", format::clipped(&command, 80));
-    let viewport = el("meta").with("name", "viewport");
-    let head = el("head")
-        .add(el("meta").with("charset", "utf-8"))
-        .add(viewport.with("content", "width=device-width, initial-scale=1"))
-        .add(el("title").text(title))
-        .add(el("style").sheet(include_str!("style.css")));
-    let body = el("body").add(chart::definitions()).add(headline::header(document, analysis));
+    let body = el("body").add(marks::definitions()).add(headline::header(document, analysis));
     let wall = Quantity {
         id: "wall",
         name: "wall time",
@@ -65,5 +56,5 @@ pub fn page(document: &Document, analysis: &Analysis) -> String {
         .add(runs::settings(document))
         .add(runs::all(document))
         .add(runs::footer(document));
-    format!("<!DOCTYPE html>\n{}", el("html").with("lang", "en").add(head).add(body).finish())
+    frame::page(title, &[frame::PAGE, include_str!("style.css")], body)
 }

@@ -1,8 +1,10 @@
 //! Every run in run order: drift shows as a slope that all arms share. Blocks are stripes.
 
-use super::chart::{block, colour, frame, line, note_at, px};
-use super::samples::{View, figure};
+use super::samples::View;
 use crate::sample::{Purpose, Sample};
+use report::axis::{block, line, note_at, px};
+use report::frame;
+use report::marks::colour;
 use report::markup::Element;
 use report::scale::percent;
 
@@ -50,6 +52,6 @@ pub fn panel(view: &View) -> Element {
     let title = format!("Every run in run order: {}", quantity.name);
     let about = "From left to right in the order the runs were made; stripes are blocks. A slope \
                  that all arms share is drift of the machine.";
-    let chart = frame(&format!("{}-order", quantity.id), true, HEIGHT + 36.0, &title, about);
-    figure(&format!("In run order ({})", axis.note()), chart.all(marks))
+    let chart = frame::chart(&format!("{}-order", quantity.id), true, HEIGHT + 36.0, &title, about);
+    frame::figure(format!("In run order ({})", axis.note()), chart.all(marks))
 }

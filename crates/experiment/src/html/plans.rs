@@ -2,11 +2,11 @@
 
 use launch::{Kind, Promise, ThpRequest};
 
-use super::ratio::named;
-use super::tables::{pairs, table};
 use crate::document::{Arm, Document};
 use report::format;
+use report::marks::named;
 use report::markup::{Element, el};
+use report::tables::{pairs, table};
 
 /// The section.
 pub fn section(document: &Document) -> Element {

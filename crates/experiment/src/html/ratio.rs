@@ -1,11 +1,13 @@
 //! How many times better each arm is than the reference, with its interval.
 
-use super::chart::{Axis, block, colour, frame, key, line, mark, note_at, px};
 use crate::analysis::{Analysis, Judgement};
 use crate::document::{Document, Predicted};
 use crate::stats::Interval;
 use crate::verdict::{Verdict, is_meaningful};
+use report::axis::{Axis, block, line, note_at, px};
 use report::format;
+use report::frame;
+use report::marks::{colour, mark};
 use report::markup::{Element, el};
 use report::scale::{ends, percent};
 
@@ -85,7 +87,7 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
     let title = format!("How many times better than {reference}");
     let about = "One row per arm and quantity. The mark is the ratio of medians, whiskers are its \
                  interval; the line at 1 means equal, the bands mean the same for our purposes.";
-    let chart = frame("ratio", false, top + 24.0, &title, about).all(back).all(rows);
+    let chart = frame::chart("ratio", false, top + 24.0, &title, about).all(back).all(rows);
     let floor = match analysis.noise_floor {
         Some(floor) if floor >= narrow => " (the measured noise floor)",
         _ => "",
@@ -176,9 +178,4 @@ fn row(document: &Document, judgement: &Judgement, axis: &Axis, top: f64) -> Vec
     let told = format!("{}: {numbers}", judgement.arm);
     parts.push(mark(arm, axis.x(ratio), px(y)).class(class).add(el("title").text(told)));
     parts
-}
-
-/// An arm's mark and name, for tables and captions.
-pub fn named(arm: usize, name: &str) -> Element {
-    el("span").class("item").add(key(arm)).text(name)
 }

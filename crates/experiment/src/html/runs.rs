@@ -1,11 +1,11 @@
 //! All runs as a table, the settings they were made with, and how to draw this page again.
 
-use super::tables::{count, pairs, table};
 use crate::document::Document;
 use crate::sample::{Purpose, Sample};
 use crate::stats::Better;
 use report::format::{self, known};
 use report::markup::{Element, el};
+use report::tables::{count, pairs, table};
 
 /// Settings, seed, judging.
 pub fn settings(document: &Document) -> Element {

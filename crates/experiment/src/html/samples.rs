@@ -1,16 +1,18 @@
 //! Every run as a dot: one row per arm, and again in run order.
 
-use super::chart::{Axis, colour, frame, key, line, mark, px};
 use super::order;
-use super::swarm::swarm;
 use crate::analysis::Analysis;
 use crate::document::Document;
 use crate::sample::{Purpose, Sample};
 use crate::stats::describe;
 use crate::verdict::Verdict;
+use report::axis::{Axis, line, px};
 use report::format;
+use report::frame;
+use report::marks::{colour, key, mark};
 use report::markup::{Element, el};
 use report::scale::{ends, percent};
+use report::swarm::swarm;
 
 /// One quantity of the runs.
 pub struct Quantity<'a> {
@@ -160,13 +162,8 @@ fn strips(view: &View) -> Element {
     let title = format!("Every run by arm: {}", quantity.name);
     let about =
         "One row per arm. Each dot is a run, a hollow one a warm-up; the line is the median.";
-    let chart = frame(&format!("{}-strips", quantity.id), false, top + 24.0, &title, about);
-    figure(&format!("By arm ({})", axis.note()), chart.all(axis.across(top, 5)).all(rows))
-}
-
-/// A chart with its caption.
-pub fn figure(caption: &str, chart: Element) -> Element {
-    el("figure").add(el("figcaption").text(caption)).add(chart)
+    let chart = frame::chart(&format!("{}-strips", quantity.id), false, top + 24.0, &title, about);
+    frame::figure(format!("By arm ({})", axis.note()), chart.all(axis.across(top, 5)).all(rows))
 }
 
 /// The key, and what the reader must know to read the dots.

@@ -1,7 +1,7 @@
 //! Tables that a screen reader can read and a telephone can scroll.
 
-use report::format::{self, UNKNOWN, known};
-use report::markup::{Element, el};
+use crate::format::{self, UNKNOWN, known};
+use crate::markup::{Element, el};
 
 /// A table; the first cell of each row names the row, cells of `numbers` columns line up to the
 /// right (all but the first column) or not at all.

@@ -1,25 +1,13 @@
-//! What all charts of the page share besides their axes: frames and marks.
+//! How a page tells its series apart: by colour, mark and hatch, so that none needs colours to be read. Their colours are in
+//! `page.css`, for light and dark screens.
 
 use std::fmt::Display;
 
-pub use report::axis::{Axis, block, line, note_at, px};
-use report::markup::{Element, el};
+use crate::axis::block;
+use crate::markup::{Element, el};
 
-/// The frame of a chart: `id` is unique on the page, `title` and `about` are for those who cannot
-/// see it.
-pub fn frame(id: &str, gutter: bool, height: f64, title: &str, about: &str) -> Element {
-    let (title_id, about_id) = (format!("{id}-title"), format!("{id}-about"));
-    el("svg")
-        .class(if gutter { "plot gutter" } else { "plot" })
-        .with("role", "img")
-        .with("aria-labelledby", format!("{title_id} {about_id}"))
-        .with("height", px(height))
-        .add(el("title").with("id", title_id).text(title))
-        .add(el("desc").with("id", about_id).text(about))
-}
-
-/// How many colours, and how many marks: no two of 56 arms share both.
-pub const COLOURS: usize = 7;
+/// How many colours, and how many marks: no two of 56 series share both.
+const COLOURS: usize = 7;
 const MARKS: [&str; 8] = [
     "M-4.5,0a4.5,4.5 0 1 0 9,0a4.5,4.5 0 1 0 -9,0z",
     "M-4,-4H4V4H-4z",
@@ -31,26 +19,38 @@ const MARKS: [&str; 8] = [
     "M-5,0L-2.5,-4.4H2.5L5,0L2.5,4.4H-2.5z",
 ];
 
-/// The class that gives an arm its colour.
-pub fn colour(arm: usize) -> String {
-    // The reference alone is black or white; the others go round the colours.
-    format!("a{}", if arm == 0 { 0 } else { 1 + (arm - 1) % (COLOURS - 1) })
+/// The class that gives a series its colour.
+pub fn colour(series: usize) -> String {
+    // The first, the reference, alone is black or white; the others go round the colours.
+    format!("a{}", if series == 0 { 0 } else { 1 + (series - 1) % (COLOURS - 1) })
 }
 
-/// An arm's mark.
-pub fn mark(arm: usize, x: impl Display, y: impl Display) -> Element {
-    el("use").with("href", format!("#m{}", arm % MARKS.len())).with("x", x).with("y", y)
+/// The mark of a series.
+pub fn mark(series: usize, x: impl Display, y: impl Display) -> Element {
+    el("use").with("href", format!("#m{}", series % MARKS.len())).with("x", x).with("y", y)
 }
 
-/// An arm's mark among words.
-pub fn key(arm: usize) -> Element {
-    let mark = mark(arm, 7, 7).class(colour(arm));
+/// The mark within text.
+pub fn key(series: usize) -> Element {
+    let mark = mark(series, 7, 7).class(colour(series));
     el("svg")
         .class("key")
         .with("width", 14)
         .with("height", 14)
         .with("aria-hidden", "true")
         .add(mark)
+}
+
+/// The mark and name, for tables and captions.
+pub fn named(series: usize, name: &str) -> Element {
+    el("span").class("item").add(key(series)).text(name)
+}
+
+/// A patch of a fill, for keys.
+pub fn swatch(class: &str) -> Element {
+    let patch = block(0, 0, 18, 14).class(class);
+    let swatch = el("svg").class("swatch").with("width", 18).with("height", 14);
+    swatch.with("aria-hidden", "true").add(patch)
 }
 
 /// What the charts refer to: marks and hatches. Once on the page.
