@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use crate::format;
+use crate::format::{self, PREFIXES};
 use crate::markup::{Element, el};
 use crate::scale::{Scale, Shape, percent};
 
@@ -21,16 +21,15 @@ impl Axis {
         let high = values.clone().filter(|value| value.is_finite()).fold(0.0, f64::max);
         let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
         let (per, unit) = *units.iter().find(|(per, _)| high >= *per).unwrap_or(&units[0]);
-        Self::of(values, per, unit)
+        Self::new(values, per, unit)
     }
 
     /// For figures of merit.
     pub fn figures(values: impl Iterator<Item = f64> + Clone, unit: &str) -> Option<Self> {
         let high = values.clone().filter(|value| value.is_finite()).fold(0.0, f64::max);
-        let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
         let fits = |(per, _): &&(f64, &str)| high >= *per && high < 1e15;
-        let (per, prefix) = *prefixes.iter().find(fits).unwrap_or(&(1.0, ""));
-        Self::of(values, per, format!("{prefix} {unit}").trim())
+        let (per, prefix) = *PREFIXES.iter().find(fits).unwrap_or(&(1.0, ""));
+        Self::new(values, per, format!("{prefix} {unit}").trim())
     }
 
     /// For amounts of memory: begins at zero.
@@ -43,8 +42,7 @@ impl Axis {
 
     /// For amounts of anything: begins at zero.
     pub fn amounts(high: f64) -> Self {
-        let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-        let (per, prefix) = *prefixes.iter().find(|(per, _)| high >= *per).unwrap_or(&(1.0, ""));
+        let (per, prefix) = *PREFIXES.iter().find(|(per, _)| high >= *per).unwrap_or(&(1.0, ""));
         Self { scale: Scale::from_zero(high / per), per, unit: prefix.to_string() }
     }
 
@@ -59,7 +57,7 @@ impl Axis {
         Self { scale: Scale::of_ratios(low, high), per: 1.0, unit: String::new() }
     }
 
-    fn of(values: impl Iterator<Item = f64> + Clone, per: f64, unit: &str) -> Option<Self> {
+    fn new(values: impl Iterator<Item = f64> + Clone, per: f64, unit: &str) -> Option<Self> {
         let scale = Scale::of_values(values.map(move |value| value / per))?;
         Some(Self { scale, per, unit: unit.to_string() })
     }
@@ -139,6 +137,15 @@ pub fn px(value: f64) -> String {
 /// A straight line.
 pub fn line(x1: impl Display, y1: impl Display, x2: impl Display, y2: impl Display) -> Element {
     el("line").with("x1", x1).with("y1", y1).with("x2", x2).with("y2", y2)
+}
+
+/// A line through points, as the `d` of a path.
+pub fn polyline(points: impl IntoIterator<Item = (f64, f64)>) -> String {
+    let mut path = String::new();
+    for (x, y) in points {
+        path += &format!("{}{},{}", if path.is_empty() { "M" } else { "L" }, px(x), px(y));
+    }
+    path
 }
 
 /// A rectangle.

@@ -10,6 +10,9 @@ pub fn known<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
     value.map_or(UNKNOWN.to_string(), words)
 }
 
+/// SI prefixes of large figures.
+pub const PREFIXES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+
 /// `1.234 s`, `12.34 ms`, `56.0 µs`, `1 h 02 min`.
 pub fn seconds(value: f64) -> String {
     match value {
@@ -59,12 +62,11 @@ pub fn count(value: f64) -> String {
 
 /// A figure of merit of any size: `84.0 M`, `1.234`, `3.2e-9`.
 pub fn figure(value: f64) -> String {
-    let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     match value.abs() {
         v if !v.is_finite() => UNKNOWN.to_string(),
         0.0 => "0".to_string(),
         v if !(1e-4..1e15).contains(&v) => format!("{value:.3e}"),
-        v => match prefixes.iter().find(|(scale, _)| v >= *scale) {
+        v => match PREFIXES.iter().find(|(scale, _)| v >= *scale) {
             Some((scale, prefix)) => format!("{} {prefix}", digits(value / scale, 4)),
             None => digits(value, 4),
         },

@@ -1,5 +1,5 @@
 //! The one kit for what people read: numbers as text (`format` for measured figures, `sig3` for those of a model), `markup` that is
-//! escaped by construction, `scale`, `axis`, `marks` and `swarm` for charts, `tables`, and
+//! escaped by construction, `scale`, `axis`, `marks`, `legend`, `place` and `swarm` for charts, `tables`, and
 //! `frame` for the pictures and pages around them.
 //!
 //! Pure and total: the same values give the same bytes, and no value is too odd to be drawn.
@@ -8,8 +8,10 @@
 pub mod axis;
 pub mod format;
 pub mod frame;
+pub mod legend;
 pub mod marks;
 pub mod markup;
+pub mod place;
 pub mod scale;
 pub mod sig3;
 pub mod swarm;

@@ -1,7 +1,7 @@
 //! Figures of a model as text: three significant digits everywhere, because no model is worth more, and
 //! so that a column of them can be read. Measured figures, which have intervals, are in [`crate::format`].
 
-use crate::format::{UNKNOWN, digits};
+use crate::format::{PREFIXES, UNKNOWN, digits};
 
 /// How many.
 const DIGITS: usize = 3;
@@ -31,12 +31,11 @@ pub fn percent(share: f64) -> String {
 
 /// `84.0 M`, `1.23`.
 pub fn figure(value: f64) -> String {
-    let prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     match value.abs() {
         v if !v.is_finite() => UNKNOWN.to_string(),
         0.0 => "0".to_string(),
         v if !(1e-4..1e15).contains(&v) => format!("{value:.2e}"),
-        v => match prefixes.iter().find(|(scale, _)| v >= *scale * 0.9995) {
+        v => match PREFIXES.iter().find(|(scale, _)| v >= *scale * 0.9995) {
             Some((scale, prefix)) => format!("{} {prefix}", digits(value / scale, DIGITS)),
             None => digits(value, DIGITS),
         },

@@ -1,7 +1,7 @@
 //! The staircase as a picture: cycles per access against footprint, one panel for each page size, its levels
 //! marked. Pure: the same document gives the same bytes.
 
-use report::axis::{Axis, line, note_at, px};
+use report::axis::{Axis, line, note_at, polyline};
 use report::frame::{self, text};
 use report::markup::{Element, el};
 use report::scale::percent;
@@ -68,13 +68,10 @@ fn panel(size: &SizeReport, title: &str, y: f64) -> Vec<Element> {
         plot = plot.add(note_at(&x, -8.0, &words, "middle"));
     }
     for (class, of) in [("line packed", true), ("line spread", false)] {
-        let mut path = String::new();
-        for point in &size.curve {
+        let path = polyline(size.curve.iter().map(|point| {
             let value = if of { point.packed } else { point.spread };
-            let x = pages(point.pages as f64) * width;
-            let y = (1.0 - cycles.place(value)) * HEIGHT;
-            path += &format!("{}{},{}", if path.is_empty() { "M" } else { "L" }, px(x), px(y));
-        }
+            (pages(point.pages as f64) * width, (1.0 - cycles.place(value)) * HEIGHT)
+        }));
         plot = plot.add(el("path").with("d", path).class(class));
     }
     vec![heading, plot]

@@ -4,10 +4,11 @@ use report::axis::{Axis, block, note_at, px};
 use report::markup::{Element, el};
 use report::sig3 as words;
 
-use super::legend::{self, Sign};
-use super::place::{MARGIN, clipped, width};
+use super::MARGIN;
 use super::{text, ticks};
 use crate::{Cause, Ledger, Report};
+use report::legend::{self, Sign};
+use report::place::{clipped, width};
 
 /// Room for the designs' names, at most and as a share of the width, and for the sums behind the bars.
 const NAMES: f64 = 170.0;
@@ -37,7 +38,7 @@ pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f6
         .filter(shown)
         .map(|cause| (Sign::Block(class(cause)), cause.name().to_string()))
         .collect();
-    let (legend, legend_height) = legend::draw(&items, y + 30.0, across);
+    let (legend, legend_height) = legend::draw(&items, (MARGIN, y + 30.0), across - 2.0 * MARGIN);
     drawn.extend(legend);
     let top = y + 30.0 + legend_height + 10.0;
     let height = reports.len() as f64 * ROW;

@@ -1,13 +1,13 @@
 //! Pages mapped a second against CPUs, both logarithmic: one line for each set of patches.
 
-use report::axis::{Axis, line, note_at, px};
+use report::axis::{Axis, line, note_at, polyline, px};
 use report::frame;
 use report::markup::el;
 
-use super::legend::{self, Sign};
-use super::place::{MARGIN, WIDTH};
+use super::{MARGIN, WIDTH};
 use super::{STYLE, text, titled};
 use crate::faults::Row;
+use report::legend::{self, Sign};
 
 /// Room for the labels of the upright axis.
 const GUTTER: f64 = 64.0;
@@ -42,7 +42,7 @@ pub fn faults(title: &str, measured: u32, sets: &[(String, Vec<Row>)]) -> String
         .enumerate()
         .map(|(index, (name, _))| (Sign::Line(class(index)), name.clone()))
         .collect();
-    let (drawn, height) = legend::draw(&items, y, WIDTH);
+    let (drawn, height) = legend::draw(&items, (MARGIN, y), WIDTH - 2.0 * MARGIN);
     parts.extend(drawn);
     let top = y + height + 30.0;
     let heading = "thousand base pages mapped per second of wall-clock time, against CPUs";
@@ -62,12 +62,7 @@ pub fn faults(title: &str, measured: u32, sets: &[(String, Vec<Row>)]) -> String
         plot = plot.add(note_at(&px(x + 6.0), 12.0, "prediction →", "start"));
     }
     for (index, (_, rows)) in sets.iter().enumerate() {
-        let mut path = String::new();
-        for row in rows {
-            let (x, y) = place(row);
-            path += &format!("{}{},{}", if path.is_empty() { "M" } else { "L" }, px(x), px(y));
-        }
-        plot = plot.add(el("path").with("d", path).class(class(index)));
+        plot = plot.add(el("path").with("d", polyline(rows.iter().map(place))).class(class(index)));
     }
     parts.push(plot);
     frame::file(frame::picture(WIDTH, top + HEIGHT + 40.0, title, STYLE, parts))

@@ -5,12 +5,13 @@ use report::axis::Axis;
 use report::frame;
 use report::markup::{Element, el};
 
-use super::legend::{self, Sign};
+use super::MARGIN;
 use super::lines::path;
-use super::place::{MARGIN, clipped};
 use super::text;
 use crate::analysis::PAGES;
 use crate::{Moment, Report};
+use report::legend::{self, Sign};
+use report::place::clipped;
 
 /// A column is at least as wide.
 const COLUMN: f64 = 170.0;
@@ -37,7 +38,7 @@ pub(super) fn draw(reports: &[Report], y: f64, across: f64, longest: f64) -> (Ve
         .iter()
         .map(|(name, class, _)| (Sign::Line((*class).to_string()), (*name).to_string()))
         .collect();
-    let (mut drawn, legend) = legend::draw(&items, y, across);
+    let (mut drawn, legend) = legend::draw(&items, (MARGIN, y), across - 2.0 * MARGIN);
     let time = Axis::elapsed(longest);
     let moments = || reports.iter().flat_map(|report| &report.timeline);
     let most = LINES.iter().filter_map(|(_, _, of)| moments().map(of).max()).max();

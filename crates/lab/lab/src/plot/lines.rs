@@ -5,10 +5,11 @@ use report::axis::{Axis, px};
 use report::frame;
 use report::markup::{Element, el};
 
+use super::MARGIN;
 use super::grid;
-use super::place::{MARGIN, clipped, spread};
 use super::{text, ticks};
 use crate::{Moment, Report};
+use report::place::{clipped, spread};
 
 /// Room for the labels of the upright axes.
 const GUTTER: f64 = 56.0;

@@ -2,14 +2,12 @@
 //! went. Called by the command. Pure: the same reports give the same bytes.
 //!
 //! [`svg`] is one self-contained picture, [`page`] the same with words around it; nothing is fetched,
-//! no script. `place` measures text by its letters, as nothing here can ask a font.
+//! no script.
 
 mod bars;
 mod faults;
 mod grid;
-mod legend;
 mod lines;
-mod place;
 
 pub use faults::faults;
 
@@ -19,9 +17,15 @@ use units::ByteSize;
 
 use crate::Report;
 use crate::analysis::{end, explain};
-use place::{MARGIN, NARROW, WIDTH, clipped, wrapped};
+use report::place::{clipped, wrapped};
 
 const STYLE: &str = include_str!("style.css");
+/// The picture's width.
+const WIDTH: f64 = 960.0;
+/// On a telephone: its letters are as large, and what does not fit beside each other is below each other.
+const NARROW: f64 = 400.0;
+/// What is left free at its sides.
+const MARGIN: f64 = 24.0;
 
 /// One picture of all reports: what was run, the time line, the ledgers.
 pub fn svg(reports: &[Report]) -> String {
@@ -31,12 +35,6 @@ pub fn svg(reports: &[Report]) -> String {
 /// A page with the picture, twice: for wide windows and for narrow ones, of which one is seen; and why the first run was faster or slower than each of the others.
 pub fn page(reports: &[Report]) -> String {
     let title = title(reports);
-    let viewport = el("meta").with("name", "viewport");
-    let head = el("head")
-        .add(el("meta").with("charset", "utf-8"))
-        .add(viewport.with("content", "width=device-width, initial-scale=1"))
-        .add(el("title").text(format!("superpage lab: {title}")))
-        .add(el("style").sheet(STYLE));
     let figure = |class, width| el("figure").class(class).add(picture(reports, width));
     let mut body = el("body").add(figure("wide", WIDTH)).add(figure("narrow", NARROW));
     if let Some((base, others)) = reports.split_first() {
@@ -47,7 +45,7 @@ pub fn page(reports: &[Report]) -> String {
             body = body.add(section.all(why.sentences.iter().map(|one| el("p").text(one))));
         }
     }
-    format!("<!DOCTYPE html>\n{}", el("html").with("lang", "en").add(head).add(body).finish())
+    frame::page(format!("superpage lab: {title}"), &[STYLE], body)
 }
 
 fn picture(reports: &[Report], width: f64) -> Element {

@@ -1,12 +1,12 @@
-//! What the colours and dashes mean.
+//! What the colours and dashes of a picture mean: signs and names in rows.
 
-use report::axis::{block, line};
-use report::markup::{Element, el};
+use crate::axis::{block, line};
+use crate::markup::{Element, el};
 
-use super::place::{MARGIN, clipped, flow, width};
+use crate::place::{clipped, flow, width};
 
 /// How an item is shown.
-pub(super) enum Sign {
+pub enum Sign {
     /// A line of this class.
     Line(String),
     /// A block of this class.
@@ -18,15 +18,14 @@ const ROW: f64 = 20.0;
 const SIGN: f64 = 26.0;
 const GAP: f64 = 20.0;
 
-/// Draws items in rows from `y` on; returns them and their height.
-pub(super) fn draw(items: &[(Sign, String)], y: f64, across: f64) -> (Vec<Element>, f64) {
-    let room = across - 2.0 * MARGIN;
+/// Draws items in rows, in the area that begins at `(x, y)` and is `room` wide; returns them and their height.
+pub fn draw(items: &[(Sign, String)], (left, y): (f64, f64), room: f64) -> (Vec<Element>, f64) {
     let names: Vec<String> = items.iter().map(|(_, name)| clipped(name, 260.0, SIZE)).collect();
     let widths: Vec<f64> = names.iter().map(|name| SIGN + width(name, SIZE) + GAP).collect();
     let (places, rows) = flow(&widths, room);
     let mut drawn = Vec::new();
     for (((sign, _), name), (x, row)) in items.iter().zip(&names).zip(places) {
-        let (x, y) = (MARGIN + x, y + row as f64 * ROW + ROW / 2.0);
+        let (x, y) = (left + x, y + row as f64 * ROW + ROW / 2.0);
         drawn.push(match sign {
             Sign::Line(class) => line(x, y, x + SIGN - 6.0, y).class(class),
             Sign::Block(class) => block(x + 4.0, y - 6.0, 12, 12).class(class),

@@ -1,27 +1,20 @@
-//! Where things lie in the picture, and how much room words take.
+//! Where things lie in a picture: about how wide text is, as nothing here can ask a font; lines, rows and labels that keep apart.
 
-use report::format as words;
-
-/// The picture's width.
-pub(super) const WIDTH: f64 = 960.0;
-/// On a telephone: its letters are as large, and what does not fit beside each other is below each other.
-pub(super) const NARROW: f64 = 400.0;
-/// What is left free at its sides.
-pub(super) const MARGIN: f64 = 24.0;
+use crate::format;
 
 /// About how wide text is, in a sans-serif font of this size: 0.58 of it per letter is more than the
 /// mean of such fonts, so that text rather ends early than late.
-pub(super) fn width(text: &str, size: f64) -> f64 {
+pub fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.58
 }
 
 /// As much of a text as fits: what is missing is missing in the middle.
-pub(super) fn clipped(text: &str, room: f64, size: f64) -> String {
-    words::name(text, (room / (size * 0.58)) as usize)
+pub fn clipped(text: &str, room: f64, size: f64) -> String {
+    format::name(text, (room / (size * 0.58)) as usize)
 }
 
 /// A text in lines between its words, none of them longer than the room; a word that is longer is clipped.
-pub(super) fn wrapped(text: &str, room: f64, size: f64) -> Vec<String> {
+pub fn wrapped(text: &str, room: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         let word = clipped(word, room, size);
@@ -36,7 +29,7 @@ pub(super) fn wrapped(text: &str, room: f64, size: f64) -> Vec<String> {
 }
 
 /// Places as near to the wanted ones as goes, in their order, at least `apart` from each other and within `room`.
-pub(super) fn spread(wanted: &[f64], apart: f64, room: f64) -> Vec<f64> {
+pub fn spread(wanted: &[f64], apart: f64, room: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
     let mut places = vec![0.0; wanted.len()];
@@ -54,7 +47,7 @@ pub(super) fn spread(wanted: &[f64], apart: f64, room: f64) -> Vec<f64> {
 }
 
 /// Places for items in rows from left to right: the left end and row of each, and how many rows.
-pub(super) fn flow(widths: &[f64], room: f64) -> (Vec<(f64, usize)>, usize) {
+pub fn flow(widths: &[f64], room: f64) -> (Vec<(f64, usize)>, usize) {
     let (mut x, mut row) = (0.0, 0);
     let mut places = Vec::new();
     for width in widths {
