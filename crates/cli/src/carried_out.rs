@@ -52,14 +52,14 @@ pub fn carry_out(design: &Design) -> Result<CarriedOut, Failure> {
     let (ahead, mut notes) = ahead(&plan, pages, size);
     notes.extend(not_ours(design, &plan));
     Ok(CarriedOut {
-        recipe: Recipe { name: name.clone(), memory, ahead, ..Recipe::of(pages) },
+        recipe: Recipe { name: name.clone(), memory, ahead, ..Recipe::new(pages) },
         notes,
     })
 }
 
 /// Whether this machine has transparent superpages of all sizes that a design gives to programs.
 pub fn has_sizes(named: &Named) -> Result<(), Failure> {
-    let Some(thp) = Thp::of(&Root::real()) else { return Ok(()) };
+    let Some(thp) = Thp::from_root(&Root::real()) else { return Ok(()) };
     let sizes: BTreeSet<u64> =
         thp.sizes.keys().copied().chain(thp.pmd_size).map(|size| size.bytes()).collect();
     let here: Vec<u64> = sizes.into_iter().collect();

@@ -22,7 +22,7 @@ pub fn read() -> Facts {
         })
         .collect();
     pools.sort_by_key(|pool| Some(pool.size) != default);
-    let thp = Thp::of(&root);
+    let thp = Thp::from_root(&root);
     Facts {
         thp_mode: thp.as_ref().and_then(mode_of_largest),
         thp_largest: thp.as_ref().and_then(|thp| thp.pmd_size),

@@ -1,11 +1,11 @@
 //! What libsuperpage.so did in the processes of a run, in words.
 
 use abi::{Column, Kind, Prepared, Reason, Totals};
-use experiment::ledger_file::LedgerFile;
+use experiment::counters::CounterFile;
 use units::ByteSize;
 
 /// What they got, in one line; so many of them could not add to it. What fell back got `fallback`.
-pub fn of(ledger: &LedgerFile, uncounted: usize, fallback: &str) -> String {
+pub fn of(ledger: &CounterFile, uncounted: usize, fallback: &str) -> String {
     let missing = match uncounted {
         0 => String::new(),
         1 => "; at least 1 process more is not counted".to_string(),

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use host::journal::{Journal, JournalError, Knob, Restoration, SharedKnob, Want};
+use host::journal::{Claim, Journal, JournalError, Knob, Restoration, SharedKnob};
 use host::pool::{self, PoolError, Request, Status};
 use host::{MemInfo, Root};
 use launch::{Pages, Recipe};
@@ -137,7 +137,7 @@ impl OvercommitGuard {
     fn raise(&mut self, size: PageSize) -> Result<(), Failure> {
         let (root, knob) = (Root::real(), Knob::hugetlb_overcommit(size));
         // An administrator's higher limit stays: at least this.
-        let want = Want::AtLeast(limit_to_raise(size)?);
+        let want = Claim::AtLeast(limit_to_raise(size)?);
         let before = knob.read(&root)?;
         let share = SharedKnob::raise(&journal_dir(), &root, &knob, want)?;
         say_restored(share.inherited());
@@ -158,11 +158,11 @@ impl OvercommitGuard {
     /// The machine cannot spare so much, or does not let us.
     pub fn grow(&mut self, size: PageSize, bytes: ByteSize) -> Result<u64, Failure> {
         let (root, pages) = (Root::real(), bytes.bytes().div_ceil(size.bytes()));
-        let (knob, want) = (Knob::hugetlb_pool(size), Want::Plus(pages));
+        let (knob, want) = (Knob::hugetlb_pool(size), Claim::Plus(pages));
         let status = Status::read(&root)?;
         let before = status.persistent(size, None)?;
         let request = Request { size, node: None, before, target: before + pages };
-        pool::check_room(&root, &status, &[request])?;
+        pool::check_headroom(&root, &status, &[request])?;
         let mut got = 0;
         let share =
             SharedKnob::raise_by(&journal_dir(), &root, &knob, want, &mut |knobs, from, to| {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use self::report::Ended;
 use ::report::format as words;
-use experiment::family::Family;
-use experiment::ledger_file::LedgerFile;
+use experiment::counters::CounterFile;
+use experiment::process_tree::ProcessTree;
 use experiment::watch::{Depth, Watch};
 use host::{MemInfo, Root, Thp};
 use launch::{
@@ -222,11 +222,11 @@ impl Args {
             }
         };
         let (fallback, children) = (self.fallback, self.children);
-        Ok(Recipe { memory, fallback, children, ahead, ..Recipe::of(pages) })
+        Ok(Recipe { memory, fallback, children, ahead, ..Recipe::new(pages) })
     }
 
     fn thp_of(&self, size: PageSize) -> Pages {
-        let largest = Thp::of(&Root::real()).and_then(|thp| thp.pmd_size);
+        let largest = Thp::from_root(&Root::real()).and_then(|thp| thp.pmd_size);
         if largest == Some(size) { Pages::Thp } else { Pages::ThpOf(size) }
     }
 
@@ -278,7 +278,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     for note in plan.unreached_notes().chain(notes.iter().map(String::as_str)) {
         exit::say(note);
     }
-    let ledger = match plan.uses_library().then(LedgerFile::create).transpose() {
+    let ledger = match plan.uses_library().then(CounterFile::create).transpose() {
         Ok(ledger) => ledger,
         Err(why) => {
             exit::say(&format!("what the library does cannot be counted: {why}"));
@@ -331,26 +331,26 @@ fn fallback_of(plan: &Plan, fallback: Fallback) -> &'static str {
 fn supervise(
     plan: &Plan,
     relay: signals::Relay,
-    ledger: Option<&LedgerFile>,
+    ledger: Option<&CounterFile>,
 ) -> Result<Ended, Failure> {
     let began = Instant::now();
     let start = Start {
         streams: Streams::Inherit,
         die_with_parent: false,
-        environment: ledger.map(LedgerFile::variable).into_iter().collect(),
+        environment: ledger.map(CounterFile::variable).into_iter().collect(),
         directory: None,
     };
     let pid =
         launch::start(plan, start).map_err(|error: LaunchError| Failure::of_launcher(&error))?;
     let relaying = relay.to(pid);
-    let family = Family::of_child(Root::real(), pid);
+    let family = ProcessTree::from_child(Root::real(), pid);
     let watch = Watch::start(
         Root::real(),
         family,
         began,
         Depth::WithinBudget,
         0,
-        ledger.map(LedgerFile::mark),
+        ledger.map(CounterFile::mark),
     );
     let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
     // From here on this process only waits, and looks now and then, less and less often.

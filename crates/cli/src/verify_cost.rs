@@ -154,7 +154,7 @@ impl Args {
     }
 
     fn job(&self, subject: &Subject) -> Result<Job, Failure> {
-        let recipes = [Pages::Base, Pages::Thp].map(Recipe::of).to_vec();
+        let recipes = [Pages::Base, Pages::Thp].map(Recipe::new).to_vec();
         let (min_runs, max_runs) = runs(self.min_runs, Some(self.max_runs))?;
         let rule = Rule {
             min_runs,

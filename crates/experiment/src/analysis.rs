@@ -8,7 +8,7 @@ use serde::Serialize;
 use units::{ByteSize, PageSize};
 
 use crate::document::{Arm, Document};
-use crate::library::{LibraryFault, Told};
+use crate::library::{LibraryFault, PreloadReport};
 use crate::procedure::values;
 use crate::sample::{Purpose, Sample};
 use crate::stats::{self, Better, Comparison, SampleError, describe};
@@ -161,7 +161,8 @@ fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Compari
 fn effect(document: &Document, arm: usize) -> Effect {
     let recipe = &document.arms[arm].recipe;
     let runs = || runs_of(document, arm as u32);
-    if let Some(fault) = LibraryFault::of(recipe, runs().map(Told::of)) {
+    if let Some(fault) = LibraryFault::from_reports(recipe, runs().map(PreloadReport::from_sample))
+    {
         return Effect::Missing { why: fault.why(recipe) };
     }
     if let Some(why) = &document.arms[arm].plan.left_alone {

@@ -80,7 +80,7 @@ impl Predicted {
     }
 
     /// The same in words.
-    pub fn ratio_in_words(&self) -> String {
+    pub fn ratio_text(&self) -> String {
         let [low, mid, high] = self.ratio().map(report::format::ratio);
         format!("predicted {mid} ({low} to {high})")
     }

@@ -16,9 +16,9 @@ use host::{Counters, FreeContiguity, Root};
 use launch::{LaunchError, Pages, Plan, Start, Streams};
 use units::{ByteSize, PageSize, Pid};
 
-use crate::family::Family;
-use crate::ledger_file::LedgerFile;
+use crate::counters::CounterFile;
 use crate::metric::{Metric, MetricError};
+use crate::process_tree::ProcessTree;
 use crate::sample::{Purpose, Sample};
 use crate::schedule::Slot;
 use crate::warm::{self, Blocks};
@@ -135,7 +135,7 @@ pub struct Launcher<'a> {
     warms_memory: bool,
     /// The largest peak of any run so far.
     largest_peak: u64,
-    family: Family,
+    tree: ProcessTree,
     interrupt: &'a Interrupt,
     measured: Depth,
     /// What the last run printed.
@@ -173,7 +173,7 @@ impl<'a> Launcher<'a> {
             superpage,
             warms_memory,
             largest_peak: 0,
-            family: Family::below_us(Root::real()),
+            tree: ProcessTree::below_us(Root::real()),
             interrupt,
             measured: Depth::WithinBudget,
             printed: String::new(),
@@ -226,9 +226,9 @@ impl Executor for Launcher<'_> {
         let plan = &self.plans[run.at.arm as usize];
         let mut stdout = tempfile::tempfile().map_err(RunError::Output)?;
         let mut stderr = tempfile::tempfile().map_err(RunError::Output)?;
-        let ledger = plan.uses_library().then(LedgerFile::create).and_then(Result::ok);
+        let counts = plan.uses_library().then(CounterFile::create).and_then(Result::ok);
         let mut environment = padding(run.environment_padding);
-        environment.extend(ledger.as_ref().map(LedgerFile::variable));
+        environment.extend(counts.as_ref().map(CounterFile::variable));
         let start = Start {
             streams: Streams::Into {
                 stdout: stdout.try_clone().map_err(RunError::Output)?,
@@ -260,9 +260,9 @@ impl Executor for Launcher<'_> {
         if self.interrupt.is_asked() {
             self.interrupt.interrupt(); // asked between the check and the start
         }
-        let family = self.family.clone();
-        let mark = ledger.as_ref().map(LedgerFile::mark);
-        let watch = Watch::start(self.root.clone(), family, began, depth, run.seed, mark);
+        let tree = self.tree.clone();
+        let mark = counts.as_ref().map(CounterFile::mark);
+        let watch = Watch::start(self.root.clone(), tree, began, depth, run.seed, mark);
         let ended = sys::wait::until_exit(pid);
         let wall = began.elapsed();
 
@@ -270,7 +270,7 @@ impl Executor for Launcher<'_> {
         self.interrupt.set_running(None);
         ended?;
         let (status, usage) = sys::wait::reap(pid)?;
-        let stragglers = self.family.end();
+        let stragglers = self.tree.end();
         if self.was_interrupted(status.signal()) {
             return Err(RunError::Interrupted);
         }
@@ -288,7 +288,7 @@ impl Executor for Launcher<'_> {
         }
         let deltas = counters
             .and_then(|before| Counters::read(&self.root).ok().map(|after| after.since(&before)));
-        let totals = ledger.and_then(|ledger| ledger.totals());
+        let totals = counts.and_then(|file| file.totals());
         let answered = totals.as_ref().map(|totals| totals.processes() > 0);
         // Nothing asked for says nothing where some could not count. Nobody there says much: the first process can count.
         let totals = totals.filter(|totals| totals.asked() > 0 || memory.uncounted == 0);

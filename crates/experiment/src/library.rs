@@ -8,7 +8,7 @@ use crate::sample::Sample;
 
 /// What the library told of a run; `None` where nobody asked, or nobody knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Told {
+pub struct PreloadReport {
     /// Whether it said that it is there.
     pub answered: Option<bool>,
     /// What it was asked for in superpages, whatever came of it.
@@ -25,17 +25,20 @@ pub enum LibraryFault {
     Idle,
 }
 
-impl Told {
+impl PreloadReport {
     /// Of a run.
-    pub fn of(sample: &Sample) -> Self {
+    pub fn from_sample(sample: &Sample) -> Self {
         Self { answered: sample.library_answered, asked_bytes: sample.library_asked_bytes }
     }
 }
 
 impl LibraryFault {
     /// What is wrong, if anything is, by what was told of an arm's runs.
-    pub fn of(recipe: &Recipe, told: impl IntoIterator<Item = Told>) -> Option<Self> {
-        let told: Vec<Told> = told.into_iter().collect();
+    pub fn from_reports(
+        recipe: &Recipe,
+        told: impl IntoIterator<Item = PreloadReport>,
+    ) -> Option<Self> {
+        let told: Vec<PreloadReport> = told.into_iter().collect();
         let (hands_out, has_rules) = (!recipe.memory.is_empty(), !recipe.ahead.is_empty());
         if (hands_out || has_rules) && told.iter().any(|run| run.answered == Some(false)) {
             return Some(Self::Silent);
@@ -65,8 +68,9 @@ mod tests {
     use super::*;
 
     fn fault(recipe: &str, told: &[(Option<bool>, Option<u64>)]) -> Option<LibraryFault> {
-        let told = told.iter().map(|&(answered, asked_bytes)| Told { answered, asked_bytes });
-        LibraryFault::of(&recipe.parse().expect("a recipe"), told)
+        let told =
+            told.iter().map(|&(answered, asked_bytes)| PreloadReport { answered, asked_bytes });
+        LibraryFault::from_reports(&recipe.parse().expect("a recipe"), told)
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::fmt;
 
 /// Under three blocks an interval is too wide to plan from, and the stopping rule asks for three.
-const LEAST_BLOCKS: u32 = 3;
+const MIN_BLOCKS: u32 = 3;
 
 /// An interval whose ends are farther apart than this factor says nothing, and is not printed where nothing is
 /// decided.
@@ -113,7 +113,7 @@ pub struct Figures {
 
 /// What kind of metric the words are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
+pub enum Terms {
     /// Times and rates: faster, slower. What `Display` uses.
     Speed,
     /// Amounts, such as bytes or faults: better, worse.
@@ -135,7 +135,7 @@ pub fn verdict(
     };
     let (speedup, confidence) = (comparison.speedup, comparison.settings.confidence);
     let Some(interval) = comparison.interval else {
-        let more_runs = 2 * LEAST_BLOCKS.saturating_sub(comparison.blocks).max(1);
+        let more_runs = 2 * MIN_BLOCKS.saturating_sub(comparison.blocks).max(1);
         return Verdict::Undecided { more_runs, speedup, interval: None, confidence };
     };
     let floor = margin.noise_floor.unwrap_or(0.0);
@@ -170,7 +170,7 @@ pub fn is_meaningful(interval: Interval) -> bool {
 }
 
 /// A noise floor as a sentence.
-pub fn floor_in_words(floor: f64) -> String {
+pub fn floor_text(floor: f64) -> String {
     if floor + 1.0 > MEANINGLESS.sqrt() {
         return "noise floor unknown: runs of the same thing are too few, or too different"
             .to_string();
@@ -196,10 +196,10 @@ fn more_runs(blocks: u32, figures: &Figures, within: f64, clear: bool) -> u32 {
 
 impl Verdict {
     /// The verdict as a line in the words that fit the metric.
-    pub fn line(&self, words: Words) -> String {
-        let (better, worse) = match words {
-            Words::Speed => ("faster", "slower"),
-            Words::Worth => ("better", "worse"),
+    pub fn line(&self, terms: Terms) -> String {
+        let (better, worse) = match terms {
+            Terms::Speed => ("faster", "slower"),
+            Terms::Worth => ("better", "worse"),
         };
         match self {
             Verdict::Faster(f) => {
@@ -232,7 +232,7 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.line(Words::Speed))
+        f.write_str(&self.line(Terms::Speed))
     }
 }
 

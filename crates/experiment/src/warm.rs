@@ -14,11 +14,11 @@ use sys::mem::{Advice, Backing, Mapping};
 use units::{ByteSize, PageSize};
 
 /// Mapped and touched at a time, so that a signal is noticed soon.
-const PIECE: u64 = 64 << 20;
+const CHUNK: u64 = 64 << 20;
 /// The most to touch, of what is free: warming must never push anything out.
-const MOST_OF_FREE: f64 = 0.8;
+const MAX_OF_FREE: f64 = 0.8;
 /// The most superpages to touch, of those that lie free.
-const MOST_OF_FREE_SUPERPAGES: f64 = 0.9;
+const MAX_OF_FREE_SUPERPAGES: f64 = 0.9;
 /// A run's frames are not exactly those of the last one.
 const MARGIN: f64 = 1.1;
 
@@ -46,7 +46,7 @@ pub fn warm(
     let free = MemInfo::read(root).ok().and_then(|memory| memory.free);
     let allowed = host::cgroup::memory_headroom(root);
     let most = free.into_iter().chain(allowed).min().unwrap_or(ByteSize(0));
-    let most = most.bytes() as f64 * MOST_OF_FREE;
+    let most = most.bytes() as f64 * MAX_OF_FREE;
     let wanted = (peak_bytes as f64 * MARGIN).min(most) as u64;
     let mut touched = 0;
     if blocks != Blocks::Whole {
@@ -54,7 +54,7 @@ pub fn warm(
     }
     if blocks != Blocks::Small {
         let free = FreeContiguity::read(root, superpage).ok().and_then(|free| free.in_superpages);
-        let most = free.map_or(0.0, |bytes| bytes.bytes() as f64 * MOST_OF_FREE_SUPERPAGES);
+        let most = free.map_or(0.0, |bytes| bytes.bytes() as f64 * MAX_OF_FREE_SUPERPAGES);
         let wanted = superpage.floor(wanted.min(most as u64));
         touched = touched.max(touch(root, wanted, Advice::HugePage, &stop));
     }
@@ -66,7 +66,7 @@ fn touch(root: &Root, wanted: u64, advice: Advice, stop: &impl Fn() -> bool) -> 
     let mut touched = 0;
     while touched < wanted && !stop() {
         let Ok(mut piece) =
-            Mapping::anonymous(PIECE.min(wanted - touched) as usize, Backing::Pages)
+            Mapping::anonymous(CHUNK.min(wanted - touched) as usize, Backing::Pages)
         else {
             break;
         };

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 use host::coverage::{Census, Counted, Coverage};
 use host::{Root, waste};
 
-use crate::family::Family;
-use crate::ledger_file::Mark;
+use crate::counters::Mark;
+use crate::process_tree::ProcessTree;
 use attached::Attached;
 use bounds::{Bounds, Part, Range};
 use members::Members;
@@ -31,7 +31,7 @@ pub use observed::{Moment, Observed};
 use sys::param::thread_cpu_time;
 use units::ByteSize;
 pub use when::BUDGET;
-use when::{CREDIT, FIRST_PAUSE, Facts, PAUSE, Reason};
+use when::{CREDIT, Facts, MIN_PAUSE, PAUSE, Reason};
 
 /// How much a watch may cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,7 +45,7 @@ pub enum Depth {
 }
 
 /// The longest that a look through smaps may be expected to hold a measured run up.
-pub const LONGEST_STALL: Duration = Duration::from_millis(1);
+pub const MAX_STALL: Duration = Duration::from_millis(1);
 /// What a look costs, to begin with: 1.4 ms for 1 GiB of base pages on a Xeon guest.
 const SECONDS_PER_BASE_BYTE: f64 = 2e-3 / (1u64 << 30) as f64;
 /// The same through smaps: 16 to 29 ms on a Zen 4 guest and 3.5 ms on a Cascade Lake one; superpages cost next to
@@ -68,10 +68,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts watching `family`, whose program was started at `since` and adds to the ledger of `mark`.
+    /// Starts watching `tree`, whose program was started at `since` and adds to the counters of `mark`.
     pub fn start(
         root: Root,
-        family: Family,
+        tree: ProcessTree,
         since: Instant,
         depth: Depth,
         seed: u64,
@@ -80,7 +80,7 @@ impl Watch {
         let (stop, stopped) = channel();
         let watcher = Watcher {
             census: None,
-            members: Members::new(root.clone(), family),
+            members: Members::new(root.clone(), tree),
             bounds: Bounds::new(root.page_size().bytes()),
             root,
             since,
@@ -158,7 +158,7 @@ impl Watcher {
     fn run(mut self, stopped: &Receiver<()>) -> Observed {
         self.members.listen();
         if self.depth != Depth::TicksOnly {
-            self.census = Census::of(&self.root, sys::param::own_pid());
+            self.census = Census::new(&self.root, sys::param::own_pid());
         }
         // CPU time: waiting for a lock that the program holds costs the program nothing. To begin with is told,
         // and not taken from what a short program is seen by.
@@ -180,7 +180,7 @@ impl Watcher {
             self.spent += took;
             let rest = match (self.depth, self.spent < CREDIT) {
                 // A program may be at its peak for milliseconds and end.
-                (_, true) => (self.since.elapsed() / 4).clamp(FIRST_PAUSE, PAUSE),
+                (_, true) => (self.since.elapsed() / 4).clamp(MIN_PAUSE, PAUSE),
                 // It may be slowed down, but not held up most of the time.
                 (Depth::Thorough, _) => Duration::from_millis(10).max(took * 4),
                 // One that took longer by chance does not make the watch blind.
@@ -295,7 +295,7 @@ impl Watcher {
 
     /// Whether a look of that price, or a sample, may be made.
     fn affords(&self, held: Held, reason: Reason, price: Duration) -> bool {
-        let is_short = self.census.is_some() || price <= LONGEST_STALL;
+        let is_short = self.census.is_some() || price <= MAX_STALL;
         self.depth == Depth::Thorough || is_short && self.facts(held).affords(reason, price, BUDGET)
     }
 
@@ -411,8 +411,8 @@ mod tests {
         let since = Instant::now();
         #[expect(clippy::zombie_processes, reason = "wait4 tells more than `Child::wait`")]
         let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
-        let family = Family::of_child(Root::real(), Pid(child.id() as i32));
-        let watch = Watch::start(Root::real(), family, since, depth, 1, None);
+        let tree = ProcessTree::from_child(Root::real(), Pid(child.id() as i32));
+        let watch = Watch::start(Root::real(), tree, since, depth, 1, None);
         sys::wait::until_exit(Pid(child.id() as i32)).unwrap();
         let mut seen = watch.stop();
         let (_, usage) = sys::wait::reap(Pid(child.id() as i32)).unwrap();

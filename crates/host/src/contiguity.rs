@@ -22,11 +22,11 @@ pub struct FreeContiguity {
 impl FreeContiguity {
     /// Reads `/proc/buddyinfo`.
     pub fn read(root: &Root, superpage: PageSize) -> Result<Self, ReadError> {
-        Ok(Self::of(&ZoneFree::read(root)?, root.page_size(), superpage))
+        Ok(Self::from_zones(&ZoneFree::read(root)?, root.page_size(), superpage))
     }
 
     /// The same from zones at hand; `base` is the base page size.
-    pub fn of(zones: &[ZoneFree], base: PageSize, superpage: PageSize) -> Self {
+    pub fn from_zones(zones: &[ZoneFree], base: PageSize, superpage: PageSize) -> Self {
         let order = superpage.bytes().ilog2().saturating_sub(base.bytes().ilog2()) as usize;
         let mut free_pages = 0u64;
         let mut superpages = None::<u64>;

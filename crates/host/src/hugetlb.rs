@@ -31,7 +31,7 @@ pub struct Pool {
     pub free: Option<u64>,
     /// Promised to mappings but not yet faulted in.
     pub reserved: Option<u64>,
-    /// Made on demand beyond the persistent pool; given back when freed.
+    /// MountOutcome on demand beyond the persistent pool; given back when freed.
     pub surplus: Option<u64>,
     /// How many surplus pages may be made.
     pub overcommit: Option<u64>,
@@ -46,7 +46,7 @@ pub struct NodePool {
     pub total: Option<u64>,
     /// Of these, not in use.
     pub free: Option<u64>,
-    /// Made on demand.
+    /// MountOutcome on demand.
     pub surplus: Option<u64>,
 }
 

@@ -52,10 +52,10 @@ impl Pmu {
         };
         let fixed = ["cpu", "cpu_core"].into_iter().find(|core| names.iter().any(|n| n == core));
         let arm = names.iter().find(|name| name.starts_with("armv")).map(String::as_str);
-        fixed.or(arm).map(|name| Self::of(root, name)).transpose()
+        fixed.or(arm).map(|name| Self::named(root, name)).transpose()
     }
 
-    fn of(root: &Root, name: &str) -> Result<Self, ReadError> {
+    fn named(root: &Root, name: &str) -> Result<Self, ReadError> {
         let dir = format!("{DEVICES}/{name}");
         let kind_path = format!("{dir}/type");
         let kind = text::number(root, &kind_path)?;

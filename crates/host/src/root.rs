@@ -83,7 +83,7 @@ impl Root {
     /// mappings may hold anything.
     pub fn read(&self, path: &str) -> Result<String, ReadError> {
         let path = self.path(path);
-        // Room for most at once: read_to_end begins with 32 bytes.
+        // Headroom for most at once: read_to_end begins with 32 bytes.
         let mut bytes = Vec::with_capacity(4096);
         let read = File::open(&path).and_then(|f| f.take(MAX_TEXT + 1).read_to_end(&mut bytes));
         read.and_then(|_| {

@@ -73,7 +73,7 @@ impl Thp {
     }
 
     /// Reads the settings alone; reasons for what is missing are left to [`crate::Snapshot`].
-    pub fn of(root: &Root) -> Option<Self> {
+    pub fn from_root(root: &Root) -> Option<Self> {
         Self::read(root, &mut Reasons::default())
     }
 

@@ -84,12 +84,12 @@ pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, R
 /// The superpage ranges of a process, lowest first, without files and the huge zero page.
 fn huge_ranges(root: &Root, pid: Pid) -> Result<Vec<PageRegion>, ReadError> {
     let pagemap = Pagemap::open(pid)?;
-    let mounts = MemoryMounts::of(root, pid)?;
+    let mounts = MemoryMounts::from_pid(root, pid)?;
     let mut ranges = Vec::new();
     for mapping in Maps::open(root, pid)? {
         let mapping = mapping?;
         if matches!(
-            MappingKind::of_mapping(&mapping, &mounts),
+            MappingKind::from_mapping(&mapping, &mounts),
             MappingKind::File | MappingKind::Special
         ) {
             continue;

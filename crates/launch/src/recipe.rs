@@ -104,7 +104,7 @@ pub enum ParseRecipeError {
 
 impl Recipe {
     /// The recipe that only chooses pages, named after them.
-    pub fn of(pages: Pages) -> Self {
+    pub fn new(pages: Pages) -> Self {
         Self {
             name: pages.to_string(),
             pages,
@@ -121,7 +121,7 @@ impl Recipe {
     /// Heap and mappings on the best superpages there are: what the command is for.
     pub fn superpage() -> Self {
         let memory = Memory::USUAL;
-        Self { name: "superpage".to_string(), memory, ..Self::of(Pages::Auto) }
+        Self { name: "superpage".to_string(), memory, ..Self::new(Pages::Auto) }
     }
 
     /// What the recipe sets a variable to: the last of several.
@@ -143,13 +143,13 @@ impl FromStr for Recipe {
             if text.trim() == "superpage" {
                 return Ok(Self::superpage());
             }
-            return text.parse().map(Self::of);
+            return text.parse().map(Self::new);
         };
         let name = name.trim().to_string();
         if name.is_empty() {
             return Err(ParseRecipeError::NoName(text.to_string()));
         }
-        let mut recipe = Self { name: name.clone(), ..Self::of(Pages::System) };
+        let mut recipe = Self { name: name.clone(), ..Self::new(Pages::System) };
         let words = shlex::split(rest).ok_or_else(|| ParseRecipeError::Quotes(name.clone()))?;
         let mut words = words.into_iter();
         while let Some(word) = words.next() {

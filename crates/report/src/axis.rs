@@ -54,11 +54,11 @@ impl Axis {
 
     /// For ratios: logarithmic.
     pub fn ratios(low: f64, high: f64) -> Self {
-        Self { scale: Scale::of_ratios(low, high), per: 1.0, unit: String::new() }
+        Self { scale: Scale::from_ratios(low, high), per: 1.0, unit: String::new() }
     }
 
     fn new(values: impl Iterator<Item = f64> + Clone, per: f64, unit: &str) -> Option<Self> {
-        let scale = Scale::of_values(values.map(move |value| value / per))?;
+        let scale = Scale::from_values(values.map(move |value| value / per))?;
         Some(Self { scale, per, unit: unit.to_string() })
     }
 

@@ -28,12 +28,12 @@ const CHEAP_ZERO: f64 = 0.4;
 
 impl Scale {
     /// For values whose differences matter: dots. `None` without a finite value.
-    pub fn of_values(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
+    pub fn from_values(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
         // Clamped so that sums and differences of ends stay finite.
         let (low, high) = ends(values).map(|(low, high)| (low.max(-1e300), high.min(1e300)))?;
         let (low, high) = (low.min(1e300), high.max(-1e300));
         if low > 0.0 && high / low > FLAT {
-            return Some(Self::of_ratios(low, high));
+            return Some(Self::from_ratios(low, high));
         }
         // Room at both ends; identical values get an axis all the same.
         let room = ((high - low) * 0.06).max(high.abs().max(low.abs()) * 0.005).max(1e-12);
@@ -49,7 +49,7 @@ impl Scale {
     }
 
     /// Logarithmic, with room at both ends. Both above zero.
-    pub fn of_ratios(low: f64, high: f64) -> Self {
+    pub fn from_ratios(low: f64, high: f64) -> Self {
         let room = ((high.ln() - low.ln()) * 0.06).max(0.002);
         // Far from the ends of what a float can hold, so that every tick can be reached.
         let end = |log: f64| log.clamp(-690.0, 690.0).exp();
@@ -139,10 +139,10 @@ mod tests {
         assert_eq!(scale.ticks(5).len(), 5);
         let scale = Scale { low: 0.001, high: 1000.0, shape: Shape::Log };
         assert_eq!(scale.ticks(6).len(), 7);
-        let same = Scale::of_values([2.0, 2.0].into_iter()).unwrap();
+        let same = Scale::from_values([2.0, 2.0].into_iter()).unwrap();
         assert!((0.4..0.6).contains(&same.place(2.0)) && !same.ticks(5).is_empty());
-        assert!(Scale::of_values([].into_iter()).is_none());
-        assert!(Scale::of_values([f64::NAN].into_iter()).is_none());
+        assert!(Scale::from_values([].into_iter()).is_none());
+        assert!(Scale::from_values([f64::NAN].into_iter()).is_none());
     }
 
     proptest! {
@@ -150,7 +150,7 @@ mod tests {
         fn places_and_ticks_of_anything_are_on_the_axis(
             values in proptest::collection::vec(proptest::num::f64::ANY, 1..8), wanted in 2usize..12,
         ) {
-            if let Some(scale) = Scale::of_values(values.iter().copied()) {
+            if let Some(scale) = Scale::from_values(values.iter().copied()) {
                 for value in values {
                     prop_assert!((0.0..=1.0).contains(&scale.place(value)));
                 }

@@ -6,7 +6,7 @@ pub fn swarm(places: &[f64]) -> Vec<f64> {
     const WIDTH: f64 = 320.0;
     const APART: f64 = 9.5;
     const STEP: f64 = 3.25;
-    const MOST: usize = 16;
+    const MAX_STEPS: usize = 16;
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|a, b| places[*a].total_cmp(&places[*b]).then(a.cmp(b)));
     let mut heights = vec![0.0; places.len()];
@@ -17,12 +17,12 @@ pub fn swarm(places: &[f64]) -> Vec<f64> {
                 across * across + (height - heights[other]).powi(2) >= APART * APART
             })
         };
-        let candidates = (0..=2 * MOST).map(|step| {
+        let candidates = (0..=2 * MAX_STEPS).map(|step| {
             let away = step.div_ceil(2) as f64 * STEP;
             if step % 2 == 1 { -away } else { away }
         });
         // A crowd larger than the row is laid over itself; dots are translucent.
-        let crowded = ((position % (2 * MOST + 1)) as f64 - MOST as f64) * STEP;
+        let crowded = ((position % (2 * MAX_STEPS + 1)) as f64 - MAX_STEPS as f64) * STEP;
         heights[index] = candidates.into_iter().find(|height| free(*height)).unwrap_or(crowded);
     }
     heights

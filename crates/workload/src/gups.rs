@@ -24,7 +24,7 @@ pub const STRIPE: u64 = 32;
 const LOOK_AHEAD: usize = 128;
 /// One update per word up to this many: a second or two on base pages (HPCC makes four per word, for
 /// minutes; a comparison learns more from many short runs than from a few long ones).
-const MOST_DEFAULT_UPDATES: u64 = 1 << 25;
+const MAX_DEFAULT_UPDATES: u64 = 1 << 25;
 
 /// The settings of a run, defaults applied.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ impl Plan {
     pub fn new(settings: &Settings) -> Self {
         let words = settings.size.bytes() / 8 / STRIPE * STRIPE;
         let threads = settings.threads.get() as u64;
-        let default = words.min(MOST_DEFAULT_UPDATES);
+        let default = words.min(MAX_DEFAULT_UPDATES);
         let updates = settings.options.operations.unwrap_or(default).max(threads);
         Self { words, updates, threads, seed: settings.seed }
     }

@@ -37,7 +37,7 @@ pub enum Workload {
 pub struct UnknownWorkload(pub String);
 
 /// The least memory a thread must have: less fits in first-level caches and measures no memory.
-const LEAST_PER_THREAD: u64 = 64 << 10;
+const MIN_PER_THREAD: u64 = 64 << 10;
 
 impl Workload {
     /// Every workload, in the order of `--help`.
@@ -135,7 +135,7 @@ impl Workload {
         available: Option<ByteSize>,
     ) -> Result<(), WorkloadError> {
         let threads = settings.threads.get();
-        let least = ByteSize(LEAST_PER_THREAD.saturating_mul(threads as u64));
+        let least = ByteSize(MIN_PER_THREAD.saturating_mul(threads as u64));
         if settings.size < least {
             return Err(WorkloadError::TooSmall {
                 workload: self,

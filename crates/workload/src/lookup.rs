@@ -14,7 +14,7 @@ use crate::team::{self, Region};
 use crate::{Settings, Workload};
 
 /// Lookups at most when nobody says how many: a few seconds.
-const MOST_DEFAULT_LOOKUPS: u64 = 1 << 24;
+const MAX_DEFAULT_LOOKUPS: u64 = 1 << 24;
 
 /// A structure of `keys()` numbered keys. The keys follow from their numbers.
 pub trait Index: Sync {
@@ -68,7 +68,7 @@ pub fn queries(
 
 /// How many lookups to make.
 pub(crate) fn lookups(settings: &Settings, keys: u64) -> u64 {
-    let default = keys.min(MOST_DEFAULT_LOOKUPS);
+    let default = keys.min(MAX_DEFAULT_LOOKUPS);
     settings.options.operations.unwrap_or(default).max(settings.threads.get() as u64)
 }
 

@@ -24,9 +24,9 @@ use crate::team;
 use crate::{Look, Settings, Workload, WorkloadError};
 
 /// The smallest request: a base page of most machines.
-const SMALLEST: ByteSize = ByteSize::kib(4);
+const MIN_OBJECT: ByteSize = ByteSize::kib(4);
 /// The largest: half a superpage of most machines.
-const LARGEST: ByteSize = ByteSize::mib(1);
+const MAX_OBJECT: ByteSize = ByteSize::mib(1);
 /// How often the memory that is held is filled anew, all sizes at their mean.
 const TURNS: f64 = 4.0;
 const WORD: u64 = size_of::<u64>() as u64;
@@ -55,8 +55,8 @@ impl Plan {
         let held = (settings.size.bytes() / threads as u64 / WORD).max(1);
         let asked = &settings.options;
         let words = |size: ByteSize| (size.bytes() / WORD).clamp(1, held);
-        let least = asked.smallest.unwrap_or(SMALLEST);
-        let largest = words(asked.largest.unwrap_or(LARGEST.max(least)));
+        let least = asked.smallest.unwrap_or(MIN_OBJECT);
+        let largest = words(asked.largest.unwrap_or(MAX_OBJECT.max(least)));
         let smallest = words(least).min(largest);
         let mean = match (largest as f64 / smallest as f64).ln() {
             0.0 => largest as f64,

@@ -70,13 +70,13 @@ pub struct Options {
 }
 
 /// 2·15^passes is the largest value STREAM computes; beyond 261 passes it is no longer a number.
-const MOST_STREAM_PASSES: u64 = 256;
-const MOST_PAGERANK_ITERATIONS: u64 = 1000;
+const MAX_STREAM_PASSES: u64 = 256;
+const MAX_PAGERANK_ITERATIONS: u64 = 1000;
 const OFFSET_LIMIT: u64 = 1 << 20;
-const MOST_OPERATIONS: u64 = 1 << 48;
-const MOST_GAP: u64 = 60_000;
+const MAX_OPERATIONS: u64 = 1 << 48;
+const MAX_GAP: u64 = 60_000;
 /// A block of `requests` is at least a word.
-const LEAST_BLOCK: u64 = 8;
+const MIN_BLOCK: u64 = 8;
 
 impl Options {
     /// Refuses options that `workload` lacks and values out of range; `share` is each thread's memory.
@@ -117,16 +117,16 @@ impl Options {
     fn range(&self, workload: Workload, option: &str, share: u64) -> (u64, u64) {
         let page = usage::page_size().bytes();
         match (option, workload) {
-            ("operations", _) => (1, MOST_OPERATIONS),
-            ("iterations", Workload::Stream) => (2, MOST_STREAM_PASSES),
-            ("iterations", _) => (1, MOST_PAGERANK_ITERATIONS),
+            ("operations", _) => (1, MAX_OPERATIONS),
+            ("iterations", Workload::Stream) => (2, MAX_STREAM_PASSES),
+            ("iterations", _) => (1, MAX_PAGERANK_ITERATIONS),
             ("lines", _) => (1, page / crate::touch::LINE),
             ("offset", _) => (0, OFFSET_LIMIT - 8),
             ("repeat", _) => (1, u64::from(u32::MAX)),
             ("burst", _) => (page, u64::MAX),
-            ("gap", _) => (0, MOST_GAP),
-            ("smallest", _) => (LEAST_BLOCK, share),
-            ("largest", _) => (self.smallest.map_or(LEAST_BLOCK, ByteSize::bytes), share),
+            ("gap", _) => (0, MAX_GAP),
+            ("smallest", _) => (MIN_BLOCK, share),
+            ("largest", _) => (self.smallest.map_or(MIN_BLOCK, ByteSize::bytes), share),
             _ => (0, u64::MAX),
         }
     }

@@ -14,7 +14,7 @@ use crate::latency::ticks;
 /// Buckets are at most one part in 10^2 wide.
 const DIGITS: u8 = 2;
 /// Seven minutes at 2.6 GHz. What is longer counts as this; the maximum is kept beside.
-const MOST_TICKS: u64 = 1 << 40;
+const MAX_TICKS: u64 = 1 << 40;
 /// Readings of the counter one after the other, to know what reading it takes.
 const READINGS: usize = 2001;
 
@@ -28,7 +28,7 @@ pub struct Recorder {
 impl Recorder {
     /// One with nothing in it.
     pub fn new() -> Self {
-        let ticks = Histogram::new_with_bounds(1, MOST_TICKS, DIGITS);
+        let ticks = Histogram::new_with_bounds(1, MAX_TICKS, DIGITS);
         Self { ticks: ticks.expect("bounds and digits that the crate takes"), most: 0 }
     }
 

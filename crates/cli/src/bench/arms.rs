@@ -18,7 +18,7 @@ const POPULATE: &str = "populate";
 /// Reads an arm.
 pub fn parse(text: &str) -> Result<Arm, String> {
     if text.trim() == POPULATE {
-        return Ok(populating(Recipe::of(Pages::Base), POPULATE.to_string()));
+        return Ok(populating(Recipe::new(Pages::Base), POPULATE.to_string()));
     }
     let (text, populates) = match text.strip_prefix("populate+") {
         Some(rest) => (rest, true),
@@ -46,20 +46,20 @@ fn pool(burst: Option<ByteSize>) -> Arm {
     let ready = burst.map_or(READY, |burst| ByteSize((burst.bytes() / 4).saturating_mul(5)));
     let ahead = Ahead { prezero: Some(ready), prefault: Some(AHEAD) };
     let name = "pool".to_string();
-    Arm { recipe: Recipe { name, memory, ahead, ..Recipe::of(Pages::Thp) }, populates: false }
+    Arm { recipe: Recipe { name, memory, ahead, ..Recipe::new(Pages::Thp) }, populates: false }
 }
 
 /// Those of a benchmark for which none were named; `burst` is what is allocated at a time.
 pub fn default(allow: bool, facts: &Facts, populates: bool, burst: Option<ByteSize>) -> Vec<Arm> {
-    let of = |pages| Arm { recipe: Recipe::of(pages), populates: false };
+    let of = |pages| Arm { recipe: Recipe::new(pages), populates: false };
     let sizes = if allow { spread_sizes() } else { facts.thp_sizes.clone() };
-    let smaller = sizes.into_iter().rev().map(|size| Recipe::of(Pages::ThpOf(size)));
+    let smaller = sizes.into_iter().rev().map(|size| Recipe::new(Pages::ThpOf(size)));
     let smaller = smaller.map(|recipe| Arm { recipe: readable(recipe), populates: false });
     let mut arms = vec![of(Pages::Base)];
     arms.extend(smaller);
     arms.extend([of(Pages::Thp), of(Pages::Hugetlb(None))]);
     if populates {
-        arms.push(populating(Recipe::of(Pages::Base), POPULATE.to_string()));
+        arms.push(populating(Recipe::new(Pages::Base), POPULATE.to_string()));
     }
     arms.push(pool(burst));
     arms
@@ -96,7 +96,7 @@ pub fn folio(recipe: &Recipe) -> Option<PageSize> {
 
 /// Sizes of mTHP that this kernel has, the largest first; every other one, which is enough to see.
 fn spread_sizes() -> Vec<PageSize> {
-    let Some(thp) = Thp::of(&Root::real()) else { return Vec::new() };
+    let Some(thp) = Thp::from_root(&Root::real()) else { return Vec::new() };
     let smaller = thp.sizes.iter().rev().filter(|(size, _)| Some(**size) != thp.pmd_size);
     let smaller = smaller.filter(|(_, setting)| setting.enabled.is_some());
     smaller.map(|(size, _)| *size).step_by(2).collect()
@@ -104,7 +104,7 @@ fn spread_sizes() -> Vec<PageSize> {
 
 /// Facts as they will be in an arm's runs, when the sizes that arms ask for are switched on for them.
 pub fn allowed(facts: &mut Facts, arms: &[Arm]) {
-    let thp = Thp::of(&Root::real());
+    let thp = Thp::from_root(&Root::real());
     for size in arms.iter().filter_map(|arm| folio(&arm.recipe)) {
         let known = thp.as_ref().is_some_and(|thp| thp.sizes.contains_key(&size));
         if known && !facts.thp_sizes.contains(&size) {

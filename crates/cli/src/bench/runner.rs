@@ -9,7 +9,7 @@ use ::workload::{Outcome, Settings, Workload};
 use experiment::bench::{Cell, Document, Row, SCHEMA};
 use experiment::document::{Arm as Planned, LeftOut};
 use experiment::execute::{Executor, Interrupt, Launcher, Options, Run, RunError};
-use experiment::library::Told;
+use experiment::library::PreloadReport;
 use experiment::procedure::{self, Question, Settings as Schedule, Stopped};
 use experiment::sample::{Purpose, Sample};
 use experiment::stats::stopping::Rule;
@@ -157,7 +157,7 @@ struct Bench<'a> {
     sizes: &'a [(PageSize, String)],
     guard: &'a mut OvercommitGuard,
     /// Measured runs: which cell, and what came of it.
-    seen: Vec<(u32, (Outcome, Told))>,
+    seen: Vec<(u32, (Outcome, PreloadReport))>,
 }
 
 impl Executor for Bench<'_> {
@@ -180,7 +180,7 @@ impl Executor for Bench<'_> {
         })?;
         sample.metric = Some(outcome.figure.value);
         if run.purpose == Purpose::Measured {
-            self.seen.push((run.at.arm, (outcome, Told::of(&sample))));
+            self.seen.push((run.at.arm, (outcome, PreloadReport::from_sample(&sample))));
         }
         Ok(sample)
     }
@@ -226,7 +226,7 @@ fn sizes_to_switch(cells: &[Cell]) -> Vec<(PageSize, String)> {
     if cells.iter().all(|cell| cell.folio.is_none()) {
         return Vec::new();
     }
-    let sizes = Thp::of(&Root::real()).map(|thp| thp.sizes).unwrap_or_default();
+    let sizes = Thp::from_root(&Root::real()).map(|thp| thp.sizes).unwrap_or_default();
     let set = sizes.into_iter().filter_map(|(size, set)| Some((size, set.enabled?.selected)));
     set.collect()
 }

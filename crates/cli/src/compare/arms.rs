@@ -142,7 +142,7 @@ impl Asked {
     /// The given arms, or base, thp and hugetlb. Names are made unique. With `aa` the reference
     /// stands a second time after itself.
     pub fn new(given: &[Recipe], aa: bool) -> Self {
-        let default = || [Pages::Base, Pages::Thp, Pages::Hugetlb(None)].map(Recipe::of).to_vec();
+        let default = || [Pages::Base, Pages::Thp, Pages::Hugetlb(None)].map(Recipe::new).to_vec();
         let recipes = if given.is_empty() { default() } else { given.to_vec() };
         let mut arms: Vec<(Recipe, bool)> = recipes.into_iter().map(|one| (one, false)).collect();
         if aa {

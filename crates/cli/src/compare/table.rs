@@ -8,7 +8,7 @@ use experiment::analysis::{Analysis, Judgement, Summary};
 use experiment::document::Document;
 use experiment::procedure::Stopped;
 use experiment::sample::Purpose;
-use experiment::verdict::{Verdict, Words, floor_in_words};
+use experiment::verdict::{Terms, Verdict, floor_text};
 use report::format::{self as words, percent};
 
 /// Head line, table of arms, verdicts, notes.
@@ -129,10 +129,10 @@ fn verdicts(document: &Document, analysis: &Analysis) -> String {
                 " ".repeat(widest + 4 + reference.chars().count())
             };
             let style = style(&one.verdict);
-            let line = one.verdict.line(Words::Speed);
+            let line = one.verdict.line(Terms::Speed);
             let quantity = if effect(one) { String::new() } else { format!("{}: ", one.quantity) };
             let told = document.predicted_for(&arm.name, &one.quantity).filter(|_| !effect(one));
-            let told = told.map_or(String::new(), |told| format!("; {}", told.ratio_in_words()));
+            let told = told.map_or(String::new(), |told| format!("; {}", told.ratio_text()));
             let _ = writeln!(text, "{label}  {quantity}{style}{line}{style:#}{told}");
         }
     }
@@ -205,7 +205,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
         notes.extend(told.notes.iter().cloned());
     }
     if let Some(floor) = analysis.noise_floor {
-        notes.push(floor_in_words(floor));
+        notes.push(floor_text(floor));
     }
     if analysis.arms.iter().any(|arm| arm.coverage_from_warm_up) {
         notes.push(

@@ -31,7 +31,7 @@ pub fn of_program(
     counters: &Counters,
 ) -> Result<Measured, Failure> {
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
-    let recipe = Recipe::of(Pages::System);
+    let recipe = Recipe::new(Pages::System);
     let plan = launch::resolve(&recipe, command, &facts::search_path(), &facts::read())
         .map_err(|error| Failure::of_launcher(&error))?;
     // On this thread, because what it starts is counted.

@@ -2,7 +2,7 @@
 
 use host::Root;
 use host::journal::{Knob, Written};
-use host::pool::{self, Around, PoolError, mounts};
+use host::pool::{self, PoolError, RelatedSettings, mounts};
 use serde_json::json;
 use units::{ByteSize, ParseSizeError};
 
@@ -75,7 +75,7 @@ pub fn shm(args: ShmArgs) -> Result<Done, Failure> {
     if !wishes.is_empty() {
         return change(&wishes, &args.how);
     }
-    let around = Around::read(&root);
+    let around = RelatedSettings::read(&root);
     if args.how.json {
         super::print_json("superpage.pool-settings/1", json!(around))?;
         return Ok(Done::Fine);
@@ -94,7 +94,7 @@ pub fn shm(args: ShmArgs) -> Result<Done, Failure> {
 
 pub fn min_free(args: MinFreeArgs) -> Result<Done, Failure> {
     let root = Root::real();
-    let around = Around::read(&root);
+    let around = RelatedSettings::read(&root);
     let recommended = around.recommended_min_free_kbytes;
     let kbytes = match (args.set, args.recommended) {
         (Some(size), _) => Some(size.bytes() / 1024),

@@ -2,7 +2,7 @@
 
 use host::Root;
 use host::pool::{
-    self, Amount, Applied, Change, Compaction, Options, Request, RoomRule, Shortage, Spec,
+    self, Amount, Applied, Change, Compaction, HeadroomRule, Options, Request, Shortage, Spec,
     SpecError,
 };
 use serde_json::json;
@@ -68,7 +68,7 @@ struct How {
 impl HowMuch {
     pub fn options(&self) -> Options {
         Options {
-            room: if self.force { RoomRule::Force } else { RoomRule::Check },
+            headroom: if self.force { HeadroomRule::Force } else { HeadroomRule::Check },
             compaction: if self.no_compact { Compaction::Never } else { Compaction::WhenNeeded },
             shortage: if self.or_nothing { Shortage::GiveBack } else { Shortage::Keep },
         }
@@ -111,7 +111,7 @@ pub fn run(args: Args, verb: Verb) -> Result<Done, Failure> {
     let status = super::status()?;
     let requests = pool::resolve(&status, &specs, node.map(NodeId))?;
     if !much.force {
-        pool::check_room(&Root::real(), &status, &requests)?;
+        pool::check_headroom(&Root::real(), &status, &requests)?;
     }
     if much.dry_run {
         return pretend(&requests, &much);

@@ -40,7 +40,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let wanted = ensure::read(&args.file)?;
     let plan = ensure::plan(&root, &wanted)?;
     if !args.how.force && !args.check {
-        host::pool::check_room(&root, &super::status()?, &plan.requests)?;
+        host::pool::check_headroom(&root, &super::status()?, &plan.requests)?;
     }
     if args.check || args.how.dry_run || plan.is_empty() {
         print_differences(&plan, &args)?;

@@ -1,6 +1,6 @@
 //! `superpage pool list`: what there is.
 
-use host::pool::{Around, Status};
+use host::pool::{RelatedSettings, Status};
 use host::{Pool, Root};
 use serde_json::json;
 use units::PageSize;
@@ -19,7 +19,7 @@ pub struct ListArgs {
 pub fn run(args: ListArgs) -> Result<Done, Failure> {
     let status = super::status()?;
     if args.json {
-        let around = Around::read(&Root::real());
+        let around = RelatedSettings::read(&Root::real());
         super::print_json("superpage.pool/1", document(&status, &around))?;
     } else {
         exit::print(&text(&status))?;
@@ -27,7 +27,7 @@ pub fn run(args: ListArgs) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-fn document(status: &Status, around: &Around) -> serde_json::Value {
+fn document(status: &Status, around: &RelatedSettings) -> serde_json::Value {
     let pools = status.pools.sizes.iter().map(|(size, pool)| {
         json!({
             "page_bytes": size, "default": status.default == Some(*size),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use host::Root;
-use host::pool::mounts::{self, Limits, Made, Mount, MountPlan, Owner};
+use host::pool::mounts::{self, Limits, Mount, MountOutcome, MountPlan, Owner};
 use host::pool::{PoolName, SpecError};
 use serde_json::json;
 use units::{ByteSize, ParseSizeError};
@@ -167,9 +167,10 @@ fn create(args: CreateArgs) -> Result<Done, Failure> {
         return persist(&plans, kind);
     }
     let there = mounts::mounts(&Root::real())?;
-    let mut done = plans.iter().map(|plan| plan.check(&there)).collect::<Result<Vec<Made>, _>>()?;
+    let mut done =
+        plans.iter().map(|plan| plan.check(&there)).collect::<Result<Vec<MountOutcome>, _>>()?;
     if !args.dry_run {
-        done = plans.iter().map(mounts::make).collect::<Result<Vec<Made>, _>>()?;
+        done = plans.iter().map(mounts::make).collect::<Result<Vec<MountOutcome>, _>>()?;
     }
     if args.json {
         let made: Vec<_> = plans
@@ -184,9 +185,9 @@ fn create(args: CreateArgs) -> Result<Done, Failure> {
     for (plan, made) in plans.iter().zip(&done) {
         let point = plan.point.display();
         let line = match (made, args.dry_run) {
-            (Made::AlreadyThere, _) => format!("{point} is there already\n"),
-            (Made::New, true) => format!("would mount {point} with {}\n", plan.options()),
-            (Made::New, false) => format!("mounted {point} with {}\n", plan.options()),
+            (MountOutcome::AlreadyThere, _) => format!("{point} is there already\n"),
+            (MountOutcome::New, true) => format!("would mount {point} with {}\n", plan.options()),
+            (MountOutcome::New, false) => format!("mounted {point} with {}\n", plan.options()),
         };
         exit::print(&line)?;
     }

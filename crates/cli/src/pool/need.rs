@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use experiment::family::Family;
+use experiment::process_tree::ProcessTree;
 use experiment::watch::{Depth, Observed, Watch};
 use host::Root;
 use host::coverage::Coverage;
@@ -76,7 +76,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 fn watch(command: &[String]) -> Result<(Observed, Option<i32>), Failure> {
     let relay = signals::Relay::new()?;
     let plan =
-        launch::resolve(&Recipe::of(Pages::Base), command, &facts::search_path(), &facts::read())?;
+        launch::resolve(&Recipe::new(Pages::Base), command, &facts::search_path(), &facts::read())?;
     let stderr = || -> Result<File, Failure> {
         let copy = std::io::stderr().as_fd().try_clone_to_owned();
         copy.map(File::from).map_err(|error| Failure::usage(format!("standard error: {error}")))
@@ -90,7 +90,7 @@ fn watch(command: &[String]) -> Result<(Observed, Option<i32>), Failure> {
     let began = Instant::now();
     let pid = launch::start(&plan, start)?;
     let relaying = relay.to(pid);
-    let family = Family::of_child(Root::real(), pid);
+    let family = ProcessTree::from_child(Root::real(), pid);
     let watch = Watch::start(Root::real(), family, began, Depth::Thorough, 0, None);
     let ended = sys::wait::until_exit(pid);
     let mut seen = watch.stop();

@@ -123,7 +123,7 @@ pub fn predict(demand: &Asked, prices: &Prices, user: f64, system: f64) -> Predi
 /// Two runs of a subject on base pages.
 pub fn on_base_pages(subject: &Subject, quiet: bool) -> Result<Job, Failure> {
     let twice = Rule { min_runs: 2, max_runs: 2, ..Rule::default() };
-    timed_job(subject, vec![Recipe::of(Pages::Base)], twice, None, quiet)
+    timed_job(subject, vec![Recipe::new(Pages::Base)], twice, None, quiet)
 }
 
 /// Runs one of our workloads on base pages, twice: the CPU seconds of the phase that it times.

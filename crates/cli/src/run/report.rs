@@ -2,7 +2,7 @@
 
 use abi::{Column, Kind, Prepared, Reason, Totals};
 use experiment::analysis::took_effect;
-use experiment::ledger_file::LedgerFile;
+use experiment::counters::CounterFile;
 use experiment::verdict::Effect;
 use experiment::watch::{NEAR_PEAK, Observed};
 use host::Root;
@@ -88,7 +88,7 @@ impl Ended {
     pub fn in_words(
         &self,
         plan: &Plan,
-        ledger: Option<&LedgerFile>,
+        ledger: Option<&CounterFile>,
         fallback: &str,
     ) -> Vec<String> {
         let seen = &self.seen;
@@ -125,7 +125,7 @@ impl Ended {
     }
 
     /// `superpage.run/1`: bytes, seconds, shares of 1; `null` is unknown.
-    pub fn document(&self, plan: &Plan, command: &[String], ledger: Option<&LedgerFile>) -> Value {
+    pub fn document(&self, plan: &Plan, command: &[String], ledger: Option<&CounterFile>) -> Value {
         let seen = &self.seen;
         let coverage = seen.coverage.as_ref();
         let (outcome, why) = match self.outcome(plan) {
@@ -158,7 +158,7 @@ impl Ended {
             "outcome": outcome,
             "why": why,
             "watch_seconds": seen.watch_seconds,
-            "library": ledger.and_then(LedgerFile::totals).map(|totals| library(&totals, seen.uncounted)),
+            "library": ledger.and_then(CounterFile::totals).map(|totals| library(&totals, seen.uncounted)),
         })
     }
 }

@@ -22,7 +22,7 @@ pub enum Change {
 /// The changes that `asked` sizes need; without any the usual size of mTHP and every pool of large pages but the
 /// superpage's, which needs no pool.
 pub fn needed(root: &Root, asked: &[PageSize]) -> Vec<Change> {
-    let thp = Thp::of(root);
+    let thp = Thp::from_root(root);
     let pmd = Thp::pmd_size_of(root).ok();
     let wanted = |size: &PageSize, usual: bool| match asked {
         [] => usual,

@@ -13,7 +13,7 @@ use serde::Serialize;
 use units::PageSize;
 
 use crate::document::LeftOut;
-pub use row::{Got, Percentiles, Row, Spread, Summary};
+pub use row::{Percentiles, ReadBack, Row, Spread, Summary};
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "superpage.bench/1";

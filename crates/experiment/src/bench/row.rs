@@ -6,13 +6,13 @@ use workload::tail::{Distribution, Latency};
 use workload::{Details, Outcome};
 
 use super::Cell;
-use crate::library::{LibraryFault, Told};
+use crate::library::{LibraryFault, PreloadReport};
 use crate::stats::describe::median;
 
 /// The least share on superpages for an arm that promised them, as in comparisons.
 const LEAST: f64 = 0.8;
 /// The most for one that promised base pages.
-const MOST_OF_BASE: f64 = 0.01;
+const MAX_OF_BASE: f64 = 0.01;
 
 /// An arm with a number of threads, run.
 #[derive(Clone, Debug, Serialize)]
@@ -21,7 +21,7 @@ pub struct Row {
     #[serde(flatten)]
     pub cell: Cell,
     /// What its memory was on.
-    pub got: Got,
+    pub got: ReadBack,
     /// Its figures; `null` if it did not get the pages it promised.
     pub summary: Option<Summary>,
     /// The measured runs, in order.
@@ -30,7 +30,7 @@ pub struct Row {
 
 /// What the memory was on, read back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Got {
+pub struct ReadBack {
     /// The median share on superpages (of the arm's size, for one of smaller ones: those are told by the
     /// number of faults); `null` if the kernel does not tell.
     pub share: Option<f64>,
@@ -96,14 +96,14 @@ pub struct Percentiles {
 
 impl Row {
     /// From the outcomes of the measured runs, each with what libsuperpage.so told of it.
-    pub fn new(cell: Cell, runs: Vec<(Outcome, Told)>) -> Self {
-        let (outcomes, told): (Vec<Outcome>, Vec<Told>) = runs.into_iter().unzip();
-        let mut got = Got::of(&cell, &outcomes);
-        got.library_fault = LibraryFault::of(&cell.recipe, told);
+    pub fn new(cell: Cell, runs: Vec<(Outcome, PreloadReport)>) -> Self {
+        let (outcomes, told): (Vec<Outcome>, Vec<PreloadReport>) = runs.into_iter().unzip();
+        let mut got = ReadBack::new(&cell, &outcomes);
+        got.library_fault = LibraryFault::from_reports(&cell.recipe, told);
         if got.library_fault.is_some() {
             got.as_promised = Some(false);
         }
-        let summary = Summary::of(&outcomes).filter(|_| got.as_promised != Some(false));
+        let summary = Summary::new(&outcomes).filter(|_| got.as_promised != Some(false));
         Self { cell, got, summary, outcomes }
     }
 
@@ -119,8 +119,8 @@ impl Row {
     }
 }
 
-impl Got {
-    fn of(cell: &Cell, outcomes: &[Outcome]) -> Self {
+impl ReadBack {
+    fn new(cell: &Cell, outcomes: &[Outcome]) -> Self {
         let share = middle(outcomes, |one| match (cell.folio, &one.details) {
             (Some(size), Details::Touch { page_bytes, pages_touched, .. }) => {
                 let each = size.bytes() as f64 / *page_bytes as f64;
@@ -135,7 +135,7 @@ impl Got {
             _ => None,
         });
         let promised = match (cell.plan.promise, cell.plan.pages) {
-            (Promise::BasePages, _) => share.map(|share| share <= MOST_OF_BASE),
+            (Promise::BasePages, _) => share.map(|share| share <= MAX_OF_BASE),
             (Promise::Superpages, _) | (_, Pages::ThpOf(_)) => share.map(|share| share >= LEAST),
             (Promise::Nothing | Promise::SmallerSuperpages, _) => None,
         };
@@ -149,7 +149,7 @@ fn by_faults(pages: f64, faults: f64, each: f64) -> f64 {
 }
 
 impl Summary {
-    fn of(outcomes: &[Outcome]) -> Option<Self> {
+    fn new(outcomes: &[Outcome]) -> Option<Self> {
         let rates = || outcomes.iter().map(|one| one.figure.value);
         let cpu = |one: &Outcome| match one.details {
             Details::Touch { user_seconds, system_seconds, .. } => user_seconds.zip(system_seconds),

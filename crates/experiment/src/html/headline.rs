@@ -4,7 +4,7 @@ use super::ratio::quantity_name;
 use crate::analysis::{Analysis, Judgement};
 use crate::document::{Arm, Document};
 use crate::procedure::Stopped;
-use crate::verdict::{Verdict, Words, floor_in_words};
+use crate::verdict::{Terms, Verdict, floor_text};
 use report::format;
 use report::marks::named;
 use report::markup::{Element, el};
@@ -46,7 +46,7 @@ fn card(document: &Document, analysis: &Analysis, arm: &Arm) -> Option<Element> 
         Verdict::DidNotTakeEffect { .. } => ("no-effect", "⚠", ": "),
         Verdict::NoData { .. } => ("no-data", "∅", ": "),
     };
-    let line = first.verdict.line(Words::Speed);
+    let line = first.verdict.line(Terms::Speed);
     let (word, rest) = line.split_once(cut).unwrap_or((&line, ""));
     let rest = if cut == " (" { rest.trim_end_matches(')') } else { rest };
     let index = document.arms.iter().position(|one| one.name == arm.name)?;
@@ -71,7 +71,7 @@ fn card(document: &Document, analysis: &Analysis, arm: &Arm) -> Option<Element> 
     }
     Some(card.all(others.iter().map(|other| {
         let name = quantity_name(&other.quantity, true);
-        let line = other.verdict.line(Words::Speed);
+        let line = other.verdict.line(Terms::Speed);
         el("p").class("small").text(format!("Besides, {name}: {line}"))
     })))
 }
@@ -97,7 +97,7 @@ fn course(document: &Document, analysis: &Analysis) -> String {
         Stopped::Interrupted => "interrupted; judged is what there is".to_string(),
     };
     let floor = analysis.noise_floor.map_or(String::new(), |floor| {
-        format!(" The {}; no verdict goes below it.", floor_in_words(floor))
+        format!(" The {}; no verdict goes below it.", floor_text(floor))
     });
     let machine = &document.machine;
     let model = machine.cpu.as_ref().and_then(|cpu| cpu.model.clone());

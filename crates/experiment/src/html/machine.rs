@@ -156,7 +156,7 @@ fn contiguity(machine: &Snapshot) -> Element {
         return pairs("Free memory in one piece", vec![("free blocks", UNKNOWN.to_string())]);
     };
     let rows = sizes.into_iter().map(|size| {
-        let free = FreeContiguity::of(zones, machine.page_size, size);
+        let free = FreeContiguity::from_zones(zones, machine.page_size, size);
         let usable = known(free.in_superpages, |bytes| bytes.to_string());
         vec![size.to_string(), usable, count(free.superpages), known(free.ratio(), format::percent)]
     });

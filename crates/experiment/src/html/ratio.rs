@@ -36,7 +36,7 @@ fn drawn(judgement: &Judgement) -> Option<(f64, Option<Interval>)> {
 }
 
 /// What was predicted of a judgement, where something was, and a ratio is drawn.
-fn foretold<'a>(document: &'a Document, judgement: &Judgement) -> Option<&'a Predicted> {
+fn prediction_for<'a>(document: &'a Document, judgement: &Judgement) -> Option<&'a Predicted> {
     drawn(judgement).and_then(|_| document.predicted_for(&judgement.arm, &judgement.quantity))
 }
 
@@ -55,7 +55,7 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
         [interval.low.max(ratio / REACH), interval.high.min(ratio * REACH)]
     });
     let band = [1.0 / (1.0 + wide.min(1.0)), 1.0 + wide.min(1.0)];
-    let predicted = judged.iter().filter_map(|judgement| foretold(document, judgement));
+    let predicted = judged.iter().filter_map(|judgement| prediction_for(document, judgement));
     let all = all.chain(predicted.flat_map(Predicted::ratio));
     let (low, high) = ends(all.chain(band).map(|value| value.clamp(1e-290, 1e290)))?;
     let axis = Axis::ratios(low, high);
@@ -103,7 +103,7 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
         format::percent(document.judging.confidence.level()),
         format::percent(narrow),
     );
-    let told = match judged.iter().any(|judgement| foretold(document, judgement).is_some()) {
+    let told = match judged.iter().any(|judgement| prediction_for(document, judgement).is_some()) {
         true => format!("{told} Dashes: what was predicted, and between which bounds."),
         false => told,
     };
@@ -150,9 +150,9 @@ fn row(document: &Document, judgement: &Judgement, axis: &Axis, top: f64) -> Vec
     let label = el("text").with("x", 0).with("y", px(top + 15.0));
     let label = label.add(el("title").text(&judgement.arm)).add(name);
     let mut label = label.add(el("tspan").with("dx", 10).text(&numbers));
-    let predicted = foretold(document, judgement);
+    let predicted = prediction_for(document, judgement);
     if let Some(told) = predicted {
-        label = label.add(el("tspan").with("dx", 10).class("soft").text(told.ratio_in_words()));
+        label = label.add(el("tspan").with("dx", 10).class("soft").text(told.ratio_text()));
     }
     let mut parts = vec![label];
     let Some((ratio, interval)) = drawn(judgement) else { return parts };

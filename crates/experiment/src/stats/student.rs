@@ -38,7 +38,7 @@ impl Confidence {
 
     /// With this share of the error.
     pub fn of_error(self, share: f64) -> Confidence {
-        Confidence(1.0 - (1.0 - self.0) * share.max(LEAST_SHARE))
+        Confidence(1.0 - (1.0 - self.0) * share.max(MIN_SHARE))
     }
 
     /// Probability left outside, one side: 0.005 for 99 %.
@@ -48,7 +48,7 @@ impl Confidence {
 }
 
 /// Of 1 %, a hundred-thousandth: a spread of runs is not known to less.
-const LEAST_SHARE: f64 = 1e-3;
+const MIN_SHARE: f64 = 1e-3;
 
 /// [`t_quantile`] for degrees of freedom between two whole ones (under 1 counts as 1): its logarithm is
 /// nearly straight in their reciprocal.
@@ -99,19 +99,19 @@ fn central_probability(angle: f64, freedom: u32) -> (f64, f64) {
 }
 
 /// Most blocks that [`blocks_until`] plans for (10 000 runs per arm): beyond, the answer is "do not".
-pub const MOST_BLOCKS: u32 = 5_000;
+pub const MAX_BLOCKS: u32 = 5_000;
 
 /// The number of blocks, more than `blocks`, at which a half width of `now` would have shrunk to
 /// `target`, if the spread stays what it is: the width goes with `t(3 * blocks - 1) / sqrt(blocks)`.
-/// Capped at [`MOST_BLOCKS`].
+/// Capped at [`MAX_BLOCKS`].
 pub fn blocks_until(now: f64, blocks: u32, target: f64, confidence: Confidence) -> u32 {
     let shrink = |k: u32| t_quantile(confidence, 3 * k - 1) / f64::from(k).sqrt();
     let first = blocks.max(1) + 1;
     let wanted = target / now * shrink(blocks.max(2));
     // Doubling first: the answer is usually near, and a probe costs as much as it is far.
     let (mut enough, mut short) = (first, first - 1);
-    while enough < MOST_BLOCKS && shrink(enough) > wanted {
-        (short, enough) = (enough, (2 * enough).min(MOST_BLOCKS));
+    while enough < MAX_BLOCKS && shrink(enough) > wanted {
+        (short, enough) = (enough, (2 * enough).min(MAX_BLOCKS));
     }
     while enough - short > 1 {
         let middle = short + (enough - short) / 2;

@@ -1,4 +1,4 @@
-//! Which processes of a run add to its ledger.
+//! Which processes of a run add to its counters.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -6,9 +6,9 @@ use std::time::Instant;
 use host::Root;
 use units::Pid;
 
-use crate::ledger_file::Mark;
+use crate::counters::Mark;
 
-/// Which processes add to the run's ledger.
+/// Which processes add to the run's counters.
 pub(super) struct Attached {
     mark: Option<Mark>,
     processes: BTreeMap<Pid, Attachment>,
@@ -22,7 +22,7 @@ struct Attachment {
     since: Instant,
     read: Instant,
     is_attached: bool,
-    /// How often in a row the library was in it, and the ledger not.
+    /// How often in a row the library was in it, and the counters not.
     misses: u32,
 }
 
@@ -61,7 +61,7 @@ impl Attached {
         process.misses = if is_uncounted == Some(true) { process.misses + 1 } else { 0 };
     }
 
-    /// How many have the library in them and do not add to the ledger.
+    /// How many have the library in them and do not add to the counters.
     pub(super) fn missing(&self) -> usize {
         let now = self.processes.values().filter(|process| process.is_missing()).count();
         now + self.left

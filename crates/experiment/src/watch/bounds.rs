@@ -22,7 +22,7 @@ const NEAR: f64 = 1.1;
 /// What the kernel's counters may be off by.
 const IMPRECISE: u64 = 1 << 20;
 /// Spans that wait for a look, at most.
-const MOST_OPEN: usize = 256;
+const MAX_OPEN: usize = 256;
 
 /// What one process holds at a tick, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -289,7 +289,7 @@ impl Bounds {
         let counted = self.look.as_ref().map(|look| self.more_since(look, &shares));
         let at_most = counted.map_or(sum, |counted| sum.min(counted));
         self.open.push(Open { shares, at_most, unknown });
-        if self.open.len() > MOST_OPEN {
+        if self.open.len() > MAX_OPEN {
             let oldest = self.open.remove(0);
             self.close(oldest);
         }

@@ -10,22 +10,22 @@ use sys::exits::Exits;
 use units::Pid;
 
 use super::bounds::Ends;
-use crate::family::Family;
+use crate::process_tree::ProcessTree;
 
 /// Files kept open at most: a launcher may have 1024 descriptors, and passes none on.
-const MOST_FILES: usize = 128;
+const MAX_FILES: usize = 128;
 /// A process that has memory of its own took this many faults, at least.
-const LEAST_FAULTS: u64 = 8;
-/// Births looked at for processes that left the family.
-const MOST_ORPHANS: u64 = 64;
+const MIN_FAULTS: u64 = 8;
+/// Births looked at for processes that left the tree.
+const MAX_ORPHANS: u64 = 64;
 /// The first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h).
-const FIRST_PIDS: &str = "pid:[4026531836]";
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 /// Births believed where pids began again from the lowest.
 const WRAPPED: u64 = 1 << 15;
 
 pub(super) struct Members {
     root: Root,
-    family: Family,
+    tree: ProcessTree,
     pids: Vec<Pid>,
     /// Of all that were there when `pids` was read, those that ended and were not waited for too.
     stats: BTreeMap<Pid, Stat>,
@@ -37,7 +37,7 @@ pub(super) struct Members {
     is_fresh: bool,
     /// Those that had ended when `pids` was read.
     gone: Vec<Pid>,
-    /// Processes that may be of the family and cannot be told from others.
+    /// Processes that may be of the tree and cannot be told from others.
     lost: u64,
     /// Our process group.
     group: Option<Pid>,
@@ -45,15 +45,15 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Of a family whose births are counted from now on.
-    pub(super) fn new(root: Root, family: Family) -> Self {
+    /// Of a tree whose births are counted from now on.
+    pub(super) fn new(root: Root, tree: ProcessTree) -> Self {
         let load = KeptLoad::open(&root).ok();
         let stats = BTreeMap::new();
         let group = process::stat(&root, sys::param::own_pid()).ok().map(|own| own.group);
         let files = BTreeMap::new();
         Self {
             root,
-            family,
+            tree,
             pids: Vec::new(),
             stats,
             files,
@@ -71,7 +71,7 @@ impl Members {
     pub(super) fn listen(&mut self) {
         // Elsewhere it has other numbers for them.
         let is_first = fs::read_link(self.root.path("/proc/self/ns/pid"))
-            .is_ok_and(|link| link.to_str() == Some(FIRST_PIDS));
+            .is_ok_and(|link| link.to_str() == Some(INITIAL_PID_NAMESPACE));
         let cpus = self.root.read("/sys/devices/system/cpu/possible").ok().filter(|_| is_first);
         self.exits = cpus.and_then(|cpus| Exits::listen(cpus.trim()).ok());
     }
@@ -80,7 +80,7 @@ impl Members {
         &self.pids
     }
 
-    /// How many may be of the family and were not counted.
+    /// How many may be of the tree and were not counted.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
@@ -117,7 +117,7 @@ impl Members {
             },
             _ => WRAPPED,
         };
-        if let Some(newest) = newest.filter(|_| born <= MOST_ORPHANS) {
+        if let Some(newest) = newest.filter(|_| born <= MAX_ORPHANS) {
             self.adopt(&mut found, newest.0 - born as i32 + 1..=newest.0);
         }
         let unseen = unseen(&self.stats, &found, born);
@@ -127,8 +127,8 @@ impl Members {
         unseen
     }
 
-    /// Adds those of these pids that left the family before they were seen in it: their parents ended, and they
-    /// are in our group still, or in a session of the family's.
+    /// Adds those of these pids that left the tree before they were seen in it: their parents ended, and they
+    /// are in our group still, or in a session of the tree's.
     fn adopt(&mut self, found: &mut BTreeMap<Pid, Stat>, born: RangeInclusive<i32>) {
         for pid in born.map(Pid).filter(|pid| !found.contains_key(pid)).collect::<Vec<_>>() {
             let Ok(stat) = process::stat(&self.root, pid) else { continue };
@@ -139,7 +139,7 @@ impl Members {
                 continue;
             }
             if !is_ours {
-                // A daemon, of this family or of the machine's.
+                // A daemon, of this tree or of the machine's.
                 self.lost += u64::from(stat.session == pid);
                 continue;
             }
@@ -165,21 +165,21 @@ impl Members {
             self.exits = None; // too many for us
         }
         let Some(Ok(told)) = told else { return Ends { unseen, known: Vec::new(), is_long } };
-        let mut family: BTreeSet<Pid> = self.stats.keys().chain(&self.gone).copied().collect();
+        let mut tree: BTreeSet<Pid> = self.stats.keys().chain(&self.gone).copied().collect();
         // Children end before their parents, mostly.
         let mut known = Vec::new();
         for ended in told.iter().rev() {
-            if family.contains(&ended.process) || family.contains(&ended.parent) {
-                family.insert(ended.process);
+            if tree.contains(&ended.process) || tree.contains(&ended.parent) {
+                tree.insert(ended.process);
                 known.push((ended.process, ended.high_water.bytes()));
             }
         }
         Ends { unseen: 0, known, is_long }
     }
 
-    /// The family, and those that left it when their parents ended.
+    /// The tree, and those that left it when their parents ended.
     fn found(&mut self) -> Vec<(Pid, Stat)> {
-        let mut found = self.family.processes();
+        let mut found = self.tree.processes();
         for pid in std::mem::take(&mut self.pids) {
             if found.iter().any(|(other, _)| *other == pid) {
                 continue;
@@ -205,7 +205,7 @@ impl Members {
         }
         let mut file = KeptStatus::open(&self.root, pid)?;
         let status = file.read();
-        if self.files.len() < MOST_FILES {
+        if self.files.len() < MAX_FILES {
             self.files.insert(pid, file);
         }
         status
@@ -217,7 +217,7 @@ impl Members {
     }
 }
 
-/// How many of the `born`, all births on the machine, may be processes of this family that have ended as well. A
+/// How many of the `born`, all births on the machine, may be processes of this tree that have ended as well. A
 /// parent that waited for one has its faults, and those of the ones that were seen are known.
 fn unseen(before: &BTreeMap<Pid, Stat>, now: &BTreeMap<Pid, Stat>, born: u64) -> u64 {
     let mut others = born;
@@ -231,7 +231,7 @@ fn unseen(before: &BTreeMap<Pid, Stat>, now: &BTreeMap<Pid, Stat>, born: u64) ->
     }
     let gone = before.iter().filter(|(pid, _)| !now.contains_key(pid));
     let known: u64 = gone.map(|(_, stat)| stat.minor_faults + stat.children_minor_faults).sum();
-    others.min(faults.saturating_sub(known) / LEAST_FAULTS)
+    others.min(faults.saturating_sub(known) / MIN_FAULTS)
 }
 
 #[cfg(test)]
@@ -264,7 +264,7 @@ mod tests {
         // One more, of at most three births.
         assert_eq!(unseen(&before, &now(910, 1), 3), 1);
         assert_eq!(unseen(&before, &now(5_000, 1), 3), 3);
-        // Strangers' births do not count where the faults tell less.
+        // Births of others do not count where the faults tell less.
         assert_eq!(unseen(&before, &now(917, 1), 3_000), 2);
     }
 }

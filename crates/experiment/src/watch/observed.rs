@@ -8,7 +8,7 @@ use units::ByteSize;
 use super::bounds::{Peak, Range};
 
 /// A timeline is thinned to this many points.
-const MOST_POINTS: usize = 240;
+const MAX_POINTS: usize = 240;
 
 /// What the tree held at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct Observed {
     pub longest_look_seconds: f64,
     /// Why something above is unknown, if the kernel said so.
     pub unknown: Option<String>,
-    /// Processes seen that have the library in them and do not add to the run's ledger.
+    /// Processes seen that have the library in them and do not add to the run's counters.
     #[serde(skip)]
     pub uncounted: usize,
     /// Whether any process held pages of a pool at a tick.
@@ -92,7 +92,7 @@ impl Observed {
 
     pub(super) fn note(&mut self, moment: Moment) {
         self.timeline.push(moment);
-        if self.timeline.len() >= 2 * MOST_POINTS {
+        if self.timeline.len() >= 2 * MAX_POINTS {
             thin(&mut self.timeline);
         }
     }
@@ -102,7 +102,7 @@ impl Observed {
 fn thin(timeline: &mut Vec<Moment>) {
     let last = timeline.len() - 1;
     let looks = timeline.iter().filter(|moment| moment.superpage_bytes.is_some()).count();
-    let keeps_looks = looks < MOST_POINTS;
+    let keeps_looks = looks < MAX_POINTS;
     let mut index = 0;
     timeline.retain(|moment| {
         index += 1;

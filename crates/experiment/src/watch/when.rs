@@ -11,7 +11,7 @@ pub const BUDGET: f64 = 0.008;
 pub(super) const CREDIT: Duration = Duration::from_micros(500);
 /// Between ticks, at least; while the credit lasts, a quarter of the time passed.
 pub(super) const PAUSE: Duration = Duration::from_millis(25);
-pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(1);
+pub(super) const MIN_PAUSE: Duration = Duration::from_millis(1);
 /// Where the resident size is within this share of what it was a tick ago, it has stopped growing.
 const STEADY: f64 = 0.01;
 /// The share of the budget that looks at a growing program may take.

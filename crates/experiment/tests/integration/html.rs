@@ -26,7 +26,7 @@ fn arm(name: &str, promise: Promise) -> Arm {
         name: name.to_string(),
         preload: vec![HOSTILE.to_string()],
         wrapper: vec!["taskset".to_string(), HOSTILE.to_string()],
-        ..Recipe::of(Pages::Thp)
+        ..Recipe::new(Pages::Thp)
     };
     let change =
         EnvironmentChange { variable: "X".into(), value: HOSTILE.into(), why: HOSTILE.into() };

@@ -6,7 +6,7 @@ use superpage_experiment::stats::Confidence;
 use superpage_experiment::stats::describe::{mean, median, quantile_sorted, variance};
 use superpage_experiment::stats::random::{Random, Stream};
 use superpage_experiment::stats::randomization::{hodges_lehmann, sign_flip};
-use superpage_experiment::stats::student::{MOST_BLOCKS, blocks_until, t_between, t_quantile};
+use superpage_experiment::stats::student::{MAX_BLOCKS, blocks_until, t_between, t_quantile};
 
 fn level(level: f64) -> Confidence {
     Confidence::new(level).expect("in range")
@@ -70,7 +70,7 @@ fn blocks_until_is_the_first_number_that_is_enough() {
         let scanned = (blocks + 1..).find(|k| width(*k) <= target * width(blocks));
         assert_eq!(Some(blocks_until(1.0, blocks, target, Confidence::P99)), scanned);
     }
-    assert_eq!(blocks_until(1.0, 3, 0.0, Confidence::P99), MOST_BLOCKS);
+    assert_eq!(blocks_until(1.0, 3, 0.0, Confidence::P99), MAX_BLOCKS);
     assert_eq!(blocks_until(0.0, 3, 1.0, Confidence::P99), 4);
 }
 

@@ -5,7 +5,7 @@ use superpage_experiment::stats::{
     Better, Comparison, Interval, Sample, SampleError, Settings, compare,
 };
 use superpage_experiment::verdict::{
-    Effect, Margin, Verdict, Words, floor_in_words, noise_floor, verdict,
+    Effect, Margin, Terms, Verdict, floor_text, noise_floor, verdict,
 };
 
 /// A comparison with the figures under test in the place of its own.
@@ -39,7 +39,7 @@ fn plain_words() {
         "{wide}"
     );
     assert!(!wide.contains("11868"), "{wide}");
-    let memory = judged(1.5, 1.4, 1.6).line(Words::Worth);
+    let memory = judged(1.5, 1.4, 1.6).line(Terms::Worth);
     assert_eq!(memory, "1.50x better (99 % interval 1.40–1.60)");
 }
 
@@ -86,8 +86,8 @@ fn under_the_noise_floor_nothing_is_faster() {
     let high = Margin { noise_floor: Some(14.0), ..Margin::default() };
     let wide = verdict(&Effect::AsPromised, Ok(&figures(0.9, 0.28, 2.38)), &high);
     assert!(matches!(wide, Verdict::Undecided { .. }), "{wide}");
-    assert!(floor_in_words(0.05).contains("noise floor 5 %"));
-    assert!(floor_in_words(14.0).contains("noise floor unknown"));
+    assert!(floor_text(0.05).contains("noise floor 5 %"));
+    assert!(floor_text(14.0).contains("noise floor unknown"));
     // A floor under the margin changes nothing.
     let low = Margin { noise_floor: Some(0.001), ..Margin::default() };
     let same = verdict(&Effect::AsPromised, Ok(&figures(1.0, 0.99, 1.01)), &low);

@@ -26,20 +26,20 @@ pub enum MappingKind {
 
 impl MappingKind {
     /// Judges an smaps entry.
-    pub(crate) fn of(entry: &SmapsEntry, mounts: &MemoryMounts) -> Self {
+    pub(crate) fn from_entry(entry: &SmapsEntry, mounts: &MemoryMounts) -> Self {
         let hugetlb = entry.shared_hugetlb.bytes() | entry.private_hugetlb.bytes();
         if hugetlb > 0 || entry.has_flag("ht") {
             Self::Hugetlb
         } else if entry.shmem_pmd.bytes() > 0 {
             Self::Shmem
         } else {
-            Self::of_mapping(&entry.mapping, mounts)
+            Self::from_mapping(&entry.mapping, mounts)
         }
     }
 
     /// Judges a line of maps. On a machine that is not at hand, a memfd of hugetlb pages looks like one
     /// of shared memory there.
-    pub(crate) fn of_mapping(mapping: &Mapping, mounts: &MemoryMounts) -> Self {
+    pub(crate) fn from_mapping(mapping: &Mapping, mounts: &MemoryMounts) -> Self {
         let name = mapping.name.as_str();
         // The kernel's internal tmpfs is in no mount table, but it names its files itself
         // (mm/shmem.c shmem_zero_setup, mm/memfd.c, ipc/shm.c). `[anon_shmem:` is PR_SET_VMA_NAME.

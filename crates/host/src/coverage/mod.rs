@@ -4,7 +4,7 @@
 //! are not in `Rss` and are added. Sums over processes count a page once for each process that
 //! maps it, in every field alike, as RSS does; a [`Census`] counts it once.
 
-mod family;
+mod census;
 mod kind;
 mod scan;
 mod sizes;
@@ -12,7 +12,7 @@ mod sizes;
 use serde::{Deserialize, Serialize};
 use units::{PageSize, Pid};
 
-pub use family::{Census, Counted};
+pub use census::{Census, Counted};
 pub use kind::MappingKind;
 pub use scan::{Scanned, scan};
 pub use sizes::Coverage;
@@ -54,7 +54,7 @@ pub struct MappingCoverage {
 impl Coverage {
     /// Coverage of one process.
     pub fn of_process(root: &Root, pid: Pid) -> Result<Self, ReadError> {
-        let lens = Lens::of(root, pid)?;
+        let lens = Lens::new(root, pid)?;
         let mut sum = Self::default();
         for entry in Smaps::open(root, pid)? {
             sum += lens.look(&entry?).1;
@@ -85,7 +85,7 @@ impl Coverage {
 
 /// Coverage of a process, mapping by mapping, lowest address first.
 pub fn per_mapping(root: &Root, pid: Pid) -> Result<Vec<MappingCoverage>, ReadError> {
-    let lens = Lens::of(root, pid)?;
+    let lens = Lens::new(root, pid)?;
     let mapping = |entry: Result<SmapsEntry, ReadError>| {
         let entry = entry?;
         let (kind, coverage) = lens.look(&entry);
@@ -111,17 +111,17 @@ struct Lens {
 }
 
 impl Lens {
-    fn of(root: &Root, pid: Pid) -> Result<Self, ReadError> {
+    fn new(root: &Root, pid: Pid) -> Result<Self, ReadError> {
         let superpage = match Thp::pmd_size_of(root) {
             Ok(size) => Some(size),
             Err(error) if error.is_gone() => MemInfo::read(root)?.default_hugepage,
             Err(error) => return Err(error),
         };
-        Ok(Self { superpage, mounts: MemoryMounts::of(root, pid)? })
+        Ok(Self { superpage, mounts: MemoryMounts::from_pid(root, pid)? })
     }
 
     fn look(&self, entry: &SmapsEntry) -> (MappingKind, Coverage) {
-        let kind = MappingKind::of(entry, &self.mounts);
-        (kind, Coverage::of_entry(entry, kind, self.superpage))
+        let kind = MappingKind::from_entry(entry, &self.mounts);
+        (kind, Coverage::from_entry(entry, kind, self.superpage))
     }
 }

@@ -41,7 +41,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// One smaps entry; `superpage` is what counts as one superpage.
-    pub(super) fn of_entry(
+    pub(super) fn from_entry(
         entry: &SmapsEntry,
         kind: MappingKind,
         superpage: Option<PageSize>,

@@ -27,7 +27,7 @@ pub use knob::{KhugepagedKnob, Knob, NotAKnob};
 pub use lock::Holder;
 pub use outcome::{Outcome, Restoration};
 pub use restore::restore_orphans;
-pub use shared::{Change, SharedKnob, Want};
+pub use shared::{Change, Claim, SharedKnob};
 pub use value::canonical;
 pub use writer::{Journal, KnobWriter, Written};
 

@@ -40,7 +40,7 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// What a holder wants of a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Want {
+pub enum Claim {
     /// That it is this much: a limit. Of several the largest counts.
     AtLeast(u64),
     /// So much more than without this holder: pages. Those of several add up.
@@ -72,7 +72,7 @@ impl SharedKnob {
         journal_dir: &Path,
         root: &Root,
         knob: &Knob,
-        want: Want,
+        want: Claim,
     ) -> Result<Self, JournalError> {
         Self::raise_by(journal_dir, root, knob, want, &mut |writer, _, to| {
             writer.set(knob, &to.to_string()).map(|_| ())
@@ -87,7 +87,7 @@ impl SharedKnob {
         journal_dir: &Path,
         root: &Root,
         knob: &Knob,
-        want: Want,
+        want: Claim,
         change: &mut Change<'_, E>,
     ) -> Result<Self, E> {
         // A dead journal may have left this knob changed.
@@ -95,7 +95,7 @@ impl SharedKnob {
         let place = Place::make(journal_dir, knob)?;
         let lock = place.lock()?;
         let living = place.remove_dead()?;
-        if let Some(holder) = living.iter().find(|one| one.want == Want::Alone) {
+        if let Some(holder) = living.iter().find(|one| one.want == Claim::Alone) {
             return Err(place.busy(holder).into());
         }
         let share = Share::create(&place.dir, &lock.holder, want)?;
@@ -117,11 +117,11 @@ impl SharedKnob {
     fn settle_by<E: From<JournalError>>(&mut self, change: &mut Change<'_, E>) -> Result<(), E> {
         let settled = self.place.settle(&self.root, change)?;
         if let Some(share) = &mut self.share
-            && let Want::Plus(pages) = share.want
+            && let Claim::Plus(pages) = share.want
         {
             // Of a pool that got less, only that much is given back.
             let missing = settled.asked.saturating_sub(settled.got);
-            share.rewrite(Want::Plus(pages.saturating_sub(missing)))?;
+            share.rewrite(Claim::Plus(pages.saturating_sub(missing)))?;
         }
         let (asked, got) = (settled.asked.to_string(), settled.got.to_string());
         self.written = Written { asked, got };
@@ -176,7 +176,7 @@ pub(super) fn take_alone(journal_dir: &Path, knob: &Knob) -> Result<Option<Alone
     if let Some(holder) = place.remove_dead()?.first() {
         return Err(place.busy(holder));
     }
-    let share = Share::create(&place.dir, &lock.holder, Want::Alone)?;
+    let share = Share::create(&place.dir, &lock.holder, Claim::Alone)?;
     Ok(Some(Alone { knob: knob.clone(), share: Some(share) }))
 }
 
@@ -209,7 +209,7 @@ pub(super) fn recover(journal_dir: &Path, root: &Root) -> Result<Vec<Restoration
             Err(error) => return Err(error),
         };
         let living = place.remove_dead()?;
-        if living.iter().any(|one| one.want == Want::Alone) {
+        if living.iter().any(|one| one.want == Claim::Alone) {
             // Its owner is named by the journal's lock.
             continue;
         }
@@ -344,12 +344,12 @@ impl Place {
         root: &Root,
         change: &mut Change<'_, E>,
     ) -> Result<Settled, E> {
-        let wants: Vec<Want> = self.remove_dead()?.into_iter().map(|one| one.want).collect();
+        let wants: Vec<Claim> = self.remove_dead()?.into_iter().map(|one| one.want).collect();
         let (state, old) = (State::read(&self.dir, root)?, self.now(root)?);
         // What somebody else set meanwhile is what was found.
         let found = state.filter(|state| state.left(old)).map_or(old, |state| state.found);
-        let limit = |want: &Want| if let Want::AtLeast(value) = want { *value } else { 0 };
-        let plus = |want: &Want| if let Want::Plus(value) = want { *value } else { 0 };
+        let limit = |want: &Claim| if let Claim::AtLeast(value) = want { *value } else { 0 };
+        let plus = |want: &Claim| if let Claim::Plus(value) = want { *value } else { 0 };
         let highest = wants.iter().map(limit).fold(found, u64::max);
         let asked = wants.iter().map(plus).fold(highest, u64::saturating_add);
         let boot_id = text::word(root, snapshot::BOOT_ID).map_err(JournalError::from)?;

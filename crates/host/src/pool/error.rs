@@ -51,7 +51,7 @@ pub enum PoolError {
         "{pages} more pages of {size} are {bytes}, but {place} has {available} available and \
          {margin} of it must stay free; at most {fits} more fit (--force tries all the same)"
     )]
-    NoRoom {
+    NoHeadroom {
         /// Pages that would be taken from memory.
         pages: u64,
         /// Their size.

@@ -12,13 +12,13 @@ pub mod ensure;
 pub mod mounts;
 pub mod users;
 
-mod climb;
 mod demote;
 mod error;
+mod grow;
+mod headroom;
 mod outcome;
 mod overcommit;
 mod resize;
-mod room;
 mod shm;
 mod spec;
 mod status;
@@ -26,14 +26,14 @@ pub mod words;
 
 pub use demote::{Demoted, demote, demotes_into};
 pub use error::PoolError;
+pub use headroom::Headroom;
 pub use outcome::{
-    Applied, Compaction, Options, Outcome, Progress, Request, RoomRule, Shortage, WhyShort,
+    Applied, Compaction, HeadroomRule, Options, Outcome, Progress, Request, Shortage, WhyShort,
 };
 pub use overcommit::{check_overcommit, overcommit, set_overcommit};
-pub use resize::{apply, check_room, resize, resolve};
-pub use room::Room;
+pub use resize::{apply, check_headroom, resize, resolve};
 pub use shm::{
-    Around, check_raise, raise_min_free, raise_shmmax, recommended_min_free, set_shm_group,
+    RelatedSettings, check_raise, raise_min_free, raise_shmmax, recommended_min_free, set_shm_group,
 };
 pub use spec::{Amount, Change, PoolName, Spec, SpecError, exact};
 pub use status::Status;

@@ -22,7 +22,7 @@ pub struct Request {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// Whether a growth that cannot fit is refused.
-    pub room: RoomRule,
+    pub headroom: HeadroomRule,
     /// Whether memory may be compacted for it.
     pub compaction: Compaction,
     /// What becomes of a pool that did not get all.
@@ -31,7 +31,7 @@ pub struct Options {
 
 /// Whether a growth that cannot fit is refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum RoomRule {
+pub enum HeadroomRule {
     /// Refused, with nothing written.
     #[default]
     Check,

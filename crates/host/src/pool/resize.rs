@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use units::NodeId;
 
-use super::climb::{self, End, Means};
 use super::error::PoolError;
+use super::grow::{self, End, Means};
+use super::headroom::Headroom;
 use super::outcome::{
-    Applied, Compaction, Options, Outcome, Progress, Request, RoomRule, Shortage, WhyShort,
+    Applied, Compaction, HeadroomRule, Options, Outcome, Progress, Request, Shortage, WhyShort,
 };
-use super::room::Room;
 use super::spec::Spec;
 use super::status::Status;
 use crate::journal::{Journal, Knob, KnobWriter};
@@ -40,7 +40,7 @@ pub fn resolve(
 }
 
 /// Refuses what cannot fit, all requests together. Nothing is written.
-pub fn check_room(root: &Root, status: &Status, requests: &[Request]) -> Result<(), PoolError> {
+pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Result<(), PoolError> {
     let bytes = |pages: u64, request: &Request| pages.saturating_mul(request.size.bytes());
     let (mut taken, mut freed) = (0u64, 0u64);
     // Those that shrink are carried out first.
@@ -58,7 +58,7 @@ pub fn check_room(root: &Root, status: &Status, requests: &[Request]) -> Result<
             continue;
         }
         taken = taken.saturating_add(bytes(pages, request));
-        let room = Room::read(root, request.node)?;
+        let room = Headroom::read(root, request.node)?;
         let what = "how much memory is available (--force does without)";
         let room = room.ok_or(PoolError::Unknown { size: request.size, what })?;
         room.check(pages, request.size, taken.saturating_sub(freed))?;
@@ -75,8 +75,8 @@ pub fn apply(
     options: Options,
     progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Applied, PoolError> {
-    if options.room == RoomRule::Check {
-        check_room(root, &Status::read(root)?, requests)?;
+    if options.headroom == HeadroomRule::Check {
+        check_headroom(root, &Status::read(root)?, requests)?;
     }
     if requests.iter().all(|request| request.before == request.target) {
         let outcomes = requests.iter().map(unchanged).collect();
@@ -117,8 +117,8 @@ pub(super) fn resize_all(
     Ok(outcomes)
 }
 
-/// Resizes one pool by a journal, or a share in it, that the caller keeps or restores. `options.room` is the
-/// caller's business: see [`check_room`].
+/// Resizes one pool by a journal, or a share in it, that the caller keeps or restores. `options.headroom` is the
+/// caller's business: see [`check_headroom`].
 pub fn resize(
     root: &Root,
     journal: &mut dyn KnobWriter,
@@ -142,7 +142,7 @@ pub fn resize(
         let first = may && !lies_ready(root, request);
         // A step of 1 GiB takes milliseconds; it is what a stop has to wait for.
         let step = ((1u64 << 30) / size.bytes()).max(1);
-        let done = climb::climb(&mut kernel, before, target, step, first, may)?;
+        let done = grow::grow_in_steps(&mut kernel, before, target, step, first, may)?;
         (outcome.got, outcome.rounds, outcome.compactions) =
             (done.got, done.rounds, done.compactions);
         outcome.why_short = match done.end {
@@ -191,7 +191,7 @@ impl Means for Kernel<'_> {
     }
 
     fn spare(&mut self) -> Option<u64> {
-        let room = Room::read(self.root, self.request.node).ok()??;
+        let room = Headroom::read(self.root, self.request.node).ok()??;
         let above = room.available.bytes().saturating_sub(room.floor().bytes());
         Some(above / self.request.size.bytes())
     }
@@ -215,11 +215,11 @@ fn lies_ready(root: &Root, request: Request) -> bool {
 fn contiguity(root: &Root, request: Request) -> Option<FreeContiguity> {
     let mut zones = ZoneFree::read(root).ok()?;
     zones.retain(|zone| request.node.is_none_or(|node| zone.node == node));
-    Some(FreeContiguity::of(&zones, root.page_size(), request.size))
+    Some(FreeContiguity::from_zones(&zones, root.page_size(), request.size))
 }
 
 fn out_of_memory(root: &Root, node: Option<NodeId>) -> WhyShort {
-    let room = Room::read(root, node).ok().flatten();
+    let room = Headroom::read(root, node).ok().flatten();
     WhyShort::Memory { available: room.map(|room| room.available) }
 }
 

@@ -10,7 +10,7 @@ use crate::{MemInfo, ReadError, Root, ZoneLevels, text};
 
 /// The settings around the pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Around {
+pub struct RelatedSettings {
     /// `hugetlb_shm_group`: members may `shmget(SHM_HUGETLB)` without CAP_IPC_LOCK. 0: nobody.
     pub shm_group: Option<u32>,
     /// `shmmax`: the largest SysV segment in bytes.
@@ -23,7 +23,7 @@ pub struct Around {
 
 const SHMMAX: &str = "/proc/sys/kernel/shmmax";
 
-impl Around {
+impl RelatedSettings {
     /// Reads them.
     pub fn read(root: &Root) -> Self {
         let number = |path: &str| text::number(root, path).ok();

@@ -79,7 +79,7 @@ impl Leaves {
             [basic[1], basic[3], basic[2]] == AMD || [basic[1], basic[3], basic[2]] == HYGON;
         let amd = |leaf| amd(leaf).filter(|_| is_amd);
         let subleaves = || {
-            let last = ask(0x18, 0)[0].min(MOST_SUBLEAVES);
+            let last = ask(0x18, 0)[0].min(MAX_SUBLEAVES);
             (0..=last).map(|sub| ask(0x18, sub)).collect()
         };
         Self {
@@ -99,7 +99,7 @@ const AMD: [u32; 3] = [0x6874_7541, 0x6974_6e65, 0x444d_4163];
 const HYGON: [u32; 3] = [0x6f67_7948, 0x6e65_476e, 0x656e_6975];
 /// More than any processor has: a hypervisor may say anything.
 #[cfg(target_arch = "x86_64")]
-const MOST_SUBLEAVES: u32 = 64;
+const MAX_SUBLEAVES: u32 = 64;
 
 /// The hypervisor's name, from CPUID leaf 0x4000_0000.
 #[cfg(target_arch = "x86_64")]

@@ -93,7 +93,7 @@ fn a_census_agrees_with_smaps_and_counts_shared_pages_once() {
 #[ignore = "run by the test before it, in a process of its own"]
 fn census_of_two_processes() {
     let root = Root::real();
-    let Some(census) = Census::of(&root, own()) else {
+    let Some(census) = Census::new(&root, own()) else {
         testkit::skipped!("this kernel has no PAGEMAP_SCAN");
         return;
     };

@@ -40,7 +40,11 @@ fn nearly() -> impl Strategy<Value = String> {
 fn try_all(text: &str) {
     let path = Path::new("/x");
     let _ = parse::buddyinfo(text, path).map(|zones| {
-        FreeContiguity::of(&zones, PageSize::new(4096).unwrap(), PageSize::new(1 << 21).unwrap())
+        FreeContiguity::from_zones(
+            &zones,
+            PageSize::new(4096).unwrap(),
+            PageSize::new(1 << 21).unwrap(),
+        )
     });
     let _ = parse::zoneinfo(text, path);
     let _ = parse::pagetypeinfo(text, path);
@@ -94,8 +98,8 @@ proptest! {
     fn contiguity_never_overflows(blocks in prop::collection::vec(any::<u64>(), 0..80), order in 0u32..63) {
         let zones = [ZoneFree { node: NodeId(0), zone: "Normal".into(), blocks }];
         let size = |order: u32| PageSize::new(1u64 << order).unwrap();
-        let _ = FreeContiguity::of(&zones, size(12), size(order));
-        let _ = FreeContiguity::of(&zones, size(order), size(12));
+        let _ = FreeContiguity::from_zones(&zones, size(12), size(order));
+        let _ = FreeContiguity::from_zones(&zones, size(order), size(12));
     }
 
     #[test]

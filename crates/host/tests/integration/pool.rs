@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use machine::Root;
 use machine::journal::{self, Journal};
 use machine::pool::{
-    self, Applied, Options, PoolError, PoolName, Request, RoomRule, Shortage, Spec, Status,
+    self, Applied, HeadroomRule, Options, PoolError, PoolName, Request, Shortage, Spec, Status,
     WhyShort,
 };
 use units::{NodeId, PageSize};
@@ -131,7 +131,7 @@ fn one_node_alone() {
     let requests = fake.requests(&["2M:+3"], Some(1)).unwrap();
     assert_eq!((requests[0].before, requests[0].target), (5, 8));
     let node = format!("{NODES}/node1");
-    let error = pool::check_room(&fake.root(), &Status::read(&fake.root()).unwrap(), &requests);
+    let error = pool::check_headroom(&fake.root(), &Status::read(&fake.root()).unwrap(), &requests);
     assert!(error.unwrap_err().to_string().contains("node1/meminfo"));
     let meminfo = "Node 1 MemTotal: 1048576 kB\nNode 1 MemFree: 524288 kB\n\
         Node 1 Active(file): 8 kB\nNode 1 Inactive(file): 8 kB";
@@ -143,11 +143,11 @@ fn one_node_alone() {
     assert_eq!(fake.now(&format!("{node}/hugepages/hugepages-2048kB/nr_hugepages")), "8");
     assert_eq!(fake.now(&format!("{M2}/nr_hugepages")), "10", "a file of its own here");
     let much = fake.requests(&["2M:+400M"], Some(1)).unwrap();
-    let error = pool::check_room(&fake.root(), &Status::read(&fake.root()).unwrap(), &much);
+    let error = pool::check_headroom(&fake.root(), &Status::read(&fake.root()).unwrap(), &much);
     let error = error.map(|()| String::new()).unwrap_or_else(|e| e.to_string());
     assert_eq!(error, "", "400 of 512 MiB fit");
     let more = fake.requests(&["2M:+500M"], Some(1)).unwrap();
-    let error = pool::check_room(&fake.root(), &Status::read(&fake.root()).unwrap(), &more);
+    let error = pool::check_headroom(&fake.root(), &Status::read(&fake.root()).unwrap(), &more);
     assert!(error.unwrap_err().to_string().contains("node 1 has 512.0 MiB available"));
 }
 
@@ -156,7 +156,7 @@ fn what_cannot_fit_is_refused_before_anything_is_written() {
     let fake = Fake::new();
     for specs in [&["2M:+8G"][..], &["2M:+4G", "1G:+4"]] {
         let error = fake.apply(specs, Options::default()).unwrap_err();
-        assert!(matches!(error, PoolError::NoRoom { .. }), "{error}");
+        assert!(matches!(error, PoolError::NoHeadroom { .. }), "{error}");
         assert!(error.to_string().contains("8 GiB available"), "{error}");
     }
     assert_eq!(fake.now(&format!("{M2}/nr_hugepages")), "10");
@@ -204,7 +204,7 @@ fn stopping_puts_everything_back() {
 fn forced_growth_stops_at_the_floor() {
     let fake = Fake::new();
     fake.write("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 1024 kB");
-    let force = Options { room: RoomRule::Force, ..Options::default() };
+    let force = Options { headroom: HeadroomRule::Force, ..Options::default() };
     let done = fake.apply(&["2M:+8G"], force).unwrap();
     assert_eq!(done.outcomes[0].got, 10);
     assert!(matches!(done.outcomes[0].why_short, Some(WhyShort::Memory { .. })));
@@ -243,7 +243,7 @@ mod real {
 
     fn has(bytes: u64) -> bool {
         let status = Status::read(&Root::real());
-        let room = machine::pool::Room::read(&Root::real(), None).ok().flatten();
+        let room = machine::pool::Headroom::read(&Root::real(), None).ok().flatten();
         status.is_ok_and(|status| status.pool(size(bytes)).is_ok())
             && room.is_some_and(|room| room.fits(size(bytes)) >= 3 + (512 << 20) / bytes)
     }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use machine::Root;
 use machine::journal::{self, Journal};
 use machine::pool::ensure::{self, Ensured};
-use machine::pool::mounts::{self, Limits, Made, Owner};
+use machine::pool::mounts::{self, Limits, MountOutcome, Owner};
 use machine::pool::users::{Stale, Users};
-use machine::pool::{self, Around, Options, PoolError, Status};
+use machine::pool::{self, Options, PoolError, RelatedSettings, Status};
 use units::{ByteSize, PageSize, Pid};
 
 const POOL: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
@@ -109,7 +109,7 @@ fn a_wanted_state_is_reached_once_and_then_nothing_differs() {
 fn what_cannot_be_had_changes_nothing_at_all() {
     let fake = Fake::new();
     let much = WANTED.replace("512", "99999");
-    assert!(matches!(fake.ensure(&much), Err(PoolError::NoRoom { .. })));
+    assert!(matches!(fake.ensure(&much), Err(PoolError::NoHeadroom { .. })));
     let other = WANTED.replace("2M", "1G");
     assert!(matches!(fake.ensure(&other), Err(PoolError::NoSuchPool { .. })));
     let nobody = WANTED.replace("dba", "nobody-of-that-name");
@@ -126,7 +126,7 @@ fn what_cannot_be_had_changes_nothing_at_all() {
 fn settings_are_only_raised() {
     let fake = Fake::new();
     let root = fake.root();
-    let around = Around::read(&root);
+    let around = RelatedSettings::read(&root);
     assert_eq!(around.recommended_min_free_kbytes, Some(112_640));
     assert_eq!((around.shm_group, around.min_free_kbytes), (Some(0), Some(67_584)));
     let mut journal = Journal::open(&fake.journal(), &root).unwrap();
@@ -198,8 +198,8 @@ mod real {
             }
         }
         let gone = Gone(&plan.point);
-        assert_eq!(made.unwrap(), Made::New);
-        assert_eq!(mounts::make(&plan).unwrap(), Made::AlreadyThere);
+        assert_eq!(made.unwrap(), MountOutcome::New);
+        assert_eq!(mounts::make(&plan).unwrap(), MountOutcome::AlreadyThere);
         let all = mounts::mounts(&root).unwrap();
         let found = all.iter().filter(|mount| mount.point == plan.point).collect::<Vec<_>>();
         assert_eq!((found.len(), found[0].size), (1, Some(ByteSize::mib(4))));

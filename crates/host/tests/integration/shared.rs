@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use machine::Root;
-use machine::journal::{Journal, JournalError, Knob, Outcome, SharedKnob, Want, restore_orphans};
+use machine::journal::{Claim, Journal, JournalError, Knob, Outcome, SharedKnob, restore_orphans};
 use units::PageSize;
 
 fn limit() -> Knob {
@@ -46,7 +46,7 @@ impl Fake {
     fn now(&self, knob: &Knob) -> String {
         knob.read(&self.root()).unwrap()
     }
-    fn raise(&self, knob: &Knob, want: Want) -> SharedKnob {
+    fn raise(&self, knob: &Knob, want: Claim) -> SharedKnob {
         SharedKnob::raise(&self.journal(), &self.root(), knob, want).unwrap()
     }
     fn orphans(&self) -> Vec<Outcome> {
@@ -92,7 +92,7 @@ impl Drop for Other {
 fn holder() {
     let (root, journal) = Fake::at(Path::new(&std::env::var("SHARED_DIR").unwrap()));
     let value = std::env::var("SHARED_VALUE").unwrap().parse().unwrap();
-    let _share = SharedKnob::raise(&journal, &root, &limit(), Want::AtLeast(value)).unwrap();
+    let _share = SharedKnob::raise(&journal, &root, &limit(), Claim::AtLeast(value)).unwrap();
     println!("holds");
     std::thread::sleep(std::time::Duration::from_secs(60));
 }
@@ -104,11 +104,11 @@ fn restored(from: &str, to: &str) -> Outcome {
 #[test]
 fn the_largest_limit_counts_and_the_last_holder_restores() {
     let fake = Fake::new();
-    let first = fake.raise(&limit(), Want::AtLeast(100));
+    let first = fake.raise(&limit(), Claim::AtLeast(100));
     assert_eq!(first.written().got, "100");
-    let second = fake.raise(&limit(), Want::AtLeast(50));
+    let second = fake.raise(&limit(), Claim::AtLeast(50));
     assert_eq!(fake.now(&limit()), "100");
-    let third = fake.raise(&limit(), Want::AtLeast(200));
+    let third = fake.raise(&limit(), Claim::AtLeast(200));
     assert_eq!(fake.now(&limit()), "200");
     assert_eq!(third.restore(), None);
     assert_eq!(fake.now(&limit()), "100");
@@ -122,12 +122,12 @@ fn the_largest_limit_counts_and_the_last_holder_restores() {
 #[test]
 fn pages_add_up_and_a_pool_that_got_less_gives_back_what_it_got() {
     let fake = Fake::new();
-    let first = fake.raise(&pool(), Want::Plus(5));
+    let first = fake.raise(&pool(), Claim::Plus(5));
     let short = SharedKnob::raise_by::<JournalError>(
         &fake.journal(),
         &fake.root(),
         &pool(),
-        Want::Plus(20),
+        Claim::Plus(20),
         &mut |knobs, from, to| {
             assert_eq!((from, to), (15, 35));
             // As a kernel that has no more.
@@ -144,12 +144,12 @@ fn pages_add_up_and_a_pool_that_got_less_gives_back_what_it_got() {
 #[test]
 fn a_change_that_fails_leaves_the_knob_to_the_others() {
     let fake = Fake::new();
-    let first = fake.raise(&pool(), Want::Plus(5));
+    let first = fake.raise(&pool(), Claim::Plus(5));
     let failed = SharedKnob::raise_by::<JournalError>(
         &fake.journal(),
         &fake.root(),
         &pool(),
-        Want::Plus(20),
+        Claim::Plus(20),
         &mut |knobs, _, _| {
             knobs.set(&pool(), "18")?;
             knobs.set(&Knob::new("/proc/sys/vm/no_such")?, "1").map(|_| ())
@@ -164,12 +164,12 @@ fn a_change_that_fails_leaves_the_knob_to_the_others() {
 #[test]
 fn what_a_killed_holder_wanted_is_taken_back_by_the_next() {
     let fake = Fake::new();
-    let own = fake.raise(&limit(), Want::AtLeast(100));
+    let own = fake.raise(&limit(), Claim::AtLeast(100));
     let other = fake.other(500);
     assert_eq!(fake.now(&limit()), "500");
     other.kill();
     assert_eq!(fake.now(&limit()), "500");
-    let next = fake.raise(&limit(), Want::AtLeast(50));
+    let next = fake.raise(&limit(), Claim::AtLeast(50));
     assert_eq!(fake.now(&limit()), "100");
     drop((own, next));
     assert_eq!(fake.now(&limit()), "3");
@@ -191,8 +191,8 @@ fn restore_repairs_what_a_killed_holder_left_and_names_the_living() {
 #[test]
 fn what_somebody_else_set_stays() {
     let fake = Fake::new();
-    let first = fake.raise(&limit(), Want::AtLeast(100));
-    let second = fake.raise(&limit(), Want::AtLeast(200));
+    let first = fake.raise(&limit(), Claim::AtLeast(100));
+    let second = fake.raise(&limit(), Claim::AtLeast(200));
     fake.write(limit().path(), "7");
     for (share, ours) in [(first, "200"), (second, "200")] {
         let outcome = share.restore().unwrap().outcome;
@@ -206,18 +206,18 @@ fn what_somebody_else_set_stays() {
 #[test]
 fn a_journal_and_a_share_exclude_each_other_on_one_knob_only() {
     let fake = Fake::new();
-    let share = fake.raise(&limit(), Want::AtLeast(100));
+    let share = fake.raise(&limit(), Claim::AtLeast(100));
     let mut journal = Journal::open(&fake.journal(), &fake.root()).unwrap();
     let refused = journal.set(&limit(), "50");
     assert!(matches!(refused, Err(JournalError::Busy { .. })), "{refused:?}");
     journal.set(&pool(), "12").unwrap();
-    let refused = SharedKnob::raise(&fake.journal(), &fake.root(), &pool(), Want::Plus(1));
+    let refused = SharedKnob::raise(&fake.journal(), &fake.root(), &pool(), Claim::Plus(1));
     assert!(matches!(refused, Err(JournalError::Busy { .. })), "{refused:?}");
     // The limit is shared while the journal is open.
-    drop(fake.raise(&limit(), Want::AtLeast(300)));
+    drop(fake.raise(&limit(), Claim::AtLeast(300)));
     drop((share, journal));
     assert_eq!((fake.now(&limit()), fake.now(&pool())), ("3".to_string(), "10".to_string()));
-    drop(fake.raise(&pool(), Want::Plus(1)));
+    drop(fake.raise(&pool(), Claim::Plus(1)));
 }
 
 #[test]

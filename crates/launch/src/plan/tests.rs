@@ -91,7 +91,7 @@ fn thp_says_what_it_cannot_reach() {
         (facts(), Kind::Static, "statically"),
         (facts(), Kind::Privileged, "set-user-id"),
     ] {
-        let recipe = Recipe::of(Pages::Thp);
+        let recipe = Recipe::new(Pages::Thp);
         let plan = Plan::resolve(&recipe, program(kind), None, vec![], &facts).unwrap();
         assert!(plan.notes.iter().any(|note| note.contains(part)), "{part}: {:?}", plan.notes);
     }
@@ -209,7 +209,7 @@ fn the_library_goes_only_where_it_can_be_loaded() {
         let unreached =
             started.unreached().iter().count() + wrapped.iter().filter_map(Kind::unreached).count();
         let wrapped = wrapped.map(program);
-        let recipe = Recipe::of(Pages::Thp);
+        let recipe = Recipe::new(Pages::Thp);
         let plan =
             Plan::resolve(&recipe, program(started), wrapped.as_ref(), vec![], &facts()).unwrap();
         assert_eq!(variable(&plan, "LD_PRELOAD").is_some(), is_preloaded, "{case}");

@@ -55,7 +55,7 @@ pub(super) fn arenas(
     let plain = || Arena::new(base, span, pages, words, Means::Base);
     let mut arenas = vec![made.map_or_else(plain, Ok)?];
     let pmd = pmd_size(root);
-    let thp = Thp::of(root);
+    let thp = Thp::from_root(root);
     let mut off = Vec::new();
     for (size, settings) in thp.iter().flat_map(|thp| &thp.sizes) {
         // The smallest size is shared memory's alone.
@@ -171,7 +171,7 @@ fn sized(file: OwnedFd, bytes: u64) -> std::io::Result<OwnedFd> {
 /// counter for the size.
 fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
     let count = || {
-        let thp = Thp::of(root)?;
+        let thp = Thp::from_root(root)?;
         let size = thp.sizes.get(&page)?;
         Some((size.enabled.clone()?, *size.stats.get("anon_fault_alloc")?))
     };

@@ -2,7 +2,7 @@
 //! holds is gone: a larger shmmax only if it is too small, and no swap for the sake of pools.
 
 use host::pool::mounts;
-use host::pool::{self, Around};
+use host::pool::{self, RelatedSettings};
 use host::{MemInfo, Root};
 
 use super::lists;
@@ -30,7 +30,7 @@ pub fn explain(context: &Context) -> Result<Completion, Failure> {
 }
 
 fn advice(root: &Root) -> String {
-    let around = Around::read(root);
+    let around = RelatedSettings::read(root);
     let mut text = String::new();
     if let (Some(now), Some(advised)) = (around.min_free_kbytes, around.recommended_min_free_kbytes)
         && now < advised
@@ -71,7 +71,7 @@ fn advice(root: &Root) -> String {
 
 /// What keeps this process from hugetlb shared memory.
 fn membership(root: &Root) -> Option<String> {
-    let gid = Around::read(root).shm_group?;
+    let gid = RelatedSettings::read(root).shm_group?;
     let Some(name) = group_name(root, gid) else {
         return Some(format!(
             "Group ID {gid} in hugetlb_shm_group doesn't appear to be a valid group!"

@@ -134,7 +134,9 @@ impl Context<'_> {
 fn refused(error: PoolError) -> Failure {
     let line = match &error {
         PoolError::NoSuchPool { .. } => format!("unknown page size: {error}"),
-        PoolError::NoRoom { .. } => error.to_string().replace(" (--force tries all the same)", ""),
+        PoolError::NoHeadroom { .. } => {
+            error.to_string().replace(" (--force tries all the same)", "")
+        }
         PoolError::GiganticOvercommit { size } => format!(
             "pages of {size} cannot be made on demand: the kernel makes pages this large only for \
              the pool itself; use --pool-pages-min"

@@ -1,6 +1,6 @@
 //! `--create-mounts` and its relatives.
 
-use host::pool::mounts::{self, Limits, Made, MountPlan};
+use host::pool::mounts::{self, Limits, MountOutcome, MountPlan};
 use host::pool::{PoolError, Status};
 use units::{ByteSize, PageSize};
 
@@ -54,7 +54,7 @@ pub fn mount(context: &Context, plan: &MountPlan) -> Result<Completion, Failure>
         return Ok(Completion::Full);
     }
     match mounts::make(plan) {
-        Ok(Made::New | Made::AlreadyThere) => Ok(Completion::Full),
+        Ok(MountOutcome::New | MountOutcome::AlreadyThere) => Ok(Completion::Full),
         // What stands there was none of the caller's words.
         Err(error @ PoolError::Mount(_)) => Err(Failure::cannot(error)),
         Err(error) => Err(refused(error)),

@@ -73,7 +73,7 @@ pub fn plan(context: &Context, status: &Status, request: &Request) -> Result<Vec
         steps.push(Step { size, from, to, nodes: nodes.clone() });
     }
     let requests: Vec<pool::Request> = steps.iter().flat_map(Step::whole).collect();
-    pool::check_room(context.root, status, &requests).map_err(refused)?;
+    pool::check_headroom(context.root, status, &requests).map_err(refused)?;
     Ok(steps)
 }
 

@@ -204,7 +204,7 @@ impl Decision {
             ..Memory::default()
         };
         // libhugetlbfs' rule: what the pool cannot hold gets base pages.
-        let recipe = Recipe { memory, fallback: Fallback::Base, ..Recipe::of(pages) };
+        let recipe = Recipe { memory, fallback: Fallback::Base, ..Recipe::new(pages) };
         let library = match &around.library {
             Ok(path) => path.clone(),
             Err(why) => return self.warnings.push(why.clone()),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::super::error::JournalError;
 use super::super::lock::Holder;
 use super::super::restore;
-use super::Want;
+use super::Claim;
 use crate::{Root, snapshot, text};
 
 const STATE: &str = "state";
@@ -84,7 +84,7 @@ impl State {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Wanted {
     pub holder: Holder,
-    pub want: Want,
+    pub want: Claim,
 }
 
 impl Wanted {
@@ -101,12 +101,12 @@ pub struct Share {
     pub path: PathBuf,
     pub file: File,
     pub holder: Holder,
-    pub want: Want,
+    pub want: Claim,
 }
 
 impl Share {
     /// The caller holds the place's lock, so nobody takes the file for a dead holder's before it is locked.
-    pub fn create(dir: &Path, holder: &Holder, want: Want) -> Result<Self, JournalError> {
+    pub fn create(dir: &Path, holder: &Holder, want: Claim) -> Result<Self, JournalError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let pid = holder.pid.map_or(0, |pid| pid.0);
         let path = dir.join(format!("{SHARE}{pid}-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -120,7 +120,7 @@ impl Share {
     }
 
     /// Written in place: the lock is the file's. Only the holder and who holds the place's lock look at it.
-    pub fn rewrite(&mut self, want: Want) -> Result<(), JournalError> {
+    pub fn rewrite(&mut self, want: Claim) -> Result<(), JournalError> {
         use std::os::unix::fs::FileExt;
         self.want = want;
         let wanted = Wanted { holder: self.holder.clone(), want };

@@ -6,9 +6,9 @@ use std::path::Path;
 use super::plan::Plan;
 use crate::Root;
 use crate::journal::{Journal, Restoration};
-use crate::pool::resize::{check_room, resize_all};
+use crate::pool::resize::{check_headroom, resize_all};
 use crate::pool::{
-    Options, Outcome, PoolError, Progress, RoomRule, Shortage, Status, WhyShort, mounts,
+    HeadroomRule, Options, Outcome, PoolError, Progress, Shortage, Status, WhyShort, mounts,
     set_overcommit,
 };
 
@@ -44,8 +44,8 @@ pub fn carry_out(
     if plan.is_empty() {
         return Ok(nothing());
     }
-    if options.room == RoomRule::Check && !plan.requests.is_empty() {
-        check_room(root, &Status::read(root)?, &plan.requests)?;
+    if options.headroom == HeadroomRule::Check && !plan.requests.is_empty() {
+        check_headroom(root, &Status::read(root)?, &plan.requests)?;
     }
     let mut journal = Journal::open(journal_dir, root)?;
     let inherited = journal.inherited().to_vec();

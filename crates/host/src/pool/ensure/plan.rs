@@ -6,7 +6,7 @@ use units::PageSize;
 use super::wanted::{MinFree, Wanted};
 use crate::Root;
 use crate::journal::Knob;
-use crate::pool::mounts::{self, Made, MountPlan};
+use crate::pool::mounts::{self, MountOutcome, MountPlan};
 use crate::pool::shm::recommended_min_free;
 use crate::pool::{PoolError, Request, SpecError, Status, check_overcommit, overcommit, words};
 use crate::text;
@@ -152,7 +152,7 @@ impl Plan {
                 let point = plan.point.display();
                 return Err(PoolError::Mount(format!("{point} is wanted twice; name it once")));
             }
-            if plan.check(&there)? == Made::New {
+            if plan.check(&there)? == MountOutcome::New {
                 self.mounts.push(plan);
             }
         }

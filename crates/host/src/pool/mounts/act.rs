@@ -15,7 +15,7 @@ use crate::pool::PoolError;
 /// What making a mount came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Made {
+pub enum MountOutcome {
     /// It is new.
     New,
     /// It was there, just so.
@@ -24,12 +24,12 @@ pub enum Made {
 
 impl MountPlan {
     /// What [`make`] would do: an error if something else is mounted there. Nothing is written.
-    pub fn check(&self, mounts: &[Mount]) -> Result<Made, PoolError> {
+    pub fn check(&self, mounts: &[Mount]) -> Result<MountOutcome, PoolError> {
         // The last one at a place hides those below it.
         let Some(there) = mounts.iter().rev().find(|mount| mount.point == self.point) else {
-            return Ok(Made::New);
+            return Ok(MountOutcome::New);
         };
-        self.differs_from(there).map_or(Ok(Made::AlreadyThere), |how| {
+        self.differs_from(there).map_or(Ok(MountOutcome::AlreadyThere), |how| {
             let point = self.point.display();
             Err(PoolError::Mount(format!(
                 "{point} is mounted already, but {how}; `superpage pool mounts remove {point}` \
@@ -40,9 +40,9 @@ impl MountPlan {
 }
 
 /// Makes the mount, and the directories above it. Needs root. Always on the real machine.
-pub fn make(plan: &MountPlan) -> Result<Made, PoolError> {
-    if plan.check(&table::mounts(&Root::real())?)? == Made::AlreadyThere {
-        return Ok(Made::AlreadyThere);
+pub fn make(plan: &MountPlan) -> Result<MountOutcome, PoolError> {
+    if plan.check(&table::mounts(&Root::real())?)? == MountOutcome::AlreadyThere {
+        return Ok(MountOutcome::AlreadyThere);
     }
     let failed = |source| PoolError::action("create a directory", &plan.point, source);
     let is_new = !plan.point.exists();
@@ -53,7 +53,7 @@ pub fn make(plan: &MountPlan) -> Result<Made, PoolError> {
         let _ = std::fs::remove_dir(&plan.point);
     }
     mounted?;
-    Ok(Made::New)
+    Ok(MountOutcome::New)
 }
 
 /// Unmounts `point` and removes its directory, and those above it that [`make`] made and that are

@@ -6,7 +6,7 @@ mod persist;
 mod plan;
 mod table;
 
-pub use act::{Made, make, remove};
+pub use act::{MountOutcome, make, remove};
 pub use names::{group_id, user_id};
 pub use persist::{fstab_line, systemd_mount};
 pub use plan::{Limits, MOUNTS_DIR, MountPlan, Owner, plan};

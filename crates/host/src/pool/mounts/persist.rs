@@ -93,15 +93,15 @@ mod tests {
 
     #[test]
     fn a_mount_that_is_there_is_recognised_by_what_the_kernel_prints() {
-        use super::super::{Made, parse};
+        use super::super::{MountOutcome, parse};
         let plan = planned(Owner::Everybody, 1 << 30, Some(ByteSize::gib(3))).unwrap();
         let table = |options: &str| {
             let line = format!("none {} hugetlbfs rw,{options} 0 0\n", plan.point.display());
             parse(&line, std::path::Path::new("m")).unwrap()
         };
-        assert_eq!(plan.check(&[]).unwrap(), Made::New);
+        assert_eq!(plan.check(&[]).unwrap(), MountOutcome::New);
         let same = table("mode=1777,pagesize=1024M,size=3221225472");
-        assert_eq!(plan.check(&same).unwrap(), Made::AlreadyThere);
+        assert_eq!(plan.check(&same).unwrap(), MountOutcome::AlreadyThere);
         let error = plan.check(&table("mode=1777,pagesize=1024M")).unwrap_err().to_string();
         assert!(error.contains("its size is no limit instead of 3 GiB"), "{error}");
     }

@@ -19,7 +19,7 @@ pub(super) trait Means {
 
 /// What a climb came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Climb {
+pub(super) struct Growth {
     pub got: u64,
     /// Attempts: 1 if everything came at once.
     pub rounds: u32,
@@ -46,21 +46,21 @@ const MAX_ROUNDS: u32 = 16;
 const PATIENCE: u32 = 2;
 
 /// Grows from `before` to `target` in steps of at most `step` pages.
-pub(super) fn climb(
+pub(super) fn grow_in_steps(
     means: &mut impl Means,
     before: u64,
     target: u64,
     step: u64,
     compact_first: bool,
     may_compact: bool,
-) -> Result<Climb, PoolError> {
-    let mut done = Climb { got: before, rounds: 1, compactions: 0, end: End::Reached };
+) -> Result<Growth, PoolError> {
+    let mut done = Growth { got: before, rounds: 1, compactions: 0, end: End::Reached };
     let mut stalled = 0;
     let mut compact = compact_first && may_compact;
     while done.got < target {
         if compact {
             if means.report(done.got, true).is_break() {
-                return Ok(Climb { end: End::Stopped, ..done });
+                return Ok(Growth { end: End::Stopped, ..done });
             }
             done.compactions += u32::from(means.compact());
         }
@@ -68,18 +68,18 @@ pub(super) fn climb(
         let spare = means.spare().unwrap_or(u64::MAX);
         let ask = target.min(done.got.saturating_add(step.min(spare).max(1)));
         if spare == 0 {
-            return Ok(Climb { end: End::NoMemory, ..done });
+            return Ok(Growth { end: End::NoMemory, ..done });
         }
         let got = means.set(ask)?;
         // Fewer than before: somebody else shrinks it. That is no progress either.
         stalled = if got > done.got { 0 } else { stalled + 1 };
         done.got = got;
         if means.report(got, false).is_break() {
-            return Ok(Climb { end: End::Stopped, ..done });
+            return Ok(Growth { end: End::Stopped, ..done });
         }
         if got < ask {
             if stalled >= PATIENCE || done.rounds >= MAX_ROUNDS {
-                return Ok(Climb { end: End::Stalled, ..done });
+                return Ok(Growth { end: End::Stalled, ..done });
             }
             done.rounds += 1;
             compact = may_compact;
@@ -137,28 +137,28 @@ mod tests {
     #[test]
     fn all_at_once_is_one_round_without_compaction() {
         let mut pool = fake(&[512]);
-        let done = climb(&mut pool, 0, 512, 512, false, true).unwrap();
-        assert_eq!(done, Climb { got: 512, rounds: 1, compactions: 0, end: End::Reached });
+        let done = grow_in_steps(&mut pool, 0, 512, 512, false, true).unwrap();
+        assert_eq!(done, Growth { got: 512, rounds: 1, compactions: 0, end: End::Reached });
     }
 
     #[test]
     fn goes_on_while_it_makes_progress_and_compacts_between() {
         let mut pool = fake(&[100, 0, 50, 0, 0, 999]);
-        let done = climb(&mut pool, 0, 512, 512, false, true).unwrap();
+        let done = grow_in_steps(&mut pool, 0, 512, 512, false, true).unwrap();
         assert_eq!((done.got, done.end, done.rounds), (150, End::Stalled, 5));
         assert_eq!(pool.compactions, 4);
         let mut pool = fake(&[100, 0, 50, 0, 0]);
-        climb(&mut pool, 0, 512, 512, true, false).unwrap();
+        grow_in_steps(&mut pool, 0, 512, 512, true, false).unwrap();
         assert_eq!(pool.compactions, 0);
     }
 
     #[test]
     fn stops_when_told_and_when_memory_is_out() {
         let mut pool = Fake { stop_after: 3, ..fake(&[10; 100]) };
-        let done = climb(&mut pool, 0, 512, 10, false, false).unwrap();
+        let done = grow_in_steps(&mut pool, 0, 512, 10, false, false).unwrap();
         assert_eq!((done.got, done.end), (30, End::Stopped));
         let mut pool = Fake { left: 25, ..fake(&[10; 100]) };
-        let done = climb(&mut pool, 0, 512, 10, false, false).unwrap();
+        let done = grow_in_steps(&mut pool, 0, 512, 10, false, false).unwrap();
         assert_eq!((done.got, done.end), (25, End::NoMemory));
     }
 
@@ -169,7 +169,7 @@ mod tests {
             left in 0u64..3000, target in 0u64..3000, step in 0u64..700,
         ) {
             let mut pool = Fake { left, ..fake(&gives) };
-            let done = climb(&mut pool, 0, target, step, true, true).unwrap();
+            let done = grow_in_steps(&mut pool, 0, target, step, true, true).unwrap();
             prop_assert_eq!(done.got, pool.has);
             prop_assert!(done.got <= target.min(left));
             prop_assert_eq!(done.end == End::Reached, done.got == target);

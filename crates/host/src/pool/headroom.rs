@@ -8,7 +8,7 @@ use crate::{MemInfo, ReadError, Root, hugetlb, text};
 
 /// Memory that a pool could be made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Room {
+pub struct Headroom {
     /// On the whole machine (`None`) or on this node.
     pub node: Option<NodeId>,
     /// What could be had without swapping.
@@ -19,7 +19,7 @@ pub struct Room {
     pub margin: ByteSize,
 }
 
-impl Room {
+impl Headroom {
     /// Reads what is available on the machine, or on one node.
     pub fn read(root: &Root, node: Option<NodeId>) -> Result<Option<Self>, ReadError> {
         let memory = MemInfo::read(root)?;
@@ -53,7 +53,7 @@ impl Room {
         };
         let (available, margin) = (self.available, self.margin);
         let bytes = ByteSize(bytes);
-        Err(PoolError::NoRoom {
+        Err(PoolError::NoHeadroom {
             pages,
             size,
             bytes,
@@ -103,12 +103,12 @@ mod tests {
         assert_eq!(margin(ByteSize::gib(1000)), ByteSize::gib(2));
         assert_eq!(margin(ByteSize::mib(10)), ByteSize::mib(64));
         let size = PageSize::new(2 << 20).unwrap();
-        let room = Room { node: None, available: ByteSize::gib(3), margin: ByteSize::gib(1) };
+        let room = Headroom { node: None, available: ByteSize::gib(3), margin: ByteSize::gib(1) };
         assert_eq!(room.fits(size), 1024);
         assert!(room.check(1024, size, 2 << 30).is_ok());
         let error = room.check(1025, size, (2 << 30) + (2 << 20)).unwrap_err().to_string();
         assert!(error.contains("at most 1024 more fit"), "{error}");
-        let empty = Room { node: None, available: ByteSize(0), margin: ByteSize::gib(1) };
+        let empty = Headroom { node: None, available: ByteSize(0), margin: ByteSize::gib(1) };
         assert_eq!(empty.fits(size), 0);
     }
 }

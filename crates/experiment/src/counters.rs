@@ -1,5 +1,5 @@
-//! The ledger of one run: memory that the processes of the program map and add to, and what it says.
-//! Used by whoever starts a program with libsuperpage.so in it.
+//! The counters of one run: memory that the processes of a program with libsuperpage.so map and add to, and what they
+//! come to.
 //!
 //! A mapped file that somebody else can shorten kills every process that touches it (SIGBUS), so what
 //! is shared must be out of everybody's reach and of a fixed size:
@@ -35,11 +35,11 @@ const OF_ROOT: &str = "/run/superpage";
 /// How their names begin.
 const PREFIX: &str = "run-";
 /// Files read of a directory: one for each user that the program became.
-const MOST_FILES: usize = 1024;
+const MAX_FILES: usize = 1024;
 
-/// Why a run has no ledger.
+/// Why a run has no counters.
 #[derive(Debug, thiserror::Error)]
-pub enum LedgerError {
+pub enum CountersError {
     /// No memory file.
     #[error(transparent)]
     Sys(#[from] sys::SysError),
@@ -48,28 +48,28 @@ pub enum LedgerError {
     NoProc,
 }
 
-/// The ledger, gone when this is.
+/// The counters, gone when this is.
 #[derive(Debug)]
-pub struct LedgerFile {
+pub struct CounterFile {
     sealed: File,
     mark: Mark,
     beside: Option<Beside>,
 }
 
-/// By what a process is seen to add to a ledger.
+/// By what a process is seen to add to counters.
 #[derive(Clone, Debug)]
 pub struct Mark {
     inode: u64,
     beside: Option<String>,
 }
 
-impl LedgerFile {
+impl CounterFile {
     /// An empty one.
-    pub fn create() -> Result<Self, LedgerError> {
+    pub fn create() -> Result<Self, CountersError> {
         let sealed = File::from(sys::memfd::sealed("superpage-ledger", &abi::empty())?);
         // Opened by its path, as the program will.
         let path = path_of(&sealed);
-        let metadata = fs::metadata(&path).map_err(|_| LedgerError::NoProc)?;
+        let metadata = fs::metadata(&path).map_err(|_| CountersError::NoProc)?;
         let beside = Beside::create();
         let name = beside.as_ref().map(|beside| beside.path.display().to_string());
         let mark = Mark { inode: metadata.ino(), beside: name };
@@ -107,7 +107,7 @@ fn path_of(file: &File) -> PathBuf {
 }
 
 impl Mark {
-    /// Whether a process has the library in it and adds to no ledger of this run: it could not open one,
+    /// Whether a process has the library in it and adds to no counters of this run: it could not open one,
     /// or is about to. `None` if it has neither: it may be about to load the library.
     pub fn is_uncounted(&self, root: &Root, pid: Pid) -> Result<Option<bool>, ReadError> {
         let mut has_library = false;
@@ -172,7 +172,7 @@ impl Beside {
 
     fn totals(&self) -> Vec<Totals> {
         let Ok(entries) = fs::read_dir(&self.path) else { return Vec::new() };
-        entries.flatten().take(MOST_FILES).filter_map(|entry| read(&entry.path())).collect()
+        entries.flatten().take(MAX_FILES).filter_map(|entry| read(&entry.path())).collect()
     }
 }
 
@@ -182,7 +182,7 @@ impl Drop for Beside {
     }
 }
 
-/// One user's; `None` for what is no ledger: anybody who knows the directory may put files there.
+/// One user's; `None` for what are no counters: anybody who knows the directory may put files there.
 fn read(path: &Path) -> Option<Totals> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
@@ -222,8 +222,8 @@ mod tests {
 
     #[test]
     fn it_can_be_neither_shortened_nor_lengthened_nor_unsealed() {
-        let ledger = LedgerFile::create().unwrap();
-        let (_, value) = ledger.variable();
+        let counters = CounterFile::create().unwrap();
+        let (_, value) = counters.variable();
         let path = value.split(':').next().unwrap();
         let opened = OpenOptions::new().read(true).write(true).open(path).unwrap();
         for length in [0, 1, 1 << 20] {
@@ -232,7 +232,7 @@ mod tests {
         }
         assert_eq!(opened.metadata().unwrap().len(), abi::BYTES as u64);
         opened.write_all_at(&7u64.to_ne_bytes(), abi::forks() as u64 * 8).unwrap();
-        assert_eq!(ledger.totals().unwrap().forks(), 7);
+        assert_eq!(counters.totals().unwrap().forks(), 7);
     }
 
     #[test]

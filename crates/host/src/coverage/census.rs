@@ -20,13 +20,13 @@ use crate::process::{Mapping, Maps, Sharing};
 use crate::{ReadError, Root};
 
 /// Private memory is asked about in pieces of this many bytes of addresses.
-const PIECE: u64 = 64 << 20;
+const CHUNK: u64 = 64 << 20;
 /// Pages asked in a full one: a share of one half is known within 25 percentage points there, and within 3 in
 /// 4 GiB. Fewer where less lies, but some.
 const ASKED: u64 = 16;
-const LEAST_ASKED: u64 = 4;
+const MIN_ASKED: u64 = 4;
 /// A mapping with more gaps than this in what is known of its object is read whole.
-const MOST_GAPS: usize = 64;
+const MAX_GAPS: usize = 64;
 
 /// Counts the memory of processes.
 #[derive(Debug)]
@@ -82,10 +82,10 @@ struct Tally {
 impl Census {
     /// Of processes that see the mounts `pid` sees. `None` where the kernel has no PAGEMAP_SCAN (before Linux
     /// 6.7), or the root is not this machine's.
-    pub fn of(root: &Root, pid: Pid) -> Option<Self> {
+    pub fn new(root: &Root, pid: Pid) -> Option<Self> {
         let own = Pagemap::open(sys::param::own_pid()).ok().filter(|_| root.is_real())?;
         own.scan(0, root.page_size().bytes(), Categories::PRESENT, &mut Vec::new()).ok()?;
-        Some(Self { root: root.clone(), lens: Lens::of(root, pid).ok()? })
+        Some(Self { root: root.clone(), lens: Lens::new(root, pid).ok()? })
     }
 
     /// Counts.
@@ -106,7 +106,7 @@ impl Census {
         let mut scanned = Vec::new();
         for mapping in Maps::open(&self.root, pid)? {
             let mapping = mapping?;
-            let kind = MappingKind::of_mapping(&mapping, &self.lens.mounts);
+            let kind = MappingKind::from_mapping(&mapping, &self.lens.mounts);
             let wanted = Categories::PRESENT | Categories::SWAPPED;
             // Of a file's private mapping, what is no longer the file's must be told apart.
             let also = match kind {
@@ -169,7 +169,7 @@ impl Census {
         for (place, piece) in pieces {
             let exclusive = piece.exclusive_share(&pagemap)?;
             if exclusive == 0.0 {
-                let here = scanned.iter().filter(|(from, _)| from / PIECE == place);
+                let here = scanned.iter().filter(|(from, _)| from / CHUNK == place);
                 tally.forked.extend(here.copied());
             }
             tally.private += piece.holds.times(exclusive);
@@ -207,7 +207,7 @@ impl Census {
         };
         let gaps = known.map(|known| gaps(known, mapping.offset, mapping.offset + mapping.len()));
         Ok(match gaps {
-            Some(gaps) if gaps.len() <= MOST_GAPS => {
+            Some(gaps) if gaps.len() <= MAX_GAPS => {
                 let address = |at: u64| start + (at - mapping.offset);
                 gaps.into_iter().map(|(from, to)| (address(from), address(to))).collect()
             }
@@ -241,7 +241,7 @@ fn add_to_pieces(
     is_eligible: bool,
 ) {
     for (from, to) in in_pieces(region.start, region.end) {
-        let piece = pieces.entry(from / PIECE).or_default();
+        let piece = pieces.entry(from / CHUNK).or_default();
         piece.holds += Private::of(to - from, is_huge, is_eligible);
         piece.ranges.push((from, to));
     }
@@ -249,13 +249,13 @@ fn add_to_pieces(
 
 /// Addresses cut where pieces end.
 fn in_pieces(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
-    let places = start / PIECE..end.div_ceil(PIECE);
-    places.map(move |place| (start.max(place * PIECE), end.min((place + 1) * PIECE)))
+    let places = start / CHUNK..end.div_ceil(CHUNK);
+    places.map(move |place| (start.max(place * CHUNK), end.min((place + 1) * CHUNK)))
 }
 
 /// How many pages are asked of so many bytes.
 fn asked_of(bytes: u64) -> u64 {
-    (bytes * ASKED / PIECE).clamp(LEAST_ASKED, ASKED)
+    (bytes * ASKED / CHUNK).clamp(MIN_ASKED, ASKED)
 }
 
 /// Whether all pages asked in a range are there, and others map them too.
@@ -397,8 +397,8 @@ mod tests {
 
     #[test]
     fn pieces_end_at_whole_multiples() {
-        let cut: Vec<_> = in_pieces(PIECE - 1, 2 * PIECE + 1).collect();
-        let pieces = [(PIECE - 1, PIECE), (PIECE, 2 * PIECE), (2 * PIECE, 2 * PIECE + 1)];
+        let cut: Vec<_> = in_pieces(CHUNK - 1, 2 * CHUNK + 1).collect();
+        let pieces = [(CHUNK - 1, CHUNK), (CHUNK, 2 * CHUNK), (2 * CHUNK, 2 * CHUNK + 1)];
         assert_eq!(cut, pieces);
         assert_eq!(in_pieces(5, 7).collect::<Vec<_>>(), [(5, 7)]);
     }

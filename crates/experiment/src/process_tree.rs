@@ -2,7 +2,7 @@
 //!
 //! An experiment is the subreaper of everything below it: a program that puts itself into the
 //! background becomes our own child and is still part of its run. What was below us before the
-//! first run (a shell's `superpage … > >(tee log)` makes `tee` our child) is a stranger, and is
+//! first run (a shell's `superpage … > >(tee log)` makes `tee` our child) is preexisting, and is
 //! neither watched nor ended.
 
 use std::collections::BTreeSet;
@@ -18,12 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The processes of a run.
 #[derive(Clone, Debug)]
-pub struct Family {
+pub struct ProcessTree {
     root: Root,
     head: Pid,
     /// Processes below `head` that are not part of it, with their start times; `None` where `head`
     /// itself is a member.
-    strangers: Option<BTreeSet<(Pid, u64)>>,
+    preexisting: Option<BTreeSet<(Pid, u64)>>,
 }
 
 /// What was left running.
@@ -37,18 +37,18 @@ pub struct Stragglers {
     pub remaining: Vec<Pid>,
 }
 
-impl Family {
+impl ProcessTree {
     /// A child and its descendants.
-    pub fn of_child(root: Root, child: Pid) -> Self {
-        Self { root, head: child, strangers: None }
+    pub fn from_child(root: Root, child: Pid) -> Self {
+        Self { root, head: child, preexisting: None }
     }
 
     /// All that will be below this process from now on.
     pub fn below_us(root: Root) -> Self {
         let head = sys::param::own_pid();
         let below = process::tree(&root, head).into_iter().filter(|pid| *pid != head);
-        let strangers = below.filter_map(|pid| Some((pid, started(&root, pid)?))).collect();
-        Self { root, head, strangers: Some(strangers) }
+        let preexisting = below.filter_map(|pid| Some((pid, started(&root, pid)?))).collect();
+        Self { root, head, preexisting: Some(preexisting) }
     }
 
     /// Who is in it now.
@@ -60,9 +60,9 @@ impl Family {
     /// The same, with those that ended and were not waited for; parents before children.
     pub fn processes(&self) -> Vec<(Pid, Stat)> {
         let mut tree = process::tree_with_stat(&self.root, self.head);
-        if let Some(strangers) = &self.strangers {
+        if let Some(preexisting) = &self.preexisting {
             tree.retain(|(pid, stat)| {
-                *pid != self.head && !strangers.contains(&(*pid, stat.start_ticks))
+                *pid != self.head && !preexisting.contains(&(*pid, stat.start_ticks))
             });
         }
         tree
