@@ -59,7 +59,7 @@ pub enum Scope {
 /// What no more translating would gain.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// The share of the time that superpages are likely to give back: [`formula::FELT`].
+    /// The share of the time that superpages are likely to give back: [`formula::WALK_EXPOSURE`].
     pub saved: Interval,
     /// How many times as fast the program can become at most; unbounded if it does nothing but
     /// translate.

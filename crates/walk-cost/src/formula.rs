@@ -11,7 +11,7 @@ use crate::{Gain, Interval};
 /// three quarters: published runs on base pages and on THP (vMitosis' logs of a Xeon Gold 6252)
 /// gave back 0.73 (GUPS), 0.78 (XSBench) and 0.64 (canneal) of the walks' busy time that went
 /// away, and LWN's STREAM on a PPC970 0.71 (inferred from the printed numbers).
-pub const FELT: (f64, f64, f64) = (0.5, 0.75, 1.0);
+pub const WALK_EXPOSURE: (f64, f64, f64) = (0.5, 0.75, 1.0);
 
 /// Walk cycles over all cycles, for an event that counts cycles in which a walk was under way.
 pub fn active(walk_cycles: f64, cycles: f64) -> Option<Interval> {
@@ -44,7 +44,7 @@ pub fn misses_times_cost(misses: f64, cost: f64, cycles: f64) -> Option<Interval
 /// What superpages can gain at most, and what of the time they are likely to give back, if
 /// translating takes `share` of it.
 pub fn gain(share: Interval) -> Gain {
-    let (low, mid, high) = FELT;
+    let (low, mid, high) = WALK_EXPOSURE;
     let felt = Interval::new(low, mid, high).expect("constants in order");
     let left = 1.0 - share.high();
     Gain { saved: share.scaled(felt), speedup_at_most: (left > 0.0).then(|| 1.0 / left) }
@@ -165,8 +165,8 @@ mod tests {
                 outstanding(walks * 1e9, 1e9, 2).unwrap().mid() * seconds
             };
             let felt = (base - thp) / (busy(walks_base, base) - busy(walks_thp, thp));
-            assert!((FELT.0..=FELT.2).contains(&felt), "{name}: {felt}");
-            assert!((felt - FELT.1).abs() < 0.12, "{name}: {felt}");
+            assert!((WALK_EXPOSURE.0..=WALK_EXPOSURE.2).contains(&felt), "{name}: {felt}");
+            assert!((felt - WALK_EXPOSURE.1).abs() < 0.12, "{name}: {felt}");
         }
     }
 }

@@ -24,8 +24,8 @@ use crate::files;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub struct Args {
-    /// Counts from a file: perf stat (plain, -x, or -j), perf script, perf.data, or lines of
-    /// key=value (misses, cost, cycles). The format is recognised; - is standard input.
+    /// Read counts from the output of perf stat -j, a perf.data, or lines of key=value (misses, cost,
+    /// cycles); - is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "command"])]
     from: Option<PathBuf>,
 
@@ -145,7 +145,6 @@ fn by_file(path: &Path, args: &Args) -> Result<Measured, Failure> {
     if args.method == Method::Trace {
         return Err(Failure::usage("--from reads counts; --method trace needs -- PROGRAM"));
     }
-    // What a pipe holds is read as a file is, but for perf.data, which must be sought in.
     let place = if files::is_stdout(path) { Path::new("/dev/stdin") } else { path };
     let reading = from::read(place)?;
     let mut estimate = if reading.format == Format::Keys {

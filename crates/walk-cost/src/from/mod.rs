@@ -1,23 +1,19 @@
-//! Files that somebody else's measurement left: `perf stat` in its three outputs, `perf script`,
-//! `perf.data`, and `key = value`. Which of them a file is, is read off its beginning.
+//! Files that somebody else's measurement left: `perf stat -j`, `perf.data`, and `key = value`.
+//! Which of them a file is, is read off its beginning.
 //!
 //! Readers are total: what they do not know they pass over, what is broken they name with its
 //! place, and memory is bounded whatever the file says of itself.
 
 mod data;
-mod detect;
 mod keys;
 mod lines;
 mod number;
-mod script;
 mod spaces;
-mod stat_csv;
 mod stat_json;
-mod stat_text;
 mod sums;
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use crate::attribution::Attribution;
@@ -49,12 +45,6 @@ pub struct Reading {
 pub enum Format {
     /// `perf stat -j`.
     StatJson,
-    /// `perf stat -x,`.
-    StatCsv,
-    /// What `perf stat` prints.
-    StatText,
-    /// What `perf script` prints.
-    Script,
     /// `perf record`'s file.
     Data,
     /// `key = value`.
@@ -95,22 +85,20 @@ pub enum FromError {
         /// What is wrong there.
         what: &'static str,
     },
-    /// A `perf.data` of a kind that perf itself must unpack.
+    /// A `perf.data` that is not of the kind for pipes, in a pipe.
     #[error(
-        "{}: {what}; let perf unpack it: perf script --show-mmap-events -F \
-         comm,pid,tid,time,period,event,addr,ip,sym,dso -i FILE > TEXT, then --from TEXT",
+        "{}: this perf.data comes through a pipe, and its header points to its end; give the \
+         file's name, or let perf write for a pipe: perf record -o -",
         path.display()
     )]
-    Packed {
+    Unseekable {
         /// The file.
         path: PathBuf,
-        /// What kind.
-        what: &'static str,
     },
     /// None of the formats.
     #[error(
-        "{}: none of the formats that are read: perf stat (-j, -x, or plain), perf script, \
-         perf.data, or lines of key=value (misses, cost, cycles)",
+        "{}: unknown format: expected the output of perf stat -j, a perf.data, or lines of \
+         key=value (misses, cost, cycles)",
         path.display()
     )]
     Unknown {
@@ -125,13 +113,8 @@ pub fn read(path: &Path) -> Result<Reading, FromError> {
     let mut file = File::open(path).map_err(io)?;
     let mut head = Vec::new();
     (&mut file).take(HEAD).read_to_end(&mut head).map_err(io)?;
-    if head.starts_with(data::MAGIC) || head.starts_with(data::SWAPPED_MAGIC) {
-        let length = file.seek(SeekFrom::End(0)).and_then(|end| file.rewind().map(|()| end));
-        let length = length.map_err(|_| FromError::Packed {
-            path: path.to_owned(),
-            what: "it comes through a pipe, and cannot be read from its end",
-        })?;
-        return data::read(BufReader::new(file), length, path);
+    if data::is_data(&head) {
+        return data::read(head, file, path);
     }
     // Not sought back: the file may be a pipe.
     text(std::io::Cursor::new(head.clone()).chain(file), &head, path)
@@ -145,17 +128,34 @@ pub fn read_text(text_at_hand: &str, path: &Path) -> Result<Reading, FromError> 
 
 fn text(input: impl Read, head: &[u8], path: &Path) -> Result<Reading, FromError> {
     let unknown = || FromError::Unknown { path: path.to_owned() };
-    let format = detect::format(&String::from_utf8_lossy(head)).ok_or_else(unknown)?;
+    let format = format(&String::from_utf8_lossy(head)).ok_or_else(unknown)?;
     let lines = lines::Lines::new(BufReader::new(input), path);
     let mut reading = match format {
         Format::StatJson => stat_json::read(lines)?,
-        Format::StatCsv => stat_csv::read(lines)?,
-        Format::StatText => stat_text::read(lines)?,
-        Format::Script => script::read(lines)?,
         Format::Keys | Format::Data => keys::read(lines)?,
     };
     reading.format = format;
     Ok(reading)
+}
+
+/// Lines looked at for the format; a program's own output may come first.
+const MAX_LINES: usize = 2000;
+
+/// The format of a text, by its first lines; `None` if they belong to none.
+fn format(head: &str) -> Option<Format> {
+    // A binary file: no text that perf prints has a zero.
+    if head.contains('\0') {
+        return None;
+    }
+    let lines = || head.lines().take(MAX_LINES);
+    if lines().any(|line| line.starts_with('{') && line.contains("\"counter-value\"")) {
+        return Some(Format::StatJson);
+    }
+    // A file of keys is one from its first line on.
+    let first = lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with('['));
+    first.is_some_and(keys::is_line).then_some(Format::Keys)
 }
 
 impl Format {
@@ -163,9 +163,6 @@ impl Format {
     pub fn in_words(self) -> &'static str {
         match self {
             Self::StatJson => "perf stat -j",
-            Self::StatCsv => "perf stat -x",
-            Self::StatText => "perf stat",
-            Self::Script => "perf script",
             Self::Data => "perf.data",
             Self::Keys => "key = value",
         }

@@ -1,7 +1,7 @@
 //! A `perf.data` written by hand, after tools/perf/Documentation/perf.data-file-format.txt and
 //! perf_event_open(2): the twin of the reader under test.
 
-/// Which optional fields the samples have.
+/// Which form it has, and which optional fields the samples have.
 #[derive(Clone, Copy)]
 pub struct Layout {
     /// PERF_SAMPLE_IDENTIFIER, else PERF_SAMPLE_ID.
@@ -10,6 +10,12 @@ pub struct Layout {
     pub cpu: bool,
     /// The feature that names the events.
     pub names: bool,
+    /// The byte order.
+    pub big_endian: bool,
+    /// What perf writes into a pipe: descriptions and features are records.
+    pub piped: bool,
+    /// The type of the records that hold the other ones compressed.
+    pub packed: Option<u32>,
 }
 
 /// A file in the making.
@@ -21,17 +27,62 @@ pub struct File {
 
 const ATTR: usize = 128;
 
+impl Layout {
+    fn half(self, word: u16) -> Vec<u8> {
+        if self.big_endian { word.to_be_bytes().into() } else { word.to_le_bytes().into() }
+    }
+
+    fn int(self, word: u32) -> Vec<u8> {
+        if self.big_endian { word.to_be_bytes().into() } else { word.to_le_bytes().into() }
+    }
+
+    fn word(self, word: u64) -> Vec<u8> {
+        if self.big_endian { word.to_be_bytes().into() } else { word.to_le_bytes().into() }
+    }
+
+    fn pair(self, a: u32, b: u32) -> Vec<u8> {
+        [self.int(a), self.int(b)].concat()
+    }
+
+    fn words(self, words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| self.word(*word)).collect()
+    }
+
+    /// `perf_header_string`: the length, then the text padded with zeros.
+    fn string(self, text: &str) -> Vec<u8> {
+        let length = text.len() / 64 * 64 + 64;
+        let padded = text.bytes().chain(std::iter::repeat(0)).take(length);
+        self.int(length as u32).into_iter().chain(padded).collect()
+    }
+
+    fn record(self, kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+        let size = u16::try_from(8 + body.len()).unwrap();
+        [self.int(kind), self.half(misc), self.half(size), body.to_vec()].concat()
+    }
+
+    /// The records as perf packs them: one stream of zstd, cut without regard to records.
+    fn pack(self, kind: u32, records: &[u8]) -> Vec<u8> {
+        let packed = zstd::encode_all(records, 1).unwrap();
+        let one = |chunk: &[u8]| match kind {
+            81 => self.record(81, 0, chunk),
+            _ => self.record(
+                83,
+                0,
+                &[self.word(chunk.len() as u64), chunk.to_vec(), vec![0; 7]].concat(),
+            ),
+        };
+        packed.chunks(60).flat_map(one).collect()
+    }
+}
+
 impl File {
     pub fn new(layout: Layout, names: &[&'static str]) -> Self {
         Self { layout, names: names.to_vec(), records: Vec::new() }
     }
 
     pub fn record(&mut self, kind: u32, misc: u16, body: &[u8]) {
-        let size = u16::try_from(8 + body.len()).unwrap();
-        self.records.extend(kind.to_ne_bytes());
-        self.records.extend(misc.to_ne_bytes());
-        self.records.extend(size.to_ne_bytes());
-        self.records.extend(body);
+        let record = self.layout.record(kind, misc, body);
+        self.records.extend(record);
     }
 
     pub fn sample(
@@ -43,27 +94,27 @@ impl File {
         address: u64,
         period: u64,
     ) {
+        let of = self.layout;
         let mut body = Vec::new();
-        if self.layout.identifier {
-            body.extend(Self::id(event).to_ne_bytes());
+        if of.identifier {
+            body.extend(of.word(Self::id(event)));
         }
-        body.extend(ip.to_ne_bytes());
-        body.extend(pair(pid, pid));
-        body.extend(time.to_ne_bytes());
-        body.extend(address.to_ne_bytes());
-        if !self.layout.identifier {
-            body.extend(Self::id(event).to_ne_bytes());
+        body.extend(of.word(ip));
+        body.extend(of.pair(pid, pid));
+        body.extend(of.words(&[time, address]));
+        if !of.identifier {
+            body.extend(of.word(Self::id(event)));
         }
-        if self.layout.cpu {
-            body.extend(pair(3, 0));
+        if of.cpu {
+            body.extend(of.pair(3, 0));
         }
-        body.extend(period.to_ne_bytes());
+        body.extend(of.word(period));
         self.record(9, 2, &body);
     }
 
     pub fn map(&mut self, pid: u32, time: u64, start: u64, length: u64, name: &str) {
-        let mut body = pair(pid, pid);
-        body.extend([start, length, 0].iter().flat_map(|word| word.to_ne_bytes()));
+        let mut body = self.layout.pair(pid, pid);
+        body.extend(self.layout.words(&[start, length, 0]));
         body.extend([0; 32]);
         let padded = name.len() / 8 * 8 + 8;
         body.extend(name.bytes().chain(std::iter::repeat(0)).take(padded));
@@ -72,16 +123,15 @@ impl File {
     }
 
     pub fn fork(&mut self, child: u32, parent: u32, time: u64) {
-        let mut body = pair(child, parent);
-        body.extend(pair(child, parent));
-        body.extend(time.to_ne_bytes());
+        let mut body = self.layout.pair(child, parent);
+        body.extend(self.layout.pair(child, parent));
+        body.extend(self.layout.word(time));
         self.trailer(&mut body, child, time);
         self.record(7, 0, &body);
     }
 
     pub fn lost(&mut self, count: u64) {
-        let mut body = 1u64.to_ne_bytes().to_vec();
-        body.extend(count.to_ne_bytes());
+        let body = self.layout.words(&[1, count]);
         self.record(2, 0, &body);
     }
 
@@ -91,16 +141,17 @@ impl File {
 
     /// `sample_id_all`: TID, TIME, ID, CPU, IDENTIFIER.
     fn trailer(&self, body: &mut Vec<u8>, pid: u32, time: u64) {
-        body.extend(pair(pid, pid));
-        body.extend(time.to_ne_bytes());
-        if !self.layout.identifier {
-            body.extend(Self::id(0).to_ne_bytes());
+        let of = self.layout;
+        body.extend(of.pair(pid, pid));
+        body.extend(of.word(time));
+        if !of.identifier {
+            body.extend(of.word(Self::id(0)));
         }
-        if self.layout.cpu {
-            body.extend(pair(3, 0));
+        if of.cpu {
+            body.extend(of.pair(3, 0));
         }
-        if self.layout.identifier {
-            body.extend(Self::id(0).to_ne_bytes());
+        if of.identifier {
+            body.extend(of.word(Self::id(0)));
         }
     }
 
@@ -109,76 +160,85 @@ impl File {
     }
 
     fn attribute(&self) -> Vec<u8> {
-        let id = if self.layout.identifier { 1u64 << 16 } else { 1 << 6 };
-        let cpu = if self.layout.cpu { 1u64 << 7 } else { 0 };
+        let of = self.layout;
+        let id = if of.identifier { 1u64 << 16 } else { 1 << 6 };
+        let cpu = if of.cpu { 1u64 << 7 } else { 0 };
         let fields = 1u64 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 8 | id | cpu;
         let mut bytes = vec![0; ATTR];
-        bytes[4..8].copy_from_slice(&(ATTR as u32).to_ne_bytes());
-        bytes[24..32].copy_from_slice(&fields.to_ne_bytes());
-        bytes[40..48].copy_from_slice(&(1u64 << 18 | 1 << 10).to_ne_bytes());
+        bytes[4..8].copy_from_slice(&of.int(ATTR as u32));
+        bytes[24..32].copy_from_slice(&of.word(fields));
+        // Bit fields `freq` and `sample_id_all`, the 11th and the 19th.
+        bytes[41] = if of.big_endian { 0x80 >> 2 } else { 1 << 2 };
+        bytes[42] = if of.big_endian { 0x80 >> 2 } else { 1 << 2 };
         bytes
     }
 
-    /// The file: header, ids, descriptions, records, features.
-    pub fn bytes(&self) -> Vec<u8> {
-        let count = self.names.len();
-        let (ids_at, attr_size) = (104u64, ATTR as u64 + 16);
-        let attrs_at = ids_at + 8 * count as u64;
-        let data_at = attrs_at + attr_size * count as u64;
-        let mut features = vec![(9, string("GenuineIntel,6,85,7"))];
-        if self.layout.names {
-            let mut names = pair(count as u32, ATTR as u32);
+    fn features(&self) -> Vec<(u64, Vec<u8>)> {
+        let of = self.layout;
+        let mut features = vec![(9, of.string("GenuineIntel,6,85,7"))];
+        if of.names {
+            let mut names = of.pair(self.names.len() as u32, ATTR as u32);
             for (event, name) in self.names.iter().enumerate() {
                 names.extend(self.attribute());
-                names.extend(1u32.to_ne_bytes());
-                names.extend(string(name));
-                names.extend(Self::id(event).to_ne_bytes());
+                names.extend(of.int(1));
+                names.extend(of.string(name));
+                names.extend(of.word(Self::id(event)));
             }
             features.push((12, names));
         }
-        let bits = features.iter().fold(0u64, |bits, (bit, _)| bits | 1 << bit);
-        let mut out = b"PERFILE2".to_vec();
-        let header = [
-            104,
-            attr_size,
-            attrs_at,
-            attr_size * count as u64,
-            data_at,
-            self.records.len() as u64,
-            0,
-            0,
-            bits,
-            0,
-            0,
-            0,
-        ];
-        out.extend(header.iter().flat_map(|word: &u64| word.to_ne_bytes()));
-        out.extend((0..count).flat_map(|event| Self::id(event).to_ne_bytes()));
-        for event in 0..count as u64 {
-            out.extend(self.attribute());
-            out.extend((ids_at + 8 * event).to_ne_bytes());
-            out.extend(8u64.to_ne_bytes());
+        features
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let of = self.layout;
+        let records = match of.packed {
+            Some(kind) => of.pack(kind, &self.records),
+            None => self.records.clone(),
+        };
+        let magic = if of.big_endian { b"2ELIFREP" } else { b"PERFILE2" };
+        let form = if of.piped { self.stream(records) } else { self.file(records) };
+        [magic.to_vec(), form].concat()
+    }
+
+    /// What follows the magic number in a pipe.
+    fn stream(&self, records: Vec<u8>) -> Vec<u8> {
+        let of = self.layout;
+        let mut out = of.word(16);
+        for event in 0..self.names.len() {
+            let body = [self.attribute(), of.word(Self::id(event))].concat();
+            out.extend(of.record(64, 0, &body));
         }
-        out.extend(&self.records);
-        let mut at = out.len() as u64 + 16 * features.len() as u64;
+        for (bit, section) in self.features() {
+            out.extend(of.record(80, 0, &[of.word(bit), section].concat()));
+        }
+        out.extend(records);
+        out
+    }
+
+    /// What follows the magic number in a file: header, ids, descriptions, records, features.
+    fn file(&self, records: Vec<u8>) -> Vec<u8> {
+        let of = self.layout;
+        let count = self.names.len() as u64;
+        let (ids_at, attr_size) = (104, ATTR as u64 + 16);
+        let attrs_at = ids_at + 8 * count;
+        let (attrs, data_at) = (attr_size * count, attrs_at + attr_size * count);
+        let length = records.len() as u64;
+        let features = self.features();
+        let bits = features.iter().fold(0u64, |bits, (bit, _)| bits | 1 << bit);
+        let mut out =
+            of.words(&[104, attr_size, attrs_at, attrs, data_at, length, 0, 0, bits, 0, 0, 0]);
+        out.extend((0..self.names.len()).flat_map(|event| of.word(Self::id(event))));
+        for event in 0..count {
+            out.extend(self.attribute());
+            out.extend(of.words(&[ids_at + 8 * event, 8]));
+        }
+        out.extend(records);
+        let mut at = 8 + out.len() as u64 + 16 * features.len() as u64;
         for (_, section) in &features {
-            out.extend(at.to_ne_bytes());
-            out.extend((section.len() as u64).to_ne_bytes());
+            out.extend(of.words(&[at, section.len() as u64]));
             at += section.len() as u64;
         }
         out.extend(features.into_iter().flat_map(|(_, section)| section));
         out
     }
-}
-
-fn pair(a: u32, b: u32) -> Vec<u8> {
-    [a.to_ne_bytes(), b.to_ne_bytes()].concat()
-}
-
-/// `perf_header_string`: the length, then the text padded with zeros.
-fn string(text: &str) -> Vec<u8> {
-    let length = text.len() / 64 * 64 + 64;
-    let mut bytes = (length as u32).to_ne_bytes().to_vec();
-    bytes.extend(text.bytes().chain(std::iter::repeat(0)).take(length));
-    bytes
 }

@@ -1,8 +1,8 @@
 //! Where the fields of a sample are: their order is fixed, their presence is the event's
 //! (`perf_event_open(2)`, PERF_RECORD_SAMPLE). Private to the reader.
 
-use super::header::{Event, Header};
-use super::{u32_at, u64_at};
+use super::bytes::Order;
+use super::events::{Event, Events};
 
 /// What is read of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -28,17 +28,17 @@ const STREAM_ID: u64 = 1 << 9;
 const IDENTIFIER: u64 = 1 << 16;
 
 /// Reads a sample's record, its header of 8 bytes included. `None` if it is too short.
-pub(super) fn parse(record: &[u8], header: &Header) -> Option<Sample> {
-    let first = header.events.first()?;
+pub(super) fn parse(record: &[u8], events: &Events) -> Option<Sample> {
+    let (first, order) = (events.list.first()?, events.order);
     // The identifier comes first, so that the layout can be known; without one all events have
     // the same fields.
     let event = if first.fields & IDENTIFIER != 0 {
-        header.of_id.get(&u64_at(record, 8)?).copied()?
+        events.of_id.get(&order.u64_at(record, 8)?).copied()?
     } else {
-        let id = fields(record, first)?.id;
-        id.and_then(|id| header.of_id.get(&id).copied()).unwrap_or(0)
+        let id = fields(record, first, order)?.id;
+        id.and_then(|id| events.of_id.get(&id).copied()).unwrap_or(0)
     };
-    let found = fields(record, header.events.get(event)?)?;
+    let found = fields(record, events.list.get(event)?, order)?;
     Some(Sample { event, ..found.sample })
 }
 
@@ -47,7 +47,7 @@ struct Fields {
     id: Option<u64>,
 }
 
-fn fields(record: &[u8], event: &Event) -> Option<Fields> {
+fn fields(record: &[u8], event: &Event, order: Order) -> Option<Fields> {
     let mut at = 8;
     let mut next = |bit: u64| -> Option<Option<usize>> {
         if event.fields & bit == 0 {
@@ -63,10 +63,10 @@ fn fields(record: &[u8], event: &Event) -> Option<Fields> {
     next(STREAM_ID)?;
     next(CPU)?;
     let period = next(PERIOD)?;
-    let word = |at: Option<usize>| at.and_then(|at| u64_at(record, at));
+    let word = |at: Option<usize>| at.and_then(|at| order.u64_at(record, at));
     let sample = Sample {
         event: 0,
-        pid: tid.and_then(|at| u32_at(record, at)).unwrap_or(0) as i32,
+        pid: tid.and_then(|at| order.u32_at(record, at)).unwrap_or(0) as i32,
         time: word(time).unwrap_or(0),
         ip: word(ip),
         address: word(address).filter(|address| *address != 0),
@@ -76,11 +76,11 @@ fn fields(record: &[u8], event: &Event) -> Option<Fields> {
 }
 
 /// The time of a record that is no sample: its trailer has the fields from its end backwards.
-pub(super) fn time_of_other(record: &[u8], event: &Event) -> u64 {
+pub(super) fn time_of_other(record: &[u8], event: &Event, order: Order) -> u64 {
     if !event.trailer || event.fields & TIME == 0 {
         return 0;
     }
     let after = [ID, STREAM_ID, CPU, IDENTIFIER].iter().filter(|bit| event.fields & **bit != 0);
     let from_end = 8 * (after.count() + 1);
-    record.len().checked_sub(from_end).and_then(|at| u64_at(record, at)).unwrap_or(0)
+    record.len().checked_sub(from_end).and_then(|at| order.u64_at(record, at)).unwrap_or(0)
 }
