@@ -4,40 +4,29 @@
 //! Both word sizes and both byte orders: a mark is one bit of a word whose place the file itself says.
 
 use std::fmt;
+use std::mem::{offset_of, size_of};
+
+use object::elf::{self, FileHeader32, FileHeader64, ProgramHeader32, ProgramHeader64};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endian, Endianness, pod};
 
 /// The mark: this segment is to have superpages (libhugetlbfs' PF_LINUX_HUGETLB; within the bits that
 /// the ELF specification leaves to operating systems, PF_MASKOS).
 pub const MARK: u32 = 0x10_0000;
 
-const PF_X: u32 = 1;
-const PF_W: u32 = 2;
-const PF_R: u32 = 4;
-const PT_LOAD: u32 = 1;
-const ET_EXEC: u16 = 2;
-const ET_DYN: u16 = 3;
-/// 32-bit PowerPC: its data segments are executable (the old procedure linkage table).
-const EM_PPC: u16 = 20;
-/// e_phnum if there are more: the number is then elsewhere.
-const PN_XNUM: u16 = 0xffff;
-
 /// The longest header there is, of 64-bit files.
-pub const HEADER: usize = 64;
+pub const HEADER: usize = size_of::<FileHeader64<Endianness>>();
 
 /// Where the program headers are, from the file's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
-    format: Format,
-    machine: u16,
+    is_64: bool,
+    endian: Endianness,
+    machine: elf::Machine,
     /// Where it begins in the file.
     pub offset: u64,
     /// Its entries.
     pub count: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Format {
-    is_64: bool,
-    is_little: bool,
 }
 
 /// Why a file is not one to be marked.
@@ -63,11 +52,11 @@ pub struct Segment {
     pub index: usize,
     /// Where its flags are, from the beginning of the table.
     flags_at: usize,
-    flags: u32,
+    flags: elf::ProgramFlags,
     start: u64,
     file_size: u64,
     memory_size: u64,
-    machine: u16,
+    machine: elf::Machine,
 }
 
 impl Table {
@@ -79,39 +68,39 @@ impl Table {
         if !start.starts_with(b"\x7fELF") {
             return Err(NotAProgram::NotElf);
         }
-        let [_, _, _, _, class, order, ..] = start else { return Err(NotAProgram::Short) };
-        let is_64 = match class {
-            1 => false,
-            2 => true,
-            other => return Err(NotAProgram::Class(*other)),
-        };
-        let is_little = match order {
-            1 => true,
-            2 => false,
-            other => return Err(NotAProgram::ByteOrder(*other)),
-        };
-        let format = Format { is_64, is_little };
-        if start.len() < format.header_size() {
-            return Err(NotAProgram::Short);
+        match start.get(4).ok_or(NotAProgram::Short)? {
+            1 => Self::of::<FileHeader32<Endianness>>(start, length, false),
+            2 => Self::of::<FileHeader64<Endianness>>(start, length, true),
+            other => Err(NotAProgram::Class(*other)),
         }
-        let kind = format.half(start, 16);
-        if ![ET_EXEC, ET_DYN].contains(&kind) {
-            return Err(NotAProgram::Kind(kind));
-        }
-        let (offset, entry_size, count) = match is_64 {
-            true => (format.xword(start, 32), format.half(start, 54), format.half(start, 56)),
-            false => {
-                (format.word(start, 28).into(), format.half(start, 42), format.half(start, 44))
-            }
+    }
+
+    fn of<Header: FileHeader<Endian = Endianness>>(
+        start: &[u8],
+        length: u64,
+        is_64: bool,
+    ) -> Result<Self, NotAProgram> {
+        let (header, _) = pod::from_bytes::<Header>(start).map_err(|()| NotAProgram::Short)?;
+        let order = header.e_ident().data.0;
+        let endian = match order {
+            1 | 2 => Endianness::from_big_endian(order == 2),
+            _ => None,
         };
-        let right = format.entry_size();
+        let endian = endian.ok_or(NotAProgram::ByteOrder(order))?;
+        let kind = header.e_type(endian);
+        if ![elf::ET_EXEC, elf::ET_DYN].contains(&kind) {
+            return Err(NotAProgram::Kind(kind.0));
+        }
+        let (offset, count) = (header.e_phoff(endian).into(), header.e_phnum(endian));
+        let (found, right) = (header.e_phentsize(endian), size_of::<Header::ProgramHeader>());
         match count {
             0 => return Err(NotAProgram::NoSegments),
-            PN_XNUM => return Err(NotAProgram::TooManySegments),
-            _ if usize::from(entry_size) != right => {
-                return Err(NotAProgram::EntrySize { found: entry_size, right });
+            // e_phnum if there are more: the number is then elsewhere.
+            elf::PN_XNUM => return Err(NotAProgram::TooManySegments),
+            _ if usize::from(found) != right => {
+                return Err(NotAProgram::EntrySize { found, right });
             }
-            _ if offset < format.header_size() as u64 => return Err(NotAProgram::OverHeader),
+            _ if offset < size_of::<Header>() as u64 => return Err(NotAProgram::OverHeader),
             _ => {}
         }
         let count = usize::from(count);
@@ -119,59 +108,78 @@ impl Table {
         if end > u128::from(length) {
             return Err(NotAProgram::BeyondEnd { end, length });
         }
-        Ok(Self { format, machine: format.half(start, 18), offset, count })
+        Ok(Self { is_64, endian, machine: header.e_machine(endian), offset, count })
     }
 
     /// Its length in bytes.
     pub fn len(&self) -> usize {
-        self.count * self.format.entry_size()
+        let entry = match self.is_64 {
+            true => size_of::<ProgramHeader64<Endianness>>(),
+            false => size_of::<ProgramHeader32<Endianness>>(),
+        };
+        self.count * entry
     }
 
     /// The loaded segments in `bytes`, which is the whole table.
     pub fn segments(&self, bytes: &[u8]) -> Vec<Segment> {
-        let Self { format, machine, .. } = *self;
-        let entries = bytes.chunks_exact(format.entry_size()).enumerate();
-        let loaded = entries.filter(|(_, entry)| format.word(entry, 0) == PT_LOAD);
-        let segment = |(index, entry): (usize, &[u8])| {
-            let (flags, start, file_size, memory_size) = match format.is_64 {
-                true => {
-                    (4, format.xword(entry, 16), format.xword(entry, 32), format.xword(entry, 40))
-                }
-                false => {
-                    let word = |at| u64::from(format.word(entry, at));
-                    (24, word(8), word(16), word(20))
-                }
-            };
-            let flags_at = index * format.entry_size() + flags;
-            let flags = format.word(entry, flags);
-            Segment { index, flags_at, flags, start, file_size, memory_size, machine }
+        type Small = ProgramHeader32<Endianness>;
+        type Large = ProgramHeader64<Endianness>;
+        match self.is_64 {
+            true => self.loaded::<Large>(bytes, offset_of!(Large, p_flags)),
+            false => self.loaded::<Small>(bytes, offset_of!(Small, p_flags)),
+        }
+    }
+
+    fn loaded<Entry: ProgramHeader<Endian = Endianness>>(
+        &self,
+        bytes: &[u8],
+        flags: usize,
+    ) -> Vec<Segment> {
+        let (endian, machine) = (self.endian, self.machine);
+        let entries = pod::slice_from_bytes::<Entry>(bytes, self.count);
+        let entries = entries.map_or(&[][..], |(entries, _)| entries).iter().enumerate();
+        let loaded = entries.filter(|(_, entry)| entry.p_type(endian) == elf::PT_LOAD);
+        let segment = |(index, entry): (usize, &Entry)| Segment {
+            index,
+            flags_at: index * size_of::<Entry>() + flags,
+            flags: entry.p_flags(endian),
+            start: entry.p_vaddr(endian).into(),
+            file_size: entry.p_filesz(endian).into(),
+            memory_size: entry.p_memsz(endian).into(),
+            machine,
         };
         loaded.map(segment).collect()
     }
 
     /// Marks a segment in `bytes`, the whole table, or takes its mark away.
     pub fn mark(&self, bytes: &mut [u8], segment: &Segment, marked: bool) {
-        let flags = if marked { segment.flags | MARK } else { segment.flags & !MARK };
-        let word = if self.format.is_little { flags.to_le_bytes() } else { flags.to_be_bytes() };
-        bytes[segment.flags_at..segment.flags_at + 4].copy_from_slice(&word);
+        let flags = segment.flags.0;
+        let flags = if marked { flags | MARK } else { flags & !MARK };
+        bytes[segment.flags_at..segment.flags_at + 4]
+            .copy_from_slice(&self.endian.write_u32(flags));
     }
 }
 
 impl Segment {
     /// Code: read and executed, not written, and nothing in it but what is in the file.
     pub fn is_text(&self) -> bool {
-        self.flags & (PF_R | PF_W | PF_X) == PF_R | PF_X && self.memory_size == self.file_size
+        self.access() == elf::PF_R.0 | elf::PF_X.0 && self.memory_size == self.file_size
     }
 
     /// Data and bss.
     pub fn is_data(&self) -> bool {
-        let executable = if self.machine == EM_PPC { PF_X } else { 0 };
-        self.flags & (PF_R | PF_W | PF_X) == PF_R | PF_W | executable
+        // 32-bit PowerPC: its data segments are executable (the old procedure linkage table).
+        let executable = if self.machine == elf::EM_PPC { elf::PF_X.0 } else { 0 };
+        self.access() == elf::PF_R.0 | elf::PF_W.0 | executable
     }
 
     /// Whether it is to have superpages.
     pub fn is_marked(&self) -> bool {
-        self.flags & MARK != 0
+        self.flags.0 & MARK != 0
+    }
+
+    fn access(&self) -> u32 {
+        self.flags.0 & (elf::PF_R.0 | elf::PF_W.0 | elf::PF_X.0)
     }
 }
 
@@ -218,33 +226,6 @@ impl fmt::Display for NotAProgram {
     }
 }
 
-impl Format {
-    fn header_size(self) -> usize {
-        if self.is_64 { HEADER } else { 52 }
-    }
-
-    fn entry_size(self) -> usize {
-        if self.is_64 { 56 } else { 32 }
-    }
-
-    fn half(self, bytes: &[u8], at: usize) -> u16 {
-        let field = [bytes[at], bytes[at + 1]];
-        if self.is_little { u16::from_le_bytes(field) } else { u16::from_be_bytes(field) }
-    }
-
-    fn word(self, bytes: &[u8], at: usize) -> u32 {
-        let (low, high) = (self.half(bytes, at), self.half(bytes, at + 2));
-        let (low, high) = if self.is_little { (low, high) } else { (high, low) };
-        u32::from(low) | u32::from(high) << 16
-    }
-
-    fn xword(self, bytes: &[u8], at: usize) -> u64 {
-        let (low, high) = (self.word(bytes, at), self.word(bytes, at + 4));
-        let (low, high) = if self.is_little { (low, high) } else { (high, low) };
-        u64::from(low) | u64::from(high) << 32
-    }
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
@@ -252,8 +233,7 @@ pub mod tests {
 
     /// A file of one code and one data segment, its program headers at `offset`.
     pub fn program(is_64: bool, is_little: bool, offset: usize) -> Vec<u8> {
-        let format = Format { is_64, is_little };
-        let (entry, header) = (format.entry_size(), format.header_size());
+        let (entry, header) = if is_64 { (56, 64) } else { (32, 52) };
         let mut bytes = vec![0; offset.max(header) + 3 * entry + 100];
         bytes[..6].copy_from_slice(&[
             0x7f,
@@ -269,7 +249,7 @@ pub mod tests {
             bytes[at..at + size].copy_from_slice(field);
         };
         let word = if is_64 { 8 } else { 4 };
-        put(16, 2, ET_EXEC.into());
+        put(16, 2, elf::ET_EXEC.0.into());
         put(18, 2, 62);
         put(if is_64 { 32 } else { 28 }, word, offset as u64);
         put(if is_64 { 54 } else { 42 }, 2, entry as u64);
