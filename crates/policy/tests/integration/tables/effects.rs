@@ -8,8 +8,8 @@ mod world;
 
 use design::{Design, Difference, Value};
 
-use crate::expressions::rule;
-use crate::mutation::{Keys, OPTIONAL, changed, good, keys, mutants, others};
+use super::expressions::rule;
+use super::mutation::{Keys, OPTIONAL, changed, good, keys, mutants, others};
 use world::{Random, is_told_apart};
 
 /// Presets of which each key is changed: one of each kind.

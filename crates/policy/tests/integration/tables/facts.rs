@@ -3,8 +3,8 @@
 use design::Design;
 use superpage_policy::{Action, Event, Extent, Fact, Facts, Policy, Region, Rule};
 
-use crate::dsl::*;
-use crate::successors::roomy;
+use super::dsl::*;
+use super::successors::roomy;
 
 /// Of a superpage's worth with base pages, 400 in memory.
 fn known() -> Facts {

@@ -6,10 +6,10 @@ use superpage_policy::{
     Daemon, Facts, FaultPath, Orders, Physical, Policy, Reads, Region, Zeroing,
 };
 
-use crate::common::{LINUX, Sources, efforts, idle, no_pages, superpages, watermarks};
-use crate::dsl::*;
-use crate::linux::{Thp, asked, fallback, faults, memory, sequence};
-use crate::{cbmm, elastic, hugescope, linux, trident};
+use super::common::{LINUX, Sources, efforts, idle, no_pages, superpages, watermarks};
+use super::dsl::*;
+use super::linux::{Thp, asked, fallback, faults, memory, sequence};
+use super::{cbmm, elastic, hugescope, linux, trident};
 
 /// Before 5.8.
 pub const OLD: Sources = Sources {
@@ -42,7 +42,7 @@ pub struct Once {
     pub sizes: (Orders, Orders),
 }
 
-pub const PHYSICAL: Physical = crate::dsl::PHYSICAL;
+pub const PHYSICAL: Physical = super::dsl::PHYSICAL;
 
 /// Linux before locks of single mappings (6.4).
 pub const PATH: FaultPath =

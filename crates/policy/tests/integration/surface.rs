@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-const LIB: &str = include_str!("../src/lib.rs");
-const LIVE: &str = include_str!("../src/live/mod.rs");
+const LIB: &str = include_str!("../../src/lib.rs");
+const LIVE: &str = include_str!("../../src/live/mod.rs");
 
 /// What is written as code on the page.
 fn code() -> String {
-    let page = include_str!("../../../docs/policy.md");
+    let page = include_str!("../../../../docs/policy.md");
     let (_, surface) = page.split_once("\n## The public surface on one page\n").expect("the part");
     let (surface, _) = surface.split_once("\n## ").expect("its end");
     surface.split('`').skip(1).step_by(2).collect::<Vec<_>>().join("\n")
@@ -78,13 +78,13 @@ fn every_question_is_on_the_page() {
 
 #[test]
 fn every_event_is_on_the_page() {
-    all_are_there(&variants(include_str!("../src/event.rs"), "pub enum Event {"), 15);
-    all_are_there(&variants(include_str!("../src/event.rs"), "pub enum Result {"), 4);
+    all_are_there(&variants(include_str!("../../src/event.rs"), "pub enum Event {"), 15);
+    all_are_there(&variants(include_str!("../../src/event.rs"), "pub enum Result {"), 4);
 }
 
 #[test]
 fn every_action_is_on_the_page() {
-    all_are_there(&variants(include_str!("../src/action.rs"), "pub enum Action {"), 40);
+    all_are_there(&variants(include_str!("../../src/action.rs"), "pub enum Action {"), 40);
 }
 
 /// Of an enum.

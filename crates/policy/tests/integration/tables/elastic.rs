@@ -6,11 +6,11 @@ use superpage_policy::{
     Action, Candidates, Daemon, Event, Facts, How, Physical, Reads, Result as Ended,
 };
 
-use crate::common::{LINUX, TRANSPARENT, launched};
-use crate::dsl::*;
-use crate::khugepaged::{KHUGEPAGED, Scan, candidates};
-use crate::linux::{LINUX_6, Thp};
-use crate::successors::{Once, PATH, PHYSICAL, built_on_linux, ranks, sampling};
+use super::common::{LINUX, TRANSPARENT, launched};
+use super::dsl::*;
+use super::khugepaged::{KHUGEPAGED, Scan, candidates};
+use super::linux::{LINUX_6, Thp};
+use super::successors::{Once, PATH, PHYSICAL, built_on_linux, ranks, sampling};
 
 const GREEDY: &str = "bin/epochs.sh: fault_hints 0";
 const SOLVE: &str = "etutils-rs src/leshy.rs: Trace::solve";

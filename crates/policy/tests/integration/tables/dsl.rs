@@ -1,7 +1,7 @@
 //! What tables are written in: lines of events, facts and the actions that must follow.
 //!
 //! A line is data, so that a table can be put to any design: to a preset, and to what is left of it when one key is
-//! changed ([`crate::mutation`]).
+//! changed ([`super::mutation`]).
 
 use core::fmt::Debug;
 

@@ -7,12 +7,12 @@ use superpage_policy::{
 };
 use units::ByteSize;
 
-use crate::common::{
+use super::common::{
     LINUX, TRANSPARENT, efforts, idle, launched, no_pages, superpages, watermarks,
 };
-use crate::dsl::*;
-use crate::khugepaged::collapse_only;
-use crate::linux::asked;
+use super::dsl::*;
+use super::khugepaged::collapse_only;
+use super::linux::asked;
 
 const KSWAPD: &str = "mm/vmscan.c: kswapd, balance_pgdat";
 const NO_DAEMON: &str = "Linux has no such thread";

@@ -4,11 +4,11 @@ use design::{Design, designs};
 use superpage_policy::rules::Effort;
 use superpage_policy::{Action, Daemon, Facts, FaultPath, Physical, Policy, Reads};
 
-use crate::common::{TRANSPARENT, launched};
-use crate::dsl::*;
-use crate::khugepaged::collapse_only;
-use crate::linux::{LINUX_6, Thp};
-use crate::successors::{OLD, Once, PATH, PHYSICAL, built_on_linux, roomy};
+use super::common::{TRANSPARENT, launched};
+use super::dsl::*;
+use super::khugepaged::collapse_only;
+use super::linux::{LINUX_6, Thp};
+use super::successors::{OLD, Once, PATH, PHYSICAL, built_on_linux, roomy};
 
 const DECIDE: &str = "mm/estimator.c: mm_decide: benefit > cost";
 const COST: &str = "mm/estimator.c: mm_estimate_huge_page_promote_cost_benefit";
@@ -56,7 +56,7 @@ pub fn table() -> Table {
     let mut table = built_on_linux(&worth, &OLD, &MISSING, once);
     table.extend(prices());
     table.extend(profiled());
-    table.extend(crate::bloat::prezero("mm/asynczero/asynczero.c: zero_fill_zone_pages, zero_n_pages; ATC'22: idle time is free", (1000, 1000), 500, 10));
+    table.extend(super::bloat::prezero("mm/asynczero/asynczero.c: zero_fill_zone_pages, zero_n_pages; ATC'22: idle time is free", (1000, 1000), 500, 10));
     table.extend(collapse_only());
     table.extend(launched(superpage_policy::Launch { prezero: true, ..TRANSPARENT }));
     table

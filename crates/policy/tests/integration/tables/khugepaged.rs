@@ -4,7 +4,7 @@
 use superpage_policy::rules::Effort;
 use superpage_policy::{Action, Backing, Daemon, Event, Facts, How};
 
-use crate::dsl::*;
+use super::dsl::*;
 
 const SCAN: &str = "mm/khugepaged.c: khugepaged_do_scan, khugepaged_scan_mm_slot";
 const PMD: &str = "mm/khugepaged.c: hpage_collapse_scan_pmd";

@@ -8,11 +8,11 @@ use superpage_policy::{
 };
 use units::ByteSize;
 
-use crate::common::{
+use super::common::{
     LINUX, TRANSPARENT, efforts, idle, launched, no_pages, superpages, watermarks,
 };
-use crate::dsl::*;
-use crate::khugepaged::{KHUGEPAGED, Scan, by_address, candidates};
+use super::dsl::*;
+use super::khugepaged::{KHUGEPAGED, Scan, by_address, candidates};
 
 const PMD_FAULT: &str = "mm/huge_memory.c: do_huge_pmd_anonymous_page";
 const ALLOWED: &str = "mm/huge_memory.c: __thp_vma_allowable_orders";
@@ -173,7 +173,7 @@ fn kcompactd() -> Table {
 }
 
 /// The settings of Linux 6.
-pub const PHYSICAL: Physical = Physical { proactiveness: 20, ..crate::dsl::PHYSICAL };
+pub const PHYSICAL: Physical = Physical { proactiveness: 20, ..super::dsl::PHYSICAL };
 
 pub const PATH: FaultPath = FaultPath {
     locking: Locking::PerVma,
@@ -323,7 +323,7 @@ fn underused() -> Table {
     table.extend(launched(TRANSPARENT));
     table.extend(idle("inactive memory stays; nothing is sampled", NO_DAEMON, &NOT_HERE));
     table.extend(idle("idle time: nothing is zeroed ahead", NO_DAEMON, &[Daemon::Prezero]));
-    table.extend(crate::bloat::recovery(UNDERUSED, (2, 3), 409));
+    table.extend(super::bloat::recovery(UNDERUSED, (2, 3), 409));
     table.extend([
         physical(PHYSICAL), path(PATH), zeroing(ZEROES), reads(&[Reads::ZEROS]),
         daemons(&[(Daemon::Scan, 10 * S), (Daemon::Compact, 500 * MS), (Daemon::Recover, S), (Daemon::Reclaim, 100 * MS)]),
@@ -354,7 +354,7 @@ fn prezeroed_pool() -> Table {
     table.extend(idle("inactive memory stays; nothing is sampled", NO_DAEMON, &NOT_HERE));
     table.extend(idle("zeros stay (max_ptes_none 511)", UNDERUSED, &[Daemon::Recover]));
     table.extend(launched(Launch { prezero: true, prefault: Prefault::Doubling(4), ..TRANSPARENT }));
-    table.extend(crate::bloat::prezero("crates/ahead/src/refill.rs; Lameter, prezeroing (scrubd)", (12, 16), 4, 9));
+    table.extend(super::bloat::prezero("crates/ahead/src/refill.rs; Lameter, prezeroing (scrubd)", (12, 16), 4, 9));
     table.extend([
         physical(Physical { prefers_zeroed: true, ..PHYSICAL }),
         path(FaultPath { prefault: 4, prezero: Some((12, 16, 9)), superpage: None, ..PATH }),

@@ -4,7 +4,7 @@ use superpage_policy::rules::{Effort, Prefault};
 use superpage_policy::{Action, Backing, Compaction, Daemon, Event, Launch, LaunchPages, Page};
 use units::ByteSize;
 
-use crate::dsl::*;
+use super::dsl::*;
 
 /// Where each says so.
 pub struct Sources {

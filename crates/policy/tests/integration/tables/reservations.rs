@@ -7,10 +7,10 @@ use superpage_policy::{
 };
 use units::ByteSize;
 
-use crate::common::{FREEBSD, TRANSPARENT, efforts, idle, launched, superpages, watermarks};
-use crate::dsl::*;
-use crate::khugepaged::collapse_only;
-use crate::linux::asked;
+use super::common::{FREEBSD, TRANSPARENT, efforts, idle, launched, superpages, watermarks};
+use super::dsl::*;
+use super::khugepaged::collapse_only;
+use super::linux::asked;
 
 const ALLOC: &str = "vm/vm_reserv.c: vm_reserv_alloc_page";
 const POPULATE: &str = "vm/vm_reserv.c: vm_reserv_populate";
@@ -62,7 +62,7 @@ fn faults(design: &Reserving) -> Table {
     let reserve = || reserve(WHOLE, design.preempts);
     let map = Action::MapReserved { around: design.around };
     let past = fresh().cut();
-    let beyond = if design.past_end { reserve() } else if design.preempts { crate::dsl::reserve(4, true) } else { BASE };
+    let beyond = if design.past_end { reserve() } else if design.preempts { super::dsl::reserve(4, true) } else { BASE };
     let file = |cached| fresh().backed(Backing::File { cached });
     let file_reserved = |pages| file(true).reserved(pages);
     let taken = fresh().reserved(9).region(|region| region.reservation = region.reservation.map(|one| Reservation { is_taken: true, ..one }));
@@ -246,7 +246,7 @@ fn plain(policy: &superpage_policy::Policy) -> [Plain; 2] {
 }
 
 const PHYSICAL: Physical =
-    Physical { grouping: false, swaps: false, defer_shift: 0, ..crate::dsl::PHYSICAL };
+    Physical { grouping: false, swaps: false, defer_shift: 0, ..super::dsl::PHYSICAL };
 
 const PATH: FaultPath = FaultPath {
     locking: Locking::PageTable,

@@ -10,7 +10,7 @@ use superpage_policy::{
     Zeroing,
 };
 
-use crate::dsl::SCALE;
+use crate::tables::dsl::SCALE;
 
 /// A generator of random numbers (splitmix64).
 pub struct Random(pub u64);

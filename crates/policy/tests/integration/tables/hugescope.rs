@@ -4,11 +4,11 @@ use design::Design;
 use superpage_policy::rules::Effort;
 use superpage_policy::{Action, Candidates, Daemon, Event, Facts, Reads, Result as Ended, Wait};
 
-use crate::common::{TRANSPARENT, launched};
-use crate::dsl::*;
-use crate::khugepaged::{KHUGEPAGED, Scan, candidates};
-use crate::linux::{LINUX_6, Thp};
-use crate::successors::{OLD, Once, PATH, PHYSICAL, built_on_linux, ranks, sampling};
+use super::common::{TRANSPARENT, launched};
+use super::dsl::*;
+use super::khugepaged::{KHUGEPAGED, Scan, candidates};
+use super::linux::{LINUX_6, Thp};
+use super::successors::{OLD, Once, PATH, PHYSICAL, built_on_linux, ranks, sampling};
 
 const SPLITS: &str =
     "hmmv/ept_scanner.c: sp_do_split: cc <= huge_split_th; ss_work.h: SP_SPLITE_THRESHOLD 70";

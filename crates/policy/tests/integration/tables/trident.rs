@@ -6,11 +6,11 @@ use superpage_policy::{
 };
 use units::ByteSize;
 
-use crate::common::{TRANSPARENT, launched};
-use crate::dsl::*;
-use crate::khugepaged::{KHUGEPAGED, Scan, candidates};
-use crate::linux::{LINUX_6, Thp};
-use crate::successors::{OLD, Once, PATH, PHYSICAL, built_on_linux};
+use super::common::{TRANSPARENT, launched};
+use super::dsl::*;
+use super::khugepaged::{KHUGEPAGED, Scan, candidates};
+use super::linux::{LINUX_6, Thp};
+use super::successors::{OLD, Once, PATH, PHYSICAL, built_on_linux};
 
 const GIANT: u8 = 18;
 
@@ -70,7 +70,7 @@ pub fn table() -> Table {
     table.extend(candidates(&Scan { swapped: 64, ..KHUGEPAGED }));
     table.extend(larger_candidates());
     table.extend(passes());
-    table.extend(crate::bloat::prezero(
+    table.extend(super::bloat::prezero(
         "MICRO'21: 1 GiB is zeroed ahead of faults; HawkEye, asynczero.c, of the same authors",
         (1000, 1000),
         256,

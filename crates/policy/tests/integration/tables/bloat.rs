@@ -2,7 +2,7 @@
 
 use superpage_policy::{Action, Candidates, Daemon, Event, Reservation};
 
-use crate::dsl::*;
+use super::dsl::*;
 
 const VISIT: Action = Action::Visit(Candidates::Superpage);
 

@@ -9,12 +9,12 @@ use superpage_policy::{
 };
 use units::ByteSize;
 
-use crate::common::{
+use super::common::{
     LINUX, TRANSPARENT, efforts, idle, launched, no_pages, superpages, watermarks,
 };
-use crate::dsl::*;
-use crate::khugepaged::{KHUGEPAGED, Scan, candidates};
-use crate::linux::asked;
+use super::dsl::*;
+use super::khugepaged::{KHUGEPAGED, Scan, candidates};
+use super::linux::asked;
 
 const DEFERRED: &str = "Ingens, mm/huge_memory.c: do_huge_pmd_anonymous_page with deferred_mode 1";
 const ASYNC: &str = "HawkEye at ATC'20's commit 9b5a97: no superpages in mm/memory.c's faults";
@@ -43,7 +43,7 @@ fn faults(source: &'static str) -> Table {
     ]
 }
 
-const PHYSICAL: Physical = Physical { contended: (950, 450), ..crate::dsl::PHYSICAL };
+const PHYSICAL: Physical = Physical { contended: (950, 450), ..super::dsl::PHYSICAL };
 
 const PATH: FaultPath = FaultPath {
     locking: Locking::SplitPageTable,
@@ -184,8 +184,8 @@ fn hawkeye(design: &HawkEye) -> Table {
     table.extend(ranked(design));
     table.extend(sampling());
     table.extend(launched(Launch { prezero: true, ..OWN_KERNEL }));
-    table.extend(crate::bloat::prezero("HawkEye, hawkeye_modules/async-zero/asynczero.c: zero_fill_zone_pages", (1000, 1000), 10, 10));
-    table.extend(crate::bloat::recovery("HawkEye, bloat_recovery/remove.c: from 15 to 30 % free, any page of zeros", (15, 30), 0));
+    table.extend(super::bloat::prezero("HawkEye, hawkeye_modules/async-zero/asynczero.c: zero_fill_zone_pages", (1000, 1000), 10, 10));
+    table.extend(super::bloat::recovery("HawkEye, bloat_recovery/remove.c: from 15 to 30 % free, any page of zeros", (15, 30), 0));
     table.extend(no_compaction());
     let path = FaultPath { prezero: Some((1000, 1000, 10)), ..PATH };
     let zeroing = Zeroing { ahead_non_temporal: Some(true), ..ZEROES };

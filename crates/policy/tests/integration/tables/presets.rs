@@ -2,8 +2,8 @@
 
 use design::designs;
 
-use crate::dsl::{SCALE, Table};
-use crate::{bounds, linux, reservations, scans, successors};
+use super::dsl::{SCALE, Table};
+use super::{bounds, linux, reservations, scans, successors};
 
 /// Designs that set conditions, or have three sizes.
 pub const SUCCESSORS: [&str; 4] = ["cbmm", "elastic", "hugescope", "trident"];

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use design::{Design, DesignError, Value};
 
-use crate::dsl::{SCALE, Table};
-use crate::expressions;
-use crate::presets::{SUCCESSORS, presets, table};
+use super::dsl::{SCALE, Table};
+use super::expressions;
+use super::presets::{SUCCESSORS, presets, table};
 
 /// Tables that a design may have or not, with the key that goes with one.
 pub const OPTIONAL: [(&str, &str); 8] = [
