@@ -32,3 +32,7 @@ pub mod spawn;
 pub mod wait;
 
 pub use error::SysError;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -13,3 +13,7 @@ mod pid;
 pub use byte_size::{ByteSize, ParseSizeError};
 pub use page_size::{NotAPageSize, PageSize};
 pub use pid::{NodeId, Pid};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
