@@ -15,7 +15,10 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// The design. A preset that cannot be read is a bug that the tests find.
+    /// The design.
+    ///
+    /// # Errors
+    /// The preset cannot be read: a bug, which the tests find.
     pub fn design(&self) -> Result<Design, DesignError> {
         Design::from_toml(&format!("designs/{}.toml", self.name), self.text)
     }
@@ -66,6 +69,9 @@ pub fn list() -> &'static [Preset] {
 }
 
 /// The preset of this name or alias.
+///
+/// # Errors
+/// [`DesignError::Unknown`], with the name that is spelt most like it.
 pub fn preset(name: &str) -> Result<&'static Preset, DesignError> {
     let named = |preset: &&Preset| preset.name == name || preset.aliases.contains(&name);
     PRESETS.iter().find(named).ok_or_else(|| {
@@ -81,6 +87,9 @@ pub fn preset(name: &str) -> Result<&'static Preset, DesignError> {
 }
 
 /// The design of this name or alias.
+///
+/// # Errors
+/// [`DesignError::Unknown`], with the name that is spelt most like it.
 pub fn find(name: &str) -> Result<Design, DesignError> {
     preset(name)?.design()
 }

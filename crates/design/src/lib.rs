@@ -49,10 +49,23 @@ impl Design {
         policy::Policy::new(&self.rules, scale)
     }
 
-    /// Reads a design. `file` is what errors call the text.
+    /// Reads a design. `file` is what errors call the text. Keys that are left out have the value of
+    /// [`Design::default`].
     ///
-    /// Keys that are left out have the value of [`Design::default`]. What is wrong is told all at once, each
-    /// with its line: syntax, unknown keys, types, numbers out of range, rules that exclude each other.
+    /// ```
+    /// use superpage_design::Design;
+    ///
+    /// let text = "name = \"greedy\"\nallocation.effort = \"direct\"";
+    /// let design = Design::from_toml("greedy.toml", text)?;
+    /// assert_eq!(design.name, "greedy");
+    /// let error = Design::from_toml("typo.toml", "name = \"x\"\nallocation.efort = 1").unwrap_err();
+    /// assert!(error.to_string().starts_with("typo.toml:2: allocation.efort"));
+    /// # Ok::<(), superpage_design::DesignError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DesignError::File`] has everything that is wrong, each with its line: syntax, unknown keys, types, numbers
+    /// out of range, rules that exclude each other.
     pub fn from_toml(file: &str, text: &str) -> Result<Self, DesignError> {
         read::design(file, text)
     }
@@ -74,6 +87,9 @@ impl Design {
 
     /// The same with a profile; as it is, if no condition names what one says. `file` is what errors call the text,
     /// which is what a design has in `[profile]`.
+    ///
+    /// # Errors
+    /// [`DesignError::File`], as for a design.
     pub fn profiled(mut self, file: &str, text: &str) -> Result<Self, DesignError> {
         let profile = read::profile(file, text)?;
         if check::reads_profile(&self) {

@@ -120,6 +120,9 @@ impl Condition {
     pub const MOST: usize = 16;
 
     /// Of a program, if it is well-formed.
+    ///
+    /// # Errors
+    /// [`Malformed`]: operands are missing or of the wrong kind, or it needs too many places.
     pub fn new(steps: Vec<Step>) -> Result<Self, Malformed> {
         let mut kinds = [Kind::Number; Self::MOST];
         let mut count = 0;

@@ -47,18 +47,18 @@ impl Orders {
         Self(self.0 & !((2u32 << (order & 31)).wrapping_sub(1)))
     }
 
-    /// The largest.
+    /// The largest order.
     #[inline]
     pub const fn largest(self) -> Option<u8> {
         if self.0 == 0 { None } else { Some(self.0.ilog2() as u8) }
     }
 
-    /// The smallest.
+    /// The smallest order.
     pub const fn smallest(self) -> Option<u8> {
         if self.0 == 0 { None } else { Some(self.0.trailing_zeros() as u8) }
     }
 
-    /// All, ascending.
+    /// Every order in it, ascending.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = u8> {
         (0..32).filter(move |&order| self.has(order))
     }

@@ -23,7 +23,10 @@ impl Checker {
         Self::default()
     }
 
-    /// Looks at the next block: the record (of the block) at which the stream is wrong, and why.
+    /// Looks at the next block.
+    ///
+    /// # Errors
+    /// The index of the record in the block at which the stream is wrong, and why.
     pub fn block(&mut self, block: &Block) -> Result<(), (usize, String)> {
         let mut at = 0;
         for (position, event) in &block.events {

@@ -48,7 +48,7 @@ impl Page {
     pub const fn region(self) -> Region {
         Region(self.0 >> 9)
     }
-    /// Its place there, 0 to 511.
+    /// Its index there, 0 to 511.
     pub const fn slot(self) -> u32 {
         self.0 & (SLOTS - 1)
     }
@@ -108,7 +108,7 @@ impl Block {
         self.counts.clear();
         self.events.clear();
     }
-    /// The accesses it stands for.
+    /// How many accesses it stands for: the sum of the counts.
     pub fn total(&self) -> u64 {
         if self.counts.is_empty() {
             return self.accesses.len() as u64;
@@ -132,6 +132,9 @@ pub trait Source {
 
     /// Replaces the contents of `block` by the stream's next piece. `false`: the stream is at its end,
     /// and the block is empty.
+    ///
+    /// # Errors
+    /// The stream cannot be read further.
     fn next(&mut self, block: &mut Block) -> Result<bool, Self::Error>;
 }
 

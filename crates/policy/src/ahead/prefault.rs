@@ -64,7 +64,7 @@ impl Prefault {
         self.predicted = unit;
     }
 
-    /// Where the next touch is expected.
+    /// Where the next touch is expected: the number of a unit.
     pub const fn predicted(&self) -> u64 {
         self.predicted
     }

@@ -83,15 +83,15 @@ impl Refill {
         Decision::Fill(facts.headroom.map_or(wanted, |headroom| wanted.min(headroom)))
     }
 
-    /// How large a stock is to be that was `now` and has just failed a request for `asked`: twice as
-    /// large, or as large as the request, and never above `limit`. So a process that asks for little
-    /// has little zeroed for it.
+    /// How many pages a stock is to have that had `now` and has just failed a request for `asked`: twice as
+    /// many, or as many as were asked for, and never more than `limit`. So a process that asks for little
+    /// has little zeroed for it. Any one unit will do.
     pub fn grown(now: u64, asked: u64, limit: u64) -> u64 {
         now.saturating_mul(2).max(asked).min(limit)
     }
 
-    /// Thousandths of a CPU to spare over `period`: what was idle on all CPUs, and what the one who zeroes
-    /// took, less what it waited: then it had what others needed. All in the same unit of time.
+    /// Per mille of a CPU to spare over `period`, rounded down: what was idle on all CPUs, and what the one who
+    /// zeroes took, less what it waited: then it had what others needed. All in the same unit of time.
     pub fn spare(period: u64, idle: u64, own: u64, waited: u64) -> u64 {
         let to_spare = idle.saturating_add(own).saturating_sub(waited);
         to_spare.saturating_mul(1000) / period.max(1)

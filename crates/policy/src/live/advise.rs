@@ -39,7 +39,7 @@ impl Facts {
         (self.superpage / self.base_page.max(1)).max(1).ilog2() as u8
     }
 
-    /// Of a mapping that grew: what lies behind its border is decided again, unless it is touched already.
+    /// Of a mapping that grew, in bytes from its beginning: what lies behind is decided again, unless it is touched already.
     pub fn decided_from(&self) -> u64 {
         let is_old = self.advised >= self.old || self.is_filled;
         if is_old { self.old } else { self.advised }

@@ -131,6 +131,9 @@ fn flag(bytes: &mut Bytes<'_>) -> Option<bool> {
 
 /// Whether an event by itself can be: what a reader may rely on without looking, and therefore what
 /// a writer refuses to write.
+///
+/// # Errors
+/// What is wrong with it.
 pub fn check(event: &Event) -> Result<(), String> {
     if let Some(pages) = event.pages() {
         let end = u64::from(pages.first.0) + u64::from(pages.count);

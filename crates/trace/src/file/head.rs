@@ -55,8 +55,11 @@ impl Header {
         }
     }
 
-    /// Whether it can be: a power of two from 1 KiB to 1 MiB (the sizes of the architectures that
-    /// Linux runs on lie within), set counts that are powers of two.
+    /// Whether a trace can have this header.
+    ///
+    /// # Errors
+    /// A base page that is no power of two from 1 KiB to 1 MiB (the sizes of the architectures that Linux runs on lie
+    /// within), or a count of sets that is no power of two.
     pub fn check(&self) -> Result<(), &'static str> {
         if !self.base_page.is_power_of_two() || !(1 << 10..=1 << 20).contains(&self.base_page) {
             return Err("a base page is a power of two from 1 KiB to 1 MiB");
@@ -100,6 +103,9 @@ impl Header {
     }
 
     /// Reads it from all of its bytes, whose magic, version and length were looked at.
+    ///
+    /// # Errors
+    /// Too short, with a wrong checksum, or with fields that no header has.
     pub fn decode(all: &[u8]) -> Result<Self, &'static str> {
         let Some((bytes, checksum)) = all.split_last_chunk::<8>() else {
             return Err("the header is too short");

@@ -64,6 +64,10 @@ pub struct Reader<R = File> {
 
 impl Reader<File> {
     /// Opens the trace at `path`.
+    ///
+    /// # Errors
+    /// [`TraceError`]: it is no plain file, cannot be read, or is no trace of this version; or its header or footer is
+    /// damaged. One that was cut off is opened up to its last whole chunk.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let io =
             |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };
@@ -79,6 +83,9 @@ impl Reader<File> {
 
 impl<R: Read + Seek> Reader<R> {
     /// Reads the trace in `input`, which errors call `path`.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
     pub fn new(mut input: R, path: &Path) -> Result<Self, TraceError> {
         let at =
             |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };
@@ -189,6 +196,9 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     /// Moves the stream's numbers, so that several share a machine. Before the first block.
+    ///
+    /// # Errors
+    /// [`TraceError::TooLarge`]: the regions or processes would get numbers that no machine has.
     pub fn place(mut self, placement: Placement) -> Result<Self, TraceError> {
         let Totals { regions, processes, .. } = self.info.totals;
         let regions = placement.region.0.checked_add(regions);
@@ -216,7 +226,10 @@ impl<R: Read + Seek> Reader<R> {
         &self.path
     }
 
-    /// An error unless the machine's base page is the one that the trace was recorded with.
+    /// Compares the machine's base page, in bytes, with the one that the trace was recorded with.
+    ///
+    /// # Errors
+    /// [`TraceError::Geometry`]: they differ.
     pub fn expect_geometry(&self, base_page: u64) -> Result<(), TraceError> {
         let trace = self.info.header.base_page;
         if u64::from(trace) == base_page {
@@ -227,6 +240,9 @@ impl<R: Read + Seek> Reader<R> {
 
     /// Where the stream's regions are in the address spaces of its processes, in the order in which they
     /// were mapped. Numbers are the stream's own, not moved.
+    ///
+    /// # Errors
+    /// [`TraceError::Corrupt`]: the footer's list cannot be read.
     pub fn regions(&mut self) -> Result<Vec<RegionRun>, TraceError> {
         let end = self.info.chunks.last().map(|last| last.offset + u64::from(last.length));
         self.footer.runs(&mut self.unpacker).ok_or_else(|| TraceError::Corrupt {

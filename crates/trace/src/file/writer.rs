@@ -36,6 +36,9 @@ pub struct Writer {
 impl Writer {
     /// Begins a trace at `path`. A file that is there is replaced when the trace is finished, or
     /// without `replace` refused.
+    ///
+    /// # Errors
+    /// [`TraceError`]: the file exists, or cannot be written; or the header is one that [`Header::check`] refuses.
     pub fn create(path: &Path, header: &Header, replace: bool) -> Result<Self, TraceError> {
         Self::to(Output::create(path, replace)?, header)
     }
@@ -71,6 +74,9 @@ impl Writer {
     }
 
     /// Adds a piece of the stream.
+    ///
+    /// # Errors
+    /// [`TraceError::Stream`]: it breaks the rules of streams. [`TraceError::Io`]: a chunk could not be written.
     pub fn push(&mut self, block: &Block) -> Result<(), TraceError> {
         if !block.counts.is_empty() && block.counts.len() != block.accesses.len() {
             return self.wrong("a block has not as many counts as accesses");
@@ -100,6 +106,9 @@ impl Writer {
     }
 
     /// Ends the trace: only now is there a file of its name.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`]: the rest could not be written, or the file not be named. What had its name before stays.
     pub fn finish(mut self) -> Result<Totals, TraceError> {
         self.flush()?;
         let offset = self.output.written;

@@ -32,6 +32,9 @@ pub struct Input {
 
 impl Input {
     /// Opens `path`; .gz, .xz and .zst are unpacked.
+    ///
+    /// # Errors
+    /// [`TraceError`]: it is a directory, or cannot be read.
     pub fn open(path: &Path, format: Format) -> Result<Self, TraceError> {
         let io =
             |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };
@@ -43,6 +46,9 @@ impl Input {
     }
 
     /// Takes bytes from anywhere, which errors call `path`.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`]: its first bytes cannot be read.
     pub fn new(mut raw: Box<dyn Read>, path: &Path, format: Format) -> Result<Self, TraceError> {
         let io =
             |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };

@@ -130,6 +130,10 @@ pub struct Imported {
 }
 
 /// Imports `input` to `output`. `watch` is told how far it is now and then, and may stop it.
+///
+/// # Errors
+/// [`TraceError`]: a line or record of the input that cannot be understood, with its place; an output that exists or
+/// cannot be written; [`TraceError::Stopped`] if `watch` stopped it.
 pub fn import(
     import: &Import,
     mut input: Input,

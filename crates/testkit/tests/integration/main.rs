@@ -1,0 +1,11 @@
+//! What holds of the repository's own files.
+
+mod public;
+mod sources;
+
+use std::path::{Path, PathBuf};
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+}
