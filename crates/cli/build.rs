@@ -1,4 +1,5 @@
 //! How the command is linked.
+//! See docs/decisions/launch.md#2.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

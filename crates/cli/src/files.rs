@@ -1,5 +1,6 @@
 //! Files that the command writes: whole or not at all, and never over another unless told to. Where a
 //! file may be named, `-` is standard output.
+//! See docs/decisions/security.md#3.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};

@@ -2,6 +2,7 @@
 //!
 //! The check that the published work makes with STREAM, for any program: predict on base pages, run on
 //! superpages, report the error.
+//! See docs/decisions/prediction.md#6.
 
 use std::path::PathBuf;
 

@@ -5,6 +5,7 @@
 //! **deallocation**: one module each, and one for what surrounds them (`memory`, `fault`). A design
 //! is read from TOML ([`Design::from_toml`]) and decides nothing by itself: what it means is `policy`'s, which
 //! [`Design::explain`] tells in words. No I/O, no clock, no kernel.
+//! See docs/decisions/policy.md#1.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -18,6 +18,7 @@
 //! Rejected: an inherited descriptor (programs see it, daemons close it); a socket that hands out
 //! descriptors (`socket` is among the calls that seccomp filters kill for; its name is in
 //! /proc/net/unix); System V memory (0666 or not after setuid); a secret name for one file of all (whoever knows it can shorten it).
+//! See docs/decisions/security.md#1.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::Read;

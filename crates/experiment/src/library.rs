@@ -1,5 +1,6 @@
 //! Whether libsuperpage.so was at work in an arm's runs: an arm that names memory for it, or rules of it, is
 //! what it would be without it where it was not.
+//! See docs/decisions/compare.md#3.
 
 use launch::Recipe;
 use serde::Serialize;

@@ -4,6 +4,7 @@
 //! background becomes our own child and is still part of its run. What was below us before the
 //! first run (a shell's `superpage … > >(tee log)` makes `tee` our child) is preexisting, and is
 //! neither watched nor ended.
+//! See docs/decisions/compare.md#2.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

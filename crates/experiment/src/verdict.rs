@@ -6,6 +6,7 @@
 //! stopping rule leaves a ratio known to 2 % at best, and not around 1; the word then says within how
 //! much. A difference under the measured noise floor is never a verdict (faster-cpython
 //! ideas#480).
+//! See docs/decisions/verdicts.md#4.
 
 use crate::stats::student::{Confidence, blocks_until};
 use crate::stats::{Comparison, Interval, SampleError};

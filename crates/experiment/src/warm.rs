@@ -8,6 +8,7 @@
 //! superpages, which come out of whole ones, before an arm on those (warming one kind left the other
 //! cold: 4.2 s instead of 0.4 s for 4 GiB). Never more superpages than lie free: asking for more would compact memory, and the arms would
 //! then run on a machine better than the one they are compared on.
+//! See docs/decisions/compare.md#1.
 
 use host::{FreeContiguity, MemInfo, Root};
 use sys::mem::{Advice, Backing, Mapping};

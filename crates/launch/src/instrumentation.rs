@@ -3,6 +3,7 @@
 //! Their runtimes must be the first to see malloc and mmap. Beside a preloaded library they refuse to
 //! start (AddressSanitizer), crash in their constructors (ThreadSanitizer), or report what nobody did
 //! (valgrind's "Invalid free"). So such a program is recognized by its file and left alone.
+//! See docs/decisions/launch.md#1.
 
 use std::path::Path;
 

@@ -4,6 +4,7 @@
 //! is what that means for one program on one machine: environment, prctl, argv, what was promised
 //! and what cannot be reached. Resolving a plan decides from facts only; `start` carries it out.
 //! `run`, `compare` and every later launcher go through here, so they cannot differ.
+//! See docs/decisions/crates.md#1.
 #![forbid(unsafe_code)]
 
 mod error;

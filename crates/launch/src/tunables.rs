@@ -1,4 +1,5 @@
 //! `GLIBC_TUNABLES`: one variable that several parties write (glibc manual, "Tunables").
+//! See docs/decisions/heap.md#8.
 
 /// `existing` with `settings` put in, each replacing an older value of the same name.
 pub fn merge(existing: Option<&str>, settings: &[(&str, String)]) -> String {

@@ -3,6 +3,7 @@
 //! `design` reads them (`when = "benefit > cost"`). One that exists is well-formed: it leaves one truth, and needs
 //! no more than [`Condition::MOST`] places for what is not used yet. So it is evaluated on a stack of that size,
 //! without allocation, and always ends. Numbers are whole, and stay at the largest or smallest that there is.
+//! See docs/decisions/policy.md#6.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,5 @@
 //! What executors know about the place of an event.
+//! See docs/decisions/policy.md#3.
 
 use crate::{Orders, Population};
 

@@ -10,6 +10,7 @@
 //! | `runtime` | memory of the program it is loaded into, by [`live`] |
 //!
 //! Pure: no clock, no I/O, no kernel. Nothing is allocated after [`Policy::new`].
+//! See docs/decisions/policy.md#2.
 #![no_std]
 #![forbid(unsafe_code)]
 

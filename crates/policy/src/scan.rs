@@ -1,5 +1,6 @@
 //! Event 3 later than at a fault: scans that make superpages by copying, by address (khugepaged), by population
 //! (Ingens), by recent access (HawkEye).
+//! See docs/decisions/lab-model.md#7.
 
 use core::cmp::Reverse;
 

@@ -1,4 +1,5 @@
 //! What a policy tells its executor once: facts of the simulated machine that a design sets, not decisions.
+//! See docs/decisions/policy.md#4.
 
 use units::ByteSize;
 

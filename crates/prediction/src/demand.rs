@@ -57,6 +57,7 @@ pub struct Demand {
 
 /// One use in so many may be farther than a program reaches: sampled distances are now and then a little too
 /// long, and a few pages beyond a power of two are no memory twice as large.
+/// See docs/decisions/prediction.md#4.
 const FEW: f64 = 50.0;
 
 impl Default for Demand {

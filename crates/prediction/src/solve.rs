@@ -4,6 +4,7 @@
 //! of pages tells. But the prices for both extremes are known (a chase of pointers, and independent
 //! accesses), and so is the time the program really took: the mixture that explains that time is taken. The
 //! two extremes are the error bar.
+//! See docs/decisions/prediction.md#5.
 
 use serde::{Deserialize, Serialize};
 

@@ -5,6 +5,7 @@
 //! the heap had grown past it: on superpages glibc's heap grows by whole ones (glibc.malloc.hugetlb). First touches
 //! of a region that is mapped piece by piece count as its superpage's once it is whole: on superpages such
 //! pieces are cut out of whole ones (CPython's arenas of 1 MiB: half of its first touches were missed).
+//! See docs/decisions/prediction.md#1.
 
 use std::collections::BTreeMap;
 

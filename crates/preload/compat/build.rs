@@ -3,6 +3,7 @@
 //!
 //! libsuperpage.so is not built yet at this moment, and need not be: what is linked is an empty
 //! library with its name, so that the loader is told the name, and the symbols stay open.
+//! See docs/decisions/libhugetlbfs.md#3 and #4.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

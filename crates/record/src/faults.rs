@@ -2,6 +2,7 @@
 //! page fault that it takes in user mode (tracepoint exceptions:page_fault_user, x86) and of what it maps,
 //! forks and executes (perf_event_open(2)). It does not tell what is unmapped, nor what its own code touches
 //! first in the program's stead (read(2) into fresh memory).
+//! See docs/decisions/record.md#3.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 //!
 //! A plugin is code that runs as this user: it is loaded only from a file that is this user's (or root's), that nobody else may
 //! write, at a path of which the same holds for each directory.
+//! See docs/decisions/record.md#1, docs/decisions/security.md#2.
 
 use std::fs::{DirBuilder, Metadata, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};

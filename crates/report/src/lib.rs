@@ -3,6 +3,7 @@
 //! `frame` for the pictures and pages around them.
 //!
 //! Pure and total: the same values give the same bytes, and no value is too odd to be drawn.
+//! See docs/decisions/crates.md#2.
 #![forbid(unsafe_code)]
 
 pub mod axis;

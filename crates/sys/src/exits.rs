@@ -3,6 +3,7 @@
 //!
 //! # Safety
 //! Pointers passed are to live locals or slices of the stated length; the descriptor is owned.
+//! See docs/decisions/watch.md#2.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 

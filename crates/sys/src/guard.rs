@@ -8,6 +8,7 @@
 //! # Safety
 //! The guard is forked from a process with threads and never executes anything, so it may do only what a signal
 //! handler may: plain system calls on locals of its own; it takes no lock and no memory.
+//! See docs/decisions/record.md#2.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;

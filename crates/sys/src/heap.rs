@@ -3,6 +3,7 @@
 //! # Safety
 //! All memory is [`System`]'s, which is called with what the caller gave. What is added is advice about memory that
 //! was just allocated: it changes no byte, and the range lies inside the allocation.
+//! See docs/decisions/lab.md#5.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,6 @@
 //! Where a level ends: by footprints around the place, read in turn, nearer and nearer. Nothing is decided by one
 //! comparison alone, as a bisection does, which a neighbour's burst at one step leads astray for good.
+//! See docs/decisions/tlb.md#2 and #7.
 
 use serde::{Deserialize, Serialize};
 

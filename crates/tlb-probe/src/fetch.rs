@@ -1,4 +1,5 @@
 //! The instruction side: how many pages of code the first level keeps, by the cycles of jumps between them.
+//! See docs/decisions/tlb.md#3.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
 //! Levels: a curve of latency against footprint, divided into plateaus, and where each ends to the page.
+//! See docs/decisions/tlb.md#8.
 
 use workload::rng::SplitMix64;
 

@@ -1,5 +1,6 @@
 //! `Probe`: the calibrator's whole view of a machine. What is estimated is estimated through this
 //! trait alone, so that a simulated machine of known geometry can stand behind it and be found out.
+//! See docs/decisions/tlb.md#5.
 
 use units::PageSize;
 

@@ -4,6 +4,7 @@
 //! are numbered densely: a **region** is 512 base pages of one process's address space, and a page's
 //! number is `region << 9 | slot`, unique over all processes of a stream. Dense numbers make page
 //! tables plain arrays; a region's true address travels in [`Event::Map`].
+//! See docs/decisions/lab.md#1.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -1,6 +1,7 @@
 //! Byte sizes, page sizes and process ids: the words every other room speaks in.
 //!
 //! No I/O, no kernel: `design` and `lab` use these too.
+//! See docs/decisions/crates.md#3.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -11,6 +11,7 @@ use crate::{Gain, Interval};
 /// three quarters: published runs on base pages and on THP (vMitosis' logs of a Xeon Gold 6252)
 /// gave back 0.73 (GUPS), 0.78 (XSBench) and 0.64 (canneal) of the walks' busy time that went
 /// away, and LWN's STREAM on a PPC970 0.71 (inferred from the printed numbers).
+/// See docs/decisions/walk-cost.md#1.
 pub const WALK_EXPOSURE: (f64, f64, f64) = (0.5, 0.75, 1.0);
 
 /// Walk cycles over all cycles, for an event that counts cycles in which a walk was under way.

@@ -12,6 +12,7 @@
 //!
 //! In bursts (`burst`, `gap`) the memory is allocated, touched and freed piece by piece, with a rest before each in
 //! which a design may prepare; the timed regions are those of the pieces. With `latency` each first touch is timed.
+//! See docs/decisions/bench.md#2.
 
 use std::ops::Range;
 use std::sync::OnceLock;

@@ -1,4 +1,5 @@
 //! What a benchmark keeps in the machine `this`: the costs that its file knows, and nothing else.
+//! See docs/decisions/bench.md#1.
 
 use ::workload::zero::Stores;
 use experiment::bench::{Document, Row};

@@ -1,6 +1,7 @@
 //! `Job`: an experiment with everything decided, from the signals it heeds to the document it makes.
 //!
 //! Made by `compare` from its flags, and by whoever else must compare runs (`verify-cost`).
+//! See docs/decisions/settings.md#1.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,5 +1,6 @@
 //! Whether the libraries that an arm preloads can be: the loader drops one that it cannot load, says so on a
 //! standard error that nobody sees, and starts the program without it.
+//! See docs/decisions/verdicts.md#3.
 
 use std::process::{Command, Stdio};
 

@@ -1,5 +1,6 @@
 //! What an experiment is made of, from names and files on the command line to their contents. The only
 //! file of `lab` that reads designs, machines, traces and this machine's free lists.
+//! See docs/decisions/lab.md#6.
 
 use std::path::{Path, PathBuf};
 

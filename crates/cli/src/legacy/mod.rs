@@ -9,6 +9,7 @@
 //! Each command reads its words the way getopt_long did ([`getopt`]), says what it has to say in its
 //! own name and at the level asked for ([`voice`]), and does its work with the same rooms as the
 //! commands of `superpage`. Called by `main` alone.
+//! See docs/decisions/libhugetlbfs.md#1.
 
 mod getopt;
 mod hugeadm;

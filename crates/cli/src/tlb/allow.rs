@@ -1,4 +1,5 @@
 //! `--allow`: what is changed on the machine so that more page sizes can be measured, and put back however that ends.
+//! See docs/decisions/tlb.md#4.
 
 use host::journal::Knob;
 use host::{HugetlbPools, Root, Thp};

@@ -2,6 +2,7 @@
 //! memory that really lies on superpages, in turns.
 //!
 //! Called by the command where a program's superpages are predicted. Nothing of the machine is changed.
+//! See docs/decisions/prediction.md#2.
 
 mod kernels;
 

@@ -1,4 +1,5 @@
 //! The intervals that the answer is made of. In logarithms of ratios.
+//! See docs/decisions/verdicts.md#1.
 
 use super::describe::{mean, variance};
 use super::pairs::Pair;

@@ -12,6 +12,7 @@
 //! each look spends a third of what is left, and an end by time or number of runs all that is left. An
 //! end because ratios are known well enough has half of that: the runs tend to end when they happen to
 //! agree (measured: 1.3 % for 1 %). `tests/integration/error_rate.rs` and `tests/integration/verdicts.rs` verify all of it.
+//! See docs/decisions/verdicts.md#2.
 
 use super::student::{Confidence, blocks_until};
 use serde::{Deserialize, Serialize};

@@ -9,6 +9,7 @@
 //! its high-water mark where that rose. Of one that ended the kernel tells its mark, where it may be asked. Else
 //! one that was steady is taken to have ended so, and one that was not, or was never seen, may have held as
 //! much as the largest of all processes (docs/decisions/watch.md).
+//! See docs/decisions/watch.md#1.
 
 #[cfg(test)]
 mod tests;

@@ -2,10 +2,12 @@
 //!
 //! One look at the end of a plateau says more than many before it. So a look is made where the program has
 //! stopped growing; while it grows, only what [`GROWING`] allows is spent, for programs that never stop.
+//! See docs/decisions/watch.md#4.
 
 use std::time::Duration;
 
 /// Share of one CPU's time that ticks and looks may take together, where the program has one CPU or many.
+/// See docs/decisions/watch.md#3.
 pub const BUDGET: f64 = 0.008;
 /// What a program of a few tenths of a second may cost beyond that, so that it is seen at all.
 pub(super) const CREDIT: Duration = Duration::from_micros(500);

@@ -1,4 +1,5 @@
 //! The journal's text: JSON lines, a versioned header first. A reader of untrusted bytes.
+//! See docs/decisions/settings.md#3.
 
 use serde::{Deserialize, Serialize};
 

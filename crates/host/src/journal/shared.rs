@@ -12,6 +12,7 @@
 //! A share that can be locked is a dead holder's. Whoever comes next, or `superpage restore`, takes it away
 //! and sets the knob to what the living want. A [`super::Journal`], which changes a knob for itself alone,
 //! holds a share of its own kind; there is then no other, and none is given meanwhile.
+//! See docs/decisions/pool.md#7.
 
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::io::ErrorKind;

@@ -1,5 +1,6 @@
 //! Growing a pool: in steps, again while it makes progress, and never beyond what the machine can
 //! spare. Knows no files: the means are the caller's, so that every course of events can be tested.
+//! See docs/decisions/settings.md#2.
 
 use std::ops::ControlFlow;
 

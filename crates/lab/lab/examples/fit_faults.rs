@@ -6,6 +6,7 @@
 //! `--one-thread` instead of rows fits prices (`page zero zero-remote remote`) to the rows with one thread.
 //! `--leave-one-out` instead of rows needs no choice of them: each set of patches is predicted by a fit to all rows
 //! with several threads of the others, and each number of threads by one to all others.
+//! See docs/decisions/faults.md#4.
 
 use superpage_lab::faults::{self, Machine, Published};
 use superpage_lab::tables::Role;

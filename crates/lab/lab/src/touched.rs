@@ -2,6 +2,7 @@
 //!
 //! Kept once for all designs of a pass, beside them. Resident pages beyond these are bloat; those never
 //! touched hold zeros.
+//! See docs/decisions/lab.md#3.
 
 use crate::system::MOST_REGIONS;
 use trace::{Access, Advice, Block, Event, Page, Pages, SLOTS};

@@ -2,6 +2,7 @@
 //! (docs/decisions/contiguity.md).
 //!
 //! Nothing can be taken back while a program touches one large piece, so what is advised must be there beforehand.
+//! See docs/decisions/contiguity.md#1.
 
 use super::fit::{Fit, Wanted};
 use super::{Asked, Facts, Fallback, Kind, Pages, Policy, Source, Use};

@@ -1,5 +1,6 @@
 //! Memory that is there before it is touched: populating new mappings, and keeping what is unmapped
 //! (docs/decisions/prepare.md).
+//! See docs/decisions/prepare.md#2.
 
 use super::{Asked, Facts, Pages, Policy, Source, Use};
 use crate::{Action, Result};

@@ -1,5 +1,6 @@
 //! What is remembered of one process, as words: an executor may keep them in atomics, where a signal handler, another
 //! thread or a fork finds them.
+//! See docs/decisions/live.md#2.
 
 /// What is remembered from one event to the next. Amounts are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

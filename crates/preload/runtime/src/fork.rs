@@ -29,6 +29,7 @@
 //! The child's handler runs alone in its process, in the state a forked child of many threads is in:
 //! it makes system calls and nothing else. It may be running on the very stack it copies, so it
 //! works from a stack of its own.
+//! See docs/decisions/fork.md#1, #2 and #3.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;

@@ -14,6 +14,7 @@
 //!
 //! # Safety
 //! It runs in the library's constructor, when libc has made malloc ready but little else.
+//! See docs/decisions/heap.md#7.
 
 use std::ffi::c_void;
 use std::hint::black_box;

@@ -4,6 +4,7 @@
 //! `SHARED` is null, or `BYTES` of a file mapped shared at start-up and never unmapped. Its words
 //! are only ever used as atomics, by every process that maps them. The file is one that nobody can shorten
 //! (sealed), or nobody but this user: docs/decisions/security.md#1, crates/experiment/src/counters.rs.
+//! See docs/decisions/compare.md#4.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};

@@ -5,6 +5,7 @@
 //! policy or cpuset can want them from nodes that have none. Where one of these is seen, or cannot
 //! be excluded, the pages are populated when they are mapped. It costs time and the choice of the
 //! node by first touch; it buys an error instead of a SIGBUS.
+//! See docs/decisions/library.md#1.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};

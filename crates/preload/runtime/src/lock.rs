@@ -18,6 +18,7 @@
 //! `word` is the address of the holder's errno, which no two threads share, and so says in one step
 //! that the lock is held and by whom. It lies on one page with the beginning of the value: in a
 //! forked child both are of one moment.
+//! See docs/decisions/fork.md#4.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};

@@ -4,6 +4,7 @@
 //! Every function is the system call and nothing more: no libc function that could be interposed,
 //! no allocation, so that they may be used inside any allocator. What a call does to memory is
 //! the caller's to answer for, as the `unsafe` on them says.
+//! See docs/decisions/library.md#3.
 
 use std::ffi::{CStr, c_int, c_void};
 

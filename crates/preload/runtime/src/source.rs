@@ -8,6 +8,7 @@
 //!
 //! # Safety
 //! `place` replaces what is in its range: the callers own it, as address space they reserved.
+//! See docs/decisions/pool.md#5.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -2,6 +2,7 @@
 //! objects: `dlsym` may allocate and takes locks.
 //!
 //! The list is in the order in which names are searched for, but for what `dlopen` adds later.
+//! See docs/decisions/heap.md#5.
 
 use std::ffi::c_void;
 

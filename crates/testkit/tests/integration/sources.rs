@@ -3,7 +3,9 @@
 //!
 //! A citation is a path below `docs/`, any name that ends in `.md`, or the bare name of a page of docs/sources before
 //! a section's number. Sections follow the name: ` 3.2`, ` 3.2 and 3.4`, `#7`.
+//! Entries of docs/decisions are also followed back from the entry to the code.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +52,82 @@ fn no_value_is_recalled() {
     });
 }
 
+/// The entries of docs/decisions are numbered and listed in its README. The code that an entry names on its last line,
+/// `Code:`, cites it; an entry without code says why: `Code: none (...)`.
+#[test]
+fn decisions_and_code_cite_each_other() {
+    let root = root();
+    let index = fs::read_to_string(root.join("docs/decisions/README.md")).unwrap();
+    let mut cited = BTreeMap::new();
+    for_each_line(&root, |file, _, line| {
+        for Citation { name, sections } in citations(line) {
+            let topic = name.rsplit('/').next().unwrap().to_string();
+            for section in sections {
+                let entry: &mut Vec<PathBuf> = cited.entry((topic.clone(), section)).or_default();
+                entry.push(file.to_path_buf());
+            }
+        }
+    });
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for page in fs::read_dir(root.join("docs/decisions")).unwrap().map(|entry| entry.unwrap()) {
+        let topic = page.file_name().into_string().unwrap();
+        let text = fs::read_to_string(page.path()).unwrap();
+        for (before, entry) in text.split("\n## ").skip(1).enumerate() {
+            if topic == "README.md" {
+                break;
+            }
+            count += 1;
+            let (title, code) = (entry.lines().next().unwrap(), entry.lines().last().unwrap());
+            let number = (before + 1).to_string();
+            if !title.starts_with(&format!("{number}. "))
+                || !index.contains(&format!("\n{title}\n"))
+            {
+                wrong.push(format!("{topic}: `{title}`: not entry {number}, or not in README.md"));
+            }
+            let citing = cited.get(&(topic.clone(), number)).map(Vec::as_slice).unwrap_or_default();
+            for place in uncited(code, citing) {
+                wrong.push(format!("{topic}: `{title}`: {place}"));
+            }
+        }
+    }
+    assert!(count > 100, "only {count} entries were found");
+    assert!(wrong.is_empty(), "{} of {count} entries:\n{}", wrong.len(), wrong.join("\n"));
+    println!("{count} entries");
+}
+
+/// What is wrong with the line `Code:` of an entry that these files cite.
+fn uncited(code: &str, citing: &[PathBuf]) -> Vec<String> {
+    if code.starts_with("Code: none (") {
+        return Vec::new();
+    }
+    let places: Vec<&str> = code.split('`').skip(1).step_by(2).collect();
+    if !code.starts_with("Code: ") || places.is_empty() {
+        return vec![format!("its last line names no code: `{code}`")];
+    }
+    let is_cited = |place: &&str| citing.iter().any(|file| file.starts_with(place));
+    places
+        .into_iter()
+        .filter(|it| !is_cited(it))
+        .map(|it| format!("{it} does not cite it"))
+        .collect()
+}
+
+#[test]
+fn an_entry_that_no_code_cites_is_found() {
+    let citing = [PathBuf::from("crates/lab/src/load.rs"), PathBuf::from("docs/facts.md")];
+    for (code, wrong) in [
+        ("Code: `crates/lab/src/load.rs`", 0),
+        ("Code: `crates/lab/src`, `crates/lab/src/run.rs`", 1),
+        ("Code: `crates/la`", 1),
+        ("Code: none (measured only)", 0),
+        ("Code: none", 1),
+        ("Rejected: all of it.", 1),
+    ] {
+        assert_eq!(uncited(code, &citing).len(), wrong, "{code}");
+    }
+}
+
 #[test]
 fn citations_are_found_in_what_people_write() {
     for (line, expected) in [
@@ -63,6 +141,7 @@ fn citations_are_found_in_what_people_write() {
         ("policies.md 3.2, 3.5 and 3.6)", &["policies.md 3.2 3.5 3.6"]),
         ("decisions/pool.md#7), and docs/man", &["decisions/pool.md 7", "docs/man"]),
         ("contiguity.md#2 and #3: mappings", &["contiguity.md 2 3"]),
+        ("decisions/fork.md#1, #2 and #3.", &["decisions/fork.md 1 2 3"]),
         ("docs/sources/README.md#labels.", &["docs/sources/README.md labels"]),
         ("the policies that 3 of them have", &[]),
         ("docs/decisions/<topic>.md, *.md", &[]),
@@ -178,7 +257,8 @@ fn sections(behind: &str) -> Vec<String> {
 
 /// The section at the beginning, and what comes behind it.
 fn section(text: &str, is_first: bool) -> Option<(&str, &str)> {
-    let joints = if is_first { &[" section ", " ", "#"][..] } else { &[" and #", " and ", ", "] };
+    let joints =
+        if is_first { &[" section ", " ", "#"][..] } else { &[" and #", " and ", ", #", ", "] };
     joints.iter().find_map(|joint| {
         let text = text.strip_prefix(joint)?;
         let is_anchor = *joint == "#" && text.starts_with(|c: char| c.is_ascii_lowercase());

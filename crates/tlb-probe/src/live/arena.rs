@@ -2,6 +2,7 @@
 //!
 //! Life cycle: made empty; a chase's pages are populated when they are first met and stay; when there are
 //! too many, all are given back and the next chase starts anew.
+//! See docs/decisions/tlb.md#1.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};

@@ -4,6 +4,7 @@
 //! those of the kernel that populated the chase's pages, for hundreds of laps: accesses over 1,541 pages took 21
 //! cycles or 27, with 4,096 entries. The kernel's are pressed out by pages of the broom's own, and then the kernel
 //! is made to drop all entries of this process.
+//! See docs/decisions/tlb.md#6.
 
 use std::hint::black_box;
 

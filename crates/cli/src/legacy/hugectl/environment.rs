@@ -7,6 +7,7 @@
 //! text, data and shared memory itself, as the `HUGETLB_*` variables say; preloading a second library
 //! for the same memory would move it twice. malloc is ours in both: libhugetlbfs lost it to glibc
 //! 2.34.
+//! See docs/decisions/libhugetlbfs.md#2.
 
 use std::path::PathBuf;
 

@@ -2,6 +2,7 @@
 //! (scrubd, one per node). Used by `engine` and `run`.
 //!
 //! The daemon's work is carried out when somebody looks: it needs no events, and is exact all the same.
+//! See docs/decisions/faults.md#2 and #3.
 
 use policy::ahead::{Decision, Facts, Refill};
 

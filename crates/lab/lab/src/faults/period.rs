@@ -5,6 +5,7 @@
 //! in: there are finitely many. States are compared whole, not by a hash, each time the first CPU that is
 //! not done begins a fault; the one that others are compared with is renewed after 1, 2, 4, 8 ... of them
 //! (Brent 1980), so that a period of any length is found soon after it began, in the room of one state.
+//! See docs/decisions/faults.md#7.
 
 use std::cmp::Reverse;
 

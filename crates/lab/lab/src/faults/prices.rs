@@ -1,5 +1,6 @@
 //! `Prices`: what each stage of a fault takes, for one machine, kernel and number of threads. Shared by
 //! the engine and its twin, so that a difference between them is one of events.
+//! See docs/decisions/faults.md#6.
 
 use policy::rules::ResidentCount;
 

@@ -12,6 +12,7 @@
 //! begins in its parent's queue, and idle CPUs look at other nodes' queues now and then (assumed). A CPU on which
 //! a daemon zeroes what the last repetition freed is not idle: then a thread goes to another node, whose memory is
 //! zeroed still, and the daemon goes on beside (inferred: altix-8, prezero, 1 GB three times, 2 threads).
+//! See docs/decisions/faults.md#1.
 
 use serde::Serialize;
 use units::ByteSize;

@@ -3,6 +3,7 @@
 //! `pft` touches all of them, in order. A program that does not lets prefault miss: what a batch maps past the
 //! end of a run is never touched, though its memory is taken, zeroed and counted. (A touch that nobody expected is
 //! a batch of one page, so who jumps each time wastes nothing, and has nothing of it.)
+//! See docs/decisions/faults.md#5.
 
 /// Runs of pages that are touched in order, with pages between them that nobody touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,6 +28,7 @@
 //! | `statistics` | what /proc/buddyinfo, the fragmentation indices and the watermarks tell |
 //!
 //! Called by `reservation`, `hugetlb`, `system` and `fragment`.
+//! See docs/decisions/lab.md#2.
 
 pub mod compaction;
 mod fallback;

@@ -8,6 +8,7 @@
 //!
 //! `hash` and `plan` are pure; `store` is the only file that touches files, `run` the only one that
 //! knows threads. A run itself has none.
+//! See docs/decisions/lab.md#7.
 
 mod columns;
 mod hash;

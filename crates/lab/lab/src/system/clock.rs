@@ -2,6 +2,7 @@
 //!
 //! Time is the program's CPU cycles divided by its threads; daemons work beside it, on CPUs of their
 //! own, and cost it nothing but what they do to its memory.
+//! See docs/decisions/lab-model.md#5.
 
 use trace::Pace;
 

@@ -1,4 +1,5 @@
 //! Base pages are copied into a superpage: out of place, as khugepaged does.
+//! See docs/decisions/lab-model.md#3.
 
 use policy::rules::Effort;
 use policy::{Action, Event, Facts, How};

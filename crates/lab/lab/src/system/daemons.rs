@@ -107,6 +107,7 @@ impl Daemons {
         let daemon = |(task, period): (Task, u64)| Daemon {
             task,
             // Where in its period a daemon is when a program begins is chance: the middle is the mean.
+            // See docs/decisions/lab-model.md#1.
             due: now + period / 2,
             period,
             pass: Pass::default(),

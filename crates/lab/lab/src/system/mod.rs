@@ -17,6 +17,7 @@
 //! executor's. `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault` (and
 //! `plain` and `apart`), `reserve`, `large`, `collapse`, `release` and `pooled` are the five events of a superpage's life;
 //! `work`, `scan`, `upkeep` and `watch` are daemons at work. Only `crate::run` builds one.
+//! See docs/decisions/policy.md#9.
 
 mod allocate;
 mod apart;
@@ -137,6 +138,7 @@ pub(crate) fn scale(machine: &Machine) -> Scale {
 }
 
 /// What the kernel of a machine with so much memory has for itself.
+/// See docs/decisions/lab-model.md#4.
 pub fn kernel_memory(memory: ByteSize) -> ByteSize {
     ByteSize(memory.bytes() / 64 * KERNEL_64THS)
 }

@@ -2,6 +2,7 @@
 //! already, from free memory or from the region's reservation, where the design's rules consider nothing else.
 //! Pages that a program touches side by side are mapped together. All of it does what `fault` would, page by page,
 //! no more and no less; only `engine` calls it.
+//! See docs/decisions/policy.md#5.
 
 use policy::{Plain, Reads};
 use trace::{Access, Page, SLOTS};

@@ -1,4 +1,5 @@
 //! What things cost on this machine under this design, in cycles.
+//! See docs/decisions/lab-model.md#8 and #10.
 
 use machine::{Machine, Stores};
 use policy::Zeroing;

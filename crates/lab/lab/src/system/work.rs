@@ -1,4 +1,5 @@
 //! Daemons at work: what fell due is done, in the order of its times.
+//! See docs/decisions/lab-model.md#6.
 
 use policy::{Action, Daemon as Task, Event, Wait};
 

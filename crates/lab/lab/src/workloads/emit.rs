@@ -1,4 +1,5 @@
 //! How steps write into a block: single accesses and runs, mixed freely.
+//! See docs/decisions/lab.md#4.
 
 use std::ops::Range;
 

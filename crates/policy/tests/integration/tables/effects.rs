@@ -3,6 +3,7 @@
 //!
 //! Both are told the same random events, with facts that executors can come by under such a design ([`world`]), and
 //! asked what is asked once. Designs are the presets, each with one key changed, and mixes of their tables.
+//! See docs/decisions/policy.md#10.
 
 mod world;
 

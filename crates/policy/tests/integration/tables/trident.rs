@@ -1,4 +1,5 @@
 //! Trident (MICRO'21): 1 GiB, 2 MiB and base pages together.
+//! See docs/decisions/policy.md#8.
 
 use superpage_policy::rules::Effort;
 use superpage_policy::{

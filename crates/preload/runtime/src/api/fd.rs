@@ -4,6 +4,7 @@
 //! read the path from /proc, and an administrator sets aside pages for a mount (`min_size=`) or
 //! limits it (`size=`). Where the table has no mount of the size, `memfd_create(MFD_HUGETLB)` gives
 //! the same file without one, for which libhugetlbfs had only an error.
+//! See docs/decisions/libhugetlbfs.md#5.
 
 use std::ffi::{CStr, c_int};
 

@@ -11,6 +11,7 @@
 //! No locks, so a child forked at any moment can go on. Whoever claims a slot by compare-and-swap
 //! alone touches its other fields, until it stores a third value. A region is taken out before it
 //! is unmapped, so two calls cannot unmap the same one, nor one that came to lie there later.
+//! See docs/decisions/library.md#2.
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 

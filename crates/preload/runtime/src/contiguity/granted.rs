@@ -7,6 +7,7 @@
 //!
 //! # Safety
 //! Only `mincore` and advice, which change no contents; memory that is gone is an error of theirs.
+//! See docs/decisions/contiguity.md#3.
 
 use std::sync::atomic::{
     AtomicUsize,

@@ -17,6 +17,7 @@
 //!
 //! # Safety
 //! Advice changes no contents.
+//! See docs/decisions/contiguity.md#1.
 
 mod blocks;
 mod granted;

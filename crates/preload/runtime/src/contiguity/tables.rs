@@ -7,6 +7,7 @@
 //!
 //! # Safety
 //! Only base pages are discarded that are not resident, of memory that nobody else uses yet.
+//! See docs/decisions/contiguity.md#4.
 
 use super::{granted, machine};
 use crate::executor::advice;

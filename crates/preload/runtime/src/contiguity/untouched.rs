@@ -2,6 +2,7 @@
 //!
 //! # Safety
 //! Pages of zeroes are discarded while nobody can write to them, and read as zeroes again.
+//! See docs/decisions/prepare.md#5.
 
 use std::ffi::c_int;
 

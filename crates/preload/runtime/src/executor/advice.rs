@@ -3,6 +3,7 @@
 //!
 //! # Safety
 //! Advice about superpages changes no contents, and where nothing is mapped it is an error.
+//! See docs/decisions/live.md#5.
 
 use std::ffi::c_int;
 

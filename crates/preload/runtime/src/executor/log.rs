@@ -3,6 +3,7 @@
 //!
 //! # Safety
 //! A descriptor that is opened and closed here, and buffers of our own, on the stack.
+//! See docs/decisions/live.md#3.
 
 use std::ffi::CStr;
 use std::fmt::{self, Write};

@@ -9,6 +9,7 @@
 //!
 //! # Safety
 //! Only atomics, and advice (`advice`).
+//! See docs/decisions/live.md#2.
 
 pub mod advice;
 mod log;

@@ -16,6 +16,7 @@
 //!
 //! # Safety
 //! What is discarded or replaced lies inside an object that this thread has just allocated.
+//! See docs/decisions/heap.md#2 and #3.
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;

@@ -7,6 +7,7 @@
 //! # Safety
 //! What is replaced is the memory of an object that malloc has just returned to this thread, or that
 //! `realloc` was given: nobody else may use it.
+//! See docs/decisions/heap.md#4.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -17,6 +17,7 @@
 //! The exported functions have the C signatures and contracts of the functions they stand in for,
 //! and call those. What is read of a chunk is its header, whose layout programs have relied on since
 //! glibc 2.0 (`chunk`).
+//! See docs/decisions/heap.md#1.
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;

@@ -23,6 +23,7 @@
 //! # Safety
 //! The pieces belong to ranges of `table`, and the kernel has confirmed it. Their contents are read
 //! while nobody can change them.
+//! See docs/decisions/pool.md#1.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,6 +10,7 @@
 //!
 //! # Safety
 //! Nothing here is unsafe: addresses are compared.
+//! See docs/decisions/pool.md#10.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

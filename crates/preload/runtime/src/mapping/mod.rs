@@ -21,6 +21,7 @@
 //!
 //! # Safety
 //! The exported functions are the system calls of the same names, with the same contracts.
+//! See docs/decisions/pool.md#2.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};

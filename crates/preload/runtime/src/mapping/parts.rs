@@ -9,6 +9,7 @@
 //!
 //! # Safety
 //! As the system calls of the same names.
+//! See docs/decisions/pool.md#6.
 
 use std::ffi::{c_int, c_void};
 

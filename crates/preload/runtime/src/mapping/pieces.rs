@@ -23,6 +23,7 @@
 //!
 //! # Safety
 //! An extent is mapped, cut and unmapped only under its lock, and a piece is handed out once.
+//! See docs/decisions/heap.md#7, docs/decisions/pool.md#4.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};

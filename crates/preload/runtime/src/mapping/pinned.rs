@@ -5,6 +5,7 @@
 //!
 //! # Safety
 //! System calls on descriptors and buffers of our own.
+//! See docs/decisions/pool.md#8.
 
 use std::ffi::CStr;
 

@@ -11,6 +11,7 @@
 //!
 //! # Safety
 //! As the system call.
+//! See docs/decisions/contiguity.md#2.
 
 use std::ffi::{c_int, c_void};
 

@@ -21,6 +21,7 @@
 //!
 //! # Safety
 //! As the system calls of the same names.
+//! See docs/decisions/pool.md#3.
 
 use std::ffi::{c_int, c_void};
 

@@ -2,6 +2,7 @@
 //!
 //! # Safety
 //! Populating changes no contents.
+//! See docs/decisions/prepare.md#4.
 
 use policy::live::Event;
 use policy::{Action, Result};

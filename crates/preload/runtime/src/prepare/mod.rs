@@ -17,6 +17,7 @@
 //! Everything is words that change one at a time: a signal handler, another thread or a fork may come
 //! in between any two. Memory is written only between being taken out of the stock and being handed
 //! out, by the thread that does both.
+//! See docs/decisions/prepare.md#1.
 
 use crate::answer::Answer;
 use crate::{executor, filter};

@@ -12,6 +12,7 @@
 //! # Safety
 //! A run is its `holder`'s alone until that is [`KEPT`] or 0 again. All of a run's words lie on one
 //! page, so a forked child sees them as of one moment.
+//! See docs/decisions/prepare.md#2.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

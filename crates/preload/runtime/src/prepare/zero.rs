@@ -6,6 +6,7 @@
 //!
 //! # Safety
 //! The caller owns the memory.
+//! See docs/decisions/prepare.md#3.
 
 /// Zeroes `[start, start + length)`, both multiples of a base page.
 ///

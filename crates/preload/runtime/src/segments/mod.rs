@@ -26,6 +26,7 @@
 //! # Safety
 //! There is one thread, and it runs code of ours, of libc and of the kernel. Our own segments are
 //! left alone. libc's may move: what is executed there is the same before and after.
+//! See docs/decisions/segments.md#1 and #3.
 
 use crate::executor;
 use crate::ledger::{self, Column, Kind, Reason};

@@ -3,6 +3,7 @@
 //! # Safety
 //! As the module: one thread. What is copied does not change before the copy takes its place,
 //! because the only code that runs is ours, and our own memory is not among it.
+//! See docs/decisions/segments.md#2.
 
 use std::ffi::c_int;
 

@@ -7,6 +7,7 @@
 //! # Safety
 //! `work` runs on a stack mapped for it, which is this thread's alone, with `makecontext(3)` as it
 //! is meant. In a forked child that stack is a copy, at the same address.
+//! See docs/decisions/fork.md#5.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::transmute;

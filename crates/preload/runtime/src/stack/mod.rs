@@ -11,6 +11,7 @@
 //! # Safety
 //! A stack in use is never unmapped and never given to another thread. What replaces pages under a
 //! thread runs on another stack (`elsewhere`).
+//! See docs/decisions/stacks.md#1.
 
 mod elsewhere;
 mod initial;

@@ -80,6 +80,7 @@ static SLOTS: Lock<Slots> = Lock::new(
 );
 
 /// So many stacks with nobody on them are kept for the next threads.
+/// See docs/decisions/stacks.md#2.
 const IDLE_AT_MOST: usize = 16;
 
 /// A stack of `size` bytes above a guard, whose thread will be joined or is `detached`. `None`: there

@@ -3,6 +3,7 @@
 //! perf drains the CPUs' buffers in rounds: a record may come after one of another CPU that is
 //! later, but never by more than a round (`tools/perf/util/ordered-events.c`). So what is older
 //! than the round before can be passed on when a round ends.
+//! See docs/decisions/walk-cost.md#2.
 
 use std::io::Read;
 use std::path::Path;

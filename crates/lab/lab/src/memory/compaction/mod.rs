@@ -189,6 +189,7 @@ impl Compaction {
     }
 
     /// Whether the next run meets somebody else's lock: so many in 1000 do, spread evenly.
+    /// See docs/decisions/lab-model.md#2.
     pub(crate) fn is_contended(&mut self, permille: u16) -> bool {
         let each = u64::from(permille);
         self.asked += 1;
