@@ -54,7 +54,7 @@ pub enum WorkloadError {
         pages: u64,
     },
     /// The table of costs is not readable.
-    #[error("the workloads' table: {0}; crates/lab/data/workloads.toml shows every key")]
+    #[error("the workloads' table: {0}; crates/lab/lab/data/workloads.toml shows every key")]
     Table(String),
     /// A structure that the sequence depends on could not be built on this machine.
     #[error("{workload}: {why}; choose a smaller size")]

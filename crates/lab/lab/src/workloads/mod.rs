@@ -3,7 +3,7 @@
 //!
 //! A [`Setup`] is parsed from a specification (`gups:size=8G,weight=64`) and built into a
 //! [`Stream`] and its [`Description`]. The engine reads the stream; reports read the description.
-//! What the programs cost per access stands in `crates/lab/data/workloads.toml` ([`Tables`]).
+//! What the programs cost per access stands in `crates/lab/lab/data/workloads.toml` ([`Tables`]).
 
 mod catalog;
 mod emit;

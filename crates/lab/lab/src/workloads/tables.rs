@@ -73,7 +73,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The tables of `crates/lab/data/workloads.toml`.
+    /// The tables of `crates/lab/lab/data/workloads.toml`.
     pub fn embedded() -> &'static Self {
         static TABLES: OnceLock<Tables> = OnceLock::new();
         TABLES.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What the models' tables say; `crates/lab/data/workloads.toml` gives the values and their sources.
+//! What the models' tables say; `crates/lab/lab/data/workloads.toml` gives the values and their sources.
 
 use serde::{Deserialize, Serialize};
 
