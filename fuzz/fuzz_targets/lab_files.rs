@@ -7,15 +7,15 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     let Some(which) = characters.next() else { return };
     let rest = characters.as_str();
     match which {
-        'f' => drop(lab::faults::Machine::from_toml(rest, "x.toml")),
-        't' => drop(lab::workloads::Tables::parse(rest)),
+        'f' => drop(fault_scaling::Machine::from_toml(rest, "x.toml")),
+        't' => drop(workload_streams::Tables::parse(rest)),
         's' => drop(lab::sweep::Wanted::from_toml("x.toml", rest)),
         'b' => {
             let (buddyinfo, pagetypeinfo) = match rest.split_once('\0') {
                 Some((one, other)) => (one, Some(other)),
                 None => (rest, None),
             };
-            if let Ok(blocks) = lab::fragment::FreeBlocks::parse(buddyinfo, pagetypeinfo, None) {
+            if let Ok(blocks) = mm_sim::fragment::FreeBlocks::parse(buddyinfo, pagetypeinfo, None) {
                 let _ = blocks.frames_free();
             }
         }

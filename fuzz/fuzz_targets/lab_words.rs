@@ -2,10 +2,10 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    let _ = text.parse::<lab::fragment::Fragmentation>();
-    let _ = text.parse::<lab::faults::Patch>();
-    let _ = text.parse::<lab::faults::Patches>();
-    let _ = text.parse::<lab::workloads::Setup>();
+    let _ = text.parse::<mm_sim::fragment::Fragmentation>();
+    let _ = text.parse::<fault_scaling::Patch>();
+    let _ = text.parse::<fault_scaling::Patches>();
+    let _ = text.parse::<workload_streams::Setup>();
     let _ = text.parse::<lab::sweep::Shard>();
     let _ = text.parse::<lab::sweep::Hash>();
 });

@@ -1,9 +1,9 @@
 //! `superpage lab machines` and `superpage lab workloads`: what there is to choose from.
 
-use lab::workloads::{Entry, Given, Parameter, Setup, catalog};
 use machine::Machine;
 use serde_json::json;
 use units::ByteSize;
+use workload_streams::{Entry, Given, Parameter, Setup, catalog};
 
 use super::outputs;
 use super::what;

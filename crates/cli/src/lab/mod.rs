@@ -16,8 +16,8 @@ mod words;
 
 pub use progress::Progress;
 
+use fault_scaling::FaultsError;
 use lab::LabError;
-use lab::faults::FaultsError;
 use lab::sweep::SweepError;
 
 use crate::exit::{Done, Failure};

@@ -2,13 +2,14 @@
 
 use design::Design;
 use lab::sweep::{Group, Ingredient};
-use lab::workloads::Setup;
-use lab::{Experiment, LabError, Pass, Report, Watched, kernel_memory};
+use lab::{Experiment, LabError, Pass, Report, Watched};
 use machine::Machine;
+use mm_sim::kernel_memory;
 use report::sig3 as three;
 use trace::Placement;
 use trace::{Process, Reader, Region, SLOTS, Source};
 use units::ByteSize;
+use workload_streams::Setup;
 
 use super::progress::Progress;
 use super::what::{self, Surroundings};

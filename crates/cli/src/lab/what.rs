@@ -4,14 +4,14 @@
 
 use std::path::{Path, PathBuf};
 
+use fault_scaling as faults;
 use host::{MemInfo, Root};
-use lab::faults;
-use lab::fragment::{FragmentError, Fragmentation, FreeLists};
 use lab::sweep::{Hash, Ingredient};
-use lab::workloads::{Setup, WorkloadError, catalog};
 use machine::Machine;
+use mm_sim::fragment::{FragmentError, Fragmentation, FreeLists};
 use trace::Reader;
 use units::ByteSize;
+use workload_streams::{Setup, WorkloadError, catalog};
 
 use super::compare;
 use crate::design::Named;

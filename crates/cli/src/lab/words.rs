@@ -1,7 +1,8 @@
 //! Reports and figures as text for people. Pure.
 
+use lab::Report;
 use lab::analysis::{Figures, end, explain, figures, speedup};
-use lab::{Cause, Report};
+use mm_sim::Cause;
 use report::format::{clipped, known};
 use report::sig3::{self as three, percent};
 use units::ByteSize;

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use ::workload::Workload;
-use lab::workloads::Setup;
 use prediction::{Demand, demand_of};
 use record::{Recording, Session, Streams, Tools};
+use workload_streams::Setup;
 
 use super::whole;
 use crate::exit::Failure;

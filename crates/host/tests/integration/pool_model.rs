@@ -11,8 +11,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use lab::hugetlb::{Counts, Fault, Frames, HugetlbPool, Kind, MappingId, ObjectId, Place, Request};
-use lab::memory::Frame;
+use mm_sim::hugetlb::{
+    Counts, Fault, Frames, HugetlbPool, Kind, MappingId, ObjectId, Place, Request,
+};
+use mm_sim::memory::Frame;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

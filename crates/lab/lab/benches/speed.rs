@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use machine::Machine;
+use mm_sim::fragment::Fragmentation;
 use rustix::time::{ClockId, clock_gettime};
-use superpage_lab::fragment::Fragmentation;
 use superpage_lab::sweep::{Ingredient, PLAN_SCHEMA, Plan, Shard, Store};
 use superpage_lab::{Experiment, Report, run, run_stream};
 use trace::{Access, Advice, BLOCK, Backing, Block, Event, Page, Pages, Process, Source};

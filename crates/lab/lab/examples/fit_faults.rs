@@ -1,4 +1,4 @@
-//! Which contention constants bring a machine of `lab::faults` nearest to the rows that its file says they are
+//! Which contention constants bring a machine of `fault-scaling` nearest to the rows that its file says they are
 //! fitted to, or to others: `cargo run --release -p superpage-lab --example fit_faults -- altix-128 transfer
 //! crowding thread [baseline=4,8 ...]`. Goes up and down by ever smaller factors from the file's values;
 //! `transfer-near` is a third of `transfer`.
@@ -8,8 +8,9 @@
 //! with several threads of the others, and each number of threads by one to all others.
 //! See docs/decisions/faults.md#4.
 
-use superpage_lab::faults::{self, Machine, Published};
+use fault_scaling::Machine;
 use superpage_lab::tables::Role;
+use superpage_lab::tables::faults::{self, Published};
 
 /// The constants that may be fitted: at most three of contention, and prices of a fault on one CPU.
 fn constant<'a>(machine: &'a mut Machine, name: &str) -> &'a mut u64 {
@@ -27,10 +28,10 @@ fn constant<'a>(machine: &'a mut Machine, name: &str) -> &'a mut u64 {
 }
 
 /// `baseline=2,4`: rows to fit to, instead of the machine's.
-fn fitted(row: &str) -> faults::Fitted {
+fn fitted(row: &str) -> fault_scaling::Fitted {
     let (patches, threads) = row.split_once('=').expect("patches=threads");
     let threads = threads.split(',').map(|threads| threads.parse().expect("a number")).collect();
-    faults::Fitted { patches: patches.to_string(), threads }
+    fault_scaling::Fitted { patches: patches.to_string(), threads }
 }
 
 fn set(machine: &mut Machine, name: &str, value: u64) {
@@ -130,8 +131,8 @@ fn leave_one_out(machine: &Machine, names: &[String], parts: &[Part]) {
     for (part, is_left_out) in parts {
         let rows = faults::published(&machine.name).into_iter();
         let others = rows.filter(|row| !is_left_out(row));
-        let others =
-            others.map(|row| faults::Fitted { patches: row.patches, threads: vec![row.threads] });
+        let others = others
+            .map(|row| fault_scaling::Fitted { patches: row.patches, threads: vec![row.threads] });
         let mut fold = Machine { fitted: others.collect(), ..machine.clone() };
         search(&mut fold, names);
         let wants = |row: &Published, role| row.threads > 1 && role == Role::HeldOut;
@@ -175,7 +176,7 @@ fn main() {
     };
     let is_cross = is_asked("--leave-one-out");
     let to = if is_asked("--one-thread") { To::OneThread } else { To::Several };
-    let mut machine = faults::preset(&arguments[0]).expect("a machine");
+    let mut machine = fault_scaling::preset(&arguments[0]).expect("a machine");
     let (rows, names): (Vec<_>, Vec<_>) =
         arguments[1..].iter().cloned().partition(|argument| argument.contains('='));
     if is_cross {

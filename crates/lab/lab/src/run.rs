@@ -1,17 +1,15 @@
 //! Experiments: a workload on a machine, once for each design, in one pass over its stream.
 
 use machine::Machine;
-use tlb_sim::{Translate, Visitor};
+use mm_sim::fragment::Fragmentation;
+use mm_sim::{Counts, Seen, Simulation, Stop, Touched, kernel_memory, simulation};
 use trace::{Block, Source};
 use units::ByteSize;
+use workload_streams::{Setup, WorkloadError};
 
-use crate::fragment::{Fragmentation, Ground};
 use crate::load::{self, Design};
 use crate::side_by_side;
-use crate::system::{Engine, Stop, System, kernel_memory};
-use crate::touched::{Counts, Seen, Touched};
 use crate::watch::{Pass, Watched};
-use crate::workloads::{Setup, WorkloadError};
 use crate::{Cell, End, Report, Requests, SCHEMA};
 
 /// What is run, but for the design.
@@ -104,12 +102,11 @@ pub fn run_stream<S: Source>(
 }
 
 /// The machines, one per design, with their memory spoilt; and the first region and process that are left.
-#[expect(clippy::type_complexity, reason = "a pair used twice, here")]
 pub(crate) fn prepare(
     experiment: &Experiment,
     designs: &[Design],
     superpages: u64,
-) -> Result<(Vec<Box<dyn Lane>>, (u32, u32)), LabError> {
+) -> Result<(Vec<DesignRun>, (u32, u32)), LabError> {
     let machine = &experiment.machine;
     let ready = side_by_side::map(designs.iter().collect(), |design: &Design| {
         if let Some(load::NotSimulated { key, why }) = load::not_simulated(design) {
@@ -117,11 +114,11 @@ pub(crate) fn prepare(
         }
         let policy = load::policy(design, machine);
         let bound = policy.physical().is_ideal;
-        let system = System::new(machine, policy, experiment.memory, experiment.swap);
-        let name = design.name.clone();
-        let mut lane = tlb_sim::dispatch(machine, Build { system, machine, name, bound });
-        let first = lane.spoil(experiment, superpages)?;
-        Ok::<_, LabError>((lane, first))
+        let mut machine = simulation(machine, policy, experiment.memory, experiment.swap);
+        let first = machine.fragment(&experiment.fragmentation, superpages).map_err(|what| {
+            LabError::IllFormed { workload: experiment.fragmentation_name.clone(), what }
+        })?;
+        Ok::<_, LabError>((DesignRun { name: design.name.clone(), bound, machine }, first))
     });
     let mut first = (0, 0);
     let mut lanes = Vec::new();
@@ -134,7 +131,7 @@ pub(crate) fn prepare(
 }
 
 pub(crate) fn reports(
-    lanes: Vec<Box<dyn Lane>>,
+    lanes: Vec<DesignRun>,
     experiment: &Experiment,
 ) -> Result<Vec<Report>, LabError> {
     side_by_side::map(lanes, |lane| lane.report(experiment)).into_iter().collect()
@@ -149,12 +146,12 @@ type Turn = Vec<(Block, Counts)>;
 
 pub(crate) fn pass<S: Source + ?Sized>(
     experiment: &Experiment,
-    lanes: &mut [Box<dyn Lane>],
+    lanes: &mut [DesignRun],
     stream: &mut S,
 ) -> Result<(), LabError> {
     let is_alone = lanes.len() == 1;
     let (watching, mut others): (Vec<_>, Vec<_>) =
-        lanes.iter_mut().partition(|lane| experiment.utilisation && lane.watches());
+        lanes.iter_mut().partition(|lane| experiment.utilisation && lane.machine.watches());
     let touched = experiment.utilisation.then(Touched::default);
     let mut reader = Reader { stream, touched, watching };
     let new = || -> Turn { vec![Default::default(); if is_alone { 1 } else { TURN }] };
@@ -162,7 +159,7 @@ pub(crate) fn pass<S: Source + ?Sized>(
     if is_alone || !side_by_side::is_wanted() {
         loop {
             let read = reader.read(&mut turn)?;
-            others.iter_mut().for_each(|lane| lane.blocks(&turn[..read]));
+            others.iter_mut().for_each(|lane| lane.machine.blocks(&turn[..read]));
             if read < turn.len() {
                 return Ok(());
             }
@@ -173,7 +170,7 @@ pub(crate) fn pass<S: Source + ?Sized>(
     loop {
         let is_last = read < turn.len();
         let ahead = || if is_last { Ok(0) } else { reader.read(&mut next) };
-        read = side_by_side::with(&mut others, |lane| lane.blocks(&turn[..read]), ahead)?;
+        read = side_by_side::with(&mut others, |lane| lane.machine.blocks(&turn[..read]), ahead)?;
         if is_last {
             return Ok(());
         }
@@ -185,7 +182,7 @@ pub(crate) fn pass<S: Source + ?Sized>(
 struct Reader<'a, S: ?Sized> {
     stream: &'a mut S,
     touched: Option<Touched>,
-    watching: Vec<&'a mut Box<dyn Lane>>,
+    watching: Vec<&'a mut DesignRun>,
 }
 
 impl<S: Source + ?Sized> Reader<'_, S> {
@@ -201,107 +198,33 @@ impl<S: Source + ?Sized> Reader<'_, S> {
             }
             let seen = self.touched.as_ref().map_or(Seen::default(), Touched::seen);
             *counts = seen.counts;
-            self.watching.iter_mut().for_each(|lane| lane.block(block, seen));
+            self.watching.iter_mut().for_each(|lane| lane.machine.block(block, seen));
         }
         Ok(turn.len())
     }
 }
 
-/// A design's machine, whatever its TLB's type.
-pub(crate) trait Lane: Send {
-    /// Has memory fragmented; returns the first region and process that are left.
-    fn spoil(&mut self, experiment: &Experiment, superpages: u64) -> Result<(u32, u32), LabError>;
-    /// Whether it must know which pages are touched, and not only how many.
-    fn watches(&self) -> bool;
+/// A design's machine, and what a report calls it.
+pub(crate) struct DesignRun {
+    name: String,
+    bound: bool,
+    machine: Box<dyn Simulation>,
+}
+
+impl DesignRun {
     /// From here on walks to base pages are counted.
-    fn count_walks(&mut self);
+    pub(crate) fn count_walks(&mut self) {
+        self.machine.count_walks();
+    }
+
     /// Those of each superpage's worth of the program's memory.
-    fn walks(&mut self) -> Vec<u64>;
-    fn block(&mut self, block: &Block, seen: Seen<'_>);
-    /// Carries out blocks of which only the number of touched pages is known.
-    fn blocks(&mut self, turn: &[(Block, Counts)]);
-    fn report(self: Box<Self>, experiment: &Experiment) -> Result<Report, LabError>;
-}
-
-struct Build<'a> {
-    system: System,
-    machine: &'a Machine,
-    name: String,
-    bound: bool,
-}
-
-impl Visitor for Build<'_> {
-    type Output = Box<dyn Lane>;
-    fn visit<T: Translate>(self, tlb: T) -> Self::Output {
-        let engine = Engine::new(tlb, self.system, self.machine.clone());
-        Box::new(Running { engine, name: self.name, bound: self.bound, stop: None })
-    }
-}
-
-struct Running<T> {
-    engine: Engine<T>,
-    name: String,
-    bound: bool,
-    stop: Option<Stop>,
-}
-
-impl<T: Translate> Lane for Running<T> {
-    fn spoil(&mut self, experiment: &Experiment, superpages: u64) -> Result<(u32, u32), LabError> {
-        let blocks = self.engine.system.blocks();
-        let program = experiment.fragmentation.program(superpages, blocks, 0, 0);
-        let mut first = (0, 0);
-        if let Some(mut program) = program {
-            first = (program.regions(), program.processes());
-            let mut block = Block::default();
-            while program.step(&mut self.engine.system, &mut block) {
-                match self.engine.block(&block, Seen::default()) {
-                    // A fragmenter fills what there is: it goes on with less.
-                    Ok(()) | Err(Stop::OutOfMemory | Stop::Refused { .. } | Stop::Killed(_)) => {}
-                    Err(Stop::IllFormed(what)) => {
-                        let workload = experiment.fragmentation_name.clone();
-                        return Err(LabError::IllFormed { workload, what });
-                    }
-                }
-            }
-        }
-        self.engine.book();
-        self.engine.system.begin(first);
-        Ok(first)
+    pub(crate) fn walks(&mut self) -> Vec<u64> {
+        self.machine.walks()
     }
 
-    fn watches(&self) -> bool {
-        self.engine.system.watches()
-    }
-
-    fn count_walks(&mut self) {
-        self.engine.system.count_walks();
-    }
-
-    fn walks(&mut self) -> Vec<u64> {
-        self.engine.system.walks()
-    }
-
-    fn block(&mut self, block: &Block, seen: Seen<'_>) {
-        if self.stop.is_none() {
-            self.stop = self.engine.block(block, seen).err();
-            self.engine.system.settle(seen.counts, self.stop.is_none());
-        }
-    }
-
-    fn blocks(&mut self, turn: &[(Block, Counts)]) {
-        for (block, counts) in turn {
-            self.block(block, Seen { counts: *counts, pages: None });
-        }
-    }
-
-    fn report(mut self: Box<Self>, experiment: &Experiment) -> Result<Report, LabError> {
-        self.engine.book();
-        let system = &mut self.engine.system;
-        if !matches!(self.stop, Some(Stop::IllFormed(_))) {
-            system.check();
-        }
-        let outcome = system.finish();
-        let end = match self.stop {
+    fn report(self, experiment: &Experiment) -> Result<Report, LabError> {
+        let (stop, outcome) = self.machine.finish();
+        let end = match stop {
             None => End::Done,
             Some(Stop::OutOfMemory) => End::OutOfMemory { resident_pages: outcome.resident_pages },
             Some(Stop::Refused { short_by }) => End::Refused { short_by },

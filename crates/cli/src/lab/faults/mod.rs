@@ -7,7 +7,7 @@ mod words;
 use std::path::PathBuf;
 
 use design::designs;
-use lab::faults::{self, Experiment, Kernel, Machine, Patches, Row, Touches};
+use fault_scaling::{self as faults, Experiment, Kernel, Machine, Patches, Row, Touches};
 use lab::plot;
 use serde::Serialize;
 use units::ByteSize;
@@ -195,7 +195,7 @@ fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Fail
         }
         let taken = designs::preset(&named.design.name).is_ok();
         let name = what::called(&named.design.name, named.file.as_deref(), taken);
-        kernels.push((name, Kernel::of(&named.design, machine)));
+        kernels.push((name, lab::fault_kernel(&named.design, machine)));
     }
     for (index, (name, _)) in kernels.iter().enumerate() {
         if kernels[..index].iter().any(|(other, _)| other == name) {

@@ -1,7 +1,8 @@
 //! `superpage lab faults --table`: a machine beside its published rows.
 
-use lab::faults::{Comparison, Line, Machine, compare};
+use fault_scaling::Machine;
 use lab::tables::Role;
+use lab::tables::faults::{Comparison, Line, compare};
 use report::sig3::percent;
 use serde::Serialize;
 

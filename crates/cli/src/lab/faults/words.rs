@@ -1,6 +1,6 @@
 //! Rows as Lameter printed them (docs/sources/policies.md 3.8): one table for each set of patches.
 
-use lab::faults::{Machine, Row};
+use fault_scaling::{Machine, Row};
 use report::format::seconds;
 use report::sig3::{self as three, percent};
 use units::ByteSize;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use lab::kernel_memory;
 use lab::sweep::{PLAN_SCHEMA, Plan, Store, Wanted, seeds};
+use mm_sim::kernel_memory;
 use units::ByteSize;
 
 use crate::exit::{self, Done, Failure};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Cause, Ledger};
+use mm_sim::{Cause, Ledger};
 
 /// A group of causes. Every cause is in exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -10,7 +10,8 @@ use serde::Serialize;
 use super::figures::{Made, figures, incomparable, speedup};
 use super::phrases::{self, count, cycles};
 use super::timeline::{most_superpages, time_until};
-use crate::{Cause, Report};
+use crate::Report;
+use mm_sim::Cause;
 
 /// The version of [`Explanation`]'s layout.
 pub const EXPLAIN_SCHEMA: &str = "superpage.lab.explain/1";

@@ -3,7 +3,8 @@
 use report::sig3 as words;
 
 use super::figures::Made;
-use crate::{Cause, Cell, End, Report};
+use crate::{Cell, End, Report};
+use mm_sim::Cause;
 
 /// What cycles of a cause went into.
 pub(super) const fn cause(cause: Cause) -> &'static str {

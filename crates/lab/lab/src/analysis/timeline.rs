@@ -1,7 +1,8 @@
 //! What a run's moments tell: how many superpages there were at most, when they came, and how much of
 //! the resident memory they covered over time.
 
-use crate::{Moment, Report};
+use crate::Report;
+use mm_sim::Moment;
 
 /// Base pages in a superpage of the streams (trace::SLOTS).
 pub(crate) const PAGES: u64 = trace::SLOTS as u64;

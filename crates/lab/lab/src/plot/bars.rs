@@ -6,7 +6,8 @@ use report::sig3 as words;
 
 use super::MARGIN;
 use super::{text, ticks};
-use crate::{Cause, Ledger, Report};
+use crate::Report;
+use mm_sim::{Cause, Ledger};
 use report::legend::{self, Sign};
 use report::place::{clipped, width};
 

@@ -6,7 +6,7 @@ use report::markup::el;
 
 use super::{MARGIN, WIDTH};
 use super::{STYLE, text, titled};
-use crate::faults::Row;
+use fault_scaling::Row;
 use report::legend::{self, Sign};
 
 /// Room for the labels of the upright axis.

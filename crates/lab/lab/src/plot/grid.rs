@@ -8,8 +8,9 @@ use report::markup::{Element, el};
 use super::MARGIN;
 use super::lines::path;
 use super::text;
+use crate::Report;
 use crate::analysis::PAGES;
-use crate::{Moment, Report};
+use mm_sim::Moment;
 use report::legend::{self, Sign};
 use report::place::clipped;
 

@@ -8,7 +8,8 @@ use report::markup::{Element, el};
 use super::MARGIN;
 use super::grid;
 use super::{text, ticks};
-use crate::{Moment, Report};
+use crate::Report;
+use mm_sim::Moment;
 use report::place::{clipped, spread};
 
 /// Room for the labels of the upright axes.

@@ -2,7 +2,8 @@
 //! the JSON only.
 
 use super::Hash;
-use crate::{Cause, End, Report};
+use crate::{End, Report};
+use mm_sim::Cause;
 
 /// A column; all of a table are equally long.
 pub(super) struct Column {
@@ -85,7 +86,7 @@ impl Table<'_> {
             _ => serde_json::Map::new(),
         };
         let maps: Vec<_> = self.rows.iter().map(|(_, report)| of(report)).collect();
-        let names: Vec<String> = match serde_json::to_value(crate::Counters::default()) {
+        let names: Vec<String> = match serde_json::to_value(mm_sim::Counters::default()) {
             Ok(serde_json::Value::Object(map)) => map.keys().cloned().collect(),
             _ => Vec::new(),
         };

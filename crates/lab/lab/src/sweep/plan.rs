@@ -80,9 +80,6 @@ pub struct Shard {
 #[error("`{0}` is no shard; write I/N with I from 0 to N-1: 0/4")]
 pub struct ShardError(String);
 
-/// What the models of workloads are made of: a change there is another workload.
-const TABLES: &str = include_str!("../../data/workloads.toml");
-
 /// What a hash leaves out of a design's or machine's TOML: it changes nothing in a run.
 const WORDS_ONLY: [&str; 1] = ["summary"];
 
@@ -90,7 +87,7 @@ impl Plan {
     /// The sweep's groups, sorted by key; each with all its cells.
     pub fn groups(&self) -> Vec<Group<'_>> {
         let designs: Vec<String> = self.designs.iter().map(|one| canonical(&one.content)).collect();
-        let tables = canonical(TABLES);
+        let tables = canonical(workload_streams::TABLES);
         let mut groups = Vec::new();
         for machine in &self.machines {
             let on = canonical(&machine.content);

@@ -278,10 +278,10 @@ fn build(reports: &Reports<'_>) -> Table {
     let kernel = |report: &Report| {
         let all = report.ledger.total();
         let user: u64 = [
-            crate::Cause::Work,
-            crate::Cause::SecondTlb,
-            crate::Cause::WalkBase,
-            crate::Cause::WalkLarge,
+            mm_sim::Cause::Work,
+            mm_sim::Cause::SecondTlb,
+            mm_sim::Cause::WalkBase,
+            mm_sim::Cause::WalkLarge,
         ]
         .iter()
         .map(|&cause| report.ledger[cause])

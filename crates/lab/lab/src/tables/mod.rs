@@ -7,6 +7,7 @@
 
 mod agreement;
 mod atc20;
+pub mod faults;
 mod queue;
 #[cfg(test)]
 mod tests;

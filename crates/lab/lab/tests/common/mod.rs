@@ -1,7 +1,8 @@
 //! Reports made up for tests.
 #![allow(dead_code)] // each test file uses its part
 
-use superpage_lab::{Cause, Cell, Counters, End, Ledger, Moment, Report, SCHEMA};
+use mm_sim::{Cause, Counters, Ledger, Moment};
+use superpage_lab::{Cell, End, Report, SCHEMA};
 
 /// A finished run of `design` at 1 GHz on one CPU with these cycles and nothing else.
 pub fn report(design: &str, cycles: &[(Cause, u64)]) -> Report {

@@ -1,7 +1,8 @@
 //! Designs with conditions, and with sizes that are not simulated.
 
 use design::Design;
-use superpage_lab::{Counters, Experiment, LabError, Report, run};
+use mm_sim::Counters;
+use superpage_lab::{Experiment, LabError, Report, run};
 use units::ByteSize;
 
 fn experiment(workload: &str, machine: &str, memory: u64, fragmentation: &str) -> Experiment {

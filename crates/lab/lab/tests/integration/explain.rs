@@ -1,8 +1,9 @@
 //! What `explain` says of made-up runs.
 
 use crate::common::{report, timeline};
+use mm_sim::Cause;
 use superpage_lab::analysis::{explain, figures, mean_coverage, time_until};
-use superpage_lab::{Cause, End, Report, Requests};
+use superpage_lab::{End, Report, Requests};
 
 const G: u64 = 1_000_000_000;
 

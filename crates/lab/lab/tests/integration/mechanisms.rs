@@ -2,8 +2,8 @@
 
 mod script;
 
+use mm_sim::Cause;
 use script::{Script, grow_heap, report};
-use superpage_lab::Cause;
 use trace::{Advice, Backing, Event};
 use units::ByteSize;
 

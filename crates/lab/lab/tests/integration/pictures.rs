@@ -1,7 +1,8 @@
 //! Pictures of odd reports: well formed, within bounds, and the same each time.
 
 use crate::common::{report, timeline};
-use superpage_lab::{Cause, End, Report, plot};
+use mm_sim::Cause;
+use superpage_lab::{End, Report, plot};
 
 /// Tags that are not closed in order, if any: enough of a parser for what the markup writes.
 fn unbalanced(text: &str) -> Option<String> {

@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use mm_sim::Cause;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use proptest::prelude::*;
+use superpage_lab::Requests;
 use superpage_lab::sweep::{
     Ended, Group, Hash, Ingredient, PLAN_SCHEMA, Plan, Ran, Shard, Store, SweepError, merge, run,
 };
-use superpage_lab::{Cause, Requests};
 use tempfile::TempDir;
 use units::ByteSize;
 

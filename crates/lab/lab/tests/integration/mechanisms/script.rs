@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 
-use superpage_lab::{Experiment, Report, fragment::Fragmentation, run_stream};
+use mm_sim::fragment::Fragmentation;
+use superpage_lab::{Experiment, Report, run_stream};
 use trace::{Access, Backing, Block, Event, Page, Pages, Process, Source};
 use units::ByteSize;
 

@@ -1,0 +1,270 @@
+//! `Machine`: what faults cost on a machine, read from TOML: strict, with file, line and key of what is
+//! wrong. The built-in ones are `machines/faults/*.toml` at the workspace's root.
+
+use machine::MachineError;
+use policy::rules::ResidentCount;
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize};
+use units::ByteSize;
+
+use super::{Entries, FaultsError, Kernel, Lock, MapLock, Scrub};
+
+/// A machine, as far as faults are concerned.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Machine {
+    /// Its name, as on the command line.
+    pub name: String,
+    /// One line for people.
+    pub summary: String,
+    /// CPUs that were measured: more are a prediction.
+    #[serde(deserialize_with = "within::<_, 1, 512>")]
+    pub cpus: u32,
+    /// The most that such a machine can be built with.
+    #[serde(deserialize_with = "within::<_, 1, 512>")]
+    pub largest: u32,
+    /// CPUs that share a node's memory.
+    #[serde(deserialize_with = "within::<_, 1, 512>")]
+    pub cpus_per_node: u32,
+    /// Where threads go while there are fewer than CPUs.
+    pub placement: Placement,
+    /// Whether threads fault while others are being started.
+    pub starting: Starting,
+    /// The base page.
+    #[serde(deserialize_with = "page")]
+    pub base_page: ByteSize,
+    /// The superpage of `--patches superpage`.
+    #[serde(deserialize_with = "page")]
+    pub superpage: ByteSize,
+    /// Entries of a page-table page: no prefault passes its end.
+    #[serde(deserialize_with = "within::<_, 16, 65536>")]
+    pub table_entries: u32,
+    /// What a node has for programs.
+    #[serde(deserialize_with = "size")]
+    pub node_memory: ByteSize,
+    /// Bytes a second that a node's memory takes.
+    #[serde(deserialize_with = "size")]
+    pub node_bandwidth: ByteSize,
+    /// Pages that a CPU's own free list gets at once, under the node's lock.
+    #[serde(deserialize_with = "within::<_, 1, 1024>")]
+    pub list_pages: u32,
+    /// The kernel that was measured, without patches.
+    #[serde(deserialize_with = "kernel")]
+    pub kernel: Kernel,
+    /// When it zeroes free memory, with `--patches prezero`.
+    pub scrub: Scrub,
+    /// What everything costs.
+    pub costs: Costs,
+    /// Published rows that contention constants were fitted to, beside those with one thread.
+    #[serde(default)]
+    pub fitted: Vec<Fitted>,
+}
+
+/// Published rows that something was fitted to.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Fitted {
+    /// The patches, as on the command line.
+    pub patches: String,
+    /// The numbers of threads.
+    pub threads: Vec<u32>,
+}
+
+/// Where threads go while there are fewer than CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// To the node with the fewest.
+    Spread,
+    /// To the first node with an idle CPU.
+    Packed,
+}
+
+/// Nanoseconds, as read; kept in picoseconds.
+type Time = u64;
+
+/// Whether threads fault while others are being started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Starting {
+    /// They wait until all are there.
+    Together,
+    /// All wait on the first CPU, which runs one after the other; each other CPU takes one from it, one after
+    /// the other.
+    Pulled,
+}
+
+/// What everything costs, in picoseconds (nanoseconds in the file).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Costs {
+    /// User: the first access to a page, the fault aside.
+    #[serde(deserialize_with = "time")]
+    pub touch: Time,
+    /// User: each further cache line of it.
+    #[serde(deserialize_with = "time")]
+    pub line: Time,
+    /// A fault, whatever it maps: trap, look-up of the mapping, return.
+    #[serde(deserialize_with = "time")]
+    pub entry: Time,
+    /// Each page of it, outside of locks: allocation, accounting.
+    #[serde(deserialize_with = "time")]
+    pub page: Time,
+    /// Each page of it, where the entry is filled: under the page-table lock, if one is taken.
+    #[serde(deserialize_with = "time")]
+    pub fill: Time,
+    /// Zeroing a base page, on the same node.
+    #[serde(deserialize_with = "time")]
+    pub zero: Time,
+    /// The same by the page, in one call for a block of many.
+    #[serde(deserialize_with = "time")]
+    pub zero_bulk: Time,
+    /// More for zeroing on another node.
+    #[serde(deserialize_with = "time")]
+    pub zero_remote: Time,
+    /// More for a page of another node that needs no zeroing.
+    #[serde(deserialize_with = "time")]
+    pub remote: Time,
+    /// A page of a node's free list, taken under its lock.
+    #[serde(deserialize_with = "time")]
+    pub list_page: Time,
+    /// Unmapping a page and freeing it, after all threads have ended: one thread does it.
+    #[serde(deserialize_with = "time")]
+    pub unmap: Time,
+    /// Contention: starting a thread and taking it down, one after the other; or the time from one that is
+    /// pulled to the next.
+    #[serde(deserialize_with = "time")]
+    pub thread: Time,
+    /// Contention: a modified cache line comes from another node.
+    #[serde(deserialize_with = "time")]
+    pub transfer: Time,
+    /// Contention: the same from another CPU of the node.
+    #[serde(deserialize_with = "time")]
+    pub transfer_near: Time,
+    /// Contention: how much longer a line is busy with each request, for each node that waits for it.
+    #[serde(deserialize_with = "time")]
+    pub crowding: Time,
+}
+
+impl Machine {
+    /// Reads a machine; `file` is named in errors.
+    pub fn from_toml(text: &str, file: &str) -> Result<Self, FaultsError> {
+        let bad = |at: usize, why: &str| MachineError::at(file, text, at, why);
+        let machine: Self = toml::from_str(text)
+            .map_err(|error| bad(error.span().map_or(0, |span| span.start), error.message()))?;
+        match machine.strange() {
+            Some(why) => Err(bad(0, why).into()),
+            None => Ok(machine),
+        }
+    }
+
+    /// What no machine is like.
+    fn strange(&self) -> Option<&'static str> {
+        let costs = &self.costs;
+        let checks = [
+            (self.cpus > self.largest, "`largest` is less than `cpus`"),
+            (self.superpage <= self.base_page, "`superpage` is no larger than `base-page`"),
+            (self.node_memory < self.superpage, "`node-memory` is less than a superpage"),
+            (self.node_bandwidth.0 < 1 << 20, "`node-bandwidth` is less than 1M a second"),
+            (costs.transfer_near > costs.transfer, "`transfer-near` costs more than `transfer`"),
+            (costs.entry == 0, "`entry` is 0: a fault takes time"),
+            (
+                self.scrub.start_permille > self.scrub.stop_permille
+                    || self.scrub.stop_permille > 1000,
+                "[scrub]: start-permille is at most stop-permille, and that at most 1000",
+            ),
+            (self.scrub.order > 20, "[scrub]: an order is 0 to 20"),
+        ];
+        checks.into_iter().find(|(is_strange, _)| *is_strange).map(|(_, why)| why)
+    }
+
+    /// The most threads.
+    pub fn most_threads(&self) -> u32 {
+        self.largest.min(super::MOST_THREADS)
+    }
+}
+
+/// `[kernel]` of a file.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct RawKernel {
+    map: MapLock,
+    entries: Entries,
+    rss: Counting,
+    lock: Lock,
+}
+
+/// As designs write it.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Counting {
+    Locked,
+    Atomic,
+    Split,
+}
+
+fn kernel<'de, D: Deserializer<'de>>(from: D) -> Result<Kernel, D::Error> {
+    let RawKernel { map, entries, rss, lock } = RawKernel::deserialize(from)?;
+    let rss = match rss {
+        Counting::Locked => ResidentCount::Locked,
+        Counting::Atomic => ResidentCount::Atomic,
+        Counting::Split => ResidentCount::Split,
+    };
+    Ok(Kernel { map, entries, rss, lock, prefault: 0, prezero: None, superpage: None }.counted())
+}
+
+fn within<'de, D: Deserializer<'de>, const LOW: u32, const HIGH: u32>(
+    from: D,
+) -> Result<u32, D::Error> {
+    let value = u64::deserialize(from)?;
+    let found = u32::try_from(value).ok().filter(|value| (LOW..=HIGH).contains(value));
+    found.ok_or_else(|| D::Error::custom(format!("{value} is not within {LOW} to {HIGH}")))
+}
+
+fn size<'de, D: Deserializer<'de>>(from: D) -> Result<ByteSize, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
+fn page<'de, D: Deserializer<'de>>(from: D) -> Result<ByteSize, D::Error> {
+    let page = size(from)?;
+    let is_page = page.0.is_power_of_two() && (1 << 12..=1 << 34).contains(&page.0);
+    is_page.then_some(page).ok_or_else(|| {
+        D::Error::custom(format!("{page} is no page: a power of two from 4K to 16G"))
+    })
+}
+
+/// Nanoseconds, up to a second.
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    let nanoseconds = f64::deserialize(from)?;
+    if !(0.0..=1e9).contains(&nanoseconds) {
+        return Err(D::Error::custom(format!("{nanoseconds} is not within 0 to 1e9 nanoseconds")));
+    }
+    Ok((nanoseconds * 1000.0).round() as Time)
+}
+
+macro_rules! presets {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../../machines/faults/", $name, ".toml")))),*]
+    };
+}
+
+const PRESETS: &[(&str, &str)] = presets!["altix-128", "altix-8", "i386-up", "modern"];
+
+/// The names of the machines that are built in.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    PRESETS.iter().map(|(name, _)| *name)
+}
+
+/// The file of a machine that is built in.
+pub fn preset_text(name: &str) -> Result<&'static str, FaultsError> {
+    let found = PRESETS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| *text).ok_or_else(|| FaultsError::UnknownMachine {
+        name: name.to_string(),
+        known: names().collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// A machine that is built in.
+pub fn preset(name: &str) -> Result<Machine, FaultsError> {
+    Machine::from_toml(preset_text(name)?, &format!("{name}.toml"))
+}

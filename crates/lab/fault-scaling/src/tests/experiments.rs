@@ -1,0 +1,66 @@
+//! Small experiments of every kind, drawn by the tests.
+
+use proptest::prelude::*;
+use units::ByteSize;
+
+use crate::{Experiment, Patches, Placement, Starting, Touches, preset};
+
+/// Patches of which any choice goes together.
+const CHOICES: [&[&str]; 5] = [
+    &["", "atomic-pte", "split-ptl"],
+    &["", "per-vma"],
+    &["", "rss-atomic", "rss-split"],
+    &["", "prefault=1", "prefault", "superpage=64K"],
+    &["", "ticket-lock", "queued-lock", "numa-lock"],
+];
+
+/// An experiment on a small machine: some threads, some pages, nodes that run out of memory.
+pub fn any() -> impl Strategy<Value = Experiment> {
+    let places = (0..3usize, 0..2usize, 0..3usize, 0..4usize, 0..4usize, proptest::bool::ANY);
+    let shape = (1..=3u32, 0..4u32, 20..400u64, 1..4u32);
+    let touches = prop_oneof![
+        Just(Touches::ALL),
+        (1..20u32, 1..40u32).prop_map(|(run, gap)| Touches { run, gap }),
+    ];
+    let of = (places, 1..=24u32, 1..=40u64, shape, touches);
+    of.prop_map(|(places, threads, pages, shape, touches)| {
+        let chosen = [places.0, places.1, places.2, places.3, places.4];
+        let names: Vec<&str> = CHOICES
+            .iter()
+            .zip(chosen)
+            .map(|(choices, index)| choices[index])
+            .chain(places.5.then_some("prezero"))
+            .filter(|name| !name.is_empty())
+            .collect();
+        let names = if names.is_empty() { "baseline".to_string() } else { names.join(",") };
+        let patches: Patches = names.parse().expect("patches");
+        let (per_node, kind, node_pages, repetitions) = shape;
+        let mut machine = preset("altix-128").expect("a machine");
+        machine.cpus = if threads == 1 { 1 } else { 24 };
+        machine.cpus_per_node = per_node;
+        machine.placement = [Placement::Spread, Placement::Packed][kind as usize % 2];
+        machine.starting = [Starting::Together, Starting::Pulled][kind as usize / 2];
+        // As long as some faults: so that they overlap with starts.
+        machine.costs.thread = 100_000_000;
+        machine.table_entries = 32;
+        machine.list_pages = 8;
+        machine.scrub.order = 2;
+        let pages = pages * u64::from(threads) * 4;
+        let nodes = u64::from(machine.cpus.div_ceil(per_node));
+        // Enough in all, and not always enough on a node.
+        let least = pages.div_ceil(nodes) + 64;
+        machine.node_memory = ByteSize((least + node_pages) * machine.base_page.0);
+        let kernel = patches.kernel(&machine);
+        let size = ByteSize(pages * machine.base_page.0);
+        Experiment { machine, kernel, threads, size, repetitions, cache_lines: 1, touches }
+    })
+}
+
+/// An experiment of the published kind on a built-in machine.
+pub fn of(machine: &str, patches: &str, threads: u32, size: ByteSize) -> Experiment {
+    let machine = preset(machine).expect("a machine");
+    let patches: Patches = patches.parse().expect("patches");
+    let kernel = patches.kernel(&machine);
+    let touches = Touches::ALL;
+    Experiment { machine, kernel, threads, size, repetitions: 1, cache_lines: 1, touches }
+}

@@ -1,0 +1,5 @@
+//! Tests of the model as a whole.
+
+mod experiments;
+mod properties;
+mod twin;

@@ -1,6 +1,0 @@
-//! Tests of the model as a whole.
-
-mod experiments;
-mod properties;
-mod published;
-mod twin;

@@ -1,0 +1,220 @@
+//! Published rows, and how far the model is off. Called by the command and by tests.
+//!
+//! Rows of the same condition (samples) are one here, their geometric mean: their spread is not the
+//! model's to explain. What a constant was fitted to is marked; agreement there proves nothing.
+
+use serde::Serialize;
+use units::ByteSize;
+
+use fault_scaling::{Experiment, FaultsError, Machine, Patches, Row, Stepping, Touches};
+
+use super::{Role, geometric, typical};
+
+#[cfg(test)]
+mod tests;
+
+const ROWS: &str = include_str!("../../../data/page-faults-2005.csv");
+
+/// A published row.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Published {
+    /// The patches, as on the command line.
+    pub patches: String,
+    /// Memory touched in each repetition.
+    pub bytes: u64,
+    /// Repetitions.
+    pub repetitions: u32,
+    /// Threads.
+    pub threads: u32,
+    /// Cache lines of each page.
+    pub cache_lines: u32,
+    /// Rows that were published of this condition.
+    pub samples: u32,
+    /// Pages for each second of CPU time, and by the clock.
+    pub pages_per_cpu_second: f64,
+    /// By the clock.
+    pub pages_per_wall_second: f64,
+}
+
+/// A row, published and simulated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line {
+    /// As published.
+    pub published: Published,
+    /// As simulated.
+    pub row: Row,
+    /// Whether a constant was fitted to it.
+    pub role: Role,
+}
+
+/// A machine's rows, and how well they agree.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The machine.
+    pub machine: String,
+    /// Every row.
+    pub lines: Vec<Line>,
+    /// How far rates by the clock are off in the geometric mean, with more than one thread.
+    pub scaling_error: Option<f64>,
+    /// The same of rows that nothing was fitted to.
+    pub held_out_error: Option<f64>,
+    /// The same of rows with one thread.
+    pub single_error: Option<f64>,
+    /// With more than one thread, for each patch.
+    pub by_patches: Vec<PatchError>,
+    /// For each patch and size, where the most pages were mapped by the clock.
+    pub peaks: Vec<Peak>,
+}
+
+/// How far a patch's rows are off.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PatchError {
+    /// The patches.
+    pub patches: String,
+    /// In the geometric mean.
+    pub error: f64,
+}
+
+/// Where a curve has its peak.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Peak {
+    /// The patches.
+    pub patches: String,
+    /// Memory touched in each repetition.
+    pub bytes: u64,
+    /// Repetitions.
+    pub repetitions: u32,
+    /// Threads at the published peak.
+    pub published: u32,
+    /// At the simulated one.
+    pub simulated: u32,
+}
+
+/// The rows of a machine, samples joined; none for machines that nobody published rows of.
+pub fn published(machine: &str) -> Vec<Published> {
+    let mut all: Vec<(Published, Vec<f64>, Vec<f64>)> = Vec::new();
+    let lines = ROWS.lines().filter(|line| !line.starts_with('#')).skip(1);
+    for line in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [name, patches, mib, repetitions, threads, lines, .., per_cpu, per_wall] = fields[..]
+        else {
+            continue;
+        };
+        if name != machine {
+            continue;
+        }
+        let whole = |text: &str| text.parse::<u32>().expect("the file is built in");
+        let rate = |text: &str| text.parse::<f64>().expect("the file is built in");
+        let one = Published {
+            patches: patches.to_string(),
+            bytes: ByteSize::mib(u64::from(whole(mib))).0,
+            repetitions: whole(repetitions),
+            threads: whole(threads),
+            cache_lines: whole(lines),
+            samples: 0,
+            pages_per_cpu_second: 0.0,
+            pages_per_wall_second: 0.0,
+        };
+        let place = all.iter().position(|(other, ..)| *other == one);
+        let place = place.unwrap_or_else(|| {
+            all.push((one, Vec::new(), Vec::new()));
+            all.len() - 1
+        });
+        all[place].1.push(rate(per_cpu));
+        all[place].2.push(rate(per_wall));
+    }
+    let join = |(one, per_cpu, per_wall): (Published, Vec<f64>, Vec<f64>)| Published {
+        samples: per_wall.len() as u32,
+        pages_per_cpu_second: geometric(&per_cpu).unwrap_or(0.0),
+        pages_per_wall_second: geometric(&per_wall).unwrap_or(0.0),
+        ..one
+    };
+    all.into_iter().map(join).collect()
+}
+
+/// Runs the published rows of a machine that are wanted.
+pub fn lines(
+    machine: &Machine,
+    wants: impl Fn(&Published, Role) -> bool,
+) -> Result<Vec<Line>, FaultsError> {
+    let mut lines = Vec::new();
+    for published in published(&machine.name) {
+        let is_fitted = published.threads == 1
+            || machine.fitted.iter().any(|fitted| {
+                fitted.patches == published.patches && fitted.threads.contains(&published.threads)
+            });
+        let role = if is_fitted { Role::Fitted } else { Role::HeldOut };
+        if !wants(&published, role) {
+            continue;
+        }
+        let patches: Patches = published.patches.parse()?;
+        let experiment = Experiment {
+            machine: machine.clone(),
+            kernel: patches.kernel(machine),
+            threads: published.threads,
+            size: ByteSize(published.bytes),
+            repetitions: published.repetitions,
+            cache_lines: published.cache_lines,
+            touches: Touches::ALL,
+        };
+        let row = experiment.run(Stepping::Skip)?;
+        lines.push(Line { published, row, role });
+    }
+    Ok(lines)
+}
+
+/// Runs every published row of a machine.
+pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
+    let lines = lines(machine, |_, _| true)?;
+    let error = |counts: &dyn Fn(&Line) -> bool| {
+        typical(lines.iter().filter(|line| counts(line)).map(Line::ratio))
+    };
+    let (scaling_error, single_error) =
+        (error(&|line| line.row.threads > 1), error(&|line| line.row.threads == 1));
+    let held_out_error = error(&|line| line.role == Role::HeldOut);
+    let mut names: Vec<&String> = lines.iter().map(|line| &line.published.patches).collect();
+    names.dedup();
+    let of = |name: &String| {
+        let error = error(&|line| line.row.threads > 1 && line.published.patches == *name)?;
+        Some(PatchError { patches: name.clone(), error })
+    };
+    let by_patches = names.into_iter().filter_map(of).collect();
+    let peaks = peaks(&lines);
+    let machine = machine.name.clone();
+    Ok(Comparison {
+        machine,
+        lines,
+        scaling_error,
+        held_out_error,
+        single_error,
+        by_patches,
+        peaks,
+    })
+}
+
+impl Line {
+    /// Simulated over published, by the clock.
+    pub fn ratio(&self) -> f64 {
+        self.row.pages_per_wall_second / self.published.pages_per_wall_second
+    }
+}
+
+fn peaks(lines: &[Line]) -> Vec<Peak> {
+    let curve = |line: &Line| {
+        let published = &line.published;
+        (published.patches.clone(), published.bytes, published.repetitions)
+    };
+    let mut curves: Vec<_> = lines.iter().map(curve).collect();
+    curves.dedup();
+    let peak = |of: &dyn Fn(&Line) -> f64, which: &(String, u64, u32)| {
+        let own = lines.iter().filter(|line| curve(line) == *which);
+        own.max_by(|a, b| of(a).total_cmp(&of(b))).map(|line| line.row.threads)
+    };
+    let peak = |which: (String, u64, u32)| {
+        let published = peak(&|line| line.published.pages_per_wall_second, &which)?;
+        let simulated = peak(&|line| line.row.pages_per_wall_second, &which)?;
+        let (patches, bytes, repetitions) = which;
+        Some(Peak { patches, bytes, repetitions, published, simulated })
+    };
+    curves.into_iter().filter_map(peak).collect()
+}

@@ -1,0 +1,92 @@
+//! What is counted and seen of a run, as reports have it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Ledger;
+
+/// Events of a run, counted. Pages are base pages unless said otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counters {
+    /// Memory accesses of the program.
+    pub accesses: u64,
+    /// Those that missed the first-level TLB and hit the second.
+    pub second_tlb_hits: u64,
+    /// Walks for base pages.
+    pub walks_base: u64,
+    /// Walks for larger pages.
+    pub walks_large: u64,
+    /// Faults of any kind.
+    pub faults: u64,
+    /// Faults that prepared a whole superpage.
+    pub superpage_faults: u64,
+    /// Faults where a superpage was wanted and none was had.
+    pub fallbacks: u64,
+    /// Superpages mapped by a fault at once.
+    pub made_at_fault: u64,
+    /// Superpages mapped in place, when their pages were prepared.
+    pub made_in_place: u64,
+    /// Superpages made by copying into them.
+    pub made_by_copy: u64,
+    /// Superpage mappings destroyed with a part of them in use.
+    pub demoted: u64,
+    /// Reservations made.
+    pub reserved: u64,
+    /// Reservations broken for their free pages.
+    pub broken: u64,
+    /// Reservations emptied by moving their pages.
+    pub evacuated: u64,
+    /// Pages zeroed in faults.
+    pub zeroed: u64,
+    /// Pages zeroed ahead of demand.
+    pub prezeroed: u64,
+    /// Pages copied by collapses and copy on write.
+    pub copied: u64,
+    /// Pages migrated.
+    pub migrated: u64,
+    /// Pages reclaimed.
+    pub reclaimed: u64,
+    /// Pages read from files or swap.
+    pub read: u64,
+    /// Zero-filled pages given back from superpages.
+    pub recovered: u64,
+    /// Direct compactions.
+    pub compactions: u64,
+    /// Those skipped because earlier ones had failed.
+    pub compactions_deferred: u64,
+    /// Pages the program had read or written and not given back, at the peak of resident memory.
+    /// More than those where some were only read: they stand on one shared page of zeros and are not
+    /// resident. `None` where nobody counted.
+    pub touched_pages: Option<u64>,
+    /// Pages resident for it, at the peak.
+    pub resident_pages: u64,
+    /// Superpage mappings, at the most.
+    pub superpages: u64,
+}
+
+/// A phase of the program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// Its time, in cycles.
+    pub wall_cycles: u64,
+    /// Its CPU cycles by cause.
+    pub ledger: Ledger,
+    /// Accesses in it.
+    pub accesses: u64,
+}
+
+/// How memory looked at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Microseconds since the program began.
+    pub microseconds: u64,
+    /// Superpages mapped for the program.
+    pub superpages: u64,
+    /// Base pages resident for it.
+    pub resident_pages: u64,
+    /// Superpages that could be had at once.
+    pub free_superpages: u64,
+    /// Free base pages.
+    pub free_pages: u64,
+}

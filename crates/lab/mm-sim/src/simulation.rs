@@ -1,0 +1,120 @@
+//! `Simulation`: a simulated machine, whatever its TLB's type.
+//!
+//! The engine is compiled for each type of TLB here, so that its loop is one with what it calls.
+
+use machine::Machine;
+use policy::Policy;
+use tlb_sim::{Translate, Visitor};
+use trace::Block;
+use units::ByteSize;
+
+use crate::fragment::{Fragmentation, Ground};
+use crate::system::{Engine, Outcome, Stop, System};
+use crate::touched::{Counts, Seen};
+
+/// A machine under a policy, as whoever runs a workload on it sees it.
+pub trait Simulation: Send {
+    /// Has memory fragmented, for a workload that needs so many superpages; returns the first region and process that
+    /// are left.
+    ///
+    /// # Errors
+    /// What a fragmenter does that no program can do.
+    fn fragment(&mut self, how: &Fragmentation, superpages: u64) -> Result<(u32, u32), String>;
+    /// Whether it must know which pages are touched, and not only how many.
+    fn watches(&self) -> bool;
+    /// From here on walks to base pages are counted.
+    fn count_walks(&mut self);
+    /// Those of each superpage's worth of the program's memory.
+    fn walks(&mut self) -> Vec<u64>;
+    /// Carries out a block, unless the program was stopped before.
+    fn block(&mut self, block: &Block, seen: Seen<'_>);
+    /// Carries out blocks of which only the number of touched pages is known.
+    fn blocks(&mut self, turn: &[(Block, Counts)]);
+    /// Ends the run: why the program went no further, if it did not come to its end, and what is known of it.
+    fn finish(self: Box<Self>) -> (Option<Stop>, Outcome);
+}
+
+/// A machine with so much memory and swap under a policy. Nothing runs on it yet.
+pub fn simulation(
+    machine: &Machine,
+    policy: Policy,
+    memory: ByteSize,
+    swap: ByteSize,
+) -> Box<dyn Simulation> {
+    let system = System::new(machine, policy, memory, swap);
+    tlb_sim::dispatch(machine, Build { system, machine })
+}
+
+struct Build<'a> {
+    system: System,
+    machine: &'a Machine,
+}
+
+impl Visitor for Build<'_> {
+    type Output = Box<dyn Simulation>;
+    fn visit<T: Translate>(self, tlb: T) -> Self::Output {
+        let engine = Engine::new(tlb, self.system, self.machine.clone());
+        Box::new(Running { engine, stop: None })
+    }
+}
+
+struct Running<T> {
+    engine: Engine<T>,
+    stop: Option<Stop>,
+}
+
+impl<T: Translate> Simulation for Running<T> {
+    fn fragment(&mut self, how: &Fragmentation, superpages: u64) -> Result<(u32, u32), String> {
+        let blocks = self.engine.system.blocks();
+        let program = how.program(superpages, blocks, 0, 0);
+        let mut first = (0, 0);
+        if let Some(mut program) = program {
+            first = (program.regions(), program.processes());
+            let mut block = Block::default();
+            while program.step(&mut self.engine.system, &mut block) {
+                match self.engine.block(&block, Seen::default()) {
+                    // A fragmenter fills what there is: it goes on with less.
+                    Ok(()) | Err(Stop::OutOfMemory | Stop::Refused { .. } | Stop::Killed(_)) => {}
+                    Err(Stop::IllFormed(what)) => return Err(what),
+                }
+            }
+        }
+        self.engine.book();
+        self.engine.system.begin(first);
+        Ok(first)
+    }
+
+    fn watches(&self) -> bool {
+        self.engine.system.watches()
+    }
+
+    fn count_walks(&mut self) {
+        self.engine.system.count_walks();
+    }
+
+    fn walks(&mut self) -> Vec<u64> {
+        self.engine.system.walks()
+    }
+
+    fn block(&mut self, block: &Block, seen: Seen<'_>) {
+        if self.stop.is_none() {
+            self.stop = self.engine.block(block, seen).err();
+            self.engine.system.settle(seen.counts, self.stop.is_none());
+        }
+    }
+
+    fn blocks(&mut self, turn: &[(Block, Counts)]) {
+        for (block, counts) in turn {
+            self.block(block, Seen { counts: *counts, pages: None });
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> (Option<Stop>, Outcome) {
+        self.engine.book();
+        let system = &mut self.engine.system;
+        if !matches!(self.stop, Some(Stop::IllFormed(_))) {
+            system.check();
+        }
+        (self.stop, system.finish())
+    }
+}

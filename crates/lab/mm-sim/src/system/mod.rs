@@ -1,0 +1,287 @@
+//! A simulated machine under one design.
+//!
+//! [`System`] is the executor: it tells the policy what happened, does what the policy asks for by calling the parts, and
+//! charges it. Each part owns its state, which nobody else can reach:
+//!
+//! | part | owns |
+//! |---|---|
+//! | `spaces` | processes, mappings, regions, page tables: all that is virtual |
+//! | `crate::memory` | frames: free or whose, and compaction |
+//! | `frames` | what frames belong to beside their owner: reservations, split superpages, further pages |
+//! | `pool` | the explicit pool |
+//! | `daemons` | when daemons work, and what waits for them |
+//! | `clock` | virtual time, and what was spent by cause |
+//! | `observed` | time line, phases, latencies |
+//!
+//! A function that needs two parts takes the other as an argument; only what needs the policy, or charges, is the
+//! executor's. `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault` (and
+//! `plain` and `apart`), `reserve`, `large`, `collapse`, `release` and `pooled` are the five events of a superpage's life;
+//! `work`, `scan`, `upkeep` and `watch` are daemons at work. Only `crate::simulation` builds one.
+//! See docs/decisions/policy.md#9.
+
+mod allocate;
+mod apart;
+mod clock;
+mod collapse;
+mod daemons;
+mod engine;
+mod events;
+mod facts;
+mod fault;
+mod formed;
+mod frames;
+mod ground;
+mod large;
+mod observed;
+mod plain;
+mod pool;
+mod pooled;
+mod prices;
+mod release;
+mod reserve;
+mod scan;
+mod spaces;
+mod upkeep;
+mod verify;
+mod watch;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+use machine::{Machine, Size};
+use policy::{Physical, Plain, Policy, Reads, Scale};
+use units::ByteSize;
+
+pub(crate) use engine::Engine;
+pub(crate) use formed::MOST_REGIONS;
+pub use observed::Observations;
+
+use crate::memory::compaction::{Compaction, Settings};
+use crate::memory::{Memory, Shape};
+use crate::touched::Counts;
+use crate::{Counters, Ledger, Moment};
+use clock::Clock;
+use daemons::Daemons;
+use frames::Frames;
+use observed::Observed;
+use pool::Pool;
+use prices::Prices;
+use spaces::Spaces;
+use spaces::region::LISTED;
+
+/// Why a program goes no further.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// No frame was left, also after reclaim.
+    OutOfMemory,
+    /// The explicit pool is too small for a mapping.
+    Refused {
+        /// Superpages that were missing.
+        short_by: u64,
+    },
+    /// The program was killed: a page that the pool had promised was not there.
+    Killed(String),
+    /// The stream does what no program can do.
+    IllFormed(String),
+}
+
+/// A simulated machine under one design: the parts, the policy, and what does not change.
+#[derive(Debug)]
+pub(crate) struct System {
+    /// Decides all that is done.
+    policy: Policy,
+    physical: Physical,
+    reads: Reads,
+    /// Faults that get one page each get free ones.
+    is_single: bool,
+    /// Faults are served one by one: for the test that compares.
+    #[cfg(test)]
+    serves_singly: bool,
+    /// The hardware joins 16 aligned base pages in one TLB entry.
+    joins: bool,
+    pcid: bool,
+    costs: Prices,
+    spaces: Spaces,
+    memory: Memory,
+    compaction: Compaction,
+    frames: Frames,
+    pool: Pool,
+    daemons: Daemons,
+    clock: Clock,
+    counters: Counters,
+    observed: Observed,
+    /// Empty but while pages are released.
+    runs: Vec<frames::Run>,
+}
+
+/// What is known of a run at its end.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Base pages that are resident.
+    pub resident_pages: u64,
+    /// The program's CPU cycles by cause.
+    pub ledger: Ledger,
+    /// The daemons'.
+    pub background: Ledger,
+    /// What was counted.
+    pub counters: Counters,
+    /// What was seen beside that.
+    pub observations: Observations,
+}
+
+/// 64ths of the memory that the kernel has for itself and never gives back. The artifact of ATC'20 fills 29 GB of
+/// its machine's 32 and asks for 29 to 30 GB to be free (docs/sources/policies.md 4.1), so the kernel has 2.5 GB there.
+const KERNEL_64THS: u64 = 5;
+
+/// The units in which a machine's policies count.
+pub fn scale(machine: &Machine) -> Scale {
+    Scale {
+        base_page: machine.base_page.bytes(),
+        superpage: allocate::LARGE_ORDER,
+        ticks: u64::from(machine.mhz),
+    }
+}
+
+/// What the kernel of a machine with so much memory has for itself.
+/// See docs/decisions/lab-model.md#4.
+pub fn kernel_memory(memory: ByteSize) -> ByteSize {
+    ByteSize(memory.bytes() / 64 * KERNEL_64THS)
+}
+
+impl System {
+    pub(crate) fn new(machine: &Machine, policy: Policy, memory: ByteSize, swap: ByteSize) -> Self {
+        let kernel = kernel_memory(memory);
+        let settings = policy.physical();
+        let shape = Shape { grouping: settings.grouping, kernel, ..Shape::simple(memory) };
+        let joins = machine.l1.iter().any(|tlb| tlb.holds[Size::Cont as usize]);
+        let clock = Clock::new(machine.mhz);
+        let swap = if settings.swaps { swap.bytes() / machine.base_page.bytes() } else { 0 };
+        let compaction = Settings {
+            defer_shift: settings.defer_shift,
+            proactiveness: settings.proactiveness,
+            ..Settings::default()
+        };
+        let mut memory = Memory::new(&shape);
+        let pool = Pool::new(settings.pool, &mut memory);
+        Self {
+            spaces: Spaces::new(memory.frames(), policy.reads().has(Reads::MISSES), swap),
+            compaction: Compaction::new(&memory, compaction),
+            // A tick of FreeBSD's clock at hz = 1000.
+            frames: Frames::new(clock.of_microseconds(1000), settings.preemptible),
+            pool,
+            memory,
+            daemons: Daemons::default(),
+            observed: Observed::new(&clock),
+            clock,
+            counters: Counters::default(),
+            runs: Vec::new(),
+            costs: Prices::new(machine, policy.zeroing(), settings.is_ideal),
+            pcid: machine.pcid,
+            reads: policy.reads(),
+            is_single: policy.plain(true, &policy::Mapping::default()) == Plain::Base,
+            physical: settings,
+            joins,
+            #[cfg(test)]
+            serves_singly: false,
+            policy,
+        }
+    }
+
+    /// From here on it is the program that counts; the daemons begin their work.
+    pub(crate) fn begin(&mut self, first: (u32, u32)) {
+        self.clock.begin();
+        self.counters = Counters::default();
+        self.spaces.begin(first);
+        let now = self.clock.now();
+        self.observed.begin(now);
+        // What spoiled memory waited for a minute (the scripts): nothing of it is a candidate any more.
+        while let Some(region) = self.daemons.next_candidate() {
+            self.spaces.unmark(region, LISTED);
+        }
+        self.daemons = Daemons::new(&self.policy, now);
+    }
+
+    /// From here on walks to base pages are counted, for a profile.
+    pub(crate) fn count_walks(&mut self) {
+        self.spaces.count_walks();
+    }
+
+    /// Those of each region of the program's memory.
+    pub(crate) fn walks(&mut self) -> Vec<u64> {
+        self.spaces.walks(self.clock.pace().weight)
+    }
+
+    /// Whether a daemon asks which pages were touched.
+    pub(crate) fn watches(&self) -> bool {
+        self.reads.has(Reads::ZEROS)
+    }
+
+    /// Whether the program runs, and not what spoils memory before it.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.daemons.are_awake()
+    }
+
+    /// Notes the peak, and a moment of the time line when one is due.
+    #[inline]
+    pub(crate) fn observe(&mut self) {
+        self.counters.superpages = self.counters.superpages.max(self.spaces.superpages());
+        if self.spaces.resident() > self.counters.resident_pages {
+            self.counters.resident_pages = self.spaces.resident();
+            self.observed.peak();
+        }
+        if self.observed.is_due(self.clock.now()) {
+            self.note_moment();
+        }
+    }
+
+    /// A block was carried out, all of it or up to where the program was stopped: if memory was at its
+    /// peak in it, notes what was touched by then. A block is followed before it is carried out, so of
+    /// one that was not carried out whole only what is resident is known to be touched.
+    pub(crate) fn settle(&mut self, touched: Counts, whole: bool) {
+        if !whole {
+            self.observe();
+        }
+        if self.observed.take_peak() {
+            let least = |before: u64| before.max(self.counters.resident_pages);
+            self.counters.touched_pages =
+                touched.map(|(before, most)| if whole { most } else { most.min(least(before)) });
+        }
+    }
+
+    fn note_moment(&mut self) {
+        let now = self.clock.now();
+        let moment = Moment {
+            microseconds: self.clock.microseconds(now - self.observed.began()),
+            superpages: self.spaces.superpages(),
+            resident_pages: self.spaces.resident(),
+            free_superpages: self.memory.free_superpages(),
+            free_pages: self.memory.free_frames() + self.frames.reservations().clear_frames(),
+        };
+        self.observed.note(moment, now);
+    }
+
+    /// The program waited for walks: its process is charged, for designs that ask who suffers most.
+    #[inline]
+    pub(crate) fn note_walks(&mut self, cycles: u64) {
+        if self.reads.has(Reads::COVERAGE) {
+            self.spaces.note_walks(cycles, self.clock.now());
+        }
+    }
+
+    /// The end: what is still open is closed.
+    pub(crate) fn finish(&mut self) -> Outcome {
+        if self.is_awake() {
+            self.daemons.cut_off(&mut self.clock);
+            self.note_moment();
+        }
+        self.observed.end_phase(&self.clock, self.counters.accesses);
+        Outcome {
+            resident_pages: self.spaces.resident(),
+            ledger: *self.clock.ledger(),
+            background: *self.clock.background(),
+            counters: self.counters.clone(),
+            observations: self.observed.take(self.clock.now()),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Which pages a stream has touched: a fact about the program, the same for every design.
+//!
+//! Kept once for all designs of a pass, beside them. Resident pages beyond these are bloat; those never
+//! touched hold zeros.
+//! See docs/decisions/lab.md#3.
+
+use crate::system::MOST_REGIONS;
+use trace::{Access, Advice, Block, Event, Page, Pages, SLOTS};
+
+/// The pages touched and not given back since.
+#[derive(Debug, Default)]
+pub struct Touched {
+    regions: Vec<[u64; 8]>,
+    /// A bit for each region of which all pages are touched: most accesses need look no further, and these
+    /// bits stay in the cache.
+    full: Vec<u64>,
+    pages: u64,
+    /// How many were touched before the block that was followed last, and the most within it.
+    before: u64,
+    most: u64,
+    /// Pages of each process, for its end: (process, pages), in the order of mapping.
+    mapped: Vec<(u32, Pages)>,
+    running: u32,
+    /// The region after the last that was mapped.
+    end: usize,
+}
+
+/// [`Touched::before`] and [`Touched::most`], where they are kept.
+pub type Counts = Option<(u64, u64)>;
+
+/// What a design's machine is told of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen<'a> {
+    /// How many pages are touched.
+    pub counts: Counts,
+    /// The pages, as they are at the end of the block that is carried out.
+    pub pages: Option<&'a Touched>,
+}
+
+impl Touched {
+    /// Follows the stream through a block.
+    pub fn follow(&mut self, block: &Block) {
+        (self.before, self.most) = (self.pages, self.pages);
+        let mut from = 0;
+        for (at, event) in &block.events {
+            self.touch(&block.accesses[from..*at as usize]);
+            from = *at as usize;
+            self.event(event);
+        }
+        self.touch(&block.accesses[from..]);
+    }
+
+    /// What a machine is told that carries out the block that was followed last.
+    pub fn seen(&self) -> Seen<'_> {
+        Seen { counts: Some((self.before(), self.most)), pages: Some(self) }
+    }
+
+    /// The touched pages of a region.
+    pub fn region(&self, region: u32) -> [u64; 8] {
+        self.regions.get(region as usize).copied().unwrap_or_default()
+    }
+
+    /// How many pages are touched.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// The most that were touched at any time within the block that was followed last. Whoever carries
+    /// that block out now is somewhere in it: a program that ends in it has none touched at its end.
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// How many were touched before it.
+    pub fn before(&self) -> u64 {
+        self.before
+    }
+
+    fn touch(&mut self, accesses: &[Access]) {
+        let mut last = u32::MAX;
+        for access in accesses {
+            let page = access.page();
+            if page.0 == last {
+                continue;
+            }
+            last = page.0;
+            let at = page.region().0 as usize;
+            if self.full.get(at / 64).is_some_and(|full| full >> (at % 64) & 1 != 0) {
+                continue;
+            }
+            if at >= self.regions.len() {
+                if at >= self.end {
+                    // Not mapped: every design's machine will say so.
+                    continue;
+                }
+                self.regions.resize(at + 1, [0; 8]);
+                self.full.resize(at / 64 + 1, 0);
+            }
+            let region = &mut self.regions[at];
+            let word = &mut region[(page.slot() / 64) as usize];
+            let bit = 1 << (page.slot() % 64);
+            self.pages += u64::from(*word & bit == 0);
+            *word |= bit;
+            if *word == !0 && *region == [!0; 8] {
+                self.full[at / 64] |= 1 << (at % 64);
+            }
+        }
+        self.most = self.most.max(self.pages);
+    }
+
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Spawn(process) | Event::Run(process) => self.running = process.0,
+            Event::Map { pages, .. } | Event::Grow { pages } => self.map(self.running, *pages),
+            Event::Unmap(pages) | Event::Advise(pages, Advice::DontNeed | Advice::Free) => {
+                self.forget(*pages);
+            }
+            Event::Fork { child, offset } => {
+                let own: Vec<_> = self
+                    .mapped
+                    .iter()
+                    .filter(|(process, _)| *process == self.running)
+                    .copied()
+                    .collect();
+                for (_, pages) in own {
+                    let first = Page(pages.first.0.saturating_add(*offset));
+                    self.map(child.0, Pages { first, count: pages.count });
+                }
+            }
+            Event::Exit(process) => {
+                let mapped = std::mem::take(&mut self.mapped);
+                for (owner, pages) in mapped {
+                    if owner == process.0 {
+                        self.forget(pages);
+                    } else {
+                        self.mapped.push((owner, pages));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A process's pages. Those that no machine would map (the stream is not a program's) are not followed.
+    fn map(&mut self, process: u32, pages: Pages) {
+        let end = u64::from(pages.first.0) + u64::from(pages.count);
+        if end <= u64::from(MOST_REGIONS) * u64::from(SLOTS) {
+            self.mapped.push((process, pages));
+            self.end = self.end.max((end as u32).div_ceil(SLOTS) as usize);
+        }
+    }
+
+    fn forget(&mut self, pages: Pages) {
+        let (mut at, end) = (pages.first.0, pages.first.0.saturating_add(pages.count));
+        while at < end && ((at / SLOTS) as usize) < self.regions.len() {
+            let number = (at / SLOTS) as usize;
+            self.full[number / 64] &= !(1 << (number % 64));
+            let region = &mut self.regions[number];
+            let stop = end.min((at / 64 + 1) * 64);
+            let mask = (!0 >> (64 - (stop - at))) << (at % 64);
+            let word = &mut region[(at % SLOTS / 64) as usize];
+            self.pages -= u64::from((*word & mask).count_ones());
+            *word &= !mask;
+            at = stop;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::{Backing, Process};
+
+    #[test]
+    fn counts_what_is_touched_and_not_given_back() {
+        let pages = |first, count| Pages { first: Page(first), count };
+        let mut block = Block::default();
+        block.event(Event::Spawn(Process(1)));
+        block.event(Event::Map { pages: pages(0, 2000), address: 0, backing: Backing::Anonymous });
+        block.accesses.extend((0..1500).map(|page| Access::write(Page(page))));
+        block.event(Event::Unmap(pages(60, 10)));
+        block.event(Event::Advise(pages(511, 600), Advice::DontNeed));
+        block.accesses.push(Access::read(Page(61)));
+        let mut touched = Touched::default();
+        touched.follow(&block);
+        assert_eq!(touched.pages(), 1500 - 10 - 600 + 1);
+        assert_eq!(touched.most(), 1500);
+        assert_eq!(touched.region(0)[0], !0 >> 4 | 1 << 61);
+        let mut block = Block::default();
+        block.event(Event::Exit(Process(1)));
+        touched.follow(&block);
+        assert_eq!((touched.pages(), touched.most()), (0, 1500 - 10 - 600 + 1));
+    }
+}

@@ -1,0 +1,160 @@
+//! `btree`: the lookups of `workload::btree`. A lookup's path follows from the key's number alone,
+//! because every key has a gap of its own; so no tree is built.
+
+use trace::{Access, Block};
+use workload::btree::{BLOCK as KEYS, Plan};
+use workload::lookup::{Query, queries};
+
+use super::Sweep;
+use crate::program::{Built, Program, Step};
+use crate::space::{Area, Extent, PAGE, Space};
+use crate::{Emit, Figure, Setup, Tables};
+
+/// The live kernel's defaults.
+pub(super) const SIZE: u64 = 1 << 30;
+const MOST_LOOKUPS: u64 = 1 << 24;
+/// Words in a page, and blocks of keys.
+const WORDS: u64 = PAGE / 8;
+const BLOCKS: u64 = WORDS / KEYS as u64;
+
+/// The queries of all threads, each to be taken in turn.
+pub(super) type Queries = Vec<Box<dyn Iterator<Item = Query> + Send>>;
+
+pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
+    let threads = setup.threads_or(1);
+    let settings = setup.settings(setup.size_or(SIZE)?, threads)?;
+    let plan = Plan::new(&settings);
+    let (weight, operations, queries) = lookups(setup, plan.keys, threads);
+    let mut space = Space::new(setup.first_region);
+    let layers = plan.layers().into_iter().map(|blocks| blocks * KEYS as u64 * 8);
+    let sizes = layers.chain([plan.keys * 8]).collect::<Vec<_>>();
+    let areas = sizes.iter().map(|&bytes| space.anonymous(bytes)).collect::<Vec<_>>();
+    let (values, layers) = areas.split_last().expect("the values have one");
+
+    let mut program = Program::new(setup);
+    program.phase("setup").pace(setup.pace(tables.btree.setup, 1));
+    for (&area, bytes) in areas.iter().zip(sizes) {
+        program.map(area).step(Sweep::first(area, bytes, 8));
+    }
+    program.phase("run").pace(setup.sampled(tables.btree.run, threads, weight)).step(Lookups {
+        plan,
+        layers: layers.to_vec(),
+        values: *values,
+        queries,
+        turn: 0,
+    });
+    let figure = Figure::Rate { unit: "lookups/s", operations };
+    program.exit(setup, threads, figure, Extent::of(&areas))
+}
+
+/// The weight, the lookups of the program, and the queries that stand for them.
+pub(super) fn lookups(setup: &Setup, keys: u64, threads: u16) -> (u32, u64, Queries) {
+    let weight = setup.weight.unwrap_or(1);
+    let operations = setup.operations.unwrap_or(keys.min(MOST_LOOKUPS)).max(threads.into());
+    let made = (operations / u64::from(weight)).max(threads.into());
+    let threads = usize::from(threads);
+    let one = |thread| Box::new(queries(keys, made, setup.seed, thread, threads)) as Box<_>;
+    (weight, operations, (0..threads).map(one).collect())
+}
+
+/// The query of the next thread in turn.
+pub(super) fn next(queries: &mut Queries, turn: &mut usize) -> Option<Query> {
+    while !queries.is_empty() {
+        if *turn >= queries.len() {
+            *turn = 0;
+        }
+        if let Some(query) = queries[*turn].next() {
+            *turn += 1;
+            return Some(query);
+        }
+        drop(queries.remove(*turn));
+    }
+    None
+}
+
+/// How many queries are left.
+pub(super) fn left(queries: &Queries) -> u64 {
+    queries.iter().map(|queries| queries.size_hint().0 as u64).sum()
+}
+
+struct Lookups {
+    plan: Plan,
+    layers: Vec<Area>,
+    values: Area,
+    queries: Queries,
+    turn: usize,
+}
+
+impl Lookups {
+    /// The place among the leaves where the search for a query's key ends, and whether it is found.
+    fn place(&self, query: Query) -> (u64, bool) {
+        if query.present {
+            return (query.number, true);
+        }
+        let key = self.plan.absent_key(query.number);
+        let above = key > self.plan.key(query.number);
+        (if above { query.number } else { query.number.saturating_sub(1) }, false)
+    }
+}
+
+impl Step for Lookups {
+    fn fill(&mut self, block: &mut Block) -> bool {
+        if block.has_counts() {
+            return true;
+        }
+        while !block.is_full() {
+            let Some(query) = next(&mut self.queries, &mut self.turn) else { return false };
+            let (place, found) = self.place(query);
+            for (number, layer) in self.layers.iter().enumerate().rev() {
+                let read = place >> (KEYS.ilog2() * (number as u32 + 1));
+                block.one(Access::read(layer.page(read / BLOCKS)));
+            }
+            if found {
+                block.one(Access::read(self.values.page(place / WORDS)));
+            }
+        }
+        true
+    }
+
+    fn records(&self) -> Option<u64> {
+        // A read of each layer, and of the value of the 3 of 4 that are there.
+        Some(left(&self.queries) * (self.layers.len() as u64 * 4 + 3) / 4)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use workload::btree::Tree;
+    use workload::lookup::Index;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn paths_are_those_of_the_live_tree(blocks in 1u64..3000, seed: u64) {
+            let plan = Plan { keys: blocks * KEYS as u64, seed };
+            let tree = Tree::build(&plan).unwrap();
+            let mut space = Space::new(0);
+            let layers = plan.layers().iter().map(|n| space.anonymous(n * 128)).collect::<Vec<_>>();
+            let values = space.anonymous(plan.keys * 8);
+            let made = queries(plan.keys, 300, seed, 0, 1).collect::<Vec<_>>();
+            let mut naive = Vec::new();
+            for query in &made {
+                let key = if query.present { tree.present(query.number) } else { tree.absent(query.number) };
+                let place = tree.descend(key, |layer, block| {
+                    naive.push(Access::read(layers[layer].page(block as u64 * 128 / PAGE)));
+                });
+                if tree.get(key).is_some() {
+                    naive.push(Access::read(values.page(place as u64 * 8 / PAGE)));
+                }
+            }
+            let queries: Queries = vec![Box::new(made.into_iter())];
+            let mut lookups = Lookups { plan, layers, values, queries, turn: 0 };
+            let mut block = Block::default();
+            prop_assert!(!lookups.fill(&mut block));
+            prop_assert_eq!(block.accesses, naive);
+        }
+    }
+}

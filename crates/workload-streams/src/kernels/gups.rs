@@ -1,0 +1,131 @@
+//! `gups`: the updates of `workload::gups`. An update reads and writes one word: one write here.
+
+use trace::{Access, BLOCK, Block};
+use workload::gups::{Plan, STRIPE, Updates};
+use workload::memory::shares;
+
+use super::{Sweep, bytes};
+use crate::program::{Built, Program, Step};
+use crate::space::{Area, Extent, Space};
+use crate::{Emit, Figure, Setup, Tables};
+
+/// The published run: `gups 30 4194304 1024` is 2^30 words and 2^32 updates (docs/sources/policies.md 4.1).
+pub(super) const SIZE: u64 = 8 << 30;
+pub(super) const UPDATES: u64 = 4 << 30;
+/// Of its updates one in 64 is simulated: still 16 for each page of the table.
+pub(super) const WEIGHT: u32 = 64;
+/// Updates of a thread before the next one's turn: as many as the live kernel draws at once.
+const TURN: usize = 128;
+/// Words in a page.
+const WORDS: u64 = 512;
+
+pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
+    let threads = setup.threads_or(1);
+    let size = setup.size_or(SIZE)?;
+    let weight = setup.weight.unwrap_or(WEIGHT);
+    let operations = setup.operations.unwrap_or(UPDATES);
+    let mut plan = Plan::new(&setup.settings(size, threads)?);
+    plan.updates = (operations / u64::from(weight)).max(plan.threads);
+    let mut space = Space::new(setup.first_region);
+    let table = space.anonymous(plan.words * 8);
+    let fill = shares(plan.words as usize, threads.into(), STRIPE as usize);
+
+    let mut program = Program::new(setup);
+    program
+        .map(table)
+        .phase("setup")
+        .pace(setup.pace(tables.gups.setup, threads))
+        .step(Sweep::write(table, fill.into_iter().map(|words| [bytes(words, 8)]), 8))
+        .phase("run")
+        .pace(setup.sampled(tables.gups.run, threads, weight))
+        .step(Random::new(&plan, table));
+    let figure = Figure::Rate { unit: "updates/s", operations };
+    program.exit(setup, threads, figure, Extent::of(&[table]))
+}
+
+/// The updates of all threads.
+struct Random {
+    threads: Vec<Updates>,
+    updates: u64,
+    table: Area,
+    turn: usize,
+}
+
+impl Random {
+    fn new(plan: &Plan, table: Area) -> Self {
+        let threads = (0..plan.threads).map(|thread| plan.updates(thread)).collect();
+        Self { threads, updates: plan.updates, table, turn: 0 }
+    }
+}
+
+impl Step for Random {
+    fn fill(&mut self, block: &mut Block) -> bool {
+        if block.has_counts() {
+            return true; // a block without counts is faster for everybody
+        }
+        while block.accesses.len() < BLOCK {
+            if self.turn == self.threads.len() {
+                self.turn = 0;
+            }
+            let before = block.accesses.len();
+            let first = self.table.first;
+            let updates = self.threads[self.turn].by_ref().take(TURN);
+            // No page is checked here: the plan's words are the table's (a test compares).
+            let access = |(word, _)| Access(Access::WRITE | (first + (word / WORDS) as u32));
+            block.accesses.extend(updates.map(access));
+            // The threads' shares differ by one update at most, so who is done first ends the round.
+            if block.accesses.len() - before < TURN {
+                let turn = self.turn;
+                self.threads.remove(turn);
+                if self.threads.is_empty() {
+                    return false;
+                }
+                continue;
+            }
+            self.turn += 1;
+        }
+        true
+    }
+
+    fn records(&self) -> Option<u64> {
+        Some(self.updates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        /// The live loop, thread by thread in turns of what it draws ahead.
+        #[test]
+        fn updates_are_those_of_the_live_kernel(
+            stripes in 8u64..4000, updates in 8u64..60_000, threads in 1u64..6, seed: u64,
+        ) {
+            let plan = Plan { words: stripes * STRIPE, updates, threads, seed };
+            let table = Space::new(3).anonymous(plan.words * 8);
+            let own = (0..threads).map(|thread| plan.updates(thread).collect::<Vec<_>>());
+            let own = own.collect::<Vec<_>>();
+            let turns = own.iter().map(|updates| updates.len().div_ceil(TURN)).max().unwrap();
+            let mut naive = Vec::new();
+            for turn in 0..turns {
+                for updates in &own {
+                    let drawn = updates.iter().skip(turn * TURN).take(TURN);
+                    naive.extend(drawn.map(|(word, _)| Access::write(table.page(word * 8 / 4096))));
+                }
+            }
+            let mut random = Random::new(&plan, table);
+            let (mut made, mut block) = (Vec::new(), Block::default());
+            loop {
+                block.clear();
+                let more = random.fill(&mut block);
+                made.extend_from_slice(&block.accesses);
+                if !more { break }
+            }
+            prop_assert_eq!(made, naive);
+        }
+    }
+}
