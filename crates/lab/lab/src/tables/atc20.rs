@@ -1,7 +1,7 @@
 //! The tables of Quicksilver's talk at ATC 2020 (Zhu, Cox, Rixner; slides 14, 17, 21 to 24).
 //!
 //! One machine, one parameter set per design, one per workload. What was fitted, and to which cell, is in
-//! `machines/e3-1245v6.toml`, `designs/*.toml` and `crates/lab/lab/data/workloads.toml`; the cells are marked
+//! `machines/e3-1245v6.toml`, `designs/*.toml` and `crates/workload-streams/data/workloads.toml`; the cells are marked
 //! here. Everything else is held out.
 
 use units::ByteSize;
@@ -159,7 +159,7 @@ const BUILD: [&str; 3] = ["sync-1", "sync-64", "freebsd"];
 /// What a build does in the kernel beside memory: programs started, files (docs/sources/policies.md 2.4
 /// derives it from the slide's three times and counts; a machine that knows only memory cannot).
 const OTHER_KERNEL_SECONDS: f64 = 36.9;
-/// Bytes of value in each operation, and operations of the cold run (`crates/lab/lab/data/workloads.toml`).
+/// Bytes of value in each operation, and operations of the cold run (`crates/workload-streams/data/workloads.toml`).
 const REDIS_BYTES: f64 = 4096.0 * 7.6e6;
 
 fn runs(
