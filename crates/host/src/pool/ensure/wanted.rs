@@ -1,4 +1,4 @@
-//! The file: TOML, strict. A misspelt key is an error with its line and the keys there are, because
+//! The file: TOML, strict. Every mistake is told with its line and what is allowed, a misspelt key too, because
 //! a key that is silently skipped is a pool that is silently missing.
 //!
 //! ```toml
@@ -19,14 +19,11 @@
 //! max_inodes = 100                 # optional
 //! ```
 
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use serde::de::{self, Deserializer, Visitor};
-use toml::Spanned;
+use toml_keys::{DeValue, Field, FileError, Reader, parsed, wrong};
 use units::{ByteSize, NodeId};
 
 use crate::pool::PoolName;
@@ -91,16 +88,9 @@ pub enum WantedError {
         /// What the kernel said.
         source: std::io::Error,
     },
-    /// A line that is not understood.
-    #[error("{}:{line}: {why}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line's number, from 1.
-        line: usize,
-        /// What is wrong with it, and what would be right.
-        why: String,
-    },
+    /// Keys and values that are not understood.
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// No such file is longer.
@@ -120,144 +110,85 @@ pub fn read(path: &Path) -> Result<Wanted, WantedError> {
 
 /// Reads the text of such a file; `path` is named in errors.
 pub fn parse(text: &str, path: &Path) -> Result<Wanted, WantedError> {
-    let at = |offset: usize, why: String| {
-        let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
-        let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
-        WantedError::Line { path: path.to_owned(), line, why }
-    };
-    let raw: Raw = toml::from_str(text).map_err(|error| {
-        let mut why = error.message().to_string();
-        for its in ["expected u64", "expected u32"] {
-            why = why.replace(its, "expected a whole number, 0 or more");
+    let mut wanted = Wanted::default();
+    let problems = toml_keys::problems(text, |keys| {
+        wanted.shm_group = keys.optional("shm_group").map(|Group(group)| group);
+        wanted.shmmax = keys.optional("shmmax");
+        wanted.min_free_kbytes = keys.optional("min_free_kbytes");
+        keys.tables("pages", |keys| pages(keys, &mut wanted.pages));
+        keys.tables("mounts", |keys| wanted.mounts.extend(mount(keys)));
+    });
+    FileError::check(path.display(), problems)?;
+    Ok(wanted)
+}
+
+fn pages(keys: &mut Reader<'_>, pages: &mut Vec<WantedPages>) {
+    let (size, count) = (keys.required("size"), keys.required("count"));
+    let (node, overcommit) = (keys.optional("node"), keys.optional("overcommit"));
+    let (Some(size), Some(count)) = (size, count) else { return };
+    for other in pages.iter().filter(|other| other.size == size) {
+        keys.problem_here(match (other.node, node) {
+            (None, None) => "this pool has an entry already",
+            (None, Some(_)) | (Some(_), None) => {
+                "this pool has an entry for the machine and one for a node; keep one kind"
+            }
+            (Some(a), Some(b)) if a == b => "this pool has an entry for this node already",
+            _ if other.overcommit.is_some() && overcommit.is_some() => {
+                "overcommit is of the whole machine; name it once for each size"
+            }
+            _ => continue,
+        });
+    }
+    pages.push(WantedPages { size, node, count, overcommit });
+}
+
+fn mount(keys: &mut Reader<'_>) -> Option<WantedMount> {
+    let (size, owner) = (keys.required("size"), keys.optional("owner"));
+    let limits = Limits { size: keys.optional("max_size"), inodes: keys.optional("max_inodes") };
+    Some(WantedMount { size: size?, owner: owner.unwrap_or(Owner::Everybody), limits })
+}
+
+impl Field for PoolName {
+    fn allowed() -> String {
+        "\"default\" or a page size like \"2M\"".to_string()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        parsed(value, &Self::allowed())
+    }
+}
+
+impl Field for Owner {
+    fn allowed() -> String {
+        "\"everybody\", \"root\", \"user:NAME\" or \"group:NAME\"".to_string()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        parsed(value, &Self::allowed())
+    }
+}
+
+/// A group's name, or its number, which stands for it.
+struct Group(String);
+
+impl Field for Group {
+    fn allowed() -> String {
+        "a group's name or number".to_string()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let number = || u32::read(value).map(|id| id.to_string());
+        let name = value.as_str().map(str::to_string).ok_or(());
+        name.or_else(|()| number()).map(Self).map_err(|_| wrong(value, &Self::allowed()))
+    }
+}
+
+impl Field for MinFree {
+    fn allowed() -> String {
+        "\"recommended\" or a number of kB".to_string()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        match value.as_str() {
+            Some("recommended") => Ok(Self::Recommended),
+            _ => u64::read(value).map(Self::KBytes).map_err(|_| wrong(value, &Self::allowed())),
         }
-        at(error.span().map_or(0, |span| span.start), why)
-    })?;
-    let mut pages: Vec<WantedPages> = Vec::new();
-    for entry in raw.pages {
-        let (offset, entry) = (entry.span().start, entry.into_inner());
-        let one = entry.into_wanted();
-        for other in pages.iter().filter(|other| other.size == one.size) {
-            let clash = match (other.node, one.node) {
-                (None, None) => "this pool has an entry already",
-                (None, Some(_)) | (Some(_), None) => {
-                    "this pool has an entry for the machine and one for a node; keep one kind"
-                }
-                (Some(a), Some(b)) if a == b => "this pool has an entry for this node already",
-                _ if other.overcommit.is_some() && one.overcommit.is_some() => {
-                    "overcommit is of the whole machine; name it once for each size"
-                }
-                _ => continue,
-            };
-            return Err(at(offset, clash.to_string()));
-        }
-        pages.push(one);
-    }
-    Ok(Wanted {
-        pages,
-        mounts: raw.mounts.into_iter().map(RawMount::into_wanted).collect(),
-        shm_group: raw.shm_group.map(|Word(word)| word),
-        shmmax: raw.shmmax.map(|Parsed(size)| size),
-        min_free_kbytes: raw.min_free_kbytes,
-    })
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    #[serde(default)]
-    pages: Vec<Spanned<RawPages>>,
-    #[serde(default)]
-    mounts: Vec<RawMount>,
-    shm_group: Option<Word>,
-    shmmax: Option<Parsed<ByteSize>>,
-    min_free_kbytes: Option<MinFree>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPages {
-    size: Parsed<PoolName>,
-    count: u64,
-    node: Option<NodeId>,
-    overcommit: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawMount {
-    size: Parsed<PoolName>,
-    owner: Option<Parsed<Owner>>,
-    max_size: Option<Parsed<ByteSize>>,
-    max_inodes: Option<u64>,
-}
-
-impl RawPages {
-    fn into_wanted(self) -> WantedPages {
-        let Self { size: Parsed(size), count, node, overcommit } = self;
-        WantedPages { size, node, count, overcommit }
-    }
-}
-
-impl RawMount {
-    fn into_wanted(self) -> WantedMount {
-        let owner = self.owner.map_or(Owner::Everybody, |Parsed(owner)| owner);
-        let size = self.max_size.map(|Parsed(size)| size);
-        let limits = Limits { size, inodes: self.max_inodes };
-        WantedMount { size: self.size.0, owner, limits }
-    }
-}
-
-/// A value that is written as a string and has a grammar of its own.
-struct Parsed<T>(T);
-
-impl<'de, T: std::str::FromStr<Err: fmt::Display>> Deserialize<'de> for Parsed<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse().map(Self).map_err(de::Error::custom)
-    }
-}
-
-/// A string, or a number that stands for one.
-struct Word(String);
-
-impl<'de> Deserialize<'de> for Word {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl Visitor<'_> for Either {
-            type Value = Word;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a group's name or number")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Word, E> {
-                Ok(Word(text.to_string()))
-            }
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Word, E> {
-                let wrong = || E::invalid_value(de::Unexpected::Signed(number), &self);
-                u32::try_from(number).map(|id| Word(id.to_string())).map_err(|_| wrong())
-            }
-        }
-        from.deserialize_any(Either)
-    }
-}
-
-impl<'de> Deserialize<'de> for MinFree {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl Visitor<'_> for Either {
-            type Value = MinFree;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"recommended\" or a number of kB")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<MinFree, E> {
-                let wrong = || E::invalid_value(de::Unexpected::Str(text), &self);
-                (text == "recommended").then_some(MinFree::Recommended).ok_or_else(wrong)
-            }
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<MinFree, E> {
-                let wrong = || E::invalid_value(de::Unexpected::Signed(number), &self);
-                u64::try_from(number).map(MinFree::KBytes).map_err(|_| wrong())
-            }
-        }
-        from.deserialize_any(Either)
     }
 }
 
@@ -302,12 +233,15 @@ max_size = "1G"
     #[test]
     fn mistakes_name_file_line_and_what_would_be_right() {
         for (text, parts) in [
-            ("\n[[pages]]\nsise = \"2M\"", &["pools.toml:3", "sise", "`size`", "`overcommit`"][..]),
+            (
+                "\n[[pages]]\nsise = \"2M\"",
+                &["pools.toml:3", "pages.sise", "`size`", "overcommit"][..],
+            ),
             ("pages = 3", &["pools.toml:1"]),
-            ("\nhugepages = 3", &["pools.toml:2", "`hugepages`", "`pages`", "`mounts`"]),
-            ("[[pages]]\nsize = \"2M\"", &["pools.toml:1", "`count`"]),
+            ("\nhugepages = 3", &["pools.toml:2", "hugepages", "pages", "mounts"]),
+            ("[[pages]]\nsize = \"2M\"", &["pools.toml:1", "pages.count: is missing"]),
             ("[[pages]]\nsize = \"3M\"\ncount = 1", &["pools.toml:2", "`3M` is no page size"]),
-            ("[[pages]]\nsize = \"2M\"\ncount = -1", &["pools.toml:3", "-1", "0 or more"]),
+            ("[[pages]]\nsize = \"2M\"\ncount = -1", &["pools.toml:3", "-1", "from 0"]),
             ("[[pages]]\nsize = \"2M\"\ncount = \"x\"", &["pools.toml:3"]),
             ("[[pages]]\nsize = \"2M\"\ncount = 99999999999999999999", &["pools.toml:3"]),
             ("min_free_kbytes = \"lots\"", &["pools.toml:1", "recommended"]),
@@ -326,9 +260,11 @@ max_size = "1G"
         ] {
             let error = read(text).expect_err(text);
             assert!(parts.iter().all(|part| error.contains(part)), "{text}: {error}");
-            assert!(!error.contains('\n'), "{error}");
+            assert!(error.lines().all(|line| line.starts_with("pools.toml:")), "{error}");
         }
         assert!(read(&"[".repeat(100_000)).is_err(), "nested too deep");
+        let all = read("[[pages]]\nsize = 2\ncount = -1\n[[mounts]]\nowner = \"me\"").unwrap_err();
+        assert_eq!(all.lines().count(), 4, "{all}");
     }
 
     proptest! {
