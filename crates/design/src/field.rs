@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use toml::de::DeValue;
+use toml_keys::{DeValue, quoted, wrong};
 use units::ByteSize;
 
-use crate::error::nearest;
-use crate::value::{TIMES, quoted};
 use crate::*;
 use policy::rules::defaults::{DOUBLING, INACTIVE, RESIDENT};
 
@@ -23,12 +21,7 @@ macro_rules! words {
     ($($type:ident { $($pattern:pat => $word:literal = $value:expr,)+ })+) => {$(
         impl Field for $type {
             fn read(value: &DeValue<'_>) -> Result<Self, String> {
-                const WORDS: &[&str] = &[$($word),+];
-                let Some(word) = value.as_str() else { return Err(wrong(value, &format!("a text in quotes: {}", one_of(WORDS)))) };
-                $(if word == $word { return Ok($value); })+
-                let near = nearest(word, WORDS.iter().copied());
-                let near = near.map_or(String::new(), |near| format!(" (\"{near}\"?)"));
-                Err(format!("{}{near}: must be {}", quoted(word), one_of(WORDS)))
+                toml_keys::word(value, &[$(($word, $value)),+])
             }
             fn write(&self) -> Value {
                 let word = match self { $($pattern => $word),+ };
@@ -155,6 +148,7 @@ impl Field for SplitOn {
 }
 
 /// What a write to a clean superpage does.
+#[derive(Clone)]
 pub(crate) struct CleanWrite {
     pub demotes: bool,
 }
@@ -166,87 +160,39 @@ words! {
     }
 }
 
-/// Numbers: what the type holds; what makes sense is said by [`crate::check`].
-macro_rules! numbers {
-    ($($type:ty)+) => {$(
+/// Types that every TOML file has, and how a design writes them; what makes sense is said by [`crate::check`].
+macro_rules! plain {
+    ($($type:ty => $write:expr,)+) => {$(
         impl Field for $type {
             fn read(value: &DeValue<'_>) -> Result<Self, String> {
-                let most = <$type>::MAX.min(i64::MAX as u64 as $type);
-                let allowed = format!("a whole number from 0 to {most}");
-                let number = value.as_integer().ok_or_else(|| wrong(value, &allowed))?;
-                let read = <$type>::from_str_radix(number.as_str(), number.radix()).ok();
-                read.filter(|read| *read <= most)
-                    .ok_or_else(|| format!("{number} is out of range: must be {allowed}"))
+                toml_keys::Field::read(value)
             }
             fn write(&self) -> Value {
-                Value::Number((*self).into())
+                let write: fn(&$type) -> Value = $write;
+                write(self)
             }
         }
     )+};
 }
 
-// A u64 that TOML cannot write as an integer (2^63 and up) is refused by a rule.
-numbers! { u8 u16 u32 u64 }
-
-impl Field for bool {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        value.as_bool().ok_or_else(|| wrong(value, "true or false"))
-    }
-    fn write(&self) -> Value {
-        Value::Flag(*self)
-    }
-}
-
-impl Field for String {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        value.as_str().map(str::to_string).ok_or_else(|| wrong(value, "a text in quotes"))
-    }
-    fn write(&self) -> Value {
-        Value::Text(self.clone())
-    }
-}
-
-const SIZE: &str = "a size like \"64K\" or \"2M\"";
-
-impl Field for ByteSize {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        let text = value.as_str().ok_or_else(|| wrong(value, SIZE))?;
-        text.parse().map_err(|error: units::ParseSizeError| error.to_string())
-    }
-    fn write(&self) -> Value {
-        Value::Size(*self)
-    }
+plain! {
+    u8 => |number| Value::Number((*number).into()),
+    u16 => |number| Value::Number((*number).into()),
+    u32 => |number| Value::Number((*number).into()),
+    // One that TOML cannot write as an integer (2^63 and up) is refused by a rule.
+    u64 => |number| Value::Number(*number),
+    bool => |flag| Value::Flag(*flag),
+    String => |text| Value::Text(text.clone()),
+    ByteSize => |size| Value::Size(*size),
+    Duration => |time| Value::Time(*time),
 }
 
 impl Field for Vec<ByteSize> {
     fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        let list = value.as_array().ok_or_else(|| wrong(value, "a list of sizes: [\"2M\"]"))?;
-        list.iter().map(|each| ByteSize::read(each.get_ref())).collect()
+        toml_keys::list(value, "a list of sizes: [\"2M\"]")
     }
     fn write(&self) -> Value {
         Value::List(self.iter().map(Field::write).collect())
-    }
-}
-
-impl Field for Duration {
-    fn read(value: &DeValue<'_>) -> Result<Self, String> {
-        const TIME: &str =
-            "a time: a whole number and ns, us, ms, s, min or h, like \"10s\" or \"500ms\"";
-        let text = value.as_str().ok_or_else(|| wrong(value, TIME))?;
-        let bad = || format!("{} is not {TIME}", quoted(text));
-        let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
-        let (number, unit) = text.split_at(digits);
-        let (_, nanos) = TIMES.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?;
-        if number.is_empty() {
-            return Err(bad());
-        }
-        let number: Option<u64> = number.parse().ok();
-        let nanos = number.and_then(|number| number.checked_mul(*nanos));
-        let long = || format!("{} is too long: at most 584 years", quoted(text));
-        nanos.map(Duration::from_nanos).ok_or_else(long)
-    }
-    fn write(&self) -> Value {
-        Value::Time(*self)
     }
 }
 
@@ -278,21 +224,5 @@ impl Field for Vec<Span> {
             Value::Text(format!("{} {} {misses}", from.bytes(), to.bytes()))
         };
         Value::List(self.iter().map(text).collect())
-    }
-}
-
-fn wrong(value: &DeValue<'_>, allowed: &str) -> String {
-    format!("is {} {}: must be {allowed}", article(value.type_str()), value.type_str())
-}
-
-fn article(noun: &str) -> &'static str {
-    if noun.starts_with(['a', 'i']) { "an" } else { "a" }
-}
-
-fn one_of(words: &[&str]) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    match quoted.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        _ => quoted.concat(),
     }
 }

@@ -101,7 +101,7 @@ impl Design {
 
     /// The line of a key in a design's text; where it is missing, that of its table, or the first.
     pub fn line_of(text: &str, key: &str) -> usize {
-        read::line_of(text, key)
+        toml_keys::line_of(text, key)
     }
 
     /// What is wrong with it, for designs made in code: the same rules as for files, without lines.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use toml_keys::quoted;
 use units::ByteSize;
 
 /// The value of one key of a design.
@@ -23,7 +24,7 @@ pub enum Value {
 }
 
 /// From the coarsest: a time is written in the first that divides it.
-pub(crate) const TIMES: [(&str, u64); 6] = [
+const TIMES: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
     ("min", 60_000_000_000),
     ("s", 1_000_000_000),
@@ -59,17 +60,4 @@ impl fmt::Display for Value {
             }
         }
     }
-}
-
-/// A TOML basic string.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted += &format!("\\u{:04X}", c as u32),
-            c => quoted.push(c),
-        }
-    }
-    quoted + "\""
 }

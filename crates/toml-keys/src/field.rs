@@ -32,13 +32,13 @@ pub fn wrong(value: &DeValue<'_>, allowed: &str) -> String {
 ///
 /// # Errors
 /// It is none of them.
-pub fn word<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Result<T, String> {
+pub fn word<T: Clone>(value: &DeValue<'_>, words: &[(&str, T)]) -> Result<T, String> {
     let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
     let text = value
         .as_str()
         .ok_or_else(|| wrong(value, &format!("a text in quotes: {}", one_of(&names))))?;
     if let Some((_, meant)) = words.iter().find(|(name, _)| *name == text) {
-        return Ok(*meant);
+        return Ok(meant.clone());
     }
     let near = nearest(text, names.iter().copied());
     let near = near.map_or(String::new(), |near| format!(" (\"{near}\"?)"));
