@@ -4,13 +4,13 @@
 mod bench;
 mod carried_out;
 mod compare;
+mod counters;
 mod design;
 mod docs;
 mod exit;
 mod facts;
 mod files;
 mod lab;
-mod ledger_words;
 mod legacy;
 mod loan;
 mod measure;

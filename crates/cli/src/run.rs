@@ -355,10 +355,10 @@ fn supervise(
     let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
     // From here on this process only waits, and looks now and then, less and less often.
     sys::mem::give_back_unused();
-    let mut rest = FIRST_REST;
-    while sys::wait::has_ended_within(pid, rest) == Some(false) {
+    let mut pause = MIN_PAUSE;
+    while sys::wait::has_ended_within(pid, pause) == Some(false) {
         sys::mem::give_back_unused();
-        rest = (rest * 2).min(MAX_REST);
+        pause = (pause * 2).min(MAX_PAUSE);
     }
     let ended = sys::wait::until_exit(pid);
     let seconds = began.elapsed().as_secs_f64();
@@ -370,8 +370,8 @@ fn supervise(
 }
 
 /// How long a launcher waits before it gives back again what its looks at the program left; doubled each time.
-const FIRST_REST: Duration = Duration::from_secs(1);
-const MAX_REST: Duration = Duration::from_secs(30);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 fn print_plan(plan: &Plan, would_lend: &[String], json: bool) -> Result<Done, Failure> {
     if json {

@@ -17,12 +17,12 @@ use units::Pid;
 use crate::exit::Failure;
 
 /// The signal that asked an experiment to stop; 0 while none did.
-pub type Asked = Arc<AtomicI32>;
+pub type Interruption = Arc<AtomicI32>;
 
 /// While it lives ^C, TERM and HUP interrupt the experiment instead of killing us, so that what was
 /// changed is put back before we end (by the same signal).
 pub fn interrupt_experiment(interrupt: Arc<Interrupt>) -> Result<Interrupting, Failure> {
-    let asked = Asked::default();
+    let asked = Interruption::default();
     let (mut signals, heeding) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
     let (noted, handle) = (Arc::clone(&asked), signals.handle());
     std::thread::spawn(move || {
@@ -36,14 +36,14 @@ pub fn interrupt_experiment(interrupt: Arc<Interrupt>) -> Result<Interrupting, F
 
 /// Signals interrupt an experiment.
 pub struct Interrupting {
-    asked: Asked,
+    asked: Interruption,
     handle: Handle,
     _heeding: Heeding,
 }
 
 impl Interrupting {
     /// Where it stands that a signal came.
-    pub fn asked(&self) -> Asked {
+    pub fn asked(&self) -> Interruption {
         Arc::clone(&self.asked)
     }
 

@@ -18,11 +18,11 @@ use report::format::{digits, percent};
 use serde_json::json;
 use workload::Workload;
 
-use crate::compare::{Job, Made, runs, seconds, share};
+use crate::compare::{Job, JobOutcome, runs, seconds, share};
 use crate::exit::{self, Done, Failure};
 use crate::files;
-use crate::predict::{self, Asked, Pricing, Subject};
-use crate::workload::What;
+use crate::predict::{self, Pricing, Subject, SubjectDemand};
+use crate::workload::WorkloadArgs;
 
 /// Predict on base pages what superpages would save, run on superpages, and report the error.
 ///
@@ -76,7 +76,7 @@ pub struct Args {
     dry_run: bool,
 
     #[command(flatten)]
-    what: What,
+    workload_args: WorkloadArgs,
 }
 
 /// One subject's outcome.
@@ -109,7 +109,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if let Some(path) = &args.output {
         files::check_new(path, args.force)?;
     }
-    let subjects = args.subjects();
+    let subjects = args.subjects()?;
     if args.dry_run {
         for subject in &subjects {
             exit::print(&format!("{}\n", subject.name()))?;
@@ -122,8 +122,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         let asked = subject.demand(args.quiet).map_err(|error| error.on(&subject.name()))?;
         let mut pricing = Pricing::begin(&asked, args.quiet)?;
         let document = match args.job(subject)?.run_and(&mut || pricing.between())? {
-            Made::Document(document) => document,
-            Made::Signal(signal, _) => return Ok(Done::Signal(signal)),
+            JobOutcome::Document(document) => document,
+            JobOutcome::Signal(signal, _) => return Ok(Done::Signal(signal)),
         };
         let timed = matches!(subject, Subject::Workload(..));
         rows.push(row(subject.name(), asked, pricing.finish()?, &document, timed)?);
@@ -138,20 +138,22 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 }
 
 impl Args {
-    fn subjects(&self) -> Vec<Subject> {
+    fn subjects(&self) -> Result<Vec<Subject>, Failure> {
         let default = [Workload::Stream, Workload::Gups];
         let workloads = match self.workloads.is_empty() && self.command.is_empty() {
             true => default.to_vec(),
             false => self.workloads.clone(),
         };
-        let mut subjects: Vec<Subject> = workloads
-            .into_iter()
-            .map(|workload| Subject::Workload(workload, self.what.for_workload(workload)))
-            .collect();
+        let subject = |workload| {
+            let settings = self.workload_args.for_workload(workload).settings(workload)?;
+            Ok(Subject::Workload(workload, settings))
+        };
+        let subjects: Result<Vec<Subject>, Failure> = workloads.into_iter().map(subject).collect();
+        let mut subjects = subjects?;
         if !self.command.is_empty() {
             subjects.push(Subject::Program(self.command.clone()));
         }
-        subjects
+        Ok(subjects)
     }
 
     fn job(&self, subject: &Subject) -> Result<Job, Failure> {
@@ -170,7 +172,7 @@ impl Args {
 
 fn row(
     name: String,
-    asked: Asked,
+    asked: SubjectDemand,
     prices: Prices,
     document: &Document,
     timed: bool,

@@ -7,7 +7,7 @@ use std::ops::Range;
 use host::{MemInfo, Root, coverage};
 use sys::pagemap::Pagemap;
 use units::ByteSize;
-use workload::{Details, Graph, Options, Outcome, Settings, Workload};
+use workload::{Details, Options, Outcome, Settings, Workload};
 
 use crate::exit::{self, Done, Failure};
 
@@ -25,72 +25,27 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    what: What,
+    workload: WorkloadArgs,
 }
 
 /// What a kernel works on; `compare` takes the same flags.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Workload options")]
-pub struct What {
+pub struct WorkloadArgs {
     /// Memory to work on [default: 1G].
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     size: Option<ByteSize>,
 
-    /// Seed of every random choice.
-    #[arg(long, default_value_t = 1)]
+    /// Seed of the random choices.
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// Threads in the timed region.
-    #[arg(long, default_value = "1", value_name = "T", value_parser = threads)]
+    /// Threads.
+    #[arg(long, default_value = "1", value_name = "N", value_parser = threads)]
     threads: NonZeroUsize,
 
-    /// gups, chase, btree, hashmap, requests: updates, loads, lookups or requests.
-    #[arg(long, value_name = "N")]
-    operations: Option<u64>,
-
-    /// stream: passes; pagerank: the most iterations.
-    #[arg(long, value_name = "N")]
-    iterations: Option<u32>,
-
-    /// touch: how often fresh memory is touched.
-    #[arg(long, value_name = "N")]
-    repeat: Option<u32>,
-
-    /// touch: cache lines touched in each page.
-    #[arg(long, value_name = "K")]
-    lines: Option<u32>,
-
-    /// touch: allocate, touch and free it in pieces of this size.
-    #[arg(long, value_name = "SIZE")]
-    burst: Option<ByteSize>,
-
-    /// touch: milliseconds of rest before each piece.
-    #[arg(long, value_name = "MS")]
-    gap: Option<u32>,
-
-    /// touch: have the kernel fault the pages in ahead (MADV_POPULATE_WRITE).
-    #[arg(long)]
-    populate: bool,
-
-    /// touch: time each page's first touch by itself.
-    #[arg(long)]
-    latency: bool,
-
-    /// requests: the smallest block.
-    #[arg(long, value_name = "SIZE")]
-    smallest: Option<ByteSize>,
-
-    /// requests: the largest block.
-    #[arg(long, value_name = "SIZE")]
-    largest: Option<ByteSize>,
-
-    /// pagerank: which graph, kronecker or uniform.
-    #[arg(long, value_name = "KIND")]
-    graph: Option<Graph>,
-
-    /// stream: bytes by which each array starts later than the one before.
-    #[arg(long, value_name = "SIZE")]
-    offset: Option<ByteSize>,
+    #[command(flatten)]
+    options: Options,
 }
 
 /// Reads a number of threads.
@@ -98,144 +53,52 @@ pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
     text.trim().parse().map_err(|_| "write a number of threads, at least 1".to_string())
 }
 
-impl What {
-    /// The flags that mean these settings.
-    pub fn of(settings: &Settings) -> Self {
-        let options = settings.options.clone();
-        Self {
-            size: Some(settings.size),
-            seed: settings.seed,
-            threads: settings.threads,
-            operations: options.operations,
-            iterations: options.iterations,
-            repeat: options.repeat,
-            lines: options.lines,
-            burst: options.burst,
-            gap: options.gap,
-            populate: options.populate,
-            latency: options.latency,
-            smallest: options.smallest,
-            largest: options.largest,
-            graph: options.graph,
-            offset: options.offset,
-        }
-    }
-
+impl WorkloadArgs {
     /// The settings of `workload`, checked against this machine's free memory.
     pub fn settings(&self, workload: Workload) -> Result<Settings, Failure> {
         let settings = Settings {
             size: self.size.unwrap_or(workload.default_size()),
             seed: self.seed,
             threads: self.threads,
-            options: Options {
-                operations: self.operations,
-                iterations: self.iterations,
-                repeat: self.repeat,
-                lines: self.lines,
-                burst: self.burst,
-                gap: self.gap,
-                populate: self.populate,
-                latency: self.latency,
-                smallest: self.smallest,
-                largest: self.largest,
-                graph: self.graph,
-                offset: self.offset,
-            },
+            options: self.options.clone(),
         };
-        let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
-        workload.check(&settings, available).map_err(Failure::usage)?;
+        check(workload, &settings)?;
         Ok(settings)
     }
 
-    /// The flags that give the same settings again, for a child process.
-    pub fn to_arguments(&self, workload: Workload) -> Vec<String> {
-        let size = self.size.unwrap_or(workload.default_size());
-        let mut words = vec![
-            "--size".to_string(),
-            exactly(size),
-            "--seed".to_string(),
-            self.seed.to_string(),
-            "--threads".to_string(),
-            self.threads.to_string(),
-        ];
-        let given = [
-            ("--operations", self.operations.map(|n| n.to_string())),
-            ("--iterations", self.iterations.map(|n| n.to_string())),
-            ("--repeat", self.repeat.map(|n| n.to_string())),
-            ("--lines", self.lines.map(|n| n.to_string())),
-            ("--burst", self.burst.map(exactly)),
-            ("--gap", self.gap.map(|n| n.to_string())),
-            ("--smallest", self.smallest.map(exactly)),
-            ("--largest", self.largest.map(exactly)),
-            ("--graph", self.graph.map(|graph| graph.to_string())),
-            ("--offset", self.offset.map(exactly)),
-        ];
-        for (flag, value) in given {
-            words.extend(value.into_iter().flat_map(|value| [flag.to_string(), value]));
-        }
-        let switches = [("--populate", self.populate), ("--latency", self.latency)];
-        words.extend(switches.iter().filter(|(_, on)| *on).map(|(flag, _)| flag.to_string()));
-        words
-    }
-
-    /// The same without the options that `workload` does not have: for flags that are given to several.
+    /// The same without the options that `workload` lacks: for flags given to several workloads.
     pub fn for_workload(&self, workload: Workload) -> Self {
-        let has = |option: &str| workload.options().contains(&option);
-        let mut own = self.clone();
-        own.operations = own.operations.filter(|_| has("operations"));
-        own.iterations = own.iterations.filter(|_| has("iterations"));
-        own.repeat = own.repeat.filter(|_| has("repeat"));
-        own.lines = own.lines.filter(|_| has("lines"));
-        own.burst = own.burst.filter(|_| has("burst"));
-        own.gap = own.gap.filter(|_| has("gap"));
-        own.populate &= has("populate");
-        own.latency &= has("latency");
-        own.smallest = own.smallest.filter(|_| has("smallest"));
-        own.largest = own.largest.filter(|_| has("largest"));
-        own.graph = own.graph.filter(|_| has("graph"));
-        own.offset = own.offset.filter(|_| has("offset"));
-        own
+        Self { options: self.options.for_workload(workload), ..self.clone() }
     }
 
     /// Whether any flag was given that only a workload has.
     pub fn is_given(&self) -> bool {
-        self.size.is_some()
-            || self.threads.get() > 1
-            || self.operations.is_some()
-            || self.iterations.is_some()
-            || self.repeat.is_some()
-            || self.lines.is_some()
-            || self.burst.is_some()
-            || self.gap.is_some()
-            || self.populate
-            || self.latency
-            || self.smallest.is_some()
-            || self.largest.is_some()
-            || self.graph.is_some()
-            || self.offset.is_some()
+        self.size.is_some() || self.threads.get() > 1 || self.options != Options::default()
     }
 }
 
+/// Whether `workload` can run so, with this machine's free memory.
+pub fn check(workload: Workload, settings: &Settings) -> Result<(), Failure> {
+    let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
+    workload.check(settings, available).map_err(Failure::usage)
+}
+
 /// The words that run `workload` in a process of its own: ourselves, with its settings.
-pub fn command(workload: Workload, what: &What) -> Result<Vec<String>, Failure> {
-    what.settings(workload)?;
+pub fn command(workload: Workload, settings: &Settings) -> Result<Vec<String>, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::usage(format!("our own program file: {error}")))?;
     let mut words = vec![own.display().to_string(), "workload".into(), workload.to_string()];
-    words.extend(what.to_arguments(workload));
+    words.extend(["--size".into(), settings.size.to_exact()]);
+    words.extend(["--seed".into(), settings.seed.to_string()]);
+    words.extend(["--threads".into(), settings.threads.to_string()]);
+    words.extend(settings.options.to_arguments());
     words.push("--json".to_string());
     Ok(words)
 }
 
-/// The size as a flag's value: `4GiB` where that is exact, else the bytes.
-pub fn exactly(size: ByteSize) -> String {
-    let short = size.to_string().replace(' ', "");
-    if short.parse() == Ok(size) { short } else { size.bytes().to_string() }
-}
-
 pub fn run(args: Args) -> Result<Done, Failure> {
     let Some(workload) = args.name else { return list(args.json) };
-    let settings = args.what.settings(workload)?;
+    let settings = args.workload.settings(workload)?;
     let outcome = workload.run_seen(&settings, &on_superpages).map_err(Failure::usage)?;
     if !args.json && std::io::stdout().is_terminal() {
         exit::print(&summary(&outcome))?;

@@ -5,7 +5,7 @@
 use sys::perf::Record;
 
 use crate::RecordError;
-use crate::wire::{Frame, Mapped, Span, What, Words};
+use crate::wire::{Frame, Mapped, Message, Span, Words};
 
 // PERF_RECORD_ types, linux/perf_event.h.
 const LOST: u32 = 2;
@@ -94,7 +94,7 @@ fn some(record: &Kept, to: To<'_>) -> Option<Result<(), RecordError>> {
             let access = (address >> 12) << 1 | error >> 1 & 1 | 1 << 45;
             let user = address < 1 << 56;
             let words = [access.to_le_bytes()];
-            user.then(|| to(frame(pid, What::Accesses(Words::new(&words)))))
+            user.then(|| to(frame(pid, Message::Accesses(Words::new(&words)))))
         }
         MMAP2 => {
             let (pid, span) =
@@ -112,23 +112,23 @@ fn some(record: &Kept, to: To<'_>) -> Option<Result<(), RecordError>> {
                 offset: word(body, 24)?,
             };
             let heap = name.starts_with(b"[heap]");
-            (span.begin < 1 << 56).then(|| to(frame(pid, What::Declared(mapped, heap))))
+            (span.begin < 1 << 56).then(|| to(frame(pid, Message::Declared(mapped, heap))))
         }
         FORK => {
             let (pid, parent) = (half(body, 0)?, half(body, 4)?);
             if pid == parent {
-                return Some(to(frame(pid, What::Thread)));
+                return Some(to(frame(pid, Message::Thread)));
             }
             let name = u64::from(pid);
-            let made = to(frame(parent, What::Forking(name)));
-            Some(made.and_then(|()| to(frame(pid, What::Forked(name)))))
+            let made = to(frame(parent, Message::Forking(name)));
+            Some(made.and_then(|()| to(frame(pid, Message::Forked(name)))))
         }
-        COMM if record.misc & BY_EXEC != 0 => Some(to(frame(half(body, 0)?, What::Start))),
+        COMM if record.misc & BY_EXEC != 0 => Some(to(frame(half(body, 0)?, Message::Start))),
         EXIT => {
             let (pid, thread) = (half(body, 0)?, half(body, 8)?);
-            (pid == thread).then(|| to(frame(pid, What::Exit)))
+            (pid == thread).then(|| to(frame(pid, Message::Exit)))
         }
-        LOST => Some(to(frame(0, What::Lost(word(body, 8)?)))),
+        LOST => Some(to(frame(0, Message::Lost(word(body, 8)?)))),
         _ => None,
     }
 }

@@ -28,4 +28,4 @@ pub use error::RecordError;
 pub use faults::FaultSession;
 pub use plugin::{Tools, is_private};
 pub use session::{Ended, Limits, Progress, Recorded, Recording, Session, Streams, record};
-pub use stream::Seen;
+pub use stream::Counts;

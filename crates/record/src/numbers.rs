@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Regions that are numbered at most: what the laboratory takes (2^20, 2 TiB). The format has four times
 /// as many.
-pub const MOST: u32 = 1 << 20;
+pub const MAX_NUMBERS: u32 = 1 << 20;
 
 /// Numbers that nobody has: runs, by their first.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ impl Numbers {
 
     /// All that there are.
     pub fn all() -> Self {
-        Self { free: BTreeMap::from([(0, MOST)]) }
+        Self { free: BTreeMap::from([(0, MAX_NUMBERS)]) }
     }
 
     /// Takes `count` in a row: those from `wanted` on if they are free, else the lowest that are.

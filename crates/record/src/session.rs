@@ -20,7 +20,7 @@ use units::Pid;
 use crate::plugin::Tools;
 use crate::program::Program;
 use crate::scratch::Scratch;
-use crate::stream::{Seen, Stream};
+use crate::stream::{Counts, Stream};
 use crate::{RecordError, wire};
 
 /// How soon is heeded that somebody wants an end, when nothing else happens.
@@ -124,7 +124,7 @@ pub struct Recorded {
     /// The trace of instruction fetches, and what it holds.
     pub fetches: Option<(PathBuf, Totals)>,
     /// What was seen, with what is not in the trace.
-    pub seen: Seen,
+    pub seen: Counts,
     /// From the program's start to its end, while it was recorded.
     pub wall: Duration,
     /// The processor time that it took, with what it waited for, but without the recorder's own.
@@ -241,7 +241,7 @@ impl Session {
                 if self.recording.limits.time.is_some_and(|time| self.began.elapsed() >= time) {
                     return Ok(Ended::Time);
                 }
-                let Seen { accesses, records, .. } = *self.stream.seen();
+                let Counts { accesses, records, .. } = *self.stream.seen();
                 if watch(Progress { accesses, records }).is_break() {
                     return Ok(Ended::Stopped);
                 }

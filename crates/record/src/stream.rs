@@ -9,7 +9,7 @@ use trace::{Advice, BLOCK, Block, Event, Process, Run, Totals, Writer};
 use crate::RecordError;
 use crate::commons::{Commons, Full};
 use crate::space::{Kind, Rights, Space};
-use crate::wire::{Frame, Mapped, Span, What, Words};
+use crate::wire::{Frame, Mapped, Message, Span, Words};
 
 /// Bits of the address of a byte in its page.
 const PAGE: u32 = 12;
@@ -18,7 +18,7 @@ const FOREIGN: usize = 16;
 
 /// What was seen so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Counts {
     /// Instructions, of all processes, also while accesses were skipped; unknown where only faults are seen.
     pub instructions: Option<u64>,
     /// Accesses, with those that were skipped, before the filter.
@@ -74,7 +74,7 @@ pub struct Stream {
     next: u32,
     skip: u64,
     most: u64,
-    seen: Seen,
+    seen: Counts,
     /// Events of the frame being read.
     events: Vec<Event>,
     /// No more is recorded: `most` is reached, or there are no more numbers.
@@ -96,7 +96,7 @@ impl Stream {
             next: 0,
             skip,
             most,
-            seen: Seen::default(),
+            seen: Counts::default(),
             events: Vec::new(),
             full: false,
             crowded: false,
@@ -104,7 +104,7 @@ impl Stream {
     }
 
     /// What was seen so far.
-    pub fn seen(&self) -> &Seen {
+    pub fn seen(&self) -> &Counts {
         &self.seen
     }
 
@@ -136,7 +136,10 @@ impl Stream {
     }
 
     /// Ends the trace: what it holds, and what that of the instruction fetches holds.
-    pub fn finish(mut self, wall: Duration) -> Result<(Seen, Totals, Option<Totals>), RecordError> {
+    pub fn finish(
+        mut self,
+        wall: Duration,
+    ) -> Result<(Counts, Totals, Option<Totals>), RecordError> {
         // Who counts instructions sees every access; faults are not a run's accesses.
         if let Some(instructions) = self.seen.instructions {
             let (accesses, nanoseconds) = (self.seen.accesses, wall.as_nanos() as u64);
@@ -160,81 +163,81 @@ impl Stream {
 
     fn take(&mut self, frame: &Frame<'_>) -> Result<Result<(), RecordError>, Full> {
         match frame.what {
-            What::Start => {
+            Message::Start => {
                 self.end(frame.pid);
                 let space = Space::new(self.number());
                 self.event(Event::Spawn(space.process));
                 self.running = Some(space.process);
                 self.living.insert(frame.pid, space);
             }
-            What::Forked(name) => {
+            Message::Forked(name) => {
                 // A process of that pid ended unseen.
                 self.end(frame.pid);
                 if let Some(space) = self.unborn.remove(&name) {
                     self.living.insert(frame.pid, space);
                 }
             }
-            What::ForkFailed(name) => {
+            Message::ForkFailed(name) => {
                 if let Some(space) = self.unborn.remove(&name) {
                     self.exit(space);
                 }
             }
-            What::Exit => self.end(frame.pid),
-            What::Foreign(path) => {
+            Message::Exit => self.end(frame.pid),
+            Message::Foreign(path) => {
                 self.seen.foreign_count += 1;
                 if self.seen.foreign.len() < FOREIGN {
                     self.seen.foreign.push(String::from_utf8_lossy(path).into_owned());
                 }
             }
-            What::Thread => self.seen.threads += 1,
-            What::Lost(count) => self.seen.lost += count,
-            What::Accesses(words) => return self.accesses(frame.pid, words),
-            What::Fetches(words) => return self.fetches(frame.pid, words),
+            Message::Thread => self.seen.threads += 1,
+            Message::Lost(count) => self.seen.lost += count,
+            Message::Accesses(words) => return self.accesses(frame.pid, words),
+            Message::Fetches(words) => return self.fetches(frame.pid, words),
             ref call => return self.call(frame.pid, call),
         }
         Ok(self.flush_if_long())
     }
 
     /// A system call that changes a process's memory.
-    fn call(&mut self, pid: u32, call: &What<'_>) -> Result<Result<(), RecordError>, Full> {
+    fn call(&mut self, pid: u32, call: &Message<'_>) -> Result<Result<(), RecordError>, Full> {
         // A process that ended while another thread of it still spoke.
         let Some(space) = self.living.get_mut(&pid) else { return Ok(Ok(())) };
         let (commons, out) = (&mut self.commons, &mut self.events);
         match *call {
-            What::Map(mapped) => {
+            Message::Map(mapped) => {
                 let (kind, rights) = kind_of(&mapped, commons);
                 let (begin, end) = pages(mapped.span);
                 space.map(begin, end, kind, rights, commons, out)?;
             }
-            What::Declared(mapped, heap) => {
+            Message::Declared(mapped, heap) => {
                 let (kind, rights) = kind_of(&mapped, commons);
                 let kind = if heap { Kind::Heap } else { kind };
                 let (begin, end) = pages(mapped.span);
                 space.declare(begin, end, kind, rights, commons, out)?;
             }
-            What::Unmap(span) => {
+            Message::Unmap(span) => {
                 let (begin, end) = pages(span);
                 space.unmap(begin, end, out);
             }
-            What::Detach(address) => space.detach(address >> PAGE, out),
-            What::Remap { old, new, stays } => {
+            Message::Detach(address) => space.detach(address >> PAGE, out),
+            Message::Remap { old, new, stays } => {
                 space.remap(pages(old), pages(new), stays, commons, out)?;
             }
-            What::Break(old, new) => {
+            Message::Break(old, new) => {
                 let end = |address: u64| address.div_ceil(1 << PAGE);
                 space.heap(end(old), end(new), commons, out)?;
             }
-            What::Advise(span, advice) => {
+            Message::Advise(span, advice) => {
                 if let Some(advice) = advice_of(advice) {
                     let (begin, end) = pages(span);
                     space.advise(begin, end, advice, out);
                 }
             }
-            What::Protect(span, protection) => {
+            Message::Protect(span, protection) => {
                 let (begin, end) = pages(span);
                 space.protect(begin, end, rights_of(protection), commons, out)?;
             }
-            What::Forking(name) => {
+            Message::Forking(name) => {
                 let child = Process(self.next);
                 self.next += 1;
                 self.seen.processes += 1;

@@ -18,12 +18,12 @@ pub struct Frame<'a> {
     /// Instructions of it since the frame before that told any; unknown where nobody counts them.
     pub instructions: Option<u64>,
     /// What it says.
-    pub what: What<'a>,
+    pub what: Message<'a>,
 }
 
 /// What a frame says.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum What<'a> {
+pub enum Message<'a> {
     /// A process begins with an empty address space: a new one, or one that executed a program.
     Start,
     /// Memory is mapped.
@@ -141,9 +141,9 @@ pub fn read(bytes: &[u8]) -> Result<Frame<'_>, String> {
     let what = match kind {
         3 | 4 if rest.is_empty() && !words.is_empty() => {
             let words = Words(words);
-            Some(if kind == 3 { What::Accesses(words) } else { What::Fetches(words) })
+            Some(if kind == 3 { Message::Accesses(words) } else { Message::Fetches(words) })
         }
-        14 => Some(What::Foreign(body)),
+        14 => Some(Message::Foreign(body)),
         _ if rest.is_empty() => fields(kind, words.len(), &field),
         _ => None,
     };
@@ -153,12 +153,16 @@ pub fn read(bytes: &[u8]) -> Result<Frame<'_>, String> {
     }
 }
 
-fn fields(kind: u32, count: usize, field: &dyn Fn(usize) -> Option<u64>) -> Option<What<'static>> {
+fn fields(
+    kind: u32,
+    count: usize,
+    field: &dyn Fn(usize) -> Option<u64>,
+) -> Option<Message<'static>> {
     let span = |at: usize| span(field(at)?, field(at + 1)?);
     let (what, length) = match kind {
-        1 => (What::Start, 0),
+        1 => (Message::Start, 0),
         2 => (
-            What::Map(Mapped {
+            Message::Map(Mapped {
                 span: span(0)?,
                 protection: field(2)?,
                 shared: field(3)? & 1 != 0,
@@ -167,28 +171,28 @@ fn fields(kind: u32, count: usize, field: &dyn Fn(usize) -> Option<u64>) -> Opti
             }),
             6,
         ),
-        5 if field(1)? == 0 => (What::Detach(field(0)?), 2),
-        5 => (What::Unmap(span(0)?), 2),
+        5 if field(1)? == 0 => (Message::Detach(field(0)?), 2),
+        5 => (Message::Unmap(span(0)?), 2),
         6 => {
             let (old, new) = (Span { begin: field(0)?, length: field(1)? }, field(2)?);
             let old = if old.length == 0 { old } else { self::span(old.begin, old.length)? };
             let new = self::span(new, field(3)?)?;
             // MREMAP_DONTUNMAP is 4 (linux/mman.h); a length of 0 copies a shared mapping (mremap(2)).
-            (What::Remap { old, new, stays: field(4)? & 4 != 0 }, 5)
+            (Message::Remap { old, new, stays: field(4)? & 4 != 0 }, 5)
         }
-        7 => (What::Break(field(0)?, field(1)?), 2),
-        8 => (What::Advise(span(0)?, field(2)?), 3),
-        9 => (What::Protect(span(0)?, field(2)?), 3),
-        10 => (What::Forking(field(0)?), 1),
-        11 => (What::Forked(field(0)?), 1),
-        12 => (What::ForkFailed(field(0)?), 1),
-        13 => (What::Exit, 0),
-        15 => (What::Thread, 1),
+        7 => (Message::Break(field(0)?, field(1)?), 2),
+        8 => (Message::Advise(span(0)?, field(2)?), 3),
+        9 => (Message::Protect(span(0)?, field(2)?), 3),
+        10 => (Message::Forking(field(0)?), 1),
+        11 => (Message::Forked(field(0)?), 1),
+        12 => (Message::ForkFailed(field(0)?), 1),
+        13 => (Message::Exit, 0),
+        15 => (Message::Thread, 1),
         _ => return None,
     };
     let ends = |address: u64| address < END;
     let fits = match what {
-        What::Break(old, new) => ends(old) && ends(new),
+        Message::Break(old, new) => ends(old) && ends(new),
         _ => true,
     };
     (count == length && fits).then_some(what)
@@ -222,10 +226,10 @@ mod tests {
             let some = &whole[..cut.min(whole.len())];
             if let Ok(frame) = read(some) {
                 prop_assert_eq!((frame.pid, frame.instructions), (7, Some(9)));
-                if let What::Accesses(words) | What::Fetches(words) = frame.what {
+                if let Message::Accesses(words) | Message::Fetches(words) = frame.what {
                     prop_assert!(words.iter().all(|word| word.count > 0 && word.page < 1 << 44));
                 }
-                if let What::Map(Mapped { span, .. }) | What::Unmap(span) = frame.what {
+                if let Message::Map(Mapped { span, .. }) | Message::Unmap(span) = frame.what {
                     prop_assert!(span.begin + span.length <= END);
                 }
             }
@@ -236,7 +240,7 @@ mod tests {
         fn records_come_back(page in 0u64..1 << 44, writes: bool, count in 1u32..1 << 19) {
             let word = page << 1 | u64::from(writes) | u64::from(count) << 45;
             let bytes = frame(3, &word.to_le_bytes());
-            let What::Accesses(words) = read(&bytes).unwrap().what else { panic!() };
+            let Message::Accesses(words) = read(&bytes).unwrap().what else { panic!() };
             prop_assert_eq!(words.iter().collect::<Vec<_>>(), [Word { page, writes, count }]);
         }
     }

@@ -16,7 +16,7 @@ use crate::probe::{Probe, ProbeError};
 /// Footprints, nearer to one another than those of data, which have more of them; and the most pages: no first level is
 /// known to keep more than half of them.
 const STEP: f64 = 1.07;
-const MOST_PAGES: u64 = 1 << 10;
+const MAX_PAGES: u64 = 1 << 10;
 
 /// Every page size that `probe` offers. What fails to come is told in `notes`.
 pub(crate) fn sizes(
@@ -28,7 +28,7 @@ pub(crate) fn sizes(
 ) -> Result<Vec<SizeReport>, ProbeError> {
     let effort = Effort {
         step: STEP,
-        most_pages: MOST_PAGES.min(options.effort.most_pages),
+        most_pages: MAX_PAGES.min(options.effort.most_pages),
         ..options.effort
     };
     let mut done = Vec::new();

@@ -308,7 +308,7 @@ fn tlb_levels(
 }
 
 /// Cycles that a walk costs more at least when its tables lie apart: more than data caches do by chance.
-const LEAST_WALK: f64 = 0.5;
+const MIN_WALK: f64 = 0.5;
 /// Base pages whose page tables share an entry of the third level.
 const THIRD: u64 = 1 << 18;
 
@@ -330,6 +330,6 @@ fn walks(
     }
     let scattered = shape.scattered(pages, regions, size);
     let spread = shape.spread(pages);
-    let least = (0.05 * plateau.height).max(LEAST_WALK);
+    let least = (0.05 * plateau.height).max(MIN_WALK);
     bench.surely(|bench| Ok(bench.apart(&scattered, &spread)? >= least))
 }

@@ -6,10 +6,10 @@ use crate::probe::{Place, ProbeError};
 /// The most ways that are looked for: with more pages in one set two would share a line of the first data
 /// cache's sets, and pages 4 GiB apart drive each other out of it on processors that choose its way by a
 /// hash of the address (Zen: bits 12 to 27; Lipp et al., Take A Way, AsiaCCS 2020).
-const MOST_WAYS: u64 = 60;
+const MAX_WAYS: u64 = 60;
 /// Pages between those of one set of the first level, which has 64 sets at most (assumed). Two pages of one
 /// line are then 128 MiB apart, which such a hash still tells.
-const FIRST_STRIDE: u64 = 1 << 9;
+const MIN_STRIDE: u64 = 1 << 9;
 /// Pages between those of one set of the second level: beyond every bit that chooses a set; exclusive ors of
 /// two groups of 7 to 9 bits end at bit 18.
 const SECOND_STRIDE: u64 = 1 << 20;
@@ -21,7 +21,7 @@ pub(crate) fn of_first(
     rise: f64,
 ) -> Result<Option<u64>, ProbeError> {
     let most = entries + 1;
-    let Some(stride) = stride(bench, most, FIRST_STRIDE) else { return Ok(None) };
+    let Some(stride) = stride(bench, most, MIN_STRIDE) else { return Ok(None) };
     let shape = bench.shape;
     let places = |count| shape.strided(count, stride);
     let found = first_slower(bench, 1, most, rise, places)?;
@@ -39,7 +39,7 @@ pub(crate) fn of_second(
     if is_full(bench, entries, rise)? {
         return Ok(Some(entries));
     }
-    let Some(stride) = stride(bench, MOST_WAYS + 1, SECOND_STRIDE) else { return Ok(None) };
+    let Some(stride) = stride(bench, MAX_WAYS + 1, SECOND_STRIDE) else { return Ok(None) };
     let shape = bench.shape;
     // Too many for the first level, and for each of its sets.
     let full = first.1 == Some(first.0);
@@ -55,13 +55,13 @@ pub(crate) fn of_second(
     };
     // The set's pages must not be found in the first level either.
     let least = first.1.filter(|ways| *ways < first.0).map_or(1, |ways| ways + 1);
-    first_slower(bench, least, MOST_WAYS, rise, places)
+    first_slower(bench, least, MAX_WAYS, rise, places)
 }
 
 /// Whether a level keeps as many pages far apart as neighbours. Looked at only where the data of so many fit
 /// the first data cache: nothing larger is fully associative.
 fn is_full(bench: &mut Bench, entries: u64, rise: f64) -> Result<bool, ProbeError> {
-    let room = stride(bench, entries, FIRST_STRIDE);
+    let room = stride(bench, entries, MIN_STRIDE);
     let (Some(stride), true) = (room, entries <= 256) else { return Ok(false) };
     let (all, few) = (bench.shape.strided(entries, stride), bench.shape.spread(entries));
     let least = rise / entries as f64;
@@ -74,7 +74,7 @@ fn is_full(bench: &mut Bench, entries: u64, rise: f64) -> Result<bool, ProbeErro
 /// The largest power of two of pages up to `most` that may lie between `count` pages.
 fn stride(bench: &Bench, count: u64, most: u64) -> Option<u64> {
     let most = (bench.offer.span / count).min(most);
-    (most >= FIRST_STRIDE && bench.offer.pages >= count).then(|| 1 << most.ilog2())
+    (most >= MIN_STRIDE && bench.offer.pages >= count).then(|| 1 << most.ilog2())
 }
 
 /// The most pages of the set before accesses become slower: by bisection.

@@ -16,10 +16,10 @@ pub struct ByteSize(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseSizeError {
     /// Not a number, or not followed by a unit this grammar has.
-    #[error("`{0}` is not a size; write a number of bytes or a unit: 4096, 64K, 2M, 2MiB, 1.5G")]
+    #[error("invalid size `{0}`: expected a number of bytes or a unit, e.g. 4096, 512M, 1.5G")]
     NotASize(String),
     /// More than 2^64 - 1 bytes.
-    #[error("`{0}` is larger than any memory (2^64 bytes)")]
+    #[error("invalid size `{0}`: expected less than 2^64 bytes")]
     TooLarge(String),
 }
 
@@ -41,6 +41,11 @@ impl ByteSize {
     /// The number of bytes.
     pub const fn bytes(self) -> u64 {
         self.0
+    }
+    /// The size as a flag's value: `4GiB` where that is exact, else the bytes.
+    pub fn to_exact(self) -> String {
+        let short = self.to_string().replace(' ', "");
+        if short.parse() == Ok(self) { short } else { self.0.to_string() }
     }
 }
 

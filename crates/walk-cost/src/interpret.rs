@@ -7,7 +7,7 @@ use crate::{Estimate, Evidence, Interval, Method, Scope, formula};
 
 /// Cycles under which a count says nothing of a program: starting one (exec, the dynamic loader)
 /// takes about a million (inferred from 0.5 ms of `/bin/true` at 2 to 4 GHz).
-pub const LEAST_CYCLES: f64 = 1e6;
+pub const MIN_CYCLES: f64 = 1e6;
 
 /// What the counts alone do not say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +56,7 @@ impl<'a> Counted<'a> {
                 "cycles were asked for but not counted: no performance counter was to be had",
             );
         }
-        if longest < LEAST_CYCLES {
+        if longest < MIN_CYCLES {
             return Estimate::unknown(format!(
                 "the program ran for {longest:.0} cycles only, of which starting it is the most; \
                  measure a longer run"

@@ -24,5 +24,5 @@ pub use attribution::{Attribution, Share};
 pub use count::{Count, MissCost};
 pub use estimate::{Estimate, Evidence, Gain, Method, Scope};
 pub use given::{Given, KEYS as GIVEN_KEYS};
-pub use interpret::{Context, LEAST_CYCLES, interpret};
+pub use interpret::{Context, MIN_CYCLES, interpret};
 pub use interval::Interval;

@@ -38,34 +38,43 @@ impl Settings {
 /// Options that only some workloads have. [`Workload::options`] says which; setting another is an
 /// error, so that a mistyped experiment is not run silently without it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct Options {
-    /// gups: updates, all threads together. chase: loads by each thread. btree, hashmap:
-    /// lookups, all threads together. At least one per thread.
+    /// gups: updates; chase: loads of each thread; btree, hashmap: lookups; requests: requests.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub operations: Option<u64>,
-    /// stream: passes over the four kernels (NTIMES), 2 to 256. pagerank: the most iterations,
-    /// 1 to 1000.
+    /// stream: passes over its four loops, 2 to 256; pagerank: maximum iterations, 1 to 1000.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub iterations: Option<u32>,
-    /// touch: how often all of the memory is allocated and touched, 1 or more.
+    /// touch: how often the memory is allocated and touched.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub repeat: Option<u32>,
-    /// touch: cache lines touched in each page, 1 to all of them.
+    /// touch: cache lines touched in each page.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub lines: Option<u32>,
-    /// touch: memory is allocated, touched and freed in pieces of this size, at most all of it at once.
+    /// touch: allocate, touch and free the memory in pieces of this size.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE"))]
     pub burst: Option<ByteSize>,
-    /// touch: milliseconds of rest before each piece.
+    /// touch: milliseconds of sleep before each piece.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "MS"))]
     pub gap: Option<u32>,
-    /// touch: the kernel is asked to fault pages in ahead (`MADV_POPULATE_WRITE`).
+    /// touch: have the kernel fault the pages in ahead (MADV_POPULATE_WRITE).
+    #[cfg_attr(feature = "clap", arg(long))]
     pub populate: bool,
-    /// touch: each page's first touch is timed by itself.
+    /// touch: time each first touch of a page.
+    #[cfg_attr(feature = "clap", arg(long))]
     pub latency: bool,
-    /// requests: the smallest block.
+    /// requests: smallest block.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE"))]
     pub smallest: Option<ByteSize>,
-    /// requests: the largest block.
+    /// requests: largest block.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE"))]
     pub largest: Option<ByteSize>,
-    /// pagerank: which graph.
+    /// pagerank: graph, kronecker or uniform.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "KIND"))]
     pub graph: Option<Graph>,
-    /// stream: bytes by which each array starts later than the one before, seen from a superpage
-    /// boundary; a multiple of 8 below 1 MiB.
+    /// stream: offset of each array from a superpage boundary, a multiple of 8 below 1M.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE"))]
     pub offset: Option<ByteSize>,
 }
 
@@ -79,23 +88,59 @@ const MAX_GAP: u64 = 60_000;
 const MIN_BLOCK: u64 = 8;
 
 impl Options {
-    /// Refuses options that `workload` lacks and values out of range; `share` is each thread's memory.
-    pub(crate) fn check(&self, workload: Workload, share: u64) -> Result<(), WorkloadError> {
-        let given = [
+    /// Every option with its value; a size in bytes, a switch as 1.
+    fn values(&self) -> [(&'static str, Option<u64>); 12] {
+        [
             ("operations", self.operations),
             ("iterations", self.iterations.map(u64::from)),
             ("repeat", self.repeat.map(u64::from)),
             ("lines", self.lines.map(u64::from)),
             ("burst", self.burst.map(ByteSize::bytes)),
             ("gap", self.gap.map(u64::from)),
-            ("populate", self.populate.then_some(1)),
-            ("latency", self.latency.then_some(1)),
             ("smallest", self.smallest.map(ByteSize::bytes)),
             ("largest", self.largest.map(ByteSize::bytes)),
             ("graph", self.graph.map(|graph| graph as u64)),
             ("offset", self.offset.map(ByteSize::bytes)),
-        ];
-        for (option, value) in given.into_iter().filter_map(|(o, v)| v.map(|v| (o, v))) {
+            ("populate", self.populate.then_some(1)),
+            ("latency", self.latency.then_some(1)),
+        ]
+    }
+
+    /// The words of a command line that give the same options again.
+    pub fn to_arguments(&self) -> Vec<String> {
+        let word = |option: &str, value: u64| match (option, self.graph) {
+            ("populate" | "latency", _) => None,
+            ("graph", Some(graph)) => Some(graph.to_string()),
+            ("burst" | "smallest" | "largest" | "offset", _) => Some(ByteSize(value).to_exact()),
+            _ => Some(value.to_string()),
+        };
+        let given = self.values().into_iter().filter_map(|(option, value)| Some((option, value?)));
+        let words = |(option, value)| [Some(format!("--{option}")), word(option, value)];
+        given.flat_map(words).flatten().collect()
+    }
+
+    /// The same without the options that `workload` lacks: for options given to several workloads.
+    pub fn for_workload(&self, workload: Workload) -> Self {
+        let has = |option: &str| workload.options().contains(&option);
+        Self {
+            operations: self.operations.filter(|_| has("operations")),
+            iterations: self.iterations.filter(|_| has("iterations")),
+            repeat: self.repeat.filter(|_| has("repeat")),
+            lines: self.lines.filter(|_| has("lines")),
+            burst: self.burst.filter(|_| has("burst")),
+            gap: self.gap.filter(|_| has("gap")),
+            populate: self.populate && has("populate"),
+            latency: self.latency && has("latency"),
+            smallest: self.smallest.filter(|_| has("smallest")),
+            largest: self.largest.filter(|_| has("largest")),
+            graph: self.graph.filter(|_| has("graph")),
+            offset: self.offset.filter(|_| has("offset")),
+        }
+    }
+
+    /// Refuses options that `workload` lacks and values out of range; `share` is each thread's memory.
+    pub(crate) fn check(&self, workload: Workload, share: u64) -> Result<(), WorkloadError> {
+        for (option, value) in self.values().into_iter().filter_map(|(o, v)| v.map(|v| (o, v))) {
             if !workload.options().contains(&option) {
                 let takes = workload.options().iter().map(|o| format!("--{o}"));
                 let takes = takes.collect::<Vec<_>>().join(", ");

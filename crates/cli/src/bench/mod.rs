@@ -22,11 +22,11 @@ use crate::loan::PoolPolicy;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    benchmark: Benchmark,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum Benchmark {
     Touch(touch::Args),
     Requests(requests::Args),
     Zero(zero::Args),
@@ -106,9 +106,9 @@ fn deliver(outputs: &Outputs, svg: Option<&PathBuf>, document: &Document) -> Res
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    match args.what {
-        What::Touch(args) => touch::run(args),
-        What::Requests(args) => requests::run(args),
-        What::Zero(args) => zero::run(args),
+    match args.benchmark {
+        Benchmark::Touch(args) => touch::run(args),
+        Benchmark::Requests(args) => requests::run(args),
+        Benchmark::Zero(args) => zero::run(args),
     }
 }

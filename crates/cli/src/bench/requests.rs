@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ::workload::{Options, Settings, Workload};
 use units::ByteSize;
 
-use super::runner::{self, Made};
+use super::runner::{self, BenchOutcome};
 use super::{Common, arms, deliver};
 use crate::exit::{Done, Failure};
 
@@ -56,9 +56,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     let ours = |facts: &_| arms::default(args.common.allow, facts, false, None);
     match runner::run(&args.common, Workload::Requests, &settings, ours)? {
-        Made::Document(document) => deliver(&args.common.outputs, args.svg.as_ref(), &document)?,
-        Made::Plans => {}
-        Made::Signal(signal) => return Ok(Done::Signal(signal)),
+        BenchOutcome::Document(document) => {
+            deliver(&args.common.outputs, args.svg.as_ref(), &document)?
+        }
+        BenchOutcome::Plans => {}
+        BenchOutcome::Signal(signal) => return Ok(Done::Signal(signal)),
     }
     Ok(Done::Fine)
 }

@@ -21,14 +21,13 @@ use units::PageSize;
 
 use super::{Common, arms};
 use crate::compare::Bar;
-use crate::compare::arms::{Asked, WarmMemory};
+use crate::compare::arms::{RequestedArms, WarmMemory};
 use crate::exit::{self, Failure};
 use crate::loan::{self, OvercommitGuard, PoolPolicy};
-use crate::workload::What;
 use crate::{facts, run, signals};
 
 /// What came of it.
-pub enum Made {
+pub enum BenchOutcome {
     /// Figures.
     Document(Box<Document>),
     /// Plans were printed.
@@ -43,10 +42,11 @@ pub fn run(
     workload: Workload,
     settings: &Settings,
     ours: impl FnOnce(&Facts) -> Vec<arms::Arm>,
-) -> Result<Made, Failure> {
-    let command = crate::workload::command(workload, &What::of(settings))?;
+) -> Result<BenchOutcome, Failure> {
+    crate::workload::check(workload, settings)?;
+    let command = crate::workload::command(workload, settings)?;
     for threads in &common.threads {
-        What::of(&Settings { threads: *threads, ..settings.clone() }).settings(workload)?;
+        crate::workload::check(workload, &Settings { threads: *threads, ..settings.clone() })?;
     }
     // Before anything is changed, so that no signal finds it changed and nobody to put it back.
     let interrupt = Arc::new(Interrupt::default());
@@ -58,7 +58,11 @@ pub fn run(
         arms.iter_mut().for_each(arms::have_fresh_memory);
     }
     let recipes: Vec<Recipe> = arms.iter().map(|arm| arm.recipe.clone()).collect();
-    let asked = if named { Asked::new(&recipes, false) } else { Asked::by_default(&recipes) };
+    let asked = if named {
+        RequestedArms::new(&recipes, false)
+    } else {
+        RequestedArms::by_default(&recipes)
+    };
     let policy = if common.dry_run { PoolPolicy::Keep } else { common.pool };
     let machine = Snapshot::read(&Root::real());
     let (mut guard, not_raised) = loan::raise_for_arms(policy, &asked.recipes(), &facts);
@@ -79,7 +83,7 @@ pub fn run(
         for cell in &cells {
             exit::print(&run::plan_in_words(&cell.plan))?;
         }
-        return Ok(Made::Plans);
+        return Ok(BenchOutcome::Plans);
     }
     let sizes = if common.allow { sizes_to_switch(&cells) } else { Vec::new() };
     let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
@@ -121,9 +125,9 @@ pub fn run(
     }
     let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
     let ran = match ran {
-        Err(RunError::Interrupted) => return Ok(Made::Signal(interrupting.signal())),
+        Err(RunError::Interrupted) => return Ok(BenchOutcome::Signal(interrupting.signal())),
         Ok(ran) if ran.stopped == Stopped::Interrupted => {
-            return Ok(Made::Signal(interrupting.signal()));
+            return Ok(BenchOutcome::Signal(interrupting.signal()));
         }
         ran => ran?,
     };
@@ -132,7 +136,7 @@ pub fn run(
         these.map(|(_, outcome)| outcome.clone()).collect()
     };
     let rows = cells.into_iter().zip(0..).map(|(cell, index)| Row::new(cell, outcomes(index)));
-    Ok(Made::Document(Box::new(Document {
+    Ok(BenchOutcome::Document(Box::new(Document {
         schema: SCHEMA,
         bench: workload.name(),
         superpage_version: env!("CARGO_PKG_VERSION"),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ::workload::{Options, Settings, Workload};
 use units::ByteSize;
 
-use super::runner::{self, Made};
+use super::runner::{self, BenchOutcome};
 use super::{Common, arms, deliver, save};
 use crate::exit::{self, Done, Failure};
 
@@ -84,9 +84,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     let ours = |facts: &_| arms::default(args.common.allow, facts, true, args.burst);
     let document = match runner::run(&args.common, Workload::Touch, &settings, ours)? {
-        Made::Document(document) => document,
-        Made::Plans => return Ok(Done::Fine),
-        Made::Signal(signal) => return Ok(Done::Signal(signal)),
+        BenchOutcome::Document(document) => document,
+        BenchOutcome::Plans => return Ok(Done::Fine),
+        BenchOutcome::Signal(signal) => return Ok(Done::Signal(signal)),
     };
     deliver(&args.common.outputs, args.svg.as_ref(), &document)?;
     if args.save {

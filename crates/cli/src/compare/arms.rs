@@ -127,13 +127,13 @@ pub fn runs(least: Option<u32>, most: Option<u32>) -> Result<(u32, u32), Failure
 }
 
 /// The arms asked for, before it is known whether they can run here.
-pub struct Asked {
+pub struct RequestedArms {
     arms: Vec<(Recipe, bool)>,
     /// Whether the user named them, so that one that cannot run is an error.
     named: bool,
 }
 
-impl Asked {
+impl RequestedArms {
     /// Arms that nobody asked for by name: of these, those run that can run here.
     pub fn by_default(recipes: &[Recipe]) -> Self {
         Self { named: false, ..Self::new(recipes, false) }
@@ -211,7 +211,7 @@ mod tests {
 
     fn names(given: &[&str], aa: bool) -> Vec<String> {
         let given: Vec<Recipe> = given.iter().map(|text| parse(text).unwrap()).collect();
-        Asked::new(&given, aa).recipes().iter().map(|recipe| recipe.name.clone()).collect()
+        RequestedArms::new(&given, aa).recipes().iter().map(|recipe| recipe.name.clone()).collect()
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub struct Job {
 }
 
 /// What came of it.
-pub enum Made {
+pub enum JobOutcome {
     /// The comparison.
     Document(Box<Document>),
     /// A signal, by which we shall end, and what was made until then if that is worth a judgement.
@@ -60,7 +60,7 @@ impl Job {
     pub fn print_plans(&self) -> Result<(), Failure> {
         self.compiled()?;
         let mut facts = facts::read();
-        let asked = arms::Asked::new(&self.recipes, self.aa);
+        let asked = arms::RequestedArms::new(&self.recipes, self.aa);
         let would_lend = match self.pool {
             PoolPolicy::Lend => loan::preview(&asked.recipes(), None, &mut facts),
             PoolPolicy::Keep => Vec::new(),
@@ -84,18 +84,18 @@ impl Job {
     }
 
     /// Makes the runs.
-    pub fn run(&self) -> Result<Made, Failure> {
+    pub fn run(&self) -> Result<JobOutcome, Failure> {
         self.run_and(&mut || ())
     }
 
     /// Makes the runs, and calls `between` after each block of them (two of every arm).
-    pub fn run_and(&self, between: &mut dyn FnMut()) -> Result<Made, Failure> {
+    pub fn run_and(&self, between: &mut dyn FnMut()) -> Result<JobOutcome, Failure> {
         let compiled = self.compiled()?;
         // Before anything is changed, so that no signal finds it changed and nobody to put it back.
         let interrupt = Arc::new(Interrupt::default());
         let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
         let mut facts = facts::read();
-        let asked = arms::Asked::new(&self.recipes, self.aa);
+        let asked = arms::RequestedArms::new(&self.recipes, self.aa);
         let (guard, not_raised) = loan::raise_for_arms(self.pool, &asked.recipes(), &facts);
         facts = facts::read();
         let named = !self.recipes.is_empty();
@@ -142,7 +142,7 @@ impl Job {
         }
         let ran = match ran {
             Err(RunError::Interrupted) => {
-                return Ok(Made::Signal(interrupting.signal(), None));
+                return Ok(JobOutcome::Signal(interrupting.signal(), None));
             }
             ran => ran?,
         };
@@ -168,8 +168,8 @@ impl Job {
             predicted: None,
         });
         Ok(match is_interrupted {
-            true => Made::Signal(interrupting.signal(), Some(document)),
-            false => Made::Document(document),
+            true => JobOutcome::Signal(interrupting.signal(), Some(document)),
+            false => JobOutcome::Document(document),
         })
     }
 

@@ -1,15 +1,15 @@
 //! `superpage compare`: the main job. Flags, and from flags to an experiment.
 
 pub mod arms;
-mod foretell;
 mod job;
 mod outputs;
+mod predicted;
 mod preload;
 mod progress;
 mod table;
 
 pub use arms::{WarmMemory, runs, seconds, share};
-pub use job::{Job, Made};
+pub use job::{Job, JobOutcome};
 pub use progress::Bar;
 
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ use experiment::stats::{Better, Confidence};
 use launch::Recipe;
 use workload::Workload;
 
-use foretell::Foretelling;
+use predicted::Predicting;
 
 use crate::exit::{self, Done, Failure};
 use crate::loan::PoolPolicy;
-use crate::workload::What;
+use crate::workload::WorkloadArgs;
 
 /// Run a program under several kinds of pages and say what superpages bought.
 ///
@@ -99,7 +99,7 @@ pub struct Args {
 
     // Last: their headings hold for all flags after them.
     #[command(flatten)]
-    what: What,
+    workload_args: WorkloadArgs,
 
     #[command(flatten)]
     rule: RuleArgs,
@@ -223,11 +223,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Ok(Done::Fine);
     }
     // First, so that what cannot be predicted is said before minutes of runs.
-    let mut asked = args.predict.then(|| Foretelling::of(&args)).transpose()?;
-    let between = &mut || asked.iter_mut().for_each(Foretelling::between);
+    let mut asked = args.predict.then(|| Predicting::of(&args)).transpose()?;
+    let between = &mut || asked.iter_mut().for_each(Predicting::between);
     let mut document = match job.run_and(between)? {
-        Made::Document(document) => document,
-        Made::Signal(signal, made) => {
+        JobOutcome::Document(document) => document,
+        JobOutcome::Signal(signal, made) => {
             if let Some(document) = made {
                 finish(&args, &document)?;
             } else {
@@ -237,7 +237,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         }
     };
     if let Some(asked) = asked {
-        document.predicted = Some(asked.foretell(&document)?);
+        document.predicted = Some(asked.predict(&document)?);
     }
     finish(&args, &document)
 }
@@ -263,14 +263,14 @@ impl Args {
                      (superpage compare -- ./app)",
                 ));
             }
-            if self.what.is_given() {
+            if self.workload_args.is_given() {
                 return Err(Failure::usage(
                     "--size and the other workload options belong to a workload, not to a command",
                 ));
             }
             return Ok(self.command.clone());
         };
-        crate::workload::command(workload, &self.what)
+        crate::workload::command(workload, &self.workload_args.settings(workload)?)
     }
 
     /// The command as people know it: not by the path of our own program.
@@ -309,7 +309,7 @@ impl Args {
         let (min_runs, max_runs) = arms::runs(rule.min_runs, rule.max_runs)?;
         let (confidence, within) = (rule.confidence, rule.within);
         Ok(Settings {
-            seed: self.what.seed,
+            seed: self.workload_args.seed,
             warm_ups: rule.warmup,
             rule: Rule { min_runs, max_runs, confidence, within, ..Rule::default() },
             max_seconds: Some(rule.max_time.unwrap_or(MAX_SECONDS)),

@@ -113,7 +113,7 @@ impl Outputs {
 
 /// Reads a document for `--from`.
 pub fn read(path: &Path) -> Result<Document, Failure> {
-    const MOST: u64 = 256 << 20;
-    let text = files::text(path, MOST, "a file that `compare --json` wrote")?;
+    const MAX_BYTES: u64 = 256 << 20;
+    let text = files::text(path, MAX_BYTES, "a file that `compare --json` wrote")?;
     Document::parse(&text, &path.display().to_string()).map_err(Failure::usage)
 }

@@ -153,14 +153,14 @@ fn style(verdict: &Verdict) -> Style {
 }
 
 /// Less more memory than this, of a process, is chance.
-const LEAST_MORE: f64 = (2 << 20) as f64;
+const MIN_MORE_BYTES: f64 = (2 << 20) as f64;
 
 /// What an arm holds beyond the first: resident, and not needed there.
 fn more_memory(analysis: &Analysis) -> impl Iterator<Item = String> {
     let first = &analysis.arms[0];
     analysis.arms.iter().skip(1).filter_map(|arm| {
         let (base, peak) = (first.peak_bytes?, arm.peak_bytes?);
-        let is_more = peak > 1.02 * base && peak - base > LEAST_MORE;
+        let is_more = peak > 1.02 * base && peak - base > MIN_MORE_BYTES;
         let more = words::bytes(peak - base);
         is_more.then(|| format!("{}: {more} more than {} at the peak", arm.name, first.name))
     })

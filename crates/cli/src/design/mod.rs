@@ -83,13 +83,13 @@ pub fn load(word: &str) -> Result<Named, Failure> {
 }
 
 /// More than any design.
-const LARGEST: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 fn read(file: &str) -> Result<String, Failure> {
     if file.is_empty() {
         return Err(Failure::usage("the name of a file is empty; give a design file"));
     }
-    files::text(Path::new(file), LARGEST, "a design file")
+    files::text(Path::new(file), MAX_BYTES, "a design file")
 }
 
 impl From<DesignError> for Failure {

@@ -10,7 +10,6 @@ use super::what;
 use crate::exit::{self, Done, Failure};
 use crate::pool::show::table;
 use crate::this_machine;
-use crate::workload::exactly;
 
 /// List the machines, or show one.
 #[derive(Debug, clap::Args)]
@@ -136,7 +135,7 @@ fn details(entry: &Entry) -> String {
     );
     let typed = |one: &Parameter| match one.default {
         Given::Number(number) if one.unit == "bytes" => {
-            Some(format!("{}={}", one.name, exactly(ByteSize(number))))
+            Some(format!("{}={}", one.name, ByteSize(number).to_exact()))
         }
         Given::Number(number) => Some(format!("{}={}", one.name, counted(number))),
         Given::Word(_) | Given::Follows(_) => None,

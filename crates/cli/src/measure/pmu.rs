@@ -8,7 +8,7 @@ use experiment::execute::Interrupt;
 use host::{Root, Snapshot, process};
 use launch::{Pages, Recipe, Start, Streams};
 use units::Pid;
-use walk_cost::live::{Counters, Counting, WhyNot};
+use walk_cost::live::{Counters, CountersUnavailable, Counting};
 use walk_cost::{Context, Estimate, MissCost, interpret};
 
 use super::{Ended, Measured};
@@ -115,10 +115,10 @@ fn finish(
     Ok(estimate)
 }
 
-impl From<WhyNot> for Failure {
-    fn from(why: WhyNot) -> Self {
+impl From<CountersUnavailable> for Failure {
+    fn from(why: CountersUnavailable) -> Self {
         match why {
-            WhyNot::NoProcess => Self::usage(why),
+            CountersUnavailable::NoProcess => Self::usage(why),
             _ => Self::cannot(why),
         }
     }

@@ -7,12 +7,12 @@ use record::Streams;
 use walk_cost::{Estimate, Evidence, Gain, Interval, Method, Scope};
 
 use super::{Ended, Measured};
-use crate::compare::Made;
+use crate::compare::JobOutcome;
 use crate::exit::Failure;
 use crate::predict::{self, Pricing, Subject};
 
 /// Less CPU time than this says nothing: a clock's tick is a large part of it.
-const LEAST_SECONDS: f64 = 0.05;
+const MIN_SECONDS: f64 = 0.05;
 
 /// Records the program once, with its own input and output (its output goes where errors go, if
 /// `output_is_ours`), runs it thrice on base pages unseen, and measures what accesses cost here.
@@ -36,17 +36,17 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     let pricing = Pricing::begin(&followed.asked, false)?;
     let subject = Subject::Program(command.to_vec());
     let (user, system) = match predict::on_base_pages(&subject, true)?.run()? {
-        Made::Signal(signal, _) => {
+        JobOutcome::Signal(signal, _) => {
             let estimate = Estimate::unknown("interrupted before it was timed");
             return Ok(Measured { ended: Some(Ended::Signal(signal)), ..of(estimate, None) });
         }
-        Made::Document(document) => {
+        JobOutcome::Document(document) => {
             let arm = analyse(&document).arms.swap_remove(0);
             arm.user_seconds.zip(arm.system_seconds).unwrap_or_default()
         }
     };
     let total = user + system;
-    if total < LEAST_SECONDS {
+    if total < MIN_SECONDS {
         let reason = format!(
             "the program takes {total:.3} s of CPU time, too little to say anything; give it more to do"
         );

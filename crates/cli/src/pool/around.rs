@@ -59,11 +59,11 @@ fn bytes(text: &str) -> Result<ByteSize, ParseSizeError> {
 }
 
 /// A setting's name, value and wanted value.
-type Wish = (Knob, &'static str, u64);
+type Wanted = (Knob, &'static str, u64);
 
 pub fn shm(args: ShmArgs) -> Result<Done, Failure> {
     let root = Root::real();
-    let mut wishes: Vec<Wish> = Vec::new();
+    let mut wishes: Vec<Wanted> = Vec::new();
     if let Some(group) = &args.group {
         let gid = mounts::group_id(&root, group)?;
         wishes.push((Knob::hugetlb_shm_group(), "hugetlb_shm_group", gid.into()));
@@ -127,7 +127,7 @@ pub fn min_free(args: MinFreeArgs) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-fn change(wishes: &[Wish], how: &How) -> Result<Done, Failure> {
+fn change(wishes: &[Wanted], how: &How) -> Result<Done, Failure> {
     let root = Root::real();
     let mut changes = Vec::new();
     for (knob, name, asked) in wishes {
@@ -138,7 +138,7 @@ fn change(wishes: &[Wish], how: &How) -> Result<Done, Failure> {
     let mut got: Vec<Written> = Vec::new();
     if differs && !how.dry_run {
         got = super::journalled(|journal| {
-            let set = |(knob, _, asked): &Wish| journal.set(knob, &asked.to_string());
+            let set = |(knob, _, asked): &Wanted| journal.set(knob, &asked.to_string());
             Ok(wishes.iter().map(set).collect::<Result<Vec<_>, _>>()?)
         })?;
     }

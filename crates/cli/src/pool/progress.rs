@@ -8,7 +8,7 @@ use experiment::execute::Interrupt;
 use host::pool::{Progress, words};
 
 use crate::exit::{self, Done, Failure};
-use crate::signals::{self, Asked, Interrupting};
+use crate::signals::{self, Interrupting, Interruption};
 
 /// A change this quick needs no report.
 const SILENT: Duration = Duration::from_secs(2);
@@ -60,8 +60,8 @@ impl Watcher {
     }
 
     /// Where it stands that a signal came: for a part that waits by itself.
-    pub fn asked(&self) -> Asked {
-        self.interrupting.as_ref().map_or_else(Asked::default, Interrupting::asked)
+    pub fn asked(&self) -> Interruption {
+        self.interrupting.as_ref().map_or_else(Interruption::default, Interrupting::asked)
     }
 
     fn signal(&self) -> i32 {

@@ -5,7 +5,7 @@
 
 mod subject;
 
-pub use subject::{Asked, Subject, record};
+pub use subject::{Subject, SubjectDemand, record};
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use launch::{Pages, Recipe};
 use prediction::{Demand, Native, Prediction, Prices};
 use units::ByteSize;
 
-use crate::compare::{Job, Made, WarmMemory};
+use crate::compare::{Job, JobOutcome, WarmMemory};
 use crate::exit::Failure;
 use crate::facts;
 use crate::lab::Progress;
@@ -29,11 +29,11 @@ use crate::loan::PoolPolicy;
 
 /// The largest footprint that prices are measured for, if the program reaches so far: beyond, they are taken to
 /// stay as they are.
-const MOST: ByteSize = ByteSize::gib(2);
+const MAX_FOOTPRINT: ByteSize = ByteSize::gib(2);
 
-/// Visits of a machine at least, each of up to 5 seconds and twice [`MOST`] of memory: frames decide what a
+/// Visits of a machine at least, each of up to 5 seconds and twice [`MAX_FOOTPRINT`] of memory: frames decide what a
 /// walk costs, and each visit has its own.
-const LEAST_VISITS: u32 = 4;
+const MIN_VISITS: u32 = 4;
 /// Between runs, as long as a visit took pass before the next, so many times: prices are then of the same
 /// minutes as the runs, and take a third of them.
 const REST: u32 = 2;
@@ -52,10 +52,11 @@ pub struct Pricing {
 
 impl Pricing {
     /// Measures before the runs, as far as the accesses reach.
-    pub fn begin(demand: &Asked, quiet: bool) -> Result<Self, Failure> {
+    pub fn begin(demand: &SubjectDemand, quiet: bool) -> Result<Self, Failure> {
         let machine = Snapshot::read(&Root::real());
         let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
-        let most = available.map_or(MOST, |free| MOST.min(ByteSize(free.bytes() / 6)));
+        let most =
+            available.map_or(MAX_FOOTPRINT, |free| MAX_FOOTPRINT.min(ByteSize(free.bytes() / 6)));
         let reached = sys::param::page_size().bytes() << demand.demand.reach();
         let most = most.min(ByteSize(reached));
         let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
@@ -80,7 +81,7 @@ impl Pricing {
             return Err(failure);
         }
         self.visit()?;
-        while self.visits < LEAST_VISITS {
+        while self.visits < MIN_VISITS {
             self.visit()?;
         }
         Ok(self.samples.prices())
@@ -109,7 +110,7 @@ fn unpriced(error: PricesError) -> Failure {
 }
 
 /// Predicts for a run on base pages that took so many seconds of one thread, `system` of them in the kernel.
-pub fn predict(demand: &Asked, prices: &Prices, user: f64, system: f64) -> Prediction {
+pub fn predict(demand: &SubjectDemand, prices: &Prices, user: f64, system: f64) -> Prediction {
     let native = Native {
         user_seconds: user,
         system_seconds: system,
@@ -129,10 +130,10 @@ pub fn on_base_pages(subject: &Subject, quiet: bool) -> Result<Job, Failure> {
 /// Runs one of our workloads on base pages, twice: the CPU seconds of the phase that it times.
 pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failure> {
     match on_base_pages(subject, quiet)?.run()? {
-        Made::Document(document) => analyse(&document).arms[0]
+        JobOutcome::Document(document) => analyse(&document).arms[0]
             .metric
             .ok_or_else(|| Failure::usage(format!("{}: told no time", subject.name()))),
-        Made::Signal(..) => Err(Failure::usage("interrupted")),
+        JobOutcome::Signal(..) => Err(Failure::usage("interrupted")),
     }
 }
 

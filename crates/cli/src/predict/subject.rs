@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitStatus;
 
-use ::workload::Workload;
+use ::workload::{Settings, Workload};
 use prediction::{Demand, demand_of};
 use record::{Recording, Session, Streams, Tools};
 use workload_streams::Setup;
@@ -13,19 +13,18 @@ use workload_streams::Setup;
 use super::whole;
 use crate::exit::Failure;
 use crate::lab::Progress;
-use crate::workload::What;
 use crate::{facts, signals};
 
 /// Whose superpages are predicted.
 pub enum Subject {
     /// One of our kernels: the laboratory's stream is made by the same code.
-    Workload(Workload, What),
+    Workload(Workload, Settings),
     /// A program, recorded.
     Program(Vec<String>),
 }
 
 /// What a subject asks of memory.
-pub struct Asked {
+pub struct SubjectDemand {
     /// Its accesses.
     pub demand: Demand,
     /// Its instructions, if they were counted.
@@ -51,15 +50,15 @@ impl Subject {
     /// The words that start it.
     pub fn command(&self) -> Result<Vec<String>, Failure> {
         match self {
-            Self::Workload(workload, what) => crate::workload::command(*workload, what),
+            Self::Workload(workload, settings) => crate::workload::command(*workload, settings),
             Self::Program(command) => Ok(command.clone()),
         }
     }
 
     /// Reads or makes the stream. Of our workloads only the phase that they time.
-    pub fn demand(&self, quiet: bool) -> Result<Asked, Failure> {
+    pub fn demand(&self, quiet: bool) -> Result<SubjectDemand, Failure> {
         match self {
-            Self::Workload(workload, what) => of_workload(*workload, what, quiet),
+            Self::Workload(workload, settings) => of_workload(*workload, settings, quiet),
             Self::Program(command) => {
                 let followed = record(command, Streams::Errors, false, quiet)?;
                 if !followed.status.success() {
@@ -74,8 +73,11 @@ impl Subject {
     }
 }
 
-fn of_workload(workload: Workload, what: &What, quiet: bool) -> Result<Asked, Failure> {
-    let settings = what.settings(workload)?;
+fn of_workload(
+    workload: Workload,
+    settings: &Settings,
+    quiet: bool,
+) -> Result<SubjectDemand, Failure> {
     let mut setup: Setup = workload.to_string().parse().map_err(Failure::usage)?;
     setup.size = Some(settings.size);
     setup.seed = settings.seed;
@@ -85,15 +87,15 @@ fn of_workload(workload: Workload, what: &What, quiet: bool) -> Result<Asked, Fa
     setup.graph = settings.options.graph;
     setup.iterations = settings.options.iterations.or(settings.options.repeat);
     if workload == Workload::Gups {
-        setup.operations = Some(::workload::gups::Plan::new(&settings).updates);
+        setup.operations = Some(::workload::gups::Plan::new(settings).updates);
         setup.weight = Some(1);
     }
     // Every iteration asks the same: one is enough, and much quicker.
     let mut times = 1.0;
     if matches!(workload, Workload::Pagerank | Workload::Stream) {
         let of = match workload {
-            Workload::Pagerank => ::workload::pagerank::Plan::new(&settings).iterations,
-            _ => ::workload::stream::Plan::new(&settings).iterations,
+            Workload::Pagerank => ::workload::pagerank::Plan::new(settings).iterations,
+            _ => ::workload::stream::Plan::new(settings).iterations,
         };
         setup.iterations = Some(of.min(2));
         times = f64::from(of) / f64::from(of.min(2));
@@ -115,7 +117,7 @@ fn of_workload(workload: Workload, what: &What, quiet: bool) -> Result<Asked, Fa
     // Of vectors: a load or a store, and at most one operation, for every two elements (SSE2, the least that
     // x86-64 and AArch64 have).
     let instructions = (workload == Workload::Stream).then_some(demand.accesses * 0.75);
-    Ok(Asked { demand, instructions, source, notes: Vec::new() })
+    Ok(SubjectDemand { demand, instructions, source, notes: Vec::new() })
 }
 
 /// Records a program and follows what was recorded; with `streams` of its own if it is to be seen. The
@@ -168,19 +170,19 @@ pub fn record(
 /// A program that was recorded and followed.
 pub struct Followed {
     /// Its loads and stores.
-    pub asked: Asked,
+    pub asked: SubjectDemand,
     /// Its instruction fetches.
     pub fetches: Option<Demand>,
     /// How it ended.
     pub status: ExitStatus,
 }
 
-fn of_trace(path: &Path, instructions: Option<f64>, quiet: bool) -> Result<Asked, Failure> {
+fn of_trace(path: &Path, instructions: Option<f64>, quiet: bool) -> Result<SubjectDemand, Failure> {
     let mut reader = crate::trace::open(path).map_err(Failure::usage)?;
     let mut progress = Progress::of_pass(quiet, "following the recorded accesses");
     let phases = demand_of(&mut reader);
     progress.clear();
     let demand = whole(phases.map_err(Failure::usage)?);
     let source = "a recording of its accesses".to_string();
-    Ok(Asked { demand, instructions, source, notes: Vec::new() })
+    Ok(SubjectDemand { demand, instructions, source, notes: Vec::new() })
 }

@@ -14,10 +14,10 @@ use std::process::ExitStatus;
 use sys::wait::Usage;
 use units::ByteSize;
 
-use crate::ledger_words;
+use crate::counters;
 
 /// The share of the memory that can be on superpages that must be for `thp` and `hugetlb`.
-const LEAST_COVERAGE: f64 = 0.8;
+const MIN_COVERAGE: f64 = 0.8;
 /// Of a look that found less than this share of the peak, the share is printed.
 const AT_PEAK: f64 = 0.95;
 
@@ -71,7 +71,7 @@ impl Ended {
             }
             Some(_) => {}
         }
-        match took_effect(plan.promise, plan.pages, &[coverage], LEAST_COVERAGE) {
+        match took_effect(plan.promise, plan.pages, &[coverage], MIN_COVERAGE) {
             Effect::AsPromised => Outcome::AsAsked,
             Effect::Missing { why } => Outcome::Missing(why),
         }
@@ -120,7 +120,7 @@ impl Ended {
             }
         };
         let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
-        let library = ledger.map(|ledger| ledger_words::of(ledger, seen.uncounted, fallback));
+        let library = ledger.map(|ledger| counters::of(ledger, seen.uncounted, fallback));
         std::iter::once(line).chain(library).collect()
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use crate::signals::Asked;
+use crate::signals::Interruption;
 
 /// Bytes that a thread reads ahead.
 const PIECE: usize = 256 << 10;
@@ -17,12 +17,12 @@ pub struct Stdin {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,
     at: usize,
-    asked: Asked,
+    asked: Interruption,
 }
 
 impl Stdin {
     /// Reads until `asked` says that a signal came.
-    pub fn new(asked: Asked) -> Self {
+    pub fn new(asked: Interruption) -> Self {
         let (to, pieces) = sync_channel(4);
         // It ends with the process: nobody can end a read that waits.
         std::thread::spawn(move || {

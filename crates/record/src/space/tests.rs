@@ -197,7 +197,7 @@ fn a_mapping_too_long_to_number_is_placed_as_it_is_touched() {
 fn more_than_can_be_numbered_is_full_and_no_panic() {
     let (mut commons, mut out) = (Commons::new(), Vec::new());
     let mut space = Space::new(Process(0));
-    let many = (0..crate::numbers::MOST as u64 + 1)
+    let many = (0..crate::numbers::MAX_NUMBERS as u64 + 1)
         .try_for_each(|region| space.touch(region * 1024, &mut commons, &mut out).map(|_| ()));
     assert_eq!(many, Err(Full));
 }

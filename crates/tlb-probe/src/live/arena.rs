@@ -57,7 +57,7 @@ pub(super) struct Arena {
 
 /// Pages at most: each may be an area of its own with another before it, and a process has 65530
 /// (`vm.max_map_count`, by default).
-const MOST_PAGES: usize = 30_000;
+const MAX_PAGES: usize = 30_000;
 
 /// Files of frames that were used before and are kept.
 const FORMER: usize = 3;
@@ -94,7 +94,7 @@ impl Arena {
         }
         new.sort_unstable();
         new.dedup();
-        if self.populated.len() + new.len() > MOST_PAGES.min(2 * self.offer.pages as usize) {
+        if self.populated.len() + new.len() > MAX_PAGES.min(2 * self.offer.pages as usize) {
             self.give_back()?;
             return self.populate_all(places);
         }
@@ -108,7 +108,7 @@ impl Arena {
 
     fn populate_all(&mut self, places: &[Place]) -> Result<(), ProbeError> {
         let distinct: HashSet<u64> = places.iter().map(|place| place.page).collect();
-        if distinct.len() > MOST_PAGES {
+        if distinct.len() > MAX_PAGES {
             let why = format!("{} pages are more than one chase may have", distinct.len());
             return Err(ProbeError::NotGot { page: self.offer.page, why });
         }

@@ -44,7 +44,7 @@ const WINDOWS: u32 = 5;
 const LOADS: u64 = 1 << 13;
 /// The part of free memory that may be touched, and the most.
 const SHARE: u64 = 4;
-const MOST_BYTES: u64 = 2 << 30;
+const MAX_BYTES: u64 = 2 << 30;
 
 impl Live {
     /// Gets address ranges for every page size that there is, and pins the calling thread to the quietest of
@@ -53,7 +53,7 @@ impl Live {
         let cpu = quietest(&sys::affinity::allowed()?)?;
         sys::affinity::pin(cpu)?;
         let free = MemInfo::read(root).ok().and_then(|memory| memory.available);
-        let budget = free.map_or(MOST_BYTES, |free| free.bytes() / SHARE).min(MOST_BYTES);
+        let budget = free.map_or(MAX_BYTES, |free| free.bytes() / SHARE).min(MAX_BYTES);
         let mut notes = Vec::new();
         let arenas = means::arenas(root, budget, &mut notes)?;
         let line = means::line(root);

@@ -1,7 +1,7 @@
 //! Counting on this machine: the events of its table, in groups, of a program or of processes.
 //! Called by `cli`, which starts the program and decides when counting ends.
 
-mod why_not;
+mod unavailable;
 
 use host::{Cpu, Pmu, Root};
 use sys::SysError;
@@ -11,7 +11,7 @@ use units::Pid;
 use crate::events::{self, Event, Table};
 use crate::{Count, Scope};
 
-pub use why_not::{Facts, WhyNot};
+pub use unavailable::{CountersUnavailable, Facts};
 
 /// What can be counted here.
 #[derive(Clone, Debug)]
@@ -45,23 +45,23 @@ struct OpenGroup {
 
 impl Counters {
     /// The counters of this machine; why not, where there are none or their events are not known.
-    pub fn find(root: &Root, cpu: Option<&Cpu>) -> Result<Self, WhyNot> {
-        let pmu = Pmu::read(root).ok().flatten().ok_or_else(|| why_not::no_pmu(cpu))?;
+    pub fn find(root: &Root, cpu: Option<&Cpu>) -> Result<Self, CountersUnavailable> {
+        let pmu = Pmu::read(root).ok().flatten().ok_or_else(|| unavailable::no_pmu(cpu))?;
         let table = cpu.and_then(events::table_of);
-        let table = table.ok_or_else(|| WhyNot::UnknownProcessor {
+        let table = table.ok_or_else(|| CountersUnavailable::UnknownProcessor {
             model: cpu.and_then(|cpu| cpu.model.clone()).unwrap_or_else(|| "?".to_string()),
         })?;
         Ok(Self { cycles: cycles_of(&pmu), pmu, table })
     }
 
     /// Counts what the calling thread starts from now on, from its exec on.
-    pub fn of_children(&self) -> Result<Counting, WhyNot> {
+    pub fn of_children(&self) -> Result<Counting, CountersUnavailable> {
         self.count(&[Target::Children])
     }
 
     /// Counts processes, all their threads, and what they start, from now on. Threads that end
     /// before they can be counted are left out; if none is left, there is no such process.
-    pub fn of_processes(&self, root: &Root, pids: &[Pid]) -> Result<Counting, WhyNot> {
+    pub fn of_processes(&self, root: &Root, pids: &[Pid]) -> Result<Counting, CountersUnavailable> {
         let mut threads = Vec::new();
         for pid in pids {
             let names = root.list(&format!("/proc/{pid}/task")).unwrap_or_default();
@@ -69,19 +69,19 @@ impl Counters {
             threads.extend(tids.map(|tid| Target::Thread(Pid(tid))));
         }
         if threads.is_empty() {
-            return Err(WhyNot::NoProcess);
+            return Err(CountersUnavailable::NoProcess);
         }
         self.count(&threads)
     }
 
-    fn count(&self, targets: &[Target]) -> Result<Counting, WhyNot> {
+    fn count(&self, targets: &[Target]) -> Result<Counting, CountersUnavailable> {
         // The kernel's part of a program's time is its own too; where that may not be counted,
         // the program's part alone says most.
         match self.count_in(targets, Modes::All) {
             Err(error) if is_refusal(&error) => {
-                self.count_in(targets, Modes::User).map_err(|error| why_not::explain(&error))
+                self.count_in(targets, Modes::User).map_err(|error| unavailable::explain(&error))
             }
-            done => done.map_err(|error| why_not::explain(&error)),
+            done => done.map_err(|error| unavailable::explain(&error)),
         }
     }
 
@@ -329,7 +329,7 @@ mod tests {
         let counts = counting.unwrap().finish().unwrap();
         assert!(value(&counts, "faults").unwrap() > 10.0, "{counts:?}");
         let gone = software(&SOFTWARE).of_processes(&Root::real(), &[pid]);
-        assert_eq!(gone.err(), Some(WhyNot::NoProcess));
+        assert_eq!(gone.err(), Some(CountersUnavailable::NoProcess));
     }
 
     #[test]

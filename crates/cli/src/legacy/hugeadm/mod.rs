@@ -43,7 +43,7 @@ pub fn run(root: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), S
     let request = options::read(voice, words)?;
     let context = Context { root, voice, dry_run: request.dry_run };
     let status = Status::read(root).map_err(refused)?;
-    let wishes = settings::wishes(&context, &request)?;
+    let changes = settings::changes(&context, &request)?;
     let steps = pools::plan(&context, &status, &request)?;
     let plans = mounting::plan(&context, &status, &request)?;
     let swap = swap::plan(&context, &request, &steps)?;
@@ -61,8 +61,8 @@ pub fn run(root: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), S
     if let Some(able) = request.zone_movable {
         ending.take(settings::zone_movable(&context, able));
     }
-    for wish in &wishes {
-        ending.take(wish.grant(&context));
+    for change in &changes {
+        ending.take(change.grant(&context));
     }
     if !steps.is_empty() {
         ending.take(pools::carry_out(&context, &request, &steps, swap));

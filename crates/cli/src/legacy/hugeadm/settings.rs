@@ -12,7 +12,7 @@ use crate::loan;
 
 /// A setting to be written, and how the shell command that would do it quotes the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct SettingChange {
     knob: Knob,
     value: String,
     quote: &'static str,
@@ -20,11 +20,12 @@ pub struct Wish {
 
 /// What is to be written for a request, in the order in which it is done. Nothing is written; junk is
 /// refused.
-pub fn wishes(context: &Context, request: &Request) -> Result<Vec<Wish>, Failure> {
-    let mut wishes = Vec::new();
-    let mut wish = |knob: Knob, value: String, quote| wishes.push(Wish { knob, value, quote });
+pub fn changes(context: &Context, request: &Request) -> Result<Vec<SettingChange>, Failure> {
+    let mut changes = Vec::new();
+    let mut change =
+        |knob: Knob, value: String, quote| changes.push(SettingChange { knob, value, quote });
     if let Some(mode) = request.thp {
-        wish(Knob::thp_enabled(), mode.to_string(), "'");
+        change(Knob::thp_enabled(), mode.to_string(), "'");
     }
     let order = [
         KhugepagedKnob::PagesToScan,
@@ -35,30 +36,30 @@ pub fn wishes(context: &Context, request: &Request) -> Result<Vec<Wish>, Failure
         // The last one given counts.
         let given = request.khugepaged.iter().rev().find(|(given, _)| *given == knob);
         if let Some((_, value)) = given {
-            wish(Knob::khugepaged(knob), value.to_string(), "'");
+            change(Knob::khugepaged(knob), value.to_string(), "'");
         }
     }
     if request.min_free
         && let Some(kbytes) = recommended_min_free(context)?
     {
-        wish(Knob::min_free_kbytes(), kbytes.to_string(), "\"");
+        change(Knob::min_free_kbytes(), kbytes.to_string(), "\"");
     }
     if request.shmmax
         && let Some(bytes) = recommended_shmmax(context)?
     {
-        wish(Knob::shmmax(), bytes.to_string(), "\"");
+        change(Knob::shmmax(), bytes.to_string(), "\"");
     }
     if let Some(group) = &request.shm_group {
         let gid = mounts::group_id(context.root, group).map_err(refused)?;
         if group_name(context.root, gid).is_none() {
             context.voice.warn(format!("no group in /etc/group has the number {gid}"));
         }
-        wish(Knob::hugetlb_shm_group(), gid.to_string(), "\"");
+        change(Knob::hugetlb_shm_group(), gid.to_string(), "\"");
     }
-    Ok(wishes)
+    Ok(changes)
 }
 
-impl Wish {
+impl SettingChange {
     /// Writes it, or prints the command that would.
     pub fn grant(&self, context: &Context) -> Result<Completion, Failure> {
         let Self { knob, value, quote } = self;
@@ -139,7 +140,7 @@ const TREAT_AS_MOVABLE: &str = "hugepages_treat_as_movable";
 pub fn zone_movable(context: &Context, able: bool) -> Result<Completion, Failure> {
     let knob = Knob::vm(TREAT_AS_MOVABLE).map_err(Failure::usage)?;
     if context.root.path(knob.path()).exists() {
-        return Wish { knob, value: u8::from(able).to_string(), quote: "" }.grant(context);
+        return SettingChange { knob, value: u8::from(able).to_string(), quote: "" }.grant(context);
     }
     let why = format!("{knob} is gone since Linux 4.16");
     if able {

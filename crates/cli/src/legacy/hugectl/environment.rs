@@ -17,7 +17,7 @@ use launch::{
 };
 use units::PageSize;
 
-use super::options::{Library, Preload, Request, Wish};
+use super::options::{Library, PagesRequest, Preload, Request};
 use super::program::Target;
 use crate::legacy::voice::{HIGHEST, WARNINGS};
 
@@ -68,7 +68,7 @@ pub fn decide(request: &Request, around: &Surroundings) -> Decision {
         };
         decision.set("LD_LIBRARY_PATH", list);
     }
-    let marked = |mark: bool, off: bool| (mark && !off).then_some(Wish::Default);
+    let marked = |mark: bool, off: bool| (mark && !off).then_some(PagesRequest::Default);
     let is_unsaid = request.text.is_none() && request.data.is_none();
     let text = request.text.clone().or(marked(target.marked_text && is_unsaid, request.no_text));
     let data = request.data.clone().or(marked(target.marked_data && is_unsaid, request.no_data));
@@ -81,7 +81,7 @@ pub fn decide(request: &Request, around: &Surroundings) -> Decision {
     if request.shm.is_some() {
         decision.set("HUGETLB_SHM", "yes");
     }
-    let by_us = |wish: &Option<Wish>| wish.clone().filter(|_| !target.has_libhugetlbfs);
+    let by_us = |wish: &Option<PagesRequest>| wish.clone().filter(|_| !target.has_libhugetlbfs);
     let parts = [
         ("heap", request.heap.clone()),
         ("shm", by_us(&request.shm)),
@@ -116,12 +116,17 @@ impl Decision {
 
     /// HUGETLB_ELFMAP: what is asked for, or `no`. Where neither is said, the marks in the program
     /// decide, and the library reads those itself.
-    fn segments(&mut self, request: &Request, text: &Option<Wish>, data: &Option<Wish>) {
+    fn segments(
+        &mut self,
+        request: &Request,
+        text: &Option<PagesRequest>,
+        data: &Option<PagesRequest>,
+    ) {
         let is_said = request.text.is_some() || request.data.is_some();
         if !(is_said || request.no_text || request.no_data) {
             return;
         }
-        let one = |letter: &str, wish: &Option<Wish>| {
+        let one = |letter: &str, wish: &Option<PagesRequest>| {
             let size = wish.as_ref()?.text().map_or(String::new(), |size| format!("={size}"));
             Some(format!("{letter}{size}"))
         };
@@ -233,7 +238,12 @@ impl Decision {
         }
     }
 
-    fn check_pools(&mut self, request: &Request, facts: &Facts, segments: [&Option<Wish>; 2]) {
+    fn check_pools(
+        &mut self,
+        request: &Request,
+        facts: &Facts,
+        segments: [&Option<PagesRequest>; 2],
+    ) {
         let wishes = [&request.heap, &request.shm].into_iter().chain(segments).flatten();
         let default = facts.pools.first().map(|pool| pool.size);
         let mut sizes: Vec<Option<PageSize>> = wishes.map(|wish| wish.size().or(default)).collect();

@@ -76,7 +76,7 @@ const OPTIONS: &[Opt<Name>] = &[
 
 /// One part of memory that is to have pages of the hugetlb pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum PagesRequest {
     /// Of the default size.
     Default,
     /// Of this size, as it was written and what it means.
@@ -108,11 +108,11 @@ pub enum Library {
 /// Everything asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    pub text: Option<Wish>,
+    pub text: Option<PagesRequest>,
     /// Data and bss: one mapping.
-    pub data: Option<Wish>,
-    pub heap: Option<Wish>,
-    pub shm: Option<Wish>,
+    pub data: Option<PagesRequest>,
+    pub heap: Option<PagesRequest>,
+    pub shm: Option<PagesRequest>,
     /// malloc on transparent superpages.
     pub thp: bool,
     /// `--disable`: no text, whatever else says so.
@@ -175,11 +175,11 @@ pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Request, Stop> {
 }
 
 /// What a size asks for. One that is none asks for nothing: the program runs on base pages, as ever.
-fn wish(voice: &Voice, part: &str, size: Option<String>) -> Option<Wish> {
-    let Some(text) = size else { return Some(Wish::Default) };
+fn wish(voice: &Voice, part: &str, size: Option<String>) -> Option<PagesRequest> {
+    let Some(text) = size else { return Some(PagesRequest::Default) };
     let bytes = text.parse::<ByteSize>().ok().map(ByteSize::bytes);
     match bytes.and_then(|bytes| PageSize::new(bytes).ok()) {
-        Some(size) => Some(Wish::Of(text, size)),
+        Some(size) => Some(PagesRequest::Of(text, size)),
         None => {
             voice.warn(format!(
                 "--{part}={text}: `{text}` is no page size, such as 2M or 1G; {part} stays on base \
@@ -202,7 +202,7 @@ fn disable(voice: &Voice, request: &mut Request, list: Option<&str>) {
     }
 }
 
-impl Wish {
+impl PagesRequest {
     /// The pool's page size; `None`: the default pool's.
     pub fn size(&self) -> Option<PageSize> {
         match self {
@@ -242,9 +242,9 @@ pub mod tests {
     fn options_become_wishes() {
         let size = PageSize::new(1 << 30).unwrap();
         let asked = request("--text --bss=1G --heap=1024M --shm -v 3 --no-res prog --heap");
-        assert_eq!(asked.text, Some(Wish::Default));
-        assert_eq!(asked.data.as_ref().and_then(Wish::size), Some(size));
-        assert_eq!(asked.heap, Some(Wish::Of("1024M".to_string(), size)));
+        assert_eq!(asked.text, Some(PagesRequest::Default));
+        assert_eq!(asked.data.as_ref().and_then(PagesRequest::size), Some(size));
+        assert_eq!(asked.heap, Some(PagesRequest::Of("1024M".to_string(), size)));
         assert!(asked.no_reserve && !asked.dry_run);
         assert_eq!(asked.command, ["prog", "--heap"]);
         assert_eq!(request("--data=2M --bss=1G").data.unwrap().text(), Some("2M"));
@@ -256,7 +256,7 @@ pub mod tests {
         let asked = request("--text --data --disable");
         assert_eq!((asked.text, asked.data), (None, None));
         let asked = request("--text --data --disable=bss");
-        assert_eq!((asked.text, asked.data), (Some(Wish::Default), None));
+        assert_eq!((asked.text, asked.data), (Some(PagesRequest::Default), None));
     }
 
     #[test]

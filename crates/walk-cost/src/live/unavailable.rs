@@ -6,7 +6,7 @@ use sys::SysError;
 
 /// Why hardware events cannot be counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WhyNot {
+pub enum CountersUnavailable {
     /// The kernel has no driver for one, as in a virtual machine whose host offers none.
     #[error("this machine has no performance counters: {place}")]
     NoPmu {
@@ -87,34 +87,34 @@ impl Facts {
     }
 
     /// Why the kernel refused with this errno.
-    pub fn why(&self, errno: i32, error: String) -> WhyNot {
+    pub fn why(&self, errno: i32, error: String) -> CountersUnavailable {
         match errno {
-            libc::ESRCH => WhyNot::NoProcess,
-            libc::EMFILE | libc::ENFILE => WhyNot::TooManyThreads,
+            libc::ESRCH => CountersUnavailable::NoProcess,
+            libc::EMFILE | libc::ENFILE => CountersUnavailable::TooManyThreads,
             libc::EPERM | libc::ENOSYS | libc::EACCES if self.filtered && self.container => {
-                WhyNot::Container
+                CountersUnavailable::Container
             }
-            libc::EPERM | libc::ENOSYS if self.filtered => WhyNot::Seccomp,
-            libc::ENOSYS => WhyNot::NoKernelSupport,
+            libc::EPERM | libc::ENOSYS if self.filtered => CountersUnavailable::Seccomp,
+            libc::ENOSYS => CountersUnavailable::NoKernelSupport,
             libc::EACCES | libc::EPERM => match self.paranoid {
                 // Beyond 2 nothing may be counted (Debian's and Android's levels 3 and 4).
-                Some(level) if level > 2 => WhyNot::Paranoid { level },
+                Some(level) if level > 2 => CountersUnavailable::Paranoid { level },
                 // At 2 a process of one's own may be counted in user mode: it is another's.
-                Some(_) => WhyNot::AnotherUser,
-                None => WhyNot::NoKernelSupport,
+                Some(_) => CountersUnavailable::AnotherUser,
+                None => CountersUnavailable::NoKernelSupport,
             },
-            _ => WhyNot::Other { error },
+            _ => CountersUnavailable::Other { error },
         }
     }
 }
 
 /// Why the kernel refused, from this machine's facts.
-pub(super) fn explain(error: &SysError) -> WhyNot {
+pub(super) fn explain(error: &SysError) -> CountersUnavailable {
     Facts::read(&Root::real()).why(error.errno(), error.to_string())
 }
 
 /// Why there is no PMU.
-pub(super) fn no_pmu(cpu: Option<&Cpu>) -> WhyNot {
+pub(super) fn no_pmu(cpu: Option<&Cpu>) -> CountersUnavailable {
     let place = match cpu.map(|cpu| &cpu.hypervisor) {
         Some(Hypervisor::Present(name)) => {
             let name = name.as_deref().map_or(String::new(), |name| format!(" under {name}"));
@@ -127,7 +127,7 @@ pub(super) fn no_pmu(cpu: Option<&Cpu>) -> WhyNot {
               --from"
             .to_string(),
     };
-    WhyNot::NoPmu { place }
+    CountersUnavailable::NoPmu { place }
 }
 
 #[cfg(test)]
@@ -138,19 +138,23 @@ mod tests {
     fn each_cause_has_its_own_line() {
         let facts = |paranoid, filtered, container| Facts { paranoid, filtered, container };
         for (facts, errno, expected) in [
-            (facts(Some(3), false, false), libc::EACCES, WhyNot::Paranoid { level: 3 }),
-            (facts(Some(4), false, true), libc::EPERM, WhyNot::Paranoid { level: 4 }),
-            (facts(Some(2), false, false), libc::EACCES, WhyNot::AnotherUser),
-            (facts(Some(2), true, true), libc::EPERM, WhyNot::Container),
-            (facts(Some(3), true, true), libc::EACCES, WhyNot::Container),
-            (facts(Some(2), true, false), libc::EPERM, WhyNot::Seccomp),
-            (facts(None, false, false), libc::ENOSYS, WhyNot::NoKernelSupport),
-            (facts(Some(2), true, true), libc::ESRCH, WhyNot::NoProcess),
-            (facts(Some(2), false, false), libc::EMFILE, WhyNot::TooManyThreads),
+            (
+                facts(Some(3), false, false),
+                libc::EACCES,
+                CountersUnavailable::Paranoid { level: 3 },
+            ),
+            (facts(Some(4), false, true), libc::EPERM, CountersUnavailable::Paranoid { level: 4 }),
+            (facts(Some(2), false, false), libc::EACCES, CountersUnavailable::AnotherUser),
+            (facts(Some(2), true, true), libc::EPERM, CountersUnavailable::Container),
+            (facts(Some(3), true, true), libc::EACCES, CountersUnavailable::Container),
+            (facts(Some(2), true, false), libc::EPERM, CountersUnavailable::Seccomp),
+            (facts(None, false, false), libc::ENOSYS, CountersUnavailable::NoKernelSupport),
+            (facts(Some(2), true, true), libc::ESRCH, CountersUnavailable::NoProcess),
+            (facts(Some(2), false, false), libc::EMFILE, CountersUnavailable::TooManyThreads),
             (
                 facts(Some(2), false, false),
                 libc::EBUSY,
-                WhyNot::Other { error: "busy".to_string() },
+                CountersUnavailable::Other { error: "busy".to_string() },
             ),
         ] {
             let why = facts.why(errno, "busy".to_string());

@@ -6,24 +6,24 @@ use experiment::document::{Document, Predicted};
 
 use super::Args;
 use crate::exit::Failure;
-use crate::predict::{self, Asked, Pricing, Subject};
+use crate::predict::{self, Pricing, Subject, SubjectDemand};
 
 /// What is known before the runs.
-pub struct Foretelling {
+pub struct Predicting {
     subject: Subject,
-    asked: Asked,
+    asked: SubjectDemand,
     pricing: Pricing,
     /// Seconds of the phase that one of our workloads times, on base pages.
     timed: Option<f64>,
 }
 
-impl Foretelling {
+impl Predicting {
     /// Follows the accesses and measures the prices; a workload's timed phase too, which a comparison
     /// knows as a rate only.
     pub fn of(args: &Args) -> Result<Self, Failure> {
         let quiet = args.outputs.quiet;
         let subject = match args.workload {
-            Some(workload) => Subject::Workload(workload, args.what.clone()),
+            Some(workload) => Subject::Workload(workload, args.workload_args.settings(workload)?),
             None => Subject::Program(args.command.clone()),
         };
         let asked = subject.demand(quiet)?;
@@ -41,7 +41,7 @@ impl Foretelling {
     }
 
     /// Predicts, once it is known what the reference arm took.
-    pub fn foretell(self, document: &Document) -> Result<Predicted, Failure> {
+    pub fn predict(self, document: &Document) -> Result<Predicted, Failure> {
         let of_metric = self.timed.is_some();
         let (user, system) = match self.timed {
             Some(seconds) => (seconds, 0.0),
@@ -59,7 +59,7 @@ impl Foretelling {
         };
         let prices = self.pricing.finish()?;
         let prediction = predict::predict(&self.asked, &prices, user, system);
-        let Asked { source, notes, .. } = self.asked;
+        let SubjectDemand { source, notes, .. } = self.asked;
         Ok(Predicted { prediction, of_metric, source, notes })
     }
 }
