@@ -7,23 +7,36 @@ use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
 /// How one operating system serves the faults of one address space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Kernel {
     /// What keeps the mapping in place during a fault.
     pub map: MapLock,
     /// How an entry of a page table is filled.
     pub entries: Entries,
     /// How resident pages are counted.
-    #[serde(serialize_with = "rss_name")]
+    #[serde(with = "Counting")]
     pub rss: ResidentCount,
     /// The kind of its spin locks.
     pub lock: Lock,
     /// Sequential faults map up to 2^this pages. 0: one page a fault.
+    #[serde(skip_deserializing)]
     pub prefault: u32,
     /// Memory is zeroed before it is needed.
+    #[serde(skip_deserializing)]
     pub prezero: Option<Scrub>,
     /// A fault maps this much. `None`: a base page.
+    #[serde(skip_deserializing)]
     pub superpage: Option<ByteSize>,
+}
+
+/// As designs write it.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ResidentCount", rename_all = "kebab-case")]
+enum Counting {
+    Locked,
+    Atomic,
+    Split,
 }
 
 /// What keeps the mapping in place during a fault.
@@ -118,13 +131,4 @@ impl Kernel {
         let is_lost = self.rss == ResidentCount::Locked && self.entries != Entries::OneLock;
         Self { rss: if is_lost { ResidentCount::Atomic } else { self.rss }, ..self }
     }
-}
-
-/// As designs write it.
-fn rss_name<S: serde::Serializer>(rss: &ResidentCount, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(match rss {
-        ResidentCount::Locked => "locked",
-        ResidentCount::Atomic => "atomic",
-        ResidentCount::Split => "split",
-    })
 }

@@ -2,12 +2,11 @@
 //! wrong. The built-in ones are `machines/faults/*.toml` at the workspace's root.
 
 use machine::MachineError;
-use policy::rules::ResidentCount;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
-use super::{Entries, FaultsError, Kernel, Lock, MapLock, Scrub};
+use super::{FaultsError, Kernel, Scrub};
 
 /// A machine, as far as faults are concerned.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -185,32 +184,8 @@ impl Machine {
 }
 
 /// `[kernel]` of a file.
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct RawKernel {
-    map: MapLock,
-    entries: Entries,
-    rss: Counting,
-    lock: Lock,
-}
-
-/// As designs write it.
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Counting {
-    Locked,
-    Atomic,
-    Split,
-}
-
 fn kernel<'de, D: Deserializer<'de>>(from: D) -> Result<Kernel, D::Error> {
-    let RawKernel { map, entries, rss, lock } = RawKernel::deserialize(from)?;
-    let rss = match rss {
-        Counting::Locked => ResidentCount::Locked,
-        Counting::Atomic => ResidentCount::Atomic,
-        Counting::Split => ResidentCount::Split,
-    };
-    Ok(Kernel { map, entries, rss, lock, prefault: 0, prezero: None, superpage: None }.counted())
+    Kernel::deserialize(from).map(Kernel::counted)
 }
 
 fn within<'de, D: Deserializer<'de>, const LOW: u32, const HIGH: u32>(

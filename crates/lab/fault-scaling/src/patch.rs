@@ -51,82 +51,57 @@ const BEST_ORDER: u32 = 4;
 /// More pages than a page-table page has entries are never mapped at once.
 const LARGEST_ORDER: u32 = 9;
 
-const NAMES: [&str; 11] = [
-    "atomic-pte",
-    "split-ptl",
-    "per-vma",
-    "rss-atomic",
-    "rss-split",
-    "prefault[=ORDER]",
-    "prezero",
-    "superpage[=SIZE]",
-    "ticket-lock",
-    "queued-lock",
-    "numa-lock",
+/// Every patch as it is without a value, with its name and the value that it may have.
+const PATCHES: [(Patch, &str, &str); 11] = [
+    (Patch::AtomicPte, "atomic-pte", ""),
+    (Patch::SplitPtl, "split-ptl", ""),
+    (Patch::PerVma, "per-vma", ""),
+    (Patch::RssAtomic, "rss-atomic", ""),
+    (Patch::RssSplit, "rss-split", ""),
+    (Patch::Prefault(BEST_ORDER), "prefault", "[=ORDER]"),
+    (Patch::Prezero, "prezero", ""),
+    (Patch::Superpage(None), "superpage", "[=SIZE]"),
+    (Patch::TicketLock, "ticket-lock", ""),
+    (Patch::QueuedLock, "queued-lock", ""),
+    (Patch::NumaLock, "numa-lock", ""),
 ];
 
 impl FromStr for Patch {
     type Err = FaultsError;
 
     fn from_str(text: &str) -> Result<Self, FaultsError> {
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (text, None),
-        };
+        let (name, value) =
+            text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let bad = |wanted| FaultsError::BadValue { patch: text.to_string(), wanted };
-        let patch = match name {
-            "atomic-pte" => Self::AtomicPte,
-            "split-ptl" => Self::SplitPtl,
-            "per-vma" => Self::PerVma,
-            "rss-atomic" => Self::RssAtomic,
-            "rss-split" => Self::RssSplit,
-            "prezero" => Self::Prezero,
-            "ticket-lock" => Self::TicketLock,
-            "queued-lock" => Self::QueuedLock,
-            "numa-lock" => Self::NumaLock,
-            "prefault" => {
-                let order = value.map_or(Ok(BEST_ORDER), str::parse);
-                let order = order.ok().filter(|order| (1..=LARGEST_ORDER).contains(order));
-                return Ok(Self::Prefault(
-                    order.ok_or(bad("an order is 1 to 9 (2 to 512 pages)"))?,
-                ));
-            }
-            "superpage" => {
-                let size = value.map(str::parse::<ByteSize>).transpose();
-                return Ok(Self::Superpage(
-                    size.map_err(|_| bad("a size is 64K, 2M or the like"))?,
-                ));
-            }
-            _ => {
-                let known = format!("baseline, {}", NAMES.join(", "));
-                return Err(FaultsError::UnknownPatch { name: name.to_string(), known });
-            }
+        let Some((patch, ..)) = PATCHES.iter().find(|(_, known, _)| *known == name) else {
+            let known = PATCHES.map(|(_, name, value)| format!("{name}{value}")).join(", ");
+            let known = format!("baseline, {known}");
+            return Err(FaultsError::UnknownPatch { name: name.to_string(), known });
         };
-        if value.is_some() {
-            return Err(bad("this patch takes no value"));
+        match (*patch, value) {
+            (patch, None) => Ok(patch),
+            (Self::Prefault(_), Some(order)) => {
+                let order = order.parse().ok().filter(|order| (1..=LARGEST_ORDER).contains(order));
+                order.map(Self::Prefault).ok_or(bad("an order is 1 to 9 (2 to 512 pages)"))
+            }
+            (Self::Superpage(_), Some(size)) => {
+                let size = size.parse().map_err(|_| bad("a size is 64K, 2M or the like"))?;
+                Ok(Self::Superpage(Some(size)))
+            }
+            _ => Err(bad("this patch takes no value")),
         }
-        Ok(patch)
     }
 }
 
 impl fmt::Display for Patch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = std::mem::discriminant(self);
+        let known = PATCHES.iter().find(|(patch, ..)| std::mem::discriminant(patch) == kind);
+        f.write_str(known.map_or("", |(_, name, _)| name))?;
         match self {
-            Self::AtomicPte => f.write_str("atomic-pte"),
-            Self::SplitPtl => f.write_str("split-ptl"),
-            Self::PerVma => f.write_str("per-vma"),
-            Self::RssAtomic => f.write_str("rss-atomic"),
-            Self::RssSplit => f.write_str("rss-split"),
-            Self::Prefault(BEST_ORDER) => f.write_str("prefault"),
-            Self::Prefault(order) => write!(f, "prefault={order}"),
-            Self::Prezero => f.write_str("prezero"),
-            Self::Superpage(None) => f.write_str("superpage"),
-            Self::Superpage(Some(size)) => {
-                write!(f, "superpage={}", size.to_string().replace(' ', ""))
-            }
-            Self::TicketLock => f.write_str("ticket-lock"),
-            Self::QueuedLock => f.write_str("queued-lock"),
-            Self::NumaLock => f.write_str("numa-lock"),
+            Self::Prefault(order) if *order != BEST_ORDER => write!(f, "={order}"),
+            Self::Superpage(Some(size)) => write!(f, "={}", size.to_string().replace(' ', "")),
+            _ => Ok(()),
         }
     }
 }

@@ -4,78 +4,61 @@ use std::ops::{AddAssign, Index};
 
 use serde::{Deserialize, Serialize};
 
-/// What cycles were spent on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// The program's own work, with the data's cache misses.
-    Work,
-    /// Waiting for the second-level TLB.
-    SecondTlb,
-    /// Waiting for page walks of base pages.
-    WalkBase,
-    /// Waiting for page walks of superpages, of any size.
-    WalkLarge,
-    /// Traps and the kernel's path of a fault, without what follows.
-    Fault,
-    /// Zeroing.
-    Zero,
-    /// Copying: collapsing base pages into a superpage, copy on write.
-    Copy,
-    /// Compaction: scanning and migrating.
-    Compact,
-    /// Reclaim: scanning, writing, reading back.
-    Reclaim,
-    /// Shootdowns of TLB entries.
-    Shootdown,
-    /// Waiting for locks.
-    Lock,
-    /// Making, splitting and removing mappings.
-    Map,
-    /// A daemon looking for work: page-table scans, sampling, queues.
-    Scan,
-    /// Reading file pages.
-    Read,
+/// The causes: each with its name, and what its cycles went into.
+macro_rules! causes {
+    ($($(#[$doc:meta])* $cause:ident $name:literal $activity:literal,)*) => {
+        /// What cycles were spent on.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Cause {
+            $($(#[$doc])* #[serde(rename = $name)] $cause,)*
+        }
+
+        impl Cause {
+            /// All of them, in the order in which they are shown.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$cause),*];
+
+            /// Its name in tables and documents.
+            pub const fn name(self) -> &'static str {
+                [$($name),*][self as usize]
+            }
+
+            /// What its cycles went into, in words: `page walks for base pages`.
+            pub const fn activity(self) -> &'static str {
+                [$($activity),*][self as usize]
+            }
+        }
+    };
 }
 
-impl Cause {
-    /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 14] = [
-        Self::Work,
-        Self::SecondTlb,
-        Self::WalkBase,
-        Self::WalkLarge,
-        Self::Fault,
-        Self::Zero,
-        Self::Copy,
-        Self::Compact,
-        Self::Reclaim,
-        Self::Shootdown,
-        Self::Lock,
-        Self::Map,
-        Self::Scan,
-        Self::Read,
-    ];
-
-    /// Its name in tables and documents.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Work => "work",
-            Self::SecondTlb => "second-tlb",
-            Self::WalkBase => "walk-base",
-            Self::WalkLarge => "walk-large",
-            Self::Fault => "fault",
-            Self::Zero => "zero",
-            Self::Copy => "copy",
-            Self::Compact => "compact",
-            Self::Reclaim => "reclaim",
-            Self::Shootdown => "shootdown",
-            Self::Lock => "lock",
-            Self::Map => "map",
-            Self::Scan => "scan",
-            Self::Read => "read",
-        }
-    }
+causes! {
+    /// The program's own work, with the data's cache misses.
+    Work "work" "the program's own work",
+    /// Waiting for the second-level TLB.
+    SecondTlb "second-tlb" "hits in the second TLB",
+    /// Waiting for page walks of base pages.
+    WalkBase "walk-base" "page walks for base pages",
+    /// Waiting for page walks of superpages, of any size.
+    WalkLarge "walk-large" "page walks for superpages",
+    /// Traps and the kernel's path of a fault, without what follows.
+    Fault "fault" "fault handling",
+    /// Zeroing.
+    Zero "zero" "zeroing",
+    /// Copying: collapsing base pages into a superpage, copy on write.
+    Copy "copy" "copying",
+    /// Compaction: scanning and migrating.
+    Compact "compact" "compaction",
+    /// Reclaim: scanning, writing, reading back.
+    Reclaim "reclaim" "reclaim",
+    /// Shootdowns of TLB entries.
+    Shootdown "shootdown" "TLB shootdowns",
+    /// Waiting for locks.
+    Lock "lock" "waiting for locks",
+    /// Making, splitting and removing mappings.
+    Map "map" "making and removing mappings",
+    /// A daemon looking for work: page-table scans, sampling, queues.
+    Scan "scan" "scanning",
+    /// Reading file pages.
+    Read "read" "reading files",
 }
 
 /// Cycles by cause.

@@ -166,7 +166,7 @@ fn ledger(
         let all: u64 = differences.iter().filter(goes).map(change).sum();
         let part = |one: &Difference| {
             let share = words::percent(change(one) as f64 / all as f64);
-            let (cause, [own, more]) = (phrases::cause(one.cause), [one.first, one.second]);
+            let (cause, [own, more]) = (one.cause.activity(), [one.first, one.second]);
             format!("{cause} ({share}: {} against {})", cycles(own), cycles(more))
         };
         differences.iter().filter(goes).filter(told).take(TOLD).map(part).collect()
@@ -196,7 +196,7 @@ fn ledger(
 }
 
 fn against(one: &Difference) -> String {
-    format!("{} {} against {}", phrases::cause(one.cause), cycles(one.first), cycles(one.second))
+    format!("{} {} against {}", one.cause.activity(), cycles(one.first), cycles(one.second))
 }
 
 /// How many, how, when.

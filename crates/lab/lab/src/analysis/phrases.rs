@@ -4,27 +4,6 @@ use report::sig3 as words;
 
 use super::figures::Made;
 use crate::{Cell, End, Report};
-use mm_sim::Cause;
-
-/// What cycles of a cause went into.
-pub(super) const fn cause(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Work => "the program's own work",
-        Cause::SecondTlb => "hits in the second TLB",
-        Cause::WalkBase => "page walks for base pages",
-        Cause::WalkLarge => "page walks for superpages",
-        Cause::Fault => "fault handling",
-        Cause::Zero => "zeroing",
-        Cause::Copy => "copying",
-        Cause::Compact => "compaction",
-        Cause::Reclaim => "reclaim",
-        Cause::Shootdown => "TLB shootdowns",
-        Cause::Lock => "waiting for locks",
-        Cause::Map => "making and removing mappings",
-        Cause::Scan => "scanning",
-        Cause::Read => "reading files",
-    }
-}
 
 /// `41.00 G`, `770`.
 pub(super) fn cycles(count: u64) -> String {

@@ -4,9 +4,11 @@
 //! `machines/e3-1245v6.toml`, `designs/*.toml` and `crates/workload-streams/data/workloads.toml`; the cells are marked
 //! here. Everything else is held out.
 
+use machine::Stores;
 use units::ByteSize;
 
 use super::{Better, Cell, Conditions, Entry, Reports, Role, Row, Runs, Table};
+use crate::analysis::{Account, Made};
 use crate::{End, Report};
 
 /// The machine: indirect evidence says E3-1245 v6 with 32 GB (docs/sources/policies.md 4.1).
@@ -33,49 +35,49 @@ pub(super) const TABLES: [Entry; 9] = [
         source: "slide 17",
         summary: "microseconds to zero 2 MiB, by processor, stores and bulk",
         runs: Vec::new,
-        table: |_| zeroing(),
+        table: zeroing,
     },
     Entry {
         name: "quicksilver-fresh",
         source: "slide 14",
         summary: "two programs on a fresh boot, four systems",
         runs: || speedup_runs("none", &SIX[..4], &FRESH),
-        table: |reports| speedups("quicksilver-fresh", "slide 14", &SIX[..4], &FRESH, reports),
+        table: |entry, reports| speedups(entry, &SIX[..4], &FRESH, reports),
     },
     Entry {
         name: "quicksilver-frag0",
         source: "slide 21",
         summary: "five programs, memory not fragmented",
         runs: || speedup_runs("none", &SIX, &FRAG0),
-        table: |reports| speedups("quicksilver-frag0", "slide 21", &SIX, &FRAG0, reports),
+        table: |entry, reports| speedups(entry, &SIX, &FRAG0, reports),
     },
     Entry {
         name: "quicksilver-frag100",
         source: "slide 22",
         summary: "five programs, no superpage of those they need is free",
         runs: || speedup_runs("frag-100", &SIX, &FRAG100),
-        table: |reports| speedups("quicksilver-frag100", "slide 22", &SIX, &FRAG100, reports),
+        table: |entry, reports| speedups(entry, &SIX, &FRAG100, reports),
     },
     Entry {
         name: "quicksilver-redis-frag0",
         source: "slide 23",
         summary: "Redis from a cold start: GB/s, memory not fragmented",
         runs: || redis_runs(&["none"]),
-        table: |reports| redis("quicksilver-redis-frag0", &REDIS_GBPS[0], &[0, 1], reports),
+        table: |entry, reports| redis(entry, &REDIS_GBPS[0], &[0, 1], reports),
     },
     Entry {
         name: "quicksilver-redis-frag50",
         source: "slide 23",
         summary: "Redis from a cold start: GB/s, half of the superpages it needs are free",
         runs: || redis_runs(&["frag-50"]),
-        table: |reports| redis("quicksilver-redis-frag50", &REDIS_GBPS[1], &[], reports),
+        table: |entry, reports| redis(entry, &REDIS_GBPS[1], &[], reports),
     },
     Entry {
         name: "quicksilver-redis-frag100",
         source: "slide 23",
         summary: "Redis from a cold start: GB/s, none of the superpages it needs is free",
         runs: || redis_runs(&["frag-100"]),
-        table: |reports| redis("quicksilver-redis-frag100", &REDIS_GBPS[2], &[1], reports),
+        table: |entry, reports| redis(entry, &REDIS_GBPS[2], &[1], reports),
     },
     Entry {
         name: "quicksilver-redis-latency",
@@ -194,17 +196,25 @@ fn role(fitted: &[usize], column: usize) -> Role {
     if fitted.contains(&column) { Role::Fitted } else { Role::HeldOut }
 }
 
-fn table(
+/// A row of as many figures as were published. `simulated` is asked by column.
+fn row(
     name: &str,
-    source: &str,
-    figure: &str,
-    better: Better,
-    columns: &[&str],
-    rows: Vec<Row>,
-) -> Table {
+    published: &[f64],
+    role: impl Fn(usize) -> Role,
+    simulated: impl Fn(usize) -> Option<f64>,
+) -> Row {
+    let cell = |(column, &published): (usize, &f64)| Cell {
+        published: Some(published),
+        simulated: simulated(column),
+        role: role(column),
+    };
+    Row { name: name.to_string(), cells: published.iter().enumerate().map(cell).collect() }
+}
+
+fn table(entry: &Entry, figure: &str, better: Better, columns: &[&str], rows: Vec<Row>) -> Table {
     Table {
-        name: name.to_string(),
-        source: format!("Quicksilver, ATC 2020, {source}"),
+        name: entry.name.to_string(),
+        source: format!("Quicksilver, ATC 2020, {}", entry.source),
         figure: figure.to_string(),
         better,
         columns: columns.iter().map(|column| (*column).to_string()).collect(),
@@ -212,81 +222,43 @@ fn table(
     }
 }
 
-fn speedups(
-    name: &str,
-    source: &str,
-    designs: &[&str],
-    lines: &[Line],
-    reports: &Reports<'_>,
-) -> Table {
-    let mut rows = Vec::new();
-    for (line, reports) in lines.iter().zip(reports) {
-        let linux = done(reports[0], Report::seconds);
-        let cell = |(column, report): (usize, &&Report)| Cell {
-            published: Some(line.published[column]),
-            simulated: done(report, Report::seconds).and_then(|own| Some(linux? / own)),
-            role: if column == 0 { Role::Base } else { role(line.fitted, column) },
-        };
-        let cells = reports.iter().enumerate().map(cell).collect();
-        rows.push(Row { name: line.name.to_string(), cells });
-    }
-    table(name, source, SPEEDUP, Better::Higher, designs, rows)
-}
-
-fn redis(name: &str, published: &[f64; 7], fitted: &[usize], reports: &Reports<'_>) -> Table {
-    let cell = |(column, report): (usize, &&Report)| Cell {
-        published: Some(published[column]),
-        simulated: done(report, |report| REDIS_BYTES / report.seconds() / 1e9),
-        role: role(fitted, column),
+fn speedups(entry: &Entry, designs: &[&str], lines: &[Line], reports: &Reports<'_>) -> Table {
+    let speedups = |(line, reports): (&Line, &Vec<&Report>)| {
+        let seconds = |column: usize| done(reports[column], Report::seconds);
+        let role = |column| if column == 0 { Role::Base } else { role(line.fitted, column) };
+        row(line.name, line.published, role, |column| Some(seconds(0)? / seconds(column)?))
     };
-    let cells = reports[0].iter().enumerate().map(cell).collect();
-    let rows = vec![Row { name: "Redis, cold".to_string(), cells }];
-    table(name, "slide 23", "GB/s", Better::Higher, &SEVEN, rows)
+    let rows = lines.iter().zip(reports).map(speedups).collect();
+    table(entry, SPEEDUP, Better::Higher, designs, rows)
 }
 
-fn latency(reports: &Reports<'_>) -> Table {
-    let mut rows = Vec::new();
-    for ((level, published), reports) in LEVELS.iter().zip(&REDIS_P95).zip(reports) {
-        let cell = |(column, report): (usize, &&Report)| Cell {
-            published: Some(published[column]),
-            simulated: report.requests.as_ref().map(|requests| requests.p95 / 1000.0),
-            role: Role::HeldOut,
-        };
-        let cells = reports.iter().enumerate().map(cell).collect();
-        rows.push(Row { name: (*level).to_string(), cells });
-    }
-    let figure = "95th percentile of latency, ms";
-    table("quicksilver-redis-latency", "slide 23", figure, Better::Lower, &SEVEN, rows)
+fn redis(entry: &Entry, published: &[f64; 7], fitted: &[usize], reports: &Reports<'_>) -> Table {
+    let rate = |report: &Report| REDIS_BYTES / report.seconds() / 1e9;
+    let rates = |column: usize| done(reports[0][column], rate);
+    let rows = vec![row("Redis, cold", published, |column| role(fitted, column), rates)];
+    table(entry, "GB/s", Better::Higher, &SEVEN, rows)
 }
 
-fn build(reports: &Reports<'_>) -> Table {
-    let row =
-        |name: &str, published: [f64; 3], fitted: &[usize], figure: &dyn Fn(&Report) -> f64| Row {
-            name: name.to_string(),
-            cells: (0..3)
-                .map(|column| Cell {
-                    published: Some(published[column]),
-                    simulated: done(reports[0][column], figure),
-                    role: role(fitted, column),
-                })
-                .collect(),
-        };
-    let made = |report: &Report| {
-        let counters = &report.counters;
-        (counters.made_at_fault + counters.made_in_place + counters.made_by_copy) as f64
+fn latency(entry: &Entry, reports: &Reports<'_>) -> Table {
+    let latencies = |((level, published), reports): ((&&str, &[f64; 7]), &Vec<&Report>)| {
+        let p95 = |column: usize| Some(reports[column].requests.as_ref()?.p95 / 1000.0);
+        row(level, published, |_| Role::HeldOut, p95)
     };
+    let rows = LEVELS.iter().zip(&REDIS_P95).zip(reports).map(latencies).collect();
+    table(entry, "95th percentile of latency, ms", Better::Lower, &SEVEN, rows)
+}
+
+fn build(entry: &Entry, reports: &Reports<'_>) -> Table {
+    let row = |name, published: [f64; 3], fitted: &[usize], figure: &dyn Fn(&Report) -> f64| {
+        let simulated = |column: usize| done(reports[0][column], figure);
+        row(name, &published, |column| role(fitted, column), simulated)
+    };
+    let made = |report: &Report| Made::of(report).total() as f64;
     let kernel = |report: &Report| {
-        let all = report.ledger.total();
-        let user: u64 = [
-            mm_sim::Cause::Work,
-            mm_sim::Cause::SecondTlb,
-            mm_sim::Cause::WalkBase,
-            mm_sim::Cause::WalkLarge,
-        ]
-        .iter()
-        .map(|&cause| report.ledger[cause])
-        .sum();
-        (all - user) as f64 / (f64::from(report.mhz) * 1e6) + OTHER_KERNEL_SECONDS
+        let user =
+            Account::Work.cycles(&report.ledger) + Account::Translation.cycles(&report.ledger);
+        let cycles = report.ledger.total() - user;
+        cycles as f64 / (f64::from(report.mhz) * 1e6) + OTHER_KERNEL_SECONDS
     };
     let rows = vec![
         row("superpages", [200_500.0, 99_600.0, 36_900.0], &[0, 1, 2], &made),
@@ -298,12 +270,11 @@ fn build(reports: &Reports<'_>) -> Table {
         row("time in the kernel, s of CPU", [89.4, 78.5, 98.0], &[0, 1, 2], &kernel),
         row("time, s", [197.7, 196.9, 203.7], &[0], &Report::seconds),
     ];
-    let figure = "counts and seconds";
-    table("quicksilver-build", "slide 24", figure, Better::Lower, &BUILD, rows)
+    table(entry, "counts and seconds", Better::Lower, &BUILD, rows)
 }
 
 /// Slide 17 is where the machines' costs come from, so every cell is fitted: it shows that they arrive.
-fn zeroing() -> Table {
+fn zeroing(entry: &Entry, _: &Reports<'_>) -> Table {
     let published = [
         ("e3-1245v6", [84.0, 67.0, 65.0, 92.0, 74.0, 71.0]),
         ("e5-2640v4", [409.0, 334.0, 325.0, 163.0, 113.0, 106.0]),
@@ -317,23 +288,19 @@ fn zeroing() -> Table {
         "non-temporal 32K",
         "non-temporal 2M",
     ];
-    let rows = published
-        .iter()
-        .map(|(name, figures)| {
-            let machine = machine::preset(name).expect("a preset");
-            let cell = |(column, &published): (usize, &f64)| {
-                let stores = [machine::Stores::Temporal, machine::Stores::NonTemporal][column / 3];
+    let times = |(name, published): &(&str, [f64; 6])| {
+        let zero = machine::preset(name).expect("a preset").costs.zero;
+        row(
+            name,
+            published,
+            |_| Role::Fitted,
+            |column| {
+                let stores = [Stores::Temporal, Stores::NonTemporal][column / 3];
                 let bulk = ByteSize(machine::BULKS[column % 3]);
-                let time = machine.costs.zero.time(stores, bulk, ByteSize::mib(2));
-                Cell {
-                    published: Some(published),
-                    simulated: Some(time / 1000.0),
-                    role: Role::Fitted,
-                }
-            };
-            Row { name: (*name).to_string(), cells: figures.iter().enumerate().map(cell).collect() }
-        })
-        .collect();
-    let figure = "microseconds for 2 MiB";
-    table("quicksilver-zeroing", "slide 17", figure, Better::Lower, &columns, rows)
+                Some(zero.time(stores, bulk, ByteSize::mib(2)) / 1000.0)
+            },
+        )
+    };
+    let rows = published.iter().map(times).collect();
+    table(entry, "microseconds for 2 MiB", Better::Lower, &columns, rows)
 }

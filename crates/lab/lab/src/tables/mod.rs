@@ -39,7 +39,7 @@ pub struct Entry {
     /// What its rows need.
     pub(crate) runs: fn() -> Vec<Runs>,
     /// Makes the table of the reports.
-    pub(crate) table: fn(&Reports<'_>) -> Table,
+    pub(crate) table: fn(&Self, &Reports<'_>) -> Table,
 }
 
 /// What a row needs: a report for each of the designs.

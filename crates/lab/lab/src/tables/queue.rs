@@ -174,6 +174,6 @@ impl Board<'_> {
             one.designs.iter().map(|design| report(one.conditions, *design)).collect()
         };
         let reports: Option<Vec<_>> = (entry.runs)().into_iter().map(row).collect();
-        reports.map(|reports| (entry.table)(&reports))
+        reports.map(|reports| (entry.table)(entry, &reports))
     }
 }

@@ -53,19 +53,12 @@ pub fn reclaim(
     wanted: u64,
 ) -> Reclaimed {
     let mut report = Reclaimed::default();
-    for kind in [Kind::Cache, Kind::Anonymous] {
-        for zone in 0..memory.zones.len() {
-            if memory.zones[zone].node != node {
-                continue;
-            }
-            let mut left = 2 * memory.zones[zone].blocks.len() as u32 * PAGEBLOCK;
-            while report.evicted < wanted {
-                let Some(frame) = next_old(memory, residents, zone, kind, &mut left, &mut report)
-                else {
-                    break;
-                };
-                evict(memory, residents, frame, &mut report);
-            }
+    for (kind, zone) in hands(memory, node) {
+        let mut left = twice_round(memory, zone);
+        while report.evicted < wanted
+            && let Some(frame) = next_old(memory, residents, zone, kind, &mut left, &mut report)
+        {
+            evict(memory, residents, frame, &mut report);
         }
     }
     memory.check();
@@ -81,26 +74,33 @@ pub fn lumpy(
     order: u8,
 ) -> Reclaimed {
     let mut report = Reclaimed::default();
-    for kind in [Kind::Cache, Kind::Anonymous] {
-        for zone in 0..memory.zones.len() {
-            if memory.zones[zone].node != node {
-                continue;
+    for (kind, zone) in hands(memory, node) {
+        let mut left = twice_round(memory, zone);
+        for _ in 0..REFERENCES {
+            if memory.zones[zone].contiguity(order).suitable > 0 {
+                return report;
             }
-            let mut left = 2 * memory.zones[zone].blocks.len() as u32 * PAGEBLOCK;
-            for _ in 0..REFERENCES {
-                if memory.zones[zone].contiguity(order).suitable > 0 {
-                    return report;
-                }
-                let Some(frame) = next_old(memory, residents, zone, kind, &mut left, &mut report)
-                else {
-                    break;
-                };
-                evict_block(memory, residents, frame, order, &mut report);
-            }
+            let old = next_old(memory, residents, zone, kind, &mut left, &mut report);
+            let Some(frame) = old else { break };
+            evict_block(memory, residents, frame, order, &mut report);
         }
     }
     memory.check();
     report
+}
+
+/// The hands of a node in the order in which they move: the kind of each, and its zone.
+fn hands(memory: &Memory, node: usize) -> Vec<(Kind, usize)> {
+    let own = (0..memory.zones.len()).filter(|&zone| memory.zones[zone].node == node);
+    [Kind::Cache, Kind::Anonymous]
+        .into_iter()
+        .flat_map(|kind| own.clone().map(move |zone| (kind, zone)))
+        .collect()
+}
+
+/// The frames that a hand passes if it goes round its zone twice.
+fn twice_round(memory: &Memory, zone: usize) -> u32 {
+    2 * memory.zones[zone].blocks.len() as u32 * PAGEBLOCK
 }
 
 /// The next page of a kind that was not referenced lately, from the hand on. `left` counts the frames

@@ -110,11 +110,6 @@ impl Memory {
         self.zones.iter().map(|zone| zone.free).sum()
     }
 
-    /// Free frames of a node.
-    pub fn free_frames_on(&self, node: usize) -> u64 {
-        self.zones.iter().filter(|zone| zone.node == node).map(|zone| zone.free).sum()
-    }
-
     /// Free blocks of exactly this order: those that are part of no larger one.
     pub fn free_blocks(&self, order: u8) -> u64 {
         let counts = self.zones.iter().flat_map(Zone::counts);

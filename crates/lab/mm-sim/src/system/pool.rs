@@ -120,16 +120,12 @@ impl Pool {
         &mut self,
         memory: &mut Memory,
         id: u32,
-        first: u32,
-        end: u32,
+        (first, end): (u32, u32),
     ) -> Range<u32> {
-        let (from, to) = self.range(id, first, end);
-        if from == to {
-            return 0..0;
-        }
-        self.accounting().unmap(MappingId(id), from, to, &mut Physical(memory));
-        let (start, ..) = self.window(id);
-        if let Some((_, count, left)) = self.windows.get_mut(&id) {
+        let (start, Range { start: from, end: to }) = self.range(id, first, end);
+        if from < to {
+            self.accounting().unmap(MappingId(id), from, to, &mut Physical(memory));
+            let (_, count, left) = self.windows.get_mut(&id).expect("it backs some of them");
             *left -= to - from;
             if to == *count {
                 *count = from;
@@ -147,15 +143,12 @@ impl Pool {
         &mut self,
         memory: &mut Memory,
         id: u32,
-        first: u32,
-        end: u32,
+        (first, end): (u32, u32),
     ) -> Range<u32> {
-        let (from, to) = self.range(id, first, end);
-        if from == to {
-            return 0..0;
+        let (start, Range { start: from, end: to }) = self.range(id, first, end);
+        if from < to {
+            self.accounting().discard(MappingId(id), from, to, &mut Physical(memory));
         }
-        self.accounting().discard(MappingId(id), from, to, &mut Physical(memory));
-        let (start, ..) = self.window(id);
         start + from..start + to
     }
 
@@ -189,12 +182,11 @@ impl Pool {
         (first..first + count).contains(&region)
     }
 
-    /// The regions of `first..end` (pages) that the pool backs, as indexes of its mapping.
-    fn range(&self, id: u32, first: u32, end: u32) -> (u32, u32) {
+    /// The first region of a mapping, and those of `first..end` (pages) that the pool backs, counted from it.
+    fn range(&self, id: u32, first: u32, end: u32) -> (u32, Range<u32>) {
         let (start, count, _) = self.window(id);
-        let from = first.div_ceil(SLOTS).saturating_sub(start).min(count);
-        let to = end.div_ceil(SLOTS).saturating_sub(start).min(count);
-        (from, to.max(from))
+        let index = |page: u32| page.div_ceil(SLOTS).saturating_sub(start).min(count);
+        (start, index(first)..index(end).max(index(first)))
     }
 
     /// The part of `pages` that may be unmapped or discarded: an edge within a superpage of the pool moves

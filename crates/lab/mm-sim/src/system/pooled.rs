@@ -71,13 +71,13 @@ impl System {
     /// Pages `first..end` of a mapping are unmapped. What is mapped still of pages that the pool has back goes too: a
     /// heap's last page reaches past the heap's end, and parts of one mapping may meet within a page.
     pub(crate) fn pool_unmap(&mut self, id: u32, first: u32, end: u32) {
-        let gone = self.pool.unmap(&mut self.memory, id, first, end);
+        let gone = self.pool.unmap(&mut self.memory, id, (first, end));
         gone.for_each(|region| self.unmap_of_pool(region));
     }
 
     /// Pages `first..end` of a mapping are discarded.
     pub(crate) fn pool_discard(&mut self, id: u32, first: u32, end: u32) {
-        let gone = self.pool.discard(&mut self.memory, id, first, end);
+        let gone = self.pool.discard(&mut self.memory, id, (first, end));
         gone.for_each(|region| self.unmap_of_pool(region));
     }
 

@@ -265,13 +265,6 @@ impl Tables {
     pub(crate) fn entry(&mut self, table: u32, slot: u32) -> &mut Entry {
         &mut self.entries[table as usize * 512 + slot as usize]
     }
-    /// Bytes of memory it uses.
-    #[allow(dead_code, reason = "asked by the benchmark of memory, to come")]
-    pub(crate) fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
-            + self.present.capacity() * size_of::<Present>()
-            + self.free.capacity() * 4
-    }
 }
 
 const _: () = assert!(size_of::<Region>() == 16);
