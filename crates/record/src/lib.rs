@@ -2,7 +2,7 @@
 //!
 //! [`record`] runs a program under qemu-user with a plugin of ours (`plugin/`, in C, built at first use)
 //! that sees every access and every system call; what it sends becomes a trace (`.spt`) with the program's
-//! own mappings. A program takes 20 to 130 times its processor time so (README).
+//! own mappings. A program takes 20 to 130 times its processor time so (docs/guide/record-and-traces.md).
 //!
 //! [`FaultSession`] runs a program natively and has the kernel tell of its page faults: first touches only.
 //!
