@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use trace::Backing;
 
 use crate::numbers::Numbers;
-use crate::space::Kind;
+use crate::parts::Kind;
 
 /// More regions than can be numbered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

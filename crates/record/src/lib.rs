@@ -16,6 +16,7 @@ mod error;
 mod faults;
 mod kernel;
 mod numbers;
+mod parts;
 mod plugin;
 mod program;
 mod scratch;

@@ -5,7 +5,6 @@
 //! stream before it is made accessible: Linux gives no superpage to a range that holds such memory, so a
 //! simulated one must not either.
 
-mod parts;
 #[cfg(test)]
 mod tests;
 
@@ -15,9 +14,7 @@ use trace::{Advice, Event, Page, Pages, Process, Region, SLOTS};
 
 use crate::commons::{Commons, Full};
 use crate::numbers::Numbers;
-
-pub use parts::{Kind, Rights};
-use parts::{Placed, each_bit, slots};
+use crate::parts::{Kind, Placed, Rights, each_bit, slots};
 
 /// Regions above which a mapping is placed piece by piece, as it is touched: 32 GiB. Nobody touches all of
 /// it, and numbers are dense.

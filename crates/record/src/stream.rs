@@ -8,7 +8,8 @@ use trace::{Advice, BLOCK, Block, Event, Process, Run, Totals, Writer};
 
 use crate::RecordError;
 use crate::commons::{Commons, Full};
-use crate::space::{Kind, Rights, Space};
+use crate::parts::{Kind, Rights};
+use crate::space::Space;
 use crate::wire::{Frame, Mapped, Message, Span, Words};
 
 /// Bits of the address of a byte in its page.

@@ -8,6 +8,7 @@
 
 mod catalog;
 mod emit;
+mod entry;
 mod error;
 mod kernels;
 mod models;
@@ -21,7 +22,8 @@ mod check;
 #[cfg(test)]
 mod tests;
 
-pub use catalog::{Entry, Given, Parameter, catalog};
+pub use catalog::catalog;
+pub use entry::{Entry, Given, Parameter};
 pub use error::WorkloadError;
 pub use models::{AreaTable, Build, Gcc, Kind, Model, Order, Redis, Visit};
 pub use program::Stream;

@@ -9,7 +9,8 @@ use trace::Pace;
 use units::ByteSize;
 use workload::Graph;
 
-use super::catalog::{self, Entry};
+use super::catalog;
+use super::entry::Entry;
 use super::{Cost, Stream, Tables, WorkloadError};
 
 /// What to run. What is `None` takes the workload's own default.

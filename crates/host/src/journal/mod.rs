@@ -12,6 +12,7 @@
 //! What is never done: writing a path that is not a [`Knob`], overwriting what somebody else set
 //! meanwhile, or applying a journal of another boot.
 
+mod claims;
 mod error;
 mod knob;
 mod lock;

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::claims::{SHARE, Share, State, Wanted};
 use super::error::JournalError;
 use super::knob::Knob;
 use super::lock::{self, WriterLock};
@@ -29,9 +30,6 @@ use super::outcome::{Outcome, Restoration};
 use super::restore;
 use super::writer::{KnobWriter, Written};
 use crate::{Root, snapshot, text};
-use files::{SHARE, Share, State, Wanted};
-
-mod files;
 
 /// The directory in the journal's.
 const DIR: &str = "shared";

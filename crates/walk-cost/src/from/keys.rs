@@ -4,7 +4,8 @@
 use std::io::BufRead;
 
 use super::lines::Lines;
-use super::{FromError, Reading, number};
+use super::number;
+use super::reading::{FromError, Reading};
 use crate::GIVEN_KEYS;
 
 const EXPECTED: &str = "`key = number` with misses, dtlb_misses, itlb_misses, miss_period, cost, \

@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use super::FromError;
+use super::reading::FromError;
 
 /// Longer than any line of perf's, whose longest hold a path or a C++ symbol.
 const MAX_LINE: u64 = 64 << 10;

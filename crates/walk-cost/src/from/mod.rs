@@ -8,104 +8,19 @@ mod data;
 mod keys;
 mod lines;
 mod number;
+mod reading;
 mod spaces;
 mod stat_json;
 mod sums;
 
 use std::fs::File;
 use std::io::{BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::attribution::Attribution;
-use crate::events::Table;
-use crate::{Count, Given};
+pub use reading::{Format, FromError, Reading};
 
 /// The file's beginning by which its format is known.
 const HEAD: u64 = 64 << 10;
-
-/// What a file held.
-#[derive(Debug, Default)]
-pub struct Reading {
-    /// Which format it was.
-    pub format: Format,
-    /// How often events happened.
-    pub counts: Vec<Count>,
-    /// Whose misses were sampled, an entry for each sampled event.
-    pub attributions: Vec<Attribution>,
-    /// Numbers given by key.
-    pub given: Given,
-    /// The events of the processor that was measured, where the file names it.
-    pub table: Option<&'static Table>,
-    /// What a reader should know, a line each.
-    pub notes: Vec<String>,
-}
-
-/// The formats that are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// `perf stat -j`.
-    StatJson,
-    /// `perf record`'s file.
-    Data,
-    /// `key = value`.
-    #[default]
-    Keys,
-}
-
-/// Why a file could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum FromError {
-    /// The file is missing or refused.
-    #[error("cannot read {}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// A line that is not what this format is made of.
-    #[error("{}:{line}: expected {expected}, found {text:?}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line's number, from 1.
-        line: u64,
-        /// The line, cut.
-        text: String,
-        /// What would have been right.
-        expected: &'static str,
-    },
-    /// A `perf.data` that is broken.
-    #[error("{}: byte {offset}: {what}; was the recording cut off? make it again", path.display())]
-    Broken {
-        /// The file.
-        path: PathBuf,
-        /// Where.
-        offset: u64,
-        /// What is wrong there.
-        what: &'static str,
-    },
-    /// A `perf.data` that is not of the kind for pipes, in a pipe.
-    #[error(
-        "{}: this perf.data comes through a pipe, and its header points to its end; give the \
-         file's name, or let perf write for a pipe: perf record -o -",
-        path.display()
-    )]
-    Unseekable {
-        /// The file.
-        path: PathBuf,
-    },
-    /// None of the formats.
-    #[error(
-        "{}: unknown format: expected the output of perf stat -j, a perf.data, or lines of \
-         key=value (misses, cost, cycles)",
-        path.display()
-    )]
-    Unknown {
-        /// The file.
-        path: PathBuf,
-    },
-}
 
 /// Reads a file of any format.
 pub fn read(path: &Path) -> Result<Reading, FromError> {
@@ -156,15 +71,4 @@ fn format(head: &str) -> Option<Format> {
         .map(str::trim)
         .find(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with('['));
     first.is_some_and(keys::is_line).then_some(Format::Keys)
-}
-
-impl Format {
-    /// Its name in words.
-    pub fn in_words(self) -> &'static str {
-        match self {
-            Self::StatJson => "perf stat -j",
-            Self::Data => "perf.data",
-            Self::Keys => "key = value",
-        }
-    }
 }

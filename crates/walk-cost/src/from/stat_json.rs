@@ -4,8 +4,9 @@
 use std::io::BufRead;
 
 use super::lines::Lines;
+use super::number;
+use super::reading::{FromError, Reading};
 use super::sums::{Line, Sums};
-use super::{FromError, Reading, number};
 
 /// Keys that tell lines about parts of the whole apart.
 const PARTS: [&str; 8] = ["interval", "cpu", "core", "die", "socket", "node", "thread", "cluster"];

@@ -18,8 +18,8 @@ use std::num::NonZeroUsize;
 use units::ByteSize;
 use workload::{Options, Settings};
 
-use super::catalog::Entry;
-use super::catalog::Given::{Follows, Number, Word};
+use super::entry::Entry;
+use super::entry::Given::{Follows, Number, Word};
 use super::{Setup, WorkloadError};
 
 pub(super) use sweep::{Sweep, bytes};

@@ -7,7 +7,7 @@ use workload::memory::shares;
 use workload::rng::{SplitMix64, mix};
 
 use super::tables::{Kind, Model, Order, Visit};
-use crate::catalog::{Entry, Given};
+use crate::entry::{Entry, Given};
 use crate::kernels::{Sweep, bytes};
 use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};

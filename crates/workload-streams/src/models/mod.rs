@@ -7,8 +7,8 @@ mod mix;
 mod redis;
 mod tables;
 
-use super::catalog::Entry;
-use super::catalog::Given::Number;
+use super::entry::Entry;
+use super::entry::Given::Number;
 
 pub use tables::{AreaTable, Build, Gcc, Kind, Model, Order, Redis, Visit};
 

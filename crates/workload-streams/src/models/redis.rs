@@ -11,8 +11,8 @@ use trace::{Block, Event, SLOTS};
 use workload::rng::{SplitMix64, below, mix};
 
 use super::tables::Redis;
-use crate::catalog::Given;
 use crate::emit::access;
+use crate::entry::Given;
 use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Cost, Emit, Figure, Setup, Tables};

@@ -41,7 +41,6 @@ mod shape;
 mod statistics;
 mod tree;
 mod verify;
-mod zeroed;
 mod zone;
 
 pub use owner::Owner;

@@ -8,10 +8,12 @@
 //! Called by `physical`, `fallback`, `statistics` and `verify`.
 
 mod facts;
+mod zeroed;
+
+use zeroed::Zeroed;
 
 use super::runs::{self, Map};
 use super::tree::Tree;
-use super::zeroed::Zeroed;
 use super::{Frame, MAX_ORDER, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER};
 
 /// Orders, 0 to the largest.

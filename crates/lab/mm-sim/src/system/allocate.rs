@@ -4,15 +4,12 @@ use policy::rules::Effort;
 use policy::{Action, Compaction, Event, Facts, Result as Ended};
 
 use super::clock::Payer;
-use super::frames::{QUEUE, Users};
+use super::frames::{LARGE_ORDER, QUEUE, Users};
 use super::{Stop, System};
 use crate::Cause;
 use crate::memory::compaction::{Mode, Outcome, Request};
 use crate::memory::{self, Allocated, Mobility};
 use crate::reservation::ReservationId;
-
-/// The order of a superpage.
-pub(crate) const LARGE_ORDER: u8 = 9;
 
 impl System {
     /// A base page. Where none is free, what the design keeps back is given up, then pages are reclaimed.

@@ -5,7 +5,7 @@ use policy::{Plain, Reads};
 use trace::{Access, Advice, Event, Page, SLOTS};
 
 use super::System;
-use super::allocate::LARGE_ORDER;
+use super::frames::LARGE_ORDER;
 use crate::memory::{Frame, Mobility};
 
 /// Where faults take their frames.

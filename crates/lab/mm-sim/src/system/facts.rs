@@ -4,7 +4,7 @@ use policy::{Extent, Facts, Reads, Reservation, Superpage};
 use trace::{Backing, Page, SLOTS};
 
 use super::System;
-use super::allocate::LARGE_ORDER;
+use super::frames::LARGE_ORDER;
 use super::spaces::region::{
     ACCESSED, COW, Entry, NO_TABLE, POOL, PROTECTED, RESERVED, WATCHED, ZEROS,
 };

@@ -3,8 +3,8 @@
 use policy::{Action, Event, Facts, How, Reads, Result as Ended};
 use trace::{Backing, Page, SLOTS};
 
-use super::allocate::LARGE_ORDER;
 use super::clock::Payer;
+use super::frames::LARGE_ORDER;
 use super::spaces::region::{LISTED, RESERVED, ZEROS};
 use super::spaces::space::Place;
 use super::{Stop, System};

@@ -138,7 +138,7 @@ const KERNEL_64THS: u64 = 5;
 pub fn scale(machine: &Machine) -> Scale {
     Scale {
         base_page: machine.base_page.bytes(),
-        superpage: allocate::LARGE_ORDER,
+        superpage: frames::LARGE_ORDER,
         ticks: u64::from(machine.mhz),
     }
 }

@@ -8,7 +8,7 @@ use policy::{Plain, Reads};
 use trace::{Access, Page, SLOTS};
 
 use super::System;
-use super::allocate::LARGE_ORDER;
+use super::frames::LARGE_ORDER;
 use super::spaces::region::Entry;
 use crate::Cause;
 use crate::memory::{Frame, Mobility, Owner};

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use trace::{Page, Pages, SLOTS};
 
-use super::allocate::LARGE_ORDER;
+use super::frames::LARGE_ORDER;
 use super::spaces::{self, Spaces};
 use crate::hugetlb::{Fault, Frames, HugetlbPool, Kind, MappingId, Place, Request};
 use crate::memory::{Frame, Memory, Mobility, Owner};

@@ -5,8 +5,8 @@ use policy::{Action, Event, How};
 use trace::{Page, SLOTS};
 
 use super::System;
-use super::allocate::LARGE_ORDER;
 use super::clock::Payer;
+use super::frames::LARGE_ORDER;
 use super::spaces::region::{PROTECTED, RESERVED};
 use super::spaces::space::Place;
 use crate::Cause;

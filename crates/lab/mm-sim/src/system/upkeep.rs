@@ -4,9 +4,9 @@ use policy::{Action, Candidates, Compaction, Daemon, Event, Facts, Result as End
 use trace::{Page, Pages, SLOTS};
 
 use super::System;
-use super::allocate::LARGE_ORDER;
 use super::clock::Payer;
 use super::daemons::Pass;
+use super::frames::LARGE_ORDER;
 use super::frames::QUEUE;
 use super::scan::Visited;
 use crate::Cause;

@@ -4,8 +4,8 @@ use policy::{Action, Candidates, Event, Extent, Facts, Result as Ended};
 use trace::{Page, SLOTS};
 
 use super::System;
-use super::allocate::LARGE_ORDER;
 use super::clock::Payer;
+use super::frames::LARGE_ORDER;
 use super::spaces::region::{COW, Entry, POOL, RESERVED, WATCHED, ZEROS};
 use crate::Cause;
 use crate::memory::Frame;

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::{Format, FromError, Reading};
+use super::reading::{Format, FromError, Reading};
 use bytes::{Order, Source};
 use header::Header;
 use records::Records;

@@ -3,9 +3,9 @@
 use trace::{Page, SLOTS};
 
 use super::Frames;
+use super::LARGE_ORDER;
 use crate::memory::{Frame, Memory, Owner};
 use crate::reservation::{Depopulated, ReservationId};
-use crate::system::allocate::LARGE_ORDER;
 use crate::system::clock::Clock;
 use crate::system::spaces::Spaces;
 

@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use policy::Orders;
 use trace::SLOTS;
 
-use super::allocate::LARGE_ORDER;
 use super::spaces::Spaces;
 use super::spaces::region::RESERVED;
 use crate::memory::{Frame, Memory, Mobility, Owner};
@@ -20,6 +19,9 @@ use crate::reservation::{Config, Flags, Key, ReservationId, Reservations};
 
 pub(crate) use free::Run;
 pub(crate) use users::Users;
+
+/// The order of a superpage.
+pub(crate) const LARGE_ORDER: u8 = 9;
 
 /// The one queue of partly populated reservations that simulated systems keep.
 pub(crate) const QUEUE: u8 = 0;

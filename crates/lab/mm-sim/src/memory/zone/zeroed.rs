@@ -8,10 +8,10 @@
 //! pageblocks that are broken already, then, where one must be broken, in one that is zeroed. Others do
 //! not avoid zeroed memory, except through the order of addresses.
 
-use super::runs::{self, Map};
-use super::tree::Tree;
-use super::zone::Zone;
-use super::{Allocated, Frame, MAX_ORDER, Memory, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER};
+use super::Zone;
+use crate::memory::runs::{self, Map};
+use crate::memory::tree::Tree;
+use crate::memory::{Allocated, Frame, MAX_ORDER, Memory, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER};
 
 /// The zeroed frames of a zone.
 #[derive(Debug, Clone)]

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::error::JournalError;
-use super::super::lock::Holder;
-use super::super::restore;
-use super::Claim;
+use super::error::JournalError;
+use super::lock::Holder;
+use super::restore;
+use super::shared::Claim;
 use crate::{Root, snapshot, text};
 
 const STATE: &str = "state";
