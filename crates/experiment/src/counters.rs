@@ -83,7 +83,7 @@ impl CounterFile {
         if let Some(path) = &self.mark.beside {
             value += &format!(":{path}");
         }
-        ("SUPERPAGE_LEDGER".to_string(), value)
+        (abi::environment::COUNTERS.to_string(), value)
     }
 
     /// What they added so far; `None` if it cannot be read.

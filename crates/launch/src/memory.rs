@@ -1,32 +1,14 @@
-//! Which memory of a program is meant, and what its pages may fall back to.
+//! Which memory of a program is meant, and what is prepared of it.
 
 use std::fmt;
 use std::str::FromStr;
 
+pub use abi::environment::{Children, Fallback, Text};
+use abi::{Kind, environment};
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
 use crate::ParseRecipeError;
-
-/// What may be done to put a program's code on superpages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Text {
-    /// Superpages of its file, where the kernel has some or makes them; nothing else of it changes.
-    File,
-    /// The same, or else private copies. Programs that look for their code in /proc/self/maps may break.
-    Copy,
-}
-
-impl FromStr for Text {
-    type Err = ParseRecipeError;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "file" => Ok(Self::File),
-            "copy" => Ok(Self::Copy),
-            _ => Err(ParseRecipeError::UnknownText(text.to_string())),
-        }
-    }
-}
 
 /// Kinds of memory that libsuperpage.so backs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,12 +41,12 @@ impl Memory {
     /// As the library's SUPERPAGE_MEMORY has it: sizes in bytes.
     pub fn variable(&self) -> String {
         let flags = [
-            (self.heap, "heap"),
-            (self.mmap, "mmap"),
-            (self.shm, "shm"),
-            (self.text == Some(Text::File), "text"),
-            (self.text == Some(Text::Copy), "text=copy"),
-            (self.data, "data"),
+            (self.heap, Kind::Heap.name()),
+            (self.mmap, Kind::Mmap.name()),
+            (self.shm, Kind::Shared.name()),
+            (self.text == Some(Text::File), Kind::Text.name()),
+            (self.text == Some(Text::Copy), environment::TEXT_COPY),
+            (self.data, Kind::Data.name()),
         ];
         let mut words: Vec<String> =
             flags.iter().filter(|(set, _)| *set).map(|(_, word)| word.to_string()).collect();
@@ -142,82 +124,13 @@ impl Ahead {
         let prezero = "unmapped superpages that may be kept and zeroed again";
         let prefault = "how much of a new mapping may be populated at once";
         let all = [
-            ("SUPERPAGE_PREZERO", self.prezero, prezero),
-            ("SUPERPAGE_PREFAULT", self.prefault, prefault),
+            (environment::PREZERO, self.prezero, prezero),
+            (environment::PREFAULT, self.prefault, prefault),
         ];
         all.into_iter().filter_map(move |(variable, size, what)| {
             let size = size.filter(|size| size.bytes() > 0)?;
             Some((variable, size.bytes().to_string(), what))
         })
-    }
-}
-
-/// What a request gets that the hugetlb pool cannot serve.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fallback {
-    /// An error, as if memory had run out.
-    Error,
-    /// Base pages.
-    Base,
-    /// Transparent superpages where the kernel has some.
-    #[default]
-    Thp,
-}
-
-impl Fallback {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Base => "base",
-            Self::Thp => "thp",
-        }
-    }
-}
-
-impl FromStr for Fallback {
-    type Err = ParseRecipeError;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        [Self::Error, Self::Base, Self::Thp]
-            .into_iter()
-            .find(|one| one.word() == text)
-            .ok_or_else(|| ParseRecipeError::UnknownFallback(text.to_string()))
-    }
-}
-
-/// What becomes of a program's children.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Children {
-    /// A forked child gets private hugetlb memory copied to ordinary memory; what it executes is
-    /// backed as the program is.
-    #[default]
-    Base,
-    /// A forked child shares the superpages, and may be killed when the pool is short.
-    Same,
-    /// As `base`, and what it executes runs as if there were no superpage.
-    None,
-}
-
-impl Children {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Base => "base",
-            Self::Same => "same",
-            Self::None => "none",
-        }
-    }
-}
-
-impl FromStr for Children {
-    type Err = ParseRecipeError;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        [Self::Base, Self::Same, Self::None]
-            .into_iter()
-            .find(|one| one.word() == text)
-            .ok_or_else(|| ParseRecipeError::UnknownChildren(text.to_string()))
     }
 }
 

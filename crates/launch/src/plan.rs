@@ -204,7 +204,7 @@ impl Plan {
 
     /// Whether libsuperpage.so backs memory in it.
     pub fn uses_library(&self) -> bool {
-        self.sets("SUPERPAGE_MEMORY")
+        self.sets(abi::environment::MEMORY)
     }
 
     /// Why libsuperpage.so is not in it, where it was to be: the machine lacks it, or cannot name it.

@@ -69,15 +69,9 @@ pub enum ParseRecipeError {
         "`{0}` is no kind of memory; choose of heap, mmap, shm, text, text=copy, data, stack=SIZE"
     )]
     UnknownMemory(String),
-    /// No way to treat code.
-    #[error("`{0}` is no way to put code on superpages; choose of file, copy")]
-    UnknownText(String),
-    /// Not something to fall back to.
-    #[error("`{0}` is nothing to fall back to; choose error, base or thp")]
-    UnknownFallback(String),
-    /// Not a way to treat children.
-    #[error("`{0}` is no way to treat children; choose base, same or none")]
-    UnknownChildren(String),
+    /// No word for what to fall back to, or for how to treat children.
+    #[error(transparent)]
+    NotAChoice(#[from] abi::environment::UnknownWord),
     /// Not an amount of memory.
     #[error("`{0}` is no amount of memory to prepare ahead; write for example 256M")]
     UnknownSize(String),

@@ -1,5 +1,6 @@
 //! The means by which a program gets its pages: variables of its environment, a `prctl`, the library to preload.
 
+use abi::environment;
 use units::PageSize;
 
 use super::{Facts, Plan, Promise, ThpRequest};
@@ -117,14 +118,18 @@ impl Plan {
         }
         let memory = if recipe.memory.is_empty() { Memory::USUAL } else { recipe.memory };
         let memory = memory.variable();
-        self.set("SUPERPAGE_PAGES", pages, "libsuperpage.so backs the program's memory with these");
-        self.set("SUPERPAGE_MEMORY", memory, "this memory of it");
+        self.set(
+            environment::PAGES,
+            pages,
+            "libsuperpage.so backs the program's memory with these",
+        );
+        self.set(environment::MEMORY, memory, "this memory of it");
         if matches!(self.pages, Pages::Hugetlb(_)) {
-            let word = recipe.fallback.word();
-            self.set("SUPERPAGE_FALLBACK", word, "what a request gets that the pool cannot serve");
+            let word = recipe.fallback.name();
+            self.set(environment::FALLBACK, word, "what a request gets that the pool cannot serve");
         }
-        let children = recipe.children.word();
-        self.set("SUPERPAGE_CHILDREN", children, "what becomes of its children");
+        let children = recipe.children.name();
+        self.set(environment::CHILDREN, children, "what becomes of its children");
         self.stack = recipe.memory.stack;
         self.note_the_price(recipe);
         if !self.is_preloadable(wrapped) {
@@ -211,7 +216,7 @@ impl Plan {
             )),
             Some(path) => {
                 let why = "libsuperpage.so makes that reliable and advises the program's own mmap";
-                self.set("SUPERPAGE_PAGES", "thp", why);
+                self.set(environment::PAGES, "thp", why);
                 return Ok(Some(path));
             }
             None => self.notes.push(format!(
@@ -261,7 +266,7 @@ impl Plan {
             self.notes.push(format!(
                 "the hugetlb pool of {} pages has none to give: everything falls back to {}",
                 pool.size,
-                fallback.word()
+                fallback.name()
             ));
         }
         Ok(pool.size)

@@ -13,7 +13,7 @@
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 
-use crate::ledger::{self, Reason};
+use crate::counters::{self, Reason};
 use crate::loaded::{self, Object};
 use crate::{environment, raw, settings};
 
@@ -25,8 +25,8 @@ pub fn has_to_stay_out() -> bool {
     if !is_instrumented && !objects.any(is_runtime) {
         return false;
     }
-    if let Some(path) = environment::value(b"SUPERPAGE_LEDGER=") {
-        ledger::note(path, Reason::Instrumented);
+    if let Some(path) = environment::value(abi::environment::COUNTERS) {
+        counters::note(path, Reason::Instrumented);
     }
     // Loaded by other means (/etc/ld.so.preload, DT_NEEDED) it would come again, for ever.
     if environment::leave() {

@@ -36,13 +36,13 @@ pub fn leave() -> bool {
     was_preloaded
 }
 
-/// The value of a variable, whose name is given with its `=`.
-pub fn value(name: &[u8]) -> Option<&'static CStr> {
+/// The value of a variable.
+pub fn value(name: &str) -> Option<&'static CStr> {
     let mut list = settings::initial_environment();
     // SAFETY: the kernel's list, as in `leave`; the strings stay.
     unsafe {
         while !list.is_null() && !(*list).is_null() {
-            if let Some(value) = after(*list, name) {
+            if let Some(value) = after(*list, name.as_bytes()).and_then(|it| after(it, b"=")) {
                 let mut end = value;
                 while end.read_volatile() != 0 {
                     end = end.add(1);

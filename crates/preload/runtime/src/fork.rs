@@ -38,8 +38,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use policy::live;
 
+use crate::counters::{self, Column, Kind, Reason};
 use crate::hold;
-use crate::ledger::{self, Column, Kind, Reason};
 use crate::mapping::table::Range;
 use crate::mapping::{self, demote, is_hugetlb, pieces, table};
 use crate::maps::{self, Vma};
@@ -152,7 +152,7 @@ extern "C" fn prepare() {
 
 /// The child cannot be given copies: it is told, and counted.
 fn unguarded(why: &[u8]) {
-    ledger::because(Reason::Unprotected);
+    counters::because(Reason::Unprotected);
     message::line(&[
         why,
         b": a forked child shares superpages, and is killed if the pool is short",
@@ -177,13 +177,13 @@ fn leave_pages_free() {
             let is_needed = needed.iter().any(|it| (start..start + page).contains(it));
             if !is_needed && demote::make_page_ordinary(start, page) {
                 bytes -= page;
-                ledger::because(Reason::Forked);
+                counters::because(Reason::Forked);
             }
             start += page;
         }
     });
     if !is_spare(bytes) {
-        ledger::because(Reason::Unprotected);
+        counters::because(Reason::Unprotected);
     }
 }
 
@@ -298,7 +298,7 @@ extern "C" fn in_child() {
     }
     let mine = FORKS.iter().filter(|it| it.owner.load(Ordering::Relaxed) == me).count();
     UNDER_WAY.store(mine.saturating_sub(1) as u32, Ordering::SeqCst);
-    ledger::after_fork();
+    counters::after_fork();
     executor::after_fork();
     mapping::after_fork();
     pieces::after_fork();
@@ -367,7 +367,7 @@ fn replace(vma: &Vma, ours: c_int) {
         }
         // A mapping that the program made with pages of its own choosing stays what it is.
         if copied {
-            ledger::count(Kind::Mmap, Column::FellBack, length);
+            counters::count(Kind::Mmap, Column::FellBack, length);
         }
         from += length;
     }
@@ -377,7 +377,7 @@ fn replace(vma: &Vma, ours: c_int) {
         let (start, end) = (vma.start, vma.end);
         table::add_ordinary(Range { start, end, page, shared: false }, (start, end));
     }
-    ledger::because(Reason::Forked);
+    counters::because(Reason::Forked);
 }
 
 /// How much is copied at once: what is held twice for a moment.

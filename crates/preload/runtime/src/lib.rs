@@ -22,7 +22,7 @@
 //! | `executor` | what `policy` remembers of this process, asking it, the log of its decisions, and the advice it wants |
 //! | `answer` | what is found out once |
 //! | `environment` | what programs that this one executes learn of all this |
-//! | `ledger` | what was asked for and got |
+//! | `counters` | what was asked for and got |
 //! | `api` | the functions for programs that ask themselves: `superpage.h`, libhugetlbfs' names |
 //!
 //! Inert unless `SUPERPAGE_PAGES` asks for superpages, or the program calls `api`. This is the one library of the project that
@@ -37,6 +37,7 @@ mod answer;
 mod api;
 mod aside;
 mod contiguity;
+mod counters;
 mod environment;
 mod executor;
 mod filter;
@@ -44,7 +45,6 @@ mod fork;
 mod glibc;
 mod heap;
 mod hold;
-mod ledger;
 mod limits;
 mod loaded;
 mod lock;

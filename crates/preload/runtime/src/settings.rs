@@ -13,6 +13,10 @@ use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use abi::Kind;
+use abi::environment::{self as variable, REPORT_SHORTAGE, TEXT_COPY};
+pub use abi::environment::{Children, Fallback, Text};
+
 use crate::message;
 
 /// Which pages the memory named by [`Settings::memory`] is to have.
@@ -26,41 +30,6 @@ pub enum Pages {
     Hugetlb(usize),
 }
 
-/// What happens to a request that the pool cannot serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallback {
-    /// It fails, as if memory had run out.
-    Error,
-    /// It gets base pages.
-    Base,
-    /// It gets base pages with advice for THP.
-    Thp,
-}
-
-/// What becomes of children (see `fork`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Children {
-    /// A forked child has private memory on base pages; a program it executes is backed as this one.
-    Base,
-    /// A forked child shares the superpages until somebody writes; its faults are not guaranteed.
-    Same,
-    /// As `Base`, and a program it executes runs as if this library did not exist.
-    Alone,
-}
-
-/// What is done about code.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Text {
-    /// Nothing.
-    #[default]
-    Leave,
-    /// Superpages of its file, where the kernel has some or makes them.
-    File,
-    /// The same, or else private copies: the program then runs code that no file has, which programs that
-    /// look for their code in /proc/self/maps do not expect.
-    Copy,
-}
-
 /// Which memory is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -70,8 +39,8 @@ pub struct Memory {
     pub mmap: bool,
     /// Shared memory: System V, anonymous, memfd and POSIX.
     pub shared: bool,
-    /// The program's code.
-    pub text: Text,
+    /// The program's code; `None`: it is left as it is.
+    pub text: Option<Text>,
     /// The program's data and bss.
     pub data: bool,
     /// Stacks of this many bytes each; 0: not meant.
@@ -105,8 +74,8 @@ pub struct Settings {
     pub prezero: usize,
     /// SUPERPAGE_PREFAULT: bytes of a new mapping that may be populated when it is mapped.
     pub prefault: usize,
-    /// SUPERPAGE_LEDGER: where `superpage run` counts what all its processes got (see `ledger`).
-    pub ledger: Option<&'static CStr>,
+    /// SUPERPAGE_LEDGER: where `superpage run` counts what all its processes got (see `counters`).
+    pub counters: Option<&'static CStr>,
     /// SUPERPAGE_POLICY_LOG: where each decision is appended (see `executor`).
     pub policy_log: Option<&'static CStr>,
 }
@@ -118,7 +87,7 @@ impl Settings {
             heap: false,
             mmap: false,
             shared: false,
-            text: Text::Leave,
+            text: None,
             data: false,
             stack: 0,
         },
@@ -131,7 +100,7 @@ impl Settings {
         tunes_malloc: false,
         prezero: 0,
         prefault: 0,
-        ledger: None,
+        counters: None,
         policy_log: None,
     };
 
@@ -199,55 +168,55 @@ fn understand() -> Settings {
     each_variable(|name, value| {
         let bytes = value.to_bytes();
         under_valgrind |= crate::aside::is_of_valgrind(name, bytes);
-        let understood = match name {
-            b"SUPERPAGE_PAGES" => pages(bytes).map(|it| settings.pages = it),
-            b"SUPERPAGE_MEMORY" => memory(bytes).map(|it| {
+        let understood = match std::str::from_utf8(name).unwrap_or_default() {
+            variable::PAGES => pages(bytes).map(|it| settings.pages = it),
+            variable::MEMORY => memory(bytes).map(|it| {
                 named = true;
                 settings.memory = it;
             }),
-            b"SUPERPAGE_FALLBACK" => fallback(bytes).map(|it| settings.fallback = it),
-            b"SUPERPAGE_POOL" => pool(bytes).map(|it| settings.always_pool = it),
-            b"SUPERPAGE_CHILDREN" => children(bytes).map(|it| settings.children = it),
-            b"SUPERPAGE_PREZERO" => prezero(bytes, &mut settings),
-            b"SUPERPAGE_PREFAULT" => number(bytes).map(|it| settings.prefault = it),
-            b"HUGETLB_MORECORE" => {
+            variable::FALLBACK => word(bytes, Fallback::from_name).map(|it| settings.fallback = it),
+            variable::POOL => pool(bytes).map(|it| settings.always_pool = it),
+            variable::CHILDREN => word(bytes, Children::from_name).map(|it| settings.children = it),
+            variable::PREZERO => prezero(bytes, &mut settings),
+            variable::PREFAULT => number(bytes).map(|it| settings.prefault = it),
+            "HUGETLB_MORECORE" => {
                 morecore = Some(bytes).filter(|text| !text.eq_ignore_ascii_case(b"no"));
                 Some(())
             }
-            b"HUGETLB_VERBOSE" => {
+            "HUGETLB_VERBOSE" => {
                 verbose = crate::source::first_number(bytes).unwrap_or(0);
                 Some(())
             }
             // glibc gives back what it has free by rules of its own.
-            b"HUGETLB_MORECORE_SHRINK" => Some(()),
-            b"HUGETLB_RESTRICT_EXE" => {
+            "HUGETLB_MORECORE_SHRINK" => Some(()),
+            "HUGETLB_RESTRICT_EXE" => {
                 restricted = !names_this_program(bytes);
                 Some(())
             }
-            b"MALLOC_TOP_PAD_"
-            | b"MALLOC_TRIM_THRESHOLD_"
-            | b"MALLOC_MMAP_THRESHOLD_"
-            | b"MALLOC_MMAP_MAX_" => {
+            "MALLOC_TOP_PAD_"
+            | "MALLOC_TRIM_THRESHOLD_"
+            | "MALLOC_MMAP_THRESHOLD_"
+            | "MALLOC_MMAP_MAX_" => {
                 settings.tunes_malloc = true;
                 Some(())
             }
-            b"GLIBC_TUNABLES" => {
+            "GLIBC_TUNABLES" => {
                 settings.tunes_malloc |= tunes_malloc(bytes);
                 Some(())
             }
-            b"SUPERPAGE_LEDGER" => {
-                let _: () = settings.ledger = Some(value);
+            variable::COUNTERS => {
+                let _: () = settings.counters = Some(value);
                 Some(())
             }
-            b"SUPERPAGE_POLICY_LOG" => {
+            variable::POLICY_LOG => {
                 settings.policy_log = Some(value).filter(|_| !bytes.is_empty());
                 Some(())
             }
-            b"SUPERPAGE_REPORT" if bytes == b"shortage" => {
+            variable::REPORT if bytes == REPORT_SHORTAGE.as_bytes() => {
                 settings.says_shortage = true;
                 Some(())
             }
-            b"SUPERPAGE_REPORT" => bytes.strip_prefix(b"json:").map(|path| {
+            variable::REPORT => bytes.strip_prefix(b"json:").map(|path| {
                 let from = bytes.len() - path.len();
                 // A suffix of a C string is one.
                 settings.report =
@@ -365,43 +334,29 @@ fn tunes_malloc(list: &[u8]) -> bool {
 
 fn memory(text: &[u8]) -> Option<Memory> {
     let mut memory = Memory::default();
-    for word in text.split(|&byte| byte == b',') {
-        match word {
-            b"" => {}
-            b"heap" => memory.heap = true,
-            b"mmap" => memory.mmap = true,
-            b"shm" => memory.shared = true,
-            b"text" => memory.text = Text::File,
-            b"text=copy" => memory.text = Text::Copy,
-            b"data" => memory.data = true,
-            _ => memory.stack = number(word.strip_prefix(b"stack=")?)?,
+    for text in text.split(|&byte| byte == b',').filter(|text| !text.is_empty()) {
+        match word(text, Kind::from_name) {
+            Some(Kind::Heap) => memory.heap = true,
+            Some(Kind::Mmap) => memory.mmap = true,
+            Some(Kind::Shared) => memory.shared = true,
+            Some(Kind::Text) => memory.text = Some(Text::File),
+            Some(Kind::Data) => memory.data = true,
+            None if text == TEXT_COPY.as_bytes() => memory.text = Some(Text::Copy),
+            Some(Kind::Stack) | None => memory.stack = number(text.strip_prefix(b"stack=")?)?,
         }
     }
     Some(memory)
 }
 
-fn fallback(text: &[u8]) -> Option<Fallback> {
-    match text {
-        b"error" => Some(Fallback::Error),
-        b"base" => Some(Fallback::Base),
-        b"thp" => Some(Fallback::Thp),
-        _ => None,
-    }
+/// One word, if it is known.
+fn word<T>(text: &[u8], from_name: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    from_name(std::str::from_utf8(text).ok()?)
 }
 
 fn pool(text: &[u8]) -> Option<bool> {
     match text {
         b"" | b"exact" => Some(false),
         b"always" => Some(true),
-        _ => None,
-    }
-}
-
-fn children(text: &[u8]) -> Option<Children> {
-    match text {
-        b"base" => Some(Children::Base),
-        b"same" => Some(Children::Same),
-        b"none" => Some(Children::Alone),
         _ => None,
     }
 }

@@ -14,7 +14,7 @@ use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::answer::Answer;
-use crate::ledger::{self, Column, Kind, Reason};
+use crate::counters::{self, Column, Kind, Reason};
 use crate::mapping::table;
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
@@ -91,26 +91,26 @@ pub unsafe fn place(
         // SAFETY: the caller's contract.
         match unsafe { place_hugetlb(at, length, protection, libc::MAP_PRIVATE) } {
             Ok(()) => {
-                ledger::count(kind, Column::Hugetlb, length);
+                counters::count(kind, Column::Hugetlb, length);
                 return Ok(Backing::Hugetlb);
             }
-            Err(why) => ledger::because(why),
+            Err(why) => counters::because(why),
         }
         if executor::fall_back(settings.fallback, length) == Fallback::Error {
-            ledger::count(kind, Column::Refused, length);
+            counters::count(kind, Column::Refused, length);
             return Err(libc::ENOMEM);
         }
     }
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
     // SAFETY: the caller's contract.
     if let Err(errno) = unsafe { raw::mmap(at, length, protection, flags, -1, 0) } {
-        ledger::count(kind, Column::Refused, length);
+        counters::count(kind, Column::Refused, length);
         return Err(errno);
     }
     let taken = contiguity::advise(kind, at, length);
     let column = if settings::get().is_hugetlb() { Column::FellBack } else { Column::Advised };
-    ledger::count(kind, column, taken);
-    ledger::count(kind, Column::FellBack, length - taken);
+    counters::count(kind, column, taken);
+    counters::count(kind, Column::FellBack, length - taken);
     Ok(if taken > 0 { Backing::Advised } else { Backing::Base })
 }
 

@@ -1,5 +1,5 @@
-//! What happens when the library is loaded, in this order: the settings are read, the ledger is
-//! joined, children are provided for, the program's segments and stack are moved, glibc's malloc is
+//! What happens when the library is loaded, in this order: the settings are read, the run's
+//! counters are joined, children are provided for, the program's segments and stack are moved, glibc's malloc is
 //! made reliable where it stays in use.
 //!
 //! The library is linked `initfirst` (build.rs), so this runs before any other constructor can
@@ -9,7 +9,7 @@
 //! The constructor runs before libc's own, so it uses only what libc makes ready earlier, in
 //! `__libc_early_init` (2.32): thread-local storage, the tunables and malloc, but not `environ`.
 
-use crate::ledger::Kind;
+use crate::counters::Kind;
 use crate::settings::{self, Children, Pages};
 use crate::{message, raw};
 
@@ -33,7 +33,7 @@ extern "C" fn start() {
         crate::segments::legacy::provide();
         return;
     }
-    crate::ledger::open();
+    crate::counters::open();
     crate::fork::provide();
     crate::segments::provide(settings);
     crate::segments::legacy::provide();
@@ -41,7 +41,7 @@ extern "C" fn start() {
     if settings.is_thp() && !settings.memory.heap {
         crate::glibc::make_reliable();
     }
-    if settings.children == Children::Alone {
+    if settings.children == Children::None {
         crate::environment::leave();
     }
 }
@@ -61,7 +61,7 @@ pub fn refuse(kind: Kind) -> ! {
 }
 
 /// At exit. A process that ends by a signal or `_exit` leaves no report of its own; what it got is
-/// in the run's ledger all the same.
+/// in the run's counters all the same.
 extern "C" fn end() {
-    crate::ledger::report();
+    crate::counters::report();
 }

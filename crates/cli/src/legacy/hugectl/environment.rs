@@ -232,7 +232,7 @@ impl Decision {
                 changes.for_each(|change| self.set(change.variable, change.value));
                 // This process becomes the program, so nobody is left to report for it.
                 if around.verbosity >= WARNINGS && !around.has_report {
-                    self.set("SUPERPAGE_REPORT", "shortage");
+                    self.set(abi::environment::REPORT, abi::environment::REPORT_SHORTAGE);
                 }
             }
         }

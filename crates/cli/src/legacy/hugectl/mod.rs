@@ -41,7 +41,7 @@ pub fn run(_: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), Stop
         library: library(&request.library, facts.runtime.clone()),
         facts,
         ld_library_path: env::var("LD_LIBRARY_PATH").ok(),
-        has_report: env::var_os("SUPERPAGE_REPORT").is_some(),
+        has_report: env::var_os(abi::environment::REPORT).is_some(),
         verbosity: voice.level(),
     };
     let decision = environment::decide(&request, &around);

@@ -31,8 +31,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use policy::live::{self, Event, Facts, Source, Use};
 use policy::{Action, Result as Ended};
 
+use crate::counters::{self, Kind, Reason};
 use crate::executor::{self, DONE, advice};
-use crate::ledger::{self, Kind, Reason};
 use crate::{filter, maps, raw, settings};
 
 pub use untouched::release as release_untouched;
@@ -111,7 +111,7 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
             Ended::Unfit
         }
         Action::Unadvise { from, promised, .. } => {
-            ledger::because(Reason::Fragmented);
+            counters::because(Reason::Fragmented);
             let border = start + from as usize;
             // Before a border there is advice, which is not for memory that never had it.
             let may_advise = facts.decided_from() < facts.old
@@ -164,7 +164,7 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
         _ => (0, false),
     };
     if bytes < length {
-        ledger::because(Reason::Fragmented);
+        counters::because(Reason::Fragmented);
         let border = start + bytes;
         if bytes > 0 && !(can_be_rejoined(border) && granted::add_border(border, start + length)) {
             executor::ended(action, Ended::Unavailable, facts);
@@ -180,7 +180,7 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
     let result = advised_to(is_advised, start, bytes, promised, facts);
     executor::ended(action, result, facts);
     if !is_advised {
-        ledger::because(Reason::ThpOff);
+        counters::because(Reason::ThpOff);
         return 0;
     }
     bytes
@@ -224,7 +224,7 @@ fn decide(event: Event, facts: &mut Facts) -> Action {
         Action::Read(source) => Some((read(source, facts), 0)),
         Action::Probe { count, limit } => Some(probe::superpages(count, limit, facts.superpage)),
         Action::Wait(_) => {
-            ledger::because(Reason::Compacted);
+            counters::because(Reason::Compacted);
             Some((DONE, 0))
         }
         _ => None,

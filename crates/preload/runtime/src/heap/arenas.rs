@@ -23,7 +23,7 @@ use std::mem::transmute;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::{Chunk, Function, NEXT, large, thresholds};
-use crate::ledger::{self, Column, Kind};
+use crate::counters::{self, Column, Kind};
 use crate::mapping::table::{self, Range};
 use crate::settings::{self, Fallback};
 use crate::{executor, raw, source};
@@ -152,7 +152,7 @@ fn advance(chunk: Chunk) -> bool {
         (&MAIN, known, holds + IN_THREADS.load(Ordering::Relaxed))
     };
     if !is_large(holds) || IS_LOCKED.load(Ordering::Relaxed) {
-        ledger::count(Kind::Heap, Column::Small, next_look.saturating_sub(known));
+        counters::count(Kind::Heap, Column::Small, next_look.saturating_sub(known));
         limit.store(next_look, Ordering::Relaxed);
         return true;
     }
@@ -166,7 +166,7 @@ fn advance(chunk: Chunk) -> bool {
             IS_AHEAD.store(true, Ordering::Relaxed);
         }
         Growth::None => {
-            ledger::count(Kind::Heap, Column::Small, next_look.saturating_sub(known));
+            counters::count(Kind::Heap, Column::Small, next_look.saturating_sub(known));
             limit.store(next_look, Ordering::Relaxed);
         }
         Growth::Refused => return false,
@@ -281,7 +281,7 @@ unsafe fn on_pool(from: usize, to: usize) -> Growth {
         return Growth::To(to);
     }
     if executor::fall_back(settings::get().fallback, to - from) == Fallback::Error {
-        ledger::count(Kind::Heap, Column::Refused, to - from);
+        counters::count(Kind::Heap, Column::Refused, to - from);
         return Growth::Refused;
     }
     large::advise(from, to - from);
@@ -308,7 +308,7 @@ fn trimmed(now: usize) {
     let before = LAST_BREAK.swap(now, Ordering::Relaxed);
     MAIN.fetch_min(now, Ordering::Relaxed);
     if before > now {
-        ledger::count(Kind::Heap, Column::Returned, before - now);
+        counters::count(Kind::Heap, Column::Returned, before - now);
         table::remove(now, before);
     }
 }

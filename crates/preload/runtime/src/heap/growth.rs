@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use super::chunk::{Chunk, HEADER};
 use super::large::{self, BACKED_FROM, enter, forget, round_up};
 use super::thresholds::MAX_MAPPED_FROM;
-use crate::ledger::{self, Column, Kind, Reason};
+use crate::counters::{self, Column, Kind, Reason};
 use crate::mapping::table;
 use crate::settings::{self, Fallback};
 use crate::{executor, filter, maps, raw, source};
@@ -115,7 +115,7 @@ fn map_behind(at: usize, needed: usize, ahead: usize) -> Option<(usize, Column)>
         match source::map_hugetlb_at(at, length) {
             Ok(()) => return Some((length, Column::Hugetlb)),
             Err(Reason::Kernel) => return None,
-            Err(why) => ledger::because(why),
+            Err(why) => counters::because(why),
         }
     }
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
@@ -217,7 +217,7 @@ pub unsafe fn shrink(
     }
     let memory = resize(kept - old.memory - HEADER);
     if memory == same {
-        ledger::count(Kind::Heap, Column::Returned, end - kept);
+        counters::count(Kind::Heap, Column::Returned, end - kept);
         table::remove(kept, end);
     }
     if memory.is_null() { same } else { memory }

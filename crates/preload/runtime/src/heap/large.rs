@@ -16,7 +16,7 @@ use super::arenas::{row, stop_growing_ahead};
 use super::chunk::Chunk;
 use super::growth::{grow, shrink};
 use crate::contiguity::{self, Grown};
-use crate::ledger::{self, Column, Kind};
+use crate::counters::{self, Column, Kind};
 use crate::mapping::table;
 use crate::settings::{self, Fallback};
 use crate::{executor, raw, source};
@@ -65,12 +65,12 @@ unsafe fn back_large(chunk: Chunk) -> bool {
                 if (from..to).contains(&(header as usize)) {
                     header.write(before);
                 }
-                ledger::count(Kind::Heap, Column::Small, length - (to - from));
+                counters::count(Kind::Heap, Column::Small, length - (to - from));
                 return true;
             }
         }
         if executor::fall_back(settings::get().fallback, length) == Fallback::Error {
-            ledger::count(Kind::Heap, Column::Refused, length);
+            counters::count(Kind::Heap, Column::Refused, length);
             return false;
         }
         advise(start, length);
@@ -91,8 +91,8 @@ pub fn advise_old(start: usize, length: usize) {
 /// Memory that came anew, and how much of it was advised.
 fn count(advised: usize, length: usize) {
     let column = if settings::get().is_hugetlb() { Column::FellBack } else { Column::Advised };
-    ledger::count(Kind::Heap, column, advised);
-    ledger::count(Kind::Heap, Column::FellBack, length - advised);
+    counters::count(Kind::Heap, column, advised);
+    counters::count(Kind::Heap, Column::FellBack, length - advised);
 }
 
 /// Puts pages of the pool, reserved, at `[from, to)`; `false`: it has none, and nothing has changed.
@@ -107,7 +107,7 @@ pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
             true
         }
         Err(why) => {
-            ledger::because(why);
+            counters::because(why);
             false
         }
     }
@@ -117,7 +117,7 @@ pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
 pub fn enter(from: usize, to: usize) {
     table::remove(from, to);
     table::add(row(from, to));
-    ledger::count(Kind::Heap, Column::Hugetlb, to - from);
+    counters::count(Kind::Heap, Column::Hugetlb, to - from);
 }
 
 /// It is about to be freed.
@@ -130,7 +130,7 @@ pub unsafe fn forget(chunk: Chunk) {
     }
     // SAFETY: the contract.
     if let Some((start, length)) = unsafe { chunk.mapping() } {
-        ledger::count(Kind::Heap, Column::Returned, length);
+        counters::count(Kind::Heap, Column::Returned, length);
         contiguity::forget(start, start + length);
         table::remove(start, start + length);
     }

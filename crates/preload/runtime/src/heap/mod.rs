@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use libc::size_t;
 
-use crate::ledger::{self, Reason};
+use crate::counters::{self, Reason};
 use crate::settings::{self, Pages};
 use crate::{raw, symbols};
 
@@ -118,7 +118,7 @@ fn decide() -> bool {
     let settings = settings::get();
     let is_asked = settings.memory.heap && settings.pages != Pages::Unasked;
     if is_asked && !is_glibc {
-        ledger::because(Reason::OwnAllocator);
+        counters::because(Reason::OwnAllocator);
     }
     let is_watched = is_asked && is_glibc;
     STATE.store(if is_watched { WATCHED } else { PASSED_ON }, Ordering::Release);

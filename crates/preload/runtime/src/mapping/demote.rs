@@ -33,8 +33,8 @@ use policy::live;
 use super::plan::{self, Piece, Plan};
 use super::table::{self, Locked, Marks, Range, Row};
 use super::{exclusive, object, pinned};
+use crate::counters::{self, Column, Kind, Reason};
 use crate::hold::{self, Hold};
-use crate::ledger::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
 use crate::settings;
 use crate::{executor, limits, maps, source, stack};
@@ -186,7 +186,7 @@ fn carry_out(plan: &mut Plan, keeps_contents: bool) -> Result<(), Errno> {
 
 fn replace(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> {
     if !object::are_only_here(pieces) || pinned::are_any(pieces) {
-        ledger::because(Reason::Held);
+        counters::because(Reason::Held);
         return Err(libc::ENOMEM);
     }
     let result = make_copies(pieces).and_then(|()| {
@@ -208,7 +208,7 @@ fn replace(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> {
         }
     }
     if result.is_err() {
-        ledger::because(Reason::Kernel);
+        counters::because(Reason::Kernel);
     }
     result
 }
@@ -369,9 +369,9 @@ fn note_ordinary(piece: &Piece) {
     }
     if page > raw::base_page() {
         let kind = if shared { Kind::Shared } else { Kind::Mmap };
-        ledger::because(Reason::Split);
-        ledger::count(kind, Column::Returned, end - start);
-        ledger::count(kind, Column::FellBack, end - start);
+        counters::because(Reason::Split);
+        counters::count(kind, Column::Returned, end - start);
+        counters::count(kind, Column::FellBack, end - start);
     }
 }
 

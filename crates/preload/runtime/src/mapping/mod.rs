@@ -49,10 +49,10 @@ pub use shared::shmget;
 use policy::live;
 
 use crate::contiguity;
+use crate::counters::{self, Column, Kind, Reason};
 use crate::executor;
 use crate::filter;
 use crate::hold;
-use crate::ledger::{self, Column, Kind, Reason};
 use crate::prepare;
 use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
 use crate::settings::{self, Fallback, Pages, Settings};
@@ -217,7 +217,7 @@ impl Request {
                 Some((_, false)) => Column::FellBack,
                 None => Column::Small,
             };
-            ledger::count(Kind::Mmap, column, self.length);
+            counters::count(Kind::Mmap, column, self.length);
             // SAFETY: the caller's contract.
             return piece.map_or_else(|| unsafe { self.small() }, |(it, _)| Ok(it as usize));
         }
@@ -251,8 +251,8 @@ impl Request {
                 prepare::populate(start, self.length);
             }
             if self.protection != libc::PROT_NONE {
-                ledger::count(Kind::Mmap, Column::Advised, advised);
-                ledger::count(Kind::Mmap, Column::FellBack, self.length - advised);
+                counters::count(Kind::Mmap, Column::Advised, advised);
+                counters::count(Kind::Mmap, Column::FellBack, self.length - advised);
             }
             Ok(start)
         }
@@ -310,13 +310,13 @@ impl Request {
         let is_fixed = self.flags & libc::MAP_FIXED != 0;
         if !is_ours || (self.address != 0 && !is_fixed) || self.length < superpage {
             if is_ours {
-                ledger::count(Kind::Mmap, Column::Small, self.length);
+                counters::count(Kind::Mmap, Column::Small, self.length);
             }
             // SAFETY: the caller's contract.
             return unsafe { self.small() };
         }
         if !may_use_pool(settings) {
-            ledger::because(Reason::Unprotected);
+            counters::because(Reason::Unprotected);
             // SAFETY: the caller's contract.
             return unsafe { self.without_pool(settings) };
         }
@@ -345,10 +345,10 @@ impl Request {
     /// What falls back because of the process and not of the pool.
     unsafe fn without_pool(self, settings: &Settings) -> Result<usize, Errno> {
         if executor::fall_back(settings.fallback, self.length) == Fallback::Error {
-            ledger::count(Kind::Mmap, Column::Refused, self.length);
+            counters::count(Kind::Mmap, Column::Refused, self.length);
             return Err(libc::ENOMEM);
         }
-        ledger::count(Kind::Mmap, Column::FellBack, self.length);
+        counters::count(Kind::Mmap, Column::FellBack, self.length);
         // SAFETY: the caller's contract.
         let start = unsafe { self.plain() }?;
         contiguity::advise(Kind::Mmap, start, self.length);
@@ -366,7 +366,7 @@ impl Request {
     ) -> Result<(), Errno> {
         let end = start + length;
         if from >= to {
-            ledger::count(Kind::Mmap, Column::Small, length);
+            counters::count(Kind::Mmap, Column::Small, length);
             return Ok(());
         }
         // SAFETY: inside the range of the caller of `on_hugetlb`.
@@ -378,7 +378,7 @@ impl Request {
                     return Err(libc::ENOMEM);
                 }
             }
-            ledger::count(Kind::Mmap, Column::Small, length - (to - from));
+            counters::count(Kind::Mmap, Column::Small, length - (to - from));
             if !has_ends && to < end {
                 let flags = PRIVATE_ANONYMOUS | libc::MAP_FIXED;
                 raw::mmap(to, end - to, self.protection, flags, -1, 0)?;

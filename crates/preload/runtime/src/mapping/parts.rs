@@ -18,7 +18,7 @@ use libc::size_t;
 use super::demote::{self, Extent};
 use super::plan;
 use super::table::{self, Range, Row};
-use crate::ledger::{self, Column, Kind};
+use crate::counters::{self, Column, Kind};
 use crate::raw::{self, Errno};
 use crate::{contiguity, prepare};
 
@@ -50,7 +50,7 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
     table::replacing(start, end, || unsafe { raw::munmap(start, length) })?;
     if let Some(row) = row {
         let kind = if row.shared { Kind::Shared } else { Kind::Mmap };
-        ledger::count(kind, Column::Returned, end - start);
+        counters::count(kind, Column::Returned, end - start);
     }
     Ok(())
 }

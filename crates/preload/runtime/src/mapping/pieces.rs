@@ -28,7 +28,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::ledger::Kind;
+use crate::counters::Kind;
 use crate::lock::{Level, Lock};
 use crate::{contiguity, raw, source};
 

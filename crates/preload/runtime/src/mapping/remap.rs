@@ -21,7 +21,7 @@ use super::demote::{self, Extent};
 use super::parts::{first_make_ordinary, is_valid, round_up, unmap};
 use super::table::{self, Range, Row};
 use crate::contiguity::{self, Grown};
-use crate::ledger::Kind;
+use crate::counters::Kind;
 use crate::raw::{self, Errno};
 use crate::settings;
 use crate::{executor, maps, prepare, source};

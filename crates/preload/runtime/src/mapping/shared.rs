@@ -30,8 +30,8 @@ use libc::{key_t, size_t};
 use super::Request;
 use super::table::{self, Range};
 use crate::contiguity;
+use crate::counters::{self, Column, Kind, Reason};
 use crate::executor;
-use crate::ledger::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback};
 use crate::source;
@@ -59,10 +59,10 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
         if settings.is_hugetlb() && request.address == 0 && !is_reserved_only {
             match anonymous(request) {
                 Ok(start) => return Ok(start),
-                Err(why) => ledger::because(why),
+                Err(why) => counters::because(why),
             }
             if executor::fall_back(settings.fallback, request.length) == Fallback::Error {
-                ledger::count(Kind::Shared, Column::Refused, request.length);
+                counters::count(Kind::Shared, Column::Refused, request.length);
                 return Err(libc::ENOMEM);
             }
         }
@@ -70,7 +70,7 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
         if executor::advises() {
             advise(start, request.length);
         } else {
-            ledger::count(Kind::Shared, Column::FellBack, request.length);
+            counters::count(Kind::Shared, Column::FellBack, request.length);
         }
         Ok(start)
     }
@@ -106,8 +106,8 @@ unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
             table::remove(start, start + length);
             let _ = raw::munmap(start, length);
         } else {
-            ledger::count(Kind::Shared, Column::Hugetlb, body);
-            ledger::count(Kind::Shared, Column::Small, length - body);
+            counters::count(Kind::Shared, Column::Hugetlb, body);
+            counters::count(Kind::Shared, Column::Small, length - body);
             if request.flags & libc::MAP_POPULATE != 0 {
                 let _ = raw::populate(start, length);
             }
@@ -121,11 +121,11 @@ pub fn advise(start: usize, length: usize) {
     let advised = if is_heeded() {
         contiguity::advise(Kind::Shared, start, length)
     } else {
-        ledger::because(Reason::ThpOff);
+        counters::because(Reason::ThpOff);
         0
     };
-    ledger::count(Kind::Shared, Column::Advised, advised);
-    ledger::count(Kind::Shared, Column::FellBack, length - advised);
+    counters::count(Kind::Shared, Column::Advised, advised);
+    counters::count(Kind::Shared, Column::FellBack, length - advised);
 }
 
 /// Whether the kernel gives shared memory THP where they are advised.
@@ -175,8 +175,8 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
     };
     let is_wanted = is_ours && settings.is_hugetlb() && size >= source::superpage() && is_new();
     if is_wanted && !settings.always_pool {
-        ledger::because(Reason::Unprotected);
-        ledger::count(Kind::Shared, Column::FellBack, size);
+        counters::because(Reason::Unprotected);
+        counters::count(Kind::Shared, Column::FellBack, size);
     } else if is_wanted {
         let page = source::superpage();
         let encoded = source::hugetlb_flags(page) & !libc::MAP_HUGETLB;
@@ -192,19 +192,19 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
         });
         match id {
             Ok(id) => {
-                ledger::count(Kind::Shared, Column::Hugetlb, size.next_multiple_of(page));
+                counters::count(Kind::Shared, Column::Hugetlb, size.next_multiple_of(page));
                 return id;
             }
             // These two are about the key, not about pages.
             Err(libc::EEXIST | libc::EACCES) => {}
             Err(errno) => {
-                ledger::because(source::reason_of(errno));
+                counters::because(source::reason_of(errno));
                 if executor::fall_back(settings.fallback, size) == Fallback::Error {
-                    ledger::count(Kind::Shared, Column::Refused, size);
+                    counters::count(Kind::Shared, Column::Refused, size);
                     raw::set_errno(libc::ENOMEM);
                     return -1;
                 }
-                ledger::count(Kind::Shared, Column::FellBack, size);
+                counters::count(Kind::Shared, Column::FellBack, size);
             }
         }
     }

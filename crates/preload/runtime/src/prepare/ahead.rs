@@ -8,8 +8,8 @@ use policy::live::Event;
 use policy::{Action, Result};
 
 use super::{bound, given, is_on};
+use crate::counters::{self, Prepared};
 use crate::executor::{self, DONE};
-use crate::ledger::{self, Prepared};
 use crate::raw;
 use crate::source::superpage;
 
@@ -34,7 +34,7 @@ fn ahead_of(start: usize, length: usize) -> usize {
         if populated.is_err() {
             return Some((Result::NoMemory, 0));
         }
-        ledger::prepared(Prepared::Ahead, portion);
+        counters::prepared(Prepared::Ahead, portion);
         facts.prepared += portion as u64;
         Some((DONE, 0))
     });

@@ -20,8 +20,8 @@ use policy::live::{Event, Facts, Source, Use};
 use policy::{Action, Result as Ended};
 
 use super::{bound, given, is_on, zero};
+use crate::counters::{self, Column, Kind, Prepared};
 use crate::executor::{self, DONE};
-use crate::ledger::{self, Column, Kind, Prepared};
 use crate::mapping::table::{self, Range};
 use crate::pagemap::{self, Region};
 use crate::raw;
@@ -109,9 +109,9 @@ impl Run {
             let range = Range { start, end: start + length, page: raw::base_page(), shared: false };
             table::add_ordinary(range, (start, start + length));
         }
-        ledger::prepared_less(Prepared::Stock, length);
+        counters::prepared_less(Prepared::Stock, length);
         self.free();
-        ledger::count(Kind::Mmap, Column::Advised, length);
+        counters::count(Kind::Mmap, Column::Advised, length);
         given::enter(start, length, length);
         Some(start)
     }
@@ -135,7 +135,7 @@ impl Run {
             return None;
         }
         self.born.store(executor::requests() as usize, Ordering::Relaxed);
-        ledger::prepared(Prepared::Stock, length);
+        counters::prepared(Prepared::Stock, length);
         Some((self, place))
     }
 
@@ -150,7 +150,7 @@ impl Run {
         let (start, end) = self.range();
         // SAFETY: the program gave it up, and it was not handed out again.
         let _ = unsafe { raw::munmap(start, end - start) };
-        ledger::prepared_less(Prepared::Stock, end - start);
+        counters::prepared_less(Prepared::Stock, end - start);
         self.free();
     }
 }
@@ -207,7 +207,7 @@ pub fn take(length: usize) -> Option<usize> {
     }
     if action == Action::GiveUp {
         tell(Event::PassedBy, |_| true);
-        ledger::prepared(Prepared::Missed, length);
+        counters::prepared(Prepared::Missed, length);
     }
     None
 }
@@ -232,8 +232,8 @@ unsafe fn clear(start: usize, end: usize) -> bool {
                     discard(at, from);
                     zero::zero(from, to - from);
                 }
-                ledger::prepared(Prepared::Recycled, to - from);
-                ledger::prepared(Prepared::HandedOut, to - from);
+                counters::prepared(Prepared::Recycled, to - from);
+                counters::prepared(Prepared::HandedOut, to - from);
                 at = to;
             }
             // SAFETY: the contract.
@@ -250,7 +250,7 @@ unsafe fn discard(from: usize, to: usize) {
     if from < to {
         // SAFETY: the contract of `clear`.
         let _ = unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) };
-        ledger::prepared(Prepared::Lost, to - from);
+        counters::prepared(Prepared::Lost, to - from);
     }
 }
 
@@ -287,7 +287,7 @@ pub fn keep(start: usize, end: usize) -> bool {
         run.release();
         return true;
     }
-    ledger::prepared_most((kept() + end - start) as u64);
+    counters::prepared_most((kept() + end - start) as u64);
     run.holder.store(KEPT, Ordering::Release);
     true
 }

@@ -144,7 +144,7 @@ pub extern "C" fn superpage_legacy_elfmap() -> c_int {
     let memory = settings.memory;
     let wishes = Wishes::read();
     let refused = wishes.elfmap.is_some_and(|text| text.eq_ignore_ascii_case(b"no"));
-    if memory.text != Text::Leave || memory.data || refused || !wishes.is_for_this_program() {
+    if memory.text.is_some() || memory.data || refused || !wishes.is_for_this_program() {
         return -1;
     }
     if settings.pages == Pages::Unasked {

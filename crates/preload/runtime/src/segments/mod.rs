@@ -28,8 +28,8 @@
 //! left alone. libc's may move: what is executed there is the same before and after.
 //! See docs/decisions/segments.md#1 and #3.
 
+use crate::counters::{self, Column, Kind, Reason};
 use crate::executor;
-use crate::ledger::{self, Column, Kind, Reason};
 use crate::pagemap;
 use crate::settings::{Fallback, Pages, Settings, Text};
 use crate::source;
@@ -80,34 +80,33 @@ enum Fit {
 /// a look at the program headers when no segment is large enough.
 pub fn provide(settings: &Settings) {
     let memory = settings.memory;
-    if memory.text == Text::Leave && !memory.data {
+    if memory.text.is_none() && !memory.data {
         return;
     }
     let page = source::superpage();
-    let wanted =
-        |is_written: bool| if is_written { memory.data } else { memory.text != Text::Leave };
+    let wanted = |is_written: bool| if is_written { memory.data } else { memory.text.is_some() };
     let mut segments = Segments::new();
     image::each_segment(|segment, _| {
         if wanted(segment.is_written) {
             if segment.may_fill(page) || segment.is_marked {
                 segments.push(segment);
             } else {
-                ledger::count(kind(segment.is_written), Column::Small, segment.length());
+                counters::count(kind(segment.is_written), Column::Small, segment.length());
             }
         }
     });
     if segments.is_empty() {
         return;
     }
-    let mut text = memory.text;
+    let mut text = memory.text.unwrap_or(Text::File);
     if text == Text::Copy && image::has_v8() {
-        ledger::because(Reason::MappedAgain);
+        counters::because(Reason::MappedAgain);
         text = Text::File;
     }
     let debugged = settings.is_hugetlb() && text == Text::Copy && image::is_traced();
     image::each_stretch(&segments, false, |stretch| {
         if !stretch.is_written && !stretch.is_code() && !stretch.is_marked {
-            ledger::count(Kind::Text, Column::Small, stretch.end - stretch.start);
+            counters::count(Kind::Text, Column::Small, stretch.end - stretch.start);
             return;
         }
         let fit = if stretch.is_marked { Fit::Touched } else { Fit::Filled };
@@ -115,7 +114,7 @@ pub fn provide(settings: &Settings) {
         let mut order = Order { pages, page, fallback, fit, text, share: None };
         // A debugger cannot write breakpoints into pool pages without write permission (EFAULT).
         if debugged && stretch.is_code() {
-            ledger::because(Reason::Place);
+            counters::because(Reason::Place);
             order.pages = Pages::Thp(0);
         }
         put(&stretch, &order);
@@ -133,11 +132,11 @@ fn put(stretch: &Stretch, order: &Order) -> bool {
         return put_on_file(stretch, order);
     }
     let Some((first, last)) = stretch.fitting(order.page, order.fit) else {
-        ledger::count(kind, Column::Small, stretch.end - stretch.start);
+        counters::count(kind, Column::Small, stretch.end - stretch.start);
         return false;
     };
     let inside = last.min(stretch.end) - first.max(stretch.start);
-    ledger::count(kind, Column::Small, stretch.end - stretch.start - inside);
+    counters::count(kind, Column::Small, stretch.end - stretch.start - inside);
     if stretch.is_written {
         return put_part(kind, stretch, first, last, order);
     }
@@ -146,7 +145,7 @@ fn put(stretch: &Stretch, order: &Order) -> bool {
         && pagemap::is_as_in_file(first, last - first)
         && share::place(stretch, (first, last), order.page, directory)
     {
-        ledger::count(kind, Column::Hugetlb, last - first);
+        counters::count(kind, Column::Hugetlb, last - first);
         return true;
     }
     // Code in which somebody has set a mark (a debugger's breakpoint, a uprobe) stays what it is:
@@ -163,8 +162,8 @@ fn put(stretch: &Stretch, order: &Order) -> bool {
             any |= put_part(kind, stretch, from, at, order);
         }
         if at < last {
-            ledger::because(Reason::Place);
-            ledger::count(kind, Column::FellBack, order.page);
+            counters::because(Reason::Place);
+            counters::count(kind, Column::FellBack, order.page);
             at += order.page;
         }
     }
@@ -175,21 +174,21 @@ fn put(stretch: &Stretch, order: &Order) -> bool {
 fn put_on_file(stretch: &Stretch, order: &Order) -> bool {
     let length = stretch.end - stretch.start;
     let Some((first, last)) = stretch.fitting(order.page, Fit::Inside) else {
-        ledger::count(Kind::Text, Column::Small, length);
+        counters::count(Kind::Text, Column::Small, length);
         return false;
     };
     let on = relocate::to_file(stretch, first, last, order.page);
     let off = last - first - on;
-    ledger::count(Kind::Text, Column::Small, length - (last - first));
-    ledger::count(Kind::Text, Column::Advised, on);
+    counters::count(Kind::Text, Column::Small, length - (last - first));
+    counters::count(Kind::Text, Column::Advised, on);
     if off > 0 {
         if matches!(order.pages, Pages::Hugetlb(_))
             && executor::fall_back(order.fallback, off) == Fallback::Error
         {
             crate::start::refuse(Kind::Text);
         }
-        ledger::because(Reason::SmallFilePages);
-        ledger::count(Kind::Text, Column::FellBack, off);
+        counters::because(Reason::SmallFilePages);
+        counters::count(Kind::Text, Column::FellBack, off);
     }
     off == 0
 }
@@ -206,7 +205,7 @@ fn put_part(kind: Kind, stretch: &Stretch, first: usize, last: usize, order: &Or
                 Fallback::Error => crate::start::refuse(kind),
                 Fallback::Base => (Column::FellBack, Some(why)),
                 Fallback::Thp => {
-                    ledger::because(why);
+                    counters::because(why);
                     // Pool pages of 1 GiB would fall back to THP of 2 MiB: those it still fills.
                     let other = relocate::to_thp(stretch, first, last, order.page);
                     (Column::FellBack, other.err())
@@ -219,8 +218,8 @@ fn put_part(kind: Kind, stretch: &Stretch, first: usize, last: usize, order: &Or
         },
     };
     if let Some(why) = reason {
-        ledger::because(why);
+        counters::because(why);
     }
-    ledger::count(kind, column, length);
+    counters::count(kind, column, length);
     reason.is_none()
 }

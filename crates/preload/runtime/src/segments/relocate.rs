@@ -11,8 +11,8 @@ use policy::live::{self, Event, Facts};
 use policy::{Action, How};
 
 use super::image::Stretch;
+use crate::counters::Reason;
 use crate::executor::{self, advice};
-use crate::ledger::Reason;
 use crate::mapping::table::{self, Range};
 use crate::{api, pagemap, raw, source};
 

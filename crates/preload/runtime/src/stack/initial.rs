@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use policy::live;
 
-use crate::ledger::{self, Column, Kind, Reason};
+use crate::counters::{self, Column, Kind, Reason};
 use crate::mapping::table::{self, Range};
 use crate::settings::{self, Fallback, Pages};
 use crate::{executor, maps, raw, source, start};
@@ -33,7 +33,7 @@ pub fn provide(size: usize) {
             Ok(()) => Ok(()),
             Err(why) => match executor::fall_back(settings.fallback, size) {
                 Fallback::Thp => {
-                    ledger::because(why);
+                    counters::because(why);
                     stack.advise(size, Column::FellBack)
                 }
                 Fallback::Error => start::refuse(Kind::Stack),
@@ -43,8 +43,8 @@ pub fn provide(size: usize) {
         _ => stack.advise(size, Column::Advised),
     };
     if let Err(why) = result {
-        ledger::because(why);
-        ledger::count(Kind::Stack, Column::FellBack, size);
+        counters::because(why);
+        counters::count(Kind::Stack, Column::FellBack, size);
     }
 }
 
@@ -98,8 +98,8 @@ impl Stack {
         if !executor::advise(live::Kind::Stack, fallback, start, self.end - start) {
             return Err(Reason::ThpOff);
         }
-        ledger::count(Kind::Stack, column, high - low);
-        ledger::count(Kind::Stack, Column::Small, self.end - high);
+        counters::count(Kind::Stack, column, high - low);
+        counters::count(Kind::Stack, Column::Small, self.end - high);
         Ok(())
     }
 
@@ -134,8 +134,8 @@ impl Stack {
             }
             entered?;
         }
-        ledger::count(Kind::Stack, Column::Hugetlb, length);
-        ledger::count(Kind::Stack, Column::Small, ordinary);
+        counters::count(Kind::Stack, Column::Hugetlb, length);
+        counters::count(Kind::Stack, Column::Small, ordinary);
         LOWEST.store(low, Ordering::Relaxed);
         // SAFETY: this thread's name.
         OWNER.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);

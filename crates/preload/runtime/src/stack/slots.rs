@@ -15,7 +15,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::ledger::{self, Column, Kind};
+use crate::counters::{self, Column, Kind};
 use crate::lock::{Level, Lock};
 use crate::mapping::table::{self, Range};
 use crate::source::{self, Backing};
@@ -306,6 +306,6 @@ impl Slot {
         // SAFETY: nobody is on it.
         let _ = unsafe { raw::munmap(self.start - self.guard, self.guard + self.end - self.start) };
         table::remove(self.start, self.end);
-        ledger::count(Kind::Stack, Column::Returned, self.end - self.start);
+        counters::count(Kind::Stack, Column::Returned, self.end - self.start);
     }
 }

@@ -59,10 +59,10 @@ pub fn prepared_most(bytes: u64) {
     }
 }
 
-/// Joins the run's ledger, if there is one that this process may open and it is of this version; else what
+/// Joins the run's counters, if there are any that this process may open and of this version; else what
 /// this process gets is counted for itself alone.
 pub fn open() {
-    if let Some(value) = settings::get().ledger
+    if let Some(value) = settings::get().counters
         && let Some(words) = raw::keeping_errno(|| join(value.to_bytes()))
     {
         SHARED.store(words, Ordering::Release);
@@ -70,7 +70,7 @@ pub fn open() {
     add(::abi::processes(), 1);
 }
 
-/// In the run's ledger, for a process that does not join it: it met `why`.
+/// In the run's counters, for a process that does not join it: it met `why`.
 pub fn note(path: &CStr, why: Reason) {
     if let Some(words) = join(path.to_bytes()) {
         // SAFETY: words of the mapping that was just made, which stays.

@@ -1,0 +1,292 @@
+//! What libsuperpage.so counts about the memory it was asked for: a file of 64-bit words.
+//!
+//! All processes of one run map it and add to it, so that what a killed process got is not lost. Only sums are
+//! kept: they need no lock and no cleaning up. Whoever opens the file checks the version.
+
+words! {
+    /// Kinds of memory, in the order of the file; the names are the words of SUPERPAGE_MEMORY.
+    #[allow(missing_docs, reason = "the variants are those words")]
+    Kind {
+        Heap = "heap",
+        Mmap = "mmap",
+        Shared = "shm",
+        Text = "text",
+        Data = "data",
+        Stack = "stack",
+    }
+}
+
+words! {
+    /// What is summed up for each kind, in bytes; in the order of the file.
+    Column {
+        /// Given pages of the hugetlb pool: reserved, or populated where a reservation cannot hold.
+        Hugetlb = "hugetlb_bytes",
+        /// Given memory with advice for transparent superpages.
+        Advised = "advised_bytes",
+        /// Given base pages although superpages were asked for: what fell back.
+        FellBack = "fell_back_bytes",
+        /// Given base pages on purpose: too small, or the ends that no superpage fits into.
+        Small = "small_bytes",
+        /// Refused: the request failed.
+        Refused = "refused_bytes",
+        /// Given back while the process ran.
+        Returned = "returned_bytes",
+    }
+}
+
+words! {
+    /// Why a request did not get what it asked for; counted in requests, in the order of the file.
+    Reason {
+        /// The pool has too few pages that are neither used nor reserved.
+        PoolShort = "pool-short",
+        /// There is no pool of that size.
+        NoPool = "no-pool",
+        /// The process may not use it (SHM_HUGETLB without CAP_IPC_LOCK or the shm group).
+        NoPermission = "no-permission",
+        /// Reserved, but a cgroup or memory policy would have made a fault fail: found by populating.
+        Limit = "limit",
+        /// The kernel has no transparent superpages, or they are off for this memory.
+        ThpOff = "thp-off",
+        /// A forked child's copy.
+        Forked = "forked",
+        /// Part of a superpage was unmapped, moved or protected differently.
+        Split = "split",
+        /// On hugetlb pages not every later call would work as on ordinary memory: without userfaultfd, or of a
+        /// System V segment.
+        Unprotected = "unprotected",
+        /// The kernel refused for another reason.
+        Kernel = "kernel",
+        /// Where the memory lies there can be no superpage: a neighbour, a limit, a debugger's mark.
+        Place = "place",
+        /// The program has an allocator of its own, which keeps its heap.
+        OwnAllocator = "own-allocator",
+        /// Another process has the shared memory, or the kernel writes to it (registered buffers): it cannot
+        /// be moved, and a call that needs that fails.
+        Held = "held",
+        /// Too little free memory is contiguous: advised memory would be compacted at each first touch.
+        Fragmented = "fragmented",
+        /// Contiguity went away while advised memory was touched: seen afterwards, once for each look.
+        Compacted = "compacted",
+        /// The program is of a sanitizer and runs without the library.
+        Instrumented = "instrumented",
+        /// Code whose file the kernel holds in small pages.
+        SmallFilePages = "small-file-pages",
+        /// Code that its program maps again from its file (V8): it may not be copied.
+        MappedAgain = "mapped-again",
+    }
+}
+
+impl Reason {
+    /// A clause for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::PoolShort => "the hugetlb pool was short",
+            Self::NoPool => "there is no hugetlb pool of that size",
+            Self::NoPermission => "no permission to use hugetlb shared memory",
+            Self::Limit => "a cgroup limit or memory policy stood in the way",
+            Self::ThpOff => "transparent superpages are off for that memory",
+            Self::Forked => "a forked child's memory was copied to base pages",
+            Self::Split => "parts of superpages were unmapped or protected differently",
+            Self::Unprotected => {
+                "what a program may do to the memory could not be done on the pool"
+            }
+            Self::Kernel => "the kernel refused",
+            Self::Place => "there was no room around it, or a debugger's mark in it",
+            Self::OwnAllocator => "the program has an allocator of its own",
+            Self::Held => "another process or a device held on to the memory",
+            Self::Fragmented => "memory is fragmented: too few free superpages",
+            Self::Compacted => "superpages ran out while memory was touched",
+            Self::Instrumented => "a program with a sanitizer was left alone",
+            Self::SmallFilePages => {
+                "code stays on base pages: its file is cached in small pages, or not linked for superpages \
+                 (--text=copy copies it)"
+            }
+            Self::MappedAgain => "code that V8 maps again from its file is not copied",
+        }
+    }
+}
+
+words! {
+    /// What was done so that superpages were ready before they were touched, in bytes; in the order of the file.
+    Prepared {
+        /// Zeroed again after use.
+        Recycled = "recycled_bytes",
+        /// Populated ahead of touches in a mapping.
+        Ahead = "ahead_bytes",
+        /// Handed out ready.
+        HandedOut = "handed_out_bytes",
+        /// Handed out of the stock, but the kernel had taken the pages.
+        Lost = "lost_bytes",
+        /// Asked for, and not ready.
+        Missed = "missed_bytes",
+        /// In the stock now: resident, but nobody's. Of a process that was killed, what was in it then.
+        Stock = "stock_bytes",
+        /// The most that was ever in the stock of one process.
+        Most = "most_stock_bytes",
+    }
+}
+
+/// `spledgr` and the version of this layout.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x03");
+
+const PROCESSES: usize = 1;
+const FORKS: usize = 2;
+const FIRST_SUM: usize = 8;
+const FIRST_REASON: usize = FIRST_SUM + Kind::ALL.len() * Column::ALL.len();
+
+const FIRST_PREPARED: usize = FIRST_REASON + Reason::ALL.len();
+
+/// Words in the file.
+pub const WORDS: usize = FIRST_PREPARED + Prepared::ALL.len();
+/// Bytes in the file.
+pub const BYTES: usize = WORDS * 8;
+
+/// The word that counts processes in which the library was active.
+pub const fn processes() -> usize {
+    PROCESSES
+}
+
+/// The word that counts forks of such processes.
+pub const fn forks() -> usize {
+    FORKS
+}
+
+/// The word of one sum.
+pub const fn sum(kind: Kind, column: Column) -> usize {
+    FIRST_SUM + kind as usize * Column::ALL.len() + column as usize
+}
+
+/// The word that counts one reason.
+pub const fn reason(reason: Reason) -> usize {
+    FIRST_REASON + reason as usize
+}
+
+/// The word of what was prepared.
+pub const fn prepared(what: Prepared) -> usize {
+    FIRST_PREPARED + what as usize
+}
+
+/// All zero, as a file starts out.
+pub fn empty() -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+    bytes
+}
+
+/// The counters as they were read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals([u64; WORDS]);
+
+impl Totals {
+    /// Reads the file's bytes; `None` if they are no counters of this version.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != BYTES {
+            return None;
+        }
+        let mut words = [0; WORDS];
+        for (word, eight) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_ne_bytes(eight.try_into().ok()?);
+        }
+        (words[0] == MAGIC).then_some(Self(words))
+    }
+
+    /// Adds another file of the same run.
+    pub fn add(&mut self, other: &Self) {
+        let most = prepared(Prepared::Most);
+        for (word, (sum, more)) in self.0.iter_mut().zip(other.0).enumerate().skip(1) {
+            *sum = if word == most { (*sum).max(more) } else { sum.wrapping_add(more) };
+        }
+    }
+
+    /// Processes in which the library was active.
+    pub fn processes(&self) -> u64 {
+        self.0[PROCESSES]
+    }
+
+    /// Forks of such processes.
+    pub fn forks(&self) -> u64 {
+        self.0[FORKS]
+    }
+
+    /// One sum, in bytes.
+    pub fn bytes(&self, kind: Kind, column: Column) -> u64 {
+        self.0[sum(kind, column)]
+    }
+
+    /// How often a request met `why`.
+    pub fn times(&self, why: Reason) -> u64 {
+        self.0[reason(why)]
+    }
+
+    /// What was prepared.
+    pub fn prepared(&self, what: Prepared) -> u64 {
+        self.0[prepared(what)]
+    }
+
+    /// One column over all kinds.
+    pub fn all(&self, column: Column) -> u64 {
+        Kind::ALL.iter().map(|kind| self.bytes(*kind, column)).sum()
+    }
+
+    /// What was asked for in superpages, whatever came of it.
+    pub fn asked(&self) -> u64 {
+        let came = [Column::Hugetlb, Column::Advised, Column::FellBack, Column::Refused];
+        came.iter().map(|column| self.all(*column)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_has_one_meaning() {
+        let mut words: Vec<usize> = vec![0, processes(), forks()];
+        for kind in Kind::ALL {
+            words.extend(Column::ALL.map(|column| sum(kind, column)));
+        }
+        words.extend(Reason::ALL.map(reason));
+        words.extend(Prepared::ALL.map(prepared));
+        words.sort_unstable();
+        let count = words.len();
+        words.dedup();
+        assert_eq!(words.len(), count);
+        assert!(words.iter().all(|word| *word < WORDS));
+        assert_eq!(words.last(), Some(&(WORDS - 1)));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut bytes = empty();
+        let at = sum(Kind::Data, Column::FellBack) * 8;
+        bytes[at..at + 8].copy_from_slice(&77u64.to_ne_bytes());
+        let totals = Totals::parse(&bytes).unwrap();
+        assert_eq!(totals.bytes(Kind::Data, Column::FellBack), 77);
+        assert_eq!(totals.all(Column::FellBack), 77);
+        assert_eq!(totals.asked(), 77);
+        assert_eq!(totals.times(Reason::PoolShort), 0);
+    }
+
+    #[test]
+    fn counters_of_one_run_are_added() {
+        let of = |words: &[(usize, u64)]| {
+            let mut bytes = empty();
+            for (word, value) in words {
+                bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_ne_bytes());
+            }
+            Totals::parse(&bytes).unwrap()
+        };
+        let (most, heap) = (prepared(Prepared::Most), sum(Kind::Heap, Column::Advised));
+        let mut totals = of(&[(processes(), 1), (heap, 10), (most, 7)]);
+        // What a process gave back that another took is below zero, modulo 2^64.
+        totals.add(&of(&[(processes(), 2), (heap, 4u64.wrapping_neg()), (most, 5)]));
+        assert_eq!(totals, of(&[(processes(), 3), (heap, 6), (most, 7)]));
+    }
+
+    #[test]
+    fn what_is_no_counters_file_is_refused() {
+        assert_eq!(Totals::parse(&[]), None);
+        assert_eq!(Totals::parse(&empty()[..BYTES - 1]), None);
+        assert_eq!(Totals::parse(&[0; BYTES]), None);
+    }
+}
