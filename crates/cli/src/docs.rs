@@ -7,20 +7,20 @@ use clap::CommandFactory;
 use crate::exit::{self, Done, Failure};
 use crate::files;
 
-/// Print completions for a shell.
+/// Print shell completions.
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArgs {
-    /// The shell.
+    /// Shell.
     shell: clap_complete::Shell,
 }
 
-/// Write the man pages into a directory.
+/// Write man pages into a directory.
 #[derive(Debug, clap::Args)]
 pub struct ManArgs {
-    /// Where to; superpage.1, superpage-run.1 and so on are written there.
+    /// Existing directory for superpage.1, superpage-run.1 and so on.
     directory: PathBuf,
 
-    /// Write over pages that exist.
+    /// Overwrite existing files.
     #[arg(long)]
     force: bool,
 }
@@ -65,3 +65,6 @@ pub fn man(args: ManArgs) -> Result<Done, Failure> {
     }
     Ok(Done::Fine)
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,8 +10,8 @@ use launch::LaunchError;
 
 /// The last paragraph of `--help`.
 pub const HELP: &str = "\
-Exit codes: 0 done; 1 a negative finding that was asked for; 2 usage or own error; 3 this machine
-cannot. `run` passes the program's own code through, with 125, 126 and 127 for failures to start.";
+Exit codes: 0 success; 1 a negative result that was asked about; 2 wrong usage or an error; 3 not
+possible on this machine. `run` exits with the program's code, or 125, 126, 127 if it cannot start it.";
 
 /// How a subcommand ended well.
 #[derive(Debug, PartialEq, Eq)]

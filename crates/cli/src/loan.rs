@@ -17,9 +17,9 @@ use crate::exit::Failure;
 /// Whether hugetlb pools may be lent pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum PoolPolicy {
-    /// Raise the overcommit limit of a pool that is short, and put it back afterwards (root).
+    /// Raise the pool's overcommit limit, and restore it afterwards (root).
     Lend,
-    /// Use the pools as they are.
+    /// Use the pool as it is.
     Keep,
 }
 

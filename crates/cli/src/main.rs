@@ -10,6 +10,7 @@ mod docs;
 mod exit;
 mod facts;
 mod files;
+mod groups;
 mod lab;
 mod legacy;
 mod loan;
@@ -28,15 +29,15 @@ mod workload;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Nothing is advised but by `lab`: what other commands measure has the pages that it would have anyway.
 #[global_allocator]
 static HEAP: sys::heap::Heap = sys::heap::Heap::new();
 
-/// Backs any Linux program with superpages, and proves what that bought.
+/// Run Linux programs on superpages, and measure what that buys.
 ///
-/// Main job: `superpage compare gups`, or `superpage compare -- ./your-program`.
+/// Start with `superpage compare gups`, or `superpage compare -- ./your-program`.
 #[derive(Debug, Parser)]
 #[command(name = "superpage", version, max_term_width = 100, after_help = exit::HELP)]
 struct Cli {
@@ -100,7 +101,11 @@ fn main() -> ExitCode {
             Err(error) => exit::of_clap(&error),
         };
     }
-    let cli = match in_passing(Cli::try_parse) {
+    let cli = in_passing(|| {
+        let matches = groups::grouped(Cli::command()).try_get_matches()?;
+        Cli::from_arg_matches(&matches)
+    });
+    let cli = match cli {
         Ok(cli) => cli,
         Err(error) => return exit::of_clap(&error),
     };

@@ -6,11 +6,11 @@ use host::journal::{self, Outcome};
 use crate::exit::{self, Done, Failure};
 use crate::loan;
 
-/// Put back settings that a killed superpage left changed.
+/// Restore settings that a killed superpage left changed.
 ///
-/// Every setting is written down before it is changed, and put back when superpage ends, also on
-/// ^C or a crash. Only a kill -9 leaves it to this command. What somebody else changed meanwhile
-/// is left alone and reported (exit 1).
+/// The old value of every setting is saved before it is changed, and restored when superpage ends,
+/// also after ^C or a crash. This command is needed only after kill -9. Settings that were changed
+/// by others meanwhile are left alone and reported (exit code 1).
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON.

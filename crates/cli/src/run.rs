@@ -23,47 +23,48 @@ use crate::files;
 use crate::loan::{self, OvercommitGuard, PoolPolicy};
 use crate::{carried_out, facts, signals};
 
-/// Run a program on the pages asked for.
+/// Run a program on superpages.
 ///
-/// The program is not modified; its exit code and signals are passed through. What it got is read
-/// back and reported in one line on standard error.
+/// The program is not modified. Its exit code and signals are passed through; signals sent to
+/// superpage reach it. A one-line report on standard error says which pages it got.
 ///
-/// With none of --heap, --mmap, --shm, --text, --data, --stack, glibc's own malloc is told to ask
-/// for superpages, and the program's own mappings are advised. With any of them, libsuperpage.so
-/// backs exactly that memory: THP are advised as far as free memory is contiguous, pages of a pool
-/// are reserved when memory is mapped. --prezero and --prefault imply --heap --mmap if none is given.
+/// Without --heap, --mmap, --shm, --text, --data and --stack, glibc's malloc is told to use
+/// superpages and the program's own mappings are advised (MADV_HUGEPAGE). With any of them,
+/// libsuperpage.so is preloaded and backs exactly that memory: THP where free memory is contiguous,
+/// or pages of a hugetlb pool, reserved when memory is mapped. --prezero and --prefault imply --heap
+/// and --mmap.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which pages: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (the pool's if it has pages to
-    /// give, else thp), or system (change nothing) [default: auto with a kind of memory, else thp; thp
-    /// with --prezero or --prefault]
+    /// Pages to use: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (hugetlb if the pool has free
+    /// pages, else thp), or system (change nothing) [default: auto with --heap and the like, else thp;
+    /// thp with --prezero or --prefault]
     #[arg(long, value_name = "KIND")]
     pages: Option<Pages>,
 
-    /// What a superpage design says, as far as a program can be given it: a name of `superpage
-    /// design`, or a file. What cannot be carried out is said.
+    /// Run as a superpage design says: a name from `superpage design list`, or a file. Rules that
+    /// cannot be applied to a process are listed.
     #[arg(long, value_name = "DESIGN", conflicts_with_all = ["pages", "size"])]
     design: Option<String>,
 
-    /// Superpages of this size: 2M, 1G, 64K.
+    /// Superpage size: 2M, 1G, 64K.
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
     size: Option<PageSize>,
 
-    /// The heap: glibc's malloc stays, on superpages.
+    /// Back the heap; malloc stays glibc's.
     #[arg(long, help_heading = "Memory")]
     heap: bool,
 
-    /// Anonymous mappings, also those of libraries; on the pool where other threads' system calls can be
-    /// held up (see superpage(7), SUPERPAGE_POOL).
+    /// Back anonymous mappings, also those of libraries. On a hugetlb pool only where other threads'
+    /// system calls can be intercepted (see superpage(7), SUPERPAGE_POOL).
     #[arg(long, help_heading = "Memory")]
     mmap: bool,
 
-    /// Shared memory: MAP_SHARED|MAP_ANONYMOUS; System V, memfd and POSIX on THP only.
+    /// Back shared memory: MAP_SHARED|MAP_ANONYMOUS; System V, memfd and POSIX with THP only.
     #[arg(long, help_heading = "Memory")]
     shm: bool,
 
-    /// The program's code: file (its file's superpages, where the kernel has some or makes them) or copy
-    /// (else private copies too; a program that looks for its code in /proc/self/maps may break).
+    /// Back the program's code: file (superpages of the page cache, where the kernel supports them) or
+    /// copy (else private copies; a program that looks for its code in /proc/self/maps may break).
     #[arg(
         long,
         value_name = "HOW",
@@ -74,11 +75,11 @@ pub struct Args {
     )]
     text: Option<Text>,
 
-    /// The program's data and bss.
+    /// Back the program's data and bss.
     #[arg(long, help_heading = "Memory")]
     data: bool,
 
-    /// Stacks, main and threads', of this fixed size.
+    /// Back stacks, of the main and all other threads, with this fixed size.
     #[arg(
         long,
         value_name = "SIZE",
@@ -89,8 +90,8 @@ pub struct Args {
     )]
     stack: Option<ByteSize>,
 
-    /// Keep up to SIZE of what the program unmaps, and zero it again for its next mapping of that length
-    /// (THP; not malloc's memory): at most 64M, and a tenth of the process's memory.
+    /// Keep up to SIZE of the memory that the program unmaps, zeroed, for its next mapping of that length
+    /// (THP; not malloc's memory). At most 64M, and a tenth of the process's memory.
     #[arg(
         long,
         value_name = "SIZE",
@@ -101,8 +102,8 @@ pub struct Args {
     )]
     prezero: Option<ByteSize>,
 
-    /// Populate up to SIZE of each new mapping of the program's at once (THP; not malloc's memory): at most 64M, and
-    /// a tenth of the process's memory.
+    /// Fault in up to SIZE of each new mapping at once (THP; not malloc's memory). At most 64M, and a tenth
+    /// of the process's memory.
     #[arg(
         long,
         value_name = "SIZE",
@@ -113,22 +114,22 @@ pub struct Args {
     )]
     prefault: Option<ByteSize>,
 
-    /// What a request gets that the hugetlb pool cannot serve. error with thp:SIZE: do not start where larger THP
-    /// are on too.
+    /// Pages to use when the hugetlb pool is empty: thp, base or error. error with thp:SIZE: do not start
+    /// if larger THP are enabled too.
     #[arg(long, value_name = "PAGES", default_value = "thp", help_heading = "Memory")]
     fallback: Fallback,
 
-    /// What becomes of children: base (a forked child gets copies on ordinary memory), same (it
-    /// shares the superpages; not guaranteed), none (as base, and what it executes gets nothing).
+    /// Memory of child processes: base (a forked child gets copies on base pages), same (it shares the
+    /// superpages; not guaranteed), none (as base, and programs that it executes are not backed).
     #[arg(long, value_name = "HOW", default_value = "base", help_heading = "Memory")]
     children: Children,
 
-    /// Whether a hugetlb pool that is short may be lent pages for the run.
+    /// What to do about a hugetlb pool with too few free pages.
     #[arg(long, value_enum, default_value = "keep", help_heading = "Pool")]
     pool: PoolPolicy,
 
-    /// Grow the pool for the run and give the pages back afterwards: by SIZE at once, or without
-    /// SIZE as the program asks for them (root).
+    /// Grow the hugetlb pool for the run and shrink it afterwards (root): by SIZE now, or without SIZE
+    /// as the program asks for pages.
     #[arg(
         long,
         value_name = "SIZE",
@@ -139,27 +140,27 @@ pub struct Args {
     )]
     grow_pool: Option<ByteSize>,
 
-    /// Print what would be done, and do nothing.
+    /// Print what would be done; do nothing.
     #[arg(long)]
     dry_run: bool,
 
-    /// The report as JSON, one line on standard error (see --output); with --dry-run the plan, on standard output.
+    /// Print the report as JSON, one line on standard error; with --dry-run the plan, on standard output.
     #[arg(long)]
     json: bool,
 
-    /// Write the report to FILE as JSON, also if there is none on standard error.
+    /// Write the report to FILE as JSON, also with --quiet.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write over FILE if it is there.
+    /// Overwrite existing files.
     #[arg(long, requires = "output")]
     force: bool,
 
-    /// No report at the end.
+    /// Do not print a report.
     #[arg(long, short)]
     quiet: bool,
 
-    /// The program and its arguments: all from the first word that is no option, or after `--`.
+    /// Program and arguments: everything from the first word that is not an option, or after `--`.
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     command: Vec<String>,
 }

@@ -24,54 +24,54 @@ use crate::files;
 use crate::predict::{self, Pricing, Subject, SubjectDemand};
 use crate::workload::WorkloadArgs;
 
-/// Predict on base pages what superpages would save, run on superpages, and report the error.
+/// Predict what superpages save, then measure it, and report the error.
 ///
 /// Without a name: stream and gups. A program's accesses are recorded under QEMU, several times slower
-/// than it runs; our workloads' are known. What is compared is the part of the program's CPU time (of our
-/// workloads, of the phase that they time) that superpages save. Runs go on until their ratio is known
-/// within 2 % with 99 % confidence, or runs or time are used up; beside the saving stands what it lies between.
+/// than it runs; those of built-in workloads are known. Compared is the share of CPU time that superpages
+/// save: of the program, or of the timed phase of a workload. Runs continue until their ratio is known
+/// within 2 % at 99 % confidence, or until --max-runs or --max-time; the saving has a confidence interval.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Workloads: gups, chase, stream, touch, pagerank, btree, hashmap.
+    /// Built-in workloads: gups, chase, stream, touch, pagerank, btree, hashmap.
     workloads: Vec<Workload>,
 
-    /// A program as well.
+    /// Program and arguments.
     #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<String>,
 
-    /// Least runs per arm; they come in pairs [default: 6, or --max-runs if that is less].
+    /// Minimum runs per arm, made in pairs [default: 6, at most --max-runs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     min_runs: Option<u32>,
 
-    /// Most runs per arm.
+    /// Maximum runs per arm.
     #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     max_runs: u32,
 
-    /// Most time for a program's measured runs together: 90, 90s, 5m, 1h.
+    /// Maximum time for all measured runs of a program: 90s, 5m, 1h.
     #[arg(long, default_value = "90s", value_name = "TIME", value_parser = seconds)]
     max_time: f64,
 
-    /// Exit with 1 if the mean error is more than this share of the time.
+    /// Exit with 1 if the mean error is larger than this share of the time.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     within: Option<f64>,
 
-    /// Print the document.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 
-    /// Write it to a file instead of standard output.
+    /// Write the result to FILE; - is standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write over a file that exists.
+    /// Overwrite existing files.
     #[arg(long)]
     force: bool,
 
-    /// No progress on standard error.
+    /// Do not print progress.
     #[arg(long, short)]
     quiet: bool,
 
-    /// Say what would be run, and do nothing.
+    /// Print what would be run; do nothing.
     #[arg(long)]
     dry_run: bool,
 

@@ -11,16 +11,15 @@ use workload::{Details, Options, Outcome, Settings, Workload};
 
 use crate::exit::{self, Done, Failure};
 
-/// Run one benchmark kernel and verify its result.
+/// Run a built-in workload and verify its result.
 ///
-/// Prints one line of JSON (and, on a terminal, a summary before it). Without a name, lists the
-/// kernels.
+/// Prints one line of JSON; on a terminal, a summary before it. Without a name, lists the workloads.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Which kernel.
+    /// Workload to run.
     name: Option<Workload>,
 
-    /// Print only the line of JSON.
+    /// Print only JSON.
     #[arg(long)]
     json: bool,
 

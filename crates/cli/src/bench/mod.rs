@@ -18,7 +18,7 @@ use crate::exit::{Done, Failure};
 use crate::files;
 use crate::loan::PoolPolicy;
 
-/// Measure how fast memory is got: first touches, requests, zeroing.
+/// Measure how fast memory is allocated: first touches, requests, zeroing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -36,33 +36,33 @@ enum Benchmark {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Arms and runs")]
 pub struct Common {
-    /// An arm; repeatable. A recipe as `compare` takes it, or populate, or `populate+` and a recipe [default:
-    /// base, sizes of mTHP that are on, thp, hugetlb, pool (libsuperpage.so's prepared superpages); touch:
-    /// populate as well].
+    /// Arm to run; repeatable: a recipe as for `compare`, `populate`, or `populate+RECIPE` [default: base,
+    /// enabled mTHP sizes, thp, hugetlb, pool (libsuperpage.so with --prezero and --prefault); touch: also
+    /// populate].
     #[arg(long = "arm", value_name = "ARM", value_parser = arms::parse)]
     arms: Vec<arms::Arm>,
 
-    /// Numbers of threads, each a row of every arm [default: 1 and one for each CPU].
+    /// Numbers of threads, each a row of every arm [default: 1 and the number of CPUs].
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = crate::workload::threads)]
     threads: Vec<NonZeroUsize>,
 
-    /// Measured runs of each row; they come in pairs.
+    /// Measured runs of each row, made in pairs.
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1000))]
     runs: u32,
 
-    /// Switch sizes of mTHP on for the runs of their arms, and all other sizes off, and put it back (root).
+    /// Enable the mTHP size of an arm, and disable all others, during its runs (root).
     #[arg(long)]
     allow: bool,
 
-    /// Whether a hugetlb pool that is short may be lent pages for the runs.
+    /// What to do about a hugetlb pool with too few free pages.
     #[arg(long, value_enum, default_value = "lend")]
     pool: PoolPolicy,
 
-    /// Seed of the order of runs and of what is written.
+    /// Seed of the order of runs and of the data.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Print each row's plan, and do nothing.
+    /// Print what each row would do; do nothing.
     #[arg(long)]
     dry_run: bool,
 
@@ -78,15 +78,15 @@ pub struct Outputs {
     #[arg(long)]
     json: bool,
 
-    /// Write it to a file instead of standard output.
+    /// Write the result to FILE; - is standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write over files that exist.
+    /// Overwrite existing files.
     #[arg(long)]
     force: bool,
 
-    /// No progress on standard error.
+    /// Do not print progress.
     #[arg(long, short)]
     quiet: bool,
 }

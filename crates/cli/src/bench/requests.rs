@@ -9,13 +9,13 @@ use super::runner::{self, BenchOutcome};
 use super::{Common, arms, deliver};
 use crate::exit::{Done, Failure};
 
-/// Blocks of random sizes allocated, filled and freed again: how long the slowest took, by kind of pages.
+/// Latency of allocating, filling and freeing blocks of random sizes.
 ///
-/// Each thread keeps its blocks until its share of the memory is full; then the oldest go. So the first requests
-/// find fresh memory, and the later ones what the allocator kept.
+/// Each thread keeps its blocks until its share of the memory is full, then frees the oldest. The first requests
+/// find fresh memory, later ones what the allocator kept.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Memory in blocks at once, all threads together.
+    /// Memory in blocks at a time, all threads together.
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     size: ByteSize,
 
@@ -23,15 +23,15 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     operations: Option<u64>,
 
-    /// The smallest block [default: 4K].
+    /// Smallest block [default: 4K].
     #[arg(long, value_name = "SIZE")]
     smallest: Option<ByteSize>,
 
-    /// The largest block; sizes between are log-uniform [default: 1M].
+    /// Largest block; sizes are log-uniform in between [default: 1M].
     #[arg(long, value_name = "SIZE")]
     largest: Option<ByteSize>,
 
-    /// Draw how long requests took into a file.
+    /// Also write a chart of the latencies.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 

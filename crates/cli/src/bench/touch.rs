@@ -9,11 +9,11 @@ use super::runner::{self, BenchOutcome};
 use super::{Common, arms, deliver, save};
 use crate::exit::{self, Done, Failure};
 
-/// First touch of fresh memory by all threads: the table of 2005, for every kind of pages.
+/// First touch of fresh memory by all threads: page faults per second.
 ///
-/// Each row runs in fresh processes, interleaved with all others. Memory comes from malloc; what is timed is
-/// allocating and touching it. The common unit is base pages touched per second: a superpage's fault counts as
-/// all the base pages it brings, and the faults that the kernel counted stand beside it.
+/// The page-fault test of 2005, for every kind of pages. Each row runs in fresh processes, interleaved with all
+/// others. Memory comes from malloc; allocating and touching it is timed. Rates are base pages per second: a
+/// superpage fault counts as all its base pages, with the kernel's count of faults beside it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -33,19 +33,19 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     burst: Option<ByteSize>,
 
-    /// Milliseconds of rest before each piece, not timed.
+    /// Milliseconds of sleep before each piece, not timed.
     #[arg(long, value_name = "MS")]
     gap: Option<u32>,
 
-    /// Time each page's first touch by itself, and tell how long the slowest took. Rates are lower then.
+    /// Time each first touch and report the latencies; rates are lower then.
     #[arg(long)]
     latency: bool,
 
-    /// Draw it into a file: latencies if they were timed, else rates.
+    /// Also write a chart: of latencies with --latency, else of rates.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Keep what faults and zeroing cost here in the machine `this`, for `superpage lab --machine this`.
+    /// Save the costs of faults and zeroing in the machine `this`, for `superpage lab --machine this`.
     #[arg(long)]
     save: bool,
 
@@ -55,13 +55,13 @@ pub struct Args {
 }
 
 const HELP: &str = "\
-Columns as in 2005: Gb touched in each repetition, repetitions, threads, cache lines in each page, seconds of
-CPU time in user mode and in the kernel, seconds, faults per CPU second and per second.
+Columns as in 2005: Gb touched in each repetition, repetitions, threads, cache lines in each page,
+user, system and elapsed seconds, faults per CPU second and per second.
 
 Examples:
   superpage bench touch --threads 1,2
   superpage bench touch --arm base --arm thp:64K --arm thp --allow
-  superpage bench touch --size 1G --burst 64M --gap 100      # bursts, with time to prepare between them
+  superpage bench touch --size 1G --burst 64M --gap 100      # bursts, with idle gaps (untimed)
   superpage bench touch --latency --svg tail.svg";
 
 pub fn run(args: Args) -> Result<Done, Failure> {

@@ -13,16 +13,17 @@ use crate::files;
 use crate::lab::Progress;
 use crate::pool::show::table;
 
-/// Zeroing 2 MiB: stores through the caches and past them, in calls of 4K, 32K and 2M, and the kernel's faults.
+/// Time to zero 2 MiB, by instruction and size of a call, and in the kernel.
 ///
-/// The memory lies on superpages and in no cache; `warm` is what was zeroed just before. Takes some ten seconds.
+/// Temporal and non-temporal stores, in calls of 4K, 32K and 2M, and the kernel's page faults. The memory is on
+/// superpages and not cached; `warm` was zeroed just before. Takes about ten seconds.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Keep what zeroing costs here in the machine `this`, for `superpage lab --machine this`.
+    /// Save the costs of zeroing in the machine `this`, for `superpage lab --machine this`.
     #[arg(long)]
     save: bool,
 
-    /// Say what would be measured, and do nothing.
+    /// Print what would be measured; do nothing.
     #[arg(long)]
     dry_run: bool,
 

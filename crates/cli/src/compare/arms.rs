@@ -17,21 +17,21 @@ pub const HELP: &str = "\
 Arms:
   base            base pages only
   thp             transparent superpages wherever they fit
-  hugetlb[:SIZE]  pages of the hugetlb pool, lent for the runs if the pool is short
-  superpage       what `superpage run` does: heap and mappings on the best superpages there are
-  system          as the program would run without us
-  'NAME: WORDS'   any recipe, of these words in any order:
+  hugetlb[:SIZE]  pages of the hugetlb pool, which may grow for the runs (--pool)
+  superpage       as `superpage run --heap --mmap`
+  system          the system's settings, unchanged
+  'NAME: WORDS'   a recipe of these words, in any order:
                     pages=KIND         one of the above, or auto or thp:SIZE
-                    memory=LIST        heap, mmap, shm, text, data, stack=SIZE, by libsuperpage.so
-                    fallback=KIND      where the pool has no pages: thp, base, error
-                    children=KIND      what becomes of its children: base, same, none
-                    prezero=SIZE       superpages zeroed before they are asked for
-                    prefault=SIZE      superpages mapped before they are touched
-                    preload=LIBRARY    loaded before all others
-                    VARIABLE=VALUE     set in its environment, if the name is in upper case
-                    -- WRAPPER ARGS    last: a command that starts the program, for example
+                    memory=LIST        what libsuperpage.so backs: heap, mmap, shm, text, data, stack=SIZE
+                    fallback=KIND      when the pool is empty: thp, base, error
+                    children=KIND      memory of child processes: base, same, none
+                    prezero=SIZE       superpages zeroed ahead of use
+                    prefault=SIZE      superpages mapped ahead of use
+                    preload=LIBRARY    preload a library, such as another malloc
+                    VARIABLE=VALUE     set in the environment; the name is in upper case
+                    -- WRAPPER ARGS    last: a command that starts the program, such as
                                        `taskset -c 1` or `env name=value`
-                  For example
+                  Examples:
                   --arm 'mimalloc: preload=/usr/lib/x86_64-linux-gnu/libmimalloc.so.2'
                   --arm 'glibc: GLIBC_TUNABLES=glibc.malloc.hugetlb=1'";
 

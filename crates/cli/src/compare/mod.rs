@@ -28,72 +28,71 @@ use crate::exit::{self, Done, Failure};
 use crate::loan::PoolPolicy;
 use crate::workload::WorkloadArgs;
 
-/// Run a program under several kinds of pages and say what superpages bought.
+/// Compare a program's speed on base pages, THP and hugetlb pages.
 ///
-/// The program is one of our workloads (`superpage compare gups --size 4G`) or any command
-/// (`superpage compare -- ./app args`). Arms run interleaved, after warm-ups, at
-/// least 5 times each, until every ratio to the first arm is known within 2 % with 99 % confidence;
-/// after a minute of runs, until every verdict is decided. Interrupted, it judges what there is.
+/// The program is a built-in workload (`superpage compare gups --size 4G`) or any command
+/// (`superpage compare -- ./app args`). The arms run interleaved, after warm-ups, at least 5 times
+/// each, until every ratio to the first arm is known within 2 % at 99 % confidence; after a minute of
+/// runs, until every verdict is decided. After ^C the runs so far are judged.
 #[derive(Debug, clap::Args)]
 #[command(after_help = arms::HELP)]
 pub struct Args {
-    /// A workload: gups, chase, stream, touch, pagerank, btree, hashmap, requests.
+    /// Built-in workload: gups, chase, stream, touch, pagerank, btree, hashmap, requests.
     #[arg(conflicts_with = "command")]
     workload: Option<Workload>,
 
-    /// A command instead.
+    /// Program and arguments.
     #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<String>,
 
-    /// An arm; repeatable, the first is the reference [default: base, thp, hugetlb].
+    /// Arm to run; repeatable. The first is the reference [default: base, thp, hugetlb].
     #[arg(long = "arm", value_name = "RECIPE", value_parser = arms::parse)]
     arms: Vec<Recipe>,
 
-    /// Run the reference a second time as an arm of its own, and take the difference as the noise
-    /// floor under every verdict.
+    /// Run the reference twice, as two arms; their difference is the noise floor of every verdict.
     #[arg(long)]
     aa: bool,
 
-    /// Whether a hugetlb pool that is short may be lent pages for the runs.
+    /// What to do about a hugetlb pool with too few free pages.
     #[arg(long, value_enum, default_value = "lend")]
     pool: PoolPolicy,
 
-    /// Find the program's own figure in its output: the first group of the last match.
+    /// Compare a number that the program prints: the first group of the last match.
     #[arg(long, value_name = "REGEX")]
     metric: Option<String>,
 
-    /// What the figure is called.
+    /// Name of that number.
     #[arg(long, value_name = "NAME", requires = "metric", default_value = "metric")]
     metric_name: String,
 
-    /// Which way the figure is better.
+    /// Whether a higher or a lower number is better.
     #[arg(long, value_enum, requires = "metric", default_value = "higher")]
     metric_better: arms::BetterArg,
 
-    /// Before each run, touch as much memory as any arm used and give it back: in a virtual
-    /// machine frames nobody used lately are slow to touch, and the order of runs would decide.
+    /// Before each run, touch and free as much memory as any arm used: in a virtual machine, memory
+    /// that was not used recently is slow to touch, and the order of runs would decide.
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     warm_memory: arms::WarmMemory,
 
-    /// Count runs that exit with another code than 0.
+    /// Also count runs that exit with a non-zero code.
     #[arg(long)]
     ignore_failure: bool,
 
-    /// Predict what superpages will bring, from the program's accesses and this machine's prices, and
-    /// show it beside what they brought. A program is recorded for that, which takes 2 to 30 times as
-    /// long as one run; our workloads' accesses are known.
+    /// Predict the effect of superpages from the program's accesses and this machine's costs, and show
+    /// it beside the measured effect. A program is recorded for that, which takes 2 to 30 times as
+    /// long as one run; the accesses of built-in workloads are known.
     #[arg(long)]
     predict: bool,
 
-    /// Exit with 1 if any arm's verdict is this; repeatable.
+    /// Exit with 1 if an arm gets this verdict; repeatable.
     #[arg(long, value_enum, value_name = "VERDICT")]
     fail_if: Vec<outputs::FailIf>,
 
-    /// Redraw a comparison from a file that --json wrote; nothing is run.
+    /// Print a saved comparison (--json) again; run nothing.
     #[arg(long, value_name = "FILE", conflicts_with_all = FRESH)]
     from: Option<PathBuf>,
 
-    /// Print each arm's plan, and do nothing.
+    /// Print what each arm would do; do nothing.
     #[arg(long)]
     dry_run: bool,
 
@@ -157,40 +156,40 @@ const PATIENCE_SECONDS: f64 = 1800.0;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Stopping and judging")]
 struct RuleArgs {
-    /// Least runs per arm; they come in pairs [default: 5].
+    /// Minimum runs per arm, made in pairs [default: 5].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     min_runs: Option<u32>,
 
-    /// Most runs per arm [default: 100].
+    /// Maximum runs per arm [default: 100].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     max_runs: Option<u32>,
 
-    /// Most time for the measured runs together: 90, 90s, 5m, 1h [default: 5m; for slow programs, until
-    /// every arm has 50 runs, but no more than 30m].
+    /// Maximum time for all measured runs: 90s, 5m, 1h [default: 5m; for slow programs until every arm
+    /// has 50 runs, at most 30m].
     #[arg(long, value_name = "TIME", value_parser = arms::seconds)]
     max_time: Option<f64>,
 
-    /// Warm-up runs per arm; they are watched more closely and not counted.
+    /// Warm-up runs per arm, not counted.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
     warmup: u32,
 
-    /// Confidence of intervals and of the stopping rule.
+    /// Confidence level of intervals and of the stopping rule.
     #[arg(long, default_value = "99%", value_name = "SHARE", value_parser = arms::confidence)]
     confidence: Confidence,
 
-    /// How well every ratio to the first arm must be known.
+    /// Stop when every ratio to the first arm is known within this.
     #[arg(long, default_value = "2%", value_name = "SHARE", value_parser = arms::share)]
     within: f64,
 
-    /// Differences up to this are "the same", even if they are certain.
+    /// Judge smaller differences "the same", even if they are significant.
     #[arg(long, default_value = "2%", value_name = "SHARE", value_parser = arms::share)]
     same_within: f64,
 
-    /// Arms that may be equal are "the same" if they differ by at most this.
+    /// Judge arms that may be equal "the same" if they differ by at most this.
     #[arg(long, default_value = "5%", value_name = "SHARE", value_parser = arms::share)]
     same_at_most: f64,
 
-    /// Least share of the memory that can be on superpages, for an arm that promised them.
+    /// Minimum share of eligible memory on superpages, for arms that asked for them.
     #[arg(long, default_value = "80%", value_name = "SHARE", value_parser = arms::share)]
     min_coverage: f64,
 }

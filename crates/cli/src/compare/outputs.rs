@@ -14,27 +14,27 @@ use crate::files;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct Outputs {
-    /// What to print.
+    /// Output format.
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
 
-    /// The same as --format json: everything, raw samples included.
+    /// Same as --format json: everything, with raw samples.
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
-    /// Write it to a file instead of standard output (-).
+    /// Write the result to FILE; - is standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write one self-contained page with every sample in it.
+    /// Also write an HTML report: one self-contained file with every sample.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Write over files that exist.
+    /// Overwrite existing files.
     #[arg(long)]
     force: bool,
 
-    /// No progress on standard error.
+    /// Do not print progress.
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -44,7 +44,7 @@ pub struct Outputs {
 enum Format {
     /// A table.
     Human,
-    /// The document.
+    /// Everything, with raw samples.
     Json,
     /// One line per run.
     Csv,
@@ -59,7 +59,7 @@ pub enum FailIf {
     NotFaster,
     /// An arm could not be decided.
     Undecided,
-    /// An arm's design did not take effect.
+    /// An arm did not get the pages it asked for.
     NoEffect,
 }
 

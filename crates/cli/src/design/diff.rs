@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::exit::{self, Done, Failure};
 use crate::pool::show::table;
 
-/// Show what two designs do differently, key by key.
+/// Show how two designs differ, key by key.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A design: a name from the list, or a file.

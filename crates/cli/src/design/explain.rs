@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::exit::{self, Done, Failure};
 
-/// Say in words what a design does at each event.
+/// Explain what a design does at each event.
 ///
 /// The design's policy is asked what it does, as the laboratory and programs ask it; nothing is said that it does
 /// not do. On a machine with base pages of 4 KiB and superpages of 2 MiB.

@@ -16,9 +16,9 @@ use crate::files;
 
 /// List, show, check, compare and explain superpage designs.
 ///
-/// Without a subcommand, lists them. A design says when each of the five events of a superpage's
-/// life happens: allocation, preparation, mapping, unmapping, deallocation. It is a TOML file; to
-/// make one of your own, start from one that exists: `superpage design show freebsd > mine.toml`.
+/// Without a subcommand, lists them. A design is a TOML file that says when superpages are
+/// allocated, prepared, mapped, unmapped and deallocated. To write your own, start from an existing
+/// one: `superpage design show freebsd > mine.toml`.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {

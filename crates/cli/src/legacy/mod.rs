@@ -30,16 +30,16 @@ use voice::Voice;
 /// The commands, as `superpage NAME …` has them.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// libhugetlbfs' hugeadm: show and set pools of superpages.
+    /// Configure pools of huge pages, as libhugetlbfs' hugeadm(8).
     #[command(disable_help_flag = true)]
     Hugeadm(Words),
-    /// libhugetlbfs' hugectl: run a program on superpages.
+    /// Run a program on huge pages, as libhugetlbfs' hugectl(8).
     #[command(disable_help_flag = true)]
     Hugectl(Words),
-    /// libhugetlbfs' hugeedit: mark a program's segments for superpages.
+    /// Mark a program's segments for huge pages, as libhugetlbfs' hugeedit(8).
     #[command(disable_help_flag = true)]
     Hugeedit(Words),
-    /// libhugetlbfs' pagesize: print page sizes.
+    /// Print page sizes, as libhugetlbfs' pagesize(1).
     #[command(disable_help_flag = true)]
     Pagesize(Words),
 }

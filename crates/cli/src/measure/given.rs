@@ -7,30 +7,30 @@ use crate::this_machine;
 
 /// Misses, their cost and the cycles; without --from and a program they are the measurement.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Numbers given")]
+#[command(next_help_heading = "Counts from elsewhere")]
 pub struct Flags {
-    /// Cycles that a miss costs: with counters and files, of one that walks the page table; or `this`, what
-    /// `superpage tlb --save` measured, which programs and processes are measured with by default.
+    /// Cycles of a TLB miss that walks the page table, or `this`: as measured by `superpage tlb --save`,
+    /// the default for programs and processes.
     #[arg(long, value_name = "CYCLES", value_parser = cost)]
     cost: Option<Cost>,
 
-    /// Cycles that a miss of the first level costs which hits the second.
+    /// Cycles of a first-level miss that hits the second level.
     #[arg(long, value_name = "CYCLES", value_parser = number, requires = "cost")]
     hit_cost: Option<f64>,
 
-    /// TLB misses, of data and code together.
+    /// TLB misses, data and code together.
     #[arg(long, value_name = "N", value_parser = number)]
     misses: Option<f64>,
 
-    /// Misses of data.
+    /// Data TLB misses.
     #[arg(long, value_name = "N", value_parser = number)]
     dtlb_misses: Option<f64>,
 
-    /// Misses of code.
+    /// Instruction TLB misses.
     #[arg(long, value_name = "N", value_parser = number)]
     itlb_misses: Option<f64>,
 
-    /// Cycles the program took.
+    /// Cycles of the whole program.
     #[arg(long, value_name = "N", value_parser = number)]
     cycles: Option<f64>,
 }

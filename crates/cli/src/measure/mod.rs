@@ -15,12 +15,11 @@ use walk_cost::{Attribution, Context, Estimate, interpret};
 use crate::exit::{self, Done, Failure};
 use crate::files;
 
-/// Measure how much of a program's time goes into translating addresses.
+/// Measure the time a program spends on address translation.
 ///
-/// That is what superpages can save: page walks, apart for data and for code, and the most that a
-/// program can gain. Of a program that is started, of running processes (--pid), or from what perf or
-/// others counted (--from). The method that made the number is always named, and what is not known is
-/// never zero.
+/// This bounds what superpages can save: page walks for data and for code, and the largest possible
+/// speedup. Measures a program that it starts, running processes (--pid), or counts taken by perf
+/// (--from). The method is always named; what could not be counted is unknown, never zero.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub struct Args {
@@ -29,15 +28,15 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "command"])]
     from: Option<PathBuf>,
 
-    /// A running process, its threads and what it starts; until it ends, --for, or ^C. Repeatable.
+    /// Running process to measure, with its threads and children, until it ends or ^C; repeatable.
     #[arg(long, value_name = "PID", value_parser = pid, conflicts_with = "command")]
     pid: Vec<Pid>,
 
-    /// With --pid: for so many seconds at most.
+    /// With --pid: measure for at most this long.
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
     duration: Option<f64>,
 
-    /// What makes the number.
+    /// How to measure.
     #[arg(long, value_enum, default_value = "auto", value_name = "METHOD")]
     method: Method,
 
@@ -52,34 +51,35 @@ pub struct Args {
     #[arg(long, help_heading = "Output")]
     json: bool,
 
-    /// Write it to a file; - is standard output.
+    /// Write the result to FILE; - is standard output.
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
 
-    /// Write over the file if it exists.
+    /// Overwrite existing files.
     #[arg(long, help_heading = "Output")]
     force: bool,
 
-    /// The program and its arguments.
+    /// Program and arguments.
     #[arg(last = true, value_name = "PROGRAM")]
     command: Vec<String>,
 }
 
 const AFTER: &str = "\
-With a program, the table goes to standard error, because standard output is the program's; --json
-goes to standard output, or to --output.
+With a program, the table goes to standard error: standard output is the program's. --json goes to
+standard output, or to --output.
 
-Exit codes: the program's own (125, 126, 127: it could not be started); else 0 a number; 1 none, with
-the reason; 2 usage, or a file that cannot be used; 3 this machine cannot.";
+Exit codes: the program's own, or 125, 126, 127 if it cannot be started; without a program: 0 success;
+1 unknown, with the reason; 2 wrong usage, or a file that cannot be read; 3 not possible on this
+machine.";
 
 /// What makes the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Method {
-    /// The processor's counters, else a recorded trace.
+    /// Performance counters, else a recorded trace.
     Auto,
-    /// The processor's counters.
+    /// Performance counters.
     Pmu,
-    /// A recorded trace, priced by what accesses cost on this machine. The program runs four times.
+    /// A recorded trace, with the costs of this machine; runs the program four times.
     Trace,
 }
 

@@ -9,14 +9,14 @@ use units::{ByteSize, ParseSizeError};
 use super::show::known;
 use crate::exit::{self, Done, Failure};
 
-/// Show or set who may use hugetlb shared memory, and how large a segment may be.
+/// Show or set the group and the size limit of hugetlb shared memory.
 #[derive(Debug, clap::Args)]
 pub struct ShmArgs {
-    /// The group whose members may (a name or number; 0 for nobody).
+    /// Group whose members may use it, a name or number; 0 for nobody.
     #[arg(long)]
     group: Option<String>,
 
-    /// Raise the largest SysV segment to this; it is never lowered.
+    /// Raise the size limit of SysV segments (shmmax); it is never lowered.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     shmmax: Option<ByteSize>,
 
@@ -26,16 +26,15 @@ pub struct ShmArgs {
 
 /// Show or raise the memory that the kernel keeps free (min_free_kbytes).
 ///
-/// Recommended: two free pageblocks in each zone, and three for each kind of pages to fall back to
-/// each of the other two, so that pages that cannot move do not spread over all memory. It is
-/// never lowered.
+/// Recommended are two free pageblocks in each zone, and three for each migrate type to fall back to
+/// each of the other two, so that unmovable pages do not spread over all memory. It is never lowered.
 #[derive(Debug, clap::Args)]
 pub struct MinFreeArgs {
     /// Raise it to the recommended value.
     #[arg(long, conflicts_with = "set")]
     recommended: bool,
 
-    /// Raise it to this.
+    /// Raise it to this size.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     set: Option<ByteSize>,
 
@@ -45,7 +44,7 @@ pub struct MinFreeArgs {
 
 #[derive(Debug, clap::Args)]
 struct How {
-    /// Print what would be done, and change nothing.
+    /// Print what would be done; change nothing.
     #[arg(long)]
     dry_run: bool,
 

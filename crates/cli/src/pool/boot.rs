@@ -9,33 +9,32 @@ use units::{NodeId, PageSize};
 
 use crate::exit::{self, Done, Failure};
 
-/// Print what makes pools at boot: words for the kernel command line, and files for systemd.
+/// Print the configuration that creates pools at boot.
 ///
-/// Pages larger than the largest block of free memory (1G) come reliably only at boot. Nothing is
-/// written; the pools as they are now are described if no SPEC is given. For one node, write
-/// SIZE:NODE=PAGES, once for each node.
+/// Pages larger than the largest free block (1G) can be allocated reliably only at boot. Nothing is
+/// written. Without a SPEC, the current pools are printed. For one NUMA node, write SIZE:NODE=PAGES.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Pools: 1G:2, 2M:1G, or for nodes 1G:0=1 1G:1=2.
     #[arg(value_name = "SPEC")]
     specs: Vec<String>,
 
-    /// Which page size programs get that name none.
+    /// Default page size, for programs that ask for none.
     #[arg(long, value_name = "SIZE", value_parser = super::pool_name)]
     default_size: Option<PoolName>,
 
-    /// What to print.
+    /// Output format.
     #[arg(long, value_enum, default_value = "command-line", value_name = "KIND")]
     format: Kind,
 
-    /// The file for `ensure` that the systemd unit names.
+    /// File that the systemd unit passes to `superpage pool ensure`.
     #[arg(long, default_value = "/etc/superpage/pools.toml", value_name = "FILE")]
     file: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
-    /// Words for the kernel command line.
+    /// Kernel command line.
     CommandLine,
     /// A unit that runs `superpage pool ensure FILE`.
     Systemd,

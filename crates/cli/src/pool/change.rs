@@ -14,12 +14,12 @@ use crate::exit::{self, Done, Failure};
 
 /// Resize pools: SIZE:AMOUNT sets, SIZE:+AMOUNT grows, SIZE:-AMOUNT shrinks.
 ///
-/// What cannot fit into memory is refused. Growing compacts memory where free pieces do not
-/// suffice, and goes on while it makes progress; what was got is read back. A pool that got only a
-/// part keeps it, and the exit code is 1.
+/// Refuses what cannot fit into memory. Growing compacts memory if needed and continues while it makes
+/// progress; the result is read back. A pool that got only part of the pages keeps them, and the exit
+/// code is 1.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to change: 2M:+512M, 1G:2, default:-25%.
+    /// Pools and amounts: 2M:+512M, 1G:2, default:-25%.
     #[arg(required = true, value_name = "SPEC")]
     specs: Vec<String>,
 
@@ -30,11 +30,11 @@ pub struct Args {
 /// How pools are resized; shared with `ensure`.
 #[derive(Debug, clap::Args)]
 pub struct HowMuch {
-    /// All or nothing: if any pool gets only a part, put every pool back.
+    /// All or nothing: if any pool gets only a part, restore every pool.
     #[arg(long)]
     pub or_nothing: bool,
 
-    /// Try even if it cannot fit; the last of memory is left alone all the same.
+    /// Try even if it cannot fit; some memory is still kept free.
     #[arg(long)]
     pub force: bool,
 
@@ -42,7 +42,7 @@ pub struct HowMuch {
     #[arg(long)]
     pub no_compact: bool,
 
-    /// Print what would be done, and change nothing.
+    /// Print what would be done; change nothing.
     #[arg(long)]
     pub dry_run: bool,
 
@@ -50,14 +50,14 @@ pub struct HowMuch {
     #[arg(long)]
     pub json: bool,
 
-    /// No progress, no report.
+    /// Do not print progress or a report.
     #[arg(long, short)]
     pub quiet: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct How {
-    /// Only on this node.
+    /// NUMA node to change [default: all].
     #[arg(long, value_name = "N")]
     node: Option<u32>,
 

@@ -7,19 +7,19 @@ use units::NodeId;
 
 use crate::exit::{self, Done, Failure};
 
-/// Split free pages of a pool into pages of the next smaller one: 1G:2 gives 1024 of 2 MiB.
+/// Split free pages into the next smaller size: 1G:2 becomes 1024 pages of 2 MiB.
 ///
-/// There is no way back but to shrink the smaller pool and to grow the larger one again.
+/// To reverse it, shrink the smaller pool and grow the larger one.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many pages of which size: 1G:2, 1G:50%.
+    /// Pool and pages: 1G:2, 1G:50%.
     spec: String,
 
-    /// Only on this node.
+    /// NUMA node to change [default: all].
     #[arg(long, value_name = "N")]
     node: Option<u32>,
 
-    /// Print what would be done, and change nothing.
+    /// Print what would be done; change nothing.
     #[arg(long)]
     dry_run: bool,
 

@@ -11,17 +11,17 @@ use super::progress::Watcher;
 use super::show;
 use crate::exit::{self, Done, Failure};
 
-/// Bring pools, mounts and settings to the state that a file describes.
+/// Apply a file of pools, mounts and settings.
 ///
 /// A second run changes nothing. What the file does not name is left alone. The file is TOML:
 /// [[pages]] with size, count, node and overcommit; [[mounts]] with size, owner, max_size and
 /// max_inodes; shm_group, shmmax, min_free_kbytes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file.
+    /// File to apply.
     file: PathBuf,
 
-    /// Change nothing; exit 1 if the machine differs from the file.
+    /// Change nothing; exit with 1 if the machine differs from the file.
     #[arg(long)]
     check: bool,
 

@@ -22,12 +22,12 @@ use host::{ReadError, Root};
 use crate::exit::{self, Done, Failure, print_json};
 use crate::loan;
 
-/// Manage the machine's pools of superpages (hugetlb).
+/// Show and resize hugetlb pools.
 ///
-/// Without a subcommand, lists them. SPEC is SIZE:AMOUNT: a page size (2M, 1G, or `default`), and
-/// pages (512), bytes with a unit (1G) or percent of the pool (25%); with + or - before the amount
-/// the pool grows or shrinks by it. Every setting is written down before it is changed: after a
-/// kill -9 in between, `superpage restore` puts it back.
+/// Without a subcommand, lists the pools. A SPEC is SIZE:AMOUNT. SIZE is a page size (2M, 1G or
+/// `default`), AMOUNT is pages (512), bytes with a unit (1G) or percent of the pool (25%); with a
+/// sign (+512) the pool grows or shrinks by it. The old value of every setting is saved before it is
+/// changed: if superpage is killed in between, `superpage restore` restores it.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
 pub struct Args {
@@ -39,14 +39,19 @@ pub struct Args {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 a pool did not get all that was asked for, or `ensure --check` found a
-difference; 2 usage; 3 this machine cannot.";
+Exit codes: 0 success; 1 a pool did not get all that was asked for, or `ensure --check` found a
+difference; 2 wrong usage; 3 not possible on this machine.";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     List(list::ListArgs),
     Set(change::Args),
+    /// Grow pools: 2M:512 by pages, 2M:1G by bytes.
+    ///
+    /// Compacts memory if needed and continues while it makes progress; the result is read back. A pool
+    /// that got only part of the pages keeps them, and the exit code is 1.
     Grow(change::Args),
+    /// Shrink pools: 2M:512 by pages, 2M:1G by bytes.
     Shrink(change::Args),
     Overcommit(overcommit::Args),
     Demote(demote::Args),

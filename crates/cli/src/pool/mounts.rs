@@ -11,7 +11,7 @@ use units::{ByteSize, ParseSizeError};
 use super::show;
 use crate::exit::{self, Done, Failure};
 
-/// List, make and remove hugetlbfs mounts.
+/// List, create and remove hugetlbfs mounts.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -29,7 +29,7 @@ enum Command {
     Remove(RemoveArgs),
 }
 
-/// List them.
+/// List hugetlbfs mounts.
 #[derive(Debug, clap::Args)]
 struct ListArgs {
     /// Print JSON.
@@ -37,38 +37,38 @@ struct ListArgs {
     json: bool,
 }
 
-/// Make mounts below /var/lib/hugetlbfs; one that is there already is left as it is.
+/// Mount hugetlbfs below /var/lib/hugetlbfs; existing mounts are not changed.
 #[derive(Debug, clap::Args)]
 struct CreateArgs {
-    /// Page sizes: 2M, 1G, default. All pools if none is named.
+    /// Page sizes: 2M, 1G, default [default: those of all pools].
     #[arg(value_name = "SIZE", value_parser = super::pool_name)]
     sizes: Vec<PoolName>,
 
-    /// For this user alone (a name or number).
+    /// Owner, a name or number; nobody else has access.
     #[arg(long, conflicts_with_all = ["group", "root_only"])]
     user: Option<String>,
 
-    /// For this group alone (a name or number).
+    /// Group, a name or number; nobody else has access.
     #[arg(long, conflicts_with = "root_only")]
     group: Option<String>,
 
-    /// For root and its group alone. Without any of the three: for everybody.
+    /// Only root has access. Without --user, --group and --root-only, everybody has.
     #[arg(long)]
     root_only: bool,
 
-    /// The most that it may hold; rounded down to whole pages.
+    /// Maximum size, rounded down to whole pages.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     max_size: Option<ByteSize>,
 
-    /// The most files it may hold.
+    /// Maximum number of files.
     #[arg(long, value_name = "N")]
     max_inodes: Option<u64>,
 
-    /// Only print lines that make the mount after a reboot: for /etc/fstab, or a systemd unit.
+    /// Only print lines that mount it at boot.
     #[arg(long, value_enum, value_name = "KIND")]
     persist: Option<Persist>,
 
-    /// Print what would be done, and change nothing.
+    /// Print what would be done; change nothing.
     #[arg(long)]
     dry_run: bool,
 
@@ -88,10 +88,10 @@ enum Persist {
 /// Unmount a hugetlbfs mount.
 #[derive(Debug, clap::Args)]
 struct RemoveArgs {
-    /// Where it is mounted.
+    /// Mount point.
     point: PathBuf,
 
-    /// Print what would be done, and change nothing.
+    /// Print what would be done; change nothing.
     #[arg(long)]
     dry_run: bool,
 }

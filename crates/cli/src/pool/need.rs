@@ -17,18 +17,17 @@ use super::show;
 use crate::exit::{self, Done, Failure};
 use crate::{facts, signals};
 
-/// Run a program on base pages and tell how many superpages its memory at its peak would need.
+/// Run a program and print how large a pool it needs.
 ///
-/// Its output goes to standard error; its input is empty. Files it maps stay on base pages and are
-/// not counted. Memory it takes only in another phase or under load is not seen: run it on what it
-/// is to do.
+/// The program runs on base pages, without input; its output goes to standard error. Counted is its
+/// memory at the peak, without mapped files. Run it under the load that the pool is for.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
 
-    /// The program and its arguments.
+    /// Program and arguments.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     command: Vec<String>,
 }

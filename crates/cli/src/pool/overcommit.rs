@@ -7,16 +7,16 @@ use serde_json::json;
 use super::show;
 use crate::exit::{self, Done, Failure};
 
-/// Set how many pages a pool may make on demand, beyond those it keeps.
+/// Set a pool's overcommit limit: pages that it may allocate on demand.
 ///
-/// Such pages are taken from free memory when a program maps them and go back when it unmaps them.
-/// Nothing is taken now.
+/// Such pages are taken from free memory when a program maps them and returned when it unmaps them.
+/// Nothing is allocated now.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The limit: 2M:512, 2M:+1G, default:0.
+    /// Pool and limit: 2M:512, 2M:+1G, default:0.
     spec: String,
 
-    /// Print what would be done, and change nothing.
+    /// Print what would be done; change nothing.
     #[arg(long)]
     dry_run: bool,
 

@@ -8,10 +8,10 @@ use units::ByteSize;
 use super::show;
 use crate::exit::{self, Done, Failure};
 
-/// Show which processes and files hold pages of the pools.
+/// Show which processes and files use pages of the pools.
 ///
-/// A file in a hugetlbfs mount keeps its pages until it is removed: those that no process uses any
-/// more are marked stale. Other users' processes can be looked into by root only.
+/// A file on hugetlbfs keeps its pages until it is removed; files that no process uses are marked
+/// stale. Only root can inspect processes of other users.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON.

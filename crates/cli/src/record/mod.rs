@@ -19,58 +19,58 @@ use crate::exit::{self, Done, Failure};
 use crate::pool::progress::Watcher;
 use crate::{facts, signals};
 
-/// Record an unmodified program's page accesses and system calls as a trace (.spt).
+/// Record a program's page accesses as a trace (.spt).
 ///
-/// The program runs under qemu-user with a plugin that is built at first use (Debian: apt-get install
-/// qemu-user gcc libc6-dev), and with 20 to 130 times its processor time. What it forks and executes is recorded too.
-/// Its exit code and signals are passed through, unless a limit ended it. The trace is for `superpage
-/// lab` and `superpage trace`.
+/// The unmodified program runs under qemu-user, with a plugin that is built at first use (Debian: apt-get
+/// install qemu-user gcc libc6-dev), and takes 20 to 130 times its CPU time. Child processes are recorded
+/// too. Its exit code and signals are passed through, unless a limit ended it. The trace is for
+/// `superpage lab` and `superpage trace`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Args {
-    /// The trace to write [default: PROGRAM.spt]
+    /// Trace to write [default: PROGRAM.spt].
     #[arg(long, short, value_name = "FILE.spt")]
     output: Option<PathBuf>,
 
-    /// Replace a trace that is there.
+    /// Overwrite existing files.
     #[arg(long)]
     force: bool,
 
-    /// What to leave out: none, same-page, or set-mru[:BASE,SUPER], which is exact for LRU arrays whose
-    /// sets are multiples of BASE (base pages) and SUPER (superpages) [set-mru: 16,8].
+    /// Accesses to leave out: none, same-page, or set-mru[:BASE,SUPER], exact for LRU TLBs whose number
+    /// of sets is a multiple of BASE (base pages) and SUPER (superpages) [set-mru: 16,8].
     #[arg(long, value_name = "LEVEL", default_value = "same-page", value_parser = crate::trace::filter)]
     filter: Filter,
 
-    /// Instruction fetches too, as reads in a second trace, FILE.itlb.spt.
+    /// Also record instruction fetches, as reads in a second trace, FILE.itlb.spt.
     #[arg(long)]
     instructions: bool,
 
-    /// First touches only, at native speed and on base pages: the page faults that the kernel tells of (needs
-    /// root or CAP_PERFMON, and tracefs). What is unmapped is not told.
+    /// Record only first touches, at native speed and on base pages: the kernel's page-fault events (needs
+    /// root or CAP_PERFMON, and tracefs). Unmapped memory is not recorded.
     #[arg(long, conflicts_with_all = ["filter", "instructions", "no_follow"])]
     faults: bool,
 
-    /// Only the program itself and what it forks, not what they execute.
+    /// Record the program and its forked children, but no other programs that they execute.
     #[arg(long)]
     no_follow: bool,
 
-    /// Leave out so many accesses at the beginning.
+    /// Accesses to skip at the beginning.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Limits")]
     skip: u64,
 
-    /// Record so many accesses, then end the program.
+    /// Record this many accesses, then end the program.
     #[arg(long, value_name = "N", help_heading = "Limits", value_parser = clap::value_parser!(u64).range(1..))]
     max_accesses: Option<u64>,
 
-    /// Record for so long (90s, 5m), then end the program.
+    /// Record for this long (90s, 5m), then end the program.
     #[arg(long, value_name = "TIME", help_heading = "Limits", value_parser = crate::compare::arms::seconds)]
     max_time: Option<f64>,
 
-    /// Run the program once before, not recorded, to tell how much slower recording makes it.
+    /// First run the program unrecorded, to report the slowdown of recording.
     #[arg(long)]
     native: bool,
 
-    /// Print what would be done, and do nothing.
+    /// Print what would be done; do nothing.
     #[arg(long)]
     dry_run: bool,
 
@@ -78,18 +78,18 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// No progress and no summary.
+    /// Do not print progress or a summary.
     #[arg(long, short)]
     quiet: bool,
 
-    /// The program and its arguments: all from the first word that is no option, or after `--`.
+    /// Program and arguments: everything from the first word that is not an option, or after `--`.
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     command: Vec<String>,
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: the program's own; 0 if a limit ended it; 2 usage, or a trace that cannot be written;
-3 this machine cannot record; 126 and 127 for a program that cannot be executed or found.";
+Exit codes: the program's own; 0 if a limit ended it; 2 wrong usage, or a trace that cannot be
+written; 3 not possible on this machine; 126 and 127 if the program cannot be executed or found.";
 
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Self {

@@ -21,61 +21,60 @@ use crate::loan::OvercommitGuard;
 use crate::{files, signals, this_machine};
 use allow::Change;
 
-/// Measure this machine's TLB: levels, entries, the cycles of hits and walks, and whether superpages reach it.
+/// Measure this machine's TLB: levels, entries, and cycles of hits and walks.
 ///
-/// Measured by the latency of loads, and of jumps for instructions, alone; what the processor says of itself is printed beside it. Nothing of
-/// the machine's settings is changed without --allow. Takes some 7 seconds of CPU time, more while the readings
-/// disagree or with the sizes that --allow adds.
+/// Measured by the latency of loads, and of jumps for instructions; what CPUID says is printed beside it. Also
+/// says whether a superpage takes one TLB entry. Settings are changed only with --allow. Takes about 7 seconds of
+/// CPU time; more if readings vary, and with --allow.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// In a hurry: fewer footprints and fewer readings of each.
+    /// Measure fewer footprints, with fewer readings of each.
     #[arg(long)]
     quick: bool,
 
-    /// Measure pages of this size, such as 2M; repeatable. Base pages are always measured. All sizes that are
-    /// to be had by default.
+    /// Page size to measure, such as 2M; repeatable. Base pages are always measured [default: all available].
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
     page_size: Vec<PageSize>,
 
-    /// Change settings for the run so that more sizes can be measured, and put them back (root): a page is added to the
-    /// pool of 1 GiB pages if none is free, and mTHP of 64 KiB are switched on; with --page-size, what those sizes need.
+    /// Change settings for the run so that more sizes can be measured, and restore them (root): adds a page to the
+    /// 1 GiB pool if none is free, and enables 64 KiB mTHP; with --page-size, what those sizes need.
     #[arg(long)]
     allow: bool,
 
-    /// How to print: env is NAME=value lines for scripts.
+    /// Output format.
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "human")]
     format: Format,
 
-    /// Print JSON (superpage.tlb/1), as --format json does.
+    /// Same as --format json.
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
-    /// Write it to a file instead of standard output.
+    /// Write the result to FILE; - is standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Draw latency against footprint into a file.
+    /// Also write a chart of latency over footprint.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Keep what was found as the machine `this`, for `superpage lab --machine this` and others.
+    /// Save the result as the machine `this`, for `superpage lab --machine this` and other commands.
     #[arg(long)]
     save: bool,
 
-    /// Say what would be measured, and how, and what would be written; measure nothing.
+    /// Print what would be measured and written; do nothing.
     #[arg(long)]
     dry_run: bool,
 
-    /// Write over files that exist.
+    /// Overwrite existing files.
     #[arg(long)]
     force: bool,
 
-    /// Seed of every random order.
+    /// Seed of the random orders.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// No progress on standard error.
+    /// Do not print progress.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -85,9 +84,9 @@ pub struct Args {
 enum Format {
     /// A table and what it means.
     Human,
-    /// superpage.tlb/1.
+    /// JSON (superpage.tlb/1).
     Json,
-    /// NAME=value lines.
+    /// NAME=value lines for scripts.
     Env,
 }
 

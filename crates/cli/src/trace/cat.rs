@@ -13,14 +13,14 @@ use crate::exit::{self, Done, Failure};
 /// A record is `R` or `W`, region:page, and how many accesses it stands for: `W 3:17 x200`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The trace.
+    /// Trace file.
     file: PathBuf,
 
-    /// At most so many lines.
+    /// Maximum number of lines.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 
-    /// Begin with this chunk.
+    /// First chunk to print.
     #[arg(long, value_name = "N", default_value_t = 0)]
     chunk: usize,
 }

@@ -15,50 +15,50 @@ use crate::exit::{self, Done, Failure};
 use crate::files;
 use crate::pool::progress::Watcher;
 
-/// Turn another tool's trace into a .spt file.
+/// Import a trace of another tool.
 ///
-/// Inputs packed with gzip, xz or zstd are unpacked. Such traces know no mappings: they are inferred from
-/// the touched pages, and the trace says so. For lackey:
+/// Inputs compressed with gzip, xz or zstd are decompressed. Such traces have no mappings: they are
+/// inferred from the touched pages, and the trace says so. For lackey:
 /// valgrind --tool=lackey --trace-mem=yes --log-fd=9 ./app 9>&1 >/dev/null | superpage trace import
 /// --from lackey - app.spt
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What the input is.
+    /// Input format.
     #[arg(long, value_enum, value_name = "FORMAT")]
     from: From,
 
-    /// The input; - for standard input.
+    /// Input file; - is standard input.
     input: PathBuf,
 
-    /// The trace to write; - for standard output, and what is said of it goes to standard error.
+    /// Trace to write; - is standard output, with messages on standard error.
     output: PathBuf,
 
-    /// Replace a file that is there.
+    /// Overwrite existing files.
     #[arg(long)]
     force: bool,
 
-    /// What to leave out: none, same-page, or set-mru[:BASE,SUPER], which is exact for LRU arrays whose
-    /// sets are multiples of BASE (base pages) and SUPER (superpages) [set-mru: 16,8].
+    /// Accesses to leave out: none, same-page, or set-mru[:BASE,SUPER], exact for LRU TLBs whose number
+    /// of sets is a multiple of BASE (base pages) and SUPER (superpages) [set-mru: 16,8].
     #[arg(long, value_name = "LEVEL", default_value = "same-page", value_parser = filter)]
     filter: Filter,
 
-    /// Untouched memory that ends a mapping.
+    /// Gap of untouched memory that ends a mapping.
     #[arg(long, value_name = "SIZE", default_value = "4M")]
     gap: ByteSize,
 
-    /// The base page of the machine.
+    /// Base page size.
     #[arg(long, value_name = "SIZE", default_value = "4K")]
     base_page: ByteSize,
 
-    /// champsim, lackey: instruction fetches too, as reads.
+    /// champsim, lackey: include instruction fetches, as reads.
     #[arg(long)]
     instructions: bool,
 
-    /// raw: the bit of an address that says it is written, 0 to 63.
+    /// raw: bit of an address that marks a write, 0 to 63.
     #[arg(long, value_name = "BIT", value_parser = clap::value_parser!(u8).range(0..64))]
     write_bit: Option<u8>,
 
-    /// What the trace is of [default: the input's name].
+    /// Name of the traced program [default: the input's name].
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
 
@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// No progress on standard error.
+    /// Do not print progress.
     #[arg(long, short)]
     quiet: bool,
 }

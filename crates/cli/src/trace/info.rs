@@ -10,10 +10,10 @@ use units::ByteSize;
 use super::words;
 use crate::exit::{self, Done, Failure};
 
-/// What a trace is of and holds, without reading its accesses.
+/// Show the summary of a trace, without reading its accesses.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The trace.
+    /// Trace file.
     file: PathBuf,
 
     /// Print JSON, with every mapping and chunk.

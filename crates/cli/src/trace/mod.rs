@@ -16,10 +16,10 @@ use trace::{Reader, TraceError};
 
 use crate::exit::{Done, Failure};
 
-/// Look at, make and check recorded traces (.spt).
+/// Inspect, import and verify traces (.spt).
 ///
-/// A trace is a program's page accesses and what it told the kernel about its memory; the laboratory
-/// runs it under any design on any machine.
+/// A trace holds a program's page accesses and memory-related system calls; `superpage lab` runs it
+/// under any design on any simulated machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Args {
@@ -28,7 +28,7 @@ pub struct Args {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 `verify` found the trace unsound; 2 usage, or a file that cannot be used.";
+Exit codes: 0 success; 1 `verify` found the trace damaged; 2 wrong usage, or a file that cannot be read.";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {

@@ -8,18 +8,17 @@ use trace::{Block, Checker, Reader, Source, TraceError};
 use crate::exit::{self, Done, Failure};
 use crate::pool::progress::Watcher;
 
-/// Read a whole trace: checksums, totals, and whether every access is to memory that its process
-/// had mapped.
+/// Verify a trace: checksums, totals, and that every access is to mapped memory.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The trace.
+    /// Trace file.
     file: PathBuf,
 
     /// Print JSON.
     #[arg(long)]
     json: bool,
 
-    /// No progress on standard error.
+    /// Do not print progress.
     #[arg(long, short)]
     quiet: bool,
 }
