@@ -89,7 +89,7 @@ mod x86 {
     use super::{BLOCK, Blocks, Kernel, Stores, asm};
     use std::arch::is_x86_feature_detected as has;
     use std::arch::x86_64::{__m128i, __m256i, __m512i, _mm512_setzero_si512};
-    use std::arch::x86_64::{_mm_setzero_si128, _mm_sfence, _mm256_setzero_si256};
+    use std::arch::x86_64::{_mm_setzero_si128, _mm256_setzero_si256};
 
     pub(super) fn kernels() -> Vec<Kernel> {
         use Stores::{NonTemporal, System, Temporal};
@@ -134,7 +134,8 @@ mod x86 {
                     }
                 }
                 if $past {
-                    _mm_sfence();
+                    // SAFETY: it orders stores and does nothing else. `_mm_sfence` is unsafe in old compilers only.
+                    unsafe { asm!("sfence", options(nostack, preserves_flags)) };
                 }
             }
         };
