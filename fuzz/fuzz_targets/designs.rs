@@ -1,4 +1,4 @@
-//! Designs (TOML). One that is read is written such that it is read as the same.
+//! Designs and profiles (TOML). One that is read is written such that it is read as the same.
 #![no_main]
 
 use design::Design;
@@ -7,4 +7,5 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     if let Ok(design) = Design::from_toml("x.toml", text) {
         assert_eq!(Design::from_toml("x.toml", &design.to_toml()).unwrap(), design);
     }
+    let _ = Design::default().profiled("x.toml", text);
 });

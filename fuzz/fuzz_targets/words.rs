@@ -2,8 +2,8 @@
 //! must be read as the same.
 #![no_main]
 
-use launch::{Children, Fallback, Memory, Pages, Recipe};
 use host::pool::{Change, PoolName, Spec};
+use launch::{Children, Fallback, Memory, Pages, Recipe};
 use units::ByteSize;
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
@@ -22,5 +22,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     let _ = text.parse::<Spec>();
     let _ = text.parse::<PoolName>();
     let _ = text.parse::<Change>();
+    let _ = text.parse::<host::pool::mounts::Owner>();
     let _ = text.parse::<workload::Workload>();
+    let _ = text.parse::<workload::Graph>();
 });
