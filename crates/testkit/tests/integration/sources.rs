@@ -1,7 +1,7 @@
 //! What files cite can be opened: pages below docs/, other Markdown files, numbered sections of them. Read are all
 //! sources, designs, machines, scripts and pages of the repository.
 //!
-//! A citation is a path below `docs/`, any name that ends in `.md`, or the bare name of a page of docs/sources before
+//! A citation is a path below `docs/`, `crates/`, `designs/` or `machines/`, any name that ends in `.md`, or the bare name of a page of docs/sources before
 //! a section's number. Sections follow the name: ` 3.2`, ` 3.2 and 3.4`, `#7`.
 //! Entries of docs/decisions are also followed back from the entry to the code.
 
@@ -13,8 +13,10 @@ use super::root;
 
 /// Pages that are cited without their ending.
 const BARE: [&str; 3] = ["policies", "simulators", "kernel_facts"];
-/// Pages of others, each named as such where it is cited.
-const FOREIGN: [&str; 1] = ["docs/devel/tcg-plugins.rst"];
+/// Pages of others, and what the command writes; each named as such where it is cited.
+const FOREIGN: [&str; 2] = ["docs/devel/tcg-plugins.rst", "machines/this.toml"];
+/// Paths below these are citations.
+const PLACES: [&str; 4] = ["docs/", "crates/", "designs/", "machines/"];
 /// What nobody reads: what was built, inputs of parsers; and this file, which cites what does not exist.
 const SKIPPED: [&str; 5] =
     ["target", ".git", "fuzz/seeds", "fuzz/corpus", "crates/testkit/tests/integration/sources.rs"];
@@ -144,7 +146,8 @@ fn citations_are_found_in_what_people_write() {
         ("decisions/fork.md#1, #2 and #3.", &["decisions/fork.md 1 2 3"]),
         ("docs/sources/README.md#labels.", &["docs/sources/README.md labels"]),
         ("the policies that 3 of them have", &[]),
-        ("docs/decisions/<topic>.md, *.md", &[]),
+        ("docs/decisions/<topic>.md, *.md, `designs/NAME.toml`", &[]),
+        ("(`crates/lab/lab/src/load.rs`) in designs/", &["crates/lab/lab/src/load.rs"]),
     ] {
         let found: Vec<String> = citations(line).iter().map(Citation::to_string).collect();
         assert_eq!(found, expected, "{line}");
@@ -229,9 +232,14 @@ fn citations(line: &str) -> Vec<Citation> {
         let is_pattern = line[..at].ends_with(['*', '<', '>', '{', '}', '$'])
             || behind.starts_with(['*', '<', '{']);
         let sections = sections(behind.trim_start_matches('`'));
-        let is_path = name.starts_with("docs/") || (name.ends_with(".md") && name != ".md");
+        let is_path = PLACES.iter().any(|place| name.starts_with(place))
+            || (name.ends_with(".md") && name != ".md");
         let is_bare = BARE.contains(&name) && !sections.is_empty();
-        if !is_pattern && !behind.starts_with("/<") && (is_path || is_bare) {
+        if !is_pattern
+            && !name.contains("/NAME.")
+            && !behind.starts_with("/<")
+            && (is_path || is_bare)
+        {
             found.push(Citation { name: name.to_string(), sections });
         }
         at += length;
