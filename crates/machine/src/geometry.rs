@@ -32,7 +32,7 @@ pub enum Index {
     Xor,
 }
 
-/// Which entry of a full set makes room.
+/// Which entry of a full set is evicted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Replacement {
@@ -52,7 +52,7 @@ pub struct Tlb {
     pub holds: [bool; SIZES],
     /// How a set is chosen.
     pub index: Index,
-    /// Which entry makes room.
+    /// Which entry is evicted.
     pub replacement: Replacement,
     /// Cycles that a hit here costs beyond a hit in the first level (0 there).
     pub cycles: u16,

@@ -229,11 +229,11 @@ impl RawNested {
 }
 
 /// The most entries an array may have: four times what any processor has.
-const MOST_ENTRIES: u64 = 1 << 14;
+const MAX_ENTRIES: u64 = 1 << 14;
 
 impl RawArray {
     fn array(self, key: &str) -> Result<Array, Fault> {
-        let entries = ranged(&format!("{key}.entries"), &self.entries, 1, MOST_ENTRIES)?;
+        let entries = ranged(&format!("{key}.entries"), &self.entries, 1, MAX_ENTRIES)?;
         let Some(raw) = self.ways else {
             return Ok(Array { entries: entries as u16, ways: entries as u16 });
         };

@@ -18,11 +18,11 @@ const ROW: f64 = 20.0;
 const SIGN: f64 = 26.0;
 const GAP: f64 = 20.0;
 
-/// Draws items in rows, in the area that begins at `(x, y)` and is `room` wide; returns them and their height.
-pub fn draw(items: &[(Sign, String)], (left, y): (f64, f64), room: f64) -> (Vec<Element>, f64) {
+/// Draws items in rows, in the area that begins at `(x, y)` and is `space` wide; returns them and their height.
+pub fn draw(items: &[(Sign, String)], (left, y): (f64, f64), space: f64) -> (Vec<Element>, f64) {
     let names: Vec<String> = items.iter().map(|(_, name)| clipped(name, 260.0, SIZE)).collect();
     let widths: Vec<f64> = names.iter().map(|name| SIGN + width(name, SIZE) + GAP).collect();
-    let (places, rows) = flow(&widths, room);
+    let (places, rows) = flow(&widths, space);
     let mut drawn = Vec::new();
     for (((sign, _), name), (x, row)) in items.iter().zip(&names).zip(places) {
         let (x, y) = (left + x, y + row as f64 * ROW + ROW / 2.0);

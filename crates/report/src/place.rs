@@ -9,17 +9,17 @@ pub fn width(text: &str, size: f64) -> f64 {
 }
 
 /// As much of a text as fits: what is missing is missing in the middle.
-pub fn clipped(text: &str, room: f64, size: f64) -> String {
-    format::name(text, (room / (size * 0.58)) as usize)
+pub fn clipped(text: &str, space: f64, size: f64) -> String {
+    format::name(text, (space / (size * 0.58)) as usize)
 }
 
-/// A text in lines between its words, none of them longer than the room; a word that is longer is clipped.
-pub fn wrapped(text: &str, room: f64, size: f64) -> Vec<String> {
+/// A text in lines between its words, none of them longer than the space; a word that is longer is clipped.
+pub fn wrapped(text: &str, space: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
-        let word = clipped(word, room, size);
+        let word = clipped(word, space, size);
         match lines.last_mut() {
-            Some(line) if width(line, size) + width(&word, size) + size < room => {
+            Some(line) if width(line, size) + width(&word, size) + size < space => {
                 *line += &format!(" {word}");
             }
             _ => lines.push(word),
@@ -28,8 +28,8 @@ pub fn wrapped(text: &str, room: f64, size: f64) -> Vec<String> {
     lines
 }
 
-/// Places as near to the wanted ones as goes, in their order, at least `apart` from each other and within `room`.
-pub fn spread(wanted: &[f64], apart: f64, room: f64) -> Vec<f64> {
+/// Places as near to the wanted ones as goes, in their order, at least `apart` from each other and within `space`.
+pub fn spread(wanted: &[f64], apart: f64, space: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
     let mut places = vec![0.0; wanted.len()];
@@ -38,7 +38,7 @@ pub fn spread(wanted: &[f64], apart: f64, room: f64) -> Vec<f64> {
         places[*index] = wanted[*index].max(least);
         least = places[*index] + apart;
     }
-    let mut most = room;
+    let mut most = space;
     for index in order.iter().rev() {
         places[*index] = places[*index].min(most);
         most = places[*index] - apart;
@@ -47,11 +47,11 @@ pub fn spread(wanted: &[f64], apart: f64, room: f64) -> Vec<f64> {
 }
 
 /// Places for items in rows from left to right: the left end and row of each, and how many rows.
-pub fn flow(widths: &[f64], room: f64) -> (Vec<(f64, usize)>, usize) {
+pub fn flow(widths: &[f64], space: f64) -> (Vec<(f64, usize)>, usize) {
     let (mut x, mut row) = (0.0, 0);
     let mut places = Vec::new();
     for width in widths {
-        if x > 0.0 && x + width > room {
+        if x > 0.0 && x + width > space {
             (x, row) = (0.0, row + 1);
         }
         places.push((x, row));
@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn long_titles_are_whole_in_lines_that_fit() {
         let title = "gups:size=8G,operations=1000000 on e3-1245v6 with 32 GiB · fragmentation frag-50 · seed 1";
-        for room in [912.0, 352.0, 120.0] {
-            let lines = wrapped(title, room, 16.0);
-            assert!(lines.iter().all(|line| width(line, 16.0) <= room), "{lines:?}");
-            assert!(room < 300.0 || lines.join(" ") == title, "{lines:?}");
+        for space in [912.0, 352.0, 120.0] {
+            let lines = wrapped(title, space, 16.0);
+            assert!(lines.iter().all(|line| width(line, 16.0) <= space), "{lines:?}");
+            assert!(space < 300.0 || lines.join(" ") == title, "{lines:?}");
         }
         assert!(wrapped("", 100.0, 12.0).is_empty());
     }

@@ -43,7 +43,7 @@ pub struct Setup {
     pub cpu_mhz: u32,
 }
 
-/// What a workload is, for reports and for whoever must make room for it.
+/// What a workload is, for reports and for whoever must provide memory for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Description {
     /// Its name.
@@ -108,7 +108,7 @@ impl Setup {
         let size = self.size.map_or(default, ByteSize::bytes);
         let pages = size.div_ceil(super::space::PAGE);
         // Half the numbers: layouts round areas up to regions, some keep two areas of a size.
-        if pages > super::space::MOST_PAGES / 4 {
+        if pages > super::space::MAX_PAGES / 4 {
             return Err(WorkloadError::TooLarge { workload: self.name(), pages });
         }
         Ok(size)

@@ -8,7 +8,7 @@ use trace::{Backing, Event, Page, Pages, Region, SLOTS};
 /// Bytes in a base page of a stream.
 pub(crate) const PAGE: u64 = 4096;
 /// Page numbers that a stream has (`Access::WRITE` takes the highest bit).
-pub(crate) const MOST_PAGES: u64 = 1 << 31;
+pub(crate) const MAX_PAGES: u64 = 1 << 31;
 /// The virtual page number of the first mapping: mappings lie high, as on x86-64.
 const MAPPINGS: u64 = 0x7f00_0000_0000 / PAGE;
 /// The virtual page number of a heap.
@@ -60,7 +60,7 @@ pub(crate) struct Extent {
 
 impl Extent {
     /// Of a program that touches all of these areas.
-    pub fn of(areas: &[Area]) -> Self {
+    pub fn new(areas: &[Area]) -> Self {
         let regions = areas.iter().map(Area::regions).sum();
         let pages = areas.iter().map(|area| u64::from(area.pages)).sum();
         Self { pages, superpages: regions, regions }

@@ -73,7 +73,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 
 fn counted(
     parts: &Parts,
-    base: &lab::sweep::Ingredient,
+    base: &lab::sweep::NamedInput,
     quiet: bool,
 ) -> Result<(Report, Profile), Failure> {
     let doing = format!("{} with base pages", parts.workload.name);

@@ -1,7 +1,7 @@
 //! From ingredients to reports: one pass of the laboratory.
 
 use design::Design;
-use lab::sweep::{Group, Ingredient};
+use lab::sweep::{Group, NamedInput};
 use lab::{Experiment, LabError, Pass, Report, Watched};
 use machine::Machine;
 use mm_sim::kernel_memory;
@@ -17,9 +17,9 @@ use crate::exit::Failure;
 
 /// What an experiment is made of, but for designs.
 pub struct Parts {
-    pub machine: Ingredient,
-    pub workload: Ingredient,
-    pub fragmentation: Ingredient,
+    pub machine: NamedInput,
+    pub workload: NamedInput,
+    pub fragmentation: NamedInput,
     pub memory: ByteSize,
     pub seed: u64,
     pub swap: ByteSize,
@@ -106,7 +106,7 @@ impl Parts {
         Ok(())
     }
 
-    fn designs(&self, designs: &[&Ingredient]) -> Result<Vec<Design>, Failure> {
+    fn designs(&self, designs: &[&NamedInput]) -> Result<Vec<Design>, Failure> {
         let mut read = Vec::new();
         for one in designs {
             let mut design = Design::from_toml(&one.name, &one.content)?;
@@ -135,7 +135,7 @@ impl Parts {
     }
 
     /// What would be run, in words, without running it.
-    pub fn describe(&self, designs: &[&Ingredient]) -> Result<String, Failure> {
+    pub fn describe(&self, designs: &[&NamedInput]) -> Result<String, Failure> {
         self.designs(designs)?;
         let names: Vec<&str> = designs.iter().map(|one| one.name.as_str()).collect();
         let (memory, kernel) = (self.memory, kernel_memory(self.memory));
@@ -172,7 +172,7 @@ impl Parts {
     }
 
     /// Runs it under these designs, and shows how far it is; the reports come in their order.
-    pub fn run_shown(&self, designs: &[&Ingredient], quiet: bool) -> Result<Vec<Report>, Failure> {
+    pub fn run_shown(&self, designs: &[&NamedInput], quiet: bool) -> Result<Vec<Report>, Failure> {
         let under = match designs {
             [one] => one.name.clone(),
             [one, other] => format!("{} and {}", one.name, other.name),
@@ -185,7 +185,7 @@ impl Parts {
     /// Runs it under these designs and tells `watch` how far it is; the reports come in their order.
     pub fn run(
         &self,
-        designs: &[&Ingredient],
+        designs: &[&NamedInput],
         watch: impl FnMut(Pass),
     ) -> Result<Vec<Report>, Failure> {
         let designs = self.designs(designs)?;
@@ -202,7 +202,7 @@ impl Parts {
     /// Runs it with base pages, and learns where it misses the TLB.
     pub fn profile(
         &self,
-        base: &Ingredient,
+        base: &NamedInput,
         watch: impl FnMut(Pass),
     ) -> Result<(Report, lab::Profile), Failure> {
         let base = self.designs(&[base])?.remove(0);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fault_scaling as faults;
 use host::{MemInfo, Root};
-use lab::sweep::{Hash, Ingredient};
+use lab::sweep::{Hash, NamedInput};
 use machine::Machine;
 use mm_sim::fragment::{FragmentError, Fragmentation, FreeLists};
 use trace::Reader;
@@ -84,7 +84,7 @@ const MOST: u64 = 16 << 20;
 
 /// The design that is meant, and its contents. One from a file is called by its name; where that is a
 /// preset's as well, by its file too, so that nobody takes it for the preset.
-pub fn design(word: &str) -> Result<Ingredient, Failure> {
+pub fn design(word: &str) -> Result<NamedInput, Failure> {
     let named = crate::design::load(word)?;
     if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&named.design) {
         return Err(refused(&named, key, &why));
@@ -92,7 +92,7 @@ pub fn design(word: &str) -> Result<Ingredient, Failure> {
     let Named { file, design, .. } = named;
     let taken = design::designs::preset(&design.name).is_ok();
     let name = called(&design.name, file.as_deref(), taken);
-    Ok(Ingredient { name, content: design.to_toml() })
+    Ok(NamedInput { name, content: design.to_toml() })
 }
 
 /// A design's rule that is not carried out: where it is, and why.
@@ -108,19 +108,19 @@ pub fn profile(file: &str) -> Result<(String, String), Failure> {
 }
 
 /// The machine that is meant, and its contents.
-pub fn machine(word: &str) -> Result<Ingredient, Failure> {
+pub fn machine(word: &str) -> Result<NamedInput, Failure> {
     if let Some((path, content)) = file(word, "toml")? {
         let machine = Machine::from_toml(&content, &path).map_err(Failure::usage)?;
         let taken = machine::names().any(|name| name == machine.name);
-        return Ok(Ingredient { name: called(&machine.name, Some(&path), taken), content });
+        return Ok(NamedInput { name: called(&machine.name, Some(&path), taken), content });
     }
     if word == tlb_probe::THIS {
         let (path, content) = this_machine::read()?;
         Machine::from_toml(&content, &path).map_err(Failure::usage)?;
-        return Ok(Ingredient { name: word.to_string(), content });
+        return Ok(NamedInput { name: word.to_string(), content });
     }
     match machine::preset_text(word) {
-        Ok(text) => Ok(Ingredient { name: word.to_string(), content: text.to_string() }),
+        Ok(text) => Ok(NamedInput { name: word.to_string(), content: text.to_string() }),
         Err(error) => Err(unknown(word, machine::names(), error)),
     }
 }
@@ -134,20 +134,20 @@ pub fn called(name: &str, file: Option<&str>, taken: bool) -> String {
 }
 
 /// The workload that is meant. A trace's contents are its digest, so that a changed one is another.
-pub fn workload(word: &str) -> Result<Ingredient, Failure> {
+pub fn workload(word: &str) -> Result<NamedInput, Failure> {
     if is_trace(word) {
         let reader = trace(word)?;
         let info = reader.info();
         let chunks: Vec<String> =
             info.chunks.iter().map(|chunk| format!("{:016x}", chunk.checksum)).collect();
-        let digest = Hash::of(chunks.iter().map(String::as_str));
-        return Ok(Ingredient { name: word.to_string(), content: format!("trace {digest}") });
+        let digest = Hash::new(chunks.iter().map(String::as_str));
+        return Ok(NamedInput { name: word.to_string(), content: format!("trace {digest}") });
     }
     match word.parse::<Setup>() {
         Ok(setup) => {
             // What its options do not allow shows here, before anything is run.
             setup.build().map_err(Failure::usage)?;
-            Ok(Ingredient { name: word.to_string(), content: String::new() })
+            Ok(NamedInput { name: word.to_string(), content: String::new() })
         }
         Err(error) => Err(unknown_workload(word, error)),
     }
@@ -171,20 +171,20 @@ pub fn trace(word: &str) -> Result<Reader, Failure> {
 
 /// The fragmentation that is meant. A machine's free lists are contents: those of this machine as they
 /// are now, or those that a report has kept.
-pub fn fragmentation(word: &str) -> Result<Ingredient, Failure> {
+pub fn fragmentation(word: &str) -> Result<NamedInput, Failure> {
     let lists = match word {
         FROM_MACHINE => Some(free_lists()?),
         file if file.ends_with(".json") => Some(kept(file)?),
         _ => None,
     };
     let ingredient = match lists {
-        None => Ingredient { name: word.to_string(), content: String::new() },
+        None => NamedInput { name: word.to_string(), content: String::new() },
         Some(lists) => {
             let content = serde_json::to_string(&lists);
             let content = content.map_err(|error| Failure::usage(format!("JSON: {error}")))?;
             // The lists are in the name: other lists are another fragmentation, also in a table.
-            let digest = Hash::of([content.as_str()]).to_string();
-            Ingredient { name: format!("{FROM_MACHINE}-{}", &digest[..8]), content }
+            let digest = Hash::new([content.as_str()]).to_string();
+            NamedInput { name: format!("{FROM_MACHINE}-{}", &digest[..8]), content }
         }
     };
     fragmentation_of(&ingredient)?;
@@ -192,7 +192,7 @@ pub fn fragmentation(word: &str) -> Result<Ingredient, Failure> {
 }
 
 /// What an ingredient says.
-pub fn fragmentation_of(ingredient: &Ingredient) -> Result<Fragmentation, Failure> {
+pub fn fragmentation_of(ingredient: &NamedInput) -> Result<Fragmentation, Failure> {
     let name = &ingredient.name;
     if ingredient.content.is_empty() {
         return name.parse().map_err(|error: FragmentError| {
@@ -207,7 +207,7 @@ pub fn fragmentation_of(ingredient: &Ingredient) -> Result<Fragmentation, Failur
     let lists: FreeLists = serde_json::from_str(&ingredient.content).map_err(|error| {
         Failure::usage(format!("the free lists of {name}: {error}; make the plan anew"))
     })?;
-    Fragmentation::of_machine(&lists).map_err(Failure::usage)
+    Fragmentation::from_machine(&lists).map_err(Failure::usage)
 }
 
 /// The fragmentation of the machine that superpage runs on.
@@ -244,9 +244,9 @@ pub fn is_trace(word: &str) -> bool {
 pub fn several(
     words: &[String],
     kind: &str,
-    read: impl Fn(&str) -> Result<Ingredient, Failure>,
-) -> Result<Vec<Ingredient>, Failure> {
-    let mut all: Vec<Ingredient> = Vec::new();
+    read: impl Fn(&str) -> Result<NamedInput, Failure>,
+) -> Result<Vec<NamedInput>, Failure> {
+    let mut all: Vec<NamedInput> = Vec::new();
     for word in words {
         let one = read(word)?;
         match all.iter().find(|other| other.name == one.name) {

@@ -38,4 +38,4 @@ pub use run::{Experiment, Row, Stepping, rows};
 pub use touches::Touches;
 
 /// The most threads.
-pub const MOST_THREADS: u32 = 512;
+pub const MAX_THREADS: u32 = 512;

@@ -179,7 +179,7 @@ impl Machine {
 
     /// The most threads.
     pub fn most_threads(&self) -> u32 {
-        self.largest.min(super::MOST_THREADS)
+        self.largest.min(super::MAX_THREADS)
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) struct Taken {
 
 impl Memory {
     /// As it is before the first repetition: nothing is in use, and everything is zeroed that will be.
-    pub fn of(experiment: &Experiment, prices: &Prices) -> Self {
+    pub fn new(experiment: &Experiment, prices: &Prices) -> Self {
         let machine = &experiment.machine;
         let frames = machine.node_memory.0 / machine.base_page.0;
         let Kernel { prezero, .. } = experiment.kernel;

@@ -49,7 +49,7 @@ enum Part {
 /// The limit of prefault that Lameter calls the best for programs with much memory (docs/sources/policies.md 3.8).
 const BEST_ORDER: u32 = 4;
 /// More pages than a page-table page has entries are never mapped at once.
-const LARGEST_ORDER: u32 = 9;
+const MAX_ORDER: u32 = 9;
 
 /// Every patch as it is without a value, with its name and the value that it may have.
 const PATCHES: [(Patch, &str, &str); 11] = [
@@ -81,7 +81,7 @@ impl FromStr for Patch {
         match (*patch, value) {
             (patch, None) => Ok(patch),
             (Self::Prefault(_), Some(order)) => {
-                let order = order.parse().ok().filter(|order| (1..=LARGEST_ORDER).contains(order));
+                let order = order.parse().ok().filter(|order| (1..=MAX_ORDER).contains(order));
                 order.map(Self::Prefault).ok_or(bad("an order is 1 to 9 (2 to 512 pages)"))
             }
             (Self::Superpage(_), Some(size)) => {

@@ -4,7 +4,7 @@
 //! A network of identical CPUs and servers with queues, without chance, comes back to a state that it was
 //! in: there are finitely many. States are compared whole, not by a hash, each time the first CPU that is
 //! not done begins a fault; the one that others are compared with is renewed after 1, 2, 4, 8 ... of them
-//! (Brent 1980), so that a period of any length is found soon after it began, in the room of one state.
+//! (Brent 1980), so that a period of any length is found soon after it began, in the memory of one state.
 //! See docs/decisions/faults.md#7.
 
 use std::cmp::Reverse;

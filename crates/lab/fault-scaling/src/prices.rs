@@ -44,7 +44,7 @@ pub(super) struct Service {
 }
 
 impl Prices {
-    pub fn of(experiment: &Experiment) -> Self {
+    pub fn new(experiment: &Experiment) -> Self {
         let machine = &experiment.machine;
         let page = machine.base_page.0;
         // A machine with more CPUs than were measured has more of the same nodes.

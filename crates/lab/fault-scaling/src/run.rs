@@ -118,7 +118,7 @@ impl Experiment {
             return Err(FaultsError::TooSmall { size: self.size, threads, page: unit });
         }
         // A batch that fits no node whole goes to the next: so much may be left over on each.
-        let prices = Prices::of(self);
+        let prices = Prices::new(self);
         let batch = unit.0.max(machine.base_page.0 << self.kernel.prefault);
         let largest = u64::from(prices.nodes) * machine.node_memory.0.saturating_sub(batch);
         if self.size.0 > largest {
@@ -131,10 +131,10 @@ impl Experiment {
     /// Runs it.
     pub fn run(&self, stepping: Stepping) -> Result<Row, FaultsError> {
         self.check()?;
-        let mut prices = Prices::of(self);
+        let mut prices = Prices::new(self);
         let is_alone = self.machine.cpus.max(self.threads) == 1;
         let start = prices.starting();
-        let mut memory = Memory::of(self, &prices);
+        let mut memory = Memory::new(self, &prices);
         let (mut wall, mut busy, mut faults, mut mapped) = (0u128, 0u128, 0, 0);
         let (mut events, mut skipped) = (0, 0);
         let mut repetition = 0;

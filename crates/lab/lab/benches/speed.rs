@@ -11,7 +11,7 @@ use std::time::Instant;
 use machine::Machine;
 use mm_sim::fragment::Fragmentation;
 use rustix::time::{ClockId, clock_gettime};
-use superpage_lab::sweep::{Ingredient, PLAN_SCHEMA, Plan, Shard, Store};
+use superpage_lab::sweep::{NamedInput, PLAN_SCHEMA, Plan, Shard, Store};
 use superpage_lab::{Experiment, Report, run, run_stream};
 use trace::{Access, Advice, BLOCK, Backing, Block, Event, Page, Pages, Process, Source};
 use units::ByteSize;
@@ -382,15 +382,15 @@ fn resident() -> u64 {
 
 /// A sweep on one thread and on two: wall time.
 fn sweep() {
-    let ingredient = |name: &str| Ingredient { name: name.to_string(), content: name.to_string() };
+    let input = |name: &str| NamedInput { name: name.to_string(), content: name.to_string() };
     let plan = Plan {
         schema: PLAN_SCHEMA.to_string(),
-        designs: SIX.map(ingredient).to_vec(),
-        machines: vec![ingredient(MACHINE)],
+        designs: SIX.map(input).to_vec(),
+        machines: vec![input(MACHINE)],
         workloads: ["gups:size=4G,operations=8M,weight=1", "gups:size=2G,operations=8M,weight=1"]
-            .map(ingredient)
+            .map(input)
             .to_vec(),
-        fragmentations: ["none", "frag-50"].map(ingredient).to_vec(),
+        fragmentations: ["none", "frag-50"].map(input).to_vec(),
         memories: vec![ByteSize::gib(8)],
         seeds: (1..=3).collect(),
     };

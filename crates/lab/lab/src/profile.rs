@@ -80,7 +80,7 @@ pub fn profile_watched(
     })
 }
 
-/// The same of a stream that comes from elsewhere: see [`crate::run_stream`].
+/// The same of a stream from another source: see [`crate::run_stream`].
 ///
 /// # Errors
 /// The same.
@@ -90,12 +90,12 @@ pub fn profile_stream<S: Source>(
     superpages: u64,
     open: impl FnOnce(u32, u32) -> Result<S, LabError>,
 ) -> Result<(Report, Profile), LabError> {
-    let (mut lanes, first) = prepare(experiment, std::slice::from_ref(design), superpages)?;
-    lanes.iter_mut().for_each(|lane| lane.count_walks());
+    let (mut runs, first) = prepare(experiment, std::slice::from_ref(design), superpages)?;
+    runs.iter_mut().for_each(|run| run.count_walks());
     let mut stream = open(first.0, first.1)?;
-    pass(experiment, &mut lanes, &mut stream)?;
-    let walks = lanes.first_mut().map(|lane| lane.walks()).unwrap_or_default();
-    let report = reports(lanes, experiment)?.remove(0);
+    pass(experiment, &mut runs, &mut stream)?;
+    let walks = runs.first_mut().map(|run| run.walks()).unwrap_or_default();
+    let report = reports(runs, experiment)?.remove(0);
     let profile = Profile::new(&walks, report.mhz, report.wall_cycles);
     Ok((report, profile))
 }

@@ -1,7 +1,7 @@
 //! What a run yields: facts only. Ratios, tables, words and pictures are computed from it.
 
 use mm_sim::fragment::FreeLists;
-use mm_sim::{Counters, Ledger, Moment, Phase};
+use mm_sim::{Counters, CycleCounts, Moment, Phase};
 use serde::{Deserialize, Serialize};
 
 /// The version of the simulation: goes up whenever any report would come out otherwise, so that sweeps
@@ -20,13 +20,13 @@ pub struct Cell {
     pub machine: String,
     /// The workload, as it was asked for.
     pub workload: String,
-    /// What spoiled memory beforehand, as it was asked for.
+    /// How memory was fragmented before the workload ran, as it was asked for.
     pub fragmentation: String,
     /// The machine's memory, bytes.
     pub memory_bytes: u64,
     /// The seed.
     pub seed: u64,
-    /// Room for pages that are swapped out, bytes. Reports that say nothing of it had none.
+    /// Swap space, bytes. Reports that say nothing of it had none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub swap_bytes: u64,
     /// The free lists that memory was made to look like, if it was: with them it can be run again.
@@ -59,9 +59,9 @@ pub struct Report {
     /// The program's time from its first event to its end, in cycles.
     pub wall_cycles: u64,
     /// The program's CPU cycles by cause.
-    pub ledger: Ledger,
+    pub ledger: CycleCounts,
     /// The daemons' CPU cycles by cause.
-    pub background: Ledger,
+    pub background: CycleCounts,
     /// What was counted.
     pub counters: Counters,
     /// The program's phases, in order.

@@ -2,7 +2,7 @@
 
 use machine::Machine;
 use mm_sim::fragment::Fragmentation;
-use mm_sim::{Counts, Seen, Simulation, Stop, Touched, kernel_memory, simulation};
+use mm_sim::{Counts, Simulation, Stop, Touched, TouchedView, kernel_memory, simulation};
 use trace::{Block, Source};
 use units::ByteSize;
 use workload_streams::{Setup, WorkloadError};
@@ -19,7 +19,7 @@ pub struct Experiment {
     pub machine: Machine,
     /// Its memory.
     pub memory: ByteSize,
-    /// What spoils the memory beforehand.
+    /// How memory is fragmented before the workload runs.
     pub fragmentation: Fragmentation,
     /// As it was asked for, for the report.
     pub fragmentation_name: String,
@@ -29,7 +29,7 @@ pub struct Experiment {
     pub workload_name: String,
     /// The seed.
     pub seed: u64,
-    /// Room for pages that are swapped out; 0 is no swap.
+    /// Swap space; 0 is no swap.
     pub swap: ByteSize,
     /// Whether touched pages are kept count of: utilisation and bloat. Costs a look at each access.
     pub utilisation: bool,
@@ -76,18 +76,18 @@ pub fn run_watched(
     watch: impl FnMut(Pass),
 ) -> Result<Vec<Report>, LabError> {
     let (description, _) = experiment.workload.build()?;
-    let (mut lanes, first) = prepare(experiment, designs, description.superpages)?;
+    let (mut runs, first) = prepare(experiment, designs, description.superpages)?;
     let mut setup = experiment.workload.clone();
     (setup.first_region, setup.first_process) = first;
     setup.seed = experiment.seed;
     setup.cpu_mhz = experiment.machine.mhz;
     let (_, stream) = setup.build()?;
     let mut stream = Watched::new(stream, description.records, watch);
-    pass(experiment, &mut lanes, &mut stream)?;
-    reports(lanes, experiment)
+    pass(experiment, &mut runs, &mut stream)?;
+    reports(runs, experiment)
 }
 
-/// Runs a stream that comes from elsewhere (a recorded trace). `open` is told the first region and process
+/// Runs a stream from another source (a recorded trace). `open` gets the first region and process
 /// whose numbers the stream may use, and `superpages` is what it needs, for the fragmenter.
 pub fn run_stream<S: Source>(
     experiment: &Experiment,
@@ -95,13 +95,13 @@ pub fn run_stream<S: Source>(
     superpages: u64,
     open: impl FnOnce(u32, u32) -> Result<S, LabError>,
 ) -> Result<Vec<Report>, LabError> {
-    let (mut lanes, first) = prepare(experiment, designs, superpages)?;
+    let (mut runs, first) = prepare(experiment, designs, superpages)?;
     let mut stream = open(first.0, first.1)?;
-    pass(experiment, &mut lanes, &mut stream)?;
-    reports(lanes, experiment)
+    pass(experiment, &mut runs, &mut stream)?;
+    reports(runs, experiment)
 }
 
-/// The machines, one per design, with their memory spoilt; and the first region and process that are left.
+/// The machines, one per design, with their memory fragmented; and the first region and process that are left.
 pub(crate) fn prepare(
     experiment: &Experiment,
     designs: &[Design],
@@ -121,20 +121,20 @@ pub(crate) fn prepare(
         Ok::<_, LabError>((DesignRun { name: design.name.clone(), bound, machine }, first))
     });
     let mut first = (0, 0);
-    let mut lanes = Vec::new();
+    let mut runs = Vec::new();
     for one in ready {
-        let (lane, left) = one?;
+        let (run, left) = one?;
         first = left;
-        lanes.push(lane);
+        runs.push(run);
     }
-    Ok((lanes, first))
+    Ok((runs, first))
 }
 
 pub(crate) fn reports(
-    lanes: Vec<DesignRun>,
+    runs: Vec<DesignRun>,
     experiment: &Experiment,
 ) -> Result<Vec<Report>, LabError> {
-    side_by_side::map(lanes, |lane| lane.report(experiment)).into_iter().collect()
+    side_by_side::map(runs, |run| run.report(experiment)).into_iter().collect()
 }
 
 /// Blocks that a design's machine carries out before it is the next one's turn. Each finds the host's caches full of
@@ -146,12 +146,12 @@ type Turn = Vec<(Block, Counts)>;
 
 pub(crate) fn pass<S: Source + ?Sized>(
     experiment: &Experiment,
-    lanes: &mut [DesignRun],
+    runs: &mut [DesignRun],
     stream: &mut S,
 ) -> Result<(), LabError> {
-    let is_alone = lanes.len() == 1;
+    let is_alone = runs.len() == 1;
     let (watching, mut others): (Vec<_>, Vec<_>) =
-        lanes.iter_mut().partition(|lane| experiment.utilisation && lane.machine.watches());
+        runs.iter_mut().partition(|run| experiment.utilisation && run.machine.watches());
     let touched = experiment.utilisation.then(Touched::default);
     let mut reader = Reader { stream, touched, watching };
     let new = || -> Turn { vec![Default::default(); if is_alone { 1 } else { TURN }] };
@@ -159,7 +159,7 @@ pub(crate) fn pass<S: Source + ?Sized>(
     if is_alone || !side_by_side::is_wanted() {
         loop {
             let read = reader.read(&mut turn)?;
-            others.iter_mut().for_each(|lane| lane.machine.blocks(&turn[..read]));
+            others.iter_mut().for_each(|run| run.machine.blocks(&turn[..read]));
             if read < turn.len() {
                 return Ok(());
             }
@@ -170,7 +170,7 @@ pub(crate) fn pass<S: Source + ?Sized>(
     loop {
         let is_last = read < turn.len();
         let ahead = || if is_last { Ok(0) } else { reader.read(&mut next) };
-        read = side_by_side::with(&mut others, |lane| lane.machine.blocks(&turn[..read]), ahead)?;
+        read = side_by_side::with(&mut others, |run| run.machine.blocks(&turn[..read]), ahead)?;
         if is_last {
             return Ok(());
         }
@@ -196,9 +196,9 @@ impl<S: Source + ?Sized> Reader<'_, S> {
             if let Some(touched) = &mut self.touched {
                 touched.follow(block);
             }
-            let seen = self.touched.as_ref().map_or(Seen::default(), Touched::seen);
-            *counts = seen.counts;
-            self.watching.iter_mut().for_each(|lane| lane.machine.block(block, seen));
+            let view = self.touched.as_ref().map_or(TouchedView::default(), Touched::view);
+            *counts = view.counts;
+            self.watching.iter_mut().for_each(|run| run.machine.block(block, view));
         }
         Ok(turn.len())
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Ledger;
+use crate::CycleCounts;
 
 /// Events of a run, counted. Pages are base pages unless said otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ pub struct Phase {
     /// Its time, in cycles.
     pub wall_cycles: u64,
     /// Its CPU cycles by cause.
-    pub ledger: Ledger,
+    pub ledger: CycleCounts,
     /// Accesses in it.
     pub accesses: u64,
 }

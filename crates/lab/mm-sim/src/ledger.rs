@@ -63,9 +63,9 @@ causes! {
 
 /// Cycles by cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ledger([u64; Cause::ALL.len()]);
+pub struct CycleCounts([u64; Cause::ALL.len()]);
 
-impl Ledger {
+impl CycleCounts {
     /// Charges `cycles` to `cause`.
     #[inline]
     pub fn charge(&mut self, cause: Cause, cycles: u64) {
@@ -85,14 +85,14 @@ impl Ledger {
     }
 }
 
-impl Index<Cause> for Ledger {
+impl Index<Cause> for CycleCounts {
     type Output = u64;
     fn index(&self, cause: Cause) -> &u64 {
         &self.0[cause as usize]
     }
 }
 
-impl AddAssign<&Ledger> for Ledger {
+impl AddAssign<&CycleCounts> for CycleCounts {
     fn add_assign(&mut self, other: &Self) {
         for (own, more) in self.0.iter_mut().zip(&other.0) {
             *own += more;
@@ -100,13 +100,13 @@ impl AddAssign<&Ledger> for Ledger {
     }
 }
 
-impl Serialize for Ledger {
+impl Serialize for CycleCounts {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(Cause::ALL.iter().map(|&cause| (cause.name(), self[cause])))
     }
 }
 
-impl<'de> Deserialize<'de> for Ledger {
+impl<'de> Deserialize<'de> for CycleCounts {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let map = std::collections::BTreeMap::<Cause, u64>::deserialize(deserializer)?;
         let mut ledger = Self::default();

@@ -15,8 +15,8 @@ mod system;
 mod touched;
 
 pub use counts::{Counters, Moment, Phase};
-pub use ledger::{Cause, Ledger};
+pub use ledger::{Cause, CycleCounts};
 pub use simulation::{Simulation, simulation};
 pub use supported::{NotSimulated, not_simulated};
 pub use system::{Observations, Outcome, Stop, kernel_memory, scale};
-pub use touched::{Counts, Seen, Touched};
+pub use touched::{Counts, Touched, TouchedView};

@@ -8,9 +8,9 @@ use tlb_sim::{Translate, Visitor};
 use trace::Block;
 use units::ByteSize;
 
-use crate::fragment::{Fragmentation, Ground};
+use crate::fragment::{Fragmentation, PhysicalMemoryView};
 use crate::system::{Engine, Outcome, Stop, System};
-use crate::touched::{Counts, Seen};
+use crate::touched::{Counts, TouchedView};
 
 /// A machine under a policy, as whoever runs a workload on it sees it.
 pub trait Simulation: Send {
@@ -27,7 +27,7 @@ pub trait Simulation: Send {
     /// Those of each superpage's worth of the program's memory.
     fn walks(&mut self) -> Vec<u64>;
     /// Carries out a block, unless the program was stopped before.
-    fn block(&mut self, block: &Block, seen: Seen<'_>);
+    fn block(&mut self, block: &Block, seen: TouchedView<'_>);
     /// Carries out blocks of which only the number of touched pages is known.
     fn blocks(&mut self, turn: &[(Block, Counts)]);
     /// Ends the run: why the program went no further, if it did not come to its end, and what is known of it.
@@ -72,7 +72,7 @@ impl<T: Translate> Simulation for Running<T> {
             first = (program.regions(), program.processes());
             let mut block = Block::default();
             while program.step(&mut self.engine.system, &mut block) {
-                match self.engine.block(&block, Seen::default()) {
+                match self.engine.block(&block, TouchedView::default()) {
                     // A fragmenter fills what there is: it goes on with less.
                     Ok(()) | Err(Stop::OutOfMemory | Stop::Refused { .. } | Stop::Killed(_)) => {}
                     Err(Stop::IllFormed(what)) => return Err(what),
@@ -96,7 +96,7 @@ impl<T: Translate> Simulation for Running<T> {
         self.engine.system.walks()
     }
 
-    fn block(&mut self, block: &Block, seen: Seen<'_>) {
+    fn block(&mut self, block: &Block, seen: TouchedView<'_>) {
         if self.stop.is_none() {
             self.stop = self.engine.block(block, seen).err();
             self.engine.system.settle(seen.counts, self.stop.is_none());
@@ -105,7 +105,7 @@ impl<T: Translate> Simulation for Running<T> {
 
     fn blocks(&mut self, turn: &[(Block, Counts)]) {
         for (block, counts) in turn {
-            self.block(block, Seen { counts: *counts, pages: None });
+            self.block(block, TouchedView { counts: *counts, pages: None });
         }
     }
 

@@ -4,7 +4,7 @@
 //! touched hold zeros.
 //! See docs/decisions/lab.md#3.
 
-use crate::system::MOST_REGIONS;
+use crate::system::MAX_REGIONS;
 use trace::{Access, Advice, Block, Event, Page, Pages, SLOTS};
 
 /// The pages touched and not given back since.
@@ -28,9 +28,9 @@ pub struct Touched {
 /// [`Touched::before`] and [`Touched::most`], where they are kept.
 pub type Counts = Option<(u64, u64)>;
 
-/// What a design's machine is told of it.
+/// What a design's machine knows of it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Seen<'a> {
+pub struct TouchedView<'a> {
     /// How many pages are touched.
     pub counts: Counts,
     /// The pages, as they are at the end of the block that is carried out.
@@ -50,9 +50,9 @@ impl Touched {
         self.touch(&block.accesses[from..]);
     }
 
-    /// What a machine is told that carries out the block that was followed last.
-    pub fn seen(&self) -> Seen<'_> {
-        Seen { counts: Some((self.before(), self.most)), pages: Some(self) }
+    /// What a machine knows that carries out the block that was followed last.
+    pub fn view(&self) -> TouchedView<'_> {
+        TouchedView { counts: Some((self.before(), self.most)), pages: Some(self) }
     }
 
     /// The touched pages of a region.
@@ -144,7 +144,7 @@ impl Touched {
     /// A process's pages. Those that no machine would map (the stream is not a program's) are not followed.
     fn map(&mut self, process: u32, pages: Pages) {
         let end = u64::from(pages.first.0) + u64::from(pages.count);
-        if end <= u64::from(MOST_REGIONS) * u64::from(SLOTS) {
+        if end <= u64::from(MAX_REGIONS) * u64::from(SLOTS) {
             self.mapped.push((process, pages));
             self.end = self.end.max((end as u32).div_ceil(SLOTS) as usize);
         }

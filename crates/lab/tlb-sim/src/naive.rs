@@ -135,7 +135,7 @@ struct Store {
     /// Set after set.
     entries: Vec<Option<Held>>,
     /// By set, for [`Replacement::TreePlru`]: bit n of the tree, its root 1, points to the half that
-    /// makes room next.
+    /// is evicted next.
     trees: Vec<u64>,
     clock: u64,
 }

@@ -12,7 +12,7 @@ use crate::{Emit, Figure, Setup, Tables};
 
 /// The live kernel's defaults.
 pub(super) const SIZE: u64 = 1 << 30;
-const MOST_LOOKUPS: u64 = 1 << 24;
+const MAX_LOOKUPS: u64 = 1 << 24;
 /// Words in a page, and blocks of keys.
 const WORDS: u64 = PAGE / 8;
 const BLOCKS: u64 = WORDS / KEYS as u64;
@@ -44,13 +44,13 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
         turn: 0,
     });
     let figure = Figure::Rate { unit: "lookups/s", operations };
-    program.exit(setup, threads, figure, Extent::of(&areas))
+    program.exit(setup, threads, figure, Extent::new(&areas))
 }
 
 /// The weight, the lookups of the program, and the queries that stand for them.
 pub(super) fn lookups(setup: &Setup, keys: u64, threads: u16) -> (u32, u64, Queries) {
     let weight = setup.weight.unwrap_or(1);
-    let operations = setup.operations.unwrap_or(keys.min(MOST_LOOKUPS)).max(threads.into());
+    let operations = setup.operations.unwrap_or(keys.min(MAX_LOOKUPS)).max(threads.into());
     let made = (operations / u64::from(weight)).max(threads.into());
     let threads = usize::from(threads);
     let one = |thread| Box::new(queries(keys, made, setup.seed, thread, threads)) as Box<_>;

@@ -42,7 +42,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
         .pace(setup.sampled(tables.chase.run, threads, weight))
         .step(Walk { area, linked, here, left: loads });
     let figure = Figure::Rate { unit: "loads/s", operations: plan.loads * plan.threads };
-    program.exit(setup, threads, figure, Extent::of(&[area]))
+    program.exit(setup, threads, figure, Extent::new(&[area]))
 }
 
 /// Sattolo's swaps, each of which writes two nodes.

@@ -40,7 +40,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
         .pace(setup.sampled(tables.gups.run, threads, weight))
         .step(Random::new(&plan, table));
     let figure = Figure::Rate { unit: "updates/s", operations };
-    program.exit(setup, threads, figure, Extent::of(&[table]))
+    program.exit(setup, threads, figure, Extent::new(&[table]))
 }
 
 /// The updates of all threads.

@@ -42,7 +42,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
         .pace(setup.sampled(tables.hashmap.run, threads, weight))
         .step(Lookups { table: Slots { plan, area }, built, queries, turn: 0 });
     let figure = Figure::Rate { unit: "lookups/s", operations };
-    program.exit(setup, threads, figure, Extent::of(&[area]))
+    program.exit(setup, threads, figure, Extent::new(&[area]))
 }
 
 #[derive(Clone, Copy)]

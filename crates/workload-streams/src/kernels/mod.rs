@@ -99,7 +99,7 @@ pub(super) const ENTRIES: &[Entry] = &[
 impl Setup {
     /// The live kernel's settings.
     fn settings(&self, size: u64, threads: u16) -> Result<Settings, WorkloadError> {
-        let least = u64::from(threads) * LEAST_PER_THREAD;
+        let least = u64::from(threads) * MIN_PER_THREAD;
         if size < least {
             let why = format!("{threads} thread(s) need {least} bytes or more");
             return Err(self.refuse("size", size, &why));
@@ -118,4 +118,4 @@ impl Setup {
 }
 
 /// The live kernels' own lower limit (`crates/workload/src/kind.rs`).
-const LEAST_PER_THREAD: u64 = 64 << 10;
+const MIN_PER_THREAD: u64 = 64 << 10;

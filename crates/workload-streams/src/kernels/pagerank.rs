@@ -84,7 +84,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let superpages = ends.regions()
         + filled.div_ceil(SLOTS.into())
         + waiting.regions().max(scores.regions() + contributions.regions());
-    let all = Extent::of(&[ends, neighbours, scores, contributions, waiting]);
+    let all = Extent::new(&[ends, neighbours, scores, contributions, waiting]);
     let pages = base + ranked.max(waiting.pages.into());
     let operations = csr.edges() as u64 * u64::from(iterations);
     let figure = Figure::Rate { unit: "edges/s", operations };

@@ -1,6 +1,6 @@
 //! `stream`: the passes of `workload::stream`, in segments.
 //!
-//! A segment is a stretch of elements in which no array crosses a page. The live loop alternates
+//! A segment is a range of elements in which no array crosses a page. The live loop alternates
 //! between the arrays within it; here each array's accesses come in one run. At most three pages
 //! alternate, which every TLB holds, so no miss is gained or lost.
 
@@ -51,7 +51,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     }
     // 2 + 2 + 3 + 3 arrays of 8 bytes, as the reference counts.
     let operations = plan.elements * 80 * u64::from(plan.iterations);
-    let extent = Extent { pages: touched(&plan), ..Extent::of(&[area]) };
+    let extent = Extent { pages: touched(&plan), ..Extent::new(&[area]) };
     program.exit(setup, threads, Figure::Rate { unit: "bytes/s", operations }, extent)
 }
 

@@ -41,5 +41,5 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
         program.map(area).step(sweep).events([area.unmap()]);
     }
     let figure = Figure::Rate { unit: "pages/s", operations: plan.pages * plan.repeat };
-    program.exit(setup, threads, figure, Extent::of(&[area]))
+    program.exit(setup, threads, figure, Extent::new(&[area]))
 }

@@ -31,7 +31,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
             .step(Compilation::new(setup, table, heap, number))
             .events([Event::Exit(process)]);
     }
-    program.describe(setup, 1, Figure::Time, Extent::of(&[heap]))
+    program.describe(setup, 1, Figure::Time, Extent::new(&[heap]))
 }
 
 /// The heap's size if nobody says.

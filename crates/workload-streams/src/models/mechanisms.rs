@@ -5,7 +5,7 @@ use workload::rng::{SplitMix64, below};
 
 use super::mix::Growing;
 use crate::program::{Built, Program};
-use crate::space::{Extent, MOST_PAGES, PAGE, Space};
+use crate::space::{Extent, MAX_PAGES, PAGE, Space};
 use crate::{Emit, Figure, Setup, Tables, WorkloadError};
 
 /// Bytes to work on.
@@ -26,7 +26,7 @@ pub(crate) fn growing_heap(setup: &Setup, tables: &Tables) -> Built {
     }
     let steps = setup.size_or(SIZE)?.div_ceil(step).max(1);
     let step = step.div_ceil(PAGE) as u32;
-    if steps * u64::from(step) > MOST_PAGES / 2 {
+    if steps * u64::from(step) > MAX_PAGES / 2 {
         let pages = steps * u64::from(step);
         return Err(WorkloadError::TooLarge { workload: setup.name(), pages });
     }
@@ -37,7 +37,7 @@ pub(crate) fn growing_heap(setup: &Setup, tables: &Tables) -> Built {
         .phase("run")
         .pace(setup.pace(tables.mechanisms.setup, 1))
         .step(Growing::new(heap, step * 4));
-    program.exit(setup, 1, Figure::RunTime, Extent::of(&[heap]))
+    program.exit(setup, 1, Figure::RunTime, Extent::new(&[heap]))
 }
 
 /// The worst case of a superpage made at first touch: 1 page of 512 is used.
@@ -72,15 +72,15 @@ pub(crate) fn sparse(setup: &Setup, tables: &Tables) -> Built {
         .phase("run")
         .pace(setup.sampled(tables.mechanisms.run, 1, weight))
         .counted(left, move |block: &mut Block| {
-            let room = BLOCK.saturating_sub(block.accesses.len()) as u64;
-            for _ in 0..room.min(left) {
+            let most = BLOCK.saturating_sub(block.accesses.len()) as u64;
+            for _ in 0..most.min(left) {
                 block.one(Access::read(page(below(rng.draw(), regions))));
             }
-            left -= room.min(left);
+            left -= most.min(left);
             left > 0
         });
     let figure = Figure::Rate { unit: "reads/s", operations };
-    program.exit(setup, 1, figure, Extent { pages: regions, ..Extent::of(&[area]) })
+    program.exit(setup, 1, figure, Extent { pages: regions, ..Extent::new(&[area]) })
 }
 
 /// Pages in a piece of `alloc-free`.
@@ -141,5 +141,5 @@ pub(crate) fn alloc_free(setup: &Setup, tables: &Tables) -> Built {
         },
     );
     let figure = Figure::Rate { unit: "pages/s", operations };
-    program.exit(setup, 1, figure, Extent { pages, superpages, ..Extent::of(&[area]) })
+    program.exit(setup, 1, figure, Extent { pages, superpages, ..Extent::new(&[area]) })
 }

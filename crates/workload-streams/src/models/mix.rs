@@ -67,7 +67,7 @@ fn build(setup: &Setup, tables: &Tables) -> Built {
         }
     }
     let areas = areas.into_values().collect::<Vec<_>>();
-    program.exit(setup, threads, Figure::Time, Extent::of(&areas))
+    program.exit(setup, threads, Figure::Time, Extent::new(&areas))
 }
 
 /// The areas by name, scaled to the size.

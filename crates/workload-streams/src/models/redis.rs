@@ -20,7 +20,7 @@ use crate::{Cost, Emit, Figure, Setup, Tables};
 /// Bytes of a bucket of the dictionary.
 const BUCKET: u64 = 8;
 /// Buckets of the first dictionary that has pages to speak of (Redis begins with 4).
-const LEAST_BUCKETS: u64 = 512;
+const MIN_BUCKETS: u64 = 512;
 /// Accesses of an operation besides those to its value: bucket, entry, key.
 const SMALL_ACCESSES: u64 = 3;
 /// Bytes that one access of a value covers.
@@ -42,7 +42,7 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Built {
     let operations = setup.operations.unwrap_or(default).max(1);
     // One more value than keys: the new one is written before the old one is freed.
     let values = (keys + 1) * table.value_bytes;
-    let most_buckets = keys.next_power_of_two().max(LEAST_BUCKETS);
+    let most_buckets = keys.next_power_of_two().max(MIN_BUCKETS);
     let mut space = Space::new(setup.first_region);
     let store = Store {
         table: table.clone(),
@@ -115,7 +115,7 @@ fn reached(seed: u64, keys: u64, operations: u64) -> u64 {
 
 /// The dictionaries, each twice the one before.
 fn dictionaries(space: &mut Space, most: u64) -> Vec<Area> {
-    let sizes = std::iter::successors(Some(LEAST_BUCKETS), |buckets| Some(buckets * 2));
+    let sizes = std::iter::successors(Some(MIN_BUCKETS), |buckets| Some(buckets * 2));
     sizes
         .take_while(|&buckets| buckets <= most)
         .map(|buckets| space.anonymous(buckets * BUCKET))
@@ -164,7 +164,7 @@ struct Store {
 
 impl Store {
     fn buckets(&self, dictionary: usize) -> u64 {
-        LEAST_BUCKETS << dictionary
+        MIN_BUCKETS << dictionary
     }
 
     /// Pages and regions touched once `stored` keys are there. One place for a value more is counted,
@@ -327,7 +327,7 @@ impl Step for Serving {
         // Values begin at multiples of this within a page.
         let apart = PAGE.min(1 << value.trailing_zeros());
         let pages = (value - value.min(apart)) / PAGE + 1;
-        let moved = (store.buckets(store.dictionary(self.keys)) - LEAST_BUCKETS) * 3;
+        let moved = (store.buckets(store.dictionary(self.keys)) - MIN_BUCKETS) * 3;
         Some((self.load + self.left) * (2 + pages) + moved)
     }
 }

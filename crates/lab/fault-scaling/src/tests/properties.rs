@@ -51,7 +51,7 @@ fn threads_leave_daemons_their_cpus_while_others_are_idle() {
     let homes = |placement, threads: u32, daemons: [bool; 4]| {
         let mut experiment = of("altix-8", "prezero", threads, ByteSize::mib(64));
         experiment.machine.placement = placement;
-        let mut prices = Prices::of(&experiment);
+        let mut prices = Prices::new(&experiment);
         prices.place(&daemons);
         (0..threads).map(|cpu| prices.node(cpu)).collect::<Vec<u32>>()
     };

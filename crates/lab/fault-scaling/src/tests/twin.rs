@@ -270,8 +270,8 @@ impl Twin<'_> {
 }
 
 fn twin(experiment: &Experiment) -> (Repetition, Memory) {
-    let prices = Prices::of(experiment);
-    let mut memory = Memory::of(experiment, &prices);
+    let prices = Prices::new(experiment);
+    let mut memory = Memory::new(experiment, &prices);
     memory.quiet(prices.start(0), true);
     let units = experiment.pages() / prices.unit;
     let threads = u64::from(experiment.threads);
@@ -306,8 +306,8 @@ fn twin(experiment: &Experiment) -> (Repetition, Memory) {
 }
 
 fn engine(experiment: &Experiment, stepping: Stepping) -> (Repetition, Memory) {
-    let prices = Prices::of(experiment);
-    let mut memory = Memory::of(experiment, &prices);
+    let prices = Prices::new(experiment);
+    let mut memory = Memory::new(experiment, &prices);
     memory.quiet(prices.start(0), true);
     Engine::new(experiment, &prices, memory).run(stepping)
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use mm_sim::{Cause, Ledger};
+use mm_sim::{Cause, CycleCounts};
 
 /// A group of causes. Every cause is in exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -23,7 +23,7 @@ impl Account {
     pub const ALL: [Self; 4] = [Self::Work, Self::Translation, Self::Faults, Self::Upkeep];
 
     /// The account that a cause belongs to.
-    pub const fn of(cause: Cause) -> Self {
+    pub const fn from_cause(cause: Cause) -> Self {
         match cause {
             Cause::Work => Self::Work,
             Cause::SecondTlb | Cause::WalkBase | Cause::WalkLarge => Self::Translation,
@@ -48,12 +48,16 @@ impl Account {
     }
 
     /// Its cycles in a ledger.
-    pub fn cycles(self, ledger: &Ledger) -> u64 {
-        Cause::ALL.iter().filter(|one| Self::of(**one) == self).map(|one| ledger[*one]).sum()
+    pub fn cycles(self, ledger: &CycleCounts) -> u64 {
+        Cause::ALL
+            .iter()
+            .filter(|one| Self::from_cause(**one) == self)
+            .map(|one| ledger[*one])
+            .sum()
     }
 
     /// Its share of a ledger; `None` of an empty one.
-    pub fn share(self, ledger: &Ledger) -> Option<f64> {
+    pub fn share(self, ledger: &CycleCounts) -> Option<f64> {
         let total = ledger.total();
         (total > 0).then(|| self.cycles(ledger) as f64 / total as f64)
     }
@@ -65,12 +69,12 @@ mod tests {
 
     #[test]
     fn accounts_together_are_the_ledger() {
-        let mut ledger = Ledger::default();
+        let mut ledger = CycleCounts::default();
         for (index, cause) in Cause::ALL.into_iter().enumerate() {
             ledger.charge(cause, 1 << index);
         }
         let sum: u64 = Account::ALL.iter().map(|account| account.cycles(&ledger)).sum();
         assert_eq!(sum, ledger.total());
-        assert_eq!(Account::Work.share(&Ledger::default()), None);
+        assert_eq!(Account::Work.share(&CycleCounts::default()), None);
     }
 }

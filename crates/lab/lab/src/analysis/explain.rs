@@ -4,7 +4,7 @@
 //! them: superpages (how many, how made, when), faults, memory, stalls, daemons, requests. Where two
 //! runs do not differ, that is what is said.
 
-use report::sig3 as words;
+use report::sig3;
 use serde::Serialize;
 
 use super::figures::{Made, figures, incomparable, speedup};
@@ -19,9 +19,9 @@ pub const EXPLAIN_SCHEMA: &str = "superpage.lab.explain/1";
 /// Runs whose times differ by less are "the same": a run is deterministic, so any difference is
 /// exact, but costs are known to a few per cent at best, and a smaller one means nothing.
 const SAME: f64 = 0.01;
-/// Differences that make up less than this of the whole are not told.
+/// Differences that make up less than this of the whole are not named.
 const SMALL: f64 = 0.03;
-/// How many are told on each side.
+/// How many are named on each side.
 const TOLD: usize = 4;
 
 /// Why one run was faster.
@@ -112,7 +112,7 @@ fn verdict(fast: &Report, slow: &Report, name: &str, other: &str, ratio: Option<
         return format!("Their times do not compare: {}.", bad.join(", and "));
     }
     let times =
-        format!("{} against {}", words::seconds(fast.seconds()), words::seconds(slow.seconds()));
+        format!("{} against {}", sig3::seconds(fast.seconds()), sig3::seconds(slow.seconds()));
     if let Some(what) = incomparable(&fast.cell, &slow.cell) {
         return format!("Their times do not compare: they are of different {what}s.");
     }
@@ -122,7 +122,7 @@ fn verdict(fast: &Report, slow: &Report, name: &str, other: &str, ratio: Option<
             format!("Nothing that matters separates {name} and {other}: {times}.")
         }
         Some(ratio) => {
-            format!("{name} was {} times as fast as {other}: {times}.", words::ratio(ratio))
+            format!("{name} was {} times as fast as {other}: {times}.", sig3::ratio(ratio))
         }
     }
 }
@@ -165,7 +165,7 @@ fn ledger(
         let change = |one: &Difference| one.first.abs_diff(one.second);
         let all: u64 = differences.iter().filter(goes).map(change).sum();
         let part = |one: &Difference| {
-            let share = words::percent(change(one) as f64 / all as f64);
+            let share = sig3::percent(change(one) as f64 / all as f64);
             let (cause, [own, more]) = (one.cause.activity(), [one.first, one.second]);
             format!("{cause} ({share}: {} against {})", cycles(own), cycles(more))
         };
@@ -201,15 +201,15 @@ fn against(one: &Difference) -> String {
 
 /// How many, how, when.
 fn superpages(name: &str, report: &Report) -> String {
-    let made = Made::of(report);
+    let made = Made::from_report(report);
     let most = most_superpages(report);
     if made.total() == 0 && most == 0 && report.counters.superpages == 0 {
         return format!("{name} made no superpages.");
     }
     let mut sentence = format!("{name} {}", phrases::made(made));
-    let seconds = |microseconds: u64| words::seconds(microseconds as f64 / 1e6);
+    let seconds = |microseconds: u64| sig3::seconds(microseconds as f64 / 1e6);
     if let (Some(half), Some(nine)) = (time_until(report, 0.5), time_until(report, 0.9)) {
-        let of = words::seconds(report.seconds());
+        let of = sig3::seconds(report.seconds());
         sentence += &if half == nine {
             format!("; nine tenths of the most ({most}) were there after {}", seconds(half))
         } else {
@@ -222,10 +222,8 @@ fn superpages(name: &str, report: &Report) -> String {
         sentence += &format!(" of {of}");
     }
     if let Some(coverage) = figures(report, None).coverage {
-        sentence += &format!(
-            ". Over the whole run they covered {} of its memory",
-            words::percent(coverage)
-        );
+        sentence +=
+            &format!(". Over the whole run they covered {} of its memory", sig3::percent(coverage));
     }
     sentence + "."
 }
@@ -250,7 +248,7 @@ fn memory([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Stri
     let (own, more) = (bloat(fast)?, bloat(slow)?);
     if (own - more).abs() < 0.005 {
         return (own > 1.005).then(|| {
-            format!("Both kept {} pages resident for each one touched.", words::ratio(own))
+            format!("Both kept {} pages resident for each one touched.", sig3::ratio(own))
         });
     }
     let part = |name: &str, bloat: f64, report: &Report| {
@@ -259,10 +257,10 @@ fn memory([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Stri
         }
         format!(
             "{name} kept {} pages resident for each one touched ({} for {}, {} of it in use)",
-            words::ratio(bloat),
+            sig3::ratio(bloat),
             report.counters.resident_pages,
             (report.counters.resident_pages as f64 / bloat).round(),
-            words::percent(1.0 / bloat)
+            sig3::percent(1.0 / bloat)
         )
     };
     Some(format!("{}, {}.", part(name, own, fast), part(other, more, slow)))
@@ -286,7 +284,7 @@ fn stalls([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Stri
             };
             format!(
                 "{name} stalled for {} of its cycles in compaction, reclaim and locks{compactions}",
-                words::percent(share(report))
+                sig3::percent(share(report))
             )
         })
         .collect();
@@ -300,15 +298,15 @@ fn daemons([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Str
         format!(
             "Beside the program, {name}'s daemons kept a CPU busy for {} of the time, {other}'s for \
              {}.",
-            words::percent(own),
-            words::percent(more)
+            sig3::percent(own),
+            sig3::percent(more)
         )
     })
 }
 
 fn requests([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<String> {
     let (own, more) = (fast.requests.as_ref()?, slow.requests.as_ref()?);
-    let time = |microseconds: f64| words::seconds(microseconds / 1e6);
+    let time = |microseconds: f64| sig3::seconds(microseconds / 1e6);
     Some(format!(
         "Requests took {} in the mean under {name} and {} under {other}; 99 of 100 at most {} and {}.",
         time(own.mean),

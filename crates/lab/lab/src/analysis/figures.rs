@@ -52,7 +52,7 @@ pub struct Made {
 
 impl Made {
     /// Of a report.
-    pub fn of(report: &Report) -> Self {
+    pub fn from_report(report: &Report) -> Self {
         let counters = &report.counters;
         Self {
             at_fault: counters.made_at_fault,
@@ -80,7 +80,7 @@ pub fn figures(report: &Report, base: Option<&Report>) -> Figures {
         faults: Account::Faults.share(&report.ledger),
         upkeep: Account::Upkeep.share(&report.ledger),
         superpages: report.counters.superpages,
-        made: Made::of(report),
+        made: Made::from_report(report),
         coverage: mean_coverage(report),
         utilisation: touched.and_then(|touched| ratio(touched, resident)),
         bloat: touched.and_then(|touched| ratio(resident, touched)),

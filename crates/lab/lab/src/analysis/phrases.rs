@@ -1,13 +1,13 @@
 //! Facts in half sentences, for `explain`.
 
-use report::sig3 as words;
+use report::sig3;
 
 use super::figures::Made;
 use crate::{Cell, End, Report};
 
 /// `41.00 G`, `770`.
 pub(super) fn cycles(count: u64) -> String {
-    if count < 1000 { count.to_string() } else { words::figure(count as f64) }
+    if count < 1000 { count.to_string() } else { sig3::figure(count as f64) }
 }
 
 /// `3 superpages`, `1 superpage`, `no superpages`.

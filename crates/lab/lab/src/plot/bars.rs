@@ -2,16 +2,16 @@
 
 use report::axis::{Axis, block, note_at, px};
 use report::markup::{Element, el};
-use report::sig3 as words;
+use report::sig3;
 
 use super::MARGIN;
 use super::{text, ticks};
 use crate::Report;
-use mm_sim::{Cause, Ledger};
+use mm_sim::{Cause, CycleCounts};
 use report::legend::{self, Sign};
 use report::place::{clipped, width};
 
-/// Room for the designs' names, at most and as a share of the width, and for the sums behind the bars.
+/// Space for the designs' names, at most and as a share of the width, and for the sums behind the bars.
 const NAMES: f64 = 170.0;
 const NAMES_SHARE: f64 = 0.3;
 const SUMS: f64 = 70.0;
@@ -23,7 +23,7 @@ const VISIBLE: f64 = 0.3;
 
 /// Draws the bars from `y` on; returns them and their height. Nothing without cycles.
 pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f64) {
-    let most = |of: fn(&Report) -> &Ledger| reports.iter().map(|one| of(one).total()).max();
+    let most = |of: fn(&Report) -> &CycleCounts| reports.iter().map(|one| of(one).total()).max();
     let most = most(|one| &one.ledger).max(most(|one| &one.background)).unwrap_or(0);
     if most == 0 {
         return (Vec::new(), 0.0);
@@ -31,7 +31,7 @@ pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f6
     let title = "CPU cycles by cause (thin: daemons beside it)";
     let mut drawn = vec![text(MARGIN, y + 20.0, "heading", title)];
     let shown = |cause: &Cause| {
-        let part = |ledger: &Ledger| ledger[*cause] as f64 > most as f64 * 0.0005;
+        let part = |ledger: &CycleCounts| ledger[*cause] as f64 > most as f64 * 0.0005;
         reports.iter().any(|report| part(&report.ledger) || part(&report.background))
     };
     let items: Vec<(Sign, String)> = Cause::ALL
@@ -45,20 +45,20 @@ pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f6
     let height = reports.len() as f64 * ROW;
     let axis = Axis::amounts(most as f64);
     let names = (across * NAMES_SHARE).min(NAMES);
-    let room = across - 2.0 * MARGIN - names - SUMS;
+    let space = across - 2.0 * MARGIN - names - SUMS;
     let mut plot = el("svg")
         .with("x", MARGIN + names)
         .with("y", top)
-        .with("width", room)
+        .with("width", space)
         .with("height", height)
         .with("overflow", "visible")
-        .all(axis.across(height, ticks(room)));
+        .all(axis.across(height, ticks(space)));
     for (index, report) in reports.iter().enumerate() {
         let y = index as f64 * ROW + 6.0;
-        plot = plot.all(stack(&report.ledger, &axis, room, y, BAR));
-        plot = plot.all(stack(&report.background, &axis, room, y + BAR + 1.0, THIN));
-        let end = axis.place(report.ledger.total() as f64) * room;
-        let sum = words::figure(report.ledger.total() as f64);
+        plot = plot.all(stack(&report.ledger, &axis, space, y, BAR));
+        plot = plot.all(stack(&report.background, &axis, space, y + BAR + 1.0, THIN));
+        let end = axis.place(report.ledger.total() as f64) * space;
+        let sum = sig3::figure(report.ledger.total() as f64);
         plot = plot.add(note_at(&px(end + 6.0), y + BAR / 2.0 + 4.0, &sum, "start"));
         let name = clipped(&report.cell.design, names - 12.0, 12.0);
         let x = MARGIN + names - 10.0;
@@ -69,19 +69,19 @@ pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f6
     (drawn, top - y + height + 36.0)
 }
 
-fn stack(ledger: &Ledger, axis: &Axis, room: f64, y: f64, height: f64) -> Vec<Element> {
+fn stack(ledger: &CycleCounts, axis: &Axis, space: f64, y: f64, height: f64) -> Vec<Element> {
     let mut drawn = Vec::new();
     let (mut sum, total) = (0, ledger.total());
     for cause in Cause::ALL {
         let cycles = ledger[cause];
-        let from = axis.place(sum as f64) * room;
+        let from = axis.place(sum as f64) * space;
         sum += cycles;
-        let wide = axis.place(sum as f64) * room - from;
+        let wide = axis.place(sum as f64) * space - from;
         if wide < VISIBLE {
             continue;
         }
-        let share = words::percent(cycles as f64 / total as f64);
-        let about = format!("{}: {}, {share}", cause.name(), words::figure(cycles as f64));
+        let share = sig3::percent(cycles as f64 / total as f64);
+        let about = format!("{}: {}, {share}", cause.name(), sig3::figure(cycles as f64));
         let part = block(px(from), px(y), px(wide), px(height)).class(class(cause));
         drawn.push(part.add(el("title").text(about)));
         if height == BAR && width(&share, 11.0) + 8.0 < wide {

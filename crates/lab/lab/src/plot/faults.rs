@@ -9,7 +9,7 @@ use super::{STYLE, text, titled};
 use fault_scaling::Row;
 use report::legend::{self, Sign};
 
-/// Room for the labels of the upright axis.
+/// Space for the labels of the upright axis.
 const GUTTER: f64 = 64.0;
 const HEIGHT: f64 = 420.0;
 /// Colours; more lines than these are dashed.

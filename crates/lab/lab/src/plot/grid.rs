@@ -16,9 +16,9 @@ use report::place::clipped;
 
 /// A column is at least as wide.
 const COLUMN: f64 = 170.0;
-/// Room for the labels of an upright axis.
+/// Space for the labels of an upright axis.
 const GUTTER: f64 = 44.0;
-/// Room between panels.
+/// Space between panels.
 const APART: f64 = 14.0;
 const HEIGHT: f64 = 64.0;
 const ABOVE: f64 = 22.0;

@@ -12,13 +12,13 @@ use crate::Report;
 use mm_sim::Moment;
 use report::place::{clipped, spread};
 
-/// Room for the labels of the upright axes.
+/// Space for the labels of the upright axes.
 const GUTTER: f64 = 56.0;
 const HEIGHT: f64 = 120.0;
-/// Room above a panel for its title, and below for the axis.
+/// Space above a panel for its title, and below for the axis.
 const ABOVE: f64 = 30.0;
 const BELOW: f64 = 26.0;
-/// Room for the designs' names, at most and as a share of the width, and how far they are apart.
+/// Space for the designs' names, at most and as a share of the width, and how far they are apart.
 const NAMES: f64 = 170.0;
 const NAMES_SHARE: f64 = 0.26;
 const NAME: f64 = 14.0;
@@ -77,7 +77,7 @@ fn panel(
         .all(time.across(HEIGHT, ticks(width)));
     let paths: Vec<String> =
         reports.iter().map(|report| path(report, of, time, &axis, (width, HEIGHT))).collect();
-    // Dashes that leave each other room, above thin lines that lead from one to the next.
+    // Dashes that leave each other gaps, above thin lines that lead from one to the next.
     for kind in ["thin", "line"] {
         for (index, path) in paths.iter().enumerate() {
             plot = plot.add(el("path").with("d", path).class(class(kind, index)));

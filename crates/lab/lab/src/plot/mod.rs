@@ -71,9 +71,9 @@ fn titled(title: &str, width: f64) -> (Vec<Element>, f64) {
     (lines.iter().zip(places).map(|(line, y)| text(MARGIN, y, "title", line)).collect(), below)
 }
 
-/// How many notes an axis across so much room can have.
-fn ticks(room: f64) -> usize {
-    ((room / 80.0) as usize).clamp(2, 8)
+/// How many notes an axis across so much space can have.
+fn ticks(space: f64) -> usize {
+    ((space / 80.0) as usize).clamp(2, 8)
 }
 
 /// What was run; what differs between the reports is left out.

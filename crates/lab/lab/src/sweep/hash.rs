@@ -13,7 +13,7 @@ pub struct Hash(u128);
 
 impl Hash {
     /// Of parts, each with its length before it, so that no two lists of parts give the same bytes.
-    pub fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn new<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut state = Xxh3::new();
         for part in parts {
             state.update(&(part.len() as u64).to_le_bytes());
@@ -63,10 +63,10 @@ mod tests {
     /// xxHash 0.8 by python-xxhash.)
     #[test]
     fn is_the_same_for_ever() {
-        assert_eq!(Hash::of(["superpage"]).to_string(), "ec9ea8e8f3a6d20a4c9c4088044bce0a");
-        assert_eq!(Hash::of(["super", "page"]).to_string(), "db028ffde190edbd1a3d65070fdac9dc");
-        assert_ne!(Hash::of(["ab", "c"]), Hash::of(["a", "bc"]));
-        let hash = Hash::of(["x"]);
+        assert_eq!(Hash::new(["superpage"]).to_string(), "ec9ea8e8f3a6d20a4c9c4088044bce0a");
+        assert_eq!(Hash::new(["super", "page"]).to_string(), "db028ffde190edbd1a3d65070fdac9dc");
+        assert_ne!(Hash::new(["ab", "c"]), Hash::new(["a", "bc"]));
+        let hash = Hash::new(["x"]);
         assert_eq!(hash.to_string().parse(), Ok(hash));
         assert_eq!(serde_json::to_string(&hash).unwrap(), format!("\"{hash}\""));
         assert!(serde_json::from_str::<Hash>("\"zz\"").is_err());

@@ -22,7 +22,7 @@ mod wanted;
 
 pub use hash::Hash;
 pub use merge::{MERGE_SCHEMA, Merged, merge};
-pub use plan::{Group, Ingredient, Member, PLAN_SCHEMA, Plan, Shard, ShardError};
+pub use plan::{Group, Member, NamedInput, PLAN_SCHEMA, Plan, Shard, ShardError};
 pub use run::{Ended, Progress, Ran, run};
 pub use seeds::{SeedsError, seeds};
 pub use store::{Contents, Damage, Store};

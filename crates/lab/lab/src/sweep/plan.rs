@@ -14,7 +14,7 @@ pub const PLAN_SCHEMA: &str = "superpage.lab.plan/1";
 
 /// A named part of an experiment. Equal contents under equal names are the same experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ingredient {
+pub struct NamedInput {
     /// Its name in reports.
     pub name: String,
     /// What it is: a design's or machine's TOML, a workload's words, for a file its digest.
@@ -27,13 +27,13 @@ pub struct Plan {
     /// [`PLAN_SCHEMA`].
     pub schema: String,
     /// Designs.
-    pub designs: Vec<Ingredient>,
+    pub designs: Vec<NamedInput>,
     /// Machines.
-    pub machines: Vec<Ingredient>,
+    pub machines: Vec<NamedInput>,
     /// Workloads.
-    pub workloads: Vec<Ingredient>,
-    /// What spoils memory beforehand.
-    pub fragmentations: Vec<Ingredient>,
+    pub workloads: Vec<NamedInput>,
+    /// How memory is fragmented before the workload runs.
+    pub fragmentations: Vec<NamedInput>,
     /// Memory sizes.
     pub memories: Vec<ByteSize>,
     /// Seeds.
@@ -46,11 +46,11 @@ pub struct Group<'a> {
     /// The hash of what its cells share.
     pub key: Hash,
     /// The machine.
-    pub machine: &'a Ingredient,
+    pub machine: &'a NamedInput,
     /// The workload.
-    pub workload: &'a Ingredient,
+    pub workload: &'a NamedInput,
     /// The fragmentation.
-    pub fragmentation: &'a Ingredient,
+    pub fragmentation: &'a NamedInput,
     /// The machine's memory.
     pub memory: ByteSize,
     /// The seed.
@@ -65,7 +65,7 @@ pub struct Member<'a> {
     /// The cell's hash.
     pub cell: Hash,
     /// Its design.
-    pub design: &'a Ingredient,
+    pub design: &'a NamedInput,
 }
 
 /// Part `index` of `of`; counted from 0, as array indexes of Slurm, Kubernetes and Ray are.
@@ -91,7 +91,7 @@ impl Plan {
         let mut groups = Vec::new();
         for machine in &self.machines {
             let on = canonical(&machine.content);
-            for (workload, fragmentation, memory, seed) in self.surroundings() {
+            for (workload, fragmentation, memory, seed) in self.conditions() {
                 let bytes = memory.bytes().to_string();
                 let drawn = seed.to_string();
                 let shared = [
@@ -107,11 +107,11 @@ impl Plan {
                     &bytes,
                     &drawn,
                 ];
-                let key = Hash::of(shared);
+                let key = Hash::new(shared);
                 let key_words = key.to_string();
                 let mut members: Vec<Member> = (self.designs.iter().zip(&designs))
                     .map(|(design, content)| {
-                        let cell = Hash::of([key_words.as_str(), &design.name, content]);
+                        let cell = Hash::new([key_words.as_str(), &design.name, content]);
                         Member { cell, design }
                     })
                     .collect();
@@ -125,7 +125,7 @@ impl Plan {
         groups
     }
 
-    fn surroundings(&self) -> impl Iterator<Item = (&Ingredient, &Ingredient, ByteSize, u64)> {
+    fn conditions(&self) -> impl Iterator<Item = (&NamedInput, &NamedInput, ByteSize, u64)> {
         self.workloads.iter().flat_map(move |workload| {
             self.fragmentations.iter().flat_map(move |fragmentation| {
                 self.memories.iter().flat_map(move |memory| {

@@ -25,7 +25,7 @@ pub struct Ran {
     pub damaged: Vec<super::Damage>,
     /// Groups that could not be run, by what they are, and why.
     pub failed: Vec<(String, String)>,
-    /// Whether it was told to stop.
+    /// Whether `step` stopped it.
     pub stopped: bool,
 }
 
@@ -43,8 +43,8 @@ pub type Ended = Result<Vec<Report>, String>;
 
 /// Runs what is missing of `shard`, on `jobs` threads (0: one per CPU).
 ///
-/// `pass` runs a group. `step` is told after each and may break; passes under way are finished and
-/// kept. A pass that fails, or panics, is told at the end and costs the others nothing.
+/// `pass` runs a group. `step` is called after each and may break; passes under way are finished and
+/// kept. A pass that fails, or panics, is reported at the end and costs the others nothing.
 pub fn run(
     store: &Store,
     plan: &Plan,

@@ -6,7 +6,7 @@
 pub struct SeedsError(String);
 
 /// Most seeds of one range: a slip of the keyboard must not ask for all of memory.
-const MOST: u64 = 1 << 20;
+const MAX_RANGE: u64 = 1 << 20;
 
 /// Reads numbers and ranges, in order, each seed once.
 pub fn seeds(text: &str) -> Result<Vec<u64>, SeedsError> {
@@ -18,7 +18,7 @@ pub fn seeds(text: &str) -> Result<Vec<u64>, SeedsError> {
             Some((first, last)) => (number(first)?, number(last)?),
             None => (number(part)?, number(part)?),
         };
-        if last < first || last - first >= MOST {
+        if last < first || last - first >= MAX_RANGE {
             return Err(bad());
         }
         seeds.extend(first..=last);

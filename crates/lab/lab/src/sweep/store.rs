@@ -161,7 +161,7 @@ impl Store {
         damaged: &[Damage],
     ) -> Result<(), SweepError> {
         let cells: Vec<String> = group.members.iter().map(|one| one.cell.to_string()).collect();
-        let members = Hash::of(cells.iter().map(String::as_str));
+        let members = Hash::new(cells.iter().map(String::as_str));
         let path = self.directory.join("groups").join(format!("{}-{members}.jsonl", group.key));
         let text: String =
             group.members.iter().zip(reports).map(|(m, r)| line(m.cell, r)).collect();
@@ -245,7 +245,7 @@ fn parse(line: &str) -> Result<(Hash, Report), String> {
 
 fn check(cell: Hash, report: &Report) -> Hash {
     let report = serde_json::to_string(report).expect("a report is plain data");
-    Hash::of([cell.to_string().as_str(), &report])
+    Hash::new([cell.to_string().as_str(), &report])
 }
 /// More than any plan, or the results of any pass; whoever puts a disk in its place gets an answer.
 const MAX_FILE: u64 = 256 << 20;

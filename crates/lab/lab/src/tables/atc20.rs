@@ -253,7 +253,7 @@ fn build(entry: &Entry, reports: &Reports<'_>) -> Table {
         let simulated = |column: usize| done(reports[0][column], figure);
         row(name, &published, |column| role(fitted, column), simulated)
     };
-    let made = |report: &Report| Made::of(report).total() as f64;
+    let made = |report: &Report| Made::from_report(report).total() as f64;
     let kernel = |report: &Report| {
         let user =
             Account::Work.cycles(&report.ledger) + Account::Translation.cycles(&report.ledger);

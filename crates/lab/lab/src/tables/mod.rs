@@ -146,7 +146,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 }
 
 impl Entry {
-    /// Runs the table; `step` is told how far it is.
+    /// Runs the table; `step` is called with its progress.
     pub fn run(&self, step: &mut (dyn FnMut(Step<'_>) + Send)) -> Result<Table, LabError> {
         let mut made = None;
         run(&[self], step, &mut |table| {

@@ -31,7 +31,7 @@ pub struct Step<'a> {
 /// Designs that share a pass: to make a stream takes up to as long as a design's machine takes to run it.
 const TOGETHER: usize = 2;
 
-/// Runs these tables. `step` is told before each pass how far it is; `whole` is given each table, in their order, as
+/// Runs these tables. `step` is called before each pass with its progress; `whole` is given each table, in their order, as
 /// soon as it and those before it are whole, and may break: then no further pass is begun.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ const SMALL: Conditions = Conditions {
     seed: 1,
 };
 const LARGE: Conditions = Conditions { workload: "gups:size=16M,operations=100K", ..SMALL };
-const SPOILT: Conditions = Conditions { fragmentation: "frag-50", ..SMALL };
+const FRAGMENTED: Conditions = Conditions { fragmentation: "frag-50", ..SMALL };
 
 /// A table with the time of each report, which tells two designs or conditions apart.
 fn times(entry: &Entry, reports: &Reports<'_>) -> Table {
@@ -46,7 +46,7 @@ fn runs(conditions: Conditions, designs: &'static [&'static str]) -> Runs {
 
 const NOTHING: Entry = entry("nothing", Vec::new);
 const FIRST: Entry = entry("first", || {
-    vec![runs(SMALL, &["base", "linux-4.3", "sync-64"]), runs(SPOILT, &["linux-4.3"])]
+    vec![runs(SMALL, &["base", "linux-4.3", "sync-64"]), runs(FRAGMENTED, &["linux-4.3"])]
 });
 /// Shares two cells with the first, in another order.
 const SECOND: Entry = entry("second", || {
@@ -80,7 +80,7 @@ fn what_several_tables_need_is_simulated_once() {
     let mut told = Vec::new();
     let mut step = |step: Step<'_>| told.push((step.done, step.of));
     run(&[&FIRST, &SECOND], &mut step, &mut |_| ControlFlow::Continue(())).expect("they run");
-    // Of nine: four on small memory, two large, one spoilt.
+    // Of nine: four on small memory, two large, one fragmented.
     assert!(told.iter().all(|&(done, of)| of == 7 && done < of), "{told:?}");
     assert!(told.is_sorted() && told[0].0 == 0, "{told:?}");
 }
@@ -114,7 +114,7 @@ fn the_longest_pass_is_first() {
     assert_eq!(order.last(), Some(&(SMALL.workload, 1)));
     let mixed = longest_first(passes(&[&FIRST])).expect("workloads");
     let of_one: Vec<_> = mixed.iter().filter(|pass| pass.designs.len() == 1).collect();
-    assert_eq!(of_one[0].conditions, SPOILT, "fragmented memory takes longer");
+    assert_eq!(of_one[0].conditions, FRAGMENTED, "fragmented memory takes longer");
 }
 
 #[test]

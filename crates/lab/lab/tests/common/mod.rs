@@ -1,12 +1,12 @@
 //! Reports made up for tests.
 #![allow(dead_code)] // each test file uses its part
 
-use mm_sim::{Cause, Counters, Ledger, Moment};
+use mm_sim::{Cause, Counters, CycleCounts, Moment};
 use superpage_lab::{Cell, End, Report, SCHEMA};
 
 /// A finished run of `design` at 1 GHz on one CPU with these cycles and nothing else.
 pub fn report(design: &str, cycles: &[(Cause, u64)]) -> Report {
-    let mut ledger = Ledger::default();
+    let mut ledger = CycleCounts::default();
     for (cause, cycles) in cycles {
         ledger.charge(*cause, *cycles);
     }
@@ -28,7 +28,7 @@ pub fn report(design: &str, cycles: &[(Cause, u64)]) -> Report {
         mhz: 1000,
         wall_cycles: ledger.total(),
         ledger,
-        background: Ledger::default(),
+        background: CycleCounts::default(),
         counters: Counters::default(),
         phases: Vec::new(),
         timeline: Vec::new(),

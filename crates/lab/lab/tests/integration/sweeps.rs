@@ -11,25 +11,25 @@ use parquet::record::RowAccessor;
 use proptest::prelude::*;
 use superpage_lab::Requests;
 use superpage_lab::sweep::{
-    Ended, Group, Hash, Ingredient, PLAN_SCHEMA, Plan, Ran, Shard, Store, SweepError, merge, run,
+    Ended, Group, Hash, NamedInput, PLAN_SCHEMA, Plan, Ran, Shard, Store, SweepError, merge, run,
 };
 use tempfile::TempDir;
 use units::ByteSize;
 
-fn ingredient(name: &str, content: &str) -> Ingredient {
-    Ingredient { name: name.to_string(), content: content.to_string() }
+fn input(name: &str, content: &str) -> NamedInput {
+    NamedInput { name: name.to_string(), content: content.to_string() }
 }
 
 fn plan() -> Plan {
-    let same = |names: &[&str]| names.iter().map(|name| ingredient(name, name)).collect();
+    let same = |names: &[&str]| names.iter().map(|name| input(name, name)).collect();
     Plan {
         schema: PLAN_SCHEMA.to_string(),
         designs: vec![
-            ingredient("base", "summary = \"x\"\n[allocation]\ntrigger = \"never\"\n"),
-            ingredient("linux", "[allocation]\ntrigger = \"first-fault\"\n"),
-            ingredient("ingens", "[allocation]\ntrigger = \"scan\"\n"),
+            input("base", "summary = \"x\"\n[allocation]\ntrigger = \"never\"\n"),
+            input("linux", "[allocation]\ntrigger = \"first-fault\"\n"),
+            input("ingens", "[allocation]\ntrigger = \"scan\"\n"),
         ],
-        machines: vec![ingredient("a", "mhz = 1000\n"), ingredient("b", "mhz = 2000\n")],
+        machines: vec![input("a", "mhz = 1000\n"), input("b", "mhz = 2000\n")],
         workloads: same(&["gups", "stream"]),
         fragmentations: same(&["none", "frag-50"]),
         memories: vec![ByteSize::gib(32)],
@@ -197,7 +197,7 @@ fn a_design_more_runs_that_design_only() {
     let (_directory, store) = planned(&plan());
     run_shard(&store, "0/1", 2);
     let mut more = plan();
-    more.designs.insert(0, ingredient("freebsd", "[allocation]\nform = \"reservation\"\n"));
+    more.designs.insert(0, input("freebsd", "[allocation]\nform = \"reservation\"\n"));
     assert!(matches!(store.write_plan(&more, false), Err(SweepError::OtherPlan(_))));
     store.write_plan(&more, true).unwrap();
     let ran = run_shard(&store, "0/1", 2);

@@ -6,12 +6,12 @@
 //! are movable and idle: nothing here is pinned.
 //!
 //! Interpretations, where the scripts leave a choice: "touch one word in each of n superpages" is a
-//! fresh mapping; the fine-tuning spoils one more superpage or gives one back until the count is
+//! fresh mapping; the fine-tuning fragments one more superpage or gives one back until the count is
 //! right, and stops when a whole pass over what it holds did not bring it there.
 
 use trace::{Access, Backing, Block, Event, Page, Pages, Process, Region, SLOTS};
 
-use super::{Fragmenter, Ground};
+use super::{Fragmenter, PhysicalMemoryView};
 
 /// Pages kept at the end of each superpage by `frag_background` and `fragment_level`: 64 KiB.
 const KEPT: u32 = 16;
@@ -49,7 +49,7 @@ impl Scale {
     };
 
     /// The same shares of a machine with this many superpage-sized blocks.
-    pub fn of(blocks: u64) -> Self {
+    pub fn new(blocks: u64) -> Self {
         let part = |number: u32| (u64::from(number) * blocks / (32 * 512)).max(1) as u32;
         let all = Self::ARTIFACT;
         Self {
@@ -80,7 +80,7 @@ enum State {
     /// `frag_compact` has filled so many superpages.
     CompactFill(u32),
     CompactTouch(u32),
-    /// `frag_background` has spoiled so many.
+    /// `frag_background` has fragmented so many.
     Background(u32),
     BackgroundTouch {
         base: u32,
@@ -88,7 +88,7 @@ enum State {
     },
     LevelFill(u32),
     LevelEmpty(u32),
-    /// `held` superpages are spoiled, `given` were given back again from the first on.
+    /// `held` superpages are fragmented, `given` were given back again from the first on.
     Tune {
         held: u32,
         given: u32,
@@ -100,7 +100,7 @@ enum State {
 /// What the fine-tuning did last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tune {
-    Spoiled,
+    Fragmented,
     GaveBack,
 }
 
@@ -171,7 +171,7 @@ impl Artifact {
 const STEP: u32 = 32;
 
 impl Fragmenter for Artifact {
-    fn step(&mut self, ground: &mut dyn Ground, block: &mut Block) -> bool {
+    fn step(&mut self, memory: &mut dyn PhysicalMemoryView, block: &mut Block) -> bool {
         block.clear();
         let scale = self.scale;
         self.state = match self.state {
@@ -204,7 +204,7 @@ impl Fragmenter for Artifact {
                 }
             }
             State::Background(done) => {
-                if done < scale.background_fill && ground.free_superpages() > 0 {
+                if done < scale.background_fill && memory.free_superpages() > 0 {
                     self.map(block, done, 1);
                     self.fill(block, done);
                     self.empty(block, done, KEPT);
@@ -240,14 +240,14 @@ impl Fragmenter for Artifact {
                 State::Tune { held: all, given: 0, last: None }
             }
             State::Tune { held, given, last } => {
-                let free = ground.free_superpages();
-                let room = scale.level_fill + self.slack();
-                if free > self.target && last != Some(Tune::GaveBack) && held < room {
+                let free = memory.free_superpages();
+                let most = scale.level_fill + self.slack();
+                if free > self.target && last != Some(Tune::GaveBack) && held < most {
                     self.map(block, held, 1);
                     self.fill(block, held);
                     self.empty(block, held, KEPT);
-                    State::Tune { held: held + 1, given, last: Some(Tune::Spoiled) }
-                } else if free < self.target && last != Some(Tune::Spoiled) && given < held {
+                    State::Tune { held: held + 1, given, last: Some(Tune::Fragmented) }
+                } else if free < self.target && last != Some(Tune::Fragmented) && given < held {
                     block.event(Event::Unmap(self.pages(given, SLOTS - KEPT, SLOTS)));
                     State::Tune { held, given: given + 1, last: Some(Tune::GaveBack) }
                 } else {

@@ -10,9 +10,9 @@ use super::FragmentError;
 /// Orders that are kept; larger blocks count as several of the largest.
 pub const ORDERS: usize = 11;
 /// Orders that a kernel may print at most (MAX_ORDER of 64 KB pages on Arm is 13).
-const MOST_ORDERS: usize = 32;
+const MAX_ORDERS: usize = 32;
 /// Blocks of an order at most: more is no machine.
-const MOST_BLOCKS: u64 = 1 << 40;
+const MAX_BLOCKS: u64 = 1 << 40;
 
 /// What a machine says of its free memory, as it said it: from it everything else can be made again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,7 +181,7 @@ impl<'a> Line<'a> {
     fn number(&self, text: &str) -> Result<u64, FragmentError> {
         let digits = text.strip_prefix('>').unwrap_or(text);
         let number = digits.parse::<u64>().map_err(|_| self.error("not a number"))?;
-        if number > MOST_BLOCKS {
+        if number > MAX_BLOCKS {
             return Err(self.error("more blocks than any machine has"));
         }
         Ok(number)
@@ -191,7 +191,7 @@ impl<'a> Line<'a> {
     fn add(&self, orders: &mut [u64; ORDERS], text: &str) -> Result<(), FragmentError> {
         let mut seen = 0;
         for (order, number) in text.split_whitespace().enumerate() {
-            if order >= MOST_ORDERS {
+            if order >= MAX_ORDERS {
                 return Err(self.error("more orders than any kernel has"));
             }
             let count = self.number(number)?;

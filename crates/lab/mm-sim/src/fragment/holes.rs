@@ -9,7 +9,7 @@
 use trace::{Access, Advice, Backing, Block, Event, Page, Pages, Process, Region, SLOTS};
 use workload::rng::{SplitMix64, below};
 
-use super::{Fragmenter, Ground, Place};
+use super::{Fragmenter, PhysicalMemoryView, Place};
 
 /// Pages in a chunk of `frag_normal`, 24 MB.
 const CHUNK: u32 = 24 << 8;
@@ -99,10 +99,10 @@ impl Holes {
 }
 
 impl Fragmenter for Holes {
-    fn step(&mut self, ground: &mut dyn Ground, block: &mut Block) -> bool {
+    fn step(&mut self, memory: &mut dyn PhysicalMemoryView, block: &mut Block) -> bool {
         block.clear();
         let Some(fill) = self.fill else {
-            let fill = self.choose(ground.free_frames());
+            let fill = self.choose(memory.free_frames());
             self.fill = Some(fill);
             block.event(Event::Spawn(Process(self.place.first_process)));
             if fill > 0 {

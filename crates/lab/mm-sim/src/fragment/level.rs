@@ -23,7 +23,7 @@ pub enum Fragmentation {
     Machine(Box<FreeBlocks>, Option<Box<FreeLists>>),
 }
 
-/// What every fragmenter is told.
+/// What every fragmenter knows of its machine and workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Superpages that the workload needs.
@@ -102,7 +102,7 @@ impl fmt::Display for Fragmentation {
 
 impl Fragmentation {
     /// As a real machine is.
-    pub fn of_machine(lists: &FreeLists) -> Result<Self, FragmentError> {
+    pub fn from_machine(lists: &FreeLists) -> Result<Self, FragmentError> {
         let FreeLists { buddyinfo, pagetypeinfo, frames } = lists;
         let free = FreeBlocks::parse(buddyinfo, pagetypeinfo.as_deref(), *frames)?;
         Ok(Self::Machine(Box::new(free), Some(Box::new(lists.clone()))))
@@ -136,7 +136,7 @@ impl Fragmentation {
             // but the slides call this level a fresh boot, so nothing is run.
             Self::Level(0) | Self::Pinned(0) => None,
             Self::Level(level) => {
-                let scale = Scale::of(place.blocks);
+                let scale = Scale::new(place.blocks);
                 let Place { needed, first_region, first_process, .. } = place;
                 Some(Box::new(Artifact::new(scale, *level, needed, first_region, first_process)))
             }

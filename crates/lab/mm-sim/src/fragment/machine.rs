@@ -10,7 +10,7 @@ use trace::Block;
 use crate::memory::Mobility;
 
 use super::pinned::scattered;
-use super::{Fragmenter, FreeBlocks, Ground, ORDERS};
+use super::{Fragmenter, FreeBlocks, ORDERS, PhysicalMemoryView};
 
 /// The order of a superpage.
 const SUPERPAGE: usize = 9;
@@ -50,20 +50,20 @@ fn pattern(order: usize, first: u16, needed: &mut [u64], used: &mut Vec<(u16, u1
 }
 
 impl Fragmenter for Machine {
-    fn step(&mut self, ground: &mut dyn Ground, block: &mut Block) -> bool {
+    fn step(&mut self, memory: &mut dyn PhysicalMemoryView, block: &mut Block) -> bool {
         block.clear();
         if std::mem::replace(&mut self.done, true) {
             return false;
         }
-        let mut target = self.target.scaled(ground.blocks() << SUPERPAGE);
+        let mut target = self.target.scaled(memory.blocks() << SUPERPAGE);
         // Whole superpages stay as they are, neighbours together so that order 10 can be.
         let whole: u64 = (target.free.iter())
             .flat_map(|orders| {
                 (SUPERPAGE..ORDERS).map(|order| orders[order] << (order - SUPERPAGE))
             })
             .sum();
-        let spoiled = scattered(ground.blocks().saturating_sub(whole), self.seed);
-        let mut blocks = spoiled.into_iter();
+        let fragmented = scattered(memory.blocks().saturating_sub(whole), self.seed);
+        let mut blocks = fragmented.into_iter();
         let mut made = [0u64; 3];
         for mobility in Mobility::ALL {
             let needed = &mut target.free[mobility as usize][..SUPERPAGE];
@@ -72,7 +72,7 @@ impl Fragmenter for Machine {
                 let mut used = Vec::new();
                 pattern(SUPERPAGE, 0, needed, &mut used);
                 for (from, to) in used {
-                    ground.occupy(number, from, to, mobility);
+                    memory.occupy(number, from, to, mobility);
                 }
                 made[mobility as usize] += 1;
             }
@@ -83,11 +83,11 @@ impl Fragmenter for Machine {
         for mobility in [Mobility::Unmovable, Mobility::Reclaimable] {
             let count = pageblocks[mobility as usize].saturating_sub(made[mobility as usize]);
             for number in blocks.by_ref().take(count as usize) {
-                ground.occupy(number, 0, 1 << SUPERPAGE, mobility);
+                memory.occupy(number, 0, 1 << SUPERPAGE, mobility);
             }
         }
         for number in blocks {
-            ground.occupy(number, 0, 1 << SUPERPAGE, Mobility::Movable);
+            memory.occupy(number, 0, 1 << SUPERPAGE, Mobility::Movable);
         }
         true
     }

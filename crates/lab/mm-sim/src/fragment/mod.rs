@@ -2,8 +2,8 @@
 //!
 //! Fragmenters are programs too: they map, touch and unmap, so any design carries them out and the
 //! memory ends up as that design leaves it. Because Frag-L looks at the free memory after each step,
-//! a [`Fragmenter`] is asked step by step with the [`Ground`] it stands on; what no program can do
-//! (frames that the kernel itself holds) it asks of the ground.
+//! a [`Fragmenter`] is asked step by step with the [`PhysicalMemoryView`] it stands on; what no program can do
+//! (frames that the kernel itself holds) it asks of the memory.
 
 mod artifact;
 mod free_blocks;
@@ -27,7 +27,7 @@ pub use crate::memory::Mobility;
 use trace::Block;
 
 /// The physical memory under a fragmenter.
-pub trait Ground {
+pub trait PhysicalMemoryView {
     /// Superpage-sized, aligned blocks of the machine.
     fn blocks(&self) -> u64;
     /// Superpages that could be allocated now: order 9 + 2 x order 10 of buddyinfo, as the artifact
@@ -44,7 +44,7 @@ pub trait Ground {
 pub trait Fragmenter: Send {
     /// Replaces `block` by the program's next piece, which is to be carried out before the next call.
     /// `false`: it is done (and holds what it has), and the block is empty.
-    fn step(&mut self, ground: &mut dyn Ground, block: &mut Block) -> bool;
+    fn step(&mut self, memory: &mut dyn PhysicalMemoryView, block: &mut Block) -> bool;
 
     /// How many regions it numbers, from its first on. The workload begins behind them.
     fn regions(&self) -> u32;

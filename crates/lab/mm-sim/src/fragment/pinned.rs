@@ -1,10 +1,10 @@
 //! `Pinned`: frames that cannot be moved, scattered. No compaction helps against these; whether pages
-//! are grouped by mobility decides how many blocks they spoil later, not those they spoil now.
+//! are grouped by mobility decides how many blocks they fragment later, not those they fragment now.
 
 use trace::Block;
 use workload::rng::{SplitMix64, below};
 
-use super::{Fragmenter, Ground, Mobility};
+use super::{Fragmenter, Mobility, PhysicalMemoryView};
 
 /// Takes one frame in each of some percent of the blocks.
 #[derive(Debug)]
@@ -32,12 +32,12 @@ pub(super) fn scattered(blocks: u64, seed: u64) -> Vec<u64> {
 }
 
 impl Fragmenter for Pinned {
-    fn step(&mut self, ground: &mut dyn Ground, block: &mut Block) -> bool {
+    fn step(&mut self, memory: &mut dyn PhysicalMemoryView, block: &mut Block) -> bool {
         block.clear();
         if std::mem::replace(&mut self.done, true) {
             return false;
         }
-        let blocks = ground.blocks();
+        let blocks = memory.blocks();
         let mut left = blocks * u64::from(self.percent) / 100;
         // Blocks whose drawn frame is in use already are passed over.
         for number in scattered(blocks, self.seed) {
@@ -45,7 +45,7 @@ impl Fragmenter for Pinned {
                 break;
             }
             let slot = below(SplitMix64::stream(self.seed, number).draw(), 512) as u16;
-            left -= ground.occupy(number, slot, slot + 1, Mobility::Unmovable);
+            left -= memory.occupy(number, slot, slot + 1, Mobility::Unmovable);
         }
         true
     }

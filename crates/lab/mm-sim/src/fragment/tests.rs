@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use trace::{Advice, Block, Event, Pages, Process};
 
-use super::{Fragmentation, Fragmenter, FreeBlocks, Ground, Mobility, ORDERS, Place};
+use super::{Fragmentation, Fragmenter, FreeBlocks, Mobility, ORDERS, PhysicalMemoryView, Place};
 
 /// Memory as a set of used frames, with superpages at first touch while there are whole blocks.
 struct Toy {
@@ -123,7 +123,7 @@ impl Toy {
     }
 }
 
-impl Ground for Toy {
+impl PhysicalMemoryView for Toy {
     fn blocks(&self) -> u64 {
         self.used.len() as u64
     }
@@ -159,11 +159,11 @@ fn a_level_leaves_exactly_its_share_free() {
     for level in [100, 75, 50, 25] {
         let toy = fragmented(&Fragmentation::Level(level), 80, 128);
         assert_eq!(toy.free_superpages(), (100 - u64::from(level)) * 80 / 100, "level {level}");
-        // The artifact's 16 pages at the end of each superpage that it spoiled.
-        let spoiled =
+        // The artifact's 16 pages at the end of each superpage that it fragmented.
+        let fragmented =
             toy.used.iter().filter(|block| block.iter().filter(|used| **used).count() == 16);
-        let spoiled = spoiled.count() as u64;
-        assert_eq!(spoiled + toy.free_superpages(), 128, "level {level}");
+        let fragmented = fragmented.count() as u64;
+        assert_eq!(fragmented + toy.free_superpages(), 128, "level {level}");
     }
     assert_eq!(fragmented(&Fragmentation::Level(0), 80, 128).free_superpages(), 128);
 }

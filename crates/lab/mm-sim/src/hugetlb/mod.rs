@@ -11,7 +11,7 @@
 //! overcommit) → backing one index of mappings or of an object → free again, or back to memory while
 //! its node has surplus.
 //!
-//! Three departures from the kernel, where its counters and its intent differ, are told at
+//! Three departures from the kernel, where its counters and its intent differ, are documented at
 //! [`undo`](HugetlbPool::undo), [`discard`](HugetlbPool::discard) and in
 //! [`resize`](HugetlbPool::resize).
 

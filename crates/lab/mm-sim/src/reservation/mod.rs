@@ -2,7 +2,7 @@
 //! populated page by page (docs/sources/policies.md 3.2, 3.5 and 3.6).
 //!
 //! The simulated system owns one [`Reservations`] and is its only caller. The table knows no frames'
-//! contents, no page tables and no allocator: it is told what is populated, and answers with what the
+//! contents, no page tables and no allocator: it is given what is populated, and answers with what the
 //! caller must hand back to the allocator.
 //!
 //! Life of a reservation: [`create`](Reservations::create)d over a free block, no page populated;

@@ -43,7 +43,7 @@ impl Flags {
     pub const QUEUED: Self = Self(1);
     /// It came from another extent (TRANSFERRED).
     pub const TRANSFERRED: Self = Self(2);
-    /// Its pages should be moved elsewhere whatever its age (NEEDMIGRATE).
+    /// Its pages should be migrated whatever its age (NEEDMIGRATE).
     pub const NEEDS_MIGRATION: Self = Self(4);
     /// Filling it failed: it is not tried again (BADBOY).
     pub const BAD: Self = Self(8);

@@ -19,14 +19,14 @@ impl System {
             if let Some(got) = self.memory.allocate(0, Mobility::Movable, 0, zeroed) {
                 return Ok(got);
             }
-            if !self.make_room(payer, 1) {
+            if !self.free_frames_for(payer, 1) {
                 return Err(Stop::OutOfMemory);
             }
         }
     }
 
     /// Frees at least one frame, if that can be.
-    fn make_room(&mut self, payer: Payer, wanted: u64) -> bool {
+    fn free_frames_for(&mut self, payer: Payer, wanted: u64) -> bool {
         let mut event = Event::NoPage { wanted };
         loop {
             let action = self.policy.on(event, &Facts::default());
@@ -46,7 +46,7 @@ impl System {
     /// Reclaims pages; returns how many frames became free.
     pub(crate) fn reclaim(&mut self, payer: Payer, wanted: u64, lumpy: bool) -> u64 {
         if !self.spaces.can_swap() && self.memory.cache_frames() == 0 {
-            // Anonymous pages are not even looked at without room for them in swap.
+            // Anonymous pages are not even looked at without free swap.
             return 0;
         }
         let mut users = Users { spaces: &mut self.spaces, frames: &mut self.frames };
@@ -96,13 +96,13 @@ impl System {
             return got
                 .map(|got| Allocated { zeroed: got.zeroed || self.physical.is_ideal, ..got });
         }
-        self.conjure()
+        self.allocate_ideal()
     }
 
     /// The ideal: pages that are in the way are moved at no cost. Compaction moves into free frames only, and what
     /// programs gave back of their superpages stays reserved: as long as it is skipped for want of free memory,
     /// reservations are broken, where the design has them broken when memory runs out.
-    fn conjure(&mut self) -> Option<Allocated> {
+    fn allocate_ideal(&mut self) -> Option<Allocated> {
         let request = Request {
             whole: true,
             ..Request::direct(0, LARGE_ORDER, Mobility::Movable, Mode::Sync)

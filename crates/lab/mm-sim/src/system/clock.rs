@@ -6,15 +6,15 @@
 
 use trace::Pace;
 
-use crate::{Cause, Ledger};
+use crate::{Cause, CycleCounts};
 
 /// Virtual time and the two ledgers.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// The program's CPU cycles.
-    ledger: Ledger,
+    ledger: CycleCounts,
     /// The daemons' CPU cycles.
-    background: Ledger,
+    background: CycleCounts,
     /// How accesses relate to time now.
     pace: Pace,
     /// CPU cycles of the program in all.
@@ -38,8 +38,8 @@ pub(crate) enum Payer {
 impl Clock {
     pub(crate) fn new(mhz: u32) -> Self {
         Self {
-            ledger: Ledger::default(),
-            background: Ledger::default(),
+            ledger: CycleCounts::default(),
+            background: CycleCounts::default(),
             pace: Pace { work: 4096, exposed_permille: 1000, weight: 1, threads: 1 },
             spent: 0,
             mark: (0, 0),
@@ -49,12 +49,12 @@ impl Clock {
     }
 
     /// What the program spent.
-    pub(crate) fn ledger(&self) -> &Ledger {
+    pub(crate) fn ledger(&self) -> &CycleCounts {
         &self.ledger
     }
 
     /// What the daemons spent.
-    pub(crate) fn background(&self) -> &Ledger {
+    pub(crate) fn background(&self) -> &CycleCounts {
         &self.background
     }
 
@@ -124,15 +124,15 @@ impl Clock {
     }
 
     /// Forgets what was spent since the ledger was `books`.
-    pub(crate) fn restore(&mut self, books: Ledger) {
+    pub(crate) fn restore(&mut self, books: CycleCounts) {
         self.spent -= self.ledger.total() - books.total();
         self.ledger = books;
     }
 
     /// The books begin anew; time goes on.
     pub(crate) fn begin(&mut self) {
-        self.ledger = Ledger::default();
-        self.background = Ledger::default();
+        self.ledger = CycleCounts::default();
+        self.background = CycleCounts::default();
     }
 
     pub(crate) fn microseconds(&self, cycles: u64) -> u64 {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use policy::{Daemon as Task, Policy, Wait};
 
 use super::clock::Clock;
-use crate::{Cause, Ledger};
+use crate::{Cause, CycleCounts};
 
 /// A daemon's clock.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Pass {
 #[derive(Debug, Default)]
 struct Piece {
     until: u64,
-    spent: Ledger,
+    spent: CycleCounts,
 }
 
 /// A piece of work that fell due.
@@ -49,7 +49,7 @@ pub(crate) struct Due {
     pub pass: Pass,
     at: usize,
     /// What all daemons had spent before it.
-    before: Ledger,
+    before: CycleCounts,
 }
 
 /// All daemons of a design, and what they know.
@@ -223,7 +223,7 @@ impl Daemons {
         self.cursor
     }
 
-    /// The scan by address goes on elsewhere.
+    /// The scan by address continues from another place.
     pub(crate) fn set_cursor(&mut self, process: u32, page: u32) {
         self.cursor = (process, page);
     }
@@ -273,18 +273,18 @@ impl Daemons {
 
     /// A daemon has an address space to itself for so many cycles more.
     pub(crate) fn lock(&mut self, process: u32, now: u64, cycles: u64) {
-        // What it did since the program was last told follows one on the other.
+        // What it did since the program last waited follows one on the other.
         let until = if self.locks(process) { self.locked.1 } else { 0 };
         self.locked = (process, until.max(now) + cycles);
     }
 
-    /// Whether a daemon keeps the faults of a process out, or did since the process was last told.
+    /// Whether a daemon keeps the faults of a process out, or did since the process last waited.
     #[inline]
     pub(crate) fn locks(&self, process: u32) -> bool {
         self.locked.0 == process
     }
 
-    /// How long the process that is kept out waits at a time. It is told.
+    /// How long the process that is kept out waits at a time. It is kept out no more.
     pub(crate) fn end_lock(&mut self, now: u64) -> u64 {
         self.locked.0 = u32::MAX;
         self.locked.1.saturating_sub(now)
@@ -293,7 +293,7 @@ impl Daemons {
 
 impl Daemon {
     /// Its piece of work that was due is done.
-    fn has_worked(&mut self, spent: Ledger, mut pass: Pass, next: Wait) {
+    fn has_worked(&mut self, spent: CycleCounts, mut pass: Pass, next: Wait) {
         let cycles = spent.total();
         let until = self.due + cycles;
         let began = pass.began.unwrap_or(self.due);

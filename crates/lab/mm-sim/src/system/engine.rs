@@ -8,13 +8,13 @@ use tlb_sim::Translate;
 use trace::{Access, Block, Page, SLOTS};
 
 use super::apart::{Apart, PIECE};
-use super::formed::MOST_MICROSECONDS;
+use super::formed::MAX_MICROSECONDS;
 use super::spaces::region::{BASE, LARGE, SIZE};
 use super::spaces::walk::{Attention, size_of};
-use super::spaces::{MANY, Shoot};
+use super::spaces::{MANY, TlbInvalidation};
 use super::{Stop, System};
 use crate::Cause;
-use crate::touched::Seen;
+use crate::touched::TouchedView;
 
 /// Accesses between two looks at the clock.
 const CHUNK: usize = 1024;
@@ -57,20 +57,20 @@ impl<T: Translate> Engine<T> {
     }
 
     /// Carries a piece of the stream out.
-    pub(crate) fn block(&mut self, block: &Block, seen: Seen<'_>) -> Result<(), Stop> {
+    pub(crate) fn block(&mut self, block: &Block, touched: TouchedView<'_>) -> Result<(), Stop> {
         let mut from = 0;
         for (number, (at, event)) in block.events.iter().enumerate() {
             if number.is_multiple_of(PIECE) {
                 self.system.prefetch_discards(&block.events[number..]);
             }
-            self.accesses(block, from, *at as usize, seen)?;
+            self.accesses(block, from, *at as usize, touched)?;
             from = *at as usize;
             self.system.event(event)?;
-            self.shoot();
+            self.invalidate();
             self.last = NO_ACCESS;
-            self.tick(seen);
+            self.tick(touched);
         }
-        self.accesses(block, from, block.accesses.len(), seen)
+        self.accesses(block, from, block.accesses.len(), touched)
     }
 
     fn accesses(
@@ -78,7 +78,7 @@ impl<T: Translate> Engine<T> {
         block: &Block,
         from: usize,
         to: usize,
-        seen: Seen<'_>,
+        touched: TouchedView<'_>,
     ) -> Result<(), Stop> {
         let mut at = from;
         while at < to {
@@ -89,13 +89,13 @@ impl<T: Translate> Engine<T> {
             });
             self.chunk(&block.accesses[at..end])?;
             let made = made.saturating_mul(u64::from(self.system.clock.pace().weight));
-            if self.system.clock.microseconds_of_work(made) > MOST_MICROSECONDS {
+            if self.system.clock.microseconds_of_work(made) > MAX_MICROSECONDS {
                 return Err(Stop::IllFormed(format!("{made} accesses at once")));
             }
             self.system.counters.accesses += made;
             self.system.clock.work(made);
             self.book();
-            self.tick(seen);
+            self.tick(touched);
             at = end;
         }
         Ok(())
@@ -132,7 +132,7 @@ impl<T: Translate> Engine<T> {
         let page = access.page();
         self.dropped = NO_RUN;
         self.fault(page, access.writes())?;
-        self.shoot();
+        self.invalidate();
         let kind = self.system.spaces.kind(page.region().0);
         if kind & SIZE != BASE {
             // The walk entered a base page; what is mapped now is larger.
@@ -144,7 +144,7 @@ impl<T: Translate> Engine<T> {
         Ok(())
     }
 
-    /// A fault. What spoils memory fills all there is: where nothing is left it goes on without.
+    /// A fault. A fragmenter fills all memory, and continues without a page where none is left.
     fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
         match self.system.fault(page, write) {
             Err(Stop::OutOfMemory) if !self.system.is_awake() => Ok(()),
@@ -157,7 +157,7 @@ impl<T: Translate> Engine<T> {
         let (page, write) = (access.page(), access.writes());
         if !self.system.spaces.is_fine(page, write) {
             self.fault(page, write)?;
-            self.shoot();
+            self.invalidate();
         }
         let region = page.region().0;
         let kind = self.system.spaces.kind(region);
@@ -175,32 +175,32 @@ impl<T: Translate> Engine<T> {
     }
 
     /// Takes out of the TLB what is not true any more.
-    fn shoot(&mut self) {
-        let shoots = self.system.spaces.shoots();
-        if shoots.is_empty() {
+    fn invalidate(&mut self) {
+        let invalidations = self.system.spaces.invalidations();
+        if invalidations.is_empty() {
             return;
         }
         self.last = NO_ACCESS;
-        if shoots.len() > MANY || shoots.contains(&Shoot::All) {
+        if invalidations.len() > MANY || invalidations.contains(&TlbInvalidation::All) {
             self.tlb.flush();
         } else {
             let (tlb, dropped, joins) = (&mut self.tlb, &mut self.dropped, self.joins);
             T::vectorized(
                 #[inline(always)]
                 || {
-                    for shoot in shoots {
-                        drop_from(tlb, *shoot, dropped, joins);
+                    for invalidation in invalidations {
+                        drop_from(tlb, *invalidation, dropped, joins);
                     }
                 },
             );
         }
-        self.system.spaces.end_shoots();
+        self.system.spaces.clear_invalidations();
     }
 
-    fn tick(&mut self, seen: Seen<'_>) {
-        self.system.tick(seen);
+    fn tick(&mut self, touched: TouchedView<'_>) {
+        self.system.tick(touched);
         self.system.observe();
-        self.shoot();
+        self.invalidate();
     }
 
     /// Brings the books up to date with what the TLB counted.
@@ -252,9 +252,14 @@ impl<T: Translate> Engine<T> {
 
 /// Takes what a shootdown names out of the TLB. `dropped` is the last run of 16 pages that went.
 #[inline(always)]
-fn drop_from<T: Translate>(tlb: &mut T, shoot: Shoot, dropped: &mut u32, joins: bool) {
-    match shoot {
-        Shoot::Page(page) => {
+fn drop_from<T: Translate>(
+    tlb: &mut T,
+    invalidation: TlbInvalidation,
+    dropped: &mut u32,
+    joins: bool,
+) {
+    match invalidation {
+        TlbInvalidation::Page(page) => {
             let run = page >> Size::Cont.shift();
             if *dropped == run && !joins {
                 return;
@@ -266,8 +271,8 @@ fn drop_from<T: Translate>(tlb: &mut T, shoot: Shoot, dropped: &mut u32, joins: 
             }
             *dropped = run;
         }
-        Shoot::Region(region) => tlb.invalidate_region(region),
-        Shoot::All => {}
+        TlbInvalidation::Region(region) => tlb.invalidate_region(region),
+        TlbInvalidation::All => {}
     }
 }
 

@@ -54,7 +54,7 @@ impl System {
 
     fn run(&mut self, process: Process) -> Result<(), Stop> {
         if self.spaces.run(process.0) && !self.pcid {
-            self.spaces.shoot_all();
+            self.spaces.invalidate_all();
         }
         Ok(())
     }
@@ -274,7 +274,7 @@ impl System {
             self.share(start, end, offset, mapping);
         }
         self.spaces.fork_to(child.0, copy);
-        self.spaces.shoot_all();
+        self.spaces.invalidate_all();
         Ok(())
     }
 
@@ -345,7 +345,7 @@ impl System {
 
     /// Maps a page that another mapping of its object has.
     pub(crate) fn map_in_object(&mut self, page: Page, write: bool, place: Place) {
-        let other = self.spaces.in_object(page, place).expect("the policy was told so");
+        let other = self.spaces.in_object(page, place).expect("it was among the policy's facts");
         self.superpage_event(other.region().0, Happened::Shared { whole: false, private: false });
         let frame = self.spaces.entry(other).frame().expect("it is in memory");
         self.frames.share(frame, page);

@@ -1,4 +1,4 @@
-//! What the policy is told of a place in memory.
+//! The facts that the policy decides by, of a place in memory.
 
 use policy::{Extent, Facts, Reads, Reservation, Superpage};
 use trace::{Backing, Page, SLOTS};
@@ -236,7 +236,7 @@ impl System {
         facts
     }
 
-    /// What conditions are told of a part of a region with base pages, or of all of it. Of a part the coverage is that
+    /// The facts that conditions test of a part of a region with base pages, or of all of it. Of a part the coverage is that
     /// of its entries now, of all of it the average of the samples.
     pub(crate) fn extent(&self, first: Page, order: u8) -> Extent {
         let region = first.region().0;
@@ -254,7 +254,7 @@ impl System {
         Extent { order, populated, coverage, misses, profiled: self.profiled(region) }
     }
 
-    /// The misses that a region's profile has. It is of the program, and not of what spoils memory before it.
+    /// The misses that a region's profile has. It is of the program, not of the fragmenter before it.
     fn profiled(&self, region: u32) -> u64 {
         if !self.is_awake() {
             return 0;
@@ -263,7 +263,7 @@ impl System {
         self.policy.profiled(u64::from(regions) << 21)
     }
 
-    /// What conditions are told of free memory.
+    /// The facts that conditions test of free memory.
     pub(crate) fn facts_of_machine(&self) -> policy::Machine {
         policy::Machine {
             free: self.memory.free_frames(),

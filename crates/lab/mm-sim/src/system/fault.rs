@@ -60,8 +60,10 @@ impl System {
             Action::MapBase { pages } => self.map_base(page, pages, write, place)?,
             Action::MapInObject => self.map_in_object(page, write, place),
             Action::MapPooled => {
-                let pool =
-                    self.pool.of(&self.spaces, region, place).expect("the policy was told so");
+                let pool = self
+                    .pool
+                    .of(&self.spaces, region, place)
+                    .expect("it was among the policy's facts");
                 self.pool_fault(page, pool, write)?;
             }
             Action::Demote => {

@@ -10,12 +10,12 @@ use super::{Stop, System};
 
 /// Regions that streams may number: 2 TiB of virtual memory, more than [`crate::memory::Frame`]s' machines
 /// have. Each costs about 20 bytes in each design of a pass.
-pub(crate) const MOST_REGIONS: u32 = 1 << 20;
+pub(crate) const MAX_REGIONS: u32 = 1 << 20;
 /// How far beyond all regions before a mapping may begin. Regions are numbered densely; a program's parts
 /// and its children's begin a little further on.
-pub(super) const MOST_SKIPPED: u32 = 1 << 17;
+pub(super) const MAX_SKIPPED: u32 = 1 << 17;
 /// The longest time that passes at once, in microseconds: daemons work all through it.
-pub(crate) const MOST_MICROSECONDS: u64 = 10 * 24 * 3600 * 1_000_000;
+pub(crate) const MAX_MICROSECONDS: u64 = 10 * 24 * 3600 * 1_000_000;
 
 pub(super) fn ill_formed<T>(what: String) -> Result<T, Stop> {
     Err(Stop::IllFormed(what))
@@ -57,7 +57,7 @@ impl System {
             {
                 ill_formed(format!("a pace of {pace:?}"))
             }
-            Event::Wait(microseconds) if *microseconds > MOST_MICROSECONDS => {
+            Event::Wait(microseconds) if *microseconds > MAX_MICROSECONDS => {
                 ill_formed(format!("a wait of {microseconds} microseconds"))
             }
             _ => Ok(()),

@@ -1,10 +1,10 @@
 //! The machine as a fragmenter sees it.
 
 use super::System;
-use crate::fragment::{Ground, Mobility};
+use crate::fragment::{Mobility, PhysicalMemoryView};
 use crate::memory::{Frame, Owner, PAGEBLOCK};
 
-impl Ground for System {
+impl PhysicalMemoryView for System {
     fn blocks(&self) -> u64 {
         u64::from(self.memory.frames() / PAGEBLOCK)
     }

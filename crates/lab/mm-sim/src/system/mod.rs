@@ -54,13 +54,13 @@ use policy::{Physical, Plain, Policy, Reads, Scale};
 use units::ByteSize;
 
 pub(crate) use engine::Engine;
-pub(crate) use formed::MOST_REGIONS;
+pub(crate) use formed::MAX_REGIONS;
 pub use observed::Observations;
 
 use crate::memory::compaction::{Compaction, Settings};
 use crate::memory::{Memory, Shape};
 use crate::touched::Counts;
-use crate::{Counters, Ledger, Moment};
+use crate::{Counters, CycleCounts, Moment};
 use clock::Clock;
 use daemons::Daemons;
 use frames::Frames;
@@ -121,9 +121,9 @@ pub struct Outcome {
     /// Base pages that are resident.
     pub resident_pages: u64,
     /// The program's CPU cycles by cause.
-    pub ledger: Ledger,
+    pub ledger: CycleCounts,
     /// The daemons'.
-    pub background: Ledger,
+    pub background: CycleCounts,
     /// What was counted.
     pub counters: Counters,
     /// What was seen beside that.
@@ -195,7 +195,7 @@ impl System {
         self.spaces.begin(first);
         let now = self.clock.now();
         self.observed.begin(now);
-        // What spoiled memory waited for a minute (the scripts): nothing of it is a candidate any more.
+        // The fragmenter waited for a minute (the scripts): none of its regions is a candidate any more.
         while let Some(region) = self.daemons.next_candidate() {
             self.spaces.unmark(region, LISTED);
         }
@@ -217,7 +217,7 @@ impl System {
         self.reads.has(Reads::ZEROS)
     }
 
-    /// Whether the program runs, and not what spoils memory before it.
+    /// Whether the program runs, not the fragmenter before it.
     pub(crate) fn is_awake(&self) -> bool {
         self.daemons.are_awake()
     }

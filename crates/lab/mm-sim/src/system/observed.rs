@@ -1,7 +1,7 @@
 //! What is observed of a run beside its counters: moments in time, phases, latencies, and whether memory is at its peak.
 
 use super::clock::Clock;
-use crate::{Ledger, Moment, Phase};
+use crate::{CycleCounts, Moment, Phase};
 
 /// What was observed so far.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Observed {
     latencies: Vec<u64>,
     phases: Vec<Phase>,
     /// The phase under way: name, time, ledger and accesses at its beginning.
-    phase: Option<(String, u64, Ledger, u64)>,
+    phase: Option<(String, u64, CycleCounts, u64)>,
 }
 
 /// All of it, at the end.
@@ -38,7 +38,7 @@ pub struct Observations {
 /// Moments of a time line at most; beyond, every second one is dropped and the interval doubled.
 const MOMENTS: usize = 512;
 /// The first interval between moments.
-const FIRST_INTERVAL_MICROSECONDS: u64 = 1000;
+const INITIAL_INTERVAL_MICROSECONDS: u64 = 1000;
 
 impl Observed {
     /// Nothing yet.
@@ -46,7 +46,7 @@ impl Observed {
         Self {
             began: 0,
             timeline: Vec::new(),
-            interval: clock.of_microseconds(FIRST_INTERVAL_MICROSECONDS),
+            interval: clock.of_microseconds(INITIAL_INTERVAL_MICROSECONDS),
             next_moment: u64::MAX,
             peaked: false,
             request: None,

@@ -64,14 +64,14 @@ impl System {
             return 0;
         }
         // The page that completes it is another matter, as is the one from which on the rest is prepared.
-        let room = (u32::from(below) - 1)
+        let most = (u32::from(below) - 1)
             .saturating_sub(reservations.popcnt(id).into())
             .min(SLOTS - 1 - mapped);
         let slot = page.slot() as u16;
-        match room {
+        match most {
             0 => 0,
             1 => u32::from(!reservations.is_populated(id, slot)),
-            _ => reservations.clear_ahead(id, slot).min(room),
+            _ => reservations.clear_ahead(id, slot).min(most),
         }
     }
 

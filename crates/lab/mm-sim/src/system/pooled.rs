@@ -15,7 +15,7 @@ use crate::memory::{Frame, Memory};
 impl System {
     /// A mapping is made: `Some` if the pool backs its superpages.
     pub(crate) fn pool_map(&mut self, pages: Pages, backing: Backing) -> Result<Option<u32>, Stop> {
-        // What spoils memory beforehand is no user of the pool.
+        // A fragmenter does not use the pool.
         if !self.pool.exists() || !self.daemons.are_awake() {
             return Ok(None);
         }

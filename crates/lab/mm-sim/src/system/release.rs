@@ -131,7 +131,7 @@ impl System {
         self.frames.drop_share(&mut self.memory, page, frame);
         self.memory.set_owner(got.frame, Owner::Page(page));
         self.spaces.move_page(page, got.frame);
-        self.spaces.shoot_page(page);
+        self.spaces.invalidate_page(page);
         self.spaces.take_page(page);
         Ok(())
     }

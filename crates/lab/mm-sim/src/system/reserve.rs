@@ -18,7 +18,7 @@ impl System {
     pub(crate) fn map_reserved(&mut self, page: Page, write: bool, around: u8, place: Place) {
         let region = page.region().0;
         let reservations = self.frames.reservations();
-        let id = reservations.find(page.0).expect("the policy was told so");
+        let id = reservations.find(page.0).expect("it was among the policy's facts");
         let slot = page.0 - reservations.key(id).page;
         let base = reservations.base(id);
         self.prepare_page(page, place.1.backing, self.frames.is_zeroed(base));
@@ -54,7 +54,8 @@ impl System {
     /// Maps the superpage of a file that is in memory whole. What other processes map of it is not shared here: each
     /// has frames of its own, which are as many for as long.
     pub(crate) fn map_file(&mut self, region: u32) {
-        let id = self.frames.reservations().find(region << 9).expect("the policy was told so");
+        let id =
+            self.frames.reservations().find(region << 9).expect("it was among the policy's facts");
         let base = self.frames.reservations().base(id);
         self.memory.set_pages(base, SLOTS, Page(region << 9));
         self.frames.populate(id, 0, SLOTS, self.clock.now());
@@ -151,7 +152,8 @@ impl System {
 
     /// Maps a region as one: its pages are those of a reservation, in their places.
     pub(crate) fn map_in_place(&mut self, region: u32, dirty: bool) {
-        let id = self.frames.reservations().find(region << 9).expect("the policy was told so");
+        let id =
+            self.frames.reservations().find(region << 9).expect("it was among the policy's facts");
         let base = self.frames.reservations().base(id);
         self.clock.spend(Cause::Map, self.costs.promote);
         self.counters.made_in_place += 1;

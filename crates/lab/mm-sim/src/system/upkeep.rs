@@ -1,4 +1,4 @@
-//! Daemons that keep memory, as far as it is not the policy's: what they are told to do is done, and charged.
+//! Daemons that keep memory, as far as it is not the policy's: what it asks for is done, and charged.
 
 use policy::{Action, Candidates, Compaction, Daemon, Event, Facts, Result as Ended};
 use trace::{Page, Pages, SLOTS};
@@ -12,7 +12,7 @@ use super::scan::Visited;
 use crate::Cause;
 use crate::memory::compaction::{Mode, Request};
 use crate::reservation::ReservationId;
-use crate::touched::Seen;
+use crate::touched::TouchedView;
 
 impl System {
     /// What is known to a daemon at work.
@@ -62,7 +62,7 @@ impl System {
         action: Action,
         pass: &mut Pass,
         piece: &mut Visited,
-        seen: Seen<'_>,
+        touched: TouchedView<'_>,
     ) -> Ended {
         match action {
             Action::Evacuate { after } => self.evacuate_oldest(after, piece),
@@ -78,7 +78,7 @@ impl System {
                 Ended::Unfit
             }
             Action::Visit(Candidates::Partial { at }) => self.fill_next(at, piece),
-            Action::Visit(_) => self.recover_next(pass, seen),
+            Action::Visit(_) => self.recover_next(pass, touched),
             Action::Zero { order } => self.prezero(order),
             Action::Compact { mode, .. } => self.compact_behind(mode),
             Action::ReleaseHeld { .. } => {
@@ -93,7 +93,7 @@ impl System {
         }
     }
 
-    /// The pages of the oldest inactive reservation are moved elsewhere, so that its superpage becomes free whole.
+    /// The pages of the oldest inactive reservation are migrated, so that its superpage becomes free whole.
     fn evacuate_oldest(&mut self, after: u64, piece: &mut Visited) -> Ended {
         let now = self.daemons.now();
         let found = self.frames.reservations().oldest_inactive(QUEUE, piece.passed, now, after);
@@ -162,8 +162,8 @@ impl System {
 
     /// The next superpage: split where it has pages of zeros, and those freed. Pages that were never touched are
     /// zeros; others are not looked into.
-    fn recover_next(&mut self, pass: &mut Pass, seen: Seen<'_>) -> Ended {
-        let Some(touched) = seen.pages else { return Ended::Nothing };
+    fn recover_next(&mut self, pass: &mut Pass, touched: TouchedView<'_>) -> Ended {
+        let Some(pages) = touched.pages else { return Ended::Nothing };
         let all = self.spaces.region_count();
         let next = (pass.at..all).find(|&region| {
             self.spaces.is_large(region)
@@ -172,7 +172,7 @@ impl System {
         });
         pass.at = next.map_or(all, |region| region + 1);
         let Some(region) = next else { return Ended::Nothing };
-        let used = touched.region(region);
+        let used = pages.region(region);
         let zeros = SLOTS - used.iter().map(|word| word.count_ones()).sum::<u32>();
         // A page with contents shows that in its first bytes (9 on average); one of zeros is read whole.
         let cost =

@@ -15,7 +15,7 @@ use super::spaces::region::{
 use crate::memory::{Frame, Owner};
 
 /// The largest memory whose run is verified at its end, in frames (1 GiB): beyond, it takes seconds.
-const MOST_FRAMES: u32 = 1 << 18;
+const MAX_FRAMES: u32 = 1 << 18;
 
 /// Which pages use which frame: (frame, page), sorted.
 type Users = Vec<(u32, u32)>;
@@ -23,7 +23,7 @@ type Users = Vec<(u32, u32)>;
 impl System {
     /// In debug builds, verifies machines small enough for it to be quick.
     pub(crate) fn check(&self) {
-        if cfg!(debug_assertions) && self.memory.frames() <= MOST_FRAMES {
+        if cfg!(debug_assertions) && self.memory.frames() <= MAX_FRAMES {
             assert_eq!(self.verify(), Ok(()));
         }
     }

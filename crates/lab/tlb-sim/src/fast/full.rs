@@ -28,7 +28,7 @@ pub(crate) struct Full<const N: usize, const B: usize> {
 }
 
 impl<const N: usize, const B: usize> Full<N, B> {
-    /// An empty array of `ways` entries, if there is room.
+    /// An empty array of `ways` entries, if it fits.
     pub(super) fn with_ways(ways: usize) -> Option<Self> {
         const { assert!(N.is_power_of_two() && N < NONE as usize && B.is_power_of_two()) };
         if ways == 0 || ways > N {
@@ -81,7 +81,7 @@ impl<const N: usize, const B: usize> Full<N, B> {
             }
             entry = self.chain[Self::at(entry)];
         }
-        // The least recently used makes room; one step back in the circle makes it the head.
+        // The least recently used is evicted; one step back in the circle makes it the head.
         let entry = self.prev[Self::at(self.head)];
         self.head = entry;
         self.leave_bucket(entry);

@@ -1,4 +1,4 @@
-//! Emptying one pageblock: all its pages are moved elsewhere (Linux' `alloc_contig_range`, FreeBSD's
+//! Emptying one pageblock: all its pages are migrated (Linux' `alloc_contig_range`, FreeBSD's
 //! `vm_page_reclaim_contig`, which Quicksilver calls for inactive reservations).
 
 use crate::memory::owner::Owner;

@@ -130,7 +130,7 @@ impl Frames {
         }
     }
 
-    /// Moves all pages of an inactive reservation elsewhere and gives its block back whole (Quicksilver).
+    /// Migrates all pages of an inactive reservation and gives its block back whole (Quicksilver).
     /// Returns how many were moved; `None`: they could not be.
     pub(crate) fn evacuate(
         &mut self,
@@ -167,7 +167,7 @@ impl Frames {
             memory.set_owner(frame, Owner::Page(page));
             spaces.move_page(page, frame);
             if spaces.is_present(page) {
-                spaces.shoot_page(page);
+                spaces.invalidate_page(page);
             }
         }
         memory.free(base, key.order);

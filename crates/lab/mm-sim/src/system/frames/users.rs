@@ -38,7 +38,7 @@ impl Residents for Users<'_> {
         );
         for mapper in self.frames.mappers(page, from) {
             self.spaces.move_page(mapper, to);
-            self.spaces.shoot_page(mapper);
+            self.spaces.invalidate_page(mapper);
         }
         if let Some(further) = self.frames.shares.remove(&from.0) {
             self.frames.shares.insert(to.0, further);

@@ -4,7 +4,7 @@ use trace::{Page, SLOTS};
 
 use super::misses::{Misses, RUNS};
 use super::region::{ACCESSED, Entry, NO_TABLE, WATCHED};
-use super::{Shoot, Spaces};
+use super::{Spaces, TlbInvalidation};
 
 impl Spaces {
     /// A sample of accesses begins. Returns how many entries were looked at.
@@ -23,7 +23,7 @@ impl Spaces {
             misses.clear();
         }
         // Entries that stay in a TLB are not walked to again: without this they would look unused.
-        self.shoot.push(Shoot::All);
+        self.invalidations.push(TlbInvalidation::All);
         for process in self.processes.values_mut() {
             process.overhead = (0, 0);
         }

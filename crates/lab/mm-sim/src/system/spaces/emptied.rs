@@ -41,7 +41,7 @@ impl Spaces {
         if self.tables.is_present(region.place, page.slot()) {
             self.tables.clear_present(region.place, page.slot());
             region.clean -= u16::from(clean);
-            self.shoot_page(page);
+            self.invalidate_page(page);
         }
     }
 
@@ -58,7 +58,7 @@ impl Spaces {
                 self.tables.clear_present(place, page.slot());
                 at.clean -= u16::from(!entry.has(Entry::DIRTY));
                 mappings = 1;
-                self.shoot_page(page);
+                self.invalidate_page(page);
             }
             self.swapped -= u64::from(entry.is_swapped());
             if entry.frame().is_some() {
@@ -94,7 +94,7 @@ impl Spaces {
                 *word &= !(1 << (slot % 64));
                 mappings += 1;
                 clean += u16::from(!entry.has(Entry::DIRTY));
-                self.shoot_page(page);
+                self.invalidate_page(page);
             }
             self.swapped -= u64::from(entry.is_swapped());
             if let Some(frame) = entry.frame() {

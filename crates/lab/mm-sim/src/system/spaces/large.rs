@@ -6,7 +6,7 @@ use trace::{Page, SLOTS};
 use super::region::{
     BASE, CHECK, CONT, COW, DIRTY, Entry, LARGE, NO_TABLE, POOL, RESERVED, Region, SIZE,
 };
-use super::{Shoot, Spaces};
+use super::{Spaces, TlbInvalidation};
 use crate::memory::Frame;
 
 impl Spaces {
@@ -25,7 +25,7 @@ impl Spaces {
         self.kinds[region as usize] = if dirty { LARGE } else { LARGE | CHECK };
         if table != NO_TABLE {
             self.tables.end(table);
-            self.shoot.push(Shoot::Region(region));
+            self.invalidations.push(TlbInvalidation::Region(region));
         }
     }
 
@@ -37,7 +37,7 @@ impl Spaces {
 
     /// Splits a superpage: its pages are mapped singly, to the same frames.
     pub(crate) fn split(&mut self, region: u32) {
-        self.shoot.push(Shoot::Region(region));
+        self.invalidations.push(TlbInvalidation::Region(region));
         self.count_superpages(region, -1);
         let table = self.tables.make();
         let at = self.region(region);
@@ -63,7 +63,7 @@ impl Spaces {
     pub(crate) fn unmap_large(&mut self, region: u32) {
         self.count_superpages(region, -1);
         self.count_resident(region, -i64::from(SLOTS));
-        self.shoot.push(Shoot::Region(region));
+        self.invalidations.push(TlbInvalidation::Region(region));
         self.kinds[region as usize] = BASE;
         let at = self.region(region);
         *at = Region { process: at.process, flags: at.flags & RESERVED, ..Region::EMPTY };
@@ -87,7 +87,7 @@ impl Spaces {
     }
 
     /// Looks whether runs of 16 aligned pages may each share a TLB entry: all are whole or empty, and lie together
-    /// (as they do in a reservation, if no page was copied elsewhere).
+    /// (as they do in a reservation, if no page was copied to another frame).
     pub(crate) fn find_runs(&mut self, region: u32) {
         let at = &self.regions[region as usize];
         if !at.resident.is_multiple_of(16) || self.is_large(region) {
@@ -107,7 +107,7 @@ impl Spaces {
         let new = if whole { *kind & CHECK | CONT } else { *kind & CHECK };
         if *kind & SIZE != new & SIZE {
             *kind = new;
-            self.shoot.push(Shoot::Region(region));
+            self.invalidations.push(TlbInvalidation::Region(region));
         }
     }
 

@@ -16,7 +16,7 @@ pub(crate) struct Misses {
 }
 
 impl Misses {
-    /// Makes room for regions.
+    /// Grows to so many regions.
     pub(crate) fn cover(&mut self, regions: usize) {
         self.now.resize(regions * RUNS, 0);
         self.average.resize(regions * RUNS, 0);

@@ -28,7 +28,7 @@ use space::{Place, Process};
 
 /// What must leave the TLBs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shoot {
+pub(crate) enum TlbInvalidation {
     /// A base page.
     Page(u32),
     /// All of a region.
@@ -55,15 +55,15 @@ pub(crate) struct Spaces {
     objects: BTreeMap<u32, Vec<u32>>,
     /// Walks, for designs that ask for them.
     misses: Option<Misses>,
-    shoot: Vec<Shoot>,
-    /// The first process of the program and its first region: those before spoiled the memory.
+    invalidations: Vec<TlbInvalidation>,
+    /// The first process of the program and its first region: those before are the fragmenter's.
     first_process: u32,
     first_region: u32,
     /// Base pages resident for the program.
     resident: u64,
     /// Superpages mapped for the program.
     superpages: u64,
-    /// Pages swapped out now, and how many there is room for.
+    /// Pages swapped out now, and how many fit.
     swapped: u64,
     swap: u64,
 }
@@ -80,7 +80,7 @@ impl Spaces {
             last: None,
             objects: BTreeMap::new(),
             misses: counts_misses.then(Misses::default),
-            shoot: Vec::new(),
+            invalidations: Vec::new(),
             first_process: 0,
             first_region: 0,
             resident: 0,
@@ -164,21 +164,21 @@ impl Spaces {
 
     /// What must leave the TLBs since it was last taken note of.
     #[inline]
-    pub(crate) fn shoots(&self) -> &[Shoot] {
-        &self.shoot
+    pub(crate) fn invalidations(&self) -> &[TlbInvalidation] {
+        &self.invalidations
     }
 
     /// All of that left them.
-    pub(crate) fn end_shoots(&mut self) {
-        self.shoot.clear();
+    pub(crate) fn clear_invalidations(&mut self) {
+        self.invalidations.clear();
     }
 
     /// All entries must leave the TLBs.
-    pub(crate) fn shoot_all(&mut self) {
-        self.shoot.push(Shoot::All);
+    pub(crate) fn invalidate_all(&mut self) {
+        self.invalidations.push(TlbInvalidation::All);
     }
 
-    /// Makes room for the regions of `pages`.
+    /// Grows so that it covers the regions of `pages`.
     pub(crate) fn cover(&mut self, pages: Pages) {
         let regions = ((pages.first.0 + pages.count).div_ceil(SLOTS) + 1) as usize;
         if regions > self.regions.len() {

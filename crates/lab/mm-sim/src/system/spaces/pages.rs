@@ -6,7 +6,7 @@ use super::region::{
     ACCESSED, BASE, CHECK, CONT, COW, Entry, LARGE, NO_TABLE, PROTECTED, Present, SIZE, ZEROS,
 };
 use super::space::Place;
-use super::{MANY, Shoot, Spaces};
+use super::{MANY, Spaces, TlbInvalidation};
 use crate::memory::Frame;
 use crate::reservation;
 
@@ -92,7 +92,7 @@ impl Spaces {
     /// Maps a page to a frame, which becomes its own.
     #[inline]
     pub(crate) fn map_page(&mut self, page: Page, frame: Frame, dirty: bool) {
-        let entry = Entry::of(frame);
+        let entry = Entry::new(frame);
         self.map_entry(page, if dirty { entry.with(Entry::DIRTY) } else { entry });
         self.count_resident(page.region().0, 1);
     }
@@ -104,7 +104,7 @@ impl Spaces {
         let (number, slot) = (page.region().0 as usize, page.slot());
         let region = self.regions.extend(number);
         let entry = |frame: u32| {
-            let new = Entry::of(Frame(frame));
+            let new = Entry::new(Frame(frame));
             if dirty { new.with(Entry::DIRTY) } else { new }
         };
         if count == 1 {
@@ -168,7 +168,7 @@ impl Spaces {
     /// Pages that have nothing get frames side by side, and are not mapped.
     pub(crate) fn make_resident(&mut self, first: Page, frame: Frame, count: u32) {
         for ahead in 0..count {
-            *self.entry_mut(Page(first.0 + ahead)) = Entry::of(Frame(frame.0 + ahead));
+            *self.entry_mut(Page(first.0 + ahead)) = Entry::new(Frame(frame.0 + ahead));
         }
         self.count_resident(first.region().0, count.into());
     }
@@ -221,7 +221,7 @@ impl Spaces {
             *entry = Entry::EMPTY;
             self.tables.clear_present(place, page.slot());
             self.region(region).clean -= 1;
-            self.shoot.push(Shoot::Page(page.0));
+            self.invalidations.push(TlbInvalidation::Page(page.0));
             return false;
         }
         if entry.has(Entry::COW) {
@@ -246,9 +246,9 @@ impl Spaces {
 
     /// A page must leave the TLBs. Of more than [`MANY`] only the number counts: more are not noted.
     #[inline]
-    pub(crate) fn shoot_page(&mut self, page: Page) {
-        if self.shoot.len() <= MANY {
-            self.shoot.push(Shoot::Page(page.0));
+    pub(crate) fn invalidate_page(&mut self, page: Page) {
+        if self.invalidations.len() <= MANY {
+            self.invalidations.push(TlbInvalidation::Page(page.0));
         }
     }
 
@@ -257,7 +257,7 @@ impl Spaces {
     pub(super) fn scatter(&mut self, region: u32) {
         if self.kinds[region as usize] & SIZE == CONT {
             self.kinds[region as usize] &= !SIZE;
-            self.shoot.push(Shoot::Region(region));
+            self.invalidations.push(TlbInvalidation::Region(region));
         }
     }
 

@@ -7,7 +7,7 @@ use super::region::Region;
 use super::space::{Mapping, Place, Process};
 use crate::reservation::{Key, Population};
 use crate::system::Stop;
-use crate::system::formed::{MOST_REGIONS, MOST_SKIPPED, ill_formed};
+use crate::system::formed::{MAX_REGIONS, MAX_SKIPPED, ill_formed};
 
 impl Spaces {
     /// A process begins.
@@ -157,7 +157,7 @@ impl Spaces {
         Some((first, mapping))
     }
 
-    /// A mapping of the running process ends elsewhere.
+    /// A mapping of the running process has another end.
     pub(crate) fn extend(&mut self, (first, mapping): Place) {
         self.own().mappings.insert(first, mapping);
     }
@@ -172,10 +172,10 @@ impl Spaces {
         let (first, end) = (pages.first.0, pages.first.0 + pages.count);
         let known = self.regions.len() as u64;
         let last = (end - 1) >> 9;
-        if last >= MOST_REGIONS || u64::from(first >> 9) > known + u64::from(MOST_SKIPPED) {
+        if last >= MAX_REGIONS || u64::from(first >> 9) > known + u64::from(MAX_SKIPPED) {
             return ill_formed(format!(
                 "pages from {first} on are mapped, {known} regions are known: regions are \
-                 numbered densely, and {MOST_REGIONS} are the most"
+                 numbered densely, and {MAX_REGIONS} are the most"
             ));
         }
         self.cover(pages);
@@ -200,7 +200,7 @@ impl Spaces {
         self.processes.get(&at.process)
     }
 
-    /// Marks as populated what cannot be: pages that have something already (swapped out, or copied elsewhere
+    /// Marks as populated what cannot be: pages that have something already (swapped out, or copied to other frames
     /// on a write), and pages of mappings whose memory is not the program's own, or of none.
     pub(crate) fn exclude_unfit(&self, key: Key, population: &mut Population) {
         let own = self.owner(self.at(key.page >> 9));

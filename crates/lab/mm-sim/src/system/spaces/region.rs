@@ -92,7 +92,7 @@ impl Regions {
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Region> {
         self.0.iter()
     }
-    /// Makes room.
+    /// Makes it larger.
     pub(crate) fn grow(&mut self, regions: usize) {
         self.0.resize(regions, Region::EMPTY);
     }
@@ -134,7 +134,7 @@ impl Entry {
     /// Shared after a fork: a write copies.
     pub(crate) const COW: u32 = 1 << 30;
 
-    pub(crate) fn of(frame: Frame) -> Self {
+    pub(crate) fn new(frame: Frame) -> Self {
         Self(frame.0 + 1)
     }
     pub(crate) const fn swapped() -> Self {

@@ -86,21 +86,21 @@ proptest! {
         for name in ["linux-6-always", "quicksilver-sync-1", "hugetlb"] {
             let design = design::designs::find(name).expect("a preset");
             let memory = ByteSize::mib(16);
-            let ground =
-                Ground { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize(0) };
-            let mut run = Run::new(&design, &ground);
+            let conditions =
+                Conditions { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize(0) };
+            let mut run = Run::new(&design, &conditions);
             let mut touched = crate::Touched::default();
-            // Something is there to be spoilt.
+            // Something is there to be corrupted.
             let mut start = Block::default();
             start.event(Event::Spawn(Process(0)));
             let pages = Pages { first: Page(0), count: 1024 };
             let backing = Backing::Anonymous;
             start.event(Event::Map { pages, address: 0, backing });
             start.accesses.push(Access::write(Page(0)));
-            prop_assert_eq!(run.engine.block(&start, crate::touched::Seen::default()), Ok(()));
+            prop_assert_eq!(run.engine.block(&start, crate::touched::TouchedView::default()), Ok(()));
             for block in &blocks {
                 touched.follow(block);
-                if run.engine.block(block, touched.seen()).is_err() {
+                if run.engine.block(block, touched.view()).is_err() {
                     break;
                 }
                 prop_assert_eq!(run.engine.system.verify(), Ok(()), "after {:?}", block);

@@ -3,7 +3,7 @@
 use super::*;
 use trace::{Backing, Page, Pages, Region, SLOTS};
 
-/// Superpages of the program; the fragmenters are told of 8 and leave no more than those free.
+/// Superpages of the program; the fragmenters know of 8 and leave no more than those free.
 const NEEDED: u32 = 40;
 
 /// Frag-L keeps 16 pages of each superpage that it made; the rest of it stays reserved, and no frame is free.
@@ -12,8 +12,8 @@ fn what_is_reserved_of_spoiled_superpages_is_to_be_had() {
     let design = design::designs::find("ideal").expect("a preset");
     for fragmentation in ["frag-25", "frag-50", "frag-100"] {
         let (memory, swap) = (ByteSize::mib(256), ByteSize(0));
-        let ground = Ground { machine: "e3-1245v6", memory, fragmentation, swap };
-        let mut run = Run::new(&design, &ground);
+        let conditions = Conditions { machine: "e3-1245v6", memory, fragmentation, swap };
+        let mut run = Run::new(&design, &conditions);
         let free = run.engine.system.memory.free_frames();
         assert!(free <= 8 * u64::from(SLOTS), "{fragmentation} left {free} frames free");
         let (region, process) = run.first;
@@ -37,8 +37,8 @@ fn what_is_reserved_of_spoiled_superpages_is_to_be_had() {
 fn what_is_swapped_out_past_the_end_of_a_heap_goes_with_it() {
     let design = design::designs::find("ideal").expect("a preset");
     let (memory, swap) = (ByteSize::mib(16), ByteSize::gib(1));
-    let ground = Ground { machine: "e3-1245v6", memory, fragmentation: "none", swap };
-    let mut run = Run::new(&design, &ground);
+    let conditions = Conditions { machine: "e3-1245v6", memory, fragmentation: "none", swap };
+    let mut run = Run::new(&design, &conditions);
     let (region, process) = run.first;
     let heap = Pages { first: Region(region).first(), count: 21 };
     let copy = Pages { first: Region(region + 8).first(), count: 21 };

@@ -33,7 +33,7 @@ struct Run {
 }
 
 #[derive(Debug, Clone)]
-struct Ground {
+struct Conditions {
     machine: &'static str,
     memory: ByteSize,
     fragmentation: &'static str,
@@ -45,12 +45,13 @@ fn machine(name: &str) -> Machine {
 }
 
 impl Run {
-    fn new(design: &design::Design, ground: &Ground) -> Self {
-        let machine = machine(ground.machine);
+    fn new(design: &design::Design, conditions: &Conditions) -> Self {
+        let machine = machine(conditions.machine);
         let policy = design.policy(crate::scale(&machine));
-        let system = System::new(&machine, policy, ground.memory, ground.swap);
+        let system = System::new(&machine, policy, conditions.memory, conditions.swap);
         let mut engine = Engine::new(Naive::new(&machine), system, machine);
-        let fragmentation: Fragmentation = ground.fragmentation.parse().expect("a fragmentation");
+        let fragmentation: Fragmentation =
+            conditions.fragmentation.parse().expect("a fragmentation");
         let blocks = u64::from(engine.system.memory.frames() / 512);
         let mut first = (0, 0);
         if let Some(mut program) = fragmentation.program(8, blocks, 0, 0) {
@@ -58,18 +59,18 @@ impl Run {
             let mut block = Block::default();
             while program.step(&mut engine.system, &mut block) {
                 if let Err(Stop::IllFormed(what)) =
-                    engine.block(&block, crate::touched::Seen::default())
+                    engine.block(&block, crate::touched::TouchedView::default())
                 {
                     panic!("the fragmenter: {what}");
                 }
             }
         }
-        assert_eq!(engine.system.verify(), Ok(()), "{} after {ground:?}", design.name);
+        assert_eq!(engine.system.verify(), Ok(()), "{} after {conditions:?}", design.name);
         engine.system.begin(first);
         Self {
             engine,
             first,
-            swap: ground.swap != ByteSize(0),
+            swap: conditions.swap != ByteSize(0),
             touched: crate::Touched::default(),
             log: Vec::new(),
         }
@@ -85,7 +86,7 @@ impl Run {
         let ends = accesses.first().zip(accesses.last());
         self.log.push(format!("{:?} {} {ends:?}", block.events.first(), accesses.len()));
         self.touched.follow(&block);
-        let done = self.engine.block(&block, self.touched.seen());
+        let done = self.engine.block(&block, self.touched.view());
         let system = &self.engine.system;
         if let Err(what) = system.verify() {
             panic!("{what}");
@@ -142,20 +143,20 @@ impl Drop for Run {
     }
 }
 
-fn run_program(design: &design::Design, ground: &Ground, ops: &[Op]) {
-    let mut run = Run::new(design, ground);
+fn run_program(design: &design::Design, conditions: &Conditions, ops: &[Op]) {
+    let mut run = Run::new(design, conditions);
     run.follow(ops);
     run.end();
 }
 
-fn grounds() -> impl Strategy<Value = Ground> {
+fn all_conditions() -> impl Strategy<Value = Conditions> {
     let machines = prop::sample::select(vec!["e3-1245v6", "neoverse-n1"]);
     let sizes = prop::sample::select(vec![16, 32, 64, 128]);
     let fragmentations = prop::sample::select(vec!["none", "none", "frag-50", "pinned-50"]);
     // None, so little that it is full at once, and more than there is memory.
     let swaps = prop::sample::select(vec![ByteSize(0), ByteSize::kib(256), ByteSize::gib(1)]);
     (machines, sizes, fragmentations, swaps).prop_map(|(machine, size, fragmentation, swap)| {
-        Ground { machine, memory: ByteSize::mib(size), fragmentation, swap }
+        Conditions { machine, memory: ByteSize::mib(size), fragmentation, swap }
     })
 }
 
@@ -166,8 +167,8 @@ macro_rules! under {
         proptest! {
             #![proptest_config(config())]
             $(#[test]
-            fn $test(ground in grounds(), ops in ops(120)) {
-                run_program(&design::designs::find($name).expect("a preset"), &ground, &ops);
+            fn $test(conditions in all_conditions(), ops in ops(120)) {
+                run_program(&design::designs::find($name).expect("a preset"), &conditions, &ops);
             })+
         }
     };
@@ -223,7 +224,7 @@ fn cases() -> u32 {
 /// A reservation with a hole in its region is filled whole, then broken: what is in the hole stays.
 #[test]
 fn what_was_filled_in_a_hole_is_no_fault() {
-    let ground = Ground {
+    let conditions = Conditions {
         machine: "e3-1245v6",
         memory: ByteSize::mib(16),
         fragmentation: "none",
@@ -231,7 +232,7 @@ fn what_was_filled_in_a_hole_is_no_fault() {
     };
     run_program(
         &design::designs::find("quicksilver-sync-64").expect("a preset"),
-        &ground,
+        &conditions,
         &[
             (5, 530375947, 4238639158, 3199473715),
             (2, 3461669391, 714558554, 3109864987),

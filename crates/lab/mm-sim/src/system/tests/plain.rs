@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::spaces::Spaces;
 use super::super::spaces::region::Present;
-use super::{Ground, Run, cases, grounds, ops};
+use super::{Conditions, Run, all_conditions, cases, ops};
 
 /// A design with the tables of random presets, where those go together.
 fn mixed() -> impl Strategy<Value = design::Design> {
@@ -67,11 +67,11 @@ fn books(run: &Run) -> String {
 /// The program's books, fault by fault or many at once; and how many accesses it made.
 fn follow(
     design: &design::Design,
-    ground: &Ground,
+    conditions: &Conditions,
     ops: &[super::Op],
     singly: bool,
 ) -> (String, u64) {
-    let mut run = Run::new(design, ground);
+    let mut run = Run::new(design, conditions);
     run.engine.system.serves_singly = singly;
     run.follow(ops);
     let accesses = run.engine.system.counters.accesses;
@@ -88,9 +88,9 @@ fn many_faults_at_once_are_as_many_single_ones() {
     };
     let events = std::cell::Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(config);
-    let tried = runner.run(&(mixed(), grounds(), ops(120)), |(design, ground, ops)| {
-        let (once, made) = follow(&design, &ground, &ops, false);
-        let (singly, _) = follow(&design, &ground, &ops, true);
+    let tried = runner.run(&(mixed(), all_conditions(), ops(120)), |(design, conditions, ops)| {
+        let (once, made) = follow(&design, &conditions, &ops, false);
+        let (singly, _) = follow(&design, &conditions, &ops, true);
         events.set(events.get() + made);
         prop_assert_eq!(once, singly, "{}", design.to_toml());
         Ok(())

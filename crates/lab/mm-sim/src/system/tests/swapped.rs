@@ -12,9 +12,9 @@ fn swapped_in_part(most_swapped: u32) -> (Run, u32, u32) {
     let limited = text.replace("most-swapped = 512", &format!("most-swapped = {most_swapped}"));
     let design = design::Design::from_toml("limited", &limited).expect("a good design");
     let memory = ByteSize::mib(16);
-    let ground =
-        Ground { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize::gib(1) };
-    let mut run = Run::new(&design, &ground);
+    let conditions =
+        Conditions { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize::gib(1) };
+    let mut run = Run::new(&design, &conditions);
     let (region, process) = run.first;
     let mut happens = |event| run.step(Some(event), &[]).expect("swap is large");
     happens(Event::Spawn(Process(process)));
