@@ -131,13 +131,13 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x03");
 
 const PROCESSES: usize = 1;
 const FORKS: usize = 2;
-const FIRST_SUM: usize = 8;
-const FIRST_REASON: usize = FIRST_SUM + Kind::ALL.len() * Column::ALL.len();
+const SUM_BASE: usize = 8;
+const REASON_BASE: usize = SUM_BASE + Kind::ALL.len() * Column::ALL.len();
 
-const FIRST_PREPARED: usize = FIRST_REASON + Reason::ALL.len();
+const PREPARED_BASE: usize = REASON_BASE + Reason::ALL.len();
 
 /// Words in the file.
-pub const WORDS: usize = FIRST_PREPARED + Prepared::ALL.len();
+pub const WORDS: usize = PREPARED_BASE + Prepared::ALL.len();
 /// Bytes in the file.
 pub const BYTES: usize = WORDS * 8;
 
@@ -153,17 +153,17 @@ pub const fn forks() -> usize {
 
 /// The word of one sum.
 pub const fn sum(kind: Kind, column: Column) -> usize {
-    FIRST_SUM + kind as usize * Column::ALL.len() + column as usize
+    SUM_BASE + kind as usize * Column::ALL.len() + column as usize
 }
 
 /// The word that counts one reason.
 pub const fn reason(reason: Reason) -> usize {
-    FIRST_REASON + reason as usize
+    REASON_BASE + reason as usize
 }
 
 /// The word of what was prepared.
 pub const fn prepared(what: Prepared) -> usize {
-    FIRST_PREPARED + what as usize
+    PREPARED_BASE + what as usize
 }
 
 /// All zero, as a file starts out.

@@ -1,5 +1,5 @@
 //! Taking ourselves out of the environment, for programs that this one executes
-//! (`SUPERPAGE_CHILDREN=none`), and for a program that this library must not be in (`aside`).
+//! (`SUPERPAGE_CHILDREN=none`), and for a program that this library must not be in (`instrumentation`).
 //!
 //! # Safety
 //! The list and its strings are the kernel's, on this process's stack: they may be written, and libc

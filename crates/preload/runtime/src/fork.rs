@@ -15,7 +15,7 @@
 //! Other threads of the parent go on meanwhile, and what they write needs further pages. There must
 //! be as many free ones as they could write to, or the kernel would take the child's. What the pool
 //! lacks of that is turned into ordinary memory before the fork, which makes its pages free ones: at
-//! most half of the memory, once, and then it is as THP. Holding the writers up instead (`hold`) for
+//! most half of the memory, once, and then it is as THP. Holding the writers up instead (`write_protect`) for
 //! the length of a fork was given up: who waits may hold a lock that the fork waits for next.
 //!
 //! # No circle
@@ -39,11 +39,11 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use policy::live;
 
 use crate::counters::{self, Column, Kind, Reason};
-use crate::hold;
 use crate::mapping::table::Range;
-use crate::mapping::{self, demote, is_hugetlb, pieces, table};
+use crate::mapping::{self, demote, is_hugetlb, small, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children};
+use crate::write_protect;
 use crate::{executor, heap, message, prepare, raw, source, stack};
 
 /// Registers the handlers. Ours are the first: the child's run before anybody else's, and before a
@@ -141,7 +141,7 @@ extern "C" fn prepare() {
     };
     fork.parent_end.store(ends[0], Ordering::Relaxed);
     fork.child_end.store(ends[1], Ordering::Relaxed);
-    if hold::has_one_thread() {
+    if write_protect::has_one_thread() {
         // What a signal handler writes while the child copies needs a page, like what threads write.
         // Nobody else is there to wait for what the handler would do.
         fork.signals.store(raw::set_signals(u64::MAX), Ordering::Relaxed);
@@ -172,8 +172,8 @@ fn leave_pages_free() {
     each_private(|vma| {
         let mut start = vma.start;
         while start < vma.end && !is_spare(bytes) {
-            let row = table::first(start, start + 1);
-            let page = row.map_or_else(source::superpage, |row| row.page);
+            let entry = table::first(start, start + 1);
+            let page = entry.map_or_else(source::superpage, |entry| entry.page);
             let is_needed = needed.iter().any(|it| (start..start + page).contains(it));
             if !is_needed && demote::make_page_ordinary(start, page) {
                 bytes -= page;
@@ -202,10 +202,10 @@ fn each_private(mut tell: impl FnMut(&Vma)) {
     });
 }
 
-/// Code is not written. What lies in files of a mount only the table knows, whose rows may be stale: copied
+/// Code is not written. What lies in files of a mount only the table knows, whose entries may be stale: copied
 /// by superpages, ordinary memory would lose what lies behind a page that is not there.
 fn is_to_be_copied(vma: &Vma) -> bool {
-    let is_entered = || table::first(vma.start, vma.end).is_some_and(|row| !row.shared);
+    let is_entered = || table::first(vma.start, vma.end).is_some_and(|entry| !entry.shared);
     let is_file_of_mount = || vma.file != (0, 0) && is_entered() && is_hugetlb(vma.start);
     vma.is_private() && vma.flags[2] != b'x' && (vma.is_anonymous_hugetlb() || is_file_of_mount())
 }
@@ -301,7 +301,7 @@ extern "C" fn in_child() {
     counters::after_fork();
     executor::after_fork();
     mapping::after_fork();
-    pieces::after_fork();
+    small::after_fork();
     table::after_fork();
     stack::after_fork();
     heap::after_fork();
@@ -355,7 +355,7 @@ extern "C" fn copy_everything() {
 }
 
 fn replace(vma: &Vma, ours: c_int) {
-    let page = table::first(vma.start, vma.end).map_or_else(source::superpage, |row| row.page);
+    let page = table::first(vma.start, vma.end).map_or_else(source::superpage, |entry| entry.page);
     let is_ours = table::first(vma.start, vma.end).is_some();
     let step = page.max(STEP);
     let mut from = vma.start;

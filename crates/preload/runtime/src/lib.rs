@@ -5,13 +5,13 @@
 //! |---|---|
 //! | `settings` | what the environment asks for; read once |
 //! | `source` | where every kind of memory gets its pages; `limits` says when a reservation is not enough |
-//! | `mapping` | mmap and its relatives, for the memory a program maps itself; `pieces`, `table`, `demote` |
+//! | `mapping` | mmap and its relatives, for the memory a program maps itself; `small`, `table`, `demote` |
 //! | `heap` | malloc and its relatives: glibc's own, on superpages |
 //! | `symbols` | which functions this library stands in for |
 //! | `filter` | whether a seccomp filter may be in place |
 //! | `contiguity` | advice about superpages, where there is memory to follow it |
-//! | `hold` | keeping writers waiting while memory is copied |
-//! | `aside` | programs that it must not be in: sanitizers, valgrind |
+//! | `write_protect` | keeping writers waiting while memory is copied |
+//! | `instrumentation` | programs that it must not be in: sanitizers, valgrind |
 //! | `loaded` | what the loader has loaded, asked without calling anything |
 //! | `segments` | the program's text, data and bss |
 //! | `prepare` | superpages that are ready before they are touched: kept mappings, and the beginnings of new ones |
@@ -20,7 +20,7 @@
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `pagemap` | what lies under pages, asked of the kernel |
 //! | `executor` | what `policy` remembers of this process, asking it, the log of its decisions, and the advice it wants |
-//! | `answer` | what is found out once |
+//! | `once` | what is found out once |
 //! | `environment` | what programs that this one executes learn of all this |
 //! | `counters` | what was asked for and got |
 //! | `api` | the functions for programs that ask themselves: `superpage.h`, libhugetlbfs' names |
@@ -33,9 +33,7 @@
 //! kernel directly (`raw`), never a libc function that may itself be replaced, so they cannot
 //! recurse; and nothing here uses Rust's allocator, which would be the program's.
 
-mod answer;
 mod api;
-mod aside;
 mod contiguity;
 mod counters;
 mod environment;
@@ -44,13 +42,14 @@ mod filter;
 mod fork;
 mod glibc;
 mod heap;
-mod hold;
+mod instrumentation;
 mod limits;
 mod loaded;
 mod lock;
 mod mapping;
 mod maps;
 mod message;
+mod once;
 mod pagemap;
 mod prepare;
 mod raw;
@@ -60,6 +59,7 @@ mod source;
 mod stack;
 mod start;
 mod symbols;
+mod write_protect;
 
 // mmap's offset would be 32 bits, and the system call another one (mmap2).
 #[cfg(not(target_pointer_width = "64"))]

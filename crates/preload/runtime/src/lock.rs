@@ -11,7 +11,7 @@
 //! with values that they had not finished; `fork` has each module call [`Lock::after_fork`].
 //!
 //! # Order
-//! One table: [`Level`]. A thread that holds a lock takes only those that come later in it. Debug
+//! One table: [`Rank`]. A thread that holds a lock takes only those that come later in it. Debug
 //! builds end a process that does not keep to it.
 //!
 //! # Safety
@@ -28,18 +28,18 @@ use crate::{message, raw};
 /// Every lock there is, in the order in which one thread may take them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
-pub enum Level {
+pub enum Rank {
     /// `stack::slots`: the stacks of threads. Maps memory.
     Stacks,
     /// `mapping::exclusive`: which superpages are being made ordinary. Not held meanwhile.
     Demotion,
-    /// `mapping::pieces`: the extent that small mappings are cut from.
-    Pieces,
+    /// `mapping::small`: the extent that small mappings are cut from.
+    Small,
     /// `mapping::table`: which ranges lie on the pool. Taken under all others.
     Table,
 }
 
-const LEVELS: usize = Level::Table as usize + 1;
+const RANKS: usize = Rank::Table as usize + 1;
 
 /// Somebody sleeps until the lock is free. Errno is aligned to its size, so the bit is free.
 const AWAITED: usize = 1;
@@ -51,25 +51,25 @@ const SPINS: usize = 200;
 pub struct Lock<T> {
     /// 0: free; else the holder, and whether it is awaited.
     word: AtomicUsize,
-    level: Level,
+    rank: Rank,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the value is reached only by whoever put itself into `word`.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// The word of each level's lock, once it was taken: to see what this thread holds.
-static WORDS: [AtomicPtr<AtomicUsize>; LEVELS] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; LEVELS];
+/// The word of each rank's lock, once it was taken: to see what this thread holds.
+static WORDS: [AtomicPtr<AtomicUsize>; RANKS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; RANKS];
 
 impl<T> Lock<T> {
-    /// A free lock; the only one of its level.
-    pub const fn new(level: Level, value: T) -> Self {
-        Self { word: AtomicUsize::new(0), level, value: UnsafeCell::new(value) }
+    /// A free lock; the only one of its rank.
+    pub const fn new(rank: Rank, value: T) -> Self {
+        Self { word: AtomicUsize::new(0), rank, value: UnsafeCell::new(value) }
     }
 
     /// Runs `work` with the value. `None`: this is a signal handler, and what it interrupted holds
-    /// this lock or one of a later level.
+    /// this lock or one of a later rank.
     pub fn with<R>(&'static self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let me = raw::errno_address();
         if self.is_out_of_order(me) {
@@ -176,15 +176,15 @@ impl<T> Lock<T> {
     }
 
     fn enter(&self) {
-        let word = &WORDS[self.level as usize];
+        let word = &WORDS[self.rank as usize];
         if word.load(Ordering::Relaxed).is_null() {
             word.store((&raw const self.word).cast_mut(), Ordering::Release);
         }
     }
 
-    /// Whether this thread holds a lock of a later level.
+    /// Whether this thread holds a lock of a later rank.
     fn is_out_of_order(&self, me: usize) -> bool {
-        let later = &WORDS[self.level as usize + 1..];
+        let later = &WORDS[self.rank as usize + 1..];
         let is_held = later.iter().any(|word| {
             // SAFETY: null, or the word of a lock that is static.
             let word = unsafe { word.load(Ordering::Acquire).as_ref() };

@@ -1,20 +1,20 @@
 //! One line on standard error, from inside somebody else's program.
 //!
 //! # Safety
-//! `writev(2)` with pieces that live across the call; nothing is allocated.
+//! `writev(2)` with parts that live across the call; nothing is allocated.
 
 use crate::raw;
 
-/// Writes `superpage: ` and the pieces as one line, in one system call. What cannot be written is
+/// Writes `superpage: ` and the parts as one line, in one system call. What cannot be written is
 /// lost: there is nobody to tell.
-pub fn line(pieces: &[&[u8]]) {
-    const MOST: usize = 16;
-    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MOST];
-    let all = [b"superpage: " as &[u8]].into_iter().chain(pieces.iter().copied());
+pub fn line(parts: &[&[u8]]) {
+    const MAX_PARTS: usize = 16;
+    let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MAX_PARTS];
+    let all = [b"superpage: " as &[u8]].into_iter().chain(parts.iter().copied());
     let mut count = 0;
-    for piece in all.take(MOST - 1).chain([b"\n" as &[u8]]) {
+    for part in all.take(MAX_PARTS - 1).chain([b"\n" as &[u8]]) {
         vectors[count] =
-            libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() };
+            libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
         count += 1;
     }
     raw::keeping_errno(|| {

@@ -167,7 +167,7 @@ fn understand() -> Settings {
     let mut under_valgrind = false;
     each_variable(|name, value| {
         let bytes = value.to_bytes();
-        under_valgrind |= crate::aside::is_of_valgrind(name, bytes);
+        under_valgrind |= crate::instrumentation::is_of_valgrind(name, bytes);
         let understood = match std::str::from_utf8(name).unwrap_or_default() {
             variable::PAGES => pages(bytes).map(|it| settings.pages = it),
             variable::MEMORY => memory(bytes).map(|it| {

@@ -13,12 +13,12 @@
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::answer::Answer;
 use crate::counters::{self, Column, Kind, Reason};
 use crate::mapping::table;
+use crate::once::OnceBool;
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
-use crate::{contiguity, executor, fork, hold};
+use crate::{contiguity, executor, fork, write_protect};
 
 /// On what pages a request came to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +202,7 @@ fn map_checked(
     protection: c_int,
 ) -> Result<usize, Reason> {
     let sharing = flags & libc::MAP_TYPE;
-    if sharing == libc::MAP_PRIVATE && !hold::is_possible() {
+    if sharing == libc::MAP_PRIVATE && !write_protect::is_possible() {
         return Err(Reason::Unprotected);
     }
     if !table::can_be_changed() {
@@ -274,8 +274,8 @@ pub fn forget_private_hugetlb() {
 
 /// Whether a fault on reserved pages may still fail: asked once.
 fn faults_may_fail() -> bool {
-    static ANSWER: Answer = Answer::new();
-    ANSWER.get(|| crate::limits::stand_in_the_way(superpage()))
+    static ANSWER: OnceBool = OnceBool::new();
+    ANSWER.get_or_init(|| crate::limits::stand_in_the_way(superpage()))
 }
 
 /// The size of pool pages where nobody names one.

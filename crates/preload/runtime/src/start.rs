@@ -23,7 +23,7 @@ static DESTRUCTOR: extern "C" fn() = end;
 
 extern "C" fn start() {
     // First: what follows calls functions that a sanitizer may have replaced.
-    if crate::aside::has_to_stay_out() {
+    if crate::instrumentation::has_to_stay_out() {
         settings::turn_off();
         return;
     }

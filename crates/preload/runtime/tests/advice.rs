@@ -45,7 +45,7 @@ const MAY: [(&str, &[&str], &str); 22] = [
     ("contiguity/untouched.rs", &["raw::madvise(", "MADV_DONTNEED"], "performs Release"),
     ("prepare/given.rs", &["raw::madvise(", "MADV_DONTNEED"], "performs Release"),
     ("heap/arenas.rs", &["raw::madvise(", "MADV_DONTNEED"], "a page of malloc's, free, before it is asked about"),
-    ("mapping/pieces.rs", &["raw::madvise(", "MADV_DONTNEED"], "asks whether untouched memory is locked"),
+    ("mapping/small.rs", &["raw::madvise(", "MADV_DONTNEED"], "asks whether untouched memory is locked"),
     ("mapping/parts.rs",
         &["raw::madvise(", "MADV_HUGEPAGE", "MADV_NOHUGEPAGE", "MADV_COLLAPSE", "MADV_POPULATE_READ", "MADV_POPULATE_WRITE",
             "MADV_DONTNEED", "MADV_FREE"],

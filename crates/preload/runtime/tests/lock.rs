@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use lock::{Level, Lock};
+use lock::{Lock, Rank};
 
-static FIRST: Lock<u64> = Lock::new(Level::Stacks, 0);
-static LAST: Lock<u64> = Lock::new(Level::Table, 0);
+static FIRST: Lock<u64> = Lock::new(Rank::Stacks, 0);
+static LAST: Lock<u64> = Lock::new(Rank::Table, 0);
 
 /// There is one lock of each level, and each test wants them for itself.
 fn alone() -> MutexGuard<'static, ()> {

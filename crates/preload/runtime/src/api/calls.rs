@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use libc::{size_t, ssize_t};
 
 use super::names::hand_out;
-use super::obtain::{Fallback, Node, Wish, obtain};
+use super::obtain::{Fallback, Node, Request, obtain};
 use super::reason::{self, Reason, Refusal};
 use super::{coverage, regions, sizes};
 use crate::raw;
@@ -33,15 +33,15 @@ pub extern "C" fn superpage_map(
 ) -> *mut c_void {
     let is_size = page_size == 0 || page_size.is_power_of_two() && page_size >= raw::base_page();
     let what = if is_size { Reason::BadArgument } else { Reason::NotAligned };
-    let memory = wish(length, page_size, flags, node)
+    let memory = request(length, page_size, flags, node)
         .filter(|_| is_size)
         .ok_or(Refusal::new(libc::EINVAL, what))
-        .and_then(|wish| obtain(&wish));
+        .and_then(|request| obtain(&request));
     hand_out(memory, length, |memory| memory.start)
 }
 
 /// `None` for flags and nodes that mean nothing.
-fn wish(length: usize, page_size: usize, flags: c_uint, node: c_int) -> Option<Wish> {
+fn request(length: usize, page_size: usize, flags: c_uint, node: c_int) -> Option<Request> {
     if flags & !ALL != 0 || flags & (OR_THP | OR_BASE) == OR_THP | OR_BASE || node < -1 {
         return None;
     }
@@ -56,7 +56,7 @@ fn wish(length: usize, page_size: usize, flags: c_uint, node: c_int) -> Option<W
         OR_THP => Fallback::Thp,
         _ => Fallback::Base,
     };
-    Some(Wish {
+    Some(Request {
         length,
         page,
         fallback,

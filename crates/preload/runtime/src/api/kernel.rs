@@ -1,4 +1,4 @@
-//! Small memory services of this room, over `raw`.
+//! Small memory services for this module, over `raw`.
 
 use std::ffi::c_int;
 

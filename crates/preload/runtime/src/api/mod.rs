@@ -36,7 +36,7 @@ mod sysv;
 mod text;
 
 pub use fd::unlinked_in_mount;
-pub use mounts::of_size as hugetlbfs_mount;
+pub use mounts::mount_of_size as hugetlbfs_mount;
 pub use names::shmget_on_superpages;
 pub use sysv::fill_if_needed;
 pub use text::Text;

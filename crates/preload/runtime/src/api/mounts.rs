@@ -49,7 +49,7 @@ pub fn find(size: usize) -> Found {
 }
 
 /// A usable mount of hugetlbfs with pages of this size.
-pub fn of_size(size: usize) -> Option<&'static CStr> {
+pub fn mount_of_size(size: usize) -> Option<&'static CStr> {
     match find(size) {
         Found::Path(path) => Some(path),
         Found::None | Found::Unknown => None,

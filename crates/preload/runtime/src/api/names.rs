@@ -12,7 +12,7 @@ use libc::size_t;
 
 use super::environment::settings;
 use super::mounts::{self, Found};
-use super::obtain::{Fallback, Memory, Wish, obtain};
+use super::obtain::{Fallback, Memory, Request, obtain};
 use super::reason::{self, Reason, Refusal};
 use super::regions::{self, Region};
 use super::report::{Level, Words, report};
@@ -77,23 +77,27 @@ pub unsafe extern "C" fn superpage_getpagesizes(sizes: *mut c_long, count: c_int
 /// `sizes` has room for `count` numbers, or is null.
 unsafe fn list_sizes(sizes: *mut c_long, count: c_int, filled: usize) -> c_int {
     let counting = sizes.is_null() && count == 0;
-    let Some(room) =
+    let Some(capacity) =
         usize::try_from(count).ok().filter(|_| counting || count == 0 || !sizes.is_null())
     else {
         raw::set_errno(libc::EINVAL);
         return -1;
     };
     let mut listed = filled;
-    if !counting && room <= filled {
-        return room as c_int;
+    if !counting && capacity <= filled {
+        return capacity as c_int;
     }
     let outcome = sizes::for_each(|size| {
         if !counting {
-            // SAFETY: `listed` is less than `room`, see below.
+            // SAFETY: `listed` is less than `capacity`, see below.
             unsafe { *sizes.add(listed) = size as c_long };
         }
         listed += 1;
-        if !counting && listed == room { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if !counting && listed == capacity {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     match outcome {
         Ok(()) => listed as c_int,
@@ -164,7 +168,7 @@ pub extern "C" fn superpage_get_huge_pages(length: size_t, flags: c_ulong) -> *m
         let message = "get_huge_pages: a GHR flag is for get_hugepage_region; ignored";
         report(Level::Error, format_args!("{message}"));
     }
-    let memory = get(length, Fallback::Error, "get_huge_pages");
+    let memory = pages_for(length, Fallback::Error, "get_huge_pages");
     hand_out(memory, length, |memory| memory.start)
 }
 
@@ -183,7 +187,7 @@ pub extern "C" fn superpage_get_hugepage_region(length: size_t, flags: c_ulong) 
         report(Level::Error, format_args!("{message}"));
     }
     let fallback = if flags & GHR_FALLBACK != 0 { Fallback::Base } else { Fallback::Error };
-    let memory = get(length, fallback, "get_hugepage_region");
+    let memory = pages_for(length, fallback, "get_hugepage_region");
     hand_out(memory, length, |memory| {
         let spare = memory.length - length;
         if flags & GHR_COLOR != 0 { memory.start + colour(spare) } else { memory.start }
@@ -210,7 +214,7 @@ pub extern "C" fn superpage_hugetlbfs_shmget(
 
 /// For this library's shmget: the segment's id where `HUGETLB_SHM` is set.
 pub fn shmget_on_superpages(key: libc::key_t, size: size_t, flags: c_int) -> Option<c_int> {
-    sysv::get(key, size, flags)
+    sysv::shmget(key, size, flags)
 }
 
 /// `__tp_kernel_default_hugepage_size_reset`: /proc/meminfo is read again.
@@ -219,8 +223,8 @@ pub extern "C" fn superpage_hugetlbfs_forget_default_size() {
     sizes::forget_default();
 }
 
-fn get(length: usize, fallback: Fallback, function: &str) -> Result<Memory, Refusal> {
-    let wish = Wish {
+fn pages_for(length: usize, fallback: Fallback, function: &str) -> Result<Memory, Refusal> {
+    let request = Request {
         length,
         page: sizes::chosen().unwrap_or(2 << 20),
         fallback,
@@ -229,7 +233,7 @@ fn get(length: usize, fallback: Fallback, function: &str) -> Result<Memory, Refu
         no_reserve: settings().no_reserve,
         keep_from_children: false,
     };
-    let outcome = obtain(&wish);
+    let outcome = obtain(&request);
     match outcome {
         Ok(memory) if memory.reason == Reason::None => {}
         Ok(memory) => {

@@ -22,7 +22,7 @@ pub struct Node {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct Request {
     pub length: usize,
     /// The superpages' size.
     pub page: usize,
@@ -43,43 +43,45 @@ pub struct Memory {
     pub reason: Reason,
 }
 
-pub fn obtain(wish: &Wish) -> Result<Memory, Refusal> {
-    if wish.length == 0 || !wish.page.is_power_of_two() {
+pub fn obtain(request: &Request) -> Result<Memory, Refusal> {
+    if request.length == 0 || !request.page.is_power_of_two() {
         return Err(Refusal::new(libc::EINVAL, Reason::BadArgument));
     }
-    superpages(wish).or_else(|refusal| match executor::fall_back(wish.fallback, wish.length) {
-        Fallback::Error => Err(refusal),
-        Fallback::Base | Fallback::Thp => ordinary(wish, refusal.reason),
+    superpages(request).or_else(|refusal| {
+        match executor::fall_back(request.fallback, request.length) {
+            Fallback::Error => Err(refusal),
+            Fallback::Base | Fallback::Thp => ordinary(request, refusal.reason),
+        }
     })
 }
 
-fn superpages(wish: &Wish) -> Result<Memory, Refusal> {
-    let length = rounded(wish.length, wish.page)?;
-    let reserve = if wish.no_reserve { libc::MAP_NORESERVE } else { 0 };
-    let start = kernel::map(length, source::hugetlb_flags(wish.page) | reserve)
-        .map_err(|errno| refused(errno, wish, length))?;
-    let fill = wish.populate
-        || wish.no_reserve
-        || wish.node.is_some_and(|node| node.is_strict)
-        || limits::stand_in_the_way(wish.page);
-    prepare(wish, start, length)
-        .and_then(|()| if fill { filled(start, length, wish) } else { Ok(()) })?;
+fn superpages(request: &Request) -> Result<Memory, Refusal> {
+    let length = rounded(request.length, request.page)?;
+    let reserve = if request.no_reserve { libc::MAP_NORESERVE } else { 0 };
+    let start = kernel::map(length, source::hugetlb_flags(request.page) | reserve)
+        .map_err(|errno| refused(errno, request, length))?;
+    let fill = request.populate
+        || request.no_reserve
+        || request.node.is_some_and(|node| node.is_strict)
+        || limits::stand_in_the_way(request.page);
+    prepare(request, start, length)
+        .and_then(|()| if fill { filled(start, length, request) } else { Ok(()) })?;
     Ok(Memory { start, length, reason: Reason::None })
 }
 
 /// Anonymous memory of base pages, which superpages may come to if that is wanted.
-fn ordinary(wish: &Wish, reason: Reason) -> Result<Memory, Refusal> {
-    let length = rounded(wish.length, raw::base_page())?;
+fn ordinary(request: &Request, reason: Reason) -> Result<Memory, Refusal> {
+    let length = rounded(request.length, raw::base_page())?;
     let no_memory = |errno| Refusal::new(errno, Reason::NoMemory);
-    let (start, reason) = if wish.fallback == Fallback::Thp {
-        let start = aligned(length, wish.page).map_err(no_memory)?;
-        let off = !executor::advise(Kind::Region, wish.fallback, start, length) || is_thp_off();
+    let (start, reason) = if request.fallback == Fallback::Thp {
+        let start = aligned(length, request.page).map_err(no_memory)?;
+        let off = !executor::advise(Kind::Region, request.fallback, start, length) || is_thp_off();
         (start, if off { Reason::ThpOff } else { reason })
     } else {
         (kernel::map(length, 0).map_err(no_memory)?, reason)
     };
-    prepare(wish, start, length)?;
-    if wish.populate {
+    prepare(request, start, length)?;
+    if request.populate {
         // SAFETY: fresh memory of ours. That it could not be filled now is no failure: unlike a
         // superpage's, a base page's fault waits for memory.
         let _ = unsafe { raw::populate(start, length) };
@@ -88,8 +90,8 @@ fn ordinary(wish: &Wish, reason: Reason) -> Result<Memory, Refusal> {
 }
 
 /// Node and fork, before the first touch. Gives the memory back if that fails.
-fn prepare(wish: &Wish, start: usize, length: usize) -> Result<(), Refusal> {
-    if let Some(node) = wish.node {
+fn prepare(request: &Request, start: usize, length: usize) -> Result<(), Refusal> {
+    if let Some(node) = request.node {
         let policy = if node.is_strict { MPOL_BIND } else { MPOL_PREFERRED };
         // SAFETY: fresh memory of ours.
         match unsafe { raw::mbind(start, length, policy, node.number) } {
@@ -99,7 +101,7 @@ fn prepare(wish: &Wish, start: usize, length: usize) -> Result<(), Refusal> {
             Err(errno) => return Err(give_back(start, length, errno, Reason::Node)),
         }
     }
-    if wish.keep_from_children {
+    if request.keep_from_children {
         // SAFETY: fresh memory of ours.
         if let Err(errno) = unsafe { raw::madvise(start, length, libc::MADV_DONTFORK) } {
             return Err(give_back(start, length, errno, Reason::Unknown));
@@ -109,16 +111,18 @@ fn prepare(wish: &Wish, start: usize, length: usize) -> Result<(), Refusal> {
 }
 
 /// Takes every superpage now, or gives all of it back.
-fn filled(start: usize, length: usize, wish: &Wish) -> Result<(), Refusal> {
+fn filled(start: usize, length: usize, request: &Request) -> Result<(), Refusal> {
     // SAFETY: fresh memory of ours, and it stays zero.
     let filled = match unsafe { raw::populate(start, length) } {
-        Err(libc::EINVAL) => touched(start, length, wish.page),
+        Err(libc::EINVAL) => touched(start, length, request.page),
         other => other,
     };
     filled.map_err(|_| {
-        let reason = if limits::is_in_limited_cgroup(wish.page) {
+        let reason = if limits::is_in_limited_cgroup(request.page) {
             Reason::CgroupLimit
-        } else if wish.node.is_some() && sizes::available(wish.page).is_some_and(|free| free > 0) {
+        } else if request.node.is_some()
+            && sizes::available(request.page).is_some_and(|free| free > 0)
+        {
             Reason::Node
         } else {
             Reason::PoolShort
@@ -153,16 +157,16 @@ fn give_back(start: usize, length: usize, errno: Errno, reason: Reason) -> Refus
 }
 
 /// Why mmap refused: asked of the counters afterwards, so under contention it is a guess.
-fn refused(errno: Errno, wish: &Wish, length: usize) -> Refusal {
-    let needed = (length / wish.page) as u64;
+fn refused(errno: Errno, request: &Request, length: usize) -> Refusal {
+    let needed = (length / request.page) as u64;
     let reason = match errno {
         libc::EPERM | libc::EACCES => Reason::NoPermission,
         _ if sizes::kernel_default().is_none() => Reason::NotSupported,
-        _ if !sizes::has_pool(wish.page) => Reason::NoPool,
-        libc::ENOMEM if sizes::available(wish.page).is_some_and(|pages| pages < needed) => {
+        _ if !sizes::has_pool(request.page) => Reason::NoPool,
+        libc::ENOMEM if sizes::available(request.page).is_some_and(|pages| pages < needed) => {
             Reason::PoolShort
         }
-        libc::ENOMEM if limits::is_in_limited_cgroup(wish.page) => Reason::CgroupLimit,
+        libc::ENOMEM if limits::is_in_limited_cgroup(request.page) => Reason::CgroupLimit,
         libc::ENOMEM => Reason::NoMemory,
         libc::ENODEV | libc::ENOSYS => Reason::NotSupported,
         _ => Reason::Unknown,

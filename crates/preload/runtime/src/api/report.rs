@@ -48,14 +48,14 @@ fn write(level: Level, verbose: c_int, message: fmt::Arguments<'_>) {
         let host = unsafe { CStr::from_ptr(host.as_c()) };
         // SAFETY: no arguments.
         let pid = unsafe { libc::getpid() };
-        Text::<1024>::of(format_args!("{name} [{}:{pid}]: {word}: ", Shown(host.to_bytes())))
+        Text::<1024>::from_args(format_args!("{name} [{}:{pid}]: {word}: ", Shown(host.to_bytes())))
     } else {
-        Text::of(format_args!("{name}: {word}: "))
+        Text::from_args(format_args!("{name}: {word}: "))
     };
     let _ = fmt::write(&mut line, message);
     if line.is_full() {
         // Its end was cut off: the line must still end.
-        line = Text::of(format_args!("{name}: {word}: (a message too long to show)"));
+        line = Text::from_args(format_args!("{name}: {word}: (a message too long to show)"));
     }
     line.push(b"\n");
     // SAFETY: a live buffer and its length. A closed stderr is no error of ours.

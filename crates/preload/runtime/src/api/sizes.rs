@@ -78,7 +78,8 @@ pub fn chosen() -> Option<usize> {
 
 /// Whether the machine has a pool, however small, of this page size.
 pub fn has_pool(size: usize) -> bool {
-    let path = Text::<96>::of(format_args!("/sys/kernel/mm/hugepages/hugepages-{}kB", size / 1024));
+    let path =
+        Text::<96>::from_args(format_args!("/sys/kernel/mm/hugepages/hugepages-{}kB", size / 1024));
     // SAFETY: a text that ends with a zero byte.
     raw::keeping_errno(|| unsafe { libc::access(path.as_c(), libc::F_OK) == 0 })
 }
@@ -88,7 +89,7 @@ pub fn available(size: usize) -> Option<u64> {
     let counter = |name: &str| {
         let kib = size / 1024;
         let path = format_args!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}");
-        files::number(Text::<128>::of(path).as_c())
+        files::number(Text::<128>::from_args(path).as_c())
     };
     let free = counter("free_hugepages")?.saturating_sub(counter("resv_hugepages")?);
     let more = counter("nr_overcommit_hugepages")?.saturating_sub(counter("surplus_hugepages")?);

@@ -14,7 +14,7 @@ use crate::limits;
 use crate::raw::{self, Errno};
 
 /// shmget, if the environment wants it on superpages.
-pub fn get(key: key_t, size: size_t, flags: c_int) -> Option<c_int> {
+pub fn shmget(key: key_t, size: size_t, flags: c_int) -> Option<c_int> {
     if !environment::settings().shm || flags & libc::SHM_HUGETLB != 0 {
         return None;
     }

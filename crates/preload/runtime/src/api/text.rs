@@ -14,8 +14,8 @@ impl<const N: usize> Text<N> {
         Self { bytes: [0; N], len: 0 }
     }
 
-    /// The text of a format, e.g. `Text::<64>::of(format_args!("{size}"))`.
-    pub fn of(arguments: fmt::Arguments<'_>) -> Self {
+    /// The text of a format, e.g. `Text::<64>::from_args(format_args!("{size}"))`.
+    pub fn from_args(arguments: fmt::Arguments<'_>) -> Self {
         let mut text = Self::new();
         // Writing here never fails: what does not fit is cut off.
         let _ = fmt::write(&mut text, arguments);

@@ -17,8 +17,8 @@ use std::sync::atomic::{
 use crate::executor::advice;
 use crate::raw;
 
-/// A piece that was advised: `[start, end)`; 0: none.
-struct Piece {
+/// A range that was advised: `[start, end)`; 0: none.
+struct Advised {
     start: AtomicUsize,
     end: AtomicUsize,
     /// Untouched samples when it was last looked at, and how often that was no fewer than before.
@@ -26,66 +26,66 @@ struct Piece {
     age: AtomicUsize,
 }
 
-const PIECES: usize = 16;
-static ADVISED: [Piece; PIECES] = [const {
-    Piece {
+const MAX_RANGES: usize = 16;
+static ADVISED: [Advised; MAX_RANGES] = [const {
+    Advised {
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
         untouched: AtomicUsize::new(0),
         age: AtomicUsize::new(0),
     }
-}; PIECES];
+}; MAX_RANGES];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// Places of a piece that are looked at.
+/// Places of a range that are looked at.
 const SAMPLES: usize = 8;
 
 /// `[start, end)` is advised now.
 pub fn add(start: usize, end: usize) {
-    for piece in &ADVISED {
-        let (from, to) = (piece.start.load(Relaxed), piece.end.load(Relaxed));
+    for range in &ADVISED {
+        let (from, to) = (range.start.load(Relaxed), range.end.load(Relaxed));
         if from == 0 {
             continue;
         }
-        // Pieces that grow, up or down, are one.
+        // Ranges that grow, up or down, are one.
         if to == start {
-            piece.end.store(end, Relaxed);
+            range.end.store(end, Relaxed);
         } else if from == end {
-            piece.start.store(start, Relaxed);
+            range.start.store(start, Relaxed);
         } else {
             continue;
         }
-        piece.untouched.store(usize::MAX, Relaxed);
-        piece.age.store(0, Relaxed);
+        range.untouched.store(usize::MAX, Relaxed);
+        range.age.store(0, Relaxed);
         return;
     }
-    let piece = &ADVISED[NEXT.fetch_add(1, Relaxed) % PIECES];
-    piece.start.store(0, Relaxed);
-    piece.end.store(end, Relaxed);
-    piece.untouched.store(usize::MAX, Relaxed);
-    piece.age.store(0, Relaxed);
-    piece.start.store(start, Relaxed);
+    let range = &ADVISED[NEXT.fetch_add(1, Relaxed) % MAX_RANGES];
+    range.start.store(0, Relaxed);
+    range.end.store(end, Relaxed);
+    range.untouched.store(usize::MAX, Relaxed);
+    range.age.store(0, Relaxed);
+    range.start.store(start, Relaxed);
 }
 
 /// No more than this is outstanding: for whoever has enough either way.
 pub fn at_most() -> usize {
-    let length = |piece: &Piece| {
-        let start = piece.start.load(Relaxed);
-        if start == 0 { 0 } else { piece.end.load(Relaxed).saturating_sub(start) }
+    let length = |range: &Advised| {
+        let start = range.start.load(Relaxed);
+        if start == 0 { 0 } else { range.end.load(Relaxed).saturating_sub(start) }
     };
     ADVISED.iter().map(length).fold(0, usize::saturating_add)
 }
 
-/// Looks at a piece of which nothing more was touched, after which it counts half.
+/// Looks at a range of which nothing more was touched, after which it counts half.
 const HALVED_AFTER: usize = 32;
 
 /// Bytes that were advised and are not resident, from a few samples. What stays untouched for long
 /// counts less and less: many programs map more than they touch.
 pub fn outstanding(superpage: usize) -> usize {
-    ADVISED.iter().map(|piece| piece.outstanding(superpage)).fold(0, usize::saturating_add)
+    ADVISED.iter().map(|range| range.outstanding(superpage)).fold(0, usize::saturating_add)
 }
 
-impl Piece {
+impl Advised {
     fn outstanding(&self, superpage: usize) -> usize {
         let (start, end) = (self.start.load(Relaxed), self.end.load(Relaxed));
         if start == 0 || end <= start {

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::blocks::{Blocks, Free, Lines};
-use crate::answer::Answer;
+use crate::once::OnceBool;
 use crate::settings::{self, Pages};
 use crate::source::{self, first_number};
 use crate::{filter, raw};
@@ -136,8 +136,8 @@ pub fn counters() -> Option<Counters> {
 
 /// Whether a first touch of advised memory may compact: not where that is left to kcompactd.
 pub fn compacts_at_touches() -> bool {
-    static ANSWER: Answer = Answer::new();
-    ANSWER.get(|| {
+    static ANSWER: OnceBool = OnceBool::new();
+    ANSWER.get_or_init(|| {
         let mut buffer = [0; 64];
         let text = source::read_file(c"/sys/kernel/mm/transparent_hugepage/defrag", &mut buffer);
         let is =

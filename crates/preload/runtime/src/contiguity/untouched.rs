@@ -10,9 +10,9 @@ use policy::Action;
 use policy::live::Event;
 
 use super::machine;
-use crate::hold::{self, Hold};
 use crate::pagemap::{self, PAGE_IS_HUGE, PAGE_IS_PRESENT, Region};
 use crate::settings::{self, Pages};
+use crate::write_protect::{self, WriteProtect};
 use crate::{executor, maps, raw};
 
 /// Gives back the base pages of private anonymous memory in `[start, end)` that lie in superpages and hold nothing but
@@ -60,8 +60,8 @@ fn release_of_mapping(fd: c_int, start: usize, end: usize) -> Option<()> {
 
 /// Of pages that are there. `None`: others cannot be held up, or the kernel refuses.
 fn release_zeroes(start: usize, end: usize) -> Option<()> {
-    let hold = if hold::has_one_thread() { None } else { Some(Hold::new()?) };
-    if hold.as_ref().is_some_and(|hold| !hold.protect(start, end - start)) {
+    let guard = if write_protect::has_one_thread() { None } else { Some(WriteProtect::new()?) };
+    if guard.as_ref().is_some_and(|guard| !guard.protect(start, end - start)) {
         return None;
     }
     let base = raw::base_page();

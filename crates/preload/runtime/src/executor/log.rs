@@ -16,7 +16,7 @@ use super::{TRIES, VERSION, asked, load, words};
 use crate::{filter, raw, settings};
 
 /// A process writes so many bytes at most: a log is for looking at, not for filling a disk.
-const MOST: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The process begins, or goes on as a child.
@@ -53,7 +53,7 @@ fn append(path: &CStr, line: &dyn fmt::Display) {
     let mut text = Line { bytes: [0; 2048], used: 0 };
     let fits = writeln!(text, "{line}").is_ok();
     let line = &text.bytes[..text.used];
-    if !fits || WRITTEN.fetch_add(line.len(), Relaxed).saturating_add(line.len()) > MOST {
+    if !fits || WRITTEN.fetch_add(line.len(), Relaxed).saturating_add(line.len()) > MAX_BYTES {
         return;
     }
     raw::keeping_errno(|| {

@@ -94,10 +94,10 @@ pub fn begin() {
             return;
         }
         // What the program gets first lies behind a header, which may be on the base page.
-        let gap = boundary.saturating_sub(Chunk::of(first).end() + HEADERS / 2);
+        let gap = boundary.saturating_sub(Chunk::from_memory(first).end() + HEADERS / 2);
         let last = if gap >= HEADERS { allocate(gap - HEADERS / 2) } else { first };
         if !last.is_null() {
-            reach(Chunk::of(last));
+            reach(Chunk::from_memory(last));
         }
     }
 }
@@ -247,7 +247,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         return Growth::None;
     }
     // SAFETY: it was just allocated.
-    let inside = unsafe { Chunk::of(object) };
+    let inside = unsafe { Chunk::from_memory(object) };
     let is_next = !inside.is_mapped()
         && inside.is_of_a_thread() == chunk.is_of_a_thread()
         && inside.memory > chunk.memory;
@@ -337,7 +337,7 @@ pub fn is_locked(is_locked: bool) {
     IS_LOCKED.store(is_locked, Ordering::Relaxed);
 }
 
-/// A row of the table for pages of the pool under the heap.
-pub fn row(from: usize, to: usize) -> Range {
+/// The range of pages of the pool under the heap.
+pub fn range(from: usize, to: usize) -> Range {
     Range { start: from, end: to, page: source::superpage(), shared: false }
 }

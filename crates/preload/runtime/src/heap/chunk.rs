@@ -28,7 +28,7 @@ impl Chunk {
     /// # Safety
     /// See above.
     #[inline(always)]
-    pub unsafe fn of(memory: *mut c_void) -> Self {
+    pub unsafe fn from_memory(memory: *mut c_void) -> Self {
         // SAFETY: the contract.
         let size_and_flags = unsafe { *memory.cast::<usize>().sub(1) };
         Self { memory: memory as usize, size_and_flags }
@@ -76,7 +76,7 @@ impl Chunk {
     /// First address and length of a mapping of its own; `None` if the header does not describe one.
     ///
     /// # Safety
-    /// As [`Self::of`], for a chunk that [`Self::is_mapped`].
+    /// As [`Self::from_memory`], for a chunk that [`Self::is_mapped`].
     pub unsafe fn mapping(self) -> Option<(usize, usize)> {
         // SAFETY: the header's first word: what lies before it in the mapping, for alignment.
         let before = unsafe { *(self.memory as *const usize).sub(2) };

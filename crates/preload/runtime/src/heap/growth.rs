@@ -54,7 +54,7 @@ pub unsafe fn grow(
         if fresh.is_null() {
             return fresh;
         }
-        let chunk = Chunk::of(fresh);
+        let chunk = Chunk::from_memory(fresh);
         if chunk.is_mapped() {
             let apart = if has_grown { raw::keeping_errno(|| move_apart(chunk)) } else { None };
             if let Some(memory) = apart {
@@ -148,7 +148,7 @@ unsafe fn count_as_mapped(
     }
     // SAFETY: an object of our own, which nobody else sees.
     unsafe {
-        let chunk = Chunk::of(memory);
+        let chunk = Chunk::from_memory(memory);
         let mapping = if chunk.is_mapped() { chunk.mapping() } else { None };
         let is_cut = mapping.is_some_and(|(start, length)| {
             {

@@ -12,7 +12,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::arenas::{row, stop_growing_ahead};
+use super::arenas::{range, stop_growing_ahead};
 use super::chunk::Chunk;
 use super::growth::{grow, shrink};
 use crate::contiguity::{self, Grown};
@@ -116,7 +116,7 @@ pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
 /// Superpages of the heap are known from now on.
 pub fn enter(from: usize, to: usize) {
     table::remove(from, to);
-    table::add(row(from, to));
+    table::add(range(from, to));
     counters::count(Kind::Heap, Column::Hugetlb, to - from);
 }
 
@@ -170,7 +170,7 @@ pub unsafe fn resize(
         if memory.is_null() || !is_backed {
             return memory;
         }
-        let new = Chunk::of(memory);
+        let new = Chunk::from_memory(memory);
         if let Some((start, new_length)) = new.mapping().filter(|_| new.is_mapped()) {
             if old.size() < BACKED_FROM.load(Ordering::Relaxed) {
                 advise(start, new_length);

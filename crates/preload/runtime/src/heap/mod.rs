@@ -143,7 +143,7 @@ unsafe fn backed(memory: *mut c_void) -> *mut c_void {
     }
     // SAFETY: memory that glibc's malloc has just returned.
     let is_backed = unsafe {
-        let chunk = Chunk::of(memory);
+        let chunk = Chunk::from_memory(memory);
         if chunk.is_mapped() { large::back(chunk) } else { arenas::reach(chunk) }
     };
     if is_backed { memory } else { refused(memory) }
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
     unsafe {
         let is_watched = is_watched();
         if is_watched && !memory.is_null() {
-            let chunk = Chunk::of(memory);
+            let chunk = Chunk::from_memory(memory);
             if chunk.is_mapped() {
                 thresholds::freed(chunk);
                 large::forget(chunk);
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
         }
         let allocate =
             |size| next!(Malloc, fn(size_t) -> *mut c_void, (size), std::ptr::null_mut());
-        let old = Chunk::of(memory);
+        let old = Chunk::from_memory(memory);
         if old.is_mapped() {
             large::resize(old, size, resize, allocate, glibc_free)
         } else if large::is_for_pool(size) {

@@ -19,7 +19,7 @@ const DEFAULT: usize = 128 << 10;
 /// The threshold that glibc has, or would have.
 static MAPPED_FROM: AtomicUsize = AtomicUsize::new(DEFAULT);
 /// What the top of the heap may be at least before it is given back.
-static LEAST_TRIMMED: AtomicUsize = AtomicUsize::new(0);
+static MIN_TRIM: AtomicUsize = AtomicUsize::new(0);
 /// Whether glibc no longer moves the thresholds, because this library has set one.
 static ARE_OURS: AtomicBool = AtomicBool::new(false);
 static ARE_THE_PROGRAMS: AtomicBool = AtomicBool::new(false);
@@ -58,7 +58,7 @@ pub fn with_large_from_arena<R>(kept: usize, work: impl FnOnce() -> R) -> Option
         return None;
     }
     ARE_OURS.store(true, Ordering::Relaxed);
-    LEAST_TRIMMED.fetch_max(kept, Ordering::Relaxed);
+    MIN_TRIM.fetch_max(kept, Ordering::Relaxed);
     set_trim();
     set_option(libc::M_MMAP_THRESHOLD, MAX_MAPPED_FROM as c_int);
     let result = work();
@@ -70,6 +70,6 @@ fn set_trim() {
     // As glibc does, but for what is kept ahead.
     let mapped_from = MAPPED_FROM.load(Ordering::Relaxed);
     let glibc = if mapped_from > DEFAULT { 2 * mapped_from } else { DEFAULT };
-    let trim = glibc.max(LEAST_TRIMMED.load(Ordering::Relaxed));
+    let trim = glibc.max(MIN_TRIM.load(Ordering::Relaxed));
     set_option(libc::M_TRIM_THRESHOLD, c_int::try_from(trim).unwrap_or(c_int::MAX));
 }

@@ -8,9 +8,9 @@
 //! then does the first one take its place. What fails before that leaves everything as it was; what
 //! fails after (a limit on mappings) leaves contents and protections as they were, on other pages.
 //!
-//! Other threads may be writing meanwhile, so the pieces are write-protected through userfaultfd
+//! Other threads may be writing meanwhile, so the extents are write-protected through userfaultfd
 //! first: who writes then waits in the kernel, be it the program or a system call on its behalf. The
-//! contents are copied, each copy is moved over its piece in one step, and with the descriptor closed
+//! contents are copied, each copy is moved over its extent in one step, and with the descriptor closed
 //! the waiters go on, on the copy. In a process with one thread nobody can write meanwhile.
 //!
 //! Shared memory moves only if nobody else has its object (`object`): a copy would be another object.
@@ -21,7 +21,7 @@
 //! registered with io_uring are known (`pinned`) and stay where they are: the call fails with `ENOMEM`.
 //!
 //! # Safety
-//! The pieces belong to ranges of `table`, and the kernel has confirmed it. Their contents are read
+//! The extents belong to ranges of `table`, and the kernel has confirmed it. Their contents are read
 //! while nobody can change them.
 //! See docs/decisions/pool.md#1.
 
@@ -30,18 +30,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use policy::live;
 
-use super::plan::{self, Piece, Plan};
-use super::table::{self, Locked, Marks, Range, Row};
+use super::plan::{self, Extent, Plan};
+use super::table::{self, Entry, Locked, Marks, Range};
 use super::{exclusive, object, pinned};
 use crate::counters::{self, Column, Kind, Reason};
-use crate::hold::{self, Hold};
 use crate::raw::{self, Errno};
 use crate::settings;
+use crate::write_protect::{self, WriteProtect};
 use crate::{executor, limits, maps, source, stack};
 
 /// How much a call makes ordinary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum Scope {
     /// The superpages that the range covers in part: the kernel carries the call for whole ones.
     Edges,
     /// The same, of a call that unmaps the range. A shared object keeps the contents of what is unmapped, and
@@ -55,14 +55,14 @@ pub enum Extent {
 
 /// One demotion of a superpage after the other: a second thread finds it ordinary, and is done. A signal
 /// handler that interrupted one makes its own in between, of other pages: no two mappings share one.
-fn alone<R>(from: usize, to: usize, extent: Extent, work: impl FnOnce() -> R) -> R {
-    let is_of_mapping = |row: &Row| row.range.shared || extent == Extent::Mapping;
-    let (from, to) = match table::first_row(from, to, is_of_mapping) {
+fn alone<R>(from: usize, to: usize, scope: Scope, work: impl FnOnce() -> R) -> R {
+    let is_of_mapping = |entry: &Entry| entry.range.shared || scope == Scope::Mapping;
+    let (from, to) = match table::first_entry(from, to, is_of_mapping) {
         // Of the whole mapping, or of several.
         Some(_) => (0, usize::MAX),
         None => {
-            let row = |at: usize| table::first(at, at.saturating_add(1));
-            let (first, last) = (row(from), row(to - 1));
+            let entry = |at: usize| table::first(at, at.saturating_add(1));
+            let (first, last) = (entry(from), entry(to - 1));
             let down = first.map_or(from, |first| from - from % first.page);
             (down, last.map_or(to, |last| plan::up(to, last.page)))
         }
@@ -84,14 +84,14 @@ pub fn lock_copies(are_locked: bool) {
 /// # Errors
 /// `ENOMEM`: no memory, no descriptor to hold up other threads with, or somebody else has the shared
 /// object. Nothing that the program could see has changed.
-pub fn make_ordinary(from: usize, to: usize, extent: Extent) -> Result<(), Errno> {
-    if from >= to || table::first_row(from, to, plan::concerns).is_none() {
+pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> {
+    if from >= to || table::first_entry(from, to, plan::concerns).is_none() {
         return Ok(());
     }
-    let make = |extent| carry_out(&mut Plan::new(from, to, extent)?, true);
-    alone(from, to, extent, || match make(extent) {
+    let make = |scope| carry_out(&mut Plan::new(from, to, scope)?, true);
+    alone(from, to, scope, || match make(scope) {
         // Whole superpages can be unmapped where they are. What is left of the object stays where it is.
-        Err(_) if extent == Extent::Removed => make(Extent::Edges),
+        Err(_) if scope == Scope::Removed => make(Scope::Edges),
         result => result,
     })
 }
@@ -106,38 +106,38 @@ pub fn discard(from: usize, to: usize) -> Result<(), Errno> {
     if from >= to || table::first(from, to).is_none() {
         return Ok(());
     }
-    alone(from, to, Extent::Covered, || {
-        let mut plan = Plan::new(from, to, Extent::Covered)?;
-        plan.retain(|piece| {
-            let is_whole = from <= piece.start && piece.end <= to;
-            !piece.shared && is_whole && !renew(piece)
+    alone(from, to, Scope::Covered, || {
+        let mut plan = Plan::new(from, to, Scope::Covered)?;
+        plan.retain(|extent| {
+            let is_whole = from <= extent.start && extent.end <= to;
+            !extent.shared && is_whole && !renew(extent)
         });
         carry_out(&mut plan, false)
     })
 }
 
 /// Puts fresh pages of the pool, reserved, in the place of those that exist; `false` if it has none.
-fn renew(piece: &Piece) -> bool {
+fn renew(extent: &Extent) -> bool {
     /// What is held twice for a moment.
     const STEP: usize = 1 << 30;
-    let is_plain = piece.marks == Marks::default() && !IS_LOCKED.load(Ordering::Relaxed);
-    let mut at = piece.start;
-    while at < piece.end {
+    let is_plain = extent.marks == Marks::default() && !IS_LOCKED.load(Ordering::Relaxed);
+    let mut at = extent.start;
+    while at < extent.end {
         let mut end = at;
-        while end < piece.end && end - at < STEP && is_present(end) {
-            end += piece.page;
+        while end < extent.end && end - at < STEP && is_present(end) {
+            end += extent.page;
         }
         if at < end {
-            let is_usual = is_plain && piece.page == source::superpage();
+            let is_usual = is_plain && extent.page == source::superpage();
             // SAFETY: the program gives the contents up; the range stays in the table as it is.
             let place = || unsafe {
-                source::place_hugetlb(at, end - at, piece.protection, libc::MAP_PRIVATE)
+                source::place_hugetlb(at, end - at, extent.protection, libc::MAP_PRIVATE)
             };
             if !is_usual || place().is_err() {
                 return false;
             }
         }
-        at = end.max(at + piece.page);
+        at = end.max(at + extent.page);
     }
     true
 }
@@ -153,13 +153,13 @@ pub fn make_page_ordinary(start: usize, page: usize) -> bool {
 
 /// What was advised about the superpage at an address.
 pub fn marks_of(start: usize) -> Marks {
-    let row = table::first_row(start, start + 1, |row| !row.is_ordinary);
-    row.map_or_else(Marks::default, |row| row.marks)
+    let entry = table::first_entry(start, start + 1, |entry| !entry.is_ordinary);
+    entry.map_or_else(Marks::default, |entry| entry.marks)
 }
 
 fn to_ordinary(start: usize, length: usize, marks: Marks) -> bool {
     let Some(protection) = protection_of(start) else { return false };
-    let piece = Piece {
+    let extent = Extent {
         start,
         end: start + length,
         page: length,
@@ -173,38 +173,40 @@ fn to_ordinary(start: usize, length: usize, marks: Marks) -> bool {
         is_opened: false,
         is_replaced: false,
     };
-    raw::keeping_errno(|| replace(&mut [piece], true)).is_ok()
+    raw::keeping_errno(|| replace(&mut [extent], true)).is_ok()
 }
 
-/// Replaces the pieces of a plan, on another stack if this one is among them.
+/// Replaces the extents of a plan, on another stack if this one is among them.
 fn carry_out(plan: &mut Plan, keeps_contents: bool) -> Result<(), Errno> {
-    let pieces = plan.pieces();
-    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(()) };
+    let extents = plan.extents();
+    let (Some(first), Some(last)) = (extents.first(), extents.last()) else { return Ok(()) };
     let (low, high) = (first.start, last.end);
-    raw::keeping_errno(|| stack::if_within(low, high, || replace(pieces, keeps_contents)))
+    raw::keeping_errno(|| {
+        stack::on_alternate_if_within(low, high, || replace(extents, keeps_contents))
+    })
 }
 
-fn replace(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> {
-    if !object::are_only_here(pieces) || pinned::are_any(pieces) {
+fn replace(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno> {
+    if !object::are_only_here(extents) || pinned::are_any(extents) {
         counters::because(Reason::Held);
         return Err(libc::ENOMEM);
     }
-    let result = make_copies(pieces).and_then(|()| {
-        let hold = if keeps_contents { hold_up_others(pieces)? } else { None };
-        let result = fill_copies(pieces, keeps_contents).and_then(|()| put_copies(pieces));
+    let result = make_copies(extents).and_then(|()| {
+        let guard = if keeps_contents { protect_from_writes(extents)? } else { None };
+        let result = fill_copies(extents, keeps_contents).and_then(|()| put_copies(extents));
         if result.is_err() {
-            close_again(pieces);
+            close_again(extents);
         }
-        drop(hold);
+        drop(guard);
         result
     });
     // Who was held up may have been so with the table's lock.
-    for piece in pieces.iter() {
-        if piece.is_replaced {
-            note_ordinary(piece);
-        } else if piece.copy != 0 {
+    for extent in extents.iter() {
+        if extent.is_replaced {
+            note_ordinary(extent);
+        } else if extent.copy != 0 {
             // SAFETY: ours, and used by nobody.
-            let _ = unsafe { raw::munmap(piece.copy, piece.length()) };
+            let _ = unsafe { raw::munmap(extent.copy, extent.length()) };
         }
     }
     if result.is_err() {
@@ -213,20 +215,20 @@ fn replace(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> {
     result
 }
 
-/// Ordinary memory for each piece. The pieces of a shared mapping lie in one object, in which it can be
+/// Ordinary memory for each extent. The extents of a shared mapping lie in one object, in which it can be
 /// enlarged, mapped again and rearranged.
-fn make_copies(pieces: &mut [Piece]) -> Result<(), Errno> {
-    check_memory(pieces)?;
+fn make_copies(extents: &mut [Extent]) -> Result<(), Errno> {
+    check_memory(extents)?;
     let mut at = 0;
-    while at < pieces.len() {
-        let (rest, first) = (&pieces[at..], pieces[at]);
-        let beside = |piece: &&Piece| piece.shared && piece.mapping == first.mapping;
+    while at < extents.len() {
+        let (rest, first) = (&extents[at..], extents[at]);
+        let beside = |extent: &&Extent| extent.shared && extent.mapping == first.mapping;
         let count = rest.iter().take_while(beside).count().max(1);
-        let length = rest[..count].iter().map(Piece::length).sum();
-        let page = rest[..count].iter().map(|piece| piece.page).max().unwrap_or(first.page);
+        let length = rest[..count].iter().map(Extent::length).sum();
+        let page = rest[..count].iter().map(|extent| extent.page).max().unwrap_or(first.page);
         let copy = map_copy(length, page, first.shared)?;
-        for piece in &mut pieces[at..at + count] {
-            piece.copy = copy + (piece.start - first.start);
+        for extent in &mut extents[at..at + count] {
+            extent.copy = copy + (extent.start - first.start);
         }
         at += count;
     }
@@ -248,58 +250,58 @@ fn map_copy(length: usize, page: usize, shared: bool) -> Result<usize, Errno> {
 }
 
 /// Large copies are made only if memory for them is there: better an error than the OOM killer.
-fn check_memory(pieces: &[Piece]) -> Result<(), Errno> {
+fn check_memory(extents: &[Extent]) -> Result<(), Errno> {
     const UNCHECKED: usize = 64 << 20;
-    let bytes: usize = pieces.iter().map(Piece::length).sum();
+    let bytes: usize = extents.iter().map(Extent::length).sum();
     if bytes <= UNCHECKED {
         return Ok(());
     }
-    let present = |piece: &Piece| {
-        let pages = (piece.start..piece.end).step_by(piece.page);
-        pages.filter(|page| piece.shared || is_present(*page)).count() * piece.page
+    let present = |extent: &Extent| {
+        let pages = (extent.start..extent.end).step_by(extent.page);
+        pages.filter(|page| extent.shared || is_present(*page)).count() * extent.page
     };
-    let needed: usize = pieces.iter().map(present).sum();
+    let needed: usize = extents.iter().map(present).sum();
     match limits::available_memory() {
         Some(available) if available < needed => Err(libc::ENOMEM),
         _ => Ok(()),
     }
 }
 
-/// From now on whoever writes to the pieces waits.
-fn hold_up_others(pieces: &[Piece]) -> Result<Option<Hold>, Errno> {
-    if hold::has_one_thread() {
+/// From now on whoever writes to the extents waits.
+fn protect_from_writes(extents: &[Extent]) -> Result<Option<WriteProtect>, Errno> {
+    if write_protect::has_one_thread() {
         return Ok(None);
     }
-    let hold = Hold::new().ok_or(libc::ENOMEM)?;
-    let is_held = pieces
+    let guard = WriteProtect::new().ok_or(libc::ENOMEM)?;
+    let is_protected = extents
         .iter()
-        .filter(|piece| piece.copy != 0)
-        .all(|piece| hold.protect(piece.start, piece.length()));
-    if is_held { Ok(Some(hold)) } else { Err(libc::ENOMEM) }
+        .filter(|extent| extent.copy != 0)
+        .all(|extent| guard.protect(extent.start, extent.length()));
+    if is_protected { Ok(Some(guard)) } else { Err(libc::ENOMEM) }
 }
 
-/// Gives the copies the contents, the protections and the advice of the pieces.
-fn fill_copies(pieces: &mut [Piece], keeps_contents: bool) -> Result<(), Errno> {
-    for piece in pieces.iter_mut().filter(|piece| piece.copy != 0) {
-        let (start, copy, length) = (piece.start, piece.copy, piece.length());
-        // SAFETY: the piece is readable once it is made so, nobody writes it, and the copy is ours.
+/// Gives the copies the contents, the protections and the advice of the extents.
+fn fill_copies(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno> {
+    for extent in extents.iter_mut().filter(|extent| extent.copy != 0) {
+        let (start, copy, length) = (extent.start, extent.copy, extent.length());
+        // SAFETY: the extent is readable once it is made so, nobody writes it, and the copy is ours.
         unsafe {
             if keeps_contents {
-                if piece.protection & libc::PROT_READ == 0 {
-                    raw::mprotect(start, length, piece.protection | libc::PROT_READ)?;
-                    piece.is_opened = true;
+                if extent.protection & libc::PROT_READ == 0 {
+                    raw::mprotect(start, length, extent.protection | libc::PROT_READ)?;
+                    extent.is_opened = true;
                 }
-                copy_contents(piece);
+                copy_contents(extent);
             }
-            advise_alike(copy, length, piece.marks)?;
-            raw::mprotect(copy, length, piece.protection)?;
-            let locked = match piece.marks.locked {
+            advise_alike(copy, length, extent.marks)?;
+            raw::mprotect(copy, length, extent.protection)?;
+            let locked = match extent.marks.locked {
                 Locked::No if !IS_LOCKED.load(Ordering::Relaxed) => 0,
                 Locked::OnFault => raw::call!(SYS_mlock2, copy, length, libc::MLOCK_ONFAULT),
                 _ => raw::call!(SYS_mlock, copy, length),
             };
             // What cannot be read is locked, and said not to be populated.
-            if locked != 0 && piece.protection & libc::PROT_READ != 0 {
+            if locked != 0 && extent.protection & libc::PROT_READ != 0 {
                 return Err(libc::ENOMEM);
             }
         }
@@ -327,16 +329,16 @@ pub unsafe fn advise_alike(copy: usize, length: usize, marks: Marks) -> Result<(
 /// Copies what is not zero: the rest of a fresh copy is.
 ///
 /// # Safety
-/// The piece can be read, the copy is ours.
-unsafe fn copy_contents(piece: &Piece) {
+/// The extent can be read, the copy is ours.
+unsafe fn copy_contents(extent: &Extent) {
     let base = raw::base_page();
-    for page in (0..piece.length()).step_by(piece.page) {
+    for page in (0..extent.length()).step_by(extent.page) {
         // Of a shared object there may be pages that this process has not mapped yet.
-        if !piece.shared && !is_present(piece.start + page) {
+        if !extent.shared && !is_present(extent.start + page) {
             continue;
         }
-        for at in (page..page + piece.page).step_by(base) {
-            let (from, to) = (piece.start + at, piece.copy + at);
+        for at in (page..page + extent.page).step_by(base) {
+            let (from, to) = (extent.start + at, extent.copy + at);
             // SAFETY: the contract.
             unsafe {
                 if !raw::is_zero(from, base) {
@@ -347,21 +349,21 @@ unsafe fn copy_contents(piece: &Piece) {
     }
 }
 
-/// Moves the copies over the pieces.
-fn put_copies(pieces: &mut [Piece]) -> Result<(), Errno> {
-    for piece in pieces.iter_mut().filter(|piece| piece.copy != 0) {
+/// Moves the copies over the extents.
+fn put_copies(extents: &mut [Extent]) -> Result<(), Errno> {
+    for extent in extents.iter_mut().filter(|extent| extent.copy != 0) {
         // SAFETY: both are whole mappings or parts of them; what was there is in the copy.
-        unsafe { raw::move_to(piece.copy, piece.length(), piece.start) }
+        unsafe { raw::move_to(extent.copy, extent.length(), extent.start) }
             .map_err(|_| libc::ENOMEM)?;
-        piece.is_replaced = true;
-        piece.is_opened = false;
+        extent.is_replaced = true;
+        extent.is_opened = false;
     }
     Ok(())
 }
 
-/// What is known of a piece that was replaced.
-fn note_ordinary(piece: &Piece) {
-    let Piece { start, end, page, shared, mapping, .. } = *piece;
+/// What is known of an extent that was replaced.
+fn note_ordinary(extent: &Extent) {
+    let Extent { start, end, page, shared, mapping, .. } = *extent;
     table::remove(start, end);
     if !shared {
         // Where it is forgotten for want of memory, it cannot be moved as one with its neighbours.
@@ -375,11 +377,11 @@ fn note_ordinary(piece: &Piece) {
     }
 }
 
-/// Gives pieces that stay the protection they had.
-fn close_again(pieces: &[Piece]) {
-    for piece in pieces.iter().filter(|piece| piece.is_opened) {
+/// Gives extents that stay the protection they had.
+fn close_again(extents: &[Extent]) {
+    for extent in extents.iter().filter(|extent| extent.is_opened) {
         // SAFETY: as it was before.
-        let _ = unsafe { raw::mprotect(piece.start, piece.length(), piece.protection) };
+        let _ = unsafe { raw::mprotect(extent.start, extent.length(), extent.protection) };
     }
 }
 

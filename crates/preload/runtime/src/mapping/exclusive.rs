@@ -15,12 +15,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::table;
-use crate::lock::{Level, Lock};
+use crate::lock::{Lock, Rank};
 use crate::raw;
 
 /// A range and the thread (its errno's address) that works on it; 0: none.
 #[derive(Clone, Copy)]
-struct Work {
+struct Worker {
     owner: usize,
     from: usize,
     to: usize,
@@ -29,15 +29,15 @@ struct Work {
 }
 
 /// Further threads wait.
-const MOST: usize = 64;
-static WORKS: Lock<[Work; MOST]> =
-    Lock::new(Level::Demotion, [Work { owner: 0, from: 0, to: 0, born: 0 }; MOST]);
+const MAX_WORKERS: usize = 64;
+static WORKERS: Lock<[Worker; MAX_WORKERS]> =
+    Lock::new(Rank::Demotion, [Worker { owner: 0, from: 0, to: 0, born: 0 }; MAX_WORKERS]);
 /// Changes when somebody leaves a range.
 static LEFT: AtomicU32 = AtomicU32::new(0);
 /// How many forks this process is away from the first: threads of before are not there.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-enum Entry {
+enum Attempt {
     Entered,
     /// This thread works on a range already: what it interrupted, or does on the way.
     Nested,
@@ -55,45 +55,45 @@ pub fn within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
     // A thread that is cancelled where it stands would never leave.
     raw::not_cancelled(|| {
         let is_entered = loop {
-            match WORKS.with_or(|works| enter(works, me, from, to), || Entry::Nested) {
-                Entry::Entered => break true,
-                Entry::Nested => break false,
-                Entry::Occupied(seen) => raw::futex_wait(LEFT.as_ptr(), seen),
+            match WORKERS.with_or(|workers| enter(workers, me, from, to), || Attempt::Nested) {
+                Attempt::Entered => break true,
+                Attempt::Nested => break false,
+                Attempt::Occupied(seen) => raw::futex_wait(LEFT.as_ptr(), seen),
             }
         };
         let result = work();
         if is_entered {
-            WORKS.with(|works| leave(works, me));
+            WORKERS.with(|workers| leave(workers, me));
             raw::futex_wake(LEFT.as_ptr(), i32::MAX);
         }
         result
     })
 }
 
-fn enter(works: &mut [Work; MOST], me: usize, from: usize, to: usize) -> Entry {
-    if works.iter().any(|work| work.owner == me) {
-        return Entry::Nested;
+fn enter(workers: &mut [Worker; MAX_WORKERS], me: usize, from: usize, to: usize) -> Attempt {
+    if workers.iter().any(|worker| worker.owner == me) {
+        return Attempt::Nested;
     }
     let born = FORKS.load(Ordering::Relaxed);
-    works.iter_mut().filter(|work| work.born != born).for_each(|work| work.owner = 0);
-    let overlaps = |work: &Work| work.owner != 0 && work.from < to && from < work.to;
-    let is_occupied = works.iter().any(overlaps);
-    match works.iter_mut().find(|work| work.owner == 0) {
+    workers.iter_mut().filter(|worker| worker.born != born).for_each(|worker| worker.owner = 0);
+    let overlaps = |it: &Worker| it.owner != 0 && it.from < to && from < it.to;
+    let is_occupied = workers.iter().any(overlaps);
+    match workers.iter_mut().find(|worker| worker.owner == 0) {
         Some(free) if !is_occupied => {
-            *free = Work { owner: me, from, to, born };
-            Entry::Entered
+            *free = Worker { owner: me, from, to, born };
+            Attempt::Entered
         }
-        _ => Entry::Occupied(LEFT.load(Ordering::Relaxed)),
+        _ => Attempt::Occupied(LEFT.load(Ordering::Relaxed)),
     }
 }
 
-fn leave(works: &mut [Work; MOST], me: usize) {
-    works.iter_mut().filter(|work| work.owner == me).for_each(|work| work.owner = 0);
+fn leave(workers: &mut [Worker; MAX_WORKERS], me: usize) {
+    workers.iter_mut().filter(|worker| worker.owner == me).for_each(|worker| worker.owner = 0);
     LEFT.fetch_add(1, Ordering::Relaxed);
 }
 
 /// In a forked child: the other threads are not there.
 pub fn after_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    WORKS.after_fork(|_, _| {});
+    WORKERS.after_fork(|_, _| {});
 }

@@ -2,7 +2,7 @@
 //! docs/decisions/pool.md.
 //!
 //! On THP, memory stays ordinary anonymous memory: large mappings are advised, small ones placed
-//! side by side (`pieces`), and whatever the program does to them later is what the kernel makes of
+//! side by side (`small`), and whatever the program does to them later is what the kernel makes of
 //! it.
 //!
 //! On hugetlb, a large mapping becomes a body of reserved superpages and a tail of base pages, so
@@ -35,11 +35,11 @@ mod exclusive;
 mod object;
 mod others;
 mod parts;
-pub mod pieces;
 mod pinned;
 mod plan;
 mod remap;
 mod shared;
+pub mod small;
 pub mod table;
 
 pub use exclusive::after_fork;
@@ -52,12 +52,12 @@ use crate::contiguity;
 use crate::counters::{self, Column, Kind, Reason};
 use crate::executor;
 use crate::filter;
-use crate::hold;
 use crate::prepare;
 use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
 use crate::settings::{self, Fallback, Pages, Settings};
 use crate::source::{self, Backing};
-use demote::Extent;
+use crate::write_protect;
+use demote::Scope;
 use table::Range;
 
 /// What a program asks of `mmap(2)`.
@@ -110,7 +110,7 @@ pub unsafe extern "C-unwind" fn mmap64(
 /// Whether memory of the program's may lie on the pool: later calls about parts of it take others' system
 /// calls being held up, and calls that a filter may not know.
 fn may_use_pool(settings: &Settings) -> bool {
-    let can_be_moved = hold::stops_system_calls() && !filter::may_be_in_place();
+    let can_be_moved = write_protect::stops_system_calls() && !filter::may_be_in_place();
     (settings.always_pool || can_be_moved) && !IS_MERGED.load(Ordering::Relaxed)
 }
 
@@ -122,7 +122,7 @@ pub fn merge(is_asked: bool) {
     IS_MERGED.store(is_asked, Ordering::Relaxed);
     if is_asked {
         // What cannot be moved is not merged.
-        let _ = demote::make_ordinary(0, usize::MAX, Extent::Covered);
+        let _ = demote::make_ordinary(0, usize::MAX, Scope::Covered);
     }
 }
 
@@ -132,7 +132,7 @@ impl Request {
         let is_fixed = self.flags & libc::MAP_FIXED != 0;
         if is_fixed {
             // The parts of superpages that stay become ordinary memory.
-            parts::first_make_ordinary(self.address, self.end(), Extent::Removed)?;
+            parts::first_make_ordinary(self.address, self.end(), Scope::Removed)?;
         }
         // The kernel looks at the offset even where there is no file.
         let is_valid = self.offset.unsigned_abs().is_multiple_of(raw::base_page() as u64);
@@ -179,7 +179,7 @@ impl Request {
     #[cfg(target_arch = "x86_64")]
     unsafe fn replace_as_it_is(self) -> Result<usize, Errno> {
         if self.flags & libc::MAP_FIXED != 0 {
-            parts::first_make_ordinary(self.address, self.end(), Extent::Removed)?;
+            parts::first_make_ordinary(self.address, self.end(), Scope::Removed)?;
         }
         // SAFETY: the caller's contract.
         unsafe { self.plain() }
@@ -211,15 +211,15 @@ impl Request {
         let is_plain =
             self.address == 0 && self.protection == READ_WRITE && self.flags == PRIVATE_ANONYMOUS;
         if self.length < superpage {
-            let piece = if is_plain { pieces::take(self.length) } else { None };
-            let column = match piece {
+            let block = if is_plain { small::take(self.length) } else { None };
+            let column = match block {
                 Some((_, true)) => Column::Advised,
                 Some((_, false)) => Column::FellBack,
                 None => Column::Small,
             };
             counters::count(Kind::Mmap, column, self.length);
             // SAFETY: the caller's contract.
-            return piece.map_or_else(|| unsafe { self.small() }, |(it, _)| Ok(it as usize));
+            return block.map_or_else(|| unsafe { self.small() }, |(it, _)| Ok(it as usize));
         }
         // The kernel would populate with base pages before the advice could be given.
         let populated = self.is_populated();
@@ -284,13 +284,13 @@ impl Request {
     /// Whether it can be memory that is prepared already. jemalloc maps all it uses with MAP_NORESERVE, in
     /// extents far smaller than what others reserve so.
     fn is_prepared(&self) -> bool {
-        const LARGEST_UNRESERVED: usize = 1 << 30;
+        const MAX_UNRESERVED: usize = 1 << 30;
         let flags = self.flags & !(libc::MAP_POPULATE | libc::MAP_NONBLOCK);
         let is_sparse = flags & libc::MAP_NORESERVE != 0;
         self.address == 0
             && self.protection == READ_WRITE
             && flags & !libc::MAP_NORESERVE == PRIVATE_ANONYMOUS
-            && (!is_sparse || self.length <= LARGEST_UNRESERVED)
+            && (!is_sparse || self.length <= MAX_UNRESERVED)
     }
 
     /// Whether all of it is to be there at once. Read-only memory is left to the kernel: it is all

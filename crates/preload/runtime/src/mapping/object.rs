@@ -8,19 +8,19 @@
 
 use std::ffi::CStr;
 
-use super::plan::Piece;
+use super::plan::Extent;
 use crate::{limits, maps, message, raw, source};
 
-/// Whether the objects behind shared pieces are mapped where the pieces lie, and nowhere else.
-pub fn are_only_here(pieces: &[Piece]) -> bool {
-    if !pieces.iter().any(|piece| piece.shared) {
+/// Whether the objects behind shared extents are mapped where the extents lie, and nowhere else.
+pub fn are_only_here(extents: &[Extent]) -> bool {
+    if !extents.iter().any(|extent| extent.shared) {
         return true;
     }
-    let is_ours = |file| pieces.iter().any(|piece| piece.shared && piece.file == file);
+    let is_ours = |file| extents.iter().any(|extent| extent.shared && extent.file == file);
     let mut is_elsewhere = false;
     let read = maps::each(|vma| {
-        let is_here = |piece: &Piece| piece.start < vma.end && vma.start < piece.end;
-        is_elsewhere |= pieces.iter().any(|piece| shows(vma, piece) && !is_here(piece));
+        let is_here = |extent: &Extent| extent.start < vma.end && vma.start < extent.end;
+        is_elsewhere |= extents.iter().any(|extent| shows(vma, extent) && !is_here(extent));
     });
     read.is_some()
         && !is_elsewhere
@@ -31,13 +31,13 @@ pub fn are_only_here(pieces: &[Piece]) -> bool {
         }) == Some(false)
 }
 
-/// Whether a mapping shows a part of an object that a piece shows.
-fn shows(vma: &maps::Vma, piece: &Piece) -> bool {
-    let (length, other) = ((vma.end - vma.start) as u64, piece.length() as u64);
-    piece.shared
-        && piece.file == vma.file
-        && piece.offset < vma.offset + length
-        && vma.offset < piece.offset + other
+/// Whether a mapping shows a part of an object that an extent shows.
+fn shows(vma: &maps::Vma, extent: &Extent) -> bool {
+    let (length, other) = ((vma.end - vma.start) as u64, extent.length() as u64);
+    extent.shared
+        && extent.file == vma.file
+        && extent.offset < vma.offset + length
+        && vma.offset < extent.offset + other
 }
 
 /// Whether `ask` says yes of a process other than this; it gets the path of its mappings. `None` if the

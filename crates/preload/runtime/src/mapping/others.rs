@@ -10,8 +10,8 @@ use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use libc::{iovec, size_t, ssize_t};
 
-use super::demote::{self, Extent};
-use super::parts::{extent_of, first_make_ordinary, protect, round_up};
+use super::demote::{self, Scope};
+use super::parts::{first_make_ordinary, protect, round_up, scope_of};
 use super::table::{self, Locked};
 use crate::{contiguity, heap, limits, maps, message, prepare, raw};
 
@@ -19,11 +19,11 @@ use crate::{contiguity, heap, limits, maps, message, prepare, raw};
 unsafe fn after(
     address: *const c_void,
     length: size_t,
-    extent: Extent,
+    scope: Scope,
     call: impl FnOnce() -> libc::c_long,
 ) -> c_int {
     let start = address as usize;
-    match first_make_ordinary(start, round_up(start, length), extent) {
+    match first_make_ordinary(start, round_up(start, length), scope) {
         Ok(()) => call() as c_int,
         Err(errno) => raw::fails_with(errno),
     }
@@ -38,7 +38,7 @@ unsafe fn after(
 pub unsafe extern "C" fn mlock(address: *const c_void, length: size_t) -> c_int {
     // SAFETY: the caller's contract.
     let result = unsafe {
-        after(address, length, Extent::Covered, || raw::call!(SYS_mlock, address, length))
+        after(address, length, Scope::Covered, || raw::call!(SYS_mlock, address, length))
     };
     note(result, address, length, Locked::Now)
 }
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, length: size_t, flags: c
     }
     // SAFETY: the caller's contract.
     let result = unsafe {
-        after(address, length, Extent::Covered, || raw::call!(SYS_mlock2, address, length, flags))
+        after(address, length, Scope::Covered, || raw::call!(SYS_mlock2, address, length, flags))
     };
     note(result, address, length, Locked::OnFault)
 }
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn pkey_mprotect(
     }
     // SAFETY: the caller's contract.
     unsafe {
-        after(address, length, Extent::Covered, || {
+        after(address, length, Scope::Covered, || {
             raw::call!(SYS_pkey_mprotect, address, length, protection, key)
         })
     }
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn remap_file_pages(
 ) -> c_int {
     // SAFETY: the caller's contract.
     unsafe {
-        after(address, length, Extent::Mapping, || {
+        after(address, length, Scope::Mapping, || {
             raw::call!(SYS_remap_file_pages, address, length, protection, offset, flags)
         })
     }
@@ -190,13 +190,13 @@ pub unsafe extern "C" fn process_madvise(
     unsafe {
         if table::may_overlap(0, usize::MAX) && !ranges.is_null() && is_this(process) {
             let ranges = std::slice::from_raw_parts(ranges, count.min(libc::UIO_MAXIOV as usize));
-            let extent = match advice {
-                libc::MADV_DONTNEED => Some(Extent::Covered),
-                _ => extent_of(advice),
+            let scope = match advice {
+                libc::MADV_DONTNEED => Some(Scope::Covered),
+                _ => scope_of(advice),
             };
-            for range in ranges.iter().filter(|_| extent.is_some()) {
-                let (start, extent) = (range.iov_base as usize, extent.unwrap_or(Extent::Covered));
-                if first_make_ordinary(start, round_up(start, range.iov_len), extent).is_err() {
+            for range in ranges.iter().filter(|_| scope.is_some()) {
+                let (start, scope) = (range.iov_base as usize, scope.unwrap_or(Scope::Covered));
+                if first_make_ordinary(start, round_up(start, range.iov_len), scope).is_err() {
                     return raw::fails_with(libc::ENOMEM) as ssize_t;
                 }
             }
@@ -271,9 +271,9 @@ fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw
     if got != size as libc::c_long {
         return Ok(());
     }
-    let (start, length, extent) = match request {
-        UFFDIO_REGISTER => (words[0], words[1], Extent::Mapping),
-        _ => (words[1], words[2], Extent::Covered),
+    let (start, length, scope) = match request {
+        UFFDIO_REGISTER => (words[0], words[1], Scope::Mapping),
+        _ => (words[1], words[2], Scope::Covered),
     };
     let start = start as usize;
     let end = round_up(start, length as usize);
@@ -282,7 +282,7 @@ fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw
         prepare::discard_untouched(start, end);
         prepare::changed(start, end);
     }
-    first_make_ordinary(start, end, extent)?;
+    first_make_ordinary(start, end, scope)?;
     if request == UFFDIO_REGISTER && words[2] & UFFDIO_REGISTER_MODE_MISSING != 0 {
         contiguity::release_untouched(start, end);
     }

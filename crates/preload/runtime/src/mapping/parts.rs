@@ -15,9 +15,9 @@ use std::ffi::{c_int, c_void};
 
 use libc::size_t;
 
-use super::demote::{self, Extent};
+use super::demote::{self, Scope};
 use super::plan;
-use super::table::{self, Range, Row};
+use super::table::{self, Entry, Range};
 use crate::counters::{self, Column, Kind};
 use crate::raw::{self, Errno};
 use crate::{contiguity, prepare};
@@ -42,14 +42,14 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
         prepare::changed(start, end);
         contiguity::forget(start, end);
     }
-    let row = if is_valid { table::first(start, end) } else { None };
+    let entry = if is_valid { table::first(start, end) } else { None };
     if is_valid {
-        demote::make_ordinary(start, end, Extent::Removed)?;
+        demote::make_ordinary(start, end, Scope::Removed)?;
     }
     // SAFETY: the caller's contract.
     table::replacing(start, end, || unsafe { raw::munmap(start, length) })?;
-    if let Some(row) = row {
-        let kind = if row.shared { Kind::Shared } else { Kind::Mmap };
+    if let Some(entry) = entry {
+        let kind = if entry.shared { Kind::Shared } else { Kind::Mmap };
         counters::count(kind, Column::Returned, end - start);
     }
     Ok(())
@@ -68,7 +68,7 @@ pub unsafe extern "C-unwind" fn mprotect(address: *mut c_void, length: size_t, t
 pub(super) unsafe fn protect(start: usize, length: usize, to: c_int) -> Result<(), Errno> {
     let end = round_up(start, length);
     prepare::changed(start, end);
-    first_make_ordinary(start, end, Extent::Edges)?;
+    first_make_ordinary(start, end, Scope::Edges)?;
     // SAFETY: the caller's contract.
     unsafe { raw::mprotect(start, length, to) }
 }
@@ -104,8 +104,8 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
     // SAFETY: the caller's contract.
     unsafe {
         let is_meant =
-            |row: &Row| !row.is_ordinary || is_kept_by_page(advice) && plan::concerns(row);
-        if is_valid(start, end) && table::first_row(start, end, is_meant).is_some() {
+            |entry: &Entry| !entry.is_ordinary || is_kept_by_page(advice) && plan::concerns(entry);
+        if is_valid(start, end) && table::first_entry(start, end, is_meant).is_some() {
             advise_pool(start, end, advice)
         } else {
             raw::madvise(start, length, advice)
@@ -151,15 +151,15 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
         libc::MADV_DONTNEED => unsafe { discard(start, end) },
         // These pages are superpages already.
         libc::MADV_HUGEPAGE | libc::MADV_COLLAPSE => {
-            each_part(start, end, |from, to, row| match row {
+            each_part(start, end, |from, to, entry| match entry {
                 // SAFETY: advice that changes no contents.
                 None => unsafe { raw::madvise(from, to - from, advice) },
                 Some(_) => Ok(()),
             })
         }
         _ => {
-            if let Some(extent) = extent_of(advice) {
-                demote::make_ordinary(start, end, extent)?;
+            if let Some(scope) = scope_of(advice) {
+                demote::make_ordinary(start, end, scope)?;
             }
             // SAFETY: the caller's contract.
             unsafe { raw::madvise(start, end - start, advice) }?;
@@ -170,7 +170,7 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
 }
 
 /// What of the pool must be ordinary before the kernel carries out advice; `None`: nothing.
-pub(super) fn extent_of(advice: c_int) -> Option<Extent> {
+pub(super) fn scope_of(advice: c_int) -> Option<Scope> {
     match advice {
         // Populating brings in what is there, and the others say that nothing is to be done.
         libc::MADV_POPULATE_READ
@@ -185,10 +185,10 @@ pub(super) fn extent_of(advice: c_int) -> Option<Extent> {
         | libc::MADV_DOFORK
         | libc::MADV_KEEPONFORK
         | libc::MADV_DONTDUMP
-        | libc::MADV_DODUMP => Some(Extent::Edges),
+        | libc::MADV_DODUMP => Some(Scope::Edges),
         // Freeing lazily, merging, paging out, wiping, guards: on the pool the kernel refuses, or says
         // that all went well and does nothing.
-        _ => Some(Extent::Covered),
+        _ => Some(Scope::Covered),
     }
 }
 
@@ -210,24 +210,24 @@ fn note(start: usize, end: usize, advice: c_int) {
 /// addresses: the kernel stops where something is locked, and what lies behind it keeps its contents.
 unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
     let mut at = start;
-    while let Some(row) = table::first(at, end) {
-        if !row.shared {
-            let (from, to) = (start.max(row.start), end.min(row.end));
-            demote::make_ordinary(from, to, Extent::Edges)?;
+    while let Some(entry) = table::first(at, end) {
+        if !entry.shared {
+            let (from, to) = (start.max(entry.start), end.min(entry.end));
+            demote::make_ordinary(from, to, Scope::Edges)?;
         }
-        at = row.end;
+        at = entry.end;
     }
-    each_part(start, end, |from, to, row| match row {
+    each_part(start, end, |from, to, entry| match entry {
         // SAFETY: the caller's contract.
         None => unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) },
-        Some(row) if row.shared => Ok(()),
+        Some(entry) if entry.shared => Ok(()),
         Some(_) => demote::discard(from, to),
     })
 }
 
 /// Makes what is in the way of a call ordinary, unless the kernel will refuse the call anyhow.
-pub(super) fn first_make_ordinary(start: usize, end: usize, extent: Extent) -> Result<(), Errno> {
-    if is_valid(start, end) { demote::make_ordinary(start, end, extent) } else { Ok(()) }
+pub(super) fn first_make_ordinary(start: usize, end: usize, scope: Scope) -> Result<(), Errno> {
+    if is_valid(start, end) { demote::make_ordinary(start, end, scope) } else { Ok(()) }
 }
 
 /// Whether a range is of whole base pages, and not empty.

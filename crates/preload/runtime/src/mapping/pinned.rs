@@ -9,13 +9,13 @@
 
 use std::ffi::CStr;
 
-use super::plan::Piece;
+use super::plan::Extent;
 use crate::maps::hexadecimal;
 use crate::{limits, maps, raw, source};
 
-/// Whether a buffer that is registered with a ring of this process lies in a piece.
-pub fn are_any(pieces: &[Piece]) -> bool {
-    if pieces.is_empty() {
+/// Whether a buffer that is registered with a ring of this process lies in an extent.
+pub fn are_any(extents: &[Extent]) -> bool {
+    if extents.is_empty() {
         return false;
     }
     let mut is_pinned = false;
@@ -27,14 +27,14 @@ pub fn are_any(pieces: &[Piece]) -> bool {
             raw::call!(SYS_readlinkat, directory, name, into, target.len())
         };
         if length > 0 && target[..length as usize] == *b"anon_inode:[io_uring]" {
-            is_pinned |= has_buffer_in(name, pieces);
+            is_pinned |= has_buffer_in(name, extents);
         }
         true
     });
     is_pinned
 }
 
-fn has_buffer_in(ring: &CStr, pieces: &[Piece]) -> bool {
+fn has_buffer_in(ring: &CStr, extents: &[Extent]) -> bool {
     let mut path = [0u8; 64];
     let parts = [b"/proc/thread-self/fdinfo/" as &[u8], ring.to_bytes()];
     let Some(path) = limits::join(&mut path, &parts) else { return true };
@@ -42,7 +42,7 @@ fn has_buffer_in(ring: &CStr, pieces: &[Piece]) -> bool {
     let read = maps::each_line(path, |line| {
         if let Some((start, length)) = buffer_of(line) {
             let end = start.saturating_add(length);
-            is_pinned |= pieces.iter().any(|piece| piece.start < end && start < piece.end);
+            is_pinned |= extents.iter().any(|extent| extent.start < end && start < extent.end);
         }
     });
     is_pinned || read.is_none()

@@ -1,18 +1,18 @@
-//! What of a range lies on the pool, as the kernel has it now: the pieces that a demotion replaces.
+//! What of a range lies on the pool, as the kernel has it now: the extents that a demotion replaces.
 //!
 //! # Safety
 //! The list lives in a mapping of its own, which ends with it.
 
 use std::ffi::c_int;
 
-use super::demote::Extent;
-use super::table::{self, Marks, Row};
+use super::demote::Scope;
+use super::table::{self, Entry, Marks};
 use crate::maps::{self, Vma};
 use crate::raw::{self, Errno};
 
 /// A run of memory of one mapping with one protection, and what is to take its place.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub struct Extent {
     /// First address.
     pub start: usize,
     /// Address after the last.
@@ -33,13 +33,13 @@ pub struct Piece {
     pub offset: u64,
     /// Where the copy lies, once there is one.
     pub copy: usize,
-    /// Whether the piece was made readable to be copied.
+    /// Whether the extent was made readable to be copied.
     pub is_opened: bool,
     /// Whether the copy has taken its place.
     pub is_replaced: bool,
 }
 
-impl Piece {
+impl Extent {
     /// Its length in bytes.
     pub fn length(&self) -> usize {
         self.end - self.start
@@ -56,39 +56,39 @@ impl Piece {
     }
 }
 
-/// The pieces, ascending.
+/// The extents, ascending.
 pub struct Plan {
-    pieces: *mut Piece,
+    extents: *mut Extent,
     used: usize,
     capacity: usize,
 }
 
 /// As many mappings as a process has at most (vm.max_map_count, as it usually is).
-const MAX_PIECES: usize = 65_530;
+const MAX_EXTENTS: usize = 65_530;
 
 impl Plan {
     /// What of `[from, to)` and of the superpages around its edges is to be replaced; `ENOMEM` where that
     /// cannot be found out.
-    pub fn new(from: usize, to: usize, extent: Extent) -> Result<Self, Errno> {
-        let mut plan = Self { pieces: std::ptr::null_mut(), used: 0, capacity: 0 };
+    pub fn new(from: usize, to: usize, scope: Scope) -> Result<Self, Errno> {
+        let mut plan = Self { extents: std::ptr::null_mut(), used: 0, capacity: 0 };
         let (mut low, mut high, mut at) = (usize::MAX, 0, from);
-        while let Some(row) = table::first_row(at, to, concerns) {
-            let (first, last) = span(&row, from, to, extent);
+        while let Some(entry) = table::first_entry(at, to, concerns) {
+            let (first, last) = span(&entry, from, to, scope);
             (low, high) = (low.min(first), high.max(last));
-            at = row.range.end;
+            at = entry.range.end;
         }
         if low >= high {
             return Ok(plan);
         }
-        let bytes = MAX_PIECES * size_of::<Piece>();
+        let bytes = MAX_EXTENTS * size_of::<Extent>();
         let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: fresh memory, of which as much comes to be as there are pieces.
+        // SAFETY: fresh memory, of which as much comes to be as there are extents.
         let list = unsafe { raw::mmap(0, bytes, raw::READ_WRITE, flags, -1, 0) }?;
-        (plan.pieces, plan.capacity) = (list as *mut Piece, MAX_PIECES);
+        (plan.extents, plan.capacity) = (list as *mut Extent, MAX_EXTENTS);
         let mut is_whole = true;
         let read = maps::each(|vma| {
             if vma.start < high && low < vma.end {
-                is_whole &= plan.enter(vma, (low, high), (from, to), extent);
+                is_whole &= plan.enter(vma, (low, high), (from, to), scope);
             }
         });
         if read.is_none() || !is_whole || !plan.has_whole_objects() {
@@ -97,35 +97,35 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether all is here of the objects behind shared pieces. Of a part that was unmapped the contents
+    /// Whether all is here of the objects behind shared extents. Of a part that was unmapped the contents
     /// are still in the object, and nobody could copy them.
     fn has_whole_objects(&mut self) -> bool {
-        let is_of = |mapping| move |piece: &&Piece| piece.shared && piece.mapping == mapping;
-        let pieces = &*self.pieces();
-        pieces.iter().filter(|piece| piece.shared).all(|piece| {
-            let (start, end) = piece.mapping;
-            let parts = || pieces.iter().filter(is_of(piece.mapping));
-            parts().map(Piece::length).sum::<usize>() == end - start
+        let is_of = |mapping| move |extent: &&Extent| extent.shared && extent.mapping == mapping;
+        let extents = &*self.extents();
+        extents.iter().filter(|extent| extent.shared).all(|extent| {
+            let (start, end) = extent.mapping;
+            let parts = || extents.iter().filter(is_of(extent.mapping));
+            parts().map(Extent::length).sum::<usize>() == end - start
                 && parts().next().is_some_and(|first| first.offset == 0)
         })
     }
 
-    /// The pieces.
-    pub fn pieces(&mut self) -> &mut [Piece] {
-        if self.pieces.is_null() {
+    /// The extents.
+    pub fn extents(&mut self) -> &mut [Extent] {
+        if self.extents.is_null() {
             return &mut [];
         }
         // SAFETY: `used` have been written.
-        unsafe { std::slice::from_raw_parts_mut(self.pieces, self.used) }
+        unsafe { std::slice::from_raw_parts_mut(self.extents, self.used) }
     }
 
-    /// Leaves out the pieces that `is_kept` says no of.
-    pub fn retain(&mut self, mut is_kept: impl FnMut(&Piece) -> bool) {
+    /// Leaves out the extents that `is_kept` says no of.
+    pub fn retain(&mut self, mut is_kept: impl FnMut(&Extent) -> bool) {
         let mut kept = 0;
         for at in 0..self.used {
-            let piece = self.pieces()[at];
-            if is_kept(&piece) {
-                self.pieces()[kept] = piece;
+            let extent = self.extents()[at];
+            if is_kept(&extent) {
+                self.extents()[kept] = extent;
                 kept += 1;
             }
         }
@@ -138,14 +138,14 @@ impl Plan {
         vma: &Vma,
         (low, high): (usize, usize),
         (from, to): (usize, usize),
-        extent: Extent,
+        scope: Scope,
     ) -> bool {
         let (mut at, end) = (vma.start.max(low), vma.end.min(high));
         let mut is_whole = true;
-        while let Some(row) = table::first_row(at, end, concerns) {
-            let start = row.range.start.max(at);
-            at = row.range.end.min(end);
-            let is_as_entered = match row.is_ordinary {
+        while let Some(entry) = table::first_entry(at, end, concerns) {
+            let start = entry.range.start.max(at);
+            at = entry.range.end.min(end);
+            let is_as_entered = match entry.is_ordinary {
                 true => vma.is_anonymous_shared(),
                 false => is_hugetlb(start),
             };
@@ -154,28 +154,28 @@ impl Plan {
                 table::remove(start, at);
                 continue;
             }
-            for (first, last) in wanted(&row, from, to, extent) {
+            for (first, last) in wanted(&entry, from, to, scope) {
                 let (first, last) = (first.max(start), last.min(at));
                 if first < last {
-                    is_whole &= self.push(piece_of(vma, first, last, &row));
+                    is_whole &= self.push(extent_from(vma, first, last, &entry));
                 }
             }
         }
         is_whole
     }
 
-    fn push(&mut self, piece: Piece) -> bool {
-        if let Some(last) = self.pieces().last_mut()
-            && last.continues_in(&piece)
+    fn push(&mut self, extent: Extent) -> bool {
+        if let Some(last) = self.extents().last_mut()
+            && last.continues_in(&extent)
         {
-            last.end = piece.end;
+            last.end = extent.end;
             return true;
         }
         if self.used == self.capacity {
             return false;
         }
         // SAFETY: below the capacity.
-        unsafe { self.pieces.add(self.used).write(piece) };
+        unsafe { self.extents.add(self.used).write(extent) };
         self.used += 1;
         true
     }
@@ -183,23 +183,23 @@ impl Plan {
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        if !self.pieces.is_null() {
-            let bytes = self.capacity * size_of::<Piece>();
+        if !self.extents.is_null() {
+            let bytes = self.capacity * size_of::<Extent>();
             // SAFETY: ours, and nobody borrows it any more.
-            let _ = unsafe { raw::munmap(self.pieces as usize, bytes) };
+            let _ = unsafe { raw::munmap(self.extents as usize, bytes) };
         }
     }
 }
 
-fn piece_of(vma: &Vma, start: usize, end: usize, row: &Row) -> Piece {
-    Piece {
+fn extent_from(vma: &Vma, start: usize, end: usize, entry: &Entry) -> Extent {
+    Extent {
         start,
         end,
-        page: if row.is_ordinary { raw::base_page() } else { row.range.page },
+        page: if entry.is_ordinary { raw::base_page() } else { entry.range.page },
         shared: !vma.is_private(),
         protection: vma.protection(),
-        marks: row.marks,
-        mapping: row.mapping,
+        marks: entry.marks,
+        mapping: entry.mapping,
         file: vma.file,
         offset: vma.offset + (start - vma.start) as u64,
         copy: 0,
@@ -208,35 +208,35 @@ fn piece_of(vma: &Vma, start: usize, end: usize, row: &Row) -> Piece {
     }
 }
 
-/// Whether a row can be replaced: base pages only as the tail of a shared mapping.
-pub fn concerns(row: &Row) -> bool {
-    !row.is_ordinary || row.range.shared
+/// Whether an entry can be replaced: base pages only as the tail of a shared mapping.
+pub fn concerns(entry: &Entry) -> bool {
+    !entry.is_ordinary || entry.range.shared
 }
 
-/// Everything that is looked at because of a row.
-fn span(row: &Row, from: usize, to: usize, extent: Extent) -> (usize, usize) {
-    match extent {
-        Extent::Mapping => row.mapping,
-        _ if row.range.shared => row.mapping,
-        _ => (down(from, row.range.page), up(to, row.range.page)),
+/// Everything that is looked at because of an entry.
+fn span(entry: &Entry, from: usize, to: usize, scope: Scope) -> (usize, usize) {
+    match scope {
+        Scope::Mapping => entry.mapping,
+        _ if entry.range.shared => entry.mapping,
+        _ => (down(from, entry.range.page), up(to, entry.range.page)),
     }
 }
 
-/// What of a row is to be replaced.
-fn wanted(row: &Row, from: usize, to: usize, extent: Extent) -> [(usize, usize); 2] {
+/// What of an entry is to be replaced.
+fn wanted(entry: &Entry, from: usize, to: usize, scope: Scope) -> [(usize, usize); 2] {
     const NOTHING: (usize, usize) = (0, 0);
-    let (range, page) = (row.range, row.range.page);
-    match extent {
+    let (range, page) = (entry.range, entry.range.page);
+    match scope {
         _ if range.shared => {
-            let is_wanted = is_wanted_whole(row.mapping, page, from, to, extent);
+            let is_wanted = is_wanted_whole(entry.mapping, page, from, to, scope);
             [if is_wanted { (range.start, range.end) } else { NOTHING }, NOTHING]
         }
-        Extent::Covered => [(down(from, page), up(to, page)), NOTHING],
-        Extent::Mapping if row.mapping.0 < to && from < row.mapping.1 => {
+        Scope::Covered => [(down(from, page), up(to, page)), NOTHING],
+        Scope::Mapping if entry.mapping.0 < to && from < entry.mapping.1 => {
             [(range.start, range.end), NOTHING]
         }
-        Extent::Mapping => [NOTHING; 2],
-        Extent::Edges | Extent::Removed => {
+        Scope::Mapping => [NOTHING; 2],
+        Scope::Edges | Scope::Removed => {
             let around = |edge: usize| {
                 let (is_inside, at) = (range.start < edge && edge < range.end, down(edge, page));
                 if is_inside && at != edge { (at, at + page) } else { NOTHING }
@@ -254,15 +254,15 @@ fn is_wanted_whole(
     page: usize,
     from: usize,
     to: usize,
-    extent: Extent,
+    scope: Scope,
 ) -> bool {
     let body = start..down(end, page);
     let overlaps = start < to && from < end;
     let cuts = |edge: &usize| body.contains(edge) && !edge.is_multiple_of(page);
-    match extent {
-        Extent::Covered | Extent::Mapping => overlaps,
-        Extent::Edges => [from, to].iter().any(cuts),
-        Extent::Removed => overlaps && !(from <= start && end <= to),
+    match scope {
+        Scope::Covered | Scope::Mapping => overlaps,
+        Scope::Edges => [from, to].iter().any(cuts),
+        Scope::Removed => overlaps && !(from <= start && end <= to),
     }
 }
 

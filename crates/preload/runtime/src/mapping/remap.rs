@@ -17,9 +17,9 @@ use std::ffi::{c_int, c_void};
 
 use libc::size_t;
 
-use super::demote::{self, Extent};
+use super::demote::{self, Scope};
 use super::parts::{first_make_ordinary, is_valid, round_up, unmap};
-use super::table::{self, Range, Row};
+use super::table::{self, Entry, Range};
 use crate::contiguity::{self, Grown};
 use crate::counters::Kind;
 use crate::raw::{self, Errno};
@@ -76,20 +76,20 @@ impl Call {
         // Of shared memory there may be more with no length at all (`old_size` 0).
         let around = self.end().max(self.start.saturating_add(1));
         let is_valid = self.start.is_multiple_of(raw::base_page()) && self.new_size > 0;
-        let may_move = |row: &Row| !row.is_ordinary || row.range.shared;
-        let row = table::first_row(self.start, around, may_move).filter(|_| is_valid);
-        if let Some(row) = row {
+        let may_move = |entry: &Entry| !entry.is_ordinary || entry.range.shared;
+        let entry = table::first_entry(self.start, around, may_move).filter(|_| is_valid);
+        if let Some(entry) = entry {
             if self.only_shrinks() {
                 // SAFETY: the caller's contract.
                 return unsafe { self.shrink() };
             }
             // What is shared can be mapped again, with no length at all.
-            if row.range.shared || self.old_size > 0 {
-                demote::make_ordinary(self.start, around, Extent::Covered)?;
+            if entry.range.shared || self.old_size > 0 {
+                demote::make_ordinary(self.start, around, Scope::Covered)?;
             }
         }
         if self.is_fixed() {
-            first_make_ordinary(self.target, target_end, Extent::Removed)?;
+            first_make_ordinary(self.target, target_end, Scope::Removed)?;
         }
         // SAFETY: the caller's contract.
         let plain = || unsafe { self.plain() };
@@ -272,7 +272,7 @@ impl Call {
 
 /// Whether private memory of `[from, to)` was made ordinary.
 fn is_divided(from: usize, to: usize) -> bool {
-    table::first_row(from, to, |row| row.is_ordinary && !row.range.shared).is_some()
+    table::first_entry(from, to, |entry| entry.is_ordinary && !entry.range.shared).is_some()
 }
 
 /// The part of `[at, end)` that lies in the mapping at `at`.

@@ -4,16 +4,16 @@
 //! ordinary memory may do just that. Here is looked up whether a range that a call names touches
 //! such a page. Ranges enter when they are mapped and leave when they are unmapped or replaced
 //! through libc. A range that is unmapped past this library (libc's own calls, raw system calls)
-//! stays until somebody trips over it: a row is a guess that the kernel confirms or refutes
+//! stays until somebody trips over it: an entry is a guess that the kernel confirms or refutes
 //! (`demote` asks it before it acts on one).
 //!
 //! # Safety
-//! The rows live in a mapping of their own that only grows, reached under the lock.
+//! The entries live in a mapping of their own that only grows, reached under the lock.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::lock::{Level, Lock};
+use crate::lock::{Lock, Rank};
 use crate::{maps, raw, source};
 
 /// A range on hugetlb pages.
@@ -57,7 +57,7 @@ pub enum Locked {
 
 /// A range and what is known about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct Entry {
     /// Where it is.
     pub range: Range,
     /// What was advised.
@@ -73,16 +73,16 @@ pub struct Row {
     leaving: usize,
 }
 
-struct Rows {
-    rows: *mut Row,
+struct Entries {
+    entries: *mut Entry,
     used: usize,
-    room: usize,
+    capacity: usize,
 }
 // SAFETY: the pointer is to a mapping that belongs to this table alone.
-unsafe impl Send for Rows {}
+unsafe impl Send for Entries {}
 
-static TABLE: Lock<Rows> = Lock::new(Level::Table, NO_ROWS);
-const NO_ROWS: Rows = Rows { rows: std::ptr::null_mut(), used: 0, room: 0 };
+static TABLE: Lock<Entries> = Lock::new(Rank::Table, NO_ENTRIES);
+const NO_ENTRIES: Entries = Entries { entries: std::ptr::null_mut(), used: 0, capacity: 0 };
 /// The span of all ranges there ever were: most calls are outside, and then no lock is needed.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
@@ -95,26 +95,26 @@ pub fn add(range: Range) -> bool {
 
 /// The same for the superpages of a mapping that has more than superpages.
 pub fn add_part(range: Range, mapping: (usize, usize)) -> bool {
-    enter(Row { range, marks: Marks::default(), mapping, is_ordinary: false, leaving: 0 })
+    enter(Entry { range, marks: Marks::default(), mapping, is_ordinary: false, leaving: 0 })
 }
 
 /// The same for base pages that the program has as a part of such a mapping.
 pub fn add_ordinary(range: Range, mapping: (usize, usize)) -> bool {
-    enter(Row { range, marks: Marks::default(), mapping, is_ordinary: true, leaving: 0 })
+    enter(Entry { range, marks: Marks::default(), mapping, is_ordinary: true, leaving: 0 })
 }
 
-fn enter(row: Row) -> bool {
-    let entered = TABLE.with_or(|table| table.insert(row), || false);
+fn enter(entry: Entry) -> bool {
+    let entered = TABLE.with_or(|table| table.insert(entry), || false);
     if entered {
-        LOWEST.fetch_min(row.range.start, Ordering::Relaxed);
-        HIGHEST.fetch_max(row.range.end, Ordering::Relaxed);
+        LOWEST.fetch_min(entry.range.start, Ordering::Relaxed);
+        HIGHEST.fetch_max(entry.range.end, Ordering::Relaxed);
     }
     entered
 }
 
 /// Runs `work`, which takes away what is at `[from, to)`, and forgets it if that worked. The lock is not held
 /// meanwhile, so what is there is not found from the beginning on: what another thread maps there as soon as it
-/// is free is another row.
+/// is free is another entry.
 pub fn replacing<T, E>(
     from: usize,
     to: usize,
@@ -125,9 +125,9 @@ pub fn replacing<T, E>(
     }
     let me = raw::errno_address();
     let set = |before: usize, after: usize| {
-        let change = |row: &mut Row| {
-            if row.leaving == before {
-                row.leaving = after;
+        let change = |entry: &mut Entry| {
+            if entry.leaving == before {
+                entry.leaving = after;
             }
         };
         TABLE.with(|table| table.change(from, to, change))
@@ -135,7 +135,7 @@ pub fn replacing<T, E>(
     set(0, me);
     let result = work();
     match result {
-        Ok(_) => TABLE.with(|table| table.cut_if(from, to, |row| row.leaving == me)),
+        Ok(_) => TABLE.with(|table| table.cut_if(from, to, |entry| entry.leaving == me)),
         Err(_) => set(me, 0),
     };
     result
@@ -144,18 +144,18 @@ pub fn replacing<T, E>(
 /// Runs `work`, which puts ordinary memory in the place of the private page at `start`, if it is still
 /// entered, and forgets the page if that worked. Nobody unmaps it through libc meanwhile.
 pub fn replacing_page(start: usize, page: usize, work: impl FnOnce() -> bool) -> bool {
-    let replace = |table: &mut Rows| {
+    let replace = |table: &mut Entries| {
         let end = start + page;
-        let is_here = |row: &Row| {
-            let Range { start: from, end: to, shared, .. } = row.range;
-            !shared && from <= start && end <= to && row.leaving == 0
+        let is_here = |entry: &Entry| {
+            let Range { start: from, end: to, shared, .. } = entry.range;
+            !shared && from <= start && end <= to && entry.leaving == 0
         };
         let is_replaced = table.slice().iter().any(is_here) && work();
         if is_replaced {
             table.cut(start, end);
             let (range, mapping) = (Range { start, end, page, shared: false }, (start, end));
             let marks = Marks::default();
-            table.insert(Row { range, marks, mapping, is_ordinary: true, leaving: 0 });
+            table.insert(Entry { range, marks, mapping, is_ordinary: true, leaving: 0 });
         }
         is_replaced
     };
@@ -176,23 +176,23 @@ pub fn may_overlap(from: usize, to: usize) -> bool {
 
 /// The first range, by address, that overlaps `[from, to)`.
 pub fn first(from: usize, to: usize) -> Option<Range> {
-    first_row(from, to, |row| !row.is_ordinary).map(|row| row.range)
+    first_entry(from, to, |entry| !entry.is_ordinary).map(|entry| entry.range)
 }
 
-/// The first row that `is_meant`, with all that is known about it.
-pub fn first_row(from: usize, to: usize, is_meant: impl Fn(&Row) -> bool) -> Option<Row> {
+/// The first entry that `is_meant`, with all that is known about it.
+pub fn first_entry(from: usize, to: usize, is_meant: impl Fn(&Entry) -> bool) -> Option<Entry> {
     if from >= to || !may_overlap(from, to) {
         return None;
     }
-    let find = |table: &mut Rows| {
-        let overlapping = table.slice().iter().filter(|row| row.is_found(from, to));
-        overlapping.filter(|row| is_meant(row)).min_by_key(|row| row.range.start).copied()
+    let find = |table: &mut Entries| {
+        let overlapping = table.slice().iter().filter(|entry| entry.is_found(from, to));
+        overlapping.filter(|entry| is_meant(entry)).min_by_key(|entry| entry.range.start).copied()
     };
-    TABLE.with_or(find, || as_the_kernel_says(from, to).filter(|row| is_meant(row)))
+    TABLE.with_or(find, || as_the_kernel_says(from, to).filter(|entry| is_meant(entry)))
 }
 
 /// The same for a signal handler that interrupted who changes the table.
-fn as_the_kernel_says(from: usize, to: usize) -> Option<Row> {
+fn as_the_kernel_says(from: usize, to: usize) -> Option<Entry> {
     let mut found = None;
     maps::each(|vma| {
         let (start, end) = (vma.start, vma.end);
@@ -201,7 +201,7 @@ fn as_the_kernel_says(from: usize, to: usize) -> Option<Row> {
             let range = Range { start, end, page, shared };
             let marks = Marks::default();
             let mapping = (start, end);
-            found = Some(Row { range, marks, mapping, is_ordinary: false, leaving: 0 });
+            found = Some(Entry { range, marks, mapping, is_ordinary: false, leaving: 0 });
         }
     })?;
     found
@@ -217,9 +217,9 @@ pub fn mark(from: usize, to: usize, change: impl Fn(&mut Marks)) {
     if !may_overlap(from, to) {
         return;
     }
-    let note = |row: &mut Row| {
-        if !row.is_ordinary || row.range.shared {
-            change(&mut row.marks);
+    let note = |entry: &mut Entry| {
+        if !entry.is_ordinary || entry.range.shared {
+            change(&mut entry.marks);
         }
     };
     TABLE.with(|table| table.change(from, to, note));
@@ -229,12 +229,12 @@ pub fn mark(from: usize, to: usize, change: impl Fn(&mut Marks)) {
 pub fn after_fork() {
     TABLE.after_fork(|table, was_held| {
         if was_held {
-            *table = NO_ROWS;
+            *table = NO_ENTRIES;
         }
         let me = raw::errno_address();
-        let stay = |row: &mut Row| {
-            if row.leaving != me {
-                row.leaving = 0;
+        let stay = |entry: &mut Entry| {
+            if entry.leaving != me {
+                entry.leaving = 0;
             }
         };
         table.change(0, usize::MAX, stay);
@@ -246,7 +246,7 @@ pub fn is_in_use() -> bool {
     HIGHEST.load(Ordering::Relaxed) != 0
 }
 
-impl Row {
+impl Entry {
     fn overlaps(&self, from: usize, to: usize) -> bool {
         self.range.start < to && from < self.range.end
     }
@@ -256,78 +256,79 @@ impl Row {
     }
 }
 
-impl Rows {
-    fn slice(&self) -> &[Row] {
-        if self.rows.is_null() {
+impl Entries {
+    fn slice(&self) -> &[Entry] {
+        if self.entries.is_null() {
             return &[];
         }
-        // SAFETY: `used` rows have been written.
-        unsafe { std::slice::from_raw_parts(self.rows, self.used) }
+        // SAFETY: `used` entries have been written.
+        unsafe { std::slice::from_raw_parts(self.entries, self.used) }
     }
 
-    fn insert(&mut self, row: Row) -> bool {
-        if row.is_ordinary && !row.range.shared {
+    fn insert(&mut self, entry: Entry) -> bool {
+        if entry.is_ordinary && !entry.range.shared {
             // Many small ones side by side say no more than one.
-            let leaving = row.leaving;
-            let alike =
-                |other: &Row| other.is_ordinary && !other.range.shared && other.leaving == leaving;
-            let (start, end) = (row.range.start, row.range.end);
-            let beside = |other: &Row| other.range.end == start || other.range.start == end;
+            let leaving = entry.leaving;
+            let alike = |other: &Entry| {
+                other.is_ordinary && !other.range.shared && other.leaving == leaving
+            };
+            let (start, end) = (entry.range.start, entry.range.end);
+            let beside = |other: &Entry| other.range.end == start || other.range.start == end;
             if let Some(at) = self.slice().iter().position(|it| alike(it) && beside(it)) {
                 // SAFETY: `at` is below `used`.
-                let other = unsafe { &mut (*self.rows.add(at)).range };
+                let other = unsafe { &mut (*self.entries.add(at)).range };
                 (other.start, other.end) = (other.start.min(start), other.end.max(end));
                 return true;
             }
         }
-        if self.used == self.room && !self.grow() {
+        if self.used == self.capacity && !self.grow() {
             return false;
         }
-        // SAFETY: `used` is below `room`.
-        unsafe { self.rows.add(self.used).write(row) };
+        // SAFETY: `used` is below `capacity`.
+        unsafe { self.entries.add(self.used).write(entry) };
         self.used += 1;
         true
     }
 
     fn grow(&mut self) -> bool {
-        let room = (self.room * 2).max(raw::base_page() / size_of::<Row>());
-        // SAFETY: fresh memory; the old rows are copied and then nobody's.
+        let capacity = (self.capacity * 2).max(raw::base_page() / size_of::<Entry>());
+        // SAFETY: fresh memory; the old entries are copied and then nobody's.
         unsafe {
-            let bytes = room * size_of::<Row>();
+            let bytes = capacity * size_of::<Entry>();
             let Ok(fresh) = raw::mmap(0, bytes, raw::READ_WRITE, raw::PRIVATE_ANONYMOUS, -1, 0)
             else {
                 return false;
             };
-            let fresh = fresh as *mut Row;
+            let fresh = fresh as *mut Entry;
             if self.used > 0 {
-                std::ptr::copy_nonoverlapping(self.rows, fresh, self.used);
-                let _ = raw::munmap(self.rows as usize, self.room * size_of::<Row>());
+                std::ptr::copy_nonoverlapping(self.entries, fresh, self.used);
+                let _ = raw::munmap(self.entries as usize, self.capacity * size_of::<Entry>());
             }
-            self.rows = fresh;
+            self.entries = fresh;
         }
-        self.room = room;
+        self.capacity = capacity;
         true
     }
 
-    /// Changes what is known of `[from, to)`: rows that stick out are divided.
-    fn change(&mut self, from: usize, to: usize, change: impl Fn(&mut Row)) {
+    /// Changes what is known of `[from, to)`: entries that stick out are divided.
+    fn change(&mut self, from: usize, to: usize, change: impl Fn(&mut Entry)) {
         let mut at = 0;
         while at < self.used {
-            let row = self.slice()[at];
-            let mut changed = row;
+            let entry = self.slice()[at];
+            let mut changed = entry;
             change(&mut changed);
-            if !row.overlaps(from, to) || changed == row {
+            if !entry.overlaps(from, to) || changed == entry {
                 at += 1;
                 continue;
             }
             // Cut out and entered again: at the end, where it is met once more and is right.
-            let Range { start, end, .. } = row.range;
+            let Range { start, end, .. } = entry.range;
             // Of a superpage all or nothing: the range may be of a call that the kernel refuses.
-            let page = if row.is_ordinary { 1 } else { row.range.page };
+            let page = if entry.is_ordinary { 1 } else { entry.range.page };
             let first = start.max(from - from % page);
             let last = end.min(to.checked_next_multiple_of(page).unwrap_or(usize::MAX));
-            changed.range = Range { start: first, end: last, ..row.range };
-            self.cut_if(changed.range.start, changed.range.end, |other| *other == row);
+            changed.range = Range { start: first, end: last, ..entry.range };
+            self.cut_if(changed.range.start, changed.range.end, |other| *other == entry);
             self.insert(changed);
             at = 0;
         }
@@ -337,29 +338,29 @@ impl Rows {
         self.cut_if(from, to, |_| true);
     }
 
-    fn cut_if(&mut self, from: usize, to: usize, is_meant: impl Fn(&Row) -> bool) {
+    fn cut_if(&mut self, from: usize, to: usize, is_meant: impl Fn(&Entry) -> bool) {
         let mut at = 0;
         while at < self.used {
             // SAFETY: `at` is below `used`.
-            let row = unsafe { &mut *self.rows.add(at) };
-            if !row.overlaps(from, to) || !is_meant(row) {
+            let entry = unsafe { &mut *self.entries.add(at) };
+            if !entry.overlaps(from, to) || !is_meant(entry) {
                 at += 1;
                 continue;
             }
-            let (left, right) = (row.range.start < from, row.range.end > to);
-            let tail = Row { range: Range { start: to, ..row.range }, ..*row };
+            let (left, right) = (entry.range.start < from, entry.range.end > to);
+            let tail = Entry { range: Range { start: to, ..entry.range }, ..*entry };
             match (left, right) {
-                (true, _) => row.range.end = from,
-                (false, true) => row.range.start = to,
+                (true, _) => entry.range.end = from,
+                (false, true) => entry.range.start = to,
                 (false, false) => {
                     self.used -= 1;
                     // SAFETY: both are below the old `used`; the last takes the place of this one.
-                    unsafe { *self.rows.add(at) = *self.rows.add(self.used) };
+                    unsafe { *self.entries.add(at) = *self.entries.add(self.used) };
                     continue;
                 }
             }
             at += 1;
-            // The middle was taken out: the rest is a row of its own. Without room for it the
+            // The middle was taken out: the rest is an entry of its own. Without memory for it the
             // table forgets it, and the kernel's refusals reach the program.
             if left && right {
                 self.insert(tail);

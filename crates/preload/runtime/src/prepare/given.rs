@@ -2,7 +2,7 @@
 //! Only such a mapping is kept when it is unmapped.
 //!
 //! # Safety
-//! Words only. A row is claimed by whoever changes its `start` to [`BUSY`].
+//! Words only. An entry is claimed by whoever changes its `start` to [`BUSY`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,7 +16,7 @@ use crate::source::superpage;
 
 /// A mapping, on one page.
 #[repr(align(64))]
-struct Row {
+struct Entry {
     /// Its address; 0: none.
     start: AtomicUsize,
     length: AtomicUsize,
@@ -26,13 +26,13 @@ struct Row {
     owner: AtomicUsize,
 }
 
-/// No address: somebody is changing the row.
+/// No address: somebody is changing the entry.
 const BUSY: usize = 1;
 /// The newest are remembered.
 const COUNT: usize = 64;
 
-static ROWS: [Row; COUNT] = [const {
-    Row {
+static ENTRIES: [Entry; COUNT] = [const {
+    Entry {
         start: AtomicUsize::new(0),
         length: AtomicUsize::new(0),
         prepared: AtomicUsize::new(0),
@@ -44,7 +44,7 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
-impl Row {
+impl Entry {
     fn claim(&self, start: usize) -> bool {
         let claimed =
             self.start.compare_exchange(start, BUSY, Ordering::Acquire, Ordering::Relaxed);
@@ -58,28 +58,29 @@ impl Row {
 
 /// A mapping is handed out, `prepared` bytes of it resident.
 pub fn enter(start: usize, length: usize, prepared: usize) {
-    let row = ROWS.iter().find(|row| row.claim(0)).or_else(|| {
-        let row = &ROWS[NEXT.fetch_add(1, Ordering::Relaxed) % COUNT];
-        let old = row.start.load(Ordering::Relaxed);
-        (old != BUSY && row.claim(old)).then_some(row)
+    let entry = ENTRIES.iter().find(|entry| entry.claim(0)).or_else(|| {
+        let entry = &ENTRIES[NEXT.fetch_add(1, Ordering::Relaxed) % COUNT];
+        let old = entry.start.load(Ordering::Relaxed);
+        (old != BUSY && entry.claim(old)).then_some(entry)
     });
-    let Some(row) = row else { return };
-    row.length.store(length, Ordering::Relaxed);
-    row.prepared.store(prepared, Ordering::Relaxed);
-    row.owner.store(raw::errno_address(), Ordering::Relaxed);
+    let Some(entry) = entry else { return };
+    entry.length.store(length, Ordering::Relaxed);
+    entry.prepared.store(prepared, Ordering::Relaxed);
+    entry.owner.store(raw::errno_address(), Ordering::Relaxed);
     LOWEST.fetch_min(start, Ordering::Relaxed);
     HIGHEST.fetch_max(start + length, Ordering::Relaxed);
-    row.start.store(start, Ordering::Release);
+    entry.start.store(start, Ordering::Release);
 }
 
 /// Forgets the mapping; whether it is exactly `[start, end)`.
 pub fn leave(start: usize, end: usize) -> bool {
     may_hold(start, end)
-        && ROWS.iter().any(|row| {
-            let is_this =
-                row.start.load(Ordering::Acquire) == start && row.end() == end && row.claim(start);
+        && ENTRIES.iter().any(|entry| {
+            let is_this = entry.start.load(Ordering::Acquire) == start
+                && entry.end() == end
+                && entry.claim(start);
             if is_this {
-                row.start.store(0, Ordering::Release);
+                entry.start.store(0, Ordering::Release);
             }
             is_this
         })
@@ -90,10 +91,10 @@ pub fn changed(start: usize, end: usize) {
     if !may_hold(start, end) {
         return;
     }
-    for row in &ROWS {
-        let from = row.start.load(Ordering::Acquire);
-        if from > BUSY && from < end && start < row.end() && row.claim(from) {
-            row.start.store(0, Ordering::Release);
+    for entry in &ENTRIES {
+        let from = entry.start.load(Ordering::Acquire);
+        if from > BUSY && from < end && start < entry.end() && entry.claim(from) {
+            entry.start.store(0, Ordering::Release);
         }
     }
 }
@@ -107,11 +108,11 @@ pub fn discard_untouched(start: usize, end: usize) {
         return;
     }
     let me = raw::errno_address();
-    for row in &ROWS {
-        let from = row.start.load(Ordering::Acquire);
-        let prepared = from.saturating_add(row.prepared.load(Ordering::Relaxed));
+    for entry in &ENTRIES {
+        let from = entry.start.load(Ordering::Acquire);
+        let prepared = from.saturating_add(entry.prepared.load(Ordering::Relaxed));
         let (low, high) = (from.max(start), prepared.min(end));
-        if from <= BUSY || low >= high || row.owner.load(Ordering::Relaxed) != me {
+        if from <= BUSY || low >= high || entry.owner.load(Ordering::Relaxed) != me {
             continue;
         }
         let size = superpage();
@@ -136,5 +137,5 @@ fn may_hold(start: usize, end: usize) -> bool {
 
 /// In a forked child: it shares all of them with its parent.
 pub fn after_fork() {
-    ROWS.iter().for_each(|row| row.start.store(0, Ordering::Relaxed));
+    ENTRIES.iter().for_each(|entry| entry.start.store(0, Ordering::Relaxed));
 }

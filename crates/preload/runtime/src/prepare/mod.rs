@@ -19,7 +19,7 @@
 //! out, by the thread that does both.
 //! See docs/decisions/prepare.md#1.
 
-use crate::answer::Answer;
+use crate::once::OnceBool;
 use crate::{executor, filter};
 
 mod ahead;
@@ -35,8 +35,8 @@ pub use stock::{give_way, keep, make_way, take};
 
 /// Whether anything is to be prepared in this process.
 pub fn is_on() -> bool {
-    static ANSWER: Answer = Answer::new();
-    ANSWER.get(executor::prepares) && !filter::may_be_in_place()
+    static ANSWER: OnceBool = OnceBool::new();
+    ANSWER.get_or_init(executor::prepares) && !filter::may_be_in_place()
 }
 
 /// In a forked child, which has neither a stock nor mappings of its own yet.

@@ -44,17 +44,17 @@ impl Segment {
 
 /// The segments to look at.
 pub struct Segments {
-    list: [Option<Segment>; Self::MOST],
+    list: [Option<Segment>; Self::MAX],
     used: usize,
 }
 
 impl Segments {
     /// Programs and their libraries with more segments of superpage size keep the rest as it is.
-    const MOST: usize = 32;
+    const MAX: usize = 32;
 
     /// None.
     pub fn new() -> Self {
-        Self { list: [None; Self::MOST], used: 0 }
+        Self { list: [None; Self::MAX], used: 0 }
     }
 
     /// One more.
@@ -149,7 +149,7 @@ fn has_text(path: &CStr, part: &[u8]) -> bool {
 
 /// A part of a segment that is mapped with one protection.
 #[derive(Clone, Copy)]
-pub struct Stretch {
+pub struct Extent {
     /// First address.
     pub start: usize,
     /// Address after the last.
@@ -172,7 +172,7 @@ pub struct Stretch {
     free_to: usize,
 }
 
-impl Stretch {
+impl Extent {
     /// Whether it is executed.
     pub fn is_code(&self) -> bool {
         self.protection & libc::PROT_EXEC != 0
@@ -216,22 +216,22 @@ fn clear_break(end: usize, last: usize) -> bool {
     })
 }
 
-/// The stretches of some segments, as they are mapped.
-struct Stretches {
-    list: [Option<Stretch>; Segments::MOST * 2],
+/// The extents of some segments, as they are mapped.
+struct Extents {
+    list: [Option<Extent>; Segments::MAX * 2],
     used: usize,
 }
 
-/// Calls `tell` with each stretch of the segments, from what is mapped now. With `as_meant`, a
-/// segment is one stretch with the protection of its header, whatever RELRO has made of it.
-pub fn each_stretch(segments: &Segments, as_meant: bool, mut tell: impl FnMut(Stretch)) {
-    let mut stretches = Stretches { list: [None; Segments::MOST * 2], used: 0 };
+/// Calls `tell` with each extent of the segments, from what is mapped now. With `as_meant`, a
+/// segment is one extent with the protection of its header, whatever RELRO has made of it.
+pub fn each_extent(segments: &Segments, as_meant: bool, mut tell: impl FnMut(Extent)) {
+    let mut extents = Extents { list: [None; Segments::MAX * 2], used: 0 };
     let mut below = 0;
     let page = source::superpage();
     let read = maps::each(|vma| {
-        for stretch in stretches.list.iter_mut().flatten() {
-            if stretch.free_to == 0 {
-                stretch.free_to = vma.start.max(stretch.end);
+        for extent in extents.list.iter_mut().flatten() {
+            if extent.free_to == 0 {
+                extent.free_to = vma.start.max(extent.end);
             }
         }
         for (index, segment) in segments.iter().enumerate() {
@@ -243,7 +243,7 @@ pub fn each_stretch(segments: &Segments, as_meant: bool, mut tell: impl FnMut(St
             let is_file = !vma.name.is_empty() && vma.name[0] != b'[';
             let file_end = if is_file { end } else { start };
             let free_to = if vma.end > end { end } else { 0 };
-            if let Some(last) = stretches.last()
+            if let Some(last) = extents.last()
                 && last.segment == index
                 && last.end == start
                 && last.protection == protection
@@ -256,7 +256,7 @@ pub fn each_stretch(segments: &Segments, as_meant: bool, mut tell: impl FnMut(St
                 continue;
             }
             let offset = vma.offset.wrapping_add((start - vma.start) as u64) as usize;
-            stretches.push(Stretch {
+            extents.push(Extent {
                 start,
                 end,
                 protection,
@@ -273,19 +273,19 @@ pub fn each_stretch(segments: &Segments, as_meant: bool, mut tell: impl FnMut(St
     });
     if read.is_some() {
         // Without read permission it cannot be copied.
-        let all = stretches.list.iter().flatten();
+        let all = extents.list.iter().flatten();
         all.filter(|it| it.protection & libc::PROT_READ != 0).for_each(|it| tell(*it));
     }
 }
 
-impl Stretches {
-    fn last(&mut self) -> Option<&mut Stretch> {
+impl Extents {
+    fn last(&mut self) -> Option<&mut Extent> {
         self.list[..self.used].last_mut()?.as_mut()
     }
 
-    fn push(&mut self, stretch: Stretch) {
+    fn push(&mut self, extent: Extent) {
         if let Some(place) = self.list.get_mut(self.used) {
-            *place = Some(stretch);
+            *place = Some(extent);
             self.used += 1;
         }
     }

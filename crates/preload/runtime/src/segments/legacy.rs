@@ -26,7 +26,7 @@ use crate::settings::{self, Fallback, Pages, Text};
 use crate::{message, raw, source};
 
 /// What the environment says.
-struct Wishes {
+struct Variables {
     elfmap: Option<&'static [u8]>,
     force: bool,
     preloaded: bool,
@@ -37,9 +37,9 @@ struct Wishes {
     share_path: Option<&'static [u8]>,
 }
 
-impl Wishes {
+impl Variables {
     fn read() -> Self {
-        let mut wishes = Self {
+        let mut variables = Self {
             elfmap: None,
             force: false,
             preloaded: false,
@@ -56,21 +56,21 @@ impl Wishes {
                 b"LD_PRELOAD" => {
                     let names =
                         |library: &[u8]| value.windows(library.len()).any(|it| it == library);
-                    wishes.preloaded = names(b"libsuperpage") || names(b"libhugetlbfs");
+                    variables.preloaded = names(b"libsuperpage") || names(b"libhugetlbfs");
                 }
-                b"HUGETLB_ELFMAP" => wishes.elfmap = Some(value),
-                b"HUGETLB_FORCE_ELFMAP" => wishes.force = value.eq_ignore_ascii_case(b"yes"),
-                b"HUGETLB_RESTRICT_EXE" => wishes.restricted_to = Some(value),
-                b"HUGETLB_DEFAULT_PAGE_SIZE" => wishes.default_size = size(value),
+                b"HUGETLB_ELFMAP" => variables.elfmap = Some(value),
+                b"HUGETLB_FORCE_ELFMAP" => variables.force = value.eq_ignore_ascii_case(b"yes"),
+                b"HUGETLB_RESTRICT_EXE" => variables.restricted_to = Some(value),
+                b"HUGETLB_DEFAULT_PAGE_SIZE" => variables.default_size = size(value),
                 b"HUGETLB_SHARE" => {
-                    wishes.share = source::first_number(value).is_some_and(|n| n > 0)
+                    variables.share = source::first_number(value).is_some_and(|n| n > 0)
                 }
-                b"HUGETLB_SHARE_PATH" => wishes.share_path = Some(value),
-                b"HUGETLB_VERBOSE" => wishes.verbose = source::first_number(value).unwrap_or(2),
+                b"HUGETLB_SHARE_PATH" => variables.share_path = Some(value),
+                b"HUGETLB_VERBOSE" => variables.verbose = source::first_number(value).unwrap_or(2),
                 _ => {}
             }
         });
-        wishes
+        variables
     }
 
     /// The page size for text (`b'R'`) or data (`b'W'`), if it is wanted.
@@ -120,8 +120,8 @@ fn size(text: &[u8]) -> Option<usize> {
 /// At the start of a process that preloads this library: what its `HUGETLB_ELFMAP` asks for.
 /// Programs linked with libhugetlbfs get it from there, which calls [`superpage_legacy_elfmap`].
 pub fn provide() {
-    let wishes = Wishes::read();
-    if wishes.preloaded && wishes.elfmap.is_some() {
+    let variables = Variables::read();
+    if variables.preloaded && variables.elfmap.is_some() {
         superpage_legacy_elfmap();
     }
 }
@@ -142,21 +142,21 @@ pub extern "C" fn superpage_legacy_elfmap() -> c_int {
     }
     let settings = settings::get();
     let memory = settings.memory;
-    let wishes = Wishes::read();
-    let refused = wishes.elfmap.is_some_and(|text| text.eq_ignore_ascii_case(b"no"));
-    if memory.text.is_some() || memory.data || refused || !wishes.is_for_this_program() {
+    let variables = Variables::read();
+    let refused = variables.elfmap.is_some_and(|text| text.eq_ignore_ascii_case(b"no"));
+    if memory.text.is_some() || memory.data || refused || !variables.is_for_this_program() {
         return -1;
     }
     if settings.pages == Pages::Unasked {
         crate::fork::provide();
     }
-    move_segments(&wishes)
+    move_segments(&variables)
 }
 
-fn move_segments(wishes: &Wishes) -> c_int {
-    let sizes = (wishes.wants(b'R'), wishes.wants(b'W'));
+fn move_segments(variables: &Variables) -> c_int {
+    let sizes = (variables.wants(b'R'), variables.wants(b'W'));
     let page_of = |is_written: bool, is_marked: bool| match sizes {
-        (None, None) => is_marked.then(|| wishes.usual_size()),
+        (None, None) => is_marked.then(|| variables.usual_size()),
         (text, data) => {
             if is_written {
                 data
@@ -178,22 +178,22 @@ fn move_segments(wishes: &Wishes) -> c_int {
     if segments.is_empty() {
         return 0;
     }
-    let fit = if wishes.preloaded && wishes.force { Fit::Inside } else { Fit::Whole };
+    let fit = if variables.preloaded && variables.force { Fit::Inside } else { Fit::Whole };
     let mut moved = 0;
-    image::each_stretch(&segments, fit == Fit::Whole, |stretch| {
-        let Some(page) = page_of(stretch.is_written, stretch.is_marked) else { return };
+    image::each_extent(&segments, fit == Fit::Whole, |extent| {
+        let Some(page) = page_of(extent.is_written, extent.is_marked) else { return };
         let order = Order {
             pages: Pages::Hugetlb(page),
             page,
             fallback: Fallback::Base,
             fit,
             text: Text::Copy,
-            share: wishes.share.then_some(Share { directory: wishes.share_path }),
+            share: variables.share.then_some(Share { directory: variables.share_path }),
         };
-        if super::put(&stretch, &order) {
+        if super::put(&extent, &order) {
             moved += 1;
-        } else if wishes.verbose >= 2 && fit == Fit::Whole {
-            let name: &[u8] = if stretch.is_written { b"data" } else { b"text" };
+        } else if variables.verbose >= 2 && fit == Fit::Whole {
+            let name: &[u8] = if extent.is_written { b"data" } else { b"text" };
             message::line(&[
                 b"a segment of ",
                 name,

@@ -39,7 +39,7 @@ pub mod legacy;
 mod relocate;
 mod share;
 
-use image::{Segments, Stretch};
+use image::{Extent, Segments};
 
 /// What is asked for a segment.
 #[derive(Clone, Copy)]
@@ -104,20 +104,20 @@ pub fn provide(settings: &Settings) {
         text = Text::File;
     }
     let debugged = settings.is_hugetlb() && text == Text::Copy && image::is_traced();
-    image::each_stretch(&segments, false, |stretch| {
-        if !stretch.is_written && !stretch.is_code() && !stretch.is_marked {
-            counters::count(Kind::Text, Column::Small, stretch.end - stretch.start);
+    image::each_extent(&segments, false, |extent| {
+        if !extent.is_written && !extent.is_code() && !extent.is_marked {
+            counters::count(Kind::Text, Column::Small, extent.end - extent.start);
             return;
         }
-        let fit = if stretch.is_marked { Fit::Touched } else { Fit::Filled };
+        let fit = if extent.is_marked { Fit::Touched } else { Fit::Filled };
         let (pages, fallback) = (settings.pages, settings.fallback);
         let mut order = Order { pages, page, fallback, fit, text, share: None };
         // A debugger cannot write breakpoints into pool pages without write permission (EFAULT).
-        if debugged && stretch.is_code() {
+        if debugged && extent.is_code() {
             counters::because(Reason::Place);
             order.pages = Pages::Thp(0);
         }
-        put(&stretch, &order);
+        put(&extent, &order);
     });
 }
 
@@ -125,25 +125,25 @@ fn kind(is_written: bool) -> Kind {
     if is_written { Kind::Data } else { Kind::Text }
 }
 
-/// Puts one stretch on superpages, as far as they fit; `true` if they did.
-fn put(stretch: &Stretch, order: &Order) -> bool {
-    let kind = kind(stretch.is_written);
-    if !stretch.is_written && order.text == Text::File {
-        return put_on_file(stretch, order);
+/// Puts one extent on superpages, as far as they fit; `true` if they did.
+fn put(extent: &Extent, order: &Order) -> bool {
+    let kind = kind(extent.is_written);
+    if !extent.is_written && order.text == Text::File {
+        return put_on_file(extent, order);
     }
-    let Some((first, last)) = stretch.fitting(order.page, order.fit) else {
-        counters::count(kind, Column::Small, stretch.end - stretch.start);
+    let Some((first, last)) = extent.fitting(order.page, order.fit) else {
+        counters::count(kind, Column::Small, extent.end - extent.start);
         return false;
     };
-    let inside = last.min(stretch.end) - first.max(stretch.start);
-    counters::count(kind, Column::Small, stretch.end - stretch.start - inside);
-    if stretch.is_written {
-        return put_part(kind, stretch, first, last, order);
+    let inside = last.min(extent.end) - first.max(extent.start);
+    counters::count(kind, Column::Small, extent.end - extent.start - inside);
+    if extent.is_written {
+        return put_part(kind, extent, first, last, order);
     }
     if let Some(Share { directory }) = order.share
         && order.fit == Fit::Whole
         && pagemap::is_as_in_file(first, last - first)
-        && share::place(stretch, (first, last), order.page, directory)
+        && share::place(extent, (first, last), order.page, directory)
     {
         counters::count(kind, Column::Hugetlb, last - first);
         return true;
@@ -159,7 +159,7 @@ fn put(stretch: &Stretch, order: &Order) -> bool {
             at += order.page;
         }
         if from < at {
-            any |= put_part(kind, stretch, from, at, order);
+            any |= put_part(kind, extent, from, at, order);
         }
         if at < last {
             counters::because(Reason::Place);
@@ -171,13 +171,13 @@ fn put(stretch: &Stretch, order: &Order) -> bool {
 }
 
 /// Code on its file's superpages, as far as there are some: nothing of it changes but the pages under it.
-fn put_on_file(stretch: &Stretch, order: &Order) -> bool {
-    let length = stretch.end - stretch.start;
-    let Some((first, last)) = stretch.fitting(order.page, Fit::Inside) else {
+fn put_on_file(extent: &Extent, order: &Order) -> bool {
+    let length = extent.end - extent.start;
+    let Some((first, last)) = extent.fitting(order.page, Fit::Inside) else {
         counters::count(Kind::Text, Column::Small, length);
         return false;
     };
-    let on = relocate::to_file(stretch, first, last, order.page);
+    let on = relocate::to_file(extent, first, last, order.page);
     let off = last - first - on;
     counters::count(Kind::Text, Column::Small, length - (last - first));
     counters::count(Kind::Text, Column::Advised, on);
@@ -193,11 +193,11 @@ fn put_on_file(stretch: &Stretch, order: &Order) -> bool {
     off == 0
 }
 
-/// Puts the superpages at `[first, last)` under a part of `stretch`.
-fn put_part(kind: Kind, stretch: &Stretch, first: usize, last: usize, order: &Order) -> bool {
+/// Puts the superpages at `[first, last)` under a part of `extent`.
+fn put_part(kind: Kind, extent: &Extent, first: usize, last: usize, order: &Order) -> bool {
     let length = last - first;
     let in_mount = order.fit == Fit::Whole;
-    let to_pool = || relocate::to_hugetlb(stretch, (first, last), order.page, in_mount);
+    let to_pool = || relocate::to_hugetlb(extent, (first, last), order.page, in_mount);
     let (column, reason) = match order.pages {
         Pages::Hugetlb(_) => match to_pool() {
             Ok(()) => (Column::Hugetlb, None),
@@ -207,12 +207,12 @@ fn put_part(kind: Kind, stretch: &Stretch, first: usize, last: usize, order: &Or
                 Fallback::Thp => {
                     counters::because(why);
                     // Pool pages of 1 GiB would fall back to THP of 2 MiB: those it still fills.
-                    let other = relocate::to_thp(stretch, first, last, order.page);
+                    let other = relocate::to_thp(extent, first, last, order.page);
                     (Column::FellBack, other.err())
                 }
             },
         },
-        _ => match relocate::to_thp(stretch, first, last, order.page) {
+        _ => match relocate::to_thp(extent, first, last, order.page) {
             Ok(()) => (Column::Advised, None),
             Err(why) => (Column::FellBack, Some(why)),
         },

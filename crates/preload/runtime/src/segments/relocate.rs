@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use policy::live::{self, Event, Facts};
 use policy::{Action, How};
 
-use super::image::Stretch;
+use super::image::Extent;
 use crate::counters::Reason;
 use crate::executor::{self, advice};
 use crate::mapping::table::{self, Range};
@@ -19,7 +19,7 @@ use crate::{api, pagemap, raw, source};
 /// Pool pages under `[first, last)`: from a mount of hugetlbfs if there is one and `in_mount` asks
 /// for it, as libhugetlbfs had them, whose users look for the mount's path in /proc.
 pub fn to_hugetlb(
-    stretch: &Stretch,
+    extent: &Extent,
     (first, last): (usize, usize),
     page: usize,
     in_mount: bool,
@@ -34,8 +34,8 @@ pub fn to_hugetlb(
         }
         None => source::map_hugetlb_of(page, length, raw::READ_WRITE, libc::MAP_PRIVATE)?,
     };
-    copy(stretch, first, last, page, fresh);
-    replace(fresh, length, stretch.protection, first)?;
+    copy(extent, first, last, page, fresh);
+    replace(fresh, length, extent.protection, first)?;
     // If the table has no room the program's calls about parts of these pages fail, as the kernel
     // has it; nothing else is lost.
     table::add(Range { start: first, end: last, page, shared: false });
@@ -43,11 +43,11 @@ pub fn to_hugetlb(
 }
 
 /// Transparent superpages under `[first, last)`.
-pub fn to_thp(stretch: &Stretch, first: usize, last: usize, page: usize) -> Result<(), Reason> {
+pub fn to_thp(extent: &Extent, first: usize, last: usize, page: usize) -> Result<(), Reason> {
     // What is bss throughout stays the memory it is. Where a superpage holds data too, or sticks
-    // out of the stretch, a fresh one takes its place.
-    let copied_to = stretch.file_end.next_multiple_of(page).clamp(first, last);
-    let inside = stretch.end - stretch.end % page;
+    // out of the extent, a fresh one takes its place.
+    let copied_to = extent.file_end.next_multiple_of(page).clamp(first, last);
+    let inside = extent.end - extent.end % page;
     let advised_to = inside.clamp(copied_to, last);
     for (kind, start, end) in [
         (live::Kind::Segment, first, copied_to),
@@ -55,7 +55,7 @@ pub fn to_thp(stretch: &Stretch, first: usize, last: usize, page: usize) -> Resu
         (live::Kind::Bss, copied_to, advised_to),
     ] {
         if start < end {
-            let part = Part { stretch, page, start, end, advised: (start, end) };
+            let part = Part { extent, page, start, end, advised: (start, end) };
             part.provide(kind, true).1?;
         }
     }
@@ -69,15 +69,15 @@ pub fn to_thp(stretch: &Stretch, first: usize, last: usize, page: usize) -> Resu
 /// tmpfs). What is cached in small pages stays so, unless MADV_COLLAPSE can change it (tmpfs, or
 /// `CONFIG_READ_ONLY_THP_FOR_FS`): other processes use them too, so they are never dropped. The whole mapping
 /// is advised, so that it stays one: a program may look for its code in /proc/self/maps.
-pub fn to_file(stretch: &Stretch, first: usize, last: usize, page: usize) -> usize {
-    let advised = (stretch.start, stretch.end);
-    let part = Part { stretch, page, start: first, end: last, advised };
+pub fn to_file(extent: &Extent, first: usize, last: usize, page: usize) -> usize {
+    let advised = (extent.start, extent.end);
+    let part = Part { extent, page, start: first, end: last, advised };
     part.provide(live::Kind::Segment, false).0
 }
 
-/// Part of a stretch that is to lie on superpages, and what is advised for that.
+/// Part of an extent that is to lie on superpages, and what is advised for that.
 struct Part<'a> {
-    stretch: &'a Stretch,
+    extent: &'a Extent,
     page: usize,
     start: usize,
     end: usize,
@@ -89,13 +89,13 @@ impl Part<'_> {
     /// is as it is to be.
     fn provide(&self, kind: live::Kind, may_copy: bool) -> (usize, Result<(), Reason>) {
         let (start, end) = self.advised;
-        let stretch = self.stretch;
+        let extent = self.extent;
         let is_whole = source::pmd_size() == Some(self.page);
         let facts = &mut Facts {
             kind,
             may_copy,
             is_off: is_off(),
-            has_file: is_whole && !stretch.is_written && stretch.is_congruent,
+            has_file: is_whole && !extent.is_written && extent.is_congruent,
             ..executor::facts(start, end - start, self.page)
         };
         let (mut why, mut on) = (Reason::ThpOff, 0);
@@ -107,7 +107,7 @@ impl Part<'_> {
                     on == self.end - self.start
                 }
                 Action::MakeSuperpage { .. } => {
-                    let copied = to_copy(stretch, self.start, self.end, self.page);
+                    let copied = to_copy(extent, self.start, self.end, self.page);
                     copied.inspect_err(|reason| why = *reason).is_ok()
                 }
                 _ => return None,
@@ -152,7 +152,7 @@ fn is_file_huge(at: usize, page: usize) -> bool {
 
 /// Copies `[first, last)` into anonymous memory on superpages, which then takes its place. If there
 /// are none to be had, nothing changes: base pages of our own would be worse than the file's.
-fn to_copy(stretch: &Stretch, first: usize, last: usize, page: usize) -> Result<(), Reason> {
+fn to_copy(extent: &Extent, first: usize, last: usize, page: usize) -> Result<(), Reason> {
     let length = last - first;
     let fresh = source::reserve(length, page).map_err(|_| Reason::Kernel)?;
     // SAFETY: address space of our own.
@@ -162,9 +162,9 @@ fn to_copy(stretch: &Stretch, first: usize, last: usize, page: usize) -> Result<
     };
     let is_advised = filled.is_ok() && advice::superpages(fresh, length);
     if is_advised {
-        copy(stretch, first, last, page, fresh);
+        copy(extent, first, last, page, fresh);
         if is_collapsed(fresh, length, page) {
-            return replace(fresh, length, stretch.protection, first);
+            return replace(fresh, length, extent.protection, first);
         }
     }
     // SAFETY: ours, and in use nowhere.
@@ -180,11 +180,11 @@ fn is_collapsed(start: usize, length: usize, page: usize) -> bool {
     !advice::collapse(start, 0) || (start..start + length).step_by(page).all(is_on)
 }
 
-/// Copies what is in the part of the stretch at `[first, last)` to `fresh`, which is zero: all that
+/// Copies what is in the part of the extent at `[first, last)` to `fresh`, which is zero: all that
 /// is a file's, and of anonymous memory what was touched.
-pub fn copy(stretch: &Stretch, first: usize, last: usize, page: usize, fresh: usize) {
-    let (from, to) = (first.max(stretch.start), last.min(stretch.end));
-    let file_end = stretch.file_end.clamp(from, to);
+pub fn copy(extent: &Extent, first: usize, last: usize, page: usize, fresh: usize) {
+    let (from, to) = (first.max(extent.start), last.min(extent.end));
+    let file_end = extent.file_end.clamp(from, to);
     copy_range(from, file_end, first, fresh);
     let mut at = file_end;
     while at < to {
@@ -205,17 +205,17 @@ fn copy_touched(from: usize, to: usize, first: usize, fresh: usize) {
 }
 
 fn copy_range(from: usize, to: usize, first: usize, fresh: usize) {
-    // SAFETY: a readable part of the stretch, and as much memory of ours.
+    // SAFETY: a readable part of the extent, and as much memory of ours.
     unsafe {
         let target = (fresh + (from - first)) as *mut u8;
         std::ptr::copy_nonoverlapping(from as *const u8, target, to - from);
     }
 }
 
-/// Whether `fresh` holds what the stretch does between `first` and `last`, as [`copy`] would have left it.
-pub fn holds(stretch: &Stretch, (first, last): (usize, usize), fresh: usize) -> bool {
-    let (from, to) = (first.max(stretch.start), last.min(stretch.end));
-    // SAFETY: a readable part of the stretch, and a readable mapping of that length.
+/// Whether `fresh` holds what the extent does between `first` and `last`, as [`copy`] would have left it.
+pub fn holds(extent: &Extent, (first, last): (usize, usize), fresh: usize) -> bool {
+    let (from, to) = (first.max(extent.start), last.min(extent.end));
+    // SAFETY: a readable part of the extent, and a readable mapping of that length.
     unsafe {
         let own = std::slice::from_raw_parts(from as *const u8, to - from);
         own == std::slice::from_raw_parts((fresh + (from - first)) as *const u8, to - from)

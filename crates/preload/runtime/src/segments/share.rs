@@ -12,7 +12,7 @@
 
 use std::ffi::{CStr, c_int};
 
-use super::image::Stretch;
+use super::image::Extent;
 use super::relocate;
 use crate::api::{Text, hugetlbfs_mount};
 use crate::raw;
@@ -21,7 +21,7 @@ type Path = Text<4352>;
 
 /// Puts the shared copy of `[first, last)` under it; `false` if there is none, and none can be made.
 pub fn place(
-    stretch: &Stretch,
+    extent: &Extent,
     (first, last): (usize, usize),
     page: usize,
     directory: Option<&'static [u8]>,
@@ -30,28 +30,28 @@ pub fn place(
         // A touch could fail where the private copy is filled at once.
         return false;
     }
-    let Some(path) = path_of(stretch, first, last, page, directory) else { return false };
+    let Some(path) = path_of(extent, first, last, page, directory) else { return false };
     let length = last - first;
     raw::keeping_errno(|| {
         map(&path, length)
             .or_else(|| {
-                make(&path, stretch, (first, last), page)?;
+                make(&path, extent, (first, last), page)?;
                 map(&path, length)
             })
             .is_some_and(|fresh| {
-                let same = relocate::holds(stretch, (first, last), fresh);
+                let same = relocate::holds(extent, (first, last), fresh);
                 if !same {
                     // SAFETY: mapped just now.
                     let _ = unsafe { raw::munmap(fresh, length) };
                 }
-                same && relocate::replace(fresh, length, stretch.protection, first).is_ok()
+                same && relocate::replace(fresh, length, extent.protection, first).is_ok()
             })
     })
 }
 
 /// `DIRECTORY/NAME_DEVICE-INODE-SECONDS.NANOSECONDS_START-LENGTH`.
 fn path_of(
-    stretch: &Stretch,
+    extent: &Extent,
     first: usize,
     last: usize,
     page: usize,
@@ -86,10 +86,10 @@ fn path_of(
     // A name may have 255 bytes, and the numbers need up to 120 of them.
     path.push(&name[..name.len().min(128)]);
     let (device, inode, seconds) = (program.st_dev, program.st_ino, program.st_mtime);
-    let (nanoseconds, start) = (program.st_mtime_nsec, stretch.start - first);
-    let numbers = Text::<160>::of(format_args!(
+    let (nanoseconds, start) = (program.st_mtime_nsec, extent.start - first);
+    let numbers = Text::<160>::from_args(format_args!(
         "_{device:x}-{inode:x}-{seconds:x}.{nanoseconds:x}_{}-{start:x}-{:x}",
-        stretch.segment,
+        extent.segment,
         last - first
     ));
     path.push(numbers.bytes());
@@ -131,19 +131,19 @@ fn map(path: &Path, length: usize) -> Option<usize> {
 }
 
 /// Makes the file, if there is none by then.
-fn make(path: &Path, stretch: &Stretch, range: (usize, usize), page: usize) -> Option<()> {
+fn make(path: &Path, extent: &Extent, range: (usize, usize), page: usize) -> Option<()> {
     let length = range.1 - range.0;
     let end = path.bytes().iter().rposition(|byte| *byte == b'/')?;
     let mut directory = Path::new();
     directory.push(&path.bytes()[..end]);
     let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC;
     let fd = raw::open(directory.c_str(), flags, 0o600)?;
-    let named = Text::<64>::of(format_args!("/proc/self/fd/{fd}"));
+    let named = Text::<64>::from_args(format_args!("/proc/self/fd/{fd}"));
     // SAFETY: a descriptor of our own, and memory that is mapped and given back here.
     let made = unsafe {
         let filled = raw::call!(SYS_ftruncate, fd, length) == 0
             && raw::mmap(0, length, raw::READ_WRITE, libc::MAP_SHARED, fd, 0).is_ok_and(|fresh| {
-                relocate::copy(stretch, range.0, range.1, page, fresh);
+                relocate::copy(extent, range.0, range.1, page, fresh);
                 raw::munmap(fresh, length).is_ok()
             });
         let (from, to) = (named.as_c(), path.as_c());

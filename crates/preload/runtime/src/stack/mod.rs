@@ -10,15 +10,15 @@
 //!
 //! # Safety
 //! A stack in use is never unmapped and never given to another thread. What replaces pages under a
-//! thread runs on another stack (`elsewhere`).
+//! thread runs on another stack (`alternate`).
 //! See docs/decisions/stacks.md#1.
 
-mod elsewhere;
+mod alternate;
 mod initial;
 mod slots;
 mod threads;
 
-pub use elsewhere::if_within;
+pub use alternate::on_alternate_if_within;
 pub use slots::after_fork;
 
 use crate::settings::Settings;

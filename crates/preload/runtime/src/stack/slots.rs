@@ -16,7 +16,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::counters::{self, Column, Kind};
-use crate::lock::{Level, Lock};
+use crate::lock::{Lock, Rank};
 use crate::mapping::table::{self, Range};
 use crate::source::{self, Backing};
 use crate::{raw, settings};
@@ -70,7 +70,7 @@ struct Slots {
 unsafe impl Send for Slots {}
 
 static SLOTS: Lock<Slots> = Lock::new(
-    Level::Stacks,
+    Rank::Stacks,
     Slots {
         first: std::ptr::null_mut(),
         cursor: std::ptr::null_mut(),
@@ -81,7 +81,7 @@ static SLOTS: Lock<Slots> = Lock::new(
 
 /// So many stacks with nobody on them are kept for the next threads.
 /// See docs/decisions/stacks.md#2.
-const IDLE_AT_MOST: usize = 16;
+const MAX_IDLE: usize = 16;
 
 /// A stack of `size` bytes above a guard, whose thread will be joined or is `detached`. `None`: there
 /// is no memory, or it is not to be had on superpages and the caller wants an error then.
@@ -143,7 +143,7 @@ pub fn release(address: usize) {
         slots.reap();
         let idle = slots.iter().filter(|slot| slot.state == State::Idle);
         // What had to fall back gets another chance of superpages when it is mapped anew.
-        let surplus = idle.enumerate().filter(|(at, slot)| *at >= IDLE_AT_MOST || !slot.is_backed);
+        let surplus = idle.enumerate().filter(|(at, slot)| *at >= MAX_IDLE || !slot.is_backed);
         surplus.for_each(|(_, slot)| slot.unmap());
     });
 }

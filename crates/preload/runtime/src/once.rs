@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// An answer, once there is one.
-pub struct Answer(AtomicU8);
+pub struct OnceBool(AtomicU8);
 
-impl Answer {
+impl OnceBool {
     const UNKNOWN: u8 = 0;
     const NO: u8 = 1;
     const YES: u8 = 2;
@@ -16,7 +16,7 @@ impl Answer {
     }
 
     /// The answer; `find_out` is called by who asks first.
-    pub fn get(&self, find_out: impl FnOnce() -> bool) -> bool {
+    pub fn get_or_init(&self, find_out: impl FnOnce() -> bool) -> bool {
         match self.0.load(Ordering::Relaxed) {
             Self::UNKNOWN => {
                 let is_so = find_out();

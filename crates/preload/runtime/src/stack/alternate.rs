@@ -19,8 +19,8 @@ use crate::mapping::table::{self, Range};
 use crate::raw;
 use crate::settings::{self, Children};
 
-/// Runs `work` on another stack if this one is on private pool pages of `[from, to)`, else here.
-pub fn if_within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
+/// Runs `work` on an alternate stack if this one is on private pool pages of `[from, to)`, else here.
+pub fn on_alternate_if_within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
     let here = 0u8;
     let here = &raw const here as usize;
     let is_on_pool = |range: Range| !range.shared && range.start <= here && here < range.end;
@@ -31,7 +31,7 @@ pub fn if_within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Runs `work` on another stack, or here if there is no memory for one.
+/// Runs `work` on an alternate stack, or here if there is no memory for one.
 fn run<R>(work: impl FnOnce() -> R) -> R {
     const SIZE: usize = 512 << 10;
     let flags = raw::PRIVATE_ANONYMOUS;
@@ -77,9 +77,13 @@ extern "C" fn enter(high: u32, low: u32) {
     work();
 }
 
-/// Whether a fork made from here must be made from another stack.
-fn away<R>(work: impl FnOnce() -> R) -> R {
-    if settings::get().children == Children::Same { work() } else { if_within(0, usize::MAX, work) }
+/// Whether a fork made from here must be made from an alternate stack.
+fn for_fork<R>(work: impl FnOnce() -> R) -> R {
+    if settings::get().children == Children::Same {
+        work()
+    } else {
+        on_alternate_if_within(0, usize::MAX, work)
+    }
 }
 
 unsafe extern "C" {
@@ -94,7 +98,7 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> pid_t {
     // SAFETY: the caller's contract.
-    away(|| unsafe { __fork() })
+    for_fork(|| unsafe { __fork() })
 }
 
 /// `int daemon(int nochdir, int noclose)`, which forks inside libc.
@@ -105,7 +109,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
 pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     type Function = unsafe extern "C" fn(c_int, c_int) -> c_int;
     let real = next_function!(c"daemon", Function);
-    away(|| match real {
+    for_fork(|| match real {
         // SAFETY: the caller's contract.
         Some(real) => unsafe { real(no_chdir, no_close) },
         None => -1,
@@ -126,7 +130,7 @@ pub unsafe extern "C" fn forkpty(
     type Function =
         unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> pid_t;
     let real = next_function!(c"forkpty", Function);
-    away(|| match real {
+    for_fork(|| match real {
         // SAFETY: the caller's contract.
         Some(real) => unsafe { real(master, name, terminal, window) },
         None => -1,

@@ -10,21 +10,21 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 
-use crate::answer::Answer;
+use crate::once::OnceBool;
 use crate::raw;
 
 /// Whether this process can hold up writers. Where it cannot, private memory must not be put on
 /// pages of the pool: neither parts of them nor a fork could be dealt with.
 pub fn is_possible() -> bool {
-    static ANSWER: Answer = Answer::new();
-    ANSWER.get(|| raw::keeping_errno(|| Hold::new().is_some()))
+    static ANSWER: OnceBool = OnceBool::new();
+    ANSWER.get_or_init(|| raw::keeping_errno(|| WriteProtect::new().is_some()))
 }
 
 /// Whether it can also hold up system calls of other threads: where it cannot, one that writes while
 /// memory is made ordinary fails with EFAULT. As it was when it was first asked.
 pub fn stops_system_calls() -> bool {
-    static ANSWER: Answer = Answer::new();
-    ANSWER.get(|| raw::keeping_errno(|| Hold::of_everybody().is_some()))
+    static ANSWER: OnceBool = OnceBool::new();
+    ANSWER.get_or_init(|| raw::keeping_errno(|| WriteProtect::with_system_calls().is_some()))
 }
 
 unsafe extern "C" {
@@ -39,7 +39,7 @@ pub fn has_one_thread() -> bool {
 }
 
 /// Writers are held up while this exists.
-pub struct Hold {
+pub struct WriteProtect {
     fd: c_int,
     /// The first address that was protected, and the one after the last.
     span: Cell<(usize, usize)>,
@@ -47,14 +47,14 @@ pub struct Hold {
 
 /// `struct uffdio_api`
 #[repr(C)]
-struct Api {
+struct UffdioApi {
     api: u64,
     features: u64,
     ioctls: u64,
 }
 /// `struct uffdio_register`
 #[repr(C)]
-struct Register {
+struct UffdioRegister {
     start: u64,
     length: u64,
     mode: u64,
@@ -62,13 +62,13 @@ struct Register {
 }
 /// `struct uffdio_range`
 #[repr(C)]
-struct Span {
+struct UffdioRange {
     start: u64,
     length: u64,
 }
 /// `struct uffdio_writeprotect`
 #[repr(C)]
-struct WriteProtect {
+struct UffdioWriteprotect {
     start: u64,
     length: u64,
     mode: u64,
@@ -78,12 +78,12 @@ struct WriteProtect {
 const fn command(number: u64, size: usize) -> u64 {
     3 << 30 | (size as u64) << 16 | 0xaa << 8 | number
 }
-const UFFDIO_API: u64 = command(0x3f, size_of::<Api>());
-const UFFDIO_REGISTER: u64 = command(0x00, size_of::<Register>());
-const UFFDIO_WRITEPROTECT: u64 = command(0x06, size_of::<WriteProtect>());
+const UFFDIO_API: u64 = command(0x3f, size_of::<UffdioApi>());
+const UFFDIO_REGISTER: u64 = command(0x00, size_of::<UffdioRegister>());
+const UFFDIO_WRITEPROTECT: u64 = command(0x06, size_of::<UffdioWriteprotect>());
 // _IOR(0xAA, nr, struct uffdio_range)
-const UFFDIO_UNREGISTER: u64 = 2 << 30 | (size_of::<Span>() as u64) << 16 | 0xaa << 8 | 0x01;
-const UFFDIO_WAKE: u64 = 2 << 30 | (size_of::<Span>() as u64) << 16 | 0xaa << 8 | 0x02;
+const UFFDIO_UNREGISTER: u64 = 2 << 30 | (size_of::<UffdioRange>() as u64) << 16 | 0xaa << 8 | 0x01;
+const UFFDIO_WAKE: u64 = 2 << 30 | (size_of::<UffdioRange>() as u64) << 16 | 0xaa << 8 | 0x02;
 const UFFD_API: u64 = 0xaa;
 const UFFD_FEATURE_WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
 const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
@@ -93,40 +93,41 @@ const UFFD_USER_MODE_ONLY: c_int = 1;
 /// `_IO(0xAA, 0x00)`
 const USERFAULTFD_IOC_NEW: u64 = 0xaa00;
 
-impl Hold {
+impl WriteProtect {
     /// A descriptor; nothing is held up yet.
     pub fn new() -> Option<Self> {
-        Self::of_everybody().or_else(Self::of_the_program)
+        Self::with_system_calls().or_else(Self::user_mode_only)
     }
 
     /// One that also holds up system calls. It needs a privilege (`CAP_SYS_PTRACE`), access to
     /// /dev/userfaultfd (Linux 6.1), or vm.unprivileged_userfaultfd.
-    pub fn of_everybody() -> Option<Self> {
-        let by_call = Self::of_call(0);
+    pub fn with_system_calls() -> Option<Self> {
+        let by_call = Self::from_system_call(0);
         by_call.or_else(|| {
             let device = raw::open(c"/dev/userfaultfd", libc::O_RDWR | libc::O_CLOEXEC, 0)?;
             // SAFETY: flags only; the descriptor is ours.
             let fd = unsafe { raw::call!(SYS_ioctl, device, USERFAULTFD_IOC_NEW, libc::O_CLOEXEC) };
             raw::close(device);
-            Self::ready(fd)
+            Self::from_fd(fd)
         })
     }
 
     /// One for whoever has no privilege: a system call that writes meanwhile fails with EFAULT.
-    pub fn of_the_program() -> Option<Self> {
-        Self::of_call(UFFD_USER_MODE_ONLY)
+    pub fn user_mode_only() -> Option<Self> {
+        Self::from_system_call(UFFD_USER_MODE_ONLY)
     }
 
-    fn of_call(mode: c_int) -> Option<Self> {
+    fn from_system_call(mode: c_int) -> Option<Self> {
         // SAFETY: flags only; the descriptor is ours.
-        Self::ready(unsafe { raw::call!(SYS_userfaultfd, libc::O_CLOEXEC | mode) })
+        Self::from_fd(unsafe { raw::call!(SYS_userfaultfd, libc::O_CLOEXEC | mode) })
     }
 
-    fn ready(fd: libc::c_long) -> Option<Self> {
+    fn from_fd(fd: libc::c_long) -> Option<Self> {
         let span = Cell::new((usize::MAX, 0));
-        let hold = (fd >= 0).then_some(Self { fd: fd as c_int, span })?;
-        let mut api = Api { api: UFFD_API, features: UFFD_FEATURE_WP_HUGETLBFS_SHMEM, ioctls: 0 };
-        hold.call(UFFDIO_API, &mut api).then_some(hold)
+        let guard = (fd >= 0).then_some(Self { fd: fd as c_int, span })?;
+        let mut api =
+            UffdioApi { api: UFFD_API, features: UFFD_FEATURE_WP_HUGETLBFS_SHMEM, ioctls: 0 };
+        guard.call(UFFDIO_API, &mut api).then_some(guard)
     }
 
     /// From now on whoever writes to the range waits. It must be of whole hugetlb pages.
@@ -134,8 +135,9 @@ impl Hold {
         let (from, to) = self.span.get();
         self.span.set((from.min(start), to.max(start + length)));
         let (start, length) = (start as u64, length as u64);
-        let mut register = Register { start, length, mode: UFFDIO_REGISTER_MODE_WP, ioctls: 0 };
-        let mut protect = WriteProtect { start, length, mode: UFFDIO_WRITEPROTECT_MODE_WP };
+        let mut register =
+            UffdioRegister { start, length, mode: UFFDIO_REGISTER_MODE_WP, ioctls: 0 };
+        let mut protect = UffdioWriteprotect { start, length, mode: UFFDIO_WRITEPROTECT_MODE_WP };
         self.call(UFFDIO_REGISTER, &mut register) && self.call(UFFDIO_WRITEPROTECT, &mut protect)
     }
 
@@ -145,12 +147,12 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for WriteProtect {
     fn drop(&mut self) {
         // A child that is forked meanwhile inherits the descriptor: closing this one does not end it.
         let (from, to) = self.span.get();
         if from < to {
-            let mut range = Span { start: from as u64, length: (to - from) as u64 };
+            let mut range = UffdioRange { start: from as u64, length: (to - from) as u64 };
             raw::keeping_errno(|| {
                 self.call(UFFDIO_UNREGISTER, &mut range);
                 self.call(UFFDIO_WAKE, &mut range);

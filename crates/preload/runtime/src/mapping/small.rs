@@ -1,40 +1,41 @@
-//! Small anonymous mappings, placed side by side so that superpages can hold them.
+//! The sub-superpage allocator: small anonymous mappings, placed side by side so that superpages can hold them.
 //!
 //! Some allocators grow by mappings smaller than a superpage (CPython's object arenas are 1 MiB):
 //! however many there are, no fault ever finds a mapped, aligned superpage around it. Here such
 //! requests are cut, ascending, out of an extent that is mapped and advised as a whole. What the
 //! program gets is ordinary private anonymous memory of its own, zero and never handed out twice;
-//! it may unmap, move or protect its piece, and only that piece changes.
+//! it may unmap, move or protect its block, and only that block changes.
 //!
-//! Life of an extent: mapped -> cut into pieces until one no longer fits -> its tail unmapped.
+//! Life of an extent: mapped -> cut into blocks until one no longer fits -> its tail unmapped.
 //! Extents double from 2 MiB to 8 MiB. The first 32 MiB a process asks for stay as they were, so a
 //! small program pays nothing.
 //!
 //! The price:
 //! - Memory: a touch brings in the whole superpage around it. That is less than one superpage of
-//!   what nobody has asked for yet, and besides it whatever pieces the program asked for and does
-//!   not touch. A piece that is unmapped is not used again, and the memory of a superpage whose
-//!   other pieces live on comes back only when the kernel splits it.
+//!   what nobody has asked for yet, and besides it whatever blocks the program asked for and does
+//!   not touch. A block that is unmapped is not used again, and the memory of a superpage whose
+//!   other blocks live on comes back only when the kernel splits it.
 //! - Address space, and under `vm.overcommit_memory=2` commit: at most one extent ahead. Where the
 //!   kernel refuses an extent, the request is mapped as it came.
 //! - Under `mlockall(MCL_FUTURE)` an extent would be resident as a whole. The first that is found
 //!   locked is given back, and there are no more. `MCL_CURRENT` locks the rest of the extent at hand;
-//!   without it, pieces still cut from that extent are not locked.
+//!   without it, blocks still cut from that extent are not locked.
 //!
 //! # Safety
-//! An extent is mapped, cut and unmapped only under its lock, and a piece is handed out once.
+//! An extent is mapped, cut and unmapped only under its lock, and a block is handed out once.
 //! See docs/decisions/heap.md#7, docs/decisions/pool.md#4.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::counters::Kind;
-use crate::lock::{Level, Lock};
+use crate::lock::{Lock, Rank};
 use crate::{contiguity, raw, source};
 
-const SMALLEST: usize = 64 << 10;
-const UNTOUCHED_AT_FIRST: usize = 32 << 20;
-const LARGEST_EXTENT: usize = 8 << 20;
+/// Shorter requests, and so much of what a process asks for first, are left to the kernel.
+const MIN_LENGTH: usize = 64 << 10;
+const INITIAL_BYTES_LEFT_ALONE: usize = 32 << 20;
+const MAX_EXTENT: usize = 8 << 20;
 
 /// What is left of the current extent: `next..end`, all of it ours and untouched.
 struct Extent {
@@ -49,11 +50,11 @@ struct Extent {
 }
 
 static EXTENT: Lock<Extent> =
-    Lock::new(Level::Pieces, Extent { next: 0, end: 0, advised_to: 0, grow_by: 0, refused: false });
-static SEEN: AtomicUsize = AtomicUsize::new(0);
+    Lock::new(Rank::Small, Extent { next: 0, end: 0, advised_to: 0, grow_by: 0, refused: false });
+static REQUESTED: AtomicUsize = AtomicUsize::new(0);
 
 /// In a forked child. The extent that another thread was changing is nobody's there: it stays as it
-/// is, untouched, and the next piece begins another.
+/// is, untouched, and the next block begins another.
 pub fn after_fork() {
     EXTENT.after_fork(|extent, was_held| {
         if was_held {
@@ -65,15 +66,15 @@ pub fn after_fork() {
 /// A fresh, zeroed, readable and writable private mapping of `length` bytes, and whether it is advised;
 /// `None` where the plain path serves better.
 pub fn take(length: usize) -> Option<(*mut c_void, bool)> {
-    if !(SMALLEST..source::superpage()).contains(&length) {
+    if !(MIN_LENGTH..source::superpage()).contains(&length) {
         return None;
     }
-    if SEEN.fetch_add(length, Ordering::Relaxed) < UNTOUCHED_AT_FIRST {
+    if REQUESTED.fetch_add(length, Ordering::Relaxed) < INITIAL_BYTES_LEFT_ALONE {
         return None;
     }
     // An allocator may come here with a lock of its own: it does not wait for ours.
-    let piece = EXTENT.try_with(|extent| extent.cut(length)).flatten();
-    piece.map(|(address, is_advised)| (address as *mut c_void, is_advised))
+    let block = EXTENT.try_with(|extent| extent.cut(length)).flatten();
+    block.map(|(address, is_advised)| (address as *mut c_void, is_advised))
 }
 
 impl Extent {
@@ -82,9 +83,9 @@ impl Extent {
         if self.end - self.next < length {
             self.renew()?;
         }
-        let piece = self.next;
+        let block = self.next;
         self.next += length;
-        Some((piece, self.next <= self.advised_to))
+        Some((block, self.next <= self.advised_to))
     }
 
     /// Gives back the tail and maps the next extent.
@@ -93,7 +94,7 @@ impl Extent {
             return None;
         }
         let superpage = source::superpage();
-        let size = (self.grow_by * 2).clamp(superpage, LARGEST_EXTENT.max(superpage));
+        let size = (self.grow_by * 2).clamp(superpage, MAX_EXTENT.max(superpage));
         // SAFETY: fresh memory, of which nobody has an address until it is handed out.
         let start =
             unsafe { raw::mmap(0, size, raw::READ_WRITE, raw::PRIVATE_ANONYMOUS, -1, 0) }.ok()?;

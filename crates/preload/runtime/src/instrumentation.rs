@@ -1,4 +1,4 @@
-//! Stepping aside: programs that this library must not be in.
+//! Programs that this library must not be in: with a sanitizer, or under valgrind.
 //!
 //! Sanitizers and valgrind bring an allocator that has to be the first. `superpage run` recognizes such
 //! programs by their files; this is for those that a shell, or another program of a run, executes. Under
@@ -87,7 +87,7 @@ const OWN: &CStr = c"/proc/self/exe";
 unsafe fn is_own(path: *const c_char) -> bool {
     let identity = |path: *const c_char| {
         let mut status = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: a C string and room for the answer, which is there if the call succeeds.
+        // SAFETY: a C string and a place for the answer, which is there if the call succeeds.
         unsafe {
             let into = status.as_mut_ptr();
             let done = raw::call!(SYS_newfstatat, libc::AT_FDCWD, path, into, 0);
