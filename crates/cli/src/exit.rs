@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display};
 use std::io::ErrorKind;
-use std::process::ExitCode;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
 
 use experiment::execute::RunError;
 use host::journal::JournalError;
@@ -24,6 +25,16 @@ pub enum Done {
     Code(u8),
     /// A launcher: the signal that ended the program.
     Signal(i32),
+}
+
+/// A launcher ends as its program did.
+impl From<ExitStatus> for Done {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code as u8),
+            (None, signal) => Self::Signal(signal.unwrap_or(libc::SIGKILL)),
+        }
+    }
 }
 
 /// How it ended badly.

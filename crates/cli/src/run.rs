@@ -313,10 +313,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             );
         }
     }
-    Ok(match (status.code(), status.signal()) {
-        (Some(code), _) => Done::Code(code as u8),
-        (None, signal) => Done::Signal(signal.unwrap_or(libc::SIGKILL)),
-    })
+    Ok(status.into())
 }
 
 /// On what memory lies that is not on the pages asked for, as far as that is known.

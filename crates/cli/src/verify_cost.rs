@@ -4,8 +4,6 @@
 //! superpages, report the error.
 //! See docs/decisions/prediction.md#6.
 
-use std::path::PathBuf;
-
 use experiment::analysis::{Summary, analyse};
 use experiment::document::Document;
 use experiment::procedure::values;
@@ -18,9 +16,10 @@ use report::format::{digits, percent};
 use serde_json::json;
 use workload::Workload;
 
+use crate::bench::Outputs;
 use crate::compare::{Job, JobOutcome, runs, seconds, share};
 use crate::exit::{self, Done, Failure};
-use crate::files;
+use crate::pool::show::table;
 use crate::predict::{self, Pricing, Subject, SubjectDemand};
 use crate::workload::WorkloadArgs;
 
@@ -55,28 +54,16 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", value_parser = share)]
     within: Option<f64>,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-
-    /// Write the result to FILE; - is standard output.
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
-
-    /// Overwrite existing files.
-    #[arg(long)]
-    force: bool,
-
-    /// Do not print progress.
-    #[arg(long, short)]
-    quiet: bool,
-
     /// Print what would be run; do nothing.
     #[arg(long)]
     dry_run: bool,
 
+    // Last: their headings hold for all flags after them.
     #[command(flatten)]
     workload_args: WorkloadArgs,
+
+    #[command(flatten)]
+    outputs: Outputs,
 }
 
 /// One subject's outcome.
@@ -106,9 +93,7 @@ impl Row {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    if let Some(path) = &args.output {
-        files::check_new(path, args.force)?;
-    }
+    args.outputs.check(None)?;
     let subjects = args.subjects()?;
     if args.dry_run {
         for subject in &subjects {
@@ -119,8 +104,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     let mut rows = Vec::new();
     for subject in &subjects {
-        let asked = subject.demand(args.quiet).map_err(|error| error.on(&subject.name()))?;
-        let mut pricing = Pricing::begin(&asked, args.quiet)?;
+        let asked =
+            subject.demand(args.outputs.quiet).map_err(|error| error.on(&subject.name()))?;
+        let mut pricing = Pricing::begin(&asked, args.outputs.quiet)?;
         let document = match args.job(subject)?.run_and(&mut || pricing.between())? {
             JobOutcome::Document(document) => document,
             JobOutcome::Signal(signal, _) => return Ok(Done::Signal(signal)),
@@ -129,11 +115,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         rows.push(row(subject.name(), asked, pricing.finish()?, &document, timed)?);
     }
     let error = rows.iter().map(|row| row.error().abs()).sum::<f64>() / rows.len() as f64;
-    let text = match args.json {
+    let text = match args.outputs.json {
         true => document(&rows, error)?,
-        false => table(&rows, error),
+        false => text(&rows, error),
     };
-    files::deliver(args.output.as_deref(), &text)?;
+    args.outputs.deliver(&text)?;
     Ok(if args.within.is_some_and(|most| error > most) { Done::Negative } else { Done::Fine })
 }
 
@@ -166,7 +152,7 @@ impl Args {
             decide_after: None,
             ..Rule::default()
         };
-        predict::timed_job(subject, recipes, rule, Some(self.max_time), self.quiet)
+        predict::timed_job(subject, recipes, rule, Some(self.max_time), self.outputs.quiet)
     }
 }
 
@@ -221,11 +207,8 @@ fn medians(arm: &Summary, timed: bool) -> Option<(f64, f64)> {
     }
 }
 
-fn table(rows: &[Row], error: f64) -> String {
-    use comfy_table::{CellAlignment, Table, presets};
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let head = [
+fn text(rows: &[Row], error: f64) -> String {
+    let header = [
         "program",
         "base (s)",
         "superpages (s)",
@@ -237,12 +220,11 @@ fn table(rows: &[Row], error: f64) -> String {
         "between",
         "error (points)",
     ];
-    table.set_header(head);
     let points = |share: f64| format!("{:+.1}", 100.0 * share);
     let between = |low: f64, high: f64| format!("{} to {}", percent(low), percent(high));
-    for row in rows {
+    let cells = |row: &Row| {
         let told = &row.prediction;
-        table.add_row([
+        vec![
             row.name.clone(),
             digits(row.seconds[0], 3),
             digits(row.seconds[1], 3),
@@ -253,15 +235,9 @@ fn table(rows: &[Row], error: f64) -> String {
             percent(row.measured()),
             row.between.map_or("?".to_string(), |saved| between(saved.low, saved.high)),
             points(row.error()),
-        ]);
-    }
-    for index in 1..head.len() {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let mut text: String =
-        table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+        ]
+    };
+    let mut text = table(&header, rows.iter().map(cells).collect(), &[0]);
     text += &format!("\nmean absolute error: {:.1} points of the base run's time\n", 100.0 * error);
     for row in rows {
         text += &format!("{}: predicted from {}\n", row.name, row.source);

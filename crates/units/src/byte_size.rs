@@ -16,10 +16,12 @@ pub struct ByteSize(pub u64);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseSizeError {
     /// Not a number, or not followed by a unit this grammar has.
-    #[error("invalid size `{0}`: expected a number of bytes or a unit, e.g. 4096, 512M, 1.5G")]
+    #[error(
+        "invalid size `{0}`: expected a number of bytes or a unit, e.g. 4096, 64K, 2M, 2MiB, 1.5G"
+    )]
     NotASize(String),
     /// More than 2^64 - 1 bytes.
-    #[error("invalid size `{0}`: expected less than 2^64 bytes")]
+    #[error("size `{0}` is too large (2^64 bytes or more)")]
     TooLarge(String),
 }
 

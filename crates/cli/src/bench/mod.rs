@@ -70,13 +70,13 @@ pub struct Common {
     outputs: Outputs,
 }
 
-/// Where results go.
+/// Where results go; `verify-cost` takes the same flags.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct Outputs {
-    /// Print JSON (superpage.bench/1).
+    /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 
     /// Write the result to FILE; - is standard output.
     #[arg(long, short, value_name = "FILE")]
@@ -88,13 +88,18 @@ pub struct Outputs {
 
     /// Do not print progress.
     #[arg(long, short)]
-    quiet: bool,
+    pub quiet: bool,
 }
 
 impl Outputs {
     /// Fails now rather than after minutes, if a file cannot be written or exists.
-    fn check(&self, svg: Option<&PathBuf>) -> Result<(), Failure> {
+    pub fn check(&self, svg: Option<&PathBuf>) -> Result<(), Failure> {
         files::check_outputs(self.output.as_deref(), "--svg", svg.map(PathBuf::as_path), self.force)
+    }
+
+    /// Prints the result, or writes it to the file that was named.
+    pub fn deliver(&self, text: &str) -> Result<(), Failure> {
+        files::deliver(self.output.as_deref(), text)
     }
 }
 
@@ -102,7 +107,7 @@ impl Outputs {
 fn deliver(outputs: &Outputs, svg: Option<&PathBuf>, document: &Document) -> Result<(), Failure> {
     let drawn = svg.map_or(Ok(()), |path| files::write(path, document.to_svg()));
     let text = if outputs.json { document.to_json() } else { table::text(document) };
-    files::deliver(outputs.output.as_deref(), &text).and(drawn)
+    outputs.deliver(&text).and(drawn)
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {

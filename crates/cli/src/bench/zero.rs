@@ -9,7 +9,6 @@ use units::{ByteSize, PageSize};
 
 use super::{Outputs, save};
 use crate::exit::{self, Done, Failure};
-use crate::files;
 use crate::lab::Progress;
 use crate::pool::show::table;
 
@@ -41,7 +40,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     let zeroing = measure(args.outputs.quiet)?;
     let text = if args.outputs.json { document(&zeroing)? } else { words(&zeroing) };
-    files::deliver(args.outputs.output.as_deref(), &text)?;
+    args.outputs.deliver(&text)?;
     if args.save {
         exit::say(&save::of_zero(&zeroing)?);
     }

@@ -3,13 +3,14 @@
 use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
-use comfy_table::{CellAlignment, Table, presets};
 use experiment::analysis::{Analysis, Judgement, Summary};
 use experiment::document::Document;
 use experiment::procedure::Stopped;
 use experiment::sample::Purpose;
 use experiment::verdict::{Terms, Verdict, floor_text};
 use report::format::{self as words, percent};
+
+use crate::pool::show::table;
 
 /// Head line, table of arms, verdicts, notes.
 pub fn text(document: &Document, analysis: &Analysis) -> String {
@@ -53,14 +54,12 @@ fn head(document: &Document) -> String {
 }
 
 fn arms(document: &Document, analysis: &Analysis) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
     let metric = document.metric.as_ref();
     let figure = metric.map(|metric| match &metric.unit {
         Some(unit) => format!("{} ({unit})", metric.name),
         None => metric.name.clone(),
     });
-    let mut header: Vec<String> = [
+    let mut header = vec![
         "arm",
         "runs",
         "wall",
@@ -70,26 +69,13 @@ fn arms(document: &Document, analysis: &Analysis) -> String {
         "peak",
         "on superpages",
         "zero-filled",
-    ]
-    .map(String::from)
-    .to_vec();
-    header.extend(figure);
-    let columns = header.len();
-    table.set_header(header);
-    for summary in &analysis.arms {
-        let mut row = row(summary);
-        if metric.is_some() {
-            row.push(words::known(summary.metric, words::figure));
-        }
-        table.add_row(row);
-    }
-    for index in 1..columns {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let lines = table.to_string();
-    lines.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    ];
+    header.extend(figure.as_deref());
+    let figures = |summary: &Summary| {
+        let figure = metric.map(|_| words::known(summary.metric, words::figure));
+        row(summary).into_iter().chain(figure).collect()
+    };
+    table(&header, analysis.arms.iter().map(figures).collect(), &[0])
 }
 
 fn row(arm: &Summary) -> Vec<String> {

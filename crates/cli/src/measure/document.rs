@@ -1,9 +1,11 @@
 //! A measurement as JSON: schema `superpage.measure/1`. Pure.
 
+use std::os::unix::process::ExitStatusExt;
+
 use serde::Serialize;
 use walk_cost::{Attribution, Estimate};
 
-use super::{Ended, Measured};
+use super::Measured;
 
 /// The document. Shares are of 1, times are seconds, what is not known is null.
 #[derive(Serialize)]
@@ -12,7 +14,7 @@ pub struct Document<'a> {
     what: &'a str,
     format: Option<&'static str>,
     seconds: Option<f64>,
-    exit_code: Option<u8>,
+    exit_code: Option<i32>,
     signal: Option<i32>,
     estimate: &'a Estimate,
     attribution: &'a [Attribution],
@@ -20,18 +22,13 @@ pub struct Document<'a> {
 
 /// What was measured, as a document.
 pub fn of(measured: &Measured) -> Document<'_> {
-    let (exit_code, signal) = match measured.ended {
-        Some(Ended::Code(code)) => (Some(code), None),
-        Some(Ended::Signal(signal)) => (None, Some(signal)),
-        None => (None, None),
-    };
     Document {
         schema: "superpage.measure/1",
         what: &measured.what,
         format: measured.format.map(|format| format.in_words()),
         seconds: measured.seconds,
-        exit_code,
-        signal,
+        exit_code: measured.ended.and_then(|status| status.code()),
+        signal: measured.ended.and_then(|status| status.signal()),
         estimate: &measured.estimate,
         attribution: &measured.attributions,
     }

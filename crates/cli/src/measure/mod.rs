@@ -7,6 +7,7 @@ mod table;
 mod trace;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 use units::Pid;
 use walk_cost::from::{self, Format, FromError};
@@ -94,14 +95,7 @@ struct Measured {
     /// How long was measured.
     seconds: Option<f64>,
     /// How the program ended.
-    ended: Option<Ended>,
-}
-
-/// How a program that was started ended.
-#[derive(Clone, Copy)]
-enum Ended {
-    Code(u8),
-    Signal(i32),
+    ended: Option<ExitStatus>,
 }
 
 impl Measured {
@@ -134,8 +128,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     };
     print(&measured, &args)?;
     Ok(match measured.ended {
-        Some(Ended::Signal(signal)) => Done::Signal(signal),
-        Some(Ended::Code(code)) if code != 0 => Done::Code(code),
+        Some(status) if !status.success() => status.into(),
         _ if measured.estimate.share.is_none() => Done::Negative,
         _ => Done::Fine,
     })

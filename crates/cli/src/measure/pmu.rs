@@ -1,6 +1,5 @@
 //! Measuring by the processor's counters: of a program that is started, or of running processes.
 
-use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use units::Pid;
 use walk_cost::live::{Counters, CountersUnavailable, Counting};
 use walk_cost::{Context, Estimate, MissCost, interpret};
 
-use super::{Ended, Measured};
+use super::Measured;
 use crate::exit::{self, Failure};
 use crate::{facts, signals};
 
@@ -52,12 +51,8 @@ pub fn of_program(
     ended.map_err(ours)?;
     let (status, _) = sys::wait::reap(pid).map_err(ours)?;
     let estimate = finish(counting, counters, cost)?;
-    let ended = match (status.code(), status.signal()) {
-        (Some(code), _) => Ended::Code(code as u8),
-        (None, signal) => Ended::Signal(signal.unwrap_or(libc::SIGKILL)),
-    };
     let what = report::format::command(command.iter().map(String::as_str));
-    let (seconds, ended) = (Some(seconds), Some(ended));
+    let (seconds, ended) = (Some(seconds), Some(status));
     Ok(Measured { seconds, ended, ..Measured::of(what, estimate) })
 }
 

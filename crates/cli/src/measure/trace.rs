@@ -1,12 +1,13 @@
 //! Measuring by a recorded trace: the program's accesses, priced by what they cost on this machine.
 
 use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use experiment::analysis::analyse;
 use record::Streams;
 use walk_cost::{Estimate, Evidence, Gain, Interval, Method, Scope};
 
-use super::{Ended, Measured};
+use super::Measured;
 use crate::compare::JobOutcome;
 use crate::exit::Failure;
 use crate::predict::{self, Pricing, Subject};
@@ -21,13 +22,9 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     let followed = predict::record(command, streams, true, false)?;
     let what = report::format::command(command.iter().map(String::as_str));
     let status = followed.status;
-    let ended = match (status.code(), status.signal()) {
-        (Some(code), _) => Ended::Code(code as u8),
-        (None, signal) => Ended::Signal(signal.unwrap_or(libc::SIGKILL)),
-    };
     let of = |estimate, seconds| Measured {
         seconds,
-        ended: Some(ended),
+        ended: Some(status),
         ..Measured::of(what.clone(), estimate)
     };
     if !status.success() {
@@ -38,7 +35,10 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     let (user, system) = match predict::on_base_pages(&subject, true)?.run()? {
         JobOutcome::Signal(signal, _) => {
             let estimate = Estimate::unknown("interrupted before it was timed");
-            return Ok(Measured { ended: Some(Ended::Signal(signal)), ..of(estimate, None) });
+            return Ok(Measured {
+                ended: Some(ExitStatus::from_raw(signal)),
+                ..of(estimate, None)
+            });
         }
         JobOutcome::Document(document) => {
             let arm = analyse(&document).arms.swap_remove(0);

@@ -6,6 +6,7 @@ use host::pool::{self, PoolError, RelatedSettings, mounts};
 use serde_json::json;
 use units::{ByteSize, ParseSizeError};
 
+use super::ChangeArgs;
 use super::show::known;
 use crate::exit::{self, Done, Failure};
 
@@ -21,7 +22,7 @@ pub struct ShmArgs {
     shmmax: Option<ByteSize>,
 
     #[command(flatten)]
-    how: How,
+    how: ChangeArgs,
 }
 
 /// Show or raise the memory that the kernel keeps free (min_free_kbytes).
@@ -39,18 +40,7 @@ pub struct MinFreeArgs {
     set: Option<ByteSize>,
 
     #[command(flatten)]
-    how: How,
-}
-
-#[derive(Debug, clap::Args)]
-struct How {
-    /// Print what would be done; change nothing.
-    #[arg(long)]
-    dry_run: bool,
-
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    how: ChangeArgs,
 }
 
 fn bytes(text: &str) -> Result<ByteSize, ParseSizeError> {
@@ -126,7 +116,7 @@ pub fn min_free(args: MinFreeArgs) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-fn change(wishes: &[Wanted], how: &How) -> Result<Done, Failure> {
+fn change(wishes: &[Wanted], how: &ChangeArgs) -> Result<Done, Failure> {
     let root = Root::real();
     let mut changes = Vec::new();
     for (knob, name, asked) in wishes {

@@ -5,6 +5,7 @@ use host::pool::{self, Change, PoolError, Spec, SpecError};
 use serde_json::json;
 use units::NodeId;
 
+use super::ChangeArgs;
 use crate::exit::{self, Done, Failure};
 
 /// Split free pages into the next smaller size: 1G:2 becomes 1024 pages of 2 MiB.
@@ -19,13 +20,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     node: Option<u32>,
 
-    /// Print what would be done; change nothing.
-    #[arg(long)]
-    dry_run: bool,
-
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    how: ChangeArgs,
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -40,9 +36,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let into = pool::demotes_into(&status, size)?;
     let has = status.persistent(size, node)?;
     let pages = amount.pages(size, has).map_err(PoolError::from)?;
-    if args.dry_run {
+    if args.how.dry_run {
         let pieces = pages.saturating_mul(size.bytes() / into.bytes());
-        if args.json {
+        if args.how.json {
             let body = json!({
                 "dry_run": true, "from_bytes": size, "into_bytes": into, "asked": pages,
             });
@@ -55,7 +51,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Ok(Done::Fine);
     }
     let done = super::journalled(|lock| pool::demote(&Root::real(), lock, size, node, pages))?;
-    if args.json {
+    if args.how.json {
         super::print_json("superpage.pool-demote/1", json!({ "dry_run": false, "done": done }))?;
     } else {
         exit::print(&format!(

@@ -101,6 +101,18 @@ impl From<ReadError> for Failure {
     }
 }
 
+/// How a setting is changed.
+#[derive(Debug, clap::Args)]
+struct ChangeArgs {
+    /// Print what would be done; change nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 /// The one command that would be allowed.
 fn as_root() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();

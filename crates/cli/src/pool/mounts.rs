@@ -8,7 +8,7 @@ use host::pool::{PoolName, SpecError};
 use serde_json::json;
 use units::{ByteSize, ParseSizeError};
 
-use super::show;
+use super::{ChangeArgs, show};
 use crate::exit::{self, Done, Failure};
 
 /// List, create and remove hugetlbfs mounts.
@@ -68,13 +68,8 @@ struct CreateArgs {
     #[arg(long, value_enum, value_name = "KIND")]
     persist: Option<Persist>,
 
-    /// Print what would be done; change nothing.
-    #[arg(long)]
-    dry_run: bool,
-
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    how: ChangeArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -169,22 +164,22 @@ fn create(args: CreateArgs) -> Result<Done, Failure> {
     let there = mounts::mounts(&Root::real())?;
     let mut done =
         plans.iter().map(|plan| plan.check(&there)).collect::<Result<Vec<MountOutcome>, _>>()?;
-    if !args.dry_run {
+    if !args.how.dry_run {
         done = plans.iter().map(mounts::make).collect::<Result<Vec<MountOutcome>, _>>()?;
     }
-    if args.json {
+    if args.how.json {
         let made: Vec<_> = plans
             .iter()
             .zip(&done)
             .map(|(plan, made)| json!({ "plan": plan, "made": made }))
             .collect();
-        let body = json!({ "dry_run": args.dry_run, "mounts": made });
+        let body = json!({ "dry_run": args.how.dry_run, "mounts": made });
         super::print_json("superpage.pool-mounts-made/1", body)?;
         return Ok(Done::Fine);
     }
     for (plan, made) in plans.iter().zip(&done) {
         let point = plan.point.display();
-        let line = match (made, args.dry_run) {
+        let line = match (made, args.how.dry_run) {
             (MountOutcome::AlreadyThere, _) => format!("{point} is there already\n"),
             (MountOutcome::New, true) => format!("would mount {point} with {}\n", plan.options()),
             (MountOutcome::New, false) => format!("mounted {point} with {}\n", plan.options()),

@@ -4,7 +4,7 @@ use host::Root;
 use host::pool::{self, PoolError, Spec};
 use serde_json::json;
 
-use super::show;
+use super::{ChangeArgs, show};
 use crate::exit::{self, Done, Failure};
 
 /// Set a pool's overcommit limit: pages that it may allocate on demand.
@@ -16,13 +16,8 @@ pub struct Args {
     /// Pool and limit: 2M:512, 2M:+1G, default:0.
     spec: String,
 
-    /// Print what would be done; change nothing.
-    #[arg(long)]
-    dry_run: bool,
-
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    how: ChangeArgs,
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -32,23 +27,23 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let before = pool::overcommit(&status, size)?;
     let asked = spec.change.target(size, before).map_err(PoolError::from)?;
     pool::check_overcommit(&status, size, asked)?;
-    let now = if args.dry_run || asked == before {
+    let now = if args.how.dry_run || asked == before {
         before
     } else {
         super::journalled(|journal| {
             pool::set_overcommit(&Root::real(), journal, size, asked).map(|(_, now)| now)
         })?
     };
-    if args.json {
+    if args.how.json {
         let body = json!({
-            "dry_run": args.dry_run, "page_bytes": size, "before": before, "asked": asked,
+            "dry_run": args.how.dry_run, "page_bytes": size, "before": before, "asked": asked,
             "now": now,
         });
         super::print_json("superpage.pool-overcommit/1", body)?;
     } else {
-        let would = if args.dry_run { "would change " } else { "" };
+        let would = if args.how.dry_run { "would change " } else { "" };
         let asked = show::pages(Some(asked), size);
         exit::print(&format!("{would}overcommit of {size} pages: {before} -> {asked}\n"))?;
     }
-    Ok(if args.dry_run || now == asked { Done::Fine } else { Done::Negative })
+    Ok(if args.how.dry_run || now == asked { Done::Fine } else { Done::Negative })
 }

@@ -147,11 +147,9 @@ fn report(args: &Args, recorded: &Recorded, native: Option<Native>) -> Result<Do
 
 /// How the program ended is how we end; at a limit that was asked for, all is well.
 fn end(recorded: &Recorded) -> Done {
-    use std::os::unix::process::ExitStatusExt;
-    match (recorded.ended, recorded.status.code(), recorded.status.signal()) {
-        (Ended::Accesses | Ended::Time | Ended::Stopped | Ended::Crowded, ..) => Done::Fine,
-        (Ended::Program, Some(code), _) => Done::Code(code as u8),
-        (Ended::Program, None, signal) => Done::Signal(signal.unwrap_or(libc::SIGKILL)),
+    match recorded.ended {
+        Ended::Accesses | Ended::Time | Ended::Stopped | Ended::Crowded => Done::Fine,
+        Ended::Program => recorded.status.into(),
     }
 }
 

@@ -151,7 +151,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             "accesses": totals.accesses, "accesses_of_records_that_write": totals.writes,
             "mappings": made.mappings, "touched_regions": made.touched,
         });
-        super::print_json("superpage.trace-import/1", body)?;
+        exit::print_json("superpage.trace-import/1", body)?;
     } else {
         exit::print(&format!(
             "{}: {} accesses in {} records; {} mappings inferred from {} touched regions\n",

@@ -28,7 +28,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut reader = super::open(&args.file)?;
     let runs = reader.regions()?;
     if args.json {
-        super::print_json("superpage.trace/1", document(reader.info(), &runs))?;
+        exit::print_json("superpage.trace/1", document(reader.info(), &runs))?;
     } else {
         exit::print(&text(reader.info(), &runs))?;
     }

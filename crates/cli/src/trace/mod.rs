@@ -65,8 +65,3 @@ pub fn open(path: &Path) -> Result<Reader, TraceError> {
     }
     Ok(reader)
 }
-
-/// Prints a document whose first key is its schema.
-fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> {
-    crate::exit::print_json(schema, body)
-}

@@ -51,7 +51,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             "sound": why.is_none(), "why": why,
             "records": records, "accesses": accesses, "events": events,
         });
-        super::print_json("superpage.trace-verify/1", body)?;
+        exit::print_json("superpage.trace-verify/1", body)?;
     } else {
         let sound = format!(
             "{}: sound: {accesses} accesses in {records} records, {events} events",
