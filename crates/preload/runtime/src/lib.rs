@@ -16,7 +16,7 @@
 //! | `segments` | the program's text, data and bss |
 //! | `prepare` | superpages that are ready before they are touched: kept mappings, and the beginnings of new ones |
 //! | `stack` | stacks of a fixed size: the main thread's and those of threads |
-//! | `fork` | what becomes of all that in a child |
+//! | `fork` | what is done before and after a fork; `copy`: a child's superpages; `order`: the parts; `fork_lock` |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `pagemap` | what lies under pages, asked of the kernel |
 //! | `executor` | what `policy` remembers of this process, asking it, the log of its decisions, and the advice it wants |
@@ -40,6 +40,7 @@ mod environment;
 mod executor;
 mod filter;
 mod fork;
+mod fork_lock;
 mod glibc;
 mod heap;
 mod instrumentation;
@@ -50,6 +51,7 @@ mod mapping;
 mod maps;
 mod message;
 mod once;
+mod order;
 mod pagemap;
 mod prepare;
 mod raw;

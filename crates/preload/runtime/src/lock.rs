@@ -8,11 +8,29 @@
 //! gives `None`) and its caller does without.
 //!
 //! No lock is held across a fork. A child is born with locks whose holders do not exist in it and
-//! with values that they had not finished; `fork` has each module call [`Lock::after_fork`].
+//! with values that they had not finished; each part calls [`Lock::after_fork`] there (`order`).
 //!
 //! # Order
-//! One table: [`Rank`]. A thread that holds a lock takes only those that come later in it. Debug
-//! builds end a process that does not keep to it.
+//! [`Rank`] is the order, and `order` has the parts in it. A thread that holds a lock takes only those
+//! that come later. What it holds is seen in the locks' words, so nothing is kept for that: a handler
+//! is told, and a debug build ends a process that does not keep to the order.
+//!
+//! # Legend
+//! Fields and statics that threads share carry a letter that says what guards them.
+//!
+//! | letter | guarded by | waited for |
+//! |---|---|---|
+//! | (s) | `stack::slots::SLOTS`, [`Rank::Stacks`] | yes |
+//! | (d) | `mapping::exclusive::WORKERS`, [`Rank::Demotion`] | yes |
+//! | (m) | `mapping::small::EXTENT`, [`Rank::Small`] | no: [`Lock::try_with`], its callers may hold an allocator's lock |
+//! | (t) | `mapping::table::TABLE`, [`Rank::Table`] | yes |
+//! | (c) | whoever has claimed the entry by compare-and-swap | no: another entry is taken, or none |
+//! | (a) | nothing: one atomic word, or a hint of several | no |
+//!
+//! A range that a thread has entered in `WORKERS` is waited for as well, with no lock held
+//! (`mapping::exclusive`). The stock (`prepare`) moves mappings without entering them there: on the pool
+//! that could take a range from under a thread that is making it ordinary, so there is no stock on the
+//! pool ([`crate::prepare::is_on`]).
 //!
 //! # Safety
 //! `word` is the address of the holder's errno, which no two threads share, and so says in one step
@@ -39,7 +57,8 @@ pub enum Rank {
     Table,
 }
 
-const RANKS: usize = Rank::Table as usize + 1;
+/// How many there are.
+pub const RANKS: usize = Rank::Table as usize + 1;
 
 /// Somebody sleeps until the lock is free. Errno is aligned to its size, so the bit is free.
 const AWAITED: usize = 1;

@@ -168,6 +168,15 @@ pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Ends this process.
+pub fn exit(status: c_int) -> ! {
+    // SAFETY: numbers only.
+    unsafe {
+        call!(SYS_exit_group, status);
+        libc::abort()
+    }
+}
+
 /// Sets errno, as a C function does before it returns -1.
 pub fn set_errno(errno: Errno) {
     // SAFETY: errno is this thread's own.

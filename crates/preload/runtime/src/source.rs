@@ -18,7 +18,7 @@ use crate::mapping::table;
 use crate::once::OnceBool;
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
-use crate::{contiguity, executor, fork, write_protect};
+use crate::{contiguity, executor, fork_lock, write_protect};
 
 /// On what pages a request came to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +215,7 @@ fn map_checked(
         HAS_PRIVATE.store(true, Ordering::SeqCst);
     }
     let start = map().map_err(reason_of)?;
-    if sharing == libc::MAP_PRIVATE && fork::is_under_way() {
+    if sharing == libc::MAP_PRIVATE && fork_lock::is_held() {
         // The fork may have looked for such memory already.
         // SAFETY: fresh memory of ours.
         let _ = unsafe { raw::munmap(start, length) };

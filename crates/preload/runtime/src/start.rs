@@ -53,11 +53,7 @@ pub fn refuse(kind: Kind) -> ! {
         kind.name().as_bytes(),
         b": not started, because SUPERPAGE_FALLBACK=error",
     ]);
-    // SAFETY: ends this process.
-    unsafe {
-        raw::call!(SYS_exit_group, 127);
-        libc::abort()
-    }
+    raw::exit(127)
 }
 
 /// At exit. A process that ends by a signal or `_exit` leaves no report of its own; what it got is

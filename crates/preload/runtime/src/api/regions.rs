@@ -33,6 +33,7 @@ const FREE: usize = 0;
 const CLAIMED: usize = 1;
 const SLOTS: usize = 1000;
 
+/// (c) by `handle`.
 #[repr(C)]
 struct Slot {
     handle: AtomicUsize,

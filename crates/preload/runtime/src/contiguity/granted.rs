@@ -17,7 +17,7 @@ use std::sync::atomic::{
 use crate::executor::advice;
 use crate::raw;
 
-/// A range that was advised: `[start, end)`; 0: none.
+/// (a) A range that was advised: `[start, end)`; 0: none.
 struct Advised {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -133,7 +133,7 @@ pub fn is_filled(start: usize, end: usize, superpage: usize) -> bool {
     (0..4).map(sample).chain([last]).all(|at| is_resident(at) == Some(true))
 }
 
-/// A mapping that is advised before `at` and not behind; `at` 0: none, 1: being written.
+/// (c) by `at`: a mapping that is advised before `at` and not behind; `at` 0: none, 1: being written.
 struct Border {
     at: AtomicUsize,
     end: AtomicUsize,

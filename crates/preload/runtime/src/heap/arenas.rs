@@ -53,7 +53,7 @@ static START: AtomicUsize = AtomicUsize::new(0);
 static IN_THREADS: AtomicUsize = AtomicUsize::new(0);
 /// The end of the brk area when it was last looked at.
 static LAST_BREAK: AtomicUsize = AtomicUsize::new(0);
-/// Whether somebody is growing an arena.
+/// (a) Whether somebody is growing an arena: who comes meanwhile does not wait.
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
 /// Whether the heap is large, and its early memory has been advised.
 static IS_LARGE: AtomicBool = AtomicBool::new(false);

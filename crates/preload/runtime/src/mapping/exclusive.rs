@@ -18,7 +18,7 @@ use super::table;
 use crate::lock::{Lock, Rank};
 use crate::raw;
 
-/// A range and the thread (its errno's address) that works on it; 0: none.
+/// (d) A range and the thread (its errno's address) that works on it; 0: none.
 #[derive(Clone, Copy)]
 struct Worker {
     owner: usize,
@@ -32,9 +32,9 @@ struct Worker {
 const MAX_WORKERS: usize = 64;
 static WORKERS: Lock<[Worker; MAX_WORKERS]> =
     Lock::new(Rank::Demotion, [Worker { owner: 0, from: 0, to: 0, born: 0 }; MAX_WORKERS]);
-/// Changes when somebody leaves a range.
+/// (a) Changes when somebody leaves a range.
 static LEFT: AtomicU32 = AtomicU32::new(0);
-/// How many forks this process is away from the first: threads of before are not there.
+/// (a) How many forks this process is away from the first: threads of before are not there.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 enum Attempt {

@@ -37,7 +37,7 @@ const MIN_LENGTH: usize = 64 << 10;
 const INITIAL_BYTES_LEFT_ALONE: usize = 32 << 20;
 const MAX_EXTENT: usize = 8 << 20;
 
-/// What is left of the current extent: `next..end`, all of it ours and untouched.
+/// (m) What is left of the current extent: `next..end`, all of it ours and untouched.
 struct Extent {
     next: usize,
     end: usize,
@@ -51,6 +51,7 @@ struct Extent {
 
 static EXTENT: Lock<Extent> =
     Lock::new(Rank::Small, Extent { next: 0, end: 0, advised_to: 0, grow_by: 0, refused: false });
+/// (a) Bytes that were asked for so far.
 static REQUESTED: AtomicUsize = AtomicUsize::new(0);
 
 /// In a forked child. The extent that another thread was changing is nobody's there: it stays as it

@@ -73,6 +73,7 @@ pub struct Entry {
     leaving: usize,
 }
 
+/// (t)
 struct Entries {
     entries: *mut Entry,
     used: usize,
@@ -83,7 +84,7 @@ unsafe impl Send for Entries {}
 
 static TABLE: Lock<Entries> = Lock::new(Rank::Table, NO_ENTRIES);
 const NO_ENTRIES: Entries = Entries { entries: std::ptr::null_mut(), used: 0, capacity: 0 };
-/// The span of all ranges there ever were: most calls are outside, and then no lock is needed.
+/// (a) The span of all ranges there ever were: most calls are outside, and then no lock is needed.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 

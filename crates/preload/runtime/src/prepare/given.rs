@@ -14,7 +14,7 @@ use crate::mapping::demote;
 use crate::raw;
 use crate::source::superpage;
 
-/// A mapping, on one page.
+/// A mapping, on one page: (c) by `start`.
 #[repr(align(64))]
 struct Entry {
     /// Its address; 0: none.
@@ -40,7 +40,7 @@ static ENTRIES: [Entry; COUNT] = [const {
     }
 }; COUNT];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// The span of all there ever were, for the many calls outside it.
+/// (a) The span of all there ever were, for the many calls outside it.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 

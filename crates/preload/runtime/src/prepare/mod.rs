@@ -20,7 +20,7 @@
 //! See docs/decisions/prepare.md#1.
 
 use crate::once::OnceBool;
-use crate::{executor, filter};
+use crate::{executor, filter, settings};
 
 mod ahead;
 mod bound;
@@ -33,10 +33,12 @@ pub use ahead::populate;
 pub use given::{changed, discard_untouched};
 pub use stock::{give_way, keep, make_way, take};
 
-/// Whether anything is to be prepared in this process.
+/// Whether anything is to be prepared in this process. Never on the pool, whatever a policy says: what is
+/// kept is moved without entering it in `mapping::exclusive`, where another thread may be making it ordinary.
 pub fn is_on() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
-    ANSWER.get_or_init(executor::prepares) && !filter::may_be_in_place()
+    ANSWER.get_or_init(|| settings::get().is_thp() && executor::prepares())
+        && !filter::may_be_in_place()
 }
 
 /// In a forked child, which has neither a stock nor mappings of its own yet.

@@ -27,6 +27,7 @@ use crate::pagemap::{self, Region};
 use crate::raw;
 use crate::source::{self, superpage};
 
+/// What is kept: (c) by `holder`.
 #[repr(align(64))]
 struct Run {
     /// 0: no run; [`KEPT`]; else the thread that works on it (its errno's address).

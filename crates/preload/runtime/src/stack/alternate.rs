@@ -25,19 +25,19 @@ pub fn on_alternate_if_within<R>(from: usize, to: usize, work: impl FnOnce() -> 
     let here = &raw const here as usize;
     let is_on_pool = |range: Range| !range.shared && range.start <= here && here < range.end;
     if (from..to).contains(&here) && table::first(here, here + 1).is_some_and(is_on_pool) {
-        run(work)
+        on_alternate(work, |work| work())
     } else {
         work()
     }
 }
 
-/// Runs `work` on an alternate stack, or here if there is no memory for one.
-fn run<R>(work: impl FnOnce() -> R) -> R {
+/// Runs `work` on an alternate stack, or `otherwise` here if there is no memory for one.
+pub fn on_alternate<F: FnOnce() -> R, R>(work: F, otherwise: impl FnOnce(F) -> R) -> R {
     const SIZE: usize = 512 << 10;
     let flags = raw::PRIVATE_ANONYMOUS;
     // SAFETY: fresh memory.
     let Ok(stack) = (unsafe { raw::mmap(0, SIZE, raw::READ_WRITE, flags, -1, 0) }) else {
-        return work();
+        return otherwise(work);
     };
     let mut work = Some(work);
     let mut result = None;
@@ -63,7 +63,7 @@ fn run<R>(work: impl FnOnce() -> R) -> R {
     // `swapcontext` fails only for want of memory for the stack, which is there.
     match (result, work) {
         (Some(result), _) => result,
-        (None, Some(work)) => work(),
+        (None, Some(work)) => otherwise(work),
         // SAFETY: ends this process; `work` neither unwinds nor leaves nothing.
         (None, None) => unsafe { libc::abort() },
     }
@@ -72,7 +72,7 @@ fn run<R>(work: impl FnOnce() -> R) -> R {
 /// `makecontext` passes numbers of 32 bits.
 extern "C" fn enter(high: u32, low: u32) {
     let argument = (high as usize) << 32 | low as usize;
-    // SAFETY: the address of a local of `run`, which waits.
+    // SAFETY: the address of a local of `on_alternate`, which waits.
     let work = unsafe { &mut *(argument as *mut &mut dyn FnMut()) };
     work();
 }

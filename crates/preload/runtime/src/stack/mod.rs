@@ -18,7 +18,7 @@ mod initial;
 mod slots;
 mod threads;
 
-pub use alternate::on_alternate_if_within;
+pub use alternate::{on_alternate, on_alternate_if_within};
 pub use slots::after_fork;
 
 use crate::settings::Settings;

@@ -40,29 +40,32 @@ enum State {
 /// A stack. Its record lies on one page.
 #[repr(align(128))]
 pub struct Slot {
+    /// (s)
     state: State,
-    /// Its lowest address; below it lies a guard of `guard` bytes.
+    /// (s) Its lowest address; below it lies a guard of `guard` bytes.
     pub start: usize,
-    /// The address after its highest.
+    /// (s) The address after its highest.
     pub end: usize,
+    /// (s)
     guard: usize,
-    /// The guard that was asked for.
+    /// (s) The guard that was asked for.
     guard_asked: usize,
-    /// Whether it got what was asked for.
+    /// (s) Whether it got what was asked for.
     is_backed: bool,
-    /// Of the thread that runs on it; 0 until it does.
+    /// (a) Of the thread that runs on it; 0 until it does.
     pub tid: AtomicI32,
-    /// What it runs.
+    /// What it runs: written by its maker before it begins.
     pub work: Option<(Routine, *mut c_void)>,
-    /// All of them.
+    /// (s) All of them.
     next: *mut Slot,
 }
 
 struct Slots {
+    /// (s)
     first: *mut Slot,
-    /// Where to look next for threads that have ended.
+    /// (s) Where to look next for threads that have ended.
     cursor: *mut Slot,
-    /// Records not used yet, and how many.
+    /// (s) Records not used yet, and how many.
     fresh: *mut Slot,
     left: usize,
 }

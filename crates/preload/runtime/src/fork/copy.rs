@@ -1,4 +1,4 @@
-//! What becomes of superpages when a process forks (decisions: docs/decisions/fork.md).
+//! Copies of private superpages for a forked child (decisions: docs/decisions/fork.md).
 //!
 //! A private hugetlb mapping is guaranteed only in the process that made it: its reservation stays
 //! there. In a child, or in the parent while a child lives, a write needs another page of the pool,
@@ -15,52 +15,26 @@
 //! Other threads of the parent go on meanwhile, and what they write needs further pages. There must
 //! be as many free ones as they could write to, or the kernel would take the child's. What the pool
 //! lacks of that is turned into ordinary memory before the fork, which makes its pages free ones: at
-//! most half of the memory, once, and then it is as THP. Holding the writers up instead (`write_protect`) for
-//! the length of a fork was given up: who waits may hold a lock that the fork waits for next.
-//!
-//! # No circle
-//! Nothing of ours that others wait for is held across a fork: no lock, no lock of libc's, no writer.
-//! glibc takes, after our handler, the locks of its name services, then of stdio's list of files, then
-//! malloc's; whoever holds one of those may be in a function of this library, and comes out of it,
-//! because what holds a lock of ours waits for the kernel only (`lock`). So the child may find any lock
-//! taken and any value half changed: [`in_child`] sets right what it needs, from what the kernel says.
+//! most half of the memory, once, and then it is as THP. Write-protecting all of it for the length of
+//! a fork was given up: who waits may hold a lock that the fork waits for next.
 //!
 //! # Safety
-//! The child's handler runs alone in its process, in the state a forked child of many threads is in:
-//! it makes system calls and nothing else. It may be running on the very stack it copies, so it
-//! works from a stack of its own.
+//! The child is alone in its process, in the state a forked child of many threads is in: it makes
+//! system calls and nothing else. It may be running on the very stack it copies, so it works on an
+//! alternate one.
 //! See docs/decisions/fork.md#1, #2 and #3.
 
-use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use policy::live;
 
 use crate::counters::{self, Column, Kind, Reason};
 use crate::mapping::table::Range;
-use crate::mapping::{self, demote, is_hugetlb, small, table};
+use crate::mapping::{demote, is_hugetlb, table};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children};
-use crate::write_protect;
-use crate::{executor, heap, message, prepare, raw, source, stack};
-
-/// Registers the handlers. Ours are the first: the child's run before anybody else's, and before a
-/// fork they run last.
-pub fn provide() {
-    // SAFETY: the three functions live as long as the library, which is never unloaded.
-    unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
-}
-
-/// Whether any thread is about to fork. Until it has, nobody maps private pages of the pool: whether
-/// there are any, and how many, was looked up already.
-pub fn is_under_way() -> bool {
-    UNDER_WAY.load(Ordering::SeqCst) != 0
-}
-
-/// How many threads are.
-static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
+use crate::{executor, fork_lock, message, raw, source, stack, write_protect};
 
 /// One fork, from the handler before it to the ones after it.
 struct Fork {
@@ -92,7 +66,6 @@ static FORKS: [Fork; 64] = [const {
 impl Fork {
     fn begin() -> Option<&'static Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        UNDER_WAY.fetch_add(1, Ordering::SeqCst);
         let me = raw::errno_address();
         let is_free = |fork: &&Self| {
             fork.owner.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -120,7 +93,8 @@ impl Fork {
     }
 }
 
-extern "C" fn prepare() {
+/// Before a fork: a socket to the child if there is anything to copy, and free pages of the pool for it.
+pub fn prepare() {
     let fork = Fork::begin();
     if settings::get().children == Children::Same || !source::has_private_hugetlb() {
         return;
@@ -219,7 +193,8 @@ struct Request {
     length: usize,
 }
 
-extern "C" fn in_parent() {
+/// In the parent: does what the child asks for.
+pub fn in_parent() {
     if let Some(fork) = Fork::latest() {
         close(&fork.child_end);
         let socket = fork.parent_end.load(Ordering::Relaxed);
@@ -228,8 +203,6 @@ extern "C" fn in_parent() {
         }
         fork.end();
     }
-    // Only now may other threads take pages: those that were free are the child's to lean on.
-    UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// Fills what the child asks for until it is done or dead.
@@ -280,7 +253,8 @@ fn serve(socket: c_int) {
     }
 }
 
-extern "C" fn in_child() {
+/// In the child: takes over this thread's record and no other, and copies.
+pub fn in_child() {
     let fork = Fork::latest();
     let me = raw::errno_address();
     for other in &FORKS {
@@ -297,22 +271,18 @@ extern "C" fn in_child() {
         }
     }
     let mine = FORKS.iter().filter(|it| it.owner.load(Ordering::Relaxed) == me).count();
-    UNDER_WAY.store(mine.saturating_sub(1) as u32, Ordering::SeqCst);
-    counters::after_fork();
-    executor::after_fork();
-    mapping::after_fork();
-    small::after_fork();
-    table::after_fork();
-    stack::after_fork();
-    heap::after_fork();
-    prepare::after_fork();
+    fork_lock::after_fork(mine.saturating_sub(1) as u32);
     let Some(fork) = fork else { return };
     close(&fork.parent_end);
     let socket = fork.child_end.load(Ordering::Relaxed);
     if socket >= 0 {
         // A handler could write to what is being copied.
         let before = raw::set_signals(u64::MAX);
-        raw::keeping_errno(|| on_another_stack(copy_everything));
+        raw::keeping_errno(|| {
+            stack::on_alternate(copy_everything, |_| {
+                die(b"no memory for a forked child to copy its superpages")
+            })
+        });
         tell(socket, &Request::default());
         source::forget_private_hugetlb();
         raw::set_signals(before);
@@ -342,7 +312,7 @@ fn close(socket: &AtomicI32) {
 
 /// Replaces every private writable hugetlb mapping by ordinary memory with the same contents. What
 /// the maps say is the truth here, whoever made the mapping.
-extern "C" fn copy_everything() {
+fn copy_everything() {
     let ours = raw::pid();
     let read = maps::each(|vma| {
         if is_to_be_copied(vma) {
@@ -446,35 +416,5 @@ fn tell(socket: c_int, request: &Request) {
 /// was promised a copy. It ends as a child does for which there is no memory.
 fn die(why: &[u8]) -> ! {
     message::line(&[why]);
-    // SAFETY: ends this process.
-    unsafe {
-        raw::call!(SYS_exit_group, 127);
-        libc::abort()
-    }
-}
-
-struct Contexts(UnsafeCell<MaybeUninit<[libc::ucontext_t; 2]>>);
-// SAFETY: used only by the one thread of a forked child.
-unsafe impl Sync for Contexts {}
-static CONTEXTS: Contexts = Contexts(UnsafeCell::new(MaybeUninit::uninit()));
-
-/// Runs `work` on a stack mapped for it, so that it may replace the one it was called on.
-fn on_another_stack(work: extern "C" fn()) {
-    const SIZE: usize = 256 << 10;
-    let flags = raw::PRIVATE_ANONYMOUS;
-    // SAFETY: fresh memory for the stack; the contexts are static and this thread's alone;
-    // `uc_link` leads back to the first, which `swapcontext` fills in before it leaves.
-    unsafe {
-        let Ok(stack) = raw::mmap(0, SIZE, raw::READ_WRITE, flags, -1, 0) else {
-            die(b"no memory for a forked child to copy its superpages");
-        };
-        let [back, there] = (*CONTEXTS.0.get()).assume_init_mut();
-        libc::getcontext(there);
-        there.uc_stack.ss_sp = stack as *mut _;
-        there.uc_stack.ss_size = SIZE;
-        there.uc_link = back;
-        libc::makecontext(there, work, 0);
-        libc::swapcontext(back, there);
-        let _ = raw::munmap(stack, SIZE);
-    }
+    raw::exit(127)
 }

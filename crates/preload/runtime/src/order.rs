@@ -1,0 +1,37 @@
+//! The order of this library's parts: in a fork, and of the locks that they have (`lock`).
+//!
+//! Counting comes first, because the others count. Copying comes last: it asks the table, and the others must
+//! not be in the midst of something by then.
+
+use crate::fork::{Part, copy};
+use crate::lock::{RANKS, Rank};
+use crate::mapping::{self, small, table};
+use crate::{counters, executor, heap, prepare, stack};
+
+/// All parts that have something to do about a fork.
+pub static PARTS: [Part; 9] = ORDER;
+
+const ORDER: [Part; 9] = [
+    Part::in_child(None, counters::after_fork),
+    Part::in_child(None, executor::after_fork),
+    Part::in_child(Some(Rank::Stacks), stack::after_fork),
+    Part::in_child(Some(Rank::Demotion), mapping::after_fork),
+    Part::in_child(Some(Rank::Small), small::after_fork),
+    Part::in_child(Some(Rank::Table), table::after_fork),
+    Part::in_child(None, heap::after_fork),
+    Part::in_child(None, prepare::after_fork),
+    Part { rank: None, prepare: copy::prepare, parent: copy::in_parent, child: copy::in_child },
+];
+
+/// Every lock is one part's, and they are taken in the order of the parts.
+const _: () = {
+    let (mut at, mut locks) = (0, 0);
+    while at < ORDER.len() {
+        if let Some(rank) = ORDER[at].rank {
+            assert!(rank as usize == locks);
+            locks += 1;
+        }
+        at += 1;
+    }
+    assert!(locks == RANKS);
+};
