@@ -1,11 +1,10 @@
 //! Completions and man pages, from the same definitions as the flags.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::CommandFactory;
-
 use crate::exit::{self, Done, Failure};
-use crate::files;
+use crate::{files, lab};
 
 /// Print shell completions.
 #[derive(Debug, clap::Args)]
@@ -33,14 +32,16 @@ const LEGACY: [(&str, &str); 4] = [
     ("pagesize.1", include_str!("../../../docs/man/pagesize.1")),
 ];
 
-pub fn completions(args: CompletionsArgs) -> Result<Done, Failure> {
+/// Prints the completions of `command`.
+pub fn completions(args: &CompletionsArgs, mut command: clap::Command) -> Result<Done, Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "superpage", &mut text);
+    clap_complete::generate(args.shell, &mut command, "superpage", &mut text);
     exit::print(&String::from_utf8_lossy(&text))?;
     Ok(Done::Fine)
 }
 
-pub fn man(args: ManArgs) -> Result<Done, Failure> {
+/// Writes the man pages of `command`, and those written by hand.
+pub fn man(args: &ManArgs, command: clap::Command) -> Result<Done, Failure> {
     let failed = |error: std::io::Error| {
         Failure::usage(format!("{}: {error}; give an existing directory", args.directory.display()))
     };
@@ -48,7 +49,7 @@ pub fn man(args: ManArgs) -> Result<Done, Failure> {
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .tempdir()
         .map_err(Failure::cannot)?;
-    clap_mangen::generate_to(crate::Cli::command(), made.path()).map_err(Failure::cannot)?;
+    clap_mangen::generate_to(command, made.path()).map_err(Failure::cannot)?;
     let mut pages = Vec::new();
     for entry in std::fs::read_dir(made.path()).map_err(Failure::cannot)? {
         let entry = entry.map_err(Failure::cannot)?;
@@ -64,6 +65,22 @@ pub fn man(args: ManArgs) -> Result<Done, Failure> {
         files::write(&path, text)?;
     }
     Ok(Done::Fine)
+}
+
+/// Completions of both programs: whoever has both writes them.
+pub fn completions_of_both(args: &CompletionsArgs) -> Result<Done, Failure> {
+    let shell = args.shell.to_string();
+    lab::run_for_both(["completions", &shell].map(OsString::from).to_vec())?;
+    completions(args, crate::command())
+}
+
+/// Man pages of both programs.
+pub fn man_of_both(args: &ManArgs) -> Result<Done, Failure> {
+    let mut words = vec![OsString::from("man")];
+    words.extend(args.force.then(|| OsString::from("--force")));
+    words.extend([OsString::from("--"), args.directory.clone().into()]);
+    lab::run_for_both(words)?;
+    man(args, crate::command())
 }
 
 #[cfg(test)]

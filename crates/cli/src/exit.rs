@@ -141,8 +141,9 @@ impl From<JournalError> for Failure {
     }
 }
 
-/// Prints what clap has to say: help to stdout and 0, a mistake as one line to stderr and 2.
-pub fn of_clap(error: &clap::Error) -> ExitCode {
+/// Prints what clap has to say: help to stdout and 0, a mistake as one line to stderr and 2. After `launchers` a program
+/// may be meant.
+pub fn of_clap(error: &clap::Error, launchers: &[&str]) -> ExitCode {
     use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
@@ -162,7 +163,6 @@ pub fn of_clap(error: &clap::Error) -> ExitCode {
     // The commonest slip: superpage compare ./app.
     use clap::error::ErrorKind::{UnknownArgument, ValueValidation};
     let words: Vec<String> = std::env::args().collect();
-    let launchers = ["compare", "measure"];
     let launcher = words.get(1).filter(|word| launchers.contains(&word.as_str()));
     let slip = matches!(error.kind(), UnknownArgument | ValueValidation)
         && !words.iter().any(|word| word == "--");
@@ -262,9 +262,13 @@ pub fn json_text(schema: &str, body: serde_json::Value) -> Result<String, Failur
         #[serde(flatten)]
         body: serde_json::Value,
     }
-    let text = serde_json::to_string_pretty(&Document { schema, body });
-    let text = text.map_err(|error| Failure::usage(format!("JSON: {error}")))?;
-    Ok(format!("{text}\n"))
+    to_json(&Document { schema, body })
+}
+
+/// A document as JSON text.
+pub fn to_json(document: &impl serde::Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(document);
+    Ok(text.map_err(|error| Failure::usage(format!("JSON: {error}")))? + "\n")
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ use units::ByteSize;
 
 use crate::exit::{self, Failure};
 
+/// The most that a file given on the command line may hold: a slip must not fill memory.
+pub const LARGEST: u64 = 16 << 20;
+
 /// Whether what was named as a file is standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"

@@ -8,9 +8,8 @@ use machine::{costs_marked, with_costs};
 use tlb_probe::Calibration;
 use walk_cost::MissCost;
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::files;
-use crate::lab::outputs;
 
 /// Under `$XDG_DATA_HOME` (an absolute path, else it does not count: XDG Base Directory Specification), which
 /// is `~/.local/share` by default.
@@ -43,7 +42,7 @@ fn kept(path: PathBuf, what: &str) -> Result<(String, String), Failure> {
             "this machine was not measured yet ({shown} does not exist); `superpage tlb --save` does it"
         )));
     }
-    Ok((shown, crate::lab::what::text(&path, what)?))
+    Ok((shown, files::text(&path, files::LARGEST, what)?))
 }
 
 /// Writes it, whole or not at all.
@@ -59,7 +58,7 @@ pub fn write(text: &str) -> Result<PathBuf, Failure> {
 pub fn write_calibration(found: &Calibration) -> Result<PathBuf, Failure> {
     let kept = read().map(|(_, text)| costs_marked(&text, BENCH));
     let path = write(&with_costs(&found.to_machine(), &kept.unwrap_or_default()))?;
-    files::write(&path.with_extension(CALIBRATION), outputs::json(found)?)?;
+    files::write(&path.with_extension(CALIBRATION), exit::to_json(found)?)?;
     Ok(path)
 }
 

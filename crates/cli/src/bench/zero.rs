@@ -9,8 +9,8 @@ use units::{ByteSize, PageSize};
 
 use super::{Outputs, save};
 use crate::exit::{self, Done, Failure};
-use crate::lab::Progress;
 use crate::pool::show::table;
+use crate::progress::Progress;
 
 /// Time to zero 2 MiB, by instruction and size of a call, and in the kernel.
 ///

@@ -24,8 +24,8 @@ use units::ByteSize;
 use crate::compare::{Job, JobOutcome, WarmMemory};
 use crate::exit::Failure;
 use crate::facts;
-use crate::lab::Progress;
 use crate::loan::PoolPolicy;
+use crate::progress::Progress;
 
 /// The largest footprint that prices are measured for, if the program reaches so far: beyond, they are taken to
 /// stay as they are.

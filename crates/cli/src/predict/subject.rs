@@ -12,7 +12,7 @@ use workload_streams::Setup;
 
 use super::whole;
 use crate::exit::Failure;
-use crate::lab::Progress;
+use crate::progress::Progress;
 use crate::{facts, signals};
 
 /// Whose superpages are predicted.

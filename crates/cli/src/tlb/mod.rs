@@ -15,9 +15,8 @@ use tlb_probe::{
 use units::{ByteSize, PageSize};
 
 use crate::exit::{self, Done, Failure};
-use crate::lab::outputs;
-use crate::lab::progress::Progress;
 use crate::loan::OvercommitGuard;
+use crate::progress::Progress;
 use crate::{files, signals, this_machine};
 use allow::Change;
 
@@ -219,7 +218,7 @@ fn notes(probe: &Live, refused: Vec<String>) -> Vec<String> {
 fn print(args: &Args, found: &Calibration) -> Result<(), Failure> {
     let text = match if args.json { Format::Json } else { args.format } {
         Format::Human => table::text(found),
-        Format::Json => outputs::json(found)?,
+        Format::Json => exit::to_json(found)?,
         Format::Env => found.to_variables(),
     };
     if let Some(path) = &args.svg {

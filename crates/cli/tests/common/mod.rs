@@ -2,12 +2,15 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// The command, with nothing of the surroundings that would change what it does.
 pub fn superpage(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_superpage"));
     command.args(arguments).env_remove("LD_PRELOAD").env_remove("GLIBC_TUNABLES");
+    // As `cargo run` sets them too, for which `superpage lab` is built first.
+    command.env_remove("CARGO").env_remove("CARGO_MANIFEST_DIR");
     // A shell without job control has what it starts in the background ignore these, and the command heeds that.
     // SAFETY: async-signal-safe calls, between fork and exec.
     unsafe {
@@ -20,6 +23,14 @@ pub fn superpage(arguments: &[&str]) -> Command {
     }
     command
 }
+
+/// Whether `superpage lab` was built, as it is with the whole workspace.
+pub fn has_lab() -> bool {
+    Path::new(env!("CARGO_BIN_EXE_superpage")).with_file_name("superpage-lab").is_file()
+}
+
+/// Why a test leaves it out.
+pub const NO_LAB: &str = "superpage-lab was not built (cargo build -p superpage-lab-cli)";
 
 /// Runs it to its end.
 pub fn run(arguments: &[&str]) -> Output {

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::common::{run, stderr, stdout, superpage};
+use crate::common::{NO_LAB, has_lab, run, stderr, stdout, superpage};
 use serde_json::Value;
 use testkit::require;
 
@@ -35,16 +35,11 @@ fn it_measures_prints_draws_and_keeps_what_it_found() {
 
     let again = tlb(&directory, &["tlb", "--quick", "--page-size", "4K", "--svg", svg]);
     assert_eq!(again.status.code(), Some(2), "the picture exists");
-    let listed = tlb(&directory, &["lab", "machines"]);
-    assert!(stdout(&listed).contains("this machine: "), "{}", stdout(&listed));
-    let shown = stdout(&tlb(&directory, &["lab", "machines", "this"]));
-    assert!(shown.contains("name = \"this\"") && shown.contains("(measured)"), "{shown}");
-    let workload = "gups:size=8M,operations=1K";
-    let ran = tlb(
-        &directory,
-        &["lab", "run", "-d", "base", "-w", workload, "--memory", "256M", "--machine", "this"],
-    );
-    assert_eq!(ran.status.code(), Some(0), "{}", stderr(&ran));
+    if has_lab() {
+        the_laboratory_has_it(&directory);
+    } else {
+        testkit::skipped!("{NO_LAB}");
+    }
 
     // What was found prices misses that were counted.
     let Some(miss) = document["sizes"][0]["miss"]["cycles"].as_f64() else {
@@ -59,13 +54,30 @@ fn it_measures_prints_draws_and_keeps_what_it_found() {
     assert!((share - 1000.0 * miss / 1e9).abs() < 1e-9, "{share} {miss}");
 }
 
+fn the_laboratory_has_it(directory: &tempfile::TempDir) {
+    let listed = tlb(directory, &["lab", "machines"]);
+    assert!(stdout(&listed).contains("this machine: "), "{}", stdout(&listed));
+    let shown = stdout(&tlb(directory, &["lab", "machines", "this"]));
+    assert!(shown.contains("name = \"this\"") && shown.contains("(measured)"), "{shown}");
+    let workload = "gups:size=8M,operations=1K";
+    let ran = tlb(
+        directory,
+        &["lab", "run", "-d", "base", "-w", workload, "--memory", "256M", "--machine", "this"],
+    );
+    assert_eq!(ran.status.code(), Some(0), "{}", stderr(&ran));
+}
+
 #[test]
 fn a_machine_that_was_not_measured_says_how_it_would_be() {
     let directory = tempfile::tempdir().unwrap();
-    let arguments = ["lab", "run", "-d", "base", "-w", "gups:size=8M", "--machine", "this"];
-    let output = tlb(&directory, &arguments);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("superpage tlb --save"), "{}", stderr(&output));
+    if has_lab() {
+        let arguments = ["lab", "run", "-d", "base", "-w", "gups:size=8M", "--machine", "this"];
+        let output = tlb(&directory, &arguments);
+        assert_eq!(output.status.code(), Some(3));
+        assert!(stderr(&output).contains("superpage tlb --save"), "{}", stderr(&output));
+    } else {
+        testkit::skipped!("{NO_LAB}");
+    }
     let arguments = ["measure", "--misses", "1000", "--cycles", "1e9", "--cost", "this"];
     let output = tlb(&directory, &arguments);
     assert_eq!(output.status.code(), Some(3));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Damage, Hash, Plan, Store, SweepError, columns, parquet};
+use super::{Damage, Hash, Plan, Store, SweepError};
 use crate::{ENGINE, Report};
 
 /// The version of the merged JSON's layout.
@@ -15,8 +15,8 @@ pub const MERGE_SCHEMA: &str = "superpage.lab.sweep/1";
 pub struct Merged {
     /// Every report, as JSON.
     pub json: String,
-    /// One row per report, as Parquet.
-    pub parquet: Vec<u8>,
+    /// One row per report, as Parquet; `None`: built without the feature `parquet`.
+    pub parquet: Option<Vec<u8>>,
     /// Rows.
     pub rows: usize,
     /// Cells of the plan.
@@ -52,7 +52,10 @@ pub fn merge(stores: &[Store], partial: bool) -> Result<Merged, SweepError> {
     if found < planned && !partial {
         return Err(SweepError::Incomplete { missing: planned - found, planned });
     }
-    let parquet = parquet::bytes(&columns::columns(&rows))?;
+    #[cfg(feature = "parquet")]
+    let parquet = Some(super::parquet::bytes(&super::columns::columns(&rows))?);
+    #[cfg(not(feature = "parquet"))]
+    let parquet = None;
     let cells = rows.iter().map(|(hash, report)| Row { hash: *hash, report }).collect();
     let document = Document { schema: MERGE_SCHEMA, engine: ENGINE, planned, cells };
     let mut json = serde_json::to_string(&document).expect("reports are plain data");

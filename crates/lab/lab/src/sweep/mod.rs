@@ -10,9 +10,11 @@
 //! knows threads. A run itself has none.
 //! See docs/decisions/lab.md#7.
 
+#[cfg(feature = "parquet")]
 mod columns;
 mod hash;
 mod merge;
+#[cfg(feature = "parquet")]
 mod parquet;
 mod plan;
 mod run;
@@ -93,6 +95,7 @@ pub enum SweepError {
         planned: usize,
     },
     /// The Parquet file could not be made.
+    #[cfg(feature = "parquet")]
     #[error("Parquet: {0}")]
     Parquet(#[from] ::parquet::errors::ParquetError),
     /// No threads.

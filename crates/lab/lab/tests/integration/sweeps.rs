@@ -79,7 +79,7 @@ fn run_shard(store: &Store, shard: &str, jobs: usize) -> Ran {
 fn merged(stores: &[Store]) -> (String, Vec<u8>) {
     let merged = merge(stores, false).unwrap();
     assert!(merged.damaged.is_empty());
-    (merged.json, merged.parquet)
+    (merged.json, merged.parquet.unwrap())
 }
 
 fn groups_of(directory: &Path) -> Vec<std::path::PathBuf> {
@@ -161,7 +161,7 @@ proptest! {
         // What cannot be told from the original is no damage: a changed byte that is no part of a value.
         prop_assert_eq!(again.present + again.done, 48);
         let after = merge(&[store], false).unwrap();
-        prop_assert_eq!((after.json, after.parquet), expected);
+        prop_assert_eq!((after.json, after.parquet.unwrap()), expected);
     }
 }
 
@@ -343,7 +343,7 @@ fn the_parquet_file_reads_back() {
     let merged = merge(&[store], false).unwrap();
     let document: serde_json::Value = serde_json::from_str(&merged.json).unwrap();
     let cells = document["cells"].as_array().unwrap();
-    let file = SerializedFileReader::new(bytes::Bytes::from(merged.parquet)).unwrap();
+    let file = SerializedFileReader::new(bytes::Bytes::from(merged.parquet.unwrap())).unwrap();
     let columns = file.metadata().file_metadata().schema_descr();
     let at = |name: &str| {
         let found = (0..columns.num_columns()).find(|at| columns.column(*at).name() == name);

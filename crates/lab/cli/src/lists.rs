@@ -5,11 +5,10 @@ use serde_json::json;
 use units::ByteSize;
 use workload_streams::{Entry, Given, Parameter, Setup, catalog};
 
-use super::outputs;
 use super::what;
-use crate::exit::{self, Done, Failure};
-use crate::pool::show::table;
-use crate::this_machine;
+use cli::exit::{self, Done, Failure};
+use cli::table;
+use cli::this_machine;
 
 /// List the machines, or show one.
 #[derive(Debug, clap::Args)]
@@ -61,7 +60,7 @@ pub fn machines(args: MachinesArgs) -> Result<Done, Failure> {
                         "base_page_bytes": machine.base_page.bytes() })
             })
             .collect();
-        outputs::json(&json!({ "schema": "superpage.lab.machines/1", "machines": machines }))?
+        cli::exit::to_json(&json!({ "schema": "superpage.lab.machines/1", "machines": machines }))?
     } else {
         let row = |machine: &Machine| {
             let mhz = machine.mhz.to_string();
@@ -84,7 +83,9 @@ pub fn workloads(args: WorkloadsArgs) -> Result<Done, Failure> {
     let chosen = || catalog().filter(|entry| one.is_none_or(|one| one.name == entry.name));
     let text = if args.json {
         let workloads: Vec<_> = chosen().map(document).collect();
-        outputs::json(&json!({ "schema": "superpage.lab.workloads/1", "workloads": workloads }))?
+        cli::exit::to_json(
+            &json!({ "schema": "superpage.lab.workloads/1", "workloads": workloads }),
+        )?
     } else if let Some(entry) = one {
         details(entry)
     } else {

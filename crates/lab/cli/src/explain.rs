@@ -6,10 +6,11 @@ use lab::Report;
 use lab::analysis::{explain, incomparable};
 
 use super::compare;
-use super::outputs::{Outputs, json};
-use super::simulate::Parts;
+use super::outputs::Outputs;
 use super::what::{self, Surroundings};
-use crate::exit::{self, Done, Failure};
+use crate::simulate::Parts;
+use cli::exit::to_json as json;
+use cli::exit::{self, Done, Failure};
 
 /// Tell in words why one design was faster than another.
 ///

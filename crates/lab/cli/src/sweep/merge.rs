@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use lab::sweep::Store;
 
 use super::complain;
-use crate::exit::{self, Done, Failure};
-use crate::files;
+use cli::exit::{self, Done, Failure};
+use cli::files;
 
 /// Merge a sweep into one Parquet file (a row per cell) and one JSON file (with time lines).
 ///
@@ -61,21 +61,25 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         name.push(extension);
         PathBuf::from(name)
     };
-    let (parquet, json) = (named(".parquet"), named(".json"));
+    let json = named(".json");
+    let parquet = cfg!(feature = "parquet").then(|| named(".parquet"));
+    let both = || parquet.iter().chain([&json]);
     if !args.dry_run {
-        files::check_new(&parquet, args.force)?;
-        files::check_new(&json, args.force)?;
+        both().try_for_each(|path| files::check_new(path, args.force))?;
     }
     let stores: Vec<Store> = args.directories.iter().map(|path| Store::at(path)).collect();
-    let merged = lab::sweep::merge(&stores, args.partial)?;
+    let merged = lab::sweep::merge(&stores, args.partial).map_err(Failure::usage)?;
     complain(&merged.damaged, "left out");
     let rows = format!("{} of {} cells", merged.rows, merged.planned);
-    let names = format!("{} and {}", parquet.display(), json.display());
+    let names: Vec<String> = both().map(|path| path.display().to_string()).collect();
+    let names = names.join(" and ");
     if args.dry_run {
         exit::print(&format!("would write {rows} to {names}\n"))?;
         return Ok(Done::Fine);
     }
-    files::write(&parquet, &merged.parquet)?;
+    if let (Some(path), Some(bytes)) = (&parquet, &merged.parquet) {
+        files::write(path, bytes)?;
+    }
     files::write(&json, &merged.json)?;
     exit::print(&format!("{rows} written to {names}\n"))?;
     Ok(Done::Fine)

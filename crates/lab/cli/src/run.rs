@@ -1,10 +1,11 @@
 //! `superpage lab run`: one design.
 
-use super::outputs::{Outputs, json};
-use super::simulate::Parts;
+use super::outputs::Outputs;
 use super::what::{self, Surroundings};
 use super::words;
-use crate::exit::{self, Done, Failure};
+use crate::simulate::Parts;
+use cli::exit::to_json as json;
+use cli::exit::{self, Done, Failure};
 
 /// Run a workload under one design and say where its time went.
 #[derive(Debug, clap::Args)]

@@ -12,11 +12,11 @@ use lab::plot;
 use serde::Serialize;
 use units::ByteSize;
 
-use super::outputs::json;
-use super::progress::Progress;
 use super::what;
-use crate::exit::{Done, Failure};
-use crate::files;
+use cli::exit::to_json as json;
+use cli::exit::{Done, Failure};
+use cli::files;
+use cli::progress::Progress;
 
 /// The version of the document.
 const SCHEMA: &str = "superpage.faults/1";
@@ -167,7 +167,8 @@ fn simulate(machine: &Machine, args: &Args) -> Result<Vec<Set>, Failure> {
             cache_lines: args.cache_lines,
             touches: Touches { run: args.run, gap: args.gap },
         };
-        sets.push(Set { rows: faults::rows(&experiment, &threads)?, name, kernel });
+        let rows = faults::rows(&experiment, &threads).map_err(Failure::usage)?;
+        sets.push(Set { rows, name, kernel });
     }
     progress.clear();
     Ok(sets)
@@ -184,7 +185,7 @@ fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Fail
     let mut kernels: Vec<(String, Kernel)> =
         sets.iter().map(|set| (set.to_string(), set.kernel(machine))).collect();
     for word in &args.designs {
-        let named = crate::design::load(word)?;
+        let named = cli::load_design(word)?;
         if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&named.design) {
             return Err(what::refused(&named, key, &why));
         }

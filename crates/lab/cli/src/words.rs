@@ -7,7 +7,7 @@ use report::format::{clipped, known};
 use report::sig3::{self as three, percent};
 use units::ByteSize;
 
-use crate::pool::show::table;
+use cli::table;
 
 /// What the columns of a comparison are, for its table and for --help.
 pub const COLUMNS: &str = "\

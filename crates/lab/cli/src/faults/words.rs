@@ -6,7 +6,7 @@ use report::sig3::{self as three, percent};
 use units::ByteSize;
 
 use super::Set;
-use crate::pool::show::table;
+use cli::table;
 
 const COLUMNS: [&str; 10] =
     ["Gb", "Rep", "Threads", "CLine", "User", "System", "Wall", "flt/cpu/s", "fault/wsec", ""];

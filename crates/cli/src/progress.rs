@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::exit;
+
 /// Work this quick needs no report.
 const SILENT: Duration = Duration::from_secs(2);
 /// How often the elapsed time is drawn again, whatever the work does.
@@ -78,7 +80,7 @@ impl Progress {
         } else if self.lines && self.last_line.elapsed() > EVERY {
             self.last_line = Instant::now();
             let of = of.map_or(String::new(), |of| format!(" of {of}"));
-            crate::exit::say(&format!("{done}{of} done; {}", what()));
+            exit::say(&format!("{done}{of} done; {}", what()));
         }
     }
 

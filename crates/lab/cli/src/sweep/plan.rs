@@ -6,10 +6,10 @@ use lab::sweep::{PLAN_SCHEMA, Plan, Store, Wanted, seeds};
 use mm_sim::kernel_memory;
 use units::ByteSize;
 
-use crate::exit::{self, Done, Failure};
-use crate::files;
-use crate::lab::simulate::Parts;
-use crate::lab::what;
+use crate::simulate::Parts;
+use crate::what;
+use cli::exit::{self, Done, Failure};
+use cli::files;
 
 /// Write the plan of a sweep into a directory.
 ///
@@ -86,7 +86,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::print(&format!("{directory}: would plan {what}\n{}", notes(&plan)))?;
         return Ok(Done::Fine);
     }
-    Store::at(&args.output).write_plan(&plan, args.force)?;
+    Store::at(&args.output).write_plan(&plan, args.force).map_err(Failure::usage)?;
     let next = format!("next: superpage lab sweep run {directory}");
     exit::print(&format!("{directory}: {what}; {next}\n{}", notes(&plan)))?;
     Ok(Done::Fine)

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use lab::{End, PROFILE_SECONDS, Profile, Report};
 use serde_json::json;
 
-use super::outputs;
-use super::simulate::Parts;
 use super::what::{self, Surroundings};
 use super::words;
-use crate::exit::{self, Done, Failure};
-use crate::files;
+use crate::simulate::Parts;
+use cli::exit::{self, Done, Failure};
+use cli::files;
 
 /// Run a workload with base pages and write where it misses the TLB.
 ///
@@ -65,8 +64,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         let end = words::end_of(&report).unwrap_or_default();
         return Err(Failure::usage(format!("no profile: {end}; give it more --memory or --swap")));
     }
-    let text =
-        if json { outputs::json(&document(&report, &profile))? } else { text(&report, &profile) };
+    let text = if json {
+        cli::exit::to_json(&document(&report, &profile))?
+    } else {
+        text(&report, &profile)
+    };
     files::deliver(output.as_deref(), &text)?;
     Ok(Done::Fine)
 }
@@ -77,7 +79,7 @@ fn counted(
     quiet: bool,
 ) -> Result<(Report, Profile), Failure> {
     let doing = format!("{} with base pages", parts.workload.name);
-    super::simulate::shown(&doing, quiet, |watch| parts.profile(base, watch))
+    crate::simulate::shown(&doing, quiet, |watch| parts.profile(base, watch))
 }
 
 /// What `--profile` reads.

@@ -8,10 +8,9 @@ use report::sig3::{percent, ratio};
 use serde::Serialize;
 use serde_json::json;
 
-use super::outputs::json as to_text;
-use super::progress::Progress;
-use crate::exit::{self, Done, Failure};
-use crate::pool::show;
+use cli::exit::to_json as to_text;
+use cli::exit::{self, Done, Failure};
+use cli::progress::Progress;
 
 /// Rerun published tables and say how well they agree.
 ///
@@ -112,7 +111,7 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
     };
     let ran = tables::run(entries, &mut step, &mut whole);
     progress.into_inner().expect("nothing in it panics").clear();
-    ran?;
+    ran.map_err(Failure::usage)?;
     printed?;
     let is_wrong = documents.iter().any(|one| !one.agreement.wrong.is_empty());
     if args.json {
@@ -138,7 +137,7 @@ fn list(json: bool) -> Result<Done, Failure> {
         let row = |one: &tables::Entry| {
             vec![one.name.to_string(), one.source.to_string(), one.summary.to_string()]
         };
-        show::table(&["table", "source", ""], tables::list().iter().map(row).collect(), &[0, 1, 2])
+        cli::table(&["table", "source", ""], tables::list().iter().map(row).collect(), &[0, 1, 2])
     };
     exit::print(&text)?;
     Ok(Done::Fine)
@@ -158,7 +157,7 @@ fn text(table: &Table, agreement: &Agreement) -> String {
     };
     let mut text = format!("{}: {} ({})\n", table.name, table.figure, table.source);
     text += "published / simulated; f: a parameter was fitted to the published figure\n\n";
-    text += &show::table(&header, table.rows.iter().map(row).collect(), &[0]);
+    text += &cli::table(&header, table.rows.iter().map(row).collect(), &[0]);
     let right = agreement.pairs - agreement.wrong.len();
     text += &format!(
         "\norder: {right} of {} pairs that the paper separates by more than 5 % are in its order\n",

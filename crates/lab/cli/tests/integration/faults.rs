@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::{fine, json, lab, path};
-use crate::common::stderr;
+use super::{fine, json, path};
+use crate::common::{lab, stderr};
 
 #[test]
 fn faults_are_in_the_papers_columns_or_a_document_or_a_picture() {

@@ -6,9 +6,8 @@ use lab::sweep::{Hash, Shard, Store};
 use serde_json::json;
 
 use super::{Directory, complain};
-use crate::exit::{self, Done, Failure};
-use crate::lab::outputs;
-use crate::pool::show::table;
+use cli::exit::{self, Done, Failure};
+use cli::table;
 
 /// Tell how much of a sweep is done. Exit code 1: not all of it.
 #[derive(Debug, clap::Args)]
@@ -35,8 +34,8 @@ struct Line {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     let store = Store::at(&args.directory.directory);
-    let plan = store.plan()?;
-    let contents = store.read()?;
+    let plan = store.plan().map_err(Failure::usage)?;
+    let contents = store.read().map_err(Failure::usage)?;
     let present: BTreeSet<Hash> = contents.reports.keys().copied().collect();
     let lines: Vec<Line> = (0..args.shards)
         .filter_map(|index| Shard::new(index, args.shards))
@@ -63,7 +62,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             })
             .collect();
         let damaged: Vec<_> = contents.damaged.iter().map(|one| &one.path).collect();
-        outputs::json(&json!({ "schema": "superpage.lab.sweep-status/1", "shards": shards,
+        cli::exit::to_json(&json!({ "schema": "superpage.lab.sweep-status/1", "shards": shards,
                                "damaged": damaged }))?
     } else {
         complain(&contents.damaged, "will be run again");

@@ -11,9 +11,9 @@ use trace::{Process, Reader, Region, SLOTS, Source};
 use units::ByteSize;
 use workload_streams::Setup;
 
-use super::progress::Progress;
 use super::what::{self, Surroundings};
-use crate::exit::Failure;
+use cli::exit::Failure;
+use cli::progress::Progress;
 
 /// What an experiment is made of, but for designs.
 pub struct Parts {
@@ -191,12 +191,12 @@ impl Parts {
         let designs = self.designs(designs)?;
         let experiment = self.experiment()?;
         if !what::is_trace(&self.workload.name) {
-            return Ok(lab::run_watched(&experiment, &designs, watch)?);
+            return lab::run_watched(&experiment, &designs, watch).map_err(Failure::usage);
         }
         let reader = self.trace(&experiment)?;
         let regions = reader.info().totals.regions.into();
         let open = |region, process| placed(reader, region, process, watch);
-        Ok(lab::run_stream(&experiment, &designs, regions, open)?)
+        lab::run_stream(&experiment, &designs, regions, open).map_err(Failure::usage)
     }
 
     /// Runs it with base pages, and learns where it misses the TLB.
@@ -208,12 +208,12 @@ impl Parts {
         let base = self.designs(&[base])?.remove(0);
         let experiment = self.experiment()?;
         if !what::is_trace(&self.workload.name) {
-            return Ok(lab::profile_watched(&experiment, &base, watch)?);
+            return lab::profile_watched(&experiment, &base, watch).map_err(Failure::usage);
         }
         let reader = self.trace(&experiment)?;
         let regions = reader.info().totals.regions.into();
         let open = |region, process| placed(reader, region, process, watch);
-        Ok(lab::profile_stream(&experiment, &base, regions, open)?)
+        lab::profile_stream(&experiment, &base, regions, open).map_err(Failure::usage)
     }
 
     fn experiment(&self) -> Result<Experiment, Failure> {

@@ -6,11 +6,12 @@ use lab::Report;
 use lab::analysis::{Figures, figures};
 use serde::{Deserialize, Serialize};
 
-use super::outputs::{Outputs, json};
-use super::simulate::Parts;
+use super::outputs::Outputs;
 use super::what::{self, Surroundings};
 use super::words;
-use crate::exit::{self, Done, Failure};
+use crate::simulate::Parts;
+use cli::exit::to_json as json;
+use cli::exit::{self, Done, Failure};
 
 /// The version of the document.
 pub const SCHEMA: &str = "superpage.lab.compare/1";

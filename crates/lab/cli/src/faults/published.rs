@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::Args;
 use super::words::{gigabytes, rate};
-use crate::exit::{Done, Failure};
-use crate::files;
-use crate::lab::outputs::json;
-use crate::pool::show::table;
+use cli::exit::to_json as json;
+use cli::exit::{Done, Failure};
+use cli::files;
+use cli::table;
 
 /// The version of the document.
 const SCHEMA: &str = "superpage.faults.table/1";
@@ -27,7 +27,7 @@ struct Document<'a> {
 }
 
 pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
-    let comparison = compare(machine)?;
+    let comparison = compare(machine).map_err(Failure::usage)?;
     if comparison.lines.is_empty() {
         return Err(Failure::usage(format!(
             "nobody published rows of {}; there are some of altix-128, altix-8, i386-up",

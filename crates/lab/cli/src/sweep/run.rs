@@ -6,10 +6,10 @@ use std::time::Instant;
 use lab::sweep::{Shard, Store};
 
 use super::{Directory, complain};
-use crate::compare::seconds;
-use crate::exit::{self, Done, Failure};
-use crate::lab::progress::Progress;
-use crate::lab::simulate::Parts;
+use crate::simulate::Parts;
+use cli::exit::{self, Done, Failure};
+use cli::progress::Progress;
+use cli::seconds;
 
 /// Run what is missing of a sweep, or of one shard of it.
 ///
@@ -44,10 +44,10 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     let store = Store::at(&args.directory.directory);
-    let plan = store.plan()?;
+    let plan = store.plan().map_err(Failure::usage)?;
     let shown = args.directory.directory.display();
     if args.dry_run {
-        let contents = store.read()?;
+        let contents = store.read().map_err(Failure::usage)?;
         let groups = args.shard.select(plan.groups());
         let cells = || groups.iter().flat_map(|group| &group.members);
         let missing = cells().filter(|one| !contents.reports.contains_key(&one.cell)).count();
@@ -75,7 +75,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     };
     let ran = lab::sweep::run(&store, &plan, args.shard, args.jobs, pass, step);
     progress.clear();
-    let ran = ran?;
+    let ran = ran.map_err(Failure::usage)?;
     complain(&ran.damaged, "run again");
     for (what, why) in &ran.failed {
         exit::say(&format!("{what}: {why}"));

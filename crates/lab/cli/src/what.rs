@@ -14,10 +14,10 @@ use units::ByteSize;
 use workload_streams::{Setup, WorkloadError, catalog};
 
 use super::compare;
-use crate::design::Named;
-use crate::exit::Failure;
-use crate::files;
-use crate::this_machine;
+use cli::NamedDesign as Named;
+use cli::exit::Failure;
+use cli::files;
+use cli::this_machine;
 
 /// What runs, on what.
 #[derive(Debug, Clone, clap::Args)]
@@ -79,13 +79,10 @@ pub const FRAGMENTATION: &str = "none";
 /// Any would do.
 pub const SEED: u64 = 1;
 
-/// The most that a file given on the command line may hold: a slip must not fill memory.
-const MOST: u64 = 16 << 20;
-
 /// The design that is meant, and its contents. One from a file is called by its name; where that is a
 /// preset's as well, by its file too, so that nobody takes it for the preset.
 pub fn design(word: &str) -> Result<NamedInput, Failure> {
-    let named = crate::design::load(word)?;
+    let named = cli::load_design(word)?;
     if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&named.design) {
         return Err(refused(&named, key, &why));
     }
@@ -104,7 +101,7 @@ pub fn refused(named: &Named, key: &str, why: &str) -> Failure {
 
 /// A profile: the file, and its text.
 pub fn profile(file: &str) -> Result<(String, String), Failure> {
-    Ok((file.to_string(), files::text(Path::new(file), MOST, "a profile")?))
+    Ok((file.to_string(), files::text(Path::new(file), files::LARGEST, "a profile")?))
 }
 
 /// The machine that is meant, and its contents.
@@ -166,7 +163,7 @@ pub fn unknown_workload(word: &str, error: WorkloadError) -> Failure {
 
 /// A recorded trace.
 pub fn trace(word: &str) -> Result<Reader, Failure> {
-    crate::trace::open(Path::new(word)).map_err(Failure::usage)
+    cli::open_trace(Path::new(word)).map_err(Failure::usage)
 }
 
 /// The fragmentation that is meant. A machine's free lists are contents: those of this machine as they
@@ -272,7 +269,7 @@ pub fn several(
 /// The machine of `lab faults` that is meant.
 pub fn faults_machine(word: &str) -> Result<faults::Machine, Failure> {
     if let Some((path, content)) = file(word, "toml")? {
-        return Ok(faults::Machine::from_toml(&content, &path)?);
+        return faults::Machine::from_toml(&content, &path).map_err(Failure::usage);
     }
     faults::preset(word).map_err(|error| unknown(word, faults::names(), error))
 }
@@ -288,7 +285,7 @@ fn file(word: &str, extension: &str) -> Result<Option<(String, String)>, Failure
 
 /// The text of a file, which should be `wanted`.
 pub fn text(path: &Path, wanted: &str) -> Result<String, Failure> {
-    files::text(path, MOST, wanted)
+    files::text(path, files::LARGEST, wanted)
 }
 
 /// That a name is not known, with the one that is spelt most like it.

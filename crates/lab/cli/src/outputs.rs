@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use lab::Report;
 
-use crate::exit::{self, Failure};
-use crate::files;
+use cli::exit::{self, Failure};
+use cli::files;
 
 /// The flags.
 #[derive(Debug, Clone, clap::Args)]
@@ -66,10 +66,4 @@ impl Outputs {
         }
         written
     }
-}
-
-/// A document as JSON text.
-pub fn json(document: &impl serde::Serialize) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(document);
-    Ok(text.map_err(|error| Failure::usage(format!("JSON: {error}")))? + "\n")
 }

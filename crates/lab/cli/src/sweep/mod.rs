@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use lab::sweep::Damage;
 
-use crate::exit::{self, Done, Failure};
+use cli::exit::{self, Done, Failure};
 
 /// Run designs x machines x workloads x fragmentations x seeds.
 ///

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{fine, lab, path};
-use crate::common::{stderr, stdout, superpage};
+use super::{fine, path};
+use crate::common::{lab, stderr, stdout, superpage_lab};
 
 /// A plan of 2 machines x 2 workloads x 2 seeds x 3 designs.
 fn plan(directory: &Path) -> String {
@@ -67,7 +67,7 @@ fn a_sweep_that_was_killed_goes_on_and_leaves_nothing_half_done() {
     let workload = "gups:size=64M,operations=256K";
     let plan = ["sweep", "plan", "-o", &directory, "-d", "base", "-d", "linux-4.3", "-w", workload];
     fine(&[&plan[..], &["--memory", "512M", "--seeds", seeds]].concat());
-    let mut child = superpage(&["lab", "sweep", "run", &directory, "--jobs", "2"]).spawn().unwrap();
+    let mut child = superpage_lab(&["sweep", "run", &directory, "--jobs", "2"]).spawn().unwrap();
     let groups = Path::new(&directory).join("groups");
     let some = || fs::read_dir(&groups).map_or(0, |files| files.count());
     while some() < 3 && child.try_wait().unwrap().is_none() {

@@ -1,0 +1,147 @@
+//! The `superpage` command: flags, printing, exit codes. Nothing else.
+//!
+//! A library for its other program, `superpage-lab`, which prints, writes files and fails in the same way.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod carried_out;
+mod compare;
+mod counters;
+mod design;
+pub mod docs;
+pub mod exit;
+mod facts;
+pub mod files;
+mod groups;
+pub mod lab;
+mod legacy;
+mod loan;
+mod measure;
+mod pool;
+mod predict;
+pub mod progress;
+mod record;
+mod restore;
+mod run;
+mod signals;
+pub mod this_machine;
+mod tlb;
+mod trace;
+mod verify_cost;
+mod workload;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+pub use compare::seconds;
+pub use design::{Named as NamedDesign, load as load_design};
+pub use pool::show::table;
+pub use trace::open as open_trace;
+
+/// Run Linux programs on superpages, and measure what that buys.
+///
+/// Start with `superpage compare gups`, or `superpage compare -- ./your-program`.
+#[derive(Debug, Parser)]
+#[command(name = "superpage", version, max_term_width = 100, after_help = exit::HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    Compare(Box<compare::Args>),
+    Measure(Box<measure::Args>),
+    VerifyCost(verify_cost::Args),
+    Workload(workload::Args),
+    Pool(pool::Args),
+    Design(design::Args),
+    Trace(trace::Args),
+    Record(record::Args),
+    Lab(lab::Args),
+    Tlb(tlb::Args),
+    Bench(bench::Args),
+    Restore(restore::Args),
+    Completions(docs::CompletionsArgs),
+    Man(docs::ManArgs),
+    #[command(flatten)]
+    Legacy(legacy::Command),
+}
+
+/// `run` alone, read as [`Cli`] reads it. The tree of all commands would leave the pages of a heap that waits for
+/// long half empty.
+#[derive(Debug, Parser)]
+#[command(name = "superpage", version, max_term_width = 100, after_help = exit::HELP)]
+struct OnlyRun {
+    #[command(subcommand)]
+    command: RunCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RunCommand {
+    Run(run::Args),
+}
+
+/// What takes a program after `--`.
+const LAUNCHERS: [&str; 2] = ["compare", "measure"];
+
+/// Does `work` in a thread of its own: all that it leaves free in malloc can be given back afterwards, where the
+/// main thread's would stay in its caches. `run` waits for long.
+fn in_passing<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+/// All its flags and subcommands; `lab` without those of its own.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// The program.
+pub fn main() -> ExitCode {
+    if let Some(code) = legacy::under_own_name() {
+        return code;
+    }
+    // `run` waits as long as its program runs.
+    if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
+        sys::mem::use_one_arena();
+        return match in_passing(OnlyRun::try_parse) {
+            Ok(OnlyRun { command: RunCommand::Run(args) }) => exit::finish(run::run(args)),
+            Err(error) => exit::of_clap(&error, &LAUNCHERS),
+        };
+    }
+    if let Some(lab) = lab::Args::of_help(std::env::args_os()) {
+        return exit::finish(lab::run(lab));
+    }
+    let cli = in_passing(|| {
+        let matches = groups::grouped(Cli::command()).try_get_matches()?;
+        Cli::from_arg_matches(&matches)
+    });
+    let cli = match cli {
+        Ok(cli) => cli,
+        Err(error) => return exit::of_clap(&error, &LAUNCHERS),
+    };
+    let done = match cli.command {
+        Command::Run(args) => run::run(args),
+        Command::Compare(args) => compare::run(*args),
+        Command::Measure(args) => measure::run(*args),
+        Command::VerifyCost(args) => verify_cost::run(args),
+        Command::Workload(args) => workload::run(args),
+        Command::Pool(args) => pool::run(args),
+        Command::Design(args) => design::run(args),
+        Command::Trace(args) => trace::run(args),
+        Command::Record(args) => record::run(args),
+        Command::Lab(args) => lab::run(args),
+        Command::Tlb(args) => tlb::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Restore(args) => restore::run(args),
+        Command::Completions(args) => docs::completions_of_both(&args),
+        Command::Man(args) => docs::man_of_both(&args),
+        Command::Legacy(command) => return legacy::run(command),
+    };
+    exit::finish(done)
+}

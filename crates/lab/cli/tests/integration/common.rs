@@ -1,0 +1,23 @@
+//! `superpage-lab`, run.
+
+use std::process::{Command, Output};
+
+/// The program, to be started.
+pub fn superpage_lab(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_superpage-lab"));
+    command.args(arguments);
+    command
+}
+
+/// Runs it to its end.
+pub fn lab(arguments: &[&str]) -> Output {
+    superpage_lab(arguments).output().expect("the program starts")
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}

@@ -1,0 +1,516 @@
+//! `superpage lab` as a command: what it prints, its files, its exit codes, and bad input.
+
+mod common;
+mod faults;
+mod sweep;
+mod table;
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use common::{lab, stderr, stdout, superpage_lab};
+use serde_json::Value;
+use sweep::merged;
+use trace::import::{self, Format, Import, Input};
+
+/// An experiment of some milliseconds.
+const SMALL: [&str; 4] = ["--workload", "gups:size=8M,operations=1K", "--memory", "256M"];
+
+fn fine(arguments: &[&str]) -> String {
+    let output = lab(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&fine(arguments)).expect("JSON")
+}
+
+fn with<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [arguments, &SMALL].concat()
+}
+
+fn path(directory: &tempfile::TempDir, name: &str) -> String {
+    directory.path().join(name).display().to_string()
+}
+
+#[test]
+fn a_run_is_a_table_or_a_document_and_the_same_each_time() {
+    let text = fine(&with(&["run", "-d", "sync-64"]));
+    assert!(
+        text.starts_with("quicksilver-sync-64: gups:size=8M,operations=1K on e3-1245v6, 256 MiB")
+    );
+    assert!(text.contains("superpages") && text.contains("walk-base"), "{text}");
+    let first = json(&with(&["run", "-d", "sync-64", "--json"]));
+    assert_eq!(first["schema"], "superpage.lab.run/1");
+    assert_eq!(first["cell"]["design"], "quicksilver-sync-64");
+    assert_eq!(first, json(&with(&["run", "-d", "sync-64", "--json"])));
+}
+
+#[test]
+fn a_comparison_redraws_from_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "c.json");
+    let designs = ["compare", "-d", "base", "-d", "linux-4.3", "-d", "ingens"];
+    let text = fine(&with(&designs));
+    assert!(text.contains("vs base") && text.contains("linux-4.3"), "{text}");
+    assert_eq!(fine(&with(&[&designs[..], &["--json", "-o", &file]].concat())), "");
+    assert_eq!(fine(&["compare", "--from", &file]), text);
+    let again = json(&["compare", "--from", &file, "--json"]);
+    assert_eq!(again["schema"], "superpage.lab.compare/1");
+    assert_eq!(again["figures"].as_array().unwrap().len(), 3);
+    assert_eq!(again, serde_json::from_str::<Value>(&fs::read_to_string(&file).unwrap()).unwrap());
+}
+
+#[test]
+fn a_design_in_one_pass_with_others_reports_as_alone() {
+    let alone = json(&with(&["run", "-d", "linux-4.3", "--json"]));
+    let others =
+        json(&with(&["compare", "-d", "base", "-d", "linux-4.3", "-d", "freebsd", "--json"]));
+    assert_eq!(others["reports"][1], alone);
+}
+
+#[test]
+fn explains_designs_and_results_alike() {
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b) = (path(&directory, "a.json"), path(&directory, "b.json"));
+    let words = fine(&with(&["explain", "base", "linux-4.3"]));
+    assert!(words.contains("times as fast as base"), "{words}");
+    fine(&with(&["run", "-d", "base", "--json", "-o", &a]));
+    fine(&with(&["run", "-d", "linux-4.3", "--json", "-o", &b]));
+    assert_eq!(fine(&["explain", &a, &b]), words);
+    let document = json(&["explain", &a, &b, "--json"]);
+    assert_eq!(document["schema"], "superpage.lab.explain/1");
+    assert!(document["speedup"].as_f64().unwrap() > 1.0);
+    let compared = fine(&with(&["compare", "-d", "base", "-d", "linux-4.3", "--explain"]));
+    assert!(compared.contains(words.trim_end()), "{compared}");
+}
+
+#[test]
+fn a_machine_that_is_too_small_is_an_outcome() {
+    let text = fine(&["run", "-d", "base", "-w", "gups:size=64M", "--memory", "32M"]);
+    assert!(text.contains("memory ran out"), "{text}");
+    let report = json(&["run", "-d", "base", "-w", "gups:size=64M", "--memory", "32M", "--json"]);
+    assert_eq!(report["end"]["how"], "out-of-memory");
+    // What memory ran out with was its peak, and no more was touched than that.
+    let counters = &report["counters"];
+    assert_eq!(report["end"]["resident_pages"], counters["resident_pages"]);
+    assert_eq!(counters["touched_pages"], counters["resident_pages"]);
+    assert_eq!(report["kernel_bytes"], (32 << 20) / 64 * 5);
+    assert!(text.contains("32 MiB (2.5 MiB of it the kernel's)"), "{text}");
+}
+
+#[test]
+fn an_end_before_the_end_is_told_also_where_nobody_reads_the_output() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "x.json");
+    let short = ["-w", "gups:size=64M", "--memory", "32M"];
+    for how in [&["--json"][..], &["--json", "-o", &file], &["-o", &file, "--force"]] {
+        let designs = ["compare", "-d", "base", "-d", "linux-4.3"];
+        let output = lab(&[&designs[..], &short, how].concat());
+        assert_eq!(output.status.code(), Some(0));
+        let said = stderr(&output);
+        assert_eq!(said.lines().count(), 1, "{how:?}: {said}");
+        assert!(said.contains("base was killed: memory ran out with"), "{said}");
+        assert!(said.contains("; linux-4.3 was killed"), "{said}");
+    }
+    // A table on the terminal says so itself.
+    let output = lab(&[&["run", "-d", "base"][..], &short].concat());
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn swap_holds_as_much_as_it_was_given() {
+    let run = |swap: &str| {
+        let short = ["-w", "touch:size=48M,iterations=1", "--memory", "32M", "--swap", swap];
+        json(&[&["run", "-d", "linux-4.3", "--json"][..], &short].concat())
+    };
+    let (enough, little) = (run("64M"), run("1M"));
+    assert_eq!(enough["end"]["how"], "done");
+    assert_eq!(enough["cell"]["swap_bytes"], 64 << 20);
+    assert_eq!(little["end"]["how"], "out-of-memory");
+}
+
+#[test]
+fn pages_that_were_only_read_are_touched_and_not_resident() {
+    let directory = tempfile::tempdir().unwrap();
+    let (text, trace) = (path(&directory, "a.txt"), path(&directory, "a.spt"));
+    let line =
+        |page: u64| format!("{} {:#x}\n", if page < 3 { 'W' } else { 'R' }, (page + 16) << 12);
+    fs::write(&text, (0..40).map(line).collect::<String>()).unwrap();
+    let import = Import { scratch: directory.path().into(), ..Import::new(Format::Text, "a") };
+    let input = Input::open(Path::new(&text), Format::Text).unwrap();
+    import::import(&import, input, Path::new(&trace), &mut |_| ControlFlow::Continue(())).unwrap();
+    let report = json(&["run", "-d", "linux-4.3", "-w", &trace, "--memory", "64M", "--json"]);
+    assert_eq!(report["counters"]["resident_pages"], 3);
+    assert_eq!(report["counters"]["touched_pages"], 40);
+    let uncounted = ["--memory", "64M", "--no-utilisation", "--json"];
+    let report = json(&[&["run", "-d", "linux-4.3", "-w", &trace][..], &uncounted].concat());
+    assert_eq!(report["counters"]["touched_pages"], Value::Null);
+}
+
+/// Free lists are kept in a report, and a run with those is the same run.
+#[test]
+fn this_machines_free_lists_are_kept_and_used_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "r.json");
+    let first = json(&with(&["run", "-d", "base", "-f", "from-machine", "--json"]));
+    let name = first["cell"]["fragmentation"].as_str().unwrap();
+    assert!(name.starts_with("from-machine-"), "{name}");
+    assert!(first["cell"]["free_lists"]["buddyinfo"].as_str().unwrap().contains("Node 0"));
+    fs::write(&file, first.to_string()).unwrap();
+    assert_eq!(json(&with(&["run", "-d", "base", "-f", &file, "--json"])), first);
+
+    // A plan has them too, with other words when they are others.
+    let plan = |place: &str, lists: &str| {
+        let place = path(&directory, place);
+        fine(&with(&["sweep", "plan", "-o", &place, "-d", "base", "-f", lists]));
+        fs::read_to_string(Path::new(&place).join("plan.json")).unwrap()
+    };
+    let before = plan("a", &file);
+    assert!(before.contains("buddyinfo") && before.contains(name), "{before}");
+    let mut other = first.clone();
+    other["cell"]["free_lists"]["frames"] = 123_456.into();
+    fs::write(&file, other.to_string()).unwrap();
+    assert!(!plan("b", &file).contains(name));
+    let sweep = path(&directory, "a");
+    fine(&["sweep", "run", &sweep]);
+    let rows = merged(&[&sweep], &directory, "m").1;
+    let rows: Value = serde_json::from_slice(&rows).unwrap();
+    assert_eq!(rows["cells"][0]["report"], first);
+}
+
+#[test]
+fn different_programs_are_not_explained_by_their_designs() {
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b, c) =
+        (path(&directory, "a.json"), path(&directory, "b.json"), path(&directory, "c.json"));
+    fine(&with(&["run", "-d", "base", "--json", "-o", &a]));
+    let other = ["-w", "gups:size=4M,operations=1K", "--memory", "256M", "--json", "-o", &b];
+    fine(&[&["run", "-d", "linux-4.3"][..], &other].concat());
+    fine(&with(&["run", "-d", "base", "-m", "haswell", "--json", "-o", &c]));
+    for (other, what) in [(&b, "workload"), (&c, "machine")] {
+        let output = lab(&["explain", &a, other]);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
+        assert!(stderr(&output).contains(&format!("of different {what}s")), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_dash_is_standard_output() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = with(&["run", "-d", "base", "--json", "-o", "-"]);
+    let output = superpage_lab(&run).current_dir(&directory).output().unwrap();
+    assert_eq!(stdout(&output), fine(&with(&["run", "-d", "base", "--json"])));
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_with_a_presets_name_is_not_taken_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "linux-6.toml");
+    fs::write(&file, design::designs::preset("linux-6").unwrap().text).unwrap();
+    let text = fine(&with(&["compare", "-d", "linux-6", "-d", &file]));
+    assert!(text.contains(&format!("linux-6 ({file})")), "{text}");
+}
+
+#[test]
+fn a_bound_is_explained_only_where_there_is_nothing_else() {
+    let with_ideal = ["compare", "-d", "ideal", "-d", "base", "-d", "ingens", "-d", "linux-4.3"];
+    let text = fine(&with(&[&with_ideal[..], &["--explain"]].concat()));
+    let why = text.split("touched; daemons").nth(1).unwrap();
+    assert!(!why.contains("ideal"), "{why}");
+    assert!(why.contains("as fast as base") && why.contains("as fast as ingens"), "{why}");
+    assert!(text.contains("ideal: a bound"), "{text}");
+    let text = fine(&with(&["compare", "-d", "base", "-d", "ideal", "--explain"]));
+    assert!(text.contains("ideal was"), "{text}");
+}
+
+#[test]
+fn workloads_are_listed_with_their_defaults() {
+    let all = fine(&["workloads"]);
+    assert!(all.contains("size=8GiB,operations=4G,threads=1,weight=64"), "{all}");
+    let one = fine(&["workloads", "growing-heap"]);
+    assert!(one.contains("128 KiB") && one.contains("bytes"), "{one}");
+    let document = json(&["workloads", "chase", "--json"]);
+    let chase = &document["workloads"][0];
+    assert_eq!(document["workloads"].as_array().unwrap().len(), 1);
+    assert_eq!(chase["parameters"][0]["default"], 1 << 30);
+    assert_eq!(chase["parameters"][1]["default"], Value::Null);
+    assert!(chase["parameters"][1]["default_follows"].as_str().unwrap().contains("size"));
+}
+
+#[test]
+fn pictures_are_well_formed_and_nothing_is_written_over() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["p.svg", "p.html"] {
+        let file = path(&directory, name);
+        fine(&with(&["compare", "-d", "base", "-d", "linux-4.3", "--plot", &file]));
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("</svg>") && text.contains("linux-4.3"), "{name}");
+        let again = lab(&with(&["run", "-d", "base", "--plot", &file]));
+        assert_eq!(again.status.code(), Some(2));
+        assert!(stderr(&again).contains("--force"), "{}", stderr(&again));
+        fine(&with(&["run", "-d", "base", "--plot", &file, "--force"]));
+        assert!(!fs::read_to_string(&file).unwrap().contains("linux-4.3"));
+    }
+}
+
+#[test]
+fn lists_say_what_there_is() {
+    assert!(fine(&["machines"]).contains("e3-1245v6"));
+    assert!(fine(&["machines", "e3-1245v6"]).contains("mhz"));
+    assert!(fine(&["workloads"]).contains("gups"));
+    for (arguments, schema) in [
+        (["machines", "--json"], "superpage.lab.machines/1"),
+        (["workloads", "--json"], "superpage.lab.workloads/1"),
+        (["table", "--json"], "superpage.lab.tables/1"),
+    ] {
+        assert_eq!(json(&arguments)["schema"], schema);
+    }
+}
+
+#[test]
+fn dry_runs_write_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = path(&place, "s");
+    let plan = ["sweep", "plan", "-o", &directory, "-d", "base", "-w", "touch:size=4M"];
+    let planned = fine(&[&plan[..], &["--dry-run"]].concat());
+    assert!(planned.contains("would plan 1 cells in 1 passes"), "{planned}");
+    assert!(planned.contains("memory 32 GiB (2.5 GiB of it the kernel's)"), "{planned}");
+    let run = fine(&with(&["run", "-d", "base", "--dry-run", "-o", &path(&place, "r")]));
+    assert!(run.contains("20 MiB for its kernel, 236 MiB for the program"), "{run}");
+    assert!(!place.path().join("r").exists());
+    let default = fine(&["run", "-d", "base", "-w", "touch:size=4M", "--dry-run"]);
+    assert!(default.contains("e3-1245v6, 32 GiB:"), "{default}");
+    assert!(!Path::new(&directory).exists());
+    fine(&plan);
+    assert!(fine(&["sweep", "run", &directory, "--dry-run"]).contains("1 of them to run"));
+    let merge = ["sweep", "merge", &directory, "-o", &path(&place, "m"), "--partial", "--dry-run"];
+    assert!(fine(&merge).contains("would write 0 of 1 cells"));
+    assert!(!place.path().join("m.json").exists());
+}
+
+/// Arguments, the exit code, and what the one line says.
+const CASES: &[(&[&str], &[&str])] = &[
+    (&["run"], &["--design"]),
+    (&["run", "-d", "base"], &["--workload"]),
+    (&["run", "-d", "lunix-4.3", "-w", "gups"], &["lunix-4.3", "`linux-4.3`"]),
+    (&["run", "-d", "/no/such.toml", "-w", "gups"], &["/no/such.toml"]),
+    (&["run", "-d", "/dev/null/x", "-w", "gups"], &["/dev/null/x"]),
+    (&["run", "-d", "/etc", "-w", "gups"], &["/etc"]),
+    (&["run", "-d", "/etc/passwd", "-w", "gups"], &["/etc/passwd:1"]),
+    (&["run", "-d", "base", "-w", "gubs"], &["`gubs`", "did you mean `gups`"]),
+    (&["run", "-d", "base", "-w", "gups:sizes=1G"], &["no option `sizes`", "size"]),
+    (&["run", "-d", "base", "-w", "gups:size=lots"], &["size=lots", "not a size"]),
+    (&["run", "-d", "base", "-w", "/no/such.spt"], &["/no/such.spt"]),
+    (&["run", "-d", "base", "-w", "gups", "-m", "cascade-lak"], &["did you mean `cascade-lake`"]),
+    (&["run", "-d", "base", "-w", "gups", "-m", "/etc/passwd"], &["/etc/passwd"]),
+    (&["run", "-d", "base", "-w", "gups", "-f", "frag-101"], &["`frag-101`", "none"]),
+    (&["run", "-d", "base", "-w", "gups", "--memory", "huge"], &["--memory", "`huge`"]),
+    (&["run", "-d", "base", "-w", "gups", "--plot", "x.png"], &["--plot", ".svg"]),
+    (
+        &["run", "-d", "base", "-w", "gups", "-o", "/no/such/dir/x"],
+        &["/no/such/dir/x", "directory"],
+    ),
+    (&["run", "-d", "base", "-w", "gups", "-o", "/etc/passwd"], &["/etc/passwd", "--force"]),
+    (&["compare", "-w", "gups"], &["--design"]),
+    (&["compare", "-d", "base", "-d", "base", "-w", "gups"], &["`base` is given twice"]),
+    (&["compare", "--from", "/no/such.json"], &["/no/such.json"]),
+    (&["compare", "--from", "/etc/passwd"], &["/etc/passwd", "lab compare --json"]),
+    (&["compare", "--from", "x.json", "-d", "base"], &["--from"]),
+    (&["explain", "base"], &["<B>"]),
+    (&["explain", "base", "linux-4.3"], &["--workload"]),
+    (&["explain", "base", "x.json", "-w", "gups"], &["not one of each"]),
+    (&["explain", "/no/a.json", "/no/b.json"], &["/no/a.json"]),
+    (&["machines", "zen9"], &["zen9"]),
+    (&["table", "quicksilver-frag1000"], &["quicksilver-frag1000"]),
+    (
+        &["table", "quicksilver-build", "quicksilver-frag1"],
+        &["`quicksilver-frag1`", "did you mean"],
+    ),
+    (&["table", "quicksilver-build", "all"], &["`all`", "alone"]),
+    (&["table", "list", "quicksilver-build"], &["`list`", "alone"]),
+    (&["table", "quicksilver-build", "quicksilver-build"], &["is given twice"]),
+    (&["sweep", "plan", "-o", "/no/such/dir"], &["--design"]),
+    (&["sweep", "plan", "-o", "x", "-d", "base"], &["--workload"]),
+    (&["sweep", "plan", "-o", "x", "/no/plan.toml"], &["/no/plan.toml"]),
+    (&["sweep", "plan", "-o", "x", "/etc/passwd"], &["/etc/passwd:1"]),
+    (&["sweep", "plan", "-o", "/etc/passwd/x", "-d", "base", "-w", "gups"], &["/etc/passwd/x"]),
+    (
+        &["sweep", "plan", "-o", "x", "-d", "base", "-w", "gups", "--seeds", "9-1"],
+        &["`9-1`", "1-10"],
+    ),
+    (&["sweep", "run", "/no/such"], &["/no/such", "sweep plan"]),
+    (&["sweep", "run", "/tmp", "--shard", "2/2"], &["`2/2`", "0 to N-1"]),
+    (&["sweep", "status", "/no/such"], &["/no/such", "sweep plan"]),
+    (&["sweep", "merge", "/no/such", "-o", "/tmp/superpage-lab-none"], &["/no/such"]),
+    (&["sweep", "merge", "-o", "x"], &["<DIR>"]),
+    (&["sweep", "merge", "x", "-o", "/tmp/"], &["/tmp/", "/tmp/sweep"]),
+    (&["sweep", "merge", "x", "-o", "/tmp"], &["/tmp", "/tmp/sweep"]),
+    (&["sweep", "merge", "x", "-o", "-"], &["two files"]),
+    (&["sweep", "plan", "-o", "-", "-d", "base", "-w", "gups"], &["a directory"]),
+    (
+        &["sweep", "plan", "-o", "x", "-d", "base", "-w", "gups", "--memory", "1K"],
+        &["1 KiB", "16 MiB to"],
+    ),
+    (
+        &["sweep", "plan", "-o", "x", "-d", "base", "-w", "gups", "--memory=1G", "--memory=1024M"],
+        &["`1 GiB` is given twice"],
+    ),
+    (&["sweep", "run", "/etc/passwd"], &["/etc/passwd", "a sweep's directory"]),
+    (&["sweep", "run", "x", "--jobs", "x"], &["--jobs", "not a whole number"]),
+    (&["sweep", "status", "x", "--shards", "0"], &["0 is not 1 to 100000"]),
+    (&["run", "-d", "base", "-w", ""], &["no workload", "gups:size=1G"]),
+    (&["run", "-d", "base", "-w", "gups:"], &["`gups:`", "an option is empty"]),
+    (&["run", "-d", "base", "-w", "gups:size="], &["size has no value"]),
+    (&["run", "-d", "base", "-w", "gups:size=1G,size=2G"], &["size is given twice"]),
+    (&["run", "-d", "base", "-w", "gups:weight=x"], &["weight=x", "not a count"]),
+    (&["run", "-d", "base", "-w", "gups:seed=3"], &["no option `seed`", "--seed"]),
+    (&["run", "-d", "base", "-w", "gups", "--seed", "x"], &["--seed", "a whole number from 0"]),
+    (&["run", "-d", "base", "-w", "gups", "--seed", "-1"], &["`-1`", "below 0"]),
+    (&["run", "-d", "base", "-w", "gups", "--swap", "1T"], &["--swap 1 TiB", "512 GiB"]),
+    (&["run", "-d", "base", "-w", "gups", "-f", "from-machine-1"], &["--fragmentation FILE.json"]),
+    (&["run", "-d", "base", "-w", "gups", "-f", "/no/such.json"], &["/no/such.json"]),
+    (&["run", "-d", "hawkeye-g", "-w", "gups", "--no-utilisation"], &["never touched"]),
+    (&["run", "-d", "base", "-w", "gups", "-m", "./no.toml"], &["./no.toml", "machine's file"]),
+    (&["run", "-d", "base", "-w", "gups", "--dry-run", "--json"], &["--dry-run", "--json"]),
+    (&["workloads", "gubs"], &["did you mean `gups`"]),
+];
+
+#[test]
+fn bad_input_is_one_line_that_says_what_would_be_right() {
+    for (arguments, parts) in CASES {
+        let output = lab(arguments);
+        let line = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {line}");
+        assert_eq!(line.trim_end().lines().count(), 1, "{arguments:?}: {line}");
+        assert!(line.starts_with("superpage: ") && stdout(&output).is_empty(), "{arguments:?}");
+        for part in *parts {
+            assert!(line.contains(part), "{arguments:?} lacks {part}: {line}");
+        }
+    }
+}
+
+#[test]
+fn foreign_and_damaged_results_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "x.json");
+    for (text, part) in [
+        (r#"{"schema":"superpage.lab.run/9"}"#, "superpage.lab.run/9"),
+        (r#"{"schema":"superpage.lab.compare/1","reports":[{}]}"#, "missing field"),
+        (r#"{"schema":"superpage.lab.compare/1","reports":[]}"#, ""),
+        ("{", "EOF"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let output = lab(&["explain", &file, &file]);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(stderr(&output).contains(part), "{text}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn sizes_that_are_not_simulated_are_told_by_file_line_and_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "huge.toml");
+    fs::write(&file, "name = \"huge\"\n\n[allocation]\nsizes = [\"2M\", \"1G\"]\n").unwrap();
+    let says = "allocation.sizes: 1G: not simulated";
+    for (design, place) in
+        [(file.as_str(), format!("{file}:4: ")), ("trident", "designs/trident.toml:".to_string())]
+    {
+        for command in ["run", "compare"] {
+            let output = lab(&with(&[command, "-d", design]));
+            assert_eq!(output.status.code(), Some(2));
+            let told = stderr(&output);
+            assert!(told.contains(&place) && told.contains(says), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_profile_is_written_for_designs_that_weigh_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "gups.toml");
+    let gups = ["--workload", "gups:size=8M,operations=4M", "--memory", "256M"];
+    let profile = |more: &[&str]| lab(&[&["profile", "--quiet"], &gups[..], more].concat());
+    let dry = profile(&["--dry-run", "-o", &file]);
+    assert!(stdout(&dry).contains(&format!("writes   {file}")), "{}", stdout(&dry));
+    assert!(fs::metadata(&file).is_err(), "nothing is run");
+    assert!(profile(&["-o", &file]).status.success());
+    let document: serde_json::Value =
+        serde_json::from_str(&stdout(&profile(&["--json"]))).expect("JSON");
+    assert_eq!(document["schema"], "superpage.lab.profile/1");
+    let base = [&["run", "-d", "base", "--json", "--quiet"], &gups[..]].concat();
+    let counters = &json(&base)["counters"];
+    // Walks that find no page are faults.
+    let found = counters["walks_base"].as_u64().zip(counters["faults"].as_u64());
+    assert_eq!(document["walks"].as_u64(), found.map(|(walks, faults)| walks - faults));
+    assert!(document["spans"].as_array().is_some_and(|spans| !spans.is_empty()));
+    let cbmm = [&["run", "-d", "cbmm", "--json", "--quiet", "--profile", &file], &gups[..]];
+    assert_eq!(json(&cbmm.concat())["counters"]["made_at_fault"], 4);
+    let cases: [(&[&str], &str); 3] = [
+        (&["-o", &file], "exists; choose another name, or --force"),
+        (&["--profile", &file], "base pages, of which a profile is made, weigh none"),
+        (&["--memory", "16M"], "no profile: "),
+    ];
+    for (more, says) in cases {
+        let output = match more[0] {
+            "--memory" => lab(&[&["profile", "--quiet", "-w", "gups:size=64M"], more].concat()),
+            _ => profile(more),
+        };
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
+    assert!(profile(&["-o", &file, "--force"]).status.success());
+}
+
+#[test]
+fn the_model_of_faults_refuses_what_it_does_not_weigh() {
+    for (design, says) in
+        [("cbmm", "allocation.when: the model"), ("trident", "allocation.sizes: 1G: not")]
+    {
+        let output = lab(&["faults", "--design", design, "--quiet"]);
+        assert_eq!(output.status.code(), Some(2));
+        let told = stderr(&output);
+        assert!(told.contains(&format!("designs/{design}.toml:")) && told.contains(says), "{told}");
+    }
+}
+
+#[test]
+fn a_design_that_weighs_misses_wants_a_profile() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "hot.toml");
+    let without = lab(&with(&["run", "-d", "cbmm"]));
+    assert_eq!(without.status.code(), Some(2));
+    assert!(stderr(&without).contains("--profile FILE"), "{}", stderr(&without));
+    fs::write(&file, "spans = [\"0 1G 40000\"]\n").unwrap();
+    let report = json(&with(&["run", "-d", "cbmm", "--profile", &file, "--json", "--quiet"]));
+    assert_eq!(report["counters"]["made_at_fault"], 4);
+    for (text, says) in [
+        ("spans = [\"1G 0 5\"]", "hot.toml:1: spans: must go up"),
+        ("spans = [\"all\"]", "hot.toml:1: spans: \"all\": must be"),
+        ("span = []", "hot.toml:1: span: there is no such key (`spans`?)"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let output = lab(&with(&["run", "-d", "cbmm", "--profile", &file]));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn man_pages_and_completions_are_of_both_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    fine(&["man", directory.path().to_str().unwrap()]);
+    for (page, part) in
+        [("superpage-lab-run.1", "fragmentation"), ("superpage-compare.1", "metric")]
+    {
+        let text = fs::read_to_string(directory.path().join(page)).unwrap();
+        assert!(text.contains(part), "{page}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let text = fine(&["completions", shell]);
+        assert!(text.contains("fragmentation") && text.contains("metric"), "{shell}");
+    }
+}
