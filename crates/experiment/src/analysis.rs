@@ -190,7 +190,7 @@ fn effect(document: &Document, arm: usize) -> Effect {
     match took_effect(promise, document.arms[arm].plan.pages, &coverages, least) {
         Effect::AsPromised if promise == Promise::Superpages && unseen > 0 => Effect::Missing {
             why: format!(
-                "{unseen} measured run(s) took so many more faults than the runs that were on \
+                "{unseen} measured run(s) took so many more page faults than the runs on \
                  superpages that they must have been on base pages"
             ),
         },
@@ -233,7 +233,9 @@ pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], leas
             let most = coverages.iter().map(huge).max().map(ByteSize);
             match most.unwrap_or_default() {
                 ByteSize(0) => Effect::AsPromised,
-                bytes => missing(format!("base pages were promised, {bytes} were on superpages")),
+                bytes => {
+                    missing(format!("base pages were requested, but {bytes} were on superpages"))
+                }
             }
         }
         Promise::SmallerSuperpages => {
@@ -241,8 +243,8 @@ pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], leas
             match shares.fold(0.0, f64::max) {
                 most if most <= 1.0 - least => Effect::AsPromised,
                 most => missing(format!(
-                    "{:.1} % of the memory that can be was on superpages of the largest size, and smaller \
-                     ones were asked for",
+                    "{:.1} % of the eligible memory was on superpages of the largest size, but \
+                     smaller ones were requested",
                     most * 100.0
                 )),
             }
@@ -270,18 +272,18 @@ pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], leas
                 Pages::Hugetlb(_) => {
                     let thp = coverages.iter().map(|it| it.anon_thp.bytes() + it.shmem_pmd.bytes());
                     let thp = ByteSize(thp.max().unwrap_or(0));
-                    ("on pages of the pool", format!("; {thp} on THP instead"))
+                    ("on hugetlb pages", format!("; {thp} on THP instead"))
                 }
-                _ => ("on them", String::new()),
+                _ => ("on superpages", String::new()),
             };
             let share = format!("{:.1} %", share * 100.0);
             missing(match looks {
                 1 => format!(
-                    "{share} of the memory that can be on superpages was {place}, less than {least:.0} %{instead}"
+                    "{share} of the eligible memory was {place}, less than {least:.0} %{instead}"
                 ),
                 _ => format!(
-                    "in {short} of {looks} runs looked at, less than {least:.0} % of the memory that can be \
-                     on superpages was {place} (median {share}){instead}"
+                    "in {short} of {looks} observed runs, less than {least:.0} % of the eligible \
+                     memory was {place} (median {share}){instead}"
                 ),
             })
         }

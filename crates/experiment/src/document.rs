@@ -158,7 +158,10 @@ pub enum DocumentError {
     #[error("{0}: not a comparison written by `superpage compare --json`: {1}")]
     NotADocument(String, String),
     /// Of another version.
-    #[error("{file}: schema `{found}` is not {SCHEMA}; redraw it with the superpage that wrote it")]
+    #[error(
+        "{file}: unsupported schema `{found}` (expected {SCHEMA}); use the version of superpage \
+         that wrote it"
+    )]
     OtherSchema {
         /// The file.
         file: String,
@@ -206,12 +209,12 @@ impl Document {
         let at = format!("a run of {arm} in block {}", sample.block);
         for (name, seconds, is_possible) in times {
             if !(is_time(seconds) && is_possible) {
-                return Err(format!("{at}: {name} is {seconds:e}, which is no time of a run"));
+                return Err(format!("{at}: {name} is {seconds:e}, which is not a valid run time"));
             }
         }
         match sample.metric {
             Some(figure) if !(figure.is_finite() && figure > 0.0) => {
-                Err(format!("{at}: its metric is {figure:e}, which is not a number above zero"))
+                Err(format!("{at}: its metric is {figure:e}, which is not a positive number"))
             }
             _ => Ok(()),
         }
@@ -227,7 +230,10 @@ impl Document {
         }
         self.samples.iter().try_for_each(|sample| self.check_sample(sample))?;
         if !is_time(self.elapsed_seconds) {
-            return Err(format!("elapsed_seconds is {:e}, which is no time", self.elapsed_seconds));
+            return Err(format!(
+                "elapsed_seconds is {:e}, which is not a valid time",
+                self.elapsed_seconds
+            ));
         }
         let judging = &self.judging;
         let fractions = [judging.same_within, judging.same_at_most, judging.least_coverage];

@@ -53,7 +53,7 @@ pub enum RunError {
     Launch(#[from] LaunchError),
     /// It ran and failed.
     #[error(
-        "arm {arm}: the program {how}{said}; mend the command, or compare failing runs too with \
+        "arm {arm}: the program {how}{said}; fix the command, or compare failing runs too with \
          --ignore-failure"
     )]
     Failed {
@@ -76,11 +76,11 @@ pub enum RunError {
     #[error(transparent)]
     System(#[from] sys::SysError),
     /// A file for the program's output could not be made.
-    #[error("the program's output could not be kept in a temporary file: {0}; is TMPDIR full?")]
+    #[error("cannot keep the program's output in a temporary file: {0}; is TMPDIR full?")]
     Output(std::io::Error),
     /// The program left processes that do not go.
     #[error(
-        "arm {arm}: processes it left behind cannot be ended ({pids}); end them, or run superpage \
+        "arm {arm}: cannot kill the processes it left behind ({pids}); kill them, or run superpage \
          as their user"
     )]
     Stragglers {
@@ -215,7 +215,7 @@ impl<'a> Launcher<'a> {
         };
         let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
         let said = last.map_or(String::new(), |line| {
-            format!(" (it said: {})", line.trim().chars().take(160).collect::<String>())
+            format!(" (last line on stderr: {})", line.trim().chars().take(160).collect::<String>())
         });
         RunError::Failed { arm: plan.name.clone(), how, said }
     }

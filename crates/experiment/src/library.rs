@@ -52,12 +52,13 @@ impl LibraryFault {
     /// In words, with the remedy.
     pub fn why(self, recipe: &Recipe) -> String {
         match self {
-            Self::Silent => "libsuperpage.so, which was to hand out its memory, did not answer in every run: is it \
-                             of another version than the command, or the program static?"
+            Self::Silent => "libsuperpage.so, which should provide its memory, did not respond in \
+                    every run: is it of another version than the command, or is the program \
+                    static?"
                 .to_string(),
             Self::Idle => format!(
-                "libsuperpage.so, with memory={}, was asked for nothing as large as a superpage: name the kinds \
-                 that the program uses (heap: malloc's; mmap: mappings of its own)",
+                "libsuperpage.so, with memory={}, got no request as large as a superpage: name the \
+                 kinds of memory that the program uses (heap: malloc's; mmap: mappings of its own)",
                 recipe.memory.variable()
             ),
         }

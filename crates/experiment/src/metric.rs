@@ -32,7 +32,7 @@ pub enum MetricError {
     #[error("metric regex `{0}` is not valid: {1}")]
     Pattern(String, String),
     /// Nothing matched.
-    #[error("metric regex `{pattern}` matches nothing the program printed; it printed: {printed}")]
+    #[error("metric regex `{pattern}` does not match the program's output: {printed}")]
     NoMatch {
         /// The pattern.
         pattern: String,
@@ -40,7 +40,7 @@ pub enum MetricError {
         printed: String,
     },
     /// Something matched that is not a positive number.
-    #[error("metric regex `{pattern}` found `{found}`, which is not a number above zero")]
+    #[error("metric regex `{pattern}` matched `{found}`, which is not a positive number")]
     NotANumber {
         /// The pattern.
         pattern: String,
@@ -101,10 +101,10 @@ mod tests {
     fn says_why_there_is_none() {
         let error = |pattern, printed| find(pattern, printed).unwrap_err().to_string();
         assert!(error("(", "").contains("`(` is not valid: unclosed group"));
-        assert!(error("x", "").ends_with("it printed: nothing"));
+        assert!(error("x", "").ends_with("program's output: nothing"));
         assert!(error("x", "no\nluck").contains("\"no\\nluck\""));
         for printed in ["v=none", "v=0", "v=-1", "v=inf", "v=NaN"] {
-            assert!(error("v=(.*)", printed).contains("not a number above zero"), "{printed}");
+            assert!(error("v=(.*)", printed).contains("not a positive number"), "{printed}");
         }
     }
 }

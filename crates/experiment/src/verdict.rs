@@ -173,10 +173,10 @@ pub fn is_meaningful(interval: Interval) -> bool {
 /// A noise floor as a sentence.
 pub fn floor_text(floor: f64) -> String {
     if floor + 1.0 > MEANINGLESS.sqrt() {
-        return "noise floor unknown: runs of the same thing are too few, or too different"
+        return "noise floor unknown: too few runs of the same program, or too much noise"
             .to_string();
     }
-    format!("noise floor {}: two runs of the same thing differ by up to that", percent(floor))
+    format!("noise floor {}: two runs of the same program differ by up to that", percent(floor))
 }
 
 /// How far from 1 the interval reaches, as a fraction either way.
@@ -219,7 +219,7 @@ impl Verdict {
                 let of = match interval {
                     None => "no interval yet".to_string(),
                     Some(wide) if !is_meaningful(*wide) => {
-                        "runs too few, or too different, for an interval".to_string()
+                        "too few runs, or too much noise, for an interval".to_string()
                     }
                     Some(interval) => span(*interval, *confidence),
                 };

@@ -60,7 +60,7 @@ pub enum ZeroingError {
     #[error("interrupted")]
     Interrupted,
     /// A kernel of ours left something.
-    #[error("{0} left memory that is not zero; suspect the memory, and report it")]
+    #[error("{0} left memory that is not zero; the memory may be faulty: report it")]
     NotZero(&'static str),
 }
 

@@ -18,9 +18,9 @@ pub enum LaunchError {
     /// The kernel gives nobody transparent superpages of the largest size. The file is the switch for
     /// all sizes; since Linux 6.8 each size has one of its own, which goes first.
     #[error(
-        "transparent superpages are off on this machine: {0}, or enabled of the largest \
-         hugepages-<size>kB beside it, is `never`; allow them where asked for with: \
-         echo madvise > {0}, and if the other does not say `inherit`: echo madvise into that too"
+        "transparent superpages are disabled on this machine: {0}, or `enabled` of the largest \
+         hugepages-<size>kB beside it, is `never`; enable them on request with: echo madvise > \
+         {0}, and if the other does not say `inherit`: echo madvise into that too"
     )]
     ThpOff(String),
     /// The kernel was built without transparent superpages.
@@ -28,8 +28,8 @@ pub enum LaunchError {
     NoThp,
     /// Transparent superpages of that size are off.
     #[error(
-        "transparent superpages of {0} are off, or this kernel has none of that size; allow them \
-         where asked for with: echo madvise > \
+        "transparent superpages of {0} are disabled, or not supported by this kernel; enable them \
+         on request with: echo madvise > \
          /sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled", kib = .0.bytes() >> 10
     )]
     ThpSizeOff(PageSize),
@@ -47,16 +47,17 @@ pub enum LaunchError {
     },
     /// Larger ones are on as well, which nothing but the machine's settings keeps out.
     #[error(
-        "transparent superpages of {0} cannot be had alone: larger ones are on too ({1}), and the \
-         kernel prefers the largest; switch those off (echo never > \
-         /sys/kernel/mm/transparent_hugepage/hugepages-<size>kB/enabled), or do without --fallback error"
+        "transparent superpages of {0} cannot be used alone: larger sizes are enabled too ({1}), \
+         and the kernel prefers the largest; disable those (echo never > \
+         /sys/kernel/mm/transparent_hugepage/hugepages-<size>kB/enabled), or run without \
+         --fallback error"
     )]
     LargerThp(PageSize, String),
     /// Neither a pool with pages nor transparent superpages.
     #[error(
-        "this machine has no superpages to give: no hugetlb pool has pages left, and transparent \
-         ones are off; grow a pool (as root) with: superpage pool set default:+SIZE, or: \
-         echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+        "no superpages are available: no hugetlb pool has free pages, and transparent superpages \
+         are disabled; grow a pool (as root) with: superpage pool set default:+SIZE, or: echo \
+         madvise > /sys/kernel/mm/transparent_hugepage/enabled"
     )]
     NoSuperpages,
     /// The library that backs the memory is not there.
@@ -73,8 +74,8 @@ pub enum LaunchError {
     /// The pool has nothing to give and may not grow.
     #[error(
         "the hugetlb pool of {size} pages is empty ({total} in all, {free} free, {reserved} \
-         reserved, overcommit {overcommit}); give it pages (as root) with: superpage pool set {}:+N, \
-         or lend it some for the run with --pool lend", spec(*size)
+         reserved, overcommit {overcommit}); grow it (as root) with: superpage pool set {}:+N, or \
+         for the run with --pool lend", spec(*size)
     )]
     PoolEmpty {
         /// Page size of the pool.

@@ -196,7 +196,7 @@ impl Plan {
             // Of these two, what the recipe says is already part of what was set.
             let is_merged = [LD_PRELOAD, GLIBC_TUNABLES].contains(&variable.as_str());
             if !(is_merged && plan.sets(variable)) {
-                plan.set(variable, value.clone(), "asked for by the recipe");
+                plan.set(variable, value.clone(), "requested by the recipe");
             }
         }
         Ok(plan)

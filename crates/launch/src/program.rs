@@ -161,7 +161,7 @@ impl Kind {
     pub fn unreached(&self) -> Option<String> {
         match self {
             Self::Glibc | Self::Script(_) => None,
-            Self::OtherLoader(path) => Some(format!("it is loaded by {path}, not by our glibc")),
+            Self::OtherLoader(path) => Some(format!("its loader is {path}, not this glibc's")),
             Self::Static => Some("it is linked statically".to_string()),
             Self::Instrumented(tool) => Some(tool.why()),
             Self::Privileged => Some("it is set-user-id or set-group-id".to_string()),

@@ -60,27 +60,26 @@ pub struct Recipe {
 pub enum ParseRecipeError {
     /// Not one of the page modes.
     #[error(
-        "`{0}` is no kind of pages; choose base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto, \
-         superpage or system"
+        "invalid pages `{0}`: expected base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto, superpage \
+         or system"
     )]
     UnknownPages(String),
     /// Not a kind of memory.
     #[error(
-        "`{0}` is no kind of memory; choose of heap, mmap, shm, text, text=copy, data, stack=SIZE"
+        "invalid memory `{0}`: expected any of heap, mmap, shm, text, text=copy, data, stack=SIZE"
     )]
     UnknownMemory(String),
     /// No word for what to fall back to, or for how to treat children.
     #[error(transparent)]
     NotAChoice(#[from] abi::environment::UnknownWord),
     /// Not an amount of memory.
-    #[error("`{0}` is no amount of memory to prepare ahead; write for example 256M")]
+    #[error("invalid amount of memory to prepare `{0}`: expected e.g. 256M")]
     UnknownSize(String),
     /// A word that is neither a setting nor a variable.
     #[error(
-        "arm `{arm}`: `{word}` is not understood; after the name and a colon come pages=KIND, \
-         memory=LIST, fallback=KIND, children=KIND, prezero=SIZE, prefault=SIZE, \
-         preload=LIBRARY, VARIABLE=VALUE (a variable in lower case: -- env name=value), and last \
-         `-- WRAPPER ARGS`"
+        "arm `{arm}`: unexpected `{word}`; expected after the name and a colon: pages=KIND, \
+         memory=LIST, fallback=KIND, children=KIND, prezero=SIZE, prefault=SIZE, preload=LIBRARY, \
+         VARIABLE=VALUE (a variable in lower case: -- env name=value), and last `-- WRAPPER ARGS`"
     )]
     UnknownWord {
         /// The arm's name.
@@ -89,10 +88,10 @@ pub enum ParseRecipeError {
         word: String,
     },
     /// Quotes that do not close.
-    #[error("arm `{0}`: a quote is not closed")]
+    #[error("arm `{0}`: unclosed quote")]
     Quotes(String),
     /// Nothing before the colon.
-    #[error("arm `{0}` has no name; write NAME or NAME: WORDS")]
+    #[error("arm `{0}` has no name; expected NAME or NAME: WORDS")]
     NoName(String),
 }
 
@@ -301,17 +300,17 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_named() {
         for (text, part) in [
-            ("huge", "`huge` is no kind of pages"),
+            ("huge", "invalid pages `huge`"),
             ("hugetlb:3M", "hugetlb:3M"),
             ("x: pages=big", "`big`"),
-            ("x: memory=all", "`all` is no kind of memory"),
-            ("x: fallback=no", "nothing to fall back to"),
-            ("x: children=x", "no way to treat children"),
-            ("x: prezero=much", "`much` is no amount of memory"),
-            ("x: prefault=", "`` is no amount of memory"),
-            ("x: fast", "`fast` is not understood"),
+            ("x: memory=all", "invalid memory `all`"),
+            ("x: fallback=no", "invalid fallback `no`"),
+            ("x: children=x", "for children `x`"),
+            ("x: prezero=much", "to prepare `much`"),
+            ("x: prefault=", "to prepare ``"),
+            ("x: fast", "unexpected `fast`"),
             ("x: 1A=2", "`1A=2`"),
-            ("x: page=thp", "`page=thp` is not understood"),
+            ("x: page=thp", "unexpected `page=thp`"),
             ("x: preload_=/lib/x.so", "`preload_=/lib/x.so`"),
             ("x: Pages=thp", "`Pages=thp`"),
             ("x: http_proxy=y", "-- env name=value"),

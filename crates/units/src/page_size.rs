@@ -13,7 +13,7 @@ pub struct PageSize(u64);
 
 /// The number is not a power of two.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0} bytes is not a page size: page sizes are powers of two")]
+#[error("invalid page size {0}: page sizes are powers of two")]
 pub struct NotAPageSize(pub u64);
 
 impl PageSize {

@@ -39,7 +39,7 @@ pub enum WorkloadError {
         available: ByteSize,
     },
     /// An option this workload does not have.
-    #[error("{workload}: there is no option --{option} here; this workload takes {takes}")]
+    #[error("{workload}: unknown option --{option}; this workload takes {takes}")]
     NoSuchOption {
         /// Which workload.
         workload: Workload,
@@ -62,8 +62,8 @@ pub enum WorkloadError {
     },
     /// The allocator had no memory to give.
     #[error(
-        "cannot allocate {bytes} for {what}: the allocator has none to give; \
-         use a smaller --size or raise the memory limit (ulimit -v, cgroup)"
+        "cannot allocate {bytes} for {what}: out of memory; use a smaller --size or raise the \
+         memory limit (ulimit -v, cgroup)"
     )]
     Allocation {
         /// What the memory was for.
@@ -74,7 +74,7 @@ pub enum WorkloadError {
     /// The kernel would not fault pages in ahead.
     #[error(
         "the pages could not be populated: madvise(MADV_POPULATE_WRITE): {0}; it needs Linux 5.14 \
-         (leave --populate out)"
+         (omit --populate)"
     )]
     Populate(std::io::Error),
     /// A thread could not be started.
@@ -89,8 +89,8 @@ pub enum WorkloadError {
     },
     /// The memory does not hold what the kernel must have left there.
     #[error(
-        "{workload}: verification failed: {what}; the run's figures are void: suspect the memory \
-         or the allocator in use and repeat with the plain one"
+        "{workload}: verification failed: {what}; discard the run's figures: the memory or the \
+         allocator in use may be faulty; repeat with the default allocator"
     )]
     Verification {
         /// Which workload.

@@ -21,7 +21,7 @@ pub enum Graph {
 
 /// A name that no graph has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a graph; known are kronecker, uniform")]
+#[error("unknown graph `{0}`: expected kronecker or uniform")]
 pub struct UnknownGraph(pub String);
 
 impl std::fmt::Display for Graph {

@@ -33,7 +33,7 @@ pub enum Workload {
 
 /// A name that no workload has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a workload; known are {known}", known = names())]
+#[error("unknown workload `{0}`: expected one of {known}", known = names())]
 pub struct UnknownWorkload(pub String);
 
 /// The least memory a thread must have: less fits in first-level caches and measures no memory.

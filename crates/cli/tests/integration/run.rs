@@ -233,7 +233,7 @@ fn runs_raise_a_pool_beside_each_other_and_the_last_restores_it() {
         end(&mut first, libc::SIGKILL);
         assert_eq!(pool_says(file), both, "{option}: nobody knows yet");
         let alive = run(&["restore"]);
-        assert!(stdout(&alive).contains("left alone: its owner"), "{}", stdout(&alive));
+        assert!(stdout(&alive).contains("skipped: its owner"), "{}", stdout(&alive));
         assert!(pool_says(file) > before && pool_says(file) <= both, "{option}");
         end(&mut second, libc::SIGKILL);
         let restored = run(&["restore"]);

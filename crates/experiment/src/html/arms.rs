@@ -20,12 +20,12 @@ const FIELDS: [Field; 16] = [
     ("peak memory", |s| known(s.peak_bytes, format::bytes)),
     ("share of memory on superpages", |s| coverage(s, s.coverage)),
     ("share of eligible memory on superpages", |s| coverage(s, s.eligible_coverage)),
-    ("superpage memory that was all zero", |s| known(s.zero_filled_bytes, format::bytes)),
-    ("superpage faults that fell back, machine, total", |s| count(s.thp_fault_fallbacks)),
-    ("waits for compaction, machine, total", |s| count(s.compaction_stalls)),
-    ("share of wall time spent watching", |s| known(s.watch_share, format::percent)),
-    ("longest look at its memory", |s| known(s.longest_look_seconds, format::seconds)),
-    ("coverage seen in", |s| match (s.coverage, s.coverage_from_warm_up) {
+    ("zero-filled superpage memory", |s| known(s.zero_filled_bytes, format::bytes)),
+    ("THP faults that fell back, whole machine, total", |s| count(s.thp_fault_fallbacks)),
+    ("compaction stalls, whole machine, total", |s| count(s.compaction_stalls)),
+    ("share of wall time spent observing", |s| known(s.watch_share, format::percent)),
+    ("longest scan of its memory", |s| known(s.longest_look_seconds, format::seconds)),
+    ("coverage observed in", |s| match (s.coverage, s.coverage_from_warm_up) {
         (None, _) => UNKNOWN.to_string(),
         (_, true) => "warm-up only".to_string(),
         (_, false) => "measured runs".to_string(),
@@ -53,12 +53,13 @@ pub fn summaries(document: &Document, analysis: &Analysis) -> Element {
         let place = if document.metric_is_primary { 2 } else { 3 };
         rows.insert(place, row(&name, &|summary| known(summary.metric, format::figure)));
     }
-    let section = el("section").add(el("h2").text("The arms in numbers"));
-    let section = section.add(table("Summary of each arm", true, head, rows));
+    let section = el("section").add(el("h2").text("Summary of the arms"));
+    let section = section.add(table("Medians of each arm", true, head, rows));
     let section = match analysis.arms.iter().any(|arm| arm.coverage_from_warm_up) {
         false => section,
         true => section.add(el("p").class("small").text(
-            "* seen in the warm-up: reading it in a measured run would have held the program up.",
+            "* observed in the warm-up: reading it in a measured run would have stalled the \
+             program.",
         )),
     };
     match statistics(analysis) {
@@ -113,9 +114,9 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
     if rows.is_empty() {
         return None;
     }
-    let told = "The interval is what the next two agree on (the second needs a few blocks), no farther than \
-                the runs lie apart, and the ratio. An arm whose design did \
-                not take effect has figures here, but they are about something else.";
+    let told = "The interval is the intersection of the next two (the second needs a few blocks), within \
+                the spread of the runs and widened to hold the ratio. An arm whose design did not take \
+                effect has figures here, but they measure something else.";
     let head = head.map(String::from).to_vec();
     let details = el("details").add(el("summary").text("The statistics behind the verdicts"));
     let table = table("Each arm against the reference", true, head, rows);

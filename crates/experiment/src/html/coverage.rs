@@ -35,7 +35,7 @@ pub fn figure(document: &Document) -> Element {
     let mut top = 0.0;
     for (arm, coverage) in document.arms.iter().zip(&all) {
         let told = match coverage {
-            None => "unknown: no look near the peak".to_string(),
+            None => "unknown: no scan near the peak".to_string(),
             Some(coverage) => told(coverage),
         };
         let name = el("tspan").class("name").text(format::name(&arm.name, 12));

@@ -65,9 +65,13 @@ fn card(document: &Document, analysis: &Analysis, arm: &Arm) -> Option<Element> 
         .add(el("p").class("word").add(sign).add(el("span").text(word)))
         .add(el("p").text(format!("{quantity}{rest}")));
     if has_no_number {
-        return Some(card.add(el("p").class("small").text(
-            "So there is no number: its runs are of something other than what was asked for.",
-        )));
+        return Some(
+            card.add(
+                el("p")
+                    .class("small")
+                    .text("No ratio is given: its runs did not measure what was requested."),
+            ),
+        );
     }
     Some(card.all(others.iter().map(|other| {
         let name = quantity_name(&other.quantity, true);
@@ -84,20 +88,24 @@ fn course(document: &Document, analysis: &Analysis) -> String {
     let within = format::percent(document.settings.rule.within);
     let sure = format::percent(document.settings.rule.confidence.level());
     let stopped = match document.stopped {
-        Stopped::RuleMet => format!("every ratio is then known within {within} at {sure}"),
-        Stopped::Decided => "every verdict was then decided".to_string(),
+        Stopped::RuleMet => format!("every ratio is known to within {within} at {sure} confidence"),
+        Stopped::Decided => "every verdict is decided".to_string(),
         Stopped::MaxRuns => {
-            format!("the most runs allowed; not every ratio is known within {within} at {sure}")
+            format!(
+                "the maximum number of runs; not every ratio is known to within {within} at \
+                 {sure} confidence"
+            )
         }
         Stopped::MaxTime => {
             format!(
-                "the time allowed was spent; not every ratio is known within {within} at {sure}"
+                "the time limit was reached; not every ratio is known to within {within} at {sure} \
+                 confidence"
             )
         }
-        Stopped::Interrupted => "interrupted; judged is what there is".to_string(),
+        Stopped::Interrupted => "interrupted; the verdicts are of the runs made so far".to_string(),
     };
     let floor = analysis.noise_floor.map_or(String::new(), |floor| {
-        format!(" The {}; no verdict goes below it.", floor_text(floor))
+        format!(" The {}; smaller differences get no verdict.", floor_text(floor))
     });
     let machine = &document.machine;
     let model = machine.cpu.as_ref().and_then(|cpu| cpu.model.clone());
@@ -113,8 +121,9 @@ fn course(document: &Document, analysis: &Analysis) -> String {
 /// What a reader must not overlook.
 fn warnings(document: &Document, analysis: &Analysis) -> Vec<String> {
     let changed = document.changed_meanwhile.iter();
-    let mut warnings: Vec<String> =
-        changed.map(|change| format!("⚠ {change} while the runs were made; repeat them")).collect();
+    let mut warnings: Vec<String> = changed
+        .map(|change| format!("⚠ {change} during the runs; repeat the comparison"))
+        .collect();
     for arm in analysis.arms.iter().filter(|arm| arm.failed_runs > 0) {
         warnings.push(format!("⚠ {}: {} of {} runs failed", arm.name, arm.failed_runs, arm.runs));
     }
@@ -123,8 +132,8 @@ fn warnings(document: &Document, analysis: &Analysis) -> Vec<String> {
     }
     for arm in &analysis.arms {
         for (count, what) in [
-            (arm.thp_fault_fallbacks, "superpage faults fell back to base pages"),
-            (arm.compaction_stalls, "waits for compaction"),
+            (arm.thp_fault_fallbacks, "THP faults fell back to base pages"),
+            (arm.compaction_stalls, "compaction stalls"),
         ] {
             if let Some(count) = count.filter(|count| *count > 0) {
                 let count = format::count(count as f64);
@@ -135,7 +144,7 @@ fn warnings(document: &Document, analysis: &Analysis) -> Vec<String> {
     }
     let stragglers: u64 = document.samples.iter().map(|run| u64::from(run.stragglers)).sum();
     if stragglers > 0 {
-        warnings.push(format!("{stragglers} processes outlived their run and were ended"));
+        warnings.push(format!("{stragglers} processes outlived their run and were killed"));
     }
     warnings
 }

@@ -153,7 +153,7 @@ fn contiguity(machine: &Snapshot) -> Element {
     let sizes: std::collections::BTreeSet<_> =
         sizes.chain(machine.hugetlb.sizes.keys().copied()).collect();
     let Some(zones) = machine.free.as_ref().filter(|_| !sizes.is_empty()) else {
-        return pairs("Free memory in one piece", vec![("free blocks", UNKNOWN.to_string())]);
+        return pairs("Free contiguous memory", vec![("free blocks", UNKNOWN.to_string())]);
     };
     let rows = sizes.into_iter().map(|size| {
         let free = FreeContiguity::from_zones(zones, machine.page_size, size);
@@ -162,7 +162,7 @@ fn contiguity(machine: &Snapshot) -> Element {
     });
     let head = ["blocks of at least", "free", "pages", "share of free"];
     let head = head.map(String::from).to_vec();
-    table("Free memory in one piece, without compaction", true, head, rows.collect())
+    table("Free contiguous memory, without compaction", true, head, rows.collect())
 }
 
 fn tlb(machine: &Snapshot) -> Element {
@@ -185,14 +185,14 @@ fn tlb(machine: &Snapshot) -> Element {
         return pairs("TLB", vec![("arrays", UNKNOWN.to_string())]);
     }
     let head = ["array", "pages", "entries"].map(String::from).to_vec();
-    table("TLB, as the processor describes it", true, head, rows)
+    table("TLB, as reported by the processor", true, head, rows)
 }
 
 fn unknown(machine: &Snapshot) -> Element {
     let rows: Vec<(String, String)> =
         machine.unknown.iter().map(|one| (one.what.clone(), one.why.clone())).collect();
     if rows.is_empty() {
-        return el("p").class("small").text("Everything that was asked for could be read.");
+        return el("p").class("small").text("Everything could be read.");
     }
     pairs("What could not be read, and why", rows)
 }

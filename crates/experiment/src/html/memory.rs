@@ -43,9 +43,9 @@ pub fn section(document: &Document) -> Element {
     let (bytes, time) = (Axis::bytes(most), Axis::elapsed(longest));
     let panels =
         runs.iter().enumerate().map(|(arm, run)| panel(document, arm, *run, &bytes, &time));
-    let told = "One run of each arm, the warm-up if there was one, for it is watched more closely. \
-                Pale: resident memory. Strong: what of it is on superpages, known at the dots only. \
-                All panels have the same axes. The dashed line is the end of the run.";
+    let told = "One run of each arm: the warm-up if there was one, because it is scanned more \
+            often. Light: resident memory. Dark: the part on superpages, known at the dots only. \
+            All panels have the same axes. The dashed line is the end of the run.";
     section
         .add(el("div").class("thirds").all(panels))
         .add(el("p").class("small").text(told))
@@ -71,7 +71,7 @@ fn panel(
     let Some(run) = run else {
         let why = document.samples.iter().filter(|sample| sample.arm as usize == arm);
         let why = why.filter_map(|sample| sample.memory.unknown.clone()).next();
-        let why = why.unwrap_or("no run lasted long enough to be seen".to_string());
+        let why = why.unwrap_or("no run lasted long enough to be observed".to_string());
         return el("figure").add(caption.add(small(format!("unknown: {why}"))));
     };
     let timeline: Vec<Moment> =
@@ -85,7 +85,7 @@ fn panel(
         Purpose::Measured => "measured run, block",
     };
     let peak = format::known(run.memory.peak_resident_bytes, |peak| format::bytes(peak as f64));
-    let told = format!("{purpose} {}; peak {peak}, {} looks", run.block + 1, run.memory.looks);
+    let told = format!("{purpose} {}; peak {peak}, {} scans", run.block + 1, run.memory.looks);
     let resident = timeline.iter().map(|moment| (moment.seconds, moment.resident_bytes));
     let resident = area(resident, bytes, time);
     let huge = area(between_looks(&timeline, &looks).into_iter(), bytes, time);
@@ -102,7 +102,7 @@ fn panel(
     });
     let end = time.x(run.wall_seconds);
     let title = format!("Memory of {name} over time");
-    let about = format!("{told}. Pale area: resident memory. Strong area: memory on superpages.");
+    let about = format!("{told}. Light area: resident memory. Dark area: memory on superpages.");
     let chart = frame::chart(&format!("memory-{arm}"), true, HEIGHT + 22.0, &title, &about)
         .all(bytes.up(HEIGHT))
         .all(time.across(HEIGHT, 4))
@@ -110,7 +110,7 @@ fn panel(
         .add(line(&end, 0, &end, HEIGHT).class("end"))
         .all(dots);
     let chart = if looks.is_empty() {
-        chart.add(note_at("50%", 14.0, "superpages: not looked at", "middle"))
+        chart.add(note_at("50%", 14.0, "superpages: not scanned", "middle"))
     } else {
         chart
     };

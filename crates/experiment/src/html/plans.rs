@@ -10,31 +10,31 @@ use report::tables::{pairs, table};
 
 /// The section.
 pub fn section(document: &Document) -> Element {
-    let section = el("section").add(el("h2").text("What each arm was"));
+    let section = el("section").add(el("h2").text("Configuration of each arm"));
     let arms = document.arms.iter().enumerate().map(|(index, arm)| plan(index, arm));
     let section = section.add(el("div").class("tables").all(arms));
     let section = if document.left_out.is_empty() {
         section
     } else {
         let rows = document.left_out.iter().map(|arm| (arm.name.clone(), arm.why.clone()));
-        section.add(pairs("Arms that were asked for and could not run here", rows.collect()))
+        section.add(pairs("Requested arms that could not run here", rows.collect()))
     };
-    let told = el("h3").text("Lent for the runs, and put back afterwards");
-    section.add(told).add(list(&document.lent, "Nothing: no setting of the machine was changed."))
+    let told = el("h3").text("Settings changed for the runs and restored afterwards");
+    section.add(told).add(list(&document.lent, "None: no setting of the machine was changed."))
 }
 
 fn plan(index: usize, arm: &Arm) -> Element {
     let (recipe, plan) = (&arm.recipe, &arm.plan);
     let promise = match plan.promise {
-        Promise::Nothing => "nothing; whatever comes counts",
-        Promise::BasePages => "no superpage at all",
+        Promise::Nothing => "nothing; any pages count",
+        Promise::BasePages => "no superpages",
         Promise::SmallerSuperpages => "no superpages of the largest size",
-        Promise::Superpages => "superpages under the anonymous memory that can hold them",
+        Promise::Superpages => "superpages for the eligible anonymous memory",
     };
     let thp = match plan.thp {
-        ThpRequest::Inherit => "nothing; what it inherits stays",
+        ThpRequest::Inherit => "nothing; inherited settings stay",
         ThpRequest::System => "the system's settings decide (PR_SET_THP_DISABLE cleared)",
-        ThpRequest::Disabled => "none for it (PR_SET_THP_DISABLE set)",
+        ThpRequest::Disabled => "disabled for it (PR_SET_THP_DISABLE set)",
     };
     let kind = match &plan.program.kind {
         Kind::Glibc => "dynamic, loaded by glibc".to_string(),
@@ -47,9 +47,9 @@ fn plan(index: usize, arm: &Arm) -> Element {
     };
     let line = |words: &[String]| format::command(words.iter().map(String::as_str));
     let mut rows = vec![
-        ("pages asked for", recipe.pages.to_string()),
-        ("promise, checked by reading back", promise.to_string()),
-        ("transparent superpages asked of the kernel", thp.to_string()),
+        ("pages requested", recipe.pages.to_string()),
+        ("promise, verified by reading back", promise.to_string()),
+        ("transparent superpages requested from the kernel", thp.to_string()),
         ("program", plan.program.path.display().to_string()),
         ("kind of program", kind),
         (
@@ -78,7 +78,7 @@ fn plan(index: usize, arm: &Arm) -> Element {
     let part = if changes.is_empty() {
         part.add(el("p").class("small").text("Nothing is set in its environment."))
     } else {
-        let head = ["variable", "value", "what that does"].map(String::from).to_vec();
+        let head = ["variable", "value", "effect"].map(String::from).to_vec();
         part.add(table("Set in its environment", false, head, changes))
     };
     if plan.notes.is_empty() { part } else { part.add(list(&plan.notes, "")) }

@@ -86,14 +86,14 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
     let reference = &document.arms.first()?.name;
     let title = format!("How many times better than {reference}");
     let about = "One row per arm and quantity. The mark is the ratio of medians, whiskers are its \
-                 interval; the line at 1 means equal, the bands mean the same for our purposes.";
+            interval; the line at 1 means equal, the bands are differences called the same.";
     let chart = frame::chart("ratio", false, top + 24.0, &title, about).all(back).all(rows);
     let floor = match analysis.noise_floor {
         Some(floor) if floor >= narrow => " (the measured noise floor)",
         _ => "",
     };
     let outer = match wide > narrow {
-        true => format!("; outer band: up to {} if it may be none", format::percent(wide)),
+        true => format!("; outer band: up to {} if the interval contains 1", format::percent(wide)),
         false => String::new(),
     };
     let told = format!(
@@ -104,7 +104,7 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
         format::percent(narrow),
     );
     let told = match judged.iter().any(|judgement| prediction_for(document, judgement).is_some()) {
-        true => format!("{told} Dashes: what was predicted, and between which bounds."),
+        true => format!("{told} Dashed: the prediction and its bounds."),
         false => told,
     };
     let section = el("section").add(el("h2").text(title));

@@ -14,22 +14,19 @@ pub fn settings(document: &Document) -> Element {
     let rows = vec![
         ("seed", settings.seed.to_string()),
         ("warm-up runs of each arm", settings.warm_ups.to_string()),
-        ("least runs of each arm", rule.min_runs.to_string()),
-        ("most runs of each arm", rule.max_runs.to_string()),
-        ("every ratio to be known within", format::percent(rule.within)),
+        ("minimum runs of each arm", rule.min_runs.to_string()),
+        ("maximum runs of each arm", rule.max_runs.to_string()),
+        ("stop when every ratio is known to within", format::percent(rule.within)),
         ("at a confidence of", format::percent(rule.confidence.level())),
         (
-            "time allowed for measured runs",
+            "time limit for measured runs",
             settings.max_seconds.map_or("no limit".to_string(), format::seconds),
         ),
         ("called the same within", format::percent(judging.same_within)),
         ("called the same at most within", format::percent(judging.same_at_most)),
         ("confidence of intervals", format::percent(judging.confidence.level())),
-        ("looks at the verdicts meanwhile", format::count(f64::from(document.looks.made))),
-        (
-            "least share on superpages where they were promised",
-            format::percent(judging.least_coverage),
-        ),
+        ("interim analyses of the verdicts", format::count(f64::from(document.looks.made))),
+        ("minimum share on superpages where promised", format::percent(judging.least_coverage)),
     ];
     let tables = el("div").class("tables").add(pairs("Order, stopping, judging", rows));
     let tables = match &document.metric {
@@ -40,15 +37,15 @@ pub fn settings(document: &Document) -> Element {
                 Better::Higher => "higher",
             };
             let asked = if document.metric_is_primary { "yes" } else { "no, wall time is" };
-            let unit = metric.unit.clone().unwrap_or("not told".to_string());
+            let unit = metric.unit.clone().unwrap_or("not given".to_string());
             tables.add(pairs(
-                "The program's own figure",
+                "The program's own metric",
                 vec![
                     ("name", metric.name.clone()),
                     ("unit", unit),
                     ("found by", metric.regex.clone()),
                     ("better is", better.to_string()),
-                    ("it is what the comparison is about", asked.to_string()),
+                    ("the primary metric", asked.to_string()),
                 ],
             ))
         }
@@ -78,8 +75,8 @@ const COLUMNS: [Column; 23] = [
     ("looks", |s| s.memory.looks.to_string()),
     ("watching", |s| format::seconds(s.memory.watch_seconds)),
     ("THP fallbacks", |s| count(s.thp_fault_fallbacks)),
-    ("compaction waits", |s| count(s.compaction_stalls)),
-    ("reclaim waits", |s| count(s.reclaim_stalls)),
+    ("compaction stalls", |s| count(s.compaction_stalls)),
+    ("reclaim stalls", |s| count(s.reclaim_stalls)),
     ("free superpages before", |s| {
         known(s.free_superpage_bytes_before, |bytes| format::bytes(bytes as f64))
     }),
@@ -113,7 +110,7 @@ pub fn all(document: &Document) -> Element {
     let told = format!("All {} runs, warm-ups included", document.samples.len());
     let table = table("Every run, in the order they were made", true, head, rows.collect());
     let details = el("details").add(el("summary").text(&told)).add(table);
-    el("section").add(el("h2").text("Every run in numbers")).add(details)
+    el("section").add(el("h2").text("All runs in numbers")).add(details)
 }
 
 /// Where this comes from, and how to draw it again.

@@ -173,13 +173,13 @@ fn notes(view: &View) -> Element {
     let keys = arms.map(|(arm, one)| el("span").class("item").add(key(arm)).text(&one.name));
     let mut told = "Lines are medians of measured runs.".to_string();
     if dots.iter().any(|dot| !dot.is_measured()) {
-        told += " Hollow marks are warm-ups; they count for nothing.";
+        told += " Hollow marks are warm-ups; they are not counted.";
     }
     if dots.iter().any(|dot| !dot.sample.succeeded()) {
         told += " Marks with a broken outline are runs that failed.";
     }
     if document.arms.iter().any(|arm| has_no_number(analysis, &arm.name)) {
-        told += " ⚠ The design did not take effect: these runs are of something else.";
+        told += " ⚠ The design did not take effect: these runs measure something else.";
     }
     let off: Vec<String> = dots
         .iter()

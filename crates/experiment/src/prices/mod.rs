@@ -34,17 +34,19 @@ const STRETCH: usize = 256 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum PricesError {
     /// The kernel refused.
-    #[error("prices of memory: {0}")]
+    #[error("memory prices: {0}")]
     Sys(#[from] SysError),
     /// There is no superpage size, or no transparent superpages.
     #[error(
-        "prices of memory: this kernel has no transparent superpages; no superpage's price can be measured"
+        "memory prices: this kernel has no transparent superpages; no superpage's price can be \
+         measured"
     )]
     NoSuperpages,
     /// Other memory came than was asked for.
     #[error(
-        "prices of memory: {got} of {of} asked for on {on} came so; free memory may be short or \
-         fragmented, or THP off (never): superpage pool, /sys/kernel/mm/transparent_hugepage/enabled"
+        "memory prices: only {got} of {of} requested are on {on}; free memory may be short or \
+         fragmented, or THP off (never): superpage pool, \
+         /sys/kernel/mm/transparent_hugepage/enabled"
     )]
     NotGot {
         /// How much did.

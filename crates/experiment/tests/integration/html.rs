@@ -285,7 +285,7 @@ fn every_machine_can_be_told_and_unknown_is_not_zero() {
         document.samples.iter_mut().for_each(|sample| sample.compaction_stalls = None);
         let page = draw(&document);
         check(&page, &document);
-        let row = page.split("waits for compaction, machine, total</th>").nth(1).unwrap();
+        let row = page.split("compaction stalls, whole machine, total</th>").nth(1).unwrap();
         assert!(row.starts_with("<td class=\"n unknown\">unknown</td>"), "{name}");
     }
 }

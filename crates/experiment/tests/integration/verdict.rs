@@ -35,7 +35,7 @@ fn plain_words() {
     // Decided, however wide; undecided, no wide interval is printed as if it meant something.
     let wide = judged(2.28, 4.0e-4, 11868.0).to_string();
     assert!(
-        wide.starts_with("undecided at 2.28x (runs too few, or too different, for an"),
+        wide.starts_with("undecided at 2.28x (too few runs, or too much noise, for an"),
         "{wide}"
     );
     assert!(!wide.contains("11868"), "{wide}");

@@ -43,8 +43,8 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// An earlier journal is there and could not be undone.
-    #[error("{} was left behind and could not be undone: {why}; \
-        run `superpage restore`, or remove it to give its settings up", path.display())]
+    #[error("{} was left behind and could not be undone: {why}; run `superpage restore`, or remove \
+            the file to leave its settings as they are", path.display())]
     LeftBehind {
         /// The journal.
         path: PathBuf,
@@ -80,7 +80,7 @@ fn remedy(source: &io::Error) -> &'static str {
         io::ErrorKind::ReadOnlyFilesystem => {
             "; it is mounted read-only here (a container?): run on the host"
         }
-        io::ErrorKind::NotFound => "; this kernel does not have it",
+        io::ErrorKind::NotFound => "; not supported by this kernel",
         io::ErrorKind::InvalidInput => "; the kernel does not take this value",
         _ => "",
     }

@@ -15,7 +15,7 @@ pub struct Knob(String);
 
 /// A path that is not a knob.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path:?} is not a knob: {why}")]
+#[error("{path:?} is not a setting that can be changed: {why}")]
 pub struct NotAKnob {
     /// The path, cut after 200 characters.
     pub path: String,

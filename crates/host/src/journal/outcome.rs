@@ -108,27 +108,36 @@ impl fmt::Display for Restoration {
         match &self.outcome {
             Outcome::Restored { from, to, got } if to == got => write!(f, "{from} -> {to}"),
             Outcome::Restored { from, to, got } => {
-                write!(f, "{from} -> {got} (asked for {to}, the kernel gave {got})")
+                write!(f, "{from} -> {got} (requested {to}, the kernel set {got})")
             }
             Outcome::AlreadyRestored { value } => write!(f, "is {value} already"),
             Outcome::ChangedElsewhere { ours, now, original } => write!(
                 f,
-                "left at {now}: somebody else changed it from our {ours}; it was {original} before"
+                "left at {now}: changed by another process from our {ours}; originally {original}"
             ),
             Outcome::Gone { why } | Outcome::Failed { why } => write!(f, "not restored: {why}"),
-            Outcome::OwnerAlive { holder } => write!(f, "left alone: its owner, {holder}, lives"),
+            Outcome::OwnerAlive { holder } => {
+                write!(f, "skipped: its owner, {holder}, is still running")
+            }
             Outcome::OtherBoot { boot_id } => {
-                write!(f, "removed: it is of boot {boot_id}, and the reboot reset every setting")
+                write!(
+                    f,
+                    "removed: written before a reboot (boot {boot_id}), which reset every setting"
+                )
             }
             Outcome::HalfWritten { line } => {
                 write!(f, "line {line} is half written: its setting had not been changed yet")
             }
             Outcome::Rejected { line: 0, why, .. } => write!(f, "set aside as unreadable: {why}"),
             Outcome::Rejected { line, text, why } => {
-                write!(f, "line {line} cannot be used: {why}: {text:?}")
+                write!(f, "line {line} is invalid: {why}: {text:?}")
             }
             Outcome::OtherVersion { version } => {
-                write!(f, "kept: another superpage wrote it (format {version}); restore with that")
+                write!(
+                    f,
+                    "kept: written by another version of superpage (format {version}); restore \
+                     with that version"
+                )
             }
         }
     }

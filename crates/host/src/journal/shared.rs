@@ -369,7 +369,7 @@ impl Place {
 
     fn now(&self, root: &Root) -> Result<u64, JournalError> {
         let value = self.knob.read(root)?;
-        let why = "is no number, and only numbers are shared";
+        let why = "is not a number; only numeric settings can be shared";
         value.parse().map_err(|_| JournalError::BadValue { knob: self.knob.clone(), value, why })
     }
 }

@@ -48,8 +48,9 @@ pub enum PoolError {
     },
     /// It cannot fit.
     #[error(
-        "{pages} more pages of {size} are {bytes}, but {place} has {available} available and \
-         {margin} of it must stay free; at most {fits} more fit (--force tries all the same)"
+        "not enough memory for {pages} more pages of {size} ({bytes}): {place} has {available} \
+         available, of which {margin} must stay free; at most {fits} more fit (--force tries \
+         anyway)"
     )]
     NoHeadroom {
         /// Pages that would be taken from memory.
@@ -70,7 +71,7 @@ pub enum PoolError {
     /// The kernel makes no surplus pages of this size.
     #[error(
         "pages of {size} cannot be overcommitted: they are gigantic (larger than the largest block \
-         of free memory), and the kernel makes such pages only for the persistent pool; write \
+         of free memory), and the kernel makes such pages only for the persistent pool; use \
          `superpage pool set {spec}:+N` instead", spec = exact(size.bytes())
     )]
     GiganticOvercommit {
@@ -99,7 +100,7 @@ pub enum PoolError {
     #[error("{0}")]
     Mount(String),
     /// A name that is in no list of users or groups.
-    #[error("there is no {kind} `{name}` in {}; write a name from it, or a number", file)]
+    #[error("unknown {kind} `{name}` (not in {}); use a name from that file, or a number", file)]
     NoSuchName {
         /// `user` or `group`.
         kind: &'static str,
@@ -109,7 +110,7 @@ pub enum PoolError {
         file: &'static str,
     },
     /// A setting that would get smaller.
-    #[error("{what} is {now} already, and is never lowered (asked for {asked})")]
+    #[error("{what} is already {now} and is never lowered (requested: {asked})")]
     WouldLower {
         /// The setting.
         what: &'static str,
@@ -167,7 +168,7 @@ fn remedy(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::PermissionDenied => "; run as root",
         io::ErrorKind::ReadOnlyFilesystem => "; it is mounted read-only here: run on the host",
-        io::ErrorKind::NotFound => "; this kernel does not have it",
+        io::ErrorKind::NotFound => "; not supported by this kernel",
         _ => "",
     }
 }

@@ -59,7 +59,7 @@ pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Res
         }
         taken = taken.saturating_add(bytes(pages, request));
         let room = Headroom::read(root, request.node)?;
-        let what = "how much memory is available (--force does without)";
+        let what = "how much memory is available (--force skips this check)";
         let room = room.ok_or(PoolError::Unknown { size: request.size, what })?;
         room.check(pages, request.size, taken.saturating_sub(freed))?;
     }

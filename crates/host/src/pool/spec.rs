@@ -49,22 +49,22 @@ pub enum Amount {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// No colon.
-    #[error("`{0}` is no pool and amount; write SIZE:AMOUNT, such as 2M:512 or 2M:+1G")]
+    #[error("invalid pool change `{0}`: expected SIZE:AMOUNT, e.g. 2M:512 or 2M:+1G")]
     NoColon(String),
     /// Before the colon: neither `default` nor a power of two.
-    #[error("`{0}` is no page size; write `default` or a size such as 2M or 1G")]
+    #[error("invalid page size `{0}`: expected `default` or a size, e.g. 2M or 1G")]
     BadPool(String),
     /// After the colon.
     #[error(
-        "`{0}` is no amount; write pages (512), bytes with a unit (1G) or percent (25%), with + or \
-         - before it to grow or shrink by it"
+        "invalid amount `{0}`: expected pages (512), bytes with a unit (1G) or percent (25%), with \
+         + or - before it to grow or shrink by it"
     )]
     BadAmount(String),
     /// More than can be counted.
-    #[error("`{0}` is more than any machine has")]
+    #[error("amount `{0}` is too large")]
     TooLarge(String),
     /// Bytes that are no whole number of pages.
-    #[error("{asked} is no whole number of {size} pages; {}", neighbours(*asked, *size))]
+    #[error("{asked} is not a multiple of the page size {size}; {}", neighbours(*asked, *size))]
     NotWhole {
         /// What was asked for.
         asked: ByteSize,
@@ -72,11 +72,11 @@ pub enum SpecError {
         size: PageSize,
     },
     /// One pool, two wishes.
-    #[error("the pool of {0} pages is named twice; name each pool once")]
+    #[error("the pool of {0} pages is specified twice; specify each pool once")]
     Twice(PageSize),
     /// Shrinking by more than there is.
-    #[error("the pool has {has} pages of {size}, so it cannot shrink by {by}; write {size_word}:0 \
-        to empty it", size_word = exact(size.bytes()))]
+    #[error("the pool has {has} pages of {size}, so it cannot shrink by {by}; use {size_word}:0 to \
+            empty it", size_word = exact(size.bytes()))]
     BelowZero {
         /// The pages it has.
         has: u64,
@@ -259,28 +259,28 @@ mod tests {
         for (text, part) in [
             ("2M", "SIZE:AMOUNT"),
             ("", "SIZE:AMOUNT"),
-            ("banana:1", "`banana` is no page size"),
-            ("3M:1", "`3M` is no page size"),
-            (":1", "`` is no page size"),
-            ("2M:10Q", "`10Q` is no amount"),
-            ("2M:", "is no amount"),
-            ("2M:+", "`+` is no amount"),
-            ("2M:--1", "`--1` is no amount"),
-            ("2M:+-1", "is no amount"),
-            ("2M:banana", "is no amount"),
-            ("2M:1:2", "`1:2` is no amount"),
-            ("2M: 5", "is no amount"),
-            ("2M:5 M", "is no amount"),
-            ("2M:0x10", "is no amount"),
-            ("2M:1.5", "is no amount"),
-            ("2M:%", "is no amount"),
-            ("2M:99999999999999999999", "more than any machine"),
-            ("2M:+99999999999T", "more than any machine"),
-            ("2M:18446744073709551615", "more than any machine"),
+            ("banana:1", "invalid page size `banana`"),
+            ("3M:1", "invalid page size `3M`"),
+            (":1", "invalid page size ``"),
+            ("2M:10Q", "invalid amount `10Q`"),
+            ("2M:", "invalid amount"),
+            ("2M:+", "invalid amount `+`"),
+            ("2M:--1", "invalid amount `--1`"),
+            ("2M:+-1", "invalid amount"),
+            ("2M:banana", "invalid amount"),
+            ("2M:1:2", "invalid amount `1:2`"),
+            ("2M: 5", "invalid amount"),
+            ("2M:5 M", "invalid amount"),
+            ("2M:0x10", "invalid amount"),
+            ("2M:1.5", "invalid amount"),
+            ("2M:%", "invalid amount"),
+            ("2M:99999999999999999999", "is too large"),
+            ("2M:+99999999999T", "is too large"),
+            ("2M:18446744073709551615", "is too large"),
             ("2M:33M", "write 32M (16 pages) or 34M (17 pages)"),
             ("2M:1M", "write at least 2M (1 page)"),
             ("1G:1026M", "write 1G (1 page) or 2G (2 pages)"),
-            ("2M:-8", "it cannot shrink by 8; write 2M:0"),
+            ("2M:-8", "it cannot shrink by 8; use 2M:0"),
         ] {
             let error = target(text, 7).expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -225,7 +225,7 @@ fn gigantic_pages_cannot_be_overcommitted() {
 #[test]
 fn a_pool_is_named_once() {
     let error = Fake::new().requests(&["2M:+1", "default:+1"], None).unwrap_err().to_string();
-    assert!(error.contains("named twice"), "{error}");
+    assert!(error.contains("specified twice"), "{error}");
 }
 
 /// Real pools: the privileged ring.

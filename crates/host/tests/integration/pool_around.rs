@@ -115,7 +115,7 @@ fn what_cannot_be_had_changes_nothing_at_all() {
     let nobody = WANTED.replace("dba", "nobody-of-that-name");
     assert!(matches!(fake.ensure(&nobody), Err(PoolError::NoSuchName { .. })));
     let twice = format!("{WANTED}[[pages]]\nsize = \"default\"\ncount = 1\n");
-    assert!(fake.ensure(&twice).unwrap_err().to_string().contains("named twice"));
+    assert!(fake.ensure(&twice).unwrap_err().to_string().contains("specified twice"));
     // A write in the middle that fails: what was written before it is put back.
     fs::remove_file(fake.root().path(&format!("{POOL}/nr_hugepages"))).unwrap();
     assert!(fake.ensure(WANTED).is_err());
@@ -215,7 +215,7 @@ mod real {
         assert_eq!(left.stale, Stale::InUse);
         drop(open);
         mounts::remove(&plan.point).unwrap();
-        assert!(mounts::remove(&plan.point).unwrap_err().to_string().contains("no hugetlbfs"));
+        assert!(mounts::remove(&plan.point).unwrap_err().to_string().contains("not a hugetlbfs"));
         assert!(!plan.point.exists());
         drop(gone);
     }

@@ -11,7 +11,7 @@ pub(super) const UNREACHED: &str = "memory the program maps itself is not reache
 pub(super) const NOTHING_AHEAD: &str = "nothing is prepared ahead";
 pub(super) const MALLOC_AHEAD: &str = "malloc's memory is not prepared ahead";
 pub(super) const OWN_ALLOCATOR: &str = "only glibc's malloc gets superpages";
-pub(super) const LARGER_THP: &str = "transparent superpages are on that are larger";
+pub(super) const LARGER_THP: &str = "larger transparent superpages are enabled";
 
 /// The variables that several parties write.
 pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
@@ -40,13 +40,13 @@ impl Plan {
         let (pages, why) = match pool {
             Some(pool) => {
                 let pages = pool.available();
-                let why = format!("hugetlb: its pool has {pages} pages of {} to give", pool.size);
+                let why = format!("hugetlb: its pool has {pages} free pages of {}", pool.size);
                 (Pages::Hugetlb(None), why)
             }
-            None if has_thp => (Pages::Thp, "thp: no hugetlb pool has pages to give".to_string()),
+            None if has_thp => (Pages::Thp, "thp: no hugetlb pool has free pages".to_string()),
             None => match facts.thp_sizes.first() {
                 Some(size) => {
-                    let why = format!("thp:{size}: the largest transparent size that is on");
+                    let why = format!("thp:{size}: the largest enabled transparent size");
                     (Pages::ThpOf(*size), why)
                 }
                 None => return Err(LaunchError::NoSuperpages),
@@ -89,9 +89,10 @@ impl Plan {
             return Err(LaunchError::LargerThp(size, larger));
         }
         self.notes.push(format!(
-            "{LARGER_THP} than {size} too ({larger}): libsuperpage.so keeps the largest out of new memory, but \
-             khugepaged may make some later, and sizes between come first; to have {size} alone, switch them off \
-             in /sys/kernel/mm/transparent_hugepage/hugepages-<size>kB/enabled"
+            "{LARGER_THP} too ({larger}): libsuperpage.so keeps the largest out of new \
+             memory, but khugepaged may make some later, and sizes between come first; to use \
+             {size} alone, disable them in \
+             /sys/kernel/mm/transparent_hugepage/hugepages-<size>kB/enabled"
         ));
         Ok(())
     }
@@ -123,18 +124,22 @@ impl Plan {
             pages,
             "libsuperpage.so backs the program's memory with these",
         );
-        self.set(environment::MEMORY, memory, "this memory of it");
+        self.set(environment::MEMORY, memory, "which of its memory");
         if matches!(self.pages, Pages::Hugetlb(_)) {
             let word = recipe.fallback.name();
-            self.set(environment::FALLBACK, word, "what a request gets that the pool cannot serve");
+            self.set(
+                environment::FALLBACK,
+                word,
+                "what is used when the pool cannot serve a request",
+            );
         }
         let children = recipe.children.name();
-        self.set(environment::CHILDREN, children, "what becomes of its children");
+        self.set(environment::CHILDREN, children, "how its children are treated");
         self.stack = recipe.memory.stack;
         self.note_the_price(recipe);
         if !self.is_preloadable(wrapped) {
             self.notes.push(
-                "libsuperpage.so cannot be preloaded into it: it gets nothing of what was asked for"
+                "libsuperpage.so cannot be preloaded into it: none of what was requested applies"
                     .to_string(),
             );
         }
@@ -221,7 +226,7 @@ impl Plan {
             }
             None => self.notes.push(format!(
                 "libsuperpage.so is not beside superpage nor in ../lib (build it with: cargo build \
-                 --release): {UNREACHED}, and whether malloc is reached is up to chance on glibc 2.36"
+                 --release): {UNREACHED}, and malloc is not reached reliably on glibc 2.36"
             )),
         }
         Ok(None)
@@ -264,7 +269,7 @@ impl Plan {
         }
         if pool.available() == 0 {
             self.notes.push(format!(
-                "the hugetlb pool of {} pages has none to give: everything falls back to {}",
+                "the hugetlb pool of {} pages has no free pages: everything falls back to {}",
                 pool.size,
                 fallback.name()
             ));

@@ -77,28 +77,30 @@ words! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownWord {
     word: String,
+    what: &'static str,
     expected: &'static str,
 }
 
 impl fmt::Display for UnknownWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is {}", self.word, self.expected)
+        write!(f, "invalid {} `{}`: expected {}", self.what, self.word, self.expected)
     }
 }
 
 impl std::error::Error for UnknownWord {}
 
 macro_rules! parse {
-    ($type:ident, $expected:literal) => {
+    ($type:ident, $what:literal, $expected:literal) => {
         impl FromStr for $type {
             type Err = UnknownWord;
             fn from_str(word: &str) -> Result<Self, UnknownWord> {
-                let unknown = || UnknownWord { word: word.to_string(), expected: $expected };
+                let unknown =
+                    || UnknownWord { word: word.to_string(), what: $what, expected: $expected };
                 Self::from_name(word).ok_or_else(unknown)
             }
         }
     };
 }
-parse!(Fallback, "nothing to fall back to; choose error, base or thp");
-parse!(Children, "no way to treat children; choose base, same or none");
-parse!(Text, "no way to put code on superpages; choose of file, copy");
+parse!(Fallback, "fallback", "error, base or thp");
+parse!(Children, "value for children", "base, same or none");
+parse!(Text, "text method", "file or copy");

@@ -134,9 +134,7 @@ impl Context<'_> {
 fn refused(error: PoolError) -> Failure {
     let line = match &error {
         PoolError::NoSuchPool { .. } => format!("unknown page size: {error}"),
-        PoolError::NoHeadroom { .. } => {
-            error.to_string().replace(" (--force tries all the same)", "")
-        }
+        PoolError::NoHeadroom { .. } => error.to_string().replace(" (--force tries anyway)", ""),
         PoolError::GiganticOvercommit { size } => format!(
             "pages of {size} cannot be made on demand: the kernel makes pages this large only for \
              the pool itself; use --pool-pages-min"

@@ -91,8 +91,8 @@ fn hugectl() {
             ("/", 1, &[], &["hugectl: ERROR: exec failed: "]),
             ("-q -q no-such-program", 1, &[], &[]),
             // What cannot be had is a warning.
-            ("--heap=banana true", 0, &[], &["hugectl: WARNING: ", "`banana` is no page size"]),
-            ("--text=33M true", 0, &[], &["hugectl: WARNING: ", "`33M` is no page size"]),
+            ("--heap=banana true", 0, &[], &["hugectl: WARNING: ", "invalid page size `banana`"]),
+            ("--text=33M true", 0, &[], &["hugectl: WARNING: ", "`33M` invalid page size"]),
             ("--heap=8T true", 0, &[], &["hugectl: WARNING: ", "no hugetlb pool of 8 TiB"]),
             ("--share-text true", 0, &[], &["hugectl: WARNING: ", "--share-text"]),
             ("--disable=stack true", 0, &[], &["hugectl: WARNING: ", "--disable=stack"]),

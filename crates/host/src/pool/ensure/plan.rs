@@ -150,7 +150,9 @@ impl Plan {
             let plan = mounts::plan(root, &mount.owner, size, mount.limits)?;
             if self.mounts.iter().any(|other| other.point == plan.point) {
                 let point = plan.point.display();
-                return Err(PoolError::Mount(format!("{point} is wanted twice; name it once")));
+                return Err(PoolError::Mount(format!(
+                    "{point} is specified twice; specify it once"
+                )));
             }
             if plan.check(&there)? == MountOutcome::New {
                 self.mounts.push(plan);

@@ -240,7 +240,7 @@ max_size = "1G"
             ("pages = 3", &["pools.toml:1"]),
             ("\nhugepages = 3", &["pools.toml:2", "hugepages", "pages", "mounts"]),
             ("[[pages]]\nsize = \"2M\"", &["pools.toml:1", "pages.count: is missing"]),
-            ("[[pages]]\nsize = \"3M\"\ncount = 1", &["pools.toml:2", "`3M` is no page size"]),
+            ("[[pages]]\nsize = \"3M\"\ncount = 1", &["pools.toml:2", "invalid page size `3M`"]),
             ("[[pages]]\nsize = \"2M\"\ncount = -1", &["pools.toml:3", "-1", "from 0"]),
             ("[[pages]]\nsize = \"2M\"\ncount = \"x\"", &["pools.toml:3"]),
             ("[[pages]]\nsize = \"2M\"\ncount = 99999999999999999999", &["pools.toml:3"]),

@@ -65,7 +65,7 @@ pub fn remove(point: &Path) -> Result<(), PoolError> {
             mounts.iter().map(|mount| mount.point.display().to_string()).collect();
         let list = if list.is_empty() { "none".to_string() } else { list.join(", ") };
         let point = point.display();
-        return Err(PoolError::Mount(format!("{point} is no hugetlbfs mount; there is {list}")));
+        return Err(PoolError::Mount(format!("{point} is not a hugetlbfs mount; mounted: {list}")));
     }
     sys::mount::unmount(point)?;
     let ours = |dir: &&Path| *dir != Path::new(MOUNTS_DIR) && dir.starts_with(MOUNTS_DIR);

@@ -86,7 +86,7 @@ mod tests {
         let error = planned(Owner::Everybody, 1 << 30, Some(ByteSize::mib(4))).unwrap_err();
         assert!(error.contains("at least 1G"), "{error}");
         let error = planned(Owner::User("bob".into()), 2 << 20, None).unwrap_err();
-        assert!(error.contains("no user `bob` in /etc/passwd"), "{error}");
+        assert!(error.contains("unknown user `bob` (not in /etc/passwd)"), "{error}");
         assert!(planned(Owner::User("../../etc".into()), 2 << 20, None).is_err());
         assert!(planned(Owner::Group(String::new()), 2 << 20, None).is_err());
     }

@@ -72,17 +72,17 @@ pub fn plan(
     if let Owner::User(name) | Owner::Group(name) = owner
         && (name.contains('/') || name.starts_with('.'))
     {
-        return Err(PoolError::Mount(format!("`{name}` cannot be a directory's name")));
+        return Err(PoolError::Mount(format!("`{name}` cannot be used as a directory name")));
     }
     let whole = |asked: ByteSize| match size.floor(asked.bytes()) {
         0 => Err(PoolError::Mount(format!(
-            "a mount of {asked} cannot hold a single page of {size}; write at least {}",
+            "a mount of {asked} cannot hold a single page of {size}; use at least {}",
             exact(size.bytes())
         ))),
         bytes => Ok(ByteSize(bytes)),
     };
     if limits.inodes == Some(0) {
-        return Err(PoolError::Mount("a mount for 0 files is of no use; write 1 or more".into()));
+        return Err(PoolError::Mount("a mount must allow 1 file or more".into()));
     }
     // hugeadm's names: 2MB, 1GB.
     let point = PathBuf::from(format!("{MOUNTS_DIR}{dir}/pagesize-{}B", exact(size.bytes())));
@@ -132,7 +132,7 @@ impl std::str::FromStr for Owner {
             Some(("user", name)) if !name.is_empty() => Ok(Self::User(name.to_string())),
             Some(("group", name)) if !name.is_empty() => Ok(Self::Group(name.to_string())),
             _ => Err(PoolError::Mount(format!(
-                "`{text}` is no owner of a mount; write everybody, root, user:NAME or group:NAME"
+                "invalid owner `{text}`: expected everybody, root, user:NAME or group:NAME"
             ))),
         }
     }
