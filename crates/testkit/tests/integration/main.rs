@@ -1,5 +1,6 @@
 //! What holds of the repository's own files.
 
+mod commands;
 mod public;
 mod sources;
 

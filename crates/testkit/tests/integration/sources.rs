@@ -294,7 +294,7 @@ fn for_each_line(root: &Path, mut see: impl FnMut(&Path, usize, &str)) {
 }
 
 /// Files that people read, as paths from the root.
-fn files(root: &Path, below: &Path) -> Vec<PathBuf> {
+pub fn files(root: &Path, below: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(below).unwrap_or_else(|error| panic!("{}: {error}", below.display()))
     {
