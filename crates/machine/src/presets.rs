@@ -5,7 +5,7 @@ use super::Machine;
 
 /// The named machine is not built in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no machine `{name}`; there are: {known}, or name a file", known = known())]
+#[error("unknown machine `{name}`: expected one of {known}, or a file", known = known())]
 pub struct UnknownMachine {
     /// What was asked for.
     pub name: String,

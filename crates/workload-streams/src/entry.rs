@@ -49,9 +49,9 @@ const OPTIONS: [(&str, &str, &str); 8] = [
     ("iterations", "count", "passes over all of it"),
     ("lines", "count", "cache lines touched in each page"),
     ("graph", "kronecker or uniform", "which graph"),
-    ("step", "bytes", "by how much the heap grows at once"),
+    ("step", "bytes", "growth of the heap per step"),
     ("threads", "count", "threads at work"),
-    ("weight", "count", "operations that one of the simulated stands for"),
+    ("weight", "count", "operations of the program per simulated operation"),
 ];
 
 impl Entry {

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
     /// No workload has this name.
-    #[error("`{name}` is not a workload of the laboratory; known are {known}")]
+    #[error("unknown workload `{name}`: expected one of {known}")]
     Unknown {
         /// What was given.
         name: String,

@@ -168,14 +168,16 @@ impl Setup {
             why,
         };
         let size = || match value.parse::<ByteSize>() {
-            Ok(ByteSize(0)) => Err(refuse("must be more than nothing: 64K, 1G".to_string())),
+            Ok(ByteSize(0)) => Err(refuse("must be more than 0, e.g. 64K or 1G".to_string())),
             Ok(size) => Ok(size),
-            Err(_) => Err(refuse("is not a size: 4096, 64K, 2M, 1.5G".to_string())),
+            Err(_) => Err(refuse("invalid size: expected e.g. 4096, 64K, 2M or 1.5G".to_string())),
         };
         let count = |most: u64| match value.parse::<ByteSize>() {
             Ok(ByteSize(number)) if (1..=most).contains(&number) => Ok(number),
             Ok(_) => Err(refuse(format!("must be 1 to {most}"))),
-            Err(_) => Err(refuse("is not a count: 1000, 64K (binary: 65536), 1G".to_string())),
+            Err(_) => {
+                Err(refuse("invalid count: expected e.g. 1000, 64K (65536) or 1G".to_string()))
+            }
         };
         match option {
             "size" => self.size = Some(size()?),

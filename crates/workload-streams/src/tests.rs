@@ -110,14 +110,14 @@ fn specifications_are_read_and_refused() {
     let (description, _) = setup.build().unwrap();
     assert_eq!((description.superpages, description.footprint_pages), (4096, 4096 * 512));
     let error = |text: &str| text.parse::<Setup>().unwrap_err().to_string();
-    assert!(error("gusp").contains("known are gups"), "{}", error("gusp"));
+    assert!(error("gusp").contains("expected one of gups"), "{}", error("gusp"));
     assert_eq!(
         error("gups:lines=3"),
         "gups: no option `lines`; it takes size, operations, threads, weight"
     );
     assert_eq!(error("gups:weight=0"), "gups: weight=0: must be 1 to 1048576");
-    assert!(error("gups:weight=x").contains("is not a count"));
-    assert!(error("gups:size=big").contains("is not a size"));
+    assert!(error("gups:weight=x").contains("invalid count"));
+    assert!(error("gups:size=big").contains("invalid size"));
     assert!(error("gups:seed=7").contains("--seed"));
     for (spec, what) in [
         ("", "no workload"),

@@ -1,11 +1,16 @@
 //! `superpage lab run`: one design.
 
+use design::Design;
+
 use super::outputs::Outputs;
 use super::what::{self, Surroundings};
 use super::words;
 use crate::simulate::Parts;
 use cli::exit::to_json as json;
 use cli::exit::{self, Done, Failure};
+
+/// What a report of a design with such a table ends with.
+const NO_FAULT_TABLE: &str = "\n* the design's [fault] table has no effect here; superpage lab faults -d DESIGN simulates it\n";
 
 /// Run a workload under one design and say where its time went.
 #[derive(Debug, clap::Args)]
@@ -30,7 +35,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Ok(Done::Fine);
     }
     let reports = parts.run_shown(&[&design], args.outputs.quiet)?;
-    let text = if args.outputs.json { json(&reports[0])? } else { words::run(&reports[0]) };
+    let text = if args.outputs.json {
+        json(&reports[0])?
+    } else {
+        let has_fault_table =
+            lab::has_fault_table(&Design::from_toml(&design.name, &design.content)?);
+        words::run(&reports[0]) + if has_fault_table { NO_FAULT_TABLE } else { "" }
+    };
     args.outputs.write(&text, &reports)?;
     Ok(Done::Fine)
 }

@@ -7,7 +7,7 @@ use units::ByteSize;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultsError {
     /// No such machine.
-    #[error("no machine `{name}`; there are: {known}, or name a file")]
+    #[error("unknown machine `{name}`: expected one of {known}, or a file")]
     UnknownMachine {
         /// What was asked for.
         name: String,
@@ -18,7 +18,7 @@ pub enum FaultsError {
     #[error(transparent)]
     File(#[from] MachineError),
     /// No such patch.
-    #[error("no patch `{name}`; there are: {known}")]
+    #[error("unknown patch `{name}`: expected one of {known}")]
     UnknownPatch {
         /// What was asked for.
         name: String,
@@ -34,7 +34,7 @@ pub enum FaultsError {
         wanted: &'static str,
     },
     /// Two patches that change the same thing.
-    #[error("`{one}` and `{other}` change the same thing; leave one of them away")]
+    #[error("`{one}` and `{other}` change the same thing; use only one of them")]
     Clash {
         /// The first.
         one: String,
@@ -42,7 +42,7 @@ pub enum FaultsError {
         other: String,
     },
     /// A number of threads that this machine cannot have.
-    #[error("{threads} threads: {machine} has 1 to {largest}")]
+    #[error("{threads} threads: {machine} supports 1 to {largest}")]
     Threads {
         /// How many were asked for.
         threads: u32,
@@ -62,7 +62,7 @@ pub enum FaultsError {
         page: ByteSize,
     },
     /// More than the machine has, or than times can be counted for.
-    #[error("{size} is more than {machine} has for a program: {largest}")]
+    #[error("{size} exceeds what {machine} has for a program: {largest}")]
     TooLarge {
         /// The memory.
         size: ByteSize,
@@ -72,7 +72,7 @@ pub enum FaultsError {
         largest: ByteSize,
     },
     /// No repetition, or too many.
-    #[error("{0} repetitions: 1 to 1000 are run")]
+    #[error("{0} repetitions: expected 1 to 1000")]
     Repetitions(u32),
     /// Cache lines that a page does not have.
     #[error("{asked} cache lines: a page here has {most}")]

@@ -82,10 +82,10 @@ impl FromStr for Patch {
             (patch, None) => Ok(patch),
             (Self::Prefault(_), Some(order)) => {
                 let order = order.parse().ok().filter(|order| (1..=MAX_ORDER).contains(order));
-                order.map(Self::Prefault).ok_or(bad("an order is 1 to 9 (2 to 512 pages)"))
+                order.map(Self::Prefault).ok_or(bad("expected an order of 1 to 9 (2 to 512 pages)"))
             }
             (Self::Superpage(_), Some(size)) => {
-                let size = size.parse().map_err(|_| bad("a size is 64K, 2M or the like"))?;
+                let size = size.parse().map_err(|_| bad("expected a size, e.g. 64K or 2M"))?;
                 Ok(Self::Superpage(Some(size)))
             }
             _ => Err(bad("this patch takes no value")),

@@ -13,7 +13,7 @@ pub mod tables;
 mod watch;
 
 pub use self::report::{Cell, ENGINE, End, Report, Requests, SCHEMA};
-pub use load::{NotSimulated, fault_kernel, not_simulated, watches_contents};
+pub use load::{NotSimulated, fault_kernel, has_fault_table, not_simulated, watches_contents};
 pub use profile::{PROFILE_SECONDS, Profile, ProfileSpan, profile_stream, profile_watched};
 pub use run::{Experiment, LabError, run, run_stream, run_watched};
 pub use watch::{Pass, Watched};

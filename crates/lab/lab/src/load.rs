@@ -21,6 +21,16 @@ pub fn watches_contents(design: &Design) -> bool {
     design.policy(policy::Scale::X86).reads().has(policy::Reads::ZEROS)
 }
 
+/// Whether a design says how faults take locks and count pages (its `[fault]` table). Only `lab faults` simulates that:
+/// [`crate::run`] makes the same report without it.
+pub fn has_fault_table(design: &Design) -> bool {
+    let of = |design: &Design| {
+        let path = design.policy(policy::Scale::X86).fault_path();
+        (path.locking, path.resident)
+    };
+    of(design) != of(&preset("base"))
+}
+
 /// The preset of this name.
 pub(crate) fn preset(name: &str) -> Design {
     design::designs::find(name).expect("a preset")

@@ -55,7 +55,7 @@ pub enum LabError {
     #[error("{0}")]
     Source(String),
     /// The stream does what no program can do.
-    #[error("the stream of {workload} is not a program's: {what}; record or import it anew")]
+    #[error("the stream of {workload} is invalid: {what}; record or import it again")]
     IllFormed {
         /// Which.
         workload: String,

@@ -38,11 +38,11 @@ fn a_faults_table_says_what_was_published_and_what_was_fitted() {
 #[test]
 fn bad_faults_have_one_line() {
     for (arguments, says) in [
-        (["--threads", "0"], "0 threads: altix-128 has 1 to 512"),
-        (["--threads", "513"], "513 threads: altix-128 has 1 to 512"),
-        (["--patches", "atomic"], "no patch `atomic`; there are: baseline, atomic-pte"),
+        (["--threads", "0"], "0 threads: altix-128 supports 1 to 512"),
+        (["--threads", "513"], "513 threads: altix-128 supports 1 to 512"),
+        (["--patches", "atomic"], "unknown patch `atomic`: expected one of baseline, atomic-pte"),
         (["--size", "1M"], "1 MiB is too small for 128 threads: each touches a page of 16 KiB"),
-        (["--machine", "altix"], "no machine `altix`; there are: altix-128"),
+        (["--machine", "altix"], "unknown machine `altix`: expected one of altix-128"),
     ] {
         let output = lab(&[&["faults"], &arguments[..]].concat());
         let said = stderr(&output);

@@ -42,6 +42,9 @@ fn a_run_is_a_table_or_a_document_and_the_same_each_time() {
         text.starts_with("quicksilver-sync-64: gups:size=8M,operations=1K on e3-1245v6, 256 MiB")
     );
     assert!(text.contains("superpages") && text.contains("walk-base"), "{text}");
+    // What only `lab faults` simulates is said to have no effect, where a design says it.
+    let ignored = "[fault] table has no effect";
+    assert!(text.contains(ignored) && !fine(&with(&["run", "-d", "base"])).contains(ignored));
     let first = json(&with(&["run", "-d", "sync-64", "--json"]));
     assert_eq!(first["schema"], "superpage.lab.run/1");
     assert_eq!(first["cell"]["design"], "quicksilver-sync-64");

@@ -127,17 +127,17 @@ fn bad_input_has_one_line() {
     let wrong = |experiment: &Experiment| experiment.run(Stepping::Skip).unwrap_err().to_string();
     let good = of("altix-128", "baseline", 4, ByteSize::mib(1));
     for (threads, says) in [
-        (0, "0 threads: altix-128 has 1 to 512"),
-        (513, "513 threads: altix-128 has 1 to 512"),
+        (0, "0 threads: altix-128 supports 1 to 512"),
+        (513, "513 threads: altix-128 supports 1 to 512"),
         (65, "1 MiB is too small for 65 threads: each touches a page of 16 KiB or more"),
     ] {
         assert_eq!(wrong(&Experiment { threads, ..good.clone() }), says);
     }
     let large = Experiment { size: ByteSize(1 << 60), ..good.clone() };
-    assert!(wrong(&large).starts_with("1 EiB is more than altix-128 has for a program:"));
+    assert!(wrong(&large).starts_with("1 EiB exceeds what altix-128 has for a program:"));
     assert_eq!(
         wrong(&Experiment { repetitions: 0, ..good.clone() }),
-        "0 repetitions: 1 to 1000 are run"
+        "0 repetitions: expected 1 to 1000"
     );
     assert_eq!(
         wrong(&Experiment { cache_lines: 257, ..good.clone() }),
@@ -148,11 +148,11 @@ fn bad_input_has_one_line() {
     assert!(matches!(patches("atomic"), FaultsError::UnknownPatch { .. }));
     assert_eq!(
         patches("atomic-pte,split-ptl").to_string(),
-        "`atomic-pte` and `split-ptl` change the same thing; leave one of them away"
+        "`atomic-pte` and `split-ptl` change the same thing; use only one of them"
     );
     assert_eq!(
         patches("prefault=10").to_string(),
-        "prefault=10: an order is 1 to 9 (2 to 512 pages)"
+        "prefault=10: expected an order of 1 to 9 (2 to 512 pages)"
     );
     assert_eq!(patches("prezero=1").to_string(), "prezero=1: this patch takes no value");
     for text in ["", ",", "baseline,prezero", "prefault=", "superpage=x"] {

@@ -97,7 +97,7 @@ fn caveats(fast: &Report, slow: &Report) -> Vec<String> {
         return Vec::new();
     }
     vec![format!(
-        "The two runs differ in {} too, so not everything that follows is the design's doing.",
+        "The two runs also differ in {}, so not every difference below is due to the design.",
         differing.join(" and ")
     )]
 }
@@ -109,17 +109,17 @@ fn verdict(fast: &Report, slow: &Report, name: &str, other: &str, ratio: Option<
         .filter_map(|(name, end)| phrases::end(end).map(|end| format!("{name} {end}")))
         .collect();
     if !bad.is_empty() {
-        return format!("Their times do not compare: {}.", bad.join(", and "));
+        return format!("Their times are not comparable: {}.", bad.join(", and "));
     }
     let times =
         format!("{} against {}", sig3::seconds(fast.seconds()), sig3::seconds(slow.seconds()));
     if let Some(what) = incomparable(&fast.cell, &slow.cell) {
-        return format!("Their times do not compare: they are of different {what}s.");
+        return format!("Their times are not comparable: the {what}s differ.");
     }
     match ratio {
-        None => "One of the runs took no time, so their times do not compare.".to_string(),
+        None => "One of the runs took no time, so their times are not comparable.".to_string(),
         Some(ratio) if ratio < 1.0 + SAME => {
-            format!("Nothing that matters separates {name} and {other}: {times}.")
+            format!("{name} and {other} took the same time within 1 %: {times}.")
         }
         Some(ratio) => {
             format!("{name} was {} times as fast as {other}: {times}.", sig3::ratio(ratio))
@@ -140,7 +140,7 @@ fn ledger(
     let same_time = ratio.is_some_and(|ratio| ratio < 1.0 + SAME);
     let apart = own.abs_diff(more) as f64 / own.max(more).max(1) as f64;
     if differences.is_empty() {
-        return vec!["Cycle for cycle they did the same.".to_string()];
+        return vec!["They spent the same cycles on everything.".to_string()];
     }
     if apart < SAME {
         // Sums that are alike: their parts may still trade against each other.
@@ -148,12 +148,10 @@ fn ledger(
             .iter()
             .filter(|one| one.first.abs_diff(one.second) as f64 > SAME * own.max(1) as f64);
         let parts: Vec<String> = large.take(TOLD).map(against).collect();
-        let whole = format!("Both used {} cycles of CPU", cycles(own));
+        let whole = format!("Both used {} CPU cycles", cycles(own));
         let rest = match (parts.is_empty(), same_time) {
-            (true, true) => ", spent alike".to_string(),
-            (true, false) => {
-                ", spent alike: what separates their times is waiting, not work".to_string()
-            }
+            (true, true) => ", spent on the same work".to_string(),
+            (true, false) => ", spent on the same work: their times differ by waiting".to_string(),
             (false, _) => format!(", but spent them differently: {}", parts.join("; ")),
         };
         return vec![format!("{whole}{rest}.")];
@@ -172,11 +170,11 @@ fn ledger(
         differences.iter().filter(goes).filter(told).take(TOLD).map(part).collect()
     };
     let (less, along, back) = match own <= more {
-        true => ("less", "saved on", "spent more on"),
+        true => ("fewer", "saved on", "spent more on"),
         false => ("more", "spent more on", "saved on"),
     };
     let mut sentences = vec![format!(
-        "{name} used {} cycles {less} of CPU than {other} ({} against {}): it {along} {}.",
+        "{name} used {} {less} CPU cycles than {other} ({} against {}): it {along} {}.",
         cycles(own.abs_diff(more)),
         cycles(own),
         cycles(more),
@@ -188,8 +186,7 @@ fn ledger(
     }
     if own > more {
         sentences.push(format!(
-            "That {name} was not slower for it is because the time was spent beside other work, \
-             not before it."
+            "{name} was not slower all the same: these cycles were spent in parallel with other work."
         ));
     }
     sentences
@@ -211,10 +208,10 @@ fn superpages(name: &str, report: &Report) -> String {
     if let (Some(half), Some(nine)) = (time_until(report, 0.5), time_until(report, 0.9)) {
         let of = sig3::seconds(report.seconds());
         sentence += &if half == nine {
-            format!("; nine tenths of the most ({most}) were there after {}", seconds(half))
+            format!("; 90 % of the peak ({most}) existed after {}", seconds(half))
         } else {
             format!(
-                "; half of the most ({most}) were there after {}, nine tenths after {}",
+                "; half of the peak ({most}) existed after {}, 90 % after {}",
                 seconds(half),
                 seconds(nine)
             )
@@ -235,7 +232,7 @@ fn faults([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Stri
     }
     let fallbacks = |name: &str, fallbacks: u64| {
         (fallbacks > 0)
-            .then(|| format!("; {fallbacks} of {name}'s wanted a superpage and got none"))
+            .then(|| format!("; {fallbacks} faults of {name} requested a superpage and fell back"))
     };
     let parts = [fallbacks(name, own.fallbacks), fallbacks(other, more.fallbacks)];
     let parts: String = parts.into_iter().flatten().collect();
@@ -247,16 +244,15 @@ fn memory([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Stri
     let bloat = |report: &Report| figures(report, None).bloat;
     let (own, more) = (bloat(fast)?, bloat(slow)?);
     if (own - more).abs() < 0.005 {
-        return (own > 1.005).then(|| {
-            format!("Both kept {} pages resident for each one touched.", sig3::ratio(own))
-        });
+        return (own > 1.005)
+            .then(|| format!("Both kept {} pages resident per touched page.", sig3::ratio(own)));
     }
     let part = |name: &str, bloat: f64, report: &Report| {
         if bloat < 1.0005 {
-            return format!("{name} kept no page resident that was not touched");
+            return format!("{name} kept only touched pages resident");
         }
         format!(
-            "{name} kept {} pages resident for each one touched ({} for {}, {} of it in use)",
+            "{name} kept {} pages resident per touched page ({} for {}, {} of them in use)",
             sig3::ratio(bloat),
             report.counters.resident_pages,
             (report.counters.resident_pages as f64 / bloat).round(),
@@ -296,8 +292,7 @@ fn daemons([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Str
     let (own, more) = (share(fast), share(slow));
     ((own - more).abs() > 0.005).then(|| {
         format!(
-            "Beside the program, {name}'s daemons kept a CPU busy for {} of the time, {other}'s for \
-             {}.",
+            "In the background, {name}'s daemons kept a CPU busy for {} of the time, {other}'s for {}.",
             sig3::percent(own),
             sig3::percent(more)
         )
@@ -308,7 +303,7 @@ fn requests([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<St
     let (own, more) = (fast.requests.as_ref()?, slow.requests.as_ref()?);
     let time = |microseconds: f64| sig3::seconds(microseconds / 1e6);
     Some(format!(
-        "Requests took {} in the mean under {name} and {} under {other}; 99 of 100 at most {} and {}.",
+        "Requests took {} on average under {name} and {} under {other}; their 99th percentiles were {} and {}.",
         time(own.mean),
         time(more.mean),
         time(own.p99),

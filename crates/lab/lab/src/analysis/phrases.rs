@@ -48,7 +48,7 @@ pub fn end(end: &End) -> Option<String> {
         )),
         End::Killed { why } => Some(format!("was killed at a fault on the explicit pool ({why})")),
         End::Refused { short_by } => Some(format!(
-            "was refused a mapping: its pool lacked {}",
+            "was refused a mapping: its pool was {} short",
             count(*short_by, "superpage")
         )),
     }

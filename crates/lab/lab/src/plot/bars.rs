@@ -28,7 +28,7 @@ pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f6
     if most == 0 {
         return (Vec::new(), 0.0);
     }
-    let title = "CPU cycles by cause (thin: daemons beside it)";
+    let title = "CPU cycles by cause (thin bars: daemons)";
     let mut drawn = vec![text(MARGIN, y + 20.0, "heading", title)];
     let shown = |cause: &Cause| {
         let part = |ledger: &CycleCounts| ledger[*cause] as f64 > most as f64 * 0.0005;

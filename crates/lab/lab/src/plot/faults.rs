@@ -45,7 +45,7 @@ pub fn faults(title: &str, measured: u32, sets: &[(String, Vec<Row>)]) -> String
     let (drawn, height) = legend::draw(&items, (MARGIN, y), WIDTH - 2.0 * MARGIN);
     parts.extend(drawn);
     let top = y + height + 30.0;
-    let heading = "thousand base pages mapped per second of wall-clock time, against CPUs";
+    let heading = "base pages mapped per second of wall-clock time (thousands), by CPUs";
     parts.push(text(MARGIN, top - 10.0, "heading", heading));
 
     let mut plot = frame::plot(MARGIN + GUTTER, top, width, HEIGHT).all(up.up(HEIGHT));

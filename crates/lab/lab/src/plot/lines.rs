@@ -38,7 +38,7 @@ type Panel = (&'static str, fn(&Moment) -> u64);
 const PANELS: [Panel; 3] = [
     ("superpages mapped", |moment| moment.superpages),
     ("base pages resident", |moment| moment.resident_pages),
-    ("free superpages (contiguity left)", |moment| moment.free_superpages),
+    ("free superpages", |moment| moment.free_superpages),
 ];
 
 /// Draws the panels from `y` on; returns them and their height. Nothing if no run has moments.

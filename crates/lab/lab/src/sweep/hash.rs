@@ -51,7 +51,7 @@ impl Serialize for Hash {
 impl<'de> Deserialize<'de> for Hash {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|_| serde::de::Error::custom(format!("`{text}` is no hash")))
+        text.parse().map_err(|_| serde::de::Error::custom(format!("invalid hash `{text}`")))
     }
 }
 

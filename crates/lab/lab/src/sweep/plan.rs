@@ -77,7 +77,7 @@ pub struct Shard {
 
 /// Why a shard could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no shard; write I/N with I from 0 to N-1: 0/4")]
+#[error("invalid shard `{0}`: expected I/N with I from 0 to N-1, e.g. 0/4")]
 pub struct ShardError(String);
 
 /// What a hash leaves out of a design's or machine's TOML: it changes nothing in a run.

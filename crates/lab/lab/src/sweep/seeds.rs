@@ -2,7 +2,7 @@
 
 /// Why seeds could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no list of seeds; write numbers and ranges: 1-10,20")]
+#[error("invalid seeds `{0}`: expected numbers and ranges, e.g. 1-10,20")]
 pub struct SeedsError(String);
 
 /// Most seeds of one range: a slip of the keyboard must not ask for all of memory.

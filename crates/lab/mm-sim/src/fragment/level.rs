@@ -43,8 +43,8 @@ pub struct Place {
 pub enum FragmentError {
     /// No such fragmentation.
     #[error(
-        "`{0}` is no fragmentation; known are none, frag-L and pinned-L with L from 0 to 100, \
-         ingens-normal, ingens-severe"
+        "unknown fragmentation `{0}`: expected none, frag-L or pinned-L with L from 0 to 100, \
+         ingens-normal or ingens-severe"
     )]
     Unknown(String),
     /// A line of a file of /proc is not as the kernel writes it.

@@ -34,10 +34,10 @@ impl System {
             Event::Spawn(Process(process)) | Event::Fork { child: Process(process), .. }
                 if lives(*process) || *process == NOBODY =>
             {
-                ill_formed(format!("process {process} begins, and is there already"))
+                ill_formed(format!("process {process} begins but already exists"))
             }
             Event::Run(Process(process)) | Event::Exit(Process(process)) if !lives(*process) => {
-                ill_formed(format!("process {process} was never begun, or has ended"))
+                ill_formed(format!("process {process} does not exist"))
             }
             Event::Map { .. }
             | Event::Grow { .. }
@@ -47,19 +47,19 @@ impl System {
             | Event::Fork { .. }
                 if !lives(self.spaces.running()) =>
             {
-                ill_formed("a system call, and no process is running".to_string())
+                ill_formed("a system call while no process runs".to_string())
             }
             Event::Fork { offset, .. } if !offset.is_multiple_of(SLOTS) => {
-                ill_formed(format!("a fork moves pages by {offset}, no whole region"))
+                ill_formed(format!("a fork moves pages by {offset}, not a multiple of {SLOTS}"))
             }
             Event::Pace(pace)
                 if pace.weight == 0 || pace.threads == 0 || pace.exposed_permille > 1000 =>
             {
-                ill_formed(format!("a pace of {pace:?}"))
+                ill_formed(format!("invalid pace {pace:?}"))
             }
-            Event::Wait(microseconds) if *microseconds > MAX_MICROSECONDS => {
-                ill_formed(format!("a wait of {microseconds} microseconds"))
-            }
+            Event::Wait(microseconds) if *microseconds > MAX_MICROSECONDS => ill_formed(format!(
+                "a wait of {microseconds} microseconds, more than {MAX_MICROSECONDS}"
+            )),
             _ => Ok(()),
         }
     }

@@ -78,7 +78,7 @@ impl Spaces {
         let found = self.processes.get(&self.running).and_then(|own| own.find(page));
         let Some(place) = found else {
             return Err(Stop::IllFormed(format!(
-                "page {} of region {} is accessed, and process {} has not mapped it",
+                "page {} of region {} is accessed, but process {} has not mapped it",
                 page.slot(),
                 page.region().0,
                 self.running
@@ -175,12 +175,12 @@ impl Spaces {
         if last >= MAX_REGIONS || u64::from(first >> 9) > known + u64::from(MAX_SKIPPED) {
             return ill_formed(format!(
                 "pages from {first} on are mapped, {known} regions are known: regions are \
-                 numbered densely, and {MAX_REGIONS} are the most"
+                 numbered densely, up to {MAX_REGIONS}"
             ));
         }
         self.cover(pages);
         if self.processes.get(&process).is_some_and(|own| own.meets(pages)) {
-            return ill_formed(format!("pages from {first} on are mapped, and some were already"));
+            return ill_formed(format!("pages from {first} on are mapped, but some already were"));
         }
         for region in first >> 9..=last {
             let owner = self.regions[region as usize].process;
@@ -188,7 +188,9 @@ impl Spaces {
             if owner != process
                 && self.processes.get(&owner).is_some_and(|other| other.meets(window))
             {
-                return ill_formed(format!("region {region} is mapped, and is process {owner}'s"));
+                return ill_formed(format!(
+                    "region {region} is mapped, but belongs to process {owner}"
+                ));
             }
             self.region(region).process = process;
         }
