@@ -1,6 +1,7 @@
 //! The rules that a design must keep: ranges of numbers, and mixes that no machine could carry out.
 //!
-//! They are tables, in [`numbers`], [`mixes`], [`upkeep`] and [`conditions`]. A mix that is merely unwise is allowed:
+//! They are tables, in [`numbers`], [`mixes`], [`upkeep`] and [`conditions`]; a range that stands by itself is a limit
+//! of its key ([`policy::rules`]). A mix that is merely unwise is allowed:
 //! the laboratory is there to show it. What is refused contradicts itself, or sets a key that could
 //! have no effect.
 //!
@@ -14,23 +15,24 @@ mod numbers;
 mod tests;
 mod upkeep;
 
-use crate::{Design, Problem, write};
+use crate::write::{self, Entry};
+use crate::{Design, Problem, Rules};
 pub(crate) use conditions::{GOES_UP, goes_up, reads_profile};
 
 /// One rule.
-pub(crate) struct Rule {
+struct Rule {
     /// The keys it is about; the first is where a break of it is told.
-    pub keys: &'static [&'static str],
+    keys: &'static [&'static str],
     /// What is allowed.
     says: &'static str,
     /// Whether a design breaks it.
-    broken: fn(&Design) -> bool,
+    broken: fn(&Rules) -> bool,
 }
 
 const fn rule(
     keys: &'static [&'static str],
     says: &'static str,
-    broken: fn(&Design) -> bool,
+    broken: fn(&Rules) -> bool,
 ) -> Rule {
     Rule { keys, says, broken }
 }
@@ -40,16 +42,29 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
     [numbers::RULES, mixes::RULES, upkeep::RULES, conditions::RULES].into_iter().flatten()
 }
 
-/// The rules that the design breaks, each with what to say.
-pub(crate) fn broken(design: &Design) -> Vec<(&'static Rule, Problem)> {
-    let pairs = write::pairs(design);
-    let problem = |rule: &'static Rule| {
-        let key = rule.keys[0];
-        let value = pairs.iter().find(|(name, _)| name == key);
-        let value = value.map_or(String::new(), |(_, value)| format!("{value}: "));
-        (rule, Problem { line: None, key: key.to_string(), what: value + rule.says })
+const NAME: &str = "must be lower-case letters, digits, dots and dashes, and begin with a letter";
+const SUMMARY: &str = "must be one line, without control characters";
+
+/// What is wrong with the design, and the keys that it is about beside that where it is told.
+pub(crate) fn broken(design: &Design) -> Vec<(&'static [&'static str], Problem)> {
+    let entries = write::entries(design);
+    let problem = |key: &str, says: &str| {
+        let value = entries.iter().find(|entry| entry.key == key);
+        let value = value.map_or(String::new(), |entry| format!("{}: ", entry.value));
+        Problem { line: None, key: key.to_string(), what: value + says }
     };
-    rules().filter(|rule| (rule.broken)(design)).map(problem).collect()
+    let texts = [
+        ("name", NAME, ask::bad_name(&design.name)),
+        ("summary", SUMMARY, design.summary.contains(char::is_control)),
+    ];
+    let texts = texts.into_iter().filter(|(.., is_bad)| *is_bad).map(|(key, says, _)| (key, says));
+    let limits = entries.iter().filter_map(|Entry { key, limit, amount, .. }| {
+        let (limit, amount) = ((*limit)?, (*amount)?);
+        (amount < limit.min || amount > limit.max).then_some((key.as_str(), limit.says))
+    });
+    let single = texts.chain(limits).map(|(key, says)| (&[][..], problem(key, says)));
+    let rules = rules().filter(|rule| (rule.broken)(&design.rules));
+    single.chain(rules.map(|rule| (rule.keys, problem(rule.keys[0], rule.says)))).collect()
 }
 
 pub(crate) fn problems(design: &Design) -> Vec<Problem> {

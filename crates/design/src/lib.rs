@@ -83,7 +83,7 @@ impl Design {
 
     /// Whether its conditions name what a profile of the program says, and it has none.
     pub fn wants_profile(&self) -> bool {
-        self.rules.profile.is_none() && check::reads_profile(self)
+        self.rules.profile.is_none() && check::reads_profile(&self.rules)
     }
 
     /// The same with a profile; as it is, if no condition names what one says. `file` is what errors call the text,
@@ -93,7 +93,7 @@ impl Design {
     /// [`DesignError::File`], as for a design.
     pub fn profiled(mut self, file: &str, text: &str) -> Result<Self, DesignError> {
         let profile = read::profile(file, text)?;
-        if check::reads_profile(&self) {
+        if check::reads_profile(&self.rules) {
             self.rules.profile = Some(profile);
         }
         Ok(self)

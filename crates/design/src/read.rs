@@ -3,12 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use toml_keys::{Found, Reader, line_of, problems, quoted};
+use toml_keys::{Found, Reader, line_of, problems};
 
-use crate::field::Field;
-use crate::schema::{self, Keys};
-use crate::{Design, DesignError, Problem, Profile, check, condition};
-use policy::{Condition, Rule};
+use crate::{Design, DesignError, Problem, Profile, check, field, schema};
+use policy::table::{Keys, Limit, Slot};
 
 pub(crate) fn design(file: &str, text: &str) -> Result<Design, DesignError> {
     let mut design = Design::default();
@@ -23,7 +21,7 @@ pub(crate) fn design(file: &str, text: &str) -> Result<Design, DesignError> {
 fn read(design: &mut Design, text: &str) -> Vec<Problem> {
     let mut lines = BTreeMap::new();
     let mut problems = problems(text, |reader| {
-        schema::design(reader, design);
+        schema::design(&mut Filled(reader), design);
         lines = reader.lines().clone();
     });
     if problems.iter().any(|problem| problem.key.is_empty()) {
@@ -31,11 +29,12 @@ fn read(design: &mut Design, text: &str) -> Vec<Problem> {
     }
     // Rules about a key that could not be read would judge its default.
     let unread: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
-    for (rule, mut problem) in check::broken(design) {
-        if rule.keys.iter().any(|key| unread.iter().any(|bad| concerns(bad, key))) {
+    for (others, mut problem) in check::broken(design) {
+        let keys = || [problem.key.as_str()].into_iter().chain(others.iter().copied());
+        if keys().any(|key| unread.iter().any(|bad| concerns(bad, key))) {
             continue;
         }
-        problem.line = Some(rule.keys.iter().find_map(|key| lines.get(*key)).copied().unwrap_or(1));
+        problem.line = Some(keys().find_map(|key| lines.get(key)).copied().unwrap_or(1));
         problems.push(problem);
     }
     problems
@@ -49,7 +48,7 @@ fn concerns(bad: &str, key: &str) -> bool {
 /// Only a profile: the keys of `[profile]`.
 pub(crate) fn profile(file: &str, text: &str) -> Result<Profile, DesignError> {
     let mut profile = Profile::default();
-    let mut problems = problems(text, |reader| schema::profile(reader, &mut profile));
+    let mut problems = problems(text, |reader| schema::profile(&mut Filled(reader), &mut profile));
     if problems.is_empty() && !check::goes_up(&profile.spans) {
         let (line, key) = (Some(line_of(text, "spans")), "spans".to_string());
         problems.push(Problem { line, key, what: check::GOES_UP.to_string() });
@@ -59,60 +58,30 @@ pub(crate) fn profile(file: &str, text: &str) -> Result<Profile, DesignError> {
     if problems.is_empty() { Ok(profile) } else { Err(DesignError::File { file, problems }) }
 }
 
-/// As much of a text as a line has room for.
-fn beginning(text: &str) -> String {
-    match text.char_indices().nth(200) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_string(),
-    }
-}
+/// Values that are filled in with what a file says.
+struct Filled<'a, 'b>(&'a mut Reader<'b>);
 
-impl Keys for Reader<'_> {
-    fn key<T: Field>(&mut self, name: &'static str, value: &mut T) {
-        if let Some(read) = self.optional_by(name, T::read) {
-            *value = read;
-        }
-    }
-
-    fn option<T: Field>(&mut self, name: &'static str, value: &mut Option<T>) {
-        if let Some(read) = self.optional_by(name, T::read) {
-            *value = Some(read);
-        }
-    }
-
-    fn condition(&mut self, name: &'static str, rule: Rule, value: &mut Option<Condition>) {
-        let read = self.optional_by(name, |found| {
-            let text = String::read(found)?;
-            condition::read(&text, rule)
-                .map_err(|what| format!("{}: {what}", quoted(&beginning(&text))))
-        });
-        if read.is_some() {
-            *value = read;
+impl Keys for Filled<'_, '_> {
+    fn key(&mut self, name: &'static str, _: Option<Limit>, slot: Slot<'_>) {
+        let Some(Found { key, line, value }) = self.0.find(name) else { return };
+        if let Err(what) = field::read(&key, slot, value) {
+            self.0.problem(line, key, what);
         }
     }
 
     fn only_with(&mut self, names: &[&'static str], other: &'static str) {
         for name in names {
-            if let Some(Found { key, line, .. }) = self.find(name) {
-                self.problem(line, key, format!("goes only with {other}"));
+            if let Some(Found { key, line, .. }) = self.0.find(name) {
+                self.0.problem(line, key, format!("goes only with {other}"));
             }
         }
     }
 
-    fn table(&mut self, name: &'static str, keys: impl FnOnce(&mut Self)) {
-        Reader::table(self, name, keys);
+    fn enter(&mut self, name: &'static str, _: bool) -> bool {
+        self.0.enter(name)
     }
 
-    fn optional_table<T>(
-        &mut self,
-        name: &'static str,
-        value: &mut Option<T>,
-        fresh: T,
-        keys: impl FnOnce(&mut Self, &mut T),
-    ) {
-        if self.enter(name) {
-            keys(self, value.insert(fresh));
-        }
-        self.leave();
+    fn leave(&mut self) {
+        self.0.leave();
     }
 }

@@ -1,16 +1,29 @@
-//! Design to TOML: a walk over [`crate::schema`] that lists every key with its value.
+//! Design to TOML: a walk over its keys that lists each with its value.
 
-use crate::field::Field;
-use crate::schema::{self, Keys};
-use crate::{Design, Value, condition};
-use policy::{Condition, Rule};
+use policy::table::{Keys, Limit, Slot};
 
-/// Every key that the design has, with its tables before it, and its value; in the
-/// schema's order.
-pub(crate) fn pairs(design: &Design) -> Vec<(String, Value)> {
-    let mut writer = Writer { path: String::new(), pairs: vec![] };
+use crate::{Design, Value, field, schema};
+
+/// A key that the design has.
+pub(crate) struct Entry {
+    /// With its tables before it.
+    pub key: String,
+    pub value: Value,
+    /// What its amount must be.
+    pub limit: Option<Limit>,
+    /// A number, or a time in nanoseconds.
+    pub amount: Option<u64>,
+}
+
+/// Every key that the design has, in the order of the file.
+pub(crate) fn entries(design: &Design) -> Vec<Entry> {
+    let mut writer = Writer { tables: vec![], entries: vec![] };
     schema::design(&mut writer, &mut design.clone());
-    writer.pairs
+    writer.entries
+}
+
+pub(crate) fn pairs(design: &Design) -> Vec<(String, Value)> {
+    entries(design).into_iter().map(|entry| (entry.key, entry.value)).collect()
 }
 
 pub(crate) fn toml(design: &Design) -> String {
@@ -28,45 +41,31 @@ pub(crate) fn toml(design: &Design) -> String {
 }
 
 struct Writer {
-    path: String,
-    pairs: Vec<(String, Value)>,
+    /// Those that the next key is in.
+    tables: Vec<&'static str>,
+    entries: Vec<Entry>,
 }
 
 impl Keys for Writer {
-    fn key<T: Field>(&mut self, name: &'static str, value: &mut T) {
-        self.pairs.push((format!("{}{name}", self.path), value.write()));
-    }
-
-    fn option<T: Field>(&mut self, name: &'static str, value: &mut Option<T>) {
-        if let Some(value) = value {
-            self.key(name, value);
-        }
-    }
-
-    fn condition(&mut self, name: &'static str, _: Rule, value: &mut Option<Condition>) {
-        if let Some(value) = value {
-            self.key(name, &mut condition::text(value));
-        }
+    fn key(&mut self, name: &'static str, limit: Option<Limit>, slot: Slot<'_>) {
+        let (key, amount) = (path(&self.tables, name), slot.amount());
+        let entry = field::write(&slot).map(|value| Entry { key, value, limit, amount });
+        self.entries.extend(entry);
     }
 
     fn only_with(&mut self, _: &[&'static str], _: &'static str) {}
 
-    fn table(&mut self, name: &'static str, keys: impl FnOnce(&mut Self)) {
-        let above = self.path.len();
-        self.path += &format!("{name}.");
-        keys(self);
-        self.path.truncate(above);
+    fn enter(&mut self, name: &'static str, is_there: bool) -> bool {
+        self.tables.push(name);
+        is_there
     }
 
-    fn optional_table<T>(
-        &mut self,
-        name: &'static str,
-        value: &mut Option<T>,
-        _: T,
-        keys: impl FnOnce(&mut Self, &mut T),
-    ) {
-        if let Some(value) = value {
-            self.table(name, |writer| keys(writer, value));
-        }
+    fn leave(&mut self) {
+        self.tables.pop();
     }
+}
+
+/// A key with its tables before it.
+pub(crate) fn path(tables: &[&str], name: &str) -> String {
+    tables.iter().chain([&name]).copied().collect::<Vec<_>>().join(".")
 }

@@ -48,7 +48,7 @@ impl Policy {
         let memory = &rules.memory;
         let checks = memory.background_compaction || memory.proactiveness > 0;
         let compact = match memory.periodic_compaction {
-            Some((_, every)) => Some(every),
+            Some(compaction) => Some(compaction.every),
             None => checks.then_some(COMPACT_CHECK),
         };
         let all = [

@@ -6,8 +6,8 @@ use crate::action::How;
 use crate::facts::{Backing, Mapping, Page, Reservation, Superpage};
 use crate::promote::{self, Pages, Promotion, Refused, SoftFault};
 use crate::rules::{
-    CleanPages, Effort, Eligible, Form, Grain, Growth, MapWhen, Prefault, Rules, ScanOrder,
-    Shortage, Trigger,
+    CleanPages, CleanWrite, Effort, Eligible, Form, Grain, Growth, MapWhen, Prefault, Rules,
+    ScanOrder, Shortage, Trigger,
 };
 use crate::{Action, Facts, Orders, Policy, Reads, Scale, sizes};
 
@@ -166,7 +166,7 @@ impl Policy {
             Superpage { zeros: true, order, .. } => self.fresh(self.size(order), mapping),
             Superpage { cow: true, shared: true, .. } => Action::DemoteAndCopy,
             Superpage { cow: true, .. } => Action::Reuse,
-            _ if self.rules.unmapping.clean_write_demotes => Action::Demote,
+            _ if self.rules.unmapping.clean_write == CleanWrite::Demote => Action::Demote,
             _ => Action::MakeWritable,
         }
     }

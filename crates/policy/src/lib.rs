@@ -35,6 +35,7 @@ mod settings;
 mod sharing;
 mod sizes;
 mod split;
+pub mod table;
 mod upkeep;
 mod words;
 

@@ -15,6 +15,18 @@ pub enum Rule {
     Split,
 }
 
+impl Rule {
+    /// The rule whose condition is the value of this key.
+    pub fn from_key(key: &str) -> Option<Self> {
+        match key {
+            "allocation.when" => Some(Self::Fault),
+            "mapping.scan.when" => Some(Self::Scan),
+            "unmapping.when" => Some(Self::Split),
+            _ => None,
+        }
+    }
+}
+
 macro_rules! facts {
     ($($fact:ident $name:literal $kind:ident $unit:literal [$($rule:ident)+] $says:literal,)+) => {
         /// A fact that a condition may name.

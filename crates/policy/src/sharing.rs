@@ -17,7 +17,7 @@ impl Policy {
     /// A part of a superpage gets another protection. For one of the pool that is refused.
     pub(crate) fn protected(&self, whole: bool, facts: &Facts) -> Action {
         let is_split = facts.region.superpage.is_some() && !facts.region.is_pooled && !whole;
-        if is_split && self.rules.unmapping.partial_protect { Action::Demote } else { Action::Keep }
+        if is_split && self.rules.unmapping.on.protect { Action::Demote } else { Action::Keep }
     }
 
     /// Pages of a superpage are mapped once more. What an object's mappings share has base pages in each.

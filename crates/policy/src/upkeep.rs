@@ -71,7 +71,9 @@ impl Policy {
             },
             Daemon::Fill => rules.preparation.background.map_or(0, |fill| fill.budget_pages),
             Daemon::Prezero => rules.preparation.prezero.map_or(0, |prezero| prezero.blocks),
-            Daemon::Compact => rules.memory.periodic_compaction.map_or(0, |(blocks, _)| blocks),
+            Daemon::Compact => {
+                rules.memory.periodic_compaction.map_or(0, |compaction| compaction.blocks)
+            }
             _ => u32::MAX,
         }
     }

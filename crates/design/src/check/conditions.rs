@@ -23,101 +23,82 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &[FAULT_WHEN, TRIGGER, FORM],
         "is asked where a fault maps a superpage: needs trigger = \"first-fault\" and form = \"superpage\"",
-        |d| {
-            d.rules.allocation.when.is_some()
-                && !(trigger(d, Trigger::FirstFault) && form(d, Form::Superpage))
+        |r| {
+            r.allocation.when.is_some()
+                && !(trigger(r, Trigger::FirstFault) && form(r, Form::Superpage))
         },
     ),
     rule(
         &[SCAN_WHEN, SAMPLING],
         "names coverage, skew or misses: needs a [mapping.scan.sampling]",
-        |d| scan(d, |scan| samples(scan) && scan.sampling.is_none()),
+        |r| scan(r, |scan| samples(scan) && scan.sampling.is_none()),
     ),
     rule(
         &[SCAN_WHEN, ORDER],
         "names accessed, which is known of order = \"address\" and \"crossing\" only",
-        |d| scan(d, |scan| names(scan.when.as_ref(), Fact::Accessed) && by_access(scan.order)),
+        |r| scan(r, |scan| names(scan.when.as_ref(), Fact::Accessed) && by_access(scan.order)),
     ),
-    rule(&[SPLIT_WHEN, WATCH], "needs an [unmapping.scan], which watches superpages", |d| {
-        d.rules.unmapping.when.is_some() && d.rules.unmapping.scan.is_none()
+    rule(&[SPLIT_WHEN, WATCH], "needs an [unmapping.scan], which watches superpages", |r| {
+        r.unmapping.when.is_some() && r.unmapping.scan.is_none()
     }),
-    rule(&[WATCH, SPLIT_WHEN], "needs unmapping.when, which says what is split", |d| {
-        d.rules.unmapping.scan.is_some() && d.rules.unmapping.when.is_none()
+    rule(&[WATCH, SPLIT_WHEN], "needs unmapping.when, which says what is split", |r| {
+        r.unmapping.scan.is_some() && r.unmapping.when.is_none()
     }),
     rule(
         &[WATCH, FORM, TRIGGER],
         "splits superpages: needs form = \"superpage\", and a trigger that makes some",
-        |d| {
-            d.rules.unmapping.scan.is_some()
-                && (!form(d, Form::Superpage) || trigger(d, Trigger::Never))
-        },
+        |r| r.unmapping.scan.is_some() && (!form(r, Form::Superpage) || trigger(r, Trigger::Never)),
     ),
-    rule(&["unmapping.scan.every"], A_PERIOD, |d| watch(d, |watch| bad_period(watch.every))),
     rule(
         &["unmapping.scan.window", "unmapping.scan.every"],
         "must be more than 0s, and no more than every",
-        |d| watch(d, |watch| watch.window.is_zero() || watch.window > watch.every),
+        |r| watch(r, |watch| watch.window.is_zero() || watch.window > watch.every),
     ),
-    rule(&["unmapping.scan.superpages"], "must be 1 or more", |d| {
-        watch(d, |watch| watch.superpages == 0)
-    }),
-    rule(&["unmapping.scan.below-percent"], "must be 1 to 100 (100: always)", |d| {
-        watch(d, |watch| !(1..=100).contains(&watch.below_percent))
-    }),
     rule(
         &["estimate", FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN],
         "is what benefit and cost are made of: needs a condition that names one of them",
-        |d| d.rules.estimate.is_some() && !any_names(d, &[Fact::Benefit, Fact::Cost]),
+        |r| r.estimate.is_some() && !any_names(r, &[Fact::Benefit, Fact::Cost]),
     ),
     rule(
         &[MISS_CYCLES, FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN],
         "is what benefit is made of: needs a condition that names it",
-        |d| {
+        |r| {
             let default = Estimate::default().miss_cycles;
-            estimate(d, |own| own.miss_cycles != default) && !any_names(d, &[Fact::Benefit])
+            estimate(r, |own| own.miss_cycles != default) && !any_names(r, &[Fact::Benefit])
         },
     ),
     rule(
         &["estimate.prepare-cycles", FAULT_WHEN, SCAN_WHEN],
         "is what cost is made of: needs a condition that names it",
-        |d| {
+        |r| {
             let default = Estimate::default().prepare_cycles;
-            estimate(d, |own| own.prepare_cycles != default) && !any_names(d, &[Fact::Cost])
+            estimate(r, |own| own.prepare_cycles != default) && !any_names(r, &[Fact::Cost])
         },
     ),
     rule(
         &["estimate.shortage-cycles", FAULT_WHEN, SCAN_WHEN],
         "is what cost is made of: needs a condition that names it",
-        |d| {
+        |r| {
             let default = Estimate::default().shortage_cycles;
-            estimate(d, |own| own.shortage_cycles != default) && !any_names(d, &[Fact::Cost])
+            estimate(r, |own| own.shortage_cycles != default) && !any_names(r, &[Fact::Cost])
         },
     ),
-    rule(&[FAULT_WHEN, PREZERO], NEVER_ZEROED, |d| {
-        names(d.rules.allocation.when.as_ref(), Fact::Prezeroed) && !zeroes_ahead(d)
+    rule(&[FAULT_WHEN, PREZERO], NEVER_ZEROED, |r| {
+        names(r.allocation.when.as_ref(), Fact::Prezeroed) && !zeroes_ahead(r)
     }),
-    rule(&[SCAN_WHEN, PREZERO], NEVER_ZEROED, |d| {
-        scan(d, |scan| names(scan.when.as_ref(), Fact::Prezeroed)) && !zeroes_ahead(d)
+    rule(&[SCAN_WHEN, PREZERO], NEVER_ZEROED, |r| {
+        scan(r, |scan| names(scan.when.as_ref(), Fact::Prezeroed)) && !zeroes_ahead(r)
     }),
-    rule(&[FAULT_WHEN], NO_FACT, |d| d.rules.allocation.when.as_ref().is_some_and(is_constant)),
-    rule(&[SCAN_WHEN], NO_FACT, |d| scan(d, |scan| scan.when.as_ref().is_some_and(is_constant))),
-    rule(&[SPLIT_WHEN], NO_FACT, |d| d.rules.unmapping.when.as_ref().is_some_and(is_constant)),
-    rule(&["estimate.miss-cycles"], "must be at most 2^40", |d| {
-        estimate(d, |estimate| estimate.miss_cycles > 1 << 40)
-    }),
-    rule(&["estimate.prepare-cycles"], "must be at most 2^40", |d| {
-        estimate(d, |estimate| estimate.prepare_cycles > 1 << 40)
-    }),
-    rule(&["estimate.shortage-cycles"], "must be at most 2^40", |d| {
-        estimate(d, |estimate| estimate.shortage_cycles > 1 << 40)
-    }),
+    rule(&[FAULT_WHEN], NO_FACT, |r| r.allocation.when.as_ref().is_some_and(is_constant)),
+    rule(&[SCAN_WHEN], NO_FACT, |r| scan(r, |scan| scan.when.as_ref().is_some_and(is_constant))),
+    rule(&[SPLIT_WHEN], NO_FACT, |r| r.unmapping.when.as_ref().is_some_and(is_constant)),
     rule(
         &["profile", FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN],
         "is for conditions that name profiled or benefit: there is none",
-        |d| d.rules.profile.is_some() && !reads_profile(d),
+        |r| r.profile.is_some() && !reads_profile(r),
     ),
-    rule(&["profile.spans"], GOES_UP, |d| {
-        d.rules.profile.as_ref().is_some_and(|profile| !goes_up(&profile.spans))
+    rule(&["profile.spans"], GOES_UP, |r| {
+        r.profile.as_ref().is_some_and(|profile| !goes_up(&profile.spans))
     }),
 ];
 
@@ -125,32 +106,32 @@ fn is_constant(condition: &policy::Condition) -> bool {
     condition.facts().next().is_none()
 }
 
-fn zeroes_ahead(d: &Design) -> bool {
-    d.rules.preparation.prezero.is_some() || d.rules.memory.ideal
+fn zeroes_ahead(r: &Rules) -> bool {
+    r.preparation.prezero.is_some() || r.memory.ideal
 }
 
-fn watch(d: &Design, is: impl FnOnce(&Watch) -> bool) -> bool {
-    d.rules.unmapping.scan.as_ref().is_some_and(is)
+fn watch(r: &Rules, is: impl FnOnce(&Watch) -> bool) -> bool {
+    r.unmapping.scan.as_ref().is_some_and(is)
 }
 
-fn estimate(d: &Design, is: impl FnOnce(&Estimate) -> bool) -> bool {
-    d.rules.estimate.as_ref().is_some_and(is)
+fn estimate(r: &Rules, is: impl FnOnce(&Estimate) -> bool) -> bool {
+    r.estimate.as_ref().is_some_and(is)
 }
 
 fn names(condition: Option<&policy::Condition>, fact: Fact) -> bool {
     condition.is_some_and(|condition| condition.facts().any(|named| named == fact))
 }
 
-fn any_names(d: &Design, facts: &[Fact]) -> bool {
-    let Rules { allocation, mapping, unmapping, .. } = &d.rules;
+fn any_names(r: &Rules, facts: &[Fact]) -> bool {
+    let Rules { allocation, mapping, unmapping, .. } = r;
     let scan = mapping.scan.as_ref().and_then(|scan| scan.when.as_ref());
     let all = [allocation.when.as_ref(), scan, unmapping.when.as_ref()];
     all.into_iter().any(|condition| facts.iter().any(|fact| names(condition, *fact)))
 }
 
 /// Whether a condition names what a profile says.
-pub fn reads_profile(d: &Design) -> bool {
-    any_names(d, &[Fact::Profiled, Fact::Benefit])
+pub fn reads_profile(r: &Rules) -> bool {
+    any_names(r, &[Fact::Profiled, Fact::Benefit])
 }
 
 /// Whether a scan's condition names what is sampled.

@@ -1,7 +1,10 @@
 //! Each rule is broken by a file, and told where it is broken.
 
+use policy::table::{Keys, Limit, Slot};
+
 use super::rules;
-use crate::{Design, DesignError, Problem};
+use crate::write::path;
+use crate::{Design, DesignError, Problem, schema};
 
 /// The least that goes with each form, as tables that cases add to.
 const FAULT: &str = "name = \"x\"\n";
@@ -208,10 +211,46 @@ fn every_case_breaks_its_rule_and_every_rule_is_broken() {
             told.insert((problem.key, problem.what));
         }
     }
+    for (key, says) in limits() {
+        let hit = told.iter().any(|(at, what)| *at == key && what.ends_with(says));
+        assert!(hit, "no case breaks the limit of {key}: {says}");
+    }
     for rule in rules() {
         let hit = told.iter().any(|(key, what)| key == rule.keys[0] && what.ends_with(rule.says));
         assert!(hit, "no case breaks the rule of {}: {}", rule.keys[0], rule.says);
     }
+}
+
+/// All keys that have a limit: of a design with every table, once with each word of a key.
+fn limits() -> Vec<(String, &'static str)> {
+    struct Walk {
+        tables: Vec<&'static str>,
+        word: usize,
+        found: Vec<(String, &'static str)>,
+    }
+    impl Keys for Walk {
+        fn key(&mut self, name: &'static str, limit: Option<Limit>, slot: Slot<'_>) {
+            if let Slot::Word(choice) = slot {
+                choice.choose(choice.words()[self.word % choice.words().len()]);
+            }
+            self.found.extend(limit.map(|limit| (path(&self.tables, name), limit.says)));
+        }
+        fn only_with(&mut self, _: &[&'static str], _: &'static str) {}
+        fn enter(&mut self, name: &'static str, _: bool) -> bool {
+            self.tables.push(name);
+            true
+        }
+        fn leave(&mut self) {
+            self.tables.pop();
+        }
+    }
+    let mut walk = Walk { tables: vec![], word: 0, found: vec![] };
+    for word in 0..6 {
+        walk.word = word;
+        schema::design(&mut walk, &mut Design::default());
+    }
+    assert!(walk.found.len() > 100, "{:?}", walk.found);
+    walk.found
 }
 
 #[test]

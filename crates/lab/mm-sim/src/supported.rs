@@ -21,9 +21,8 @@ pub fn not_simulated(policy: &Policy) -> Option<NotSimulated> {
         None if has_superpages && !sizes.has(large) => "sizes without 2M".to_string(),
         None => return None,
     };
-    let why = format!(
-        "{other}: not simulated; the laboratory has superpages of 2M, and smaller sizes beside them"
-    );
+    let why =
+        format!("{other}: not simulated; the laboratory has superpages of 2M and smaller sizes");
     Some(NotSimulated { key: "allocation.sizes", why })
 }
 

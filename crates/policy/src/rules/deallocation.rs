@@ -2,13 +2,30 @@
 
 use core::time::Duration;
 
-/// The rules of physical deallocation.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Deallocation {
-    /// When memory goes back.
-    pub release: Release,
-    /// Zero-filled base pages of superpages are given back under pressure.
-    pub bloat: Option<BloatRecovery>,
+use crate::table::{Key, Keys, Limit, ONE_OR_MORE, PER_CENT, PERIOD, Slot, WAIT, choice, rules};
+
+rules! {
+    /// The rules of physical deallocation.
+    pub struct Deallocation {
+        /// When memory goes back. By default as Linux, since its THP have a deferred split queue (4.5).
+        release: Release = Release::UnderPressure, "when";
+        /// Zero-filled base pages of superpages are given back under pressure.
+        bloat: Option<BloatRecovery> = None, "bloat";
+    }
+
+    /// A daemon that splits superpages with zero-filled base pages.
+    /// By default as HawkEye: every 120 s, from less than 15 % free until 30 % are.
+    #[derive(Copy, Eq)]
+    pub struct BloatRecovery {
+        /// Its period.
+        every: Duration = Duration::from_secs(120), "every", PERIOD;
+        /// It starts below this per cent of free memory.
+        below_percent: u8 = 15, "below-percent", PER_CENT;
+        /// It stops at this per cent.
+        until_percent: u8 = 30, "until-percent";
+        /// Superpages with more zero-filled base pages than this are split.
+        more_zero_than: u16 = 0, "more-zero-than";
+    }
 }
 
 /// When the frames of a superpage of which a part was freed go back.
@@ -34,15 +51,33 @@ pub enum Release {
     ToPool,
 }
 
-/// A daemon that splits superpages with zero-filled base pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BloatRecovery {
-    /// Its period.
-    pub every: Duration,
-    /// It starts below this per cent of free memory.
-    pub below_percent: u8,
-    /// It stops at this per cent.
-    pub until_percent: u8,
-    /// Superpages with more zero-filled base pages than this are split.
-    pub more_zero_than: u16,
+/// The parameters of `when = "inactive"`: Quicksilver's scripts.
+const INACTIVE: Release = Release::Inactive {
+    after: Duration::from_secs(5),
+    every: Duration::from_secs(1),
+    budget_pages: 262_144,
+};
+
+choice! {
+    Release {
+        Self::AtOnce => "at-once" = Self::AtOnce,
+        Self::UnderPressure => "under-pressure" = Self::UnderPressure,
+        Self::WhenEmpty => "when-empty" = Self::WhenEmpty,
+        Self::Inactive { .. } => "inactive" = INACTIVE,
+        Self::ToPool => "to-pool" = Self::ToPool,
+    }
+}
+
+impl Key for Release {
+    fn visit(&mut self, name: &'static str, none: Option<Limit>, keys: &mut dyn Keys) {
+        keys.key(name, none, Slot::Word(self));
+        match self {
+            Self::Inactive { after, every, budget_pages } => {
+                after.visit("after", WAIT, keys);
+                every.visit("every", PERIOD, keys);
+                budget_pages.visit("budget-pages", ONE_OR_MORE, keys);
+            }
+            _ => keys.only_with(&["after", "every", "budget-pages"], "when = \"inactive\""),
+        }
+    }
 }

@@ -4,22 +4,27 @@ use alloc::vec::Vec;
 
 use units::ByteSize;
 
-/// What `benefit` and `cost` are made of (CBMM's constants by default).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Estimate {
-    /// Cycles that a TLB miss takes.
-    pub miss_cycles: u64,
-    /// Cycles that preparing a superpage takes, if it is not zeroed yet.
-    pub prepare_cycles: u64,
-    /// Cycles that getting one takes where none is free.
-    pub shortage_cycles: u64,
-}
+use crate::table::{CYCLES, rules};
 
-/// Where a program misses the TLB: of spans of its memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Profile {
-    /// By address, none over another. What lies in none has no misses.
-    pub spans: Vec<Span>,
+rules! {
+    /// What `benefit` and `cost` are made of (by default CBMM's, mm/estimator.c:
+    /// mm_estimate_huge_page_promote_cost_benefit).
+    #[derive(Copy, Eq)]
+    pub struct Estimate {
+        /// Cycles that a TLB miss takes.
+        miss_cycles: u64 = 50, "miss-cycles", CYCLES;
+        /// Cycles that preparing a superpage takes, if it is not zeroed yet.
+        prepare_cycles: u64 = 100 * 2000, "prepare-cycles", CYCLES;
+        /// Cycles that getting one takes where none is free.
+        shortage_cycles: u64 = 1 << 32, "shortage-cycles", CYCLES;
+    }
+
+    /// Where a program misses the TLB: of spans of its memory.
+    #[derive(Eq)]
+    pub struct Profile {
+        /// By address, none over another. What lies in none has no misses.
+        spans: Vec<Span> = Vec::new(), "spans";
+    }
 }
 
 /// A span of a program's memory. Offsets are from the beginning of its memory.

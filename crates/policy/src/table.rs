@@ -1,0 +1,257 @@
+//! How rules are declared: each key of a design file is one line, with its type, its value where a file says nothing,
+//! its name, and its limits. Readers and writers of files walk over the same lines ([`Keys`]).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use units::ByteSize;
+
+use crate::Condition;
+use crate::rules::Span;
+
+/// A walk over keys.
+pub trait Keys {
+    /// A key of the current table.
+    fn key(&mut self, name: &'static str, limit: Option<Limit>, value: Slot<'_>);
+    /// Keys that go with another value of a key before them, as its words say.
+    fn only_with(&mut self, names: &[&'static str], other: &'static str);
+    /// A table begins. `is_there`: it is there now. Whether it is to be.
+    fn enter(&mut self, name: &'static str, is_there: bool) -> bool;
+    /// It ends, also where it is not there.
+    fn leave(&mut self);
+}
+
+/// Where a key's value is, by the way in which files write it.
+pub enum Slot<'a> {
+    /// A text in quotes.
+    Text(&'a mut String),
+    /// One of several words.
+    Word(&'a mut dyn Choice),
+    /// Those of two words that hold.
+    Words(&'static [&'static str; 2], [&'a mut bool; 2]),
+    /// True or false.
+    Flag(&'a mut bool),
+    /// A whole number.
+    Number(&'a mut dyn Number),
+    /// Bytes.
+    Size(&'a mut ByteSize),
+    /// Several sizes.
+    Sizes(&'a mut Vec<ByteSize>),
+    /// A time.
+    Time(&'a mut Duration),
+    /// When a rule applies; `None`: always.
+    Condition(&'a mut Option<Condition>),
+    /// A profile.
+    Spans(&'a mut Vec<Span>),
+}
+
+impl Slot<'_> {
+    /// A number, or a time in nanoseconds: what a [`Limit`] is about.
+    pub fn amount(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => number.get(),
+            Self::Time(time) => Some(time.as_nanos().try_into().unwrap_or(u64::MAX)),
+            _ => None,
+        }
+    }
+}
+
+/// What a number or a time may be, both ends included; times in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    /// No less.
+    pub min: u64,
+    /// No more.
+    pub max: u64,
+    /// The same in words.
+    pub says: &'static str,
+}
+
+/// One of several words. Payloads are keys of their own: a word alone brings the default payload.
+pub trait Choice {
+    /// All of them.
+    fn words(&self) -> &'static [&'static str];
+    /// The one that it is.
+    fn word(&self) -> &'static str;
+    /// Whether it is a word of these; then it is that one.
+    fn choose(&mut self, word: &str) -> bool;
+}
+
+/// A whole number that may be absent.
+pub trait Number {
+    /// The number.
+    fn get(&self) -> Option<u64>;
+    /// The largest number of its type.
+    fn max(&self) -> u64;
+    /// Sets it to a number up to [`Number::max`].
+    fn set(&mut self, number: u64);
+}
+
+/// What a field of rules can be.
+pub(crate) trait Key {
+    fn visit(&mut self, name: &'static str, limit: Option<Limit>, keys: &mut dyn Keys);
+}
+
+/// Several keys.
+pub trait Table {
+    /// Walks over them, in the order of the file.
+    fn keys(&mut self, keys: &mut dyn Keys);
+}
+
+/// A table whose keys have defaults.
+impl<T: Table> Key for T {
+    fn visit(&mut self, name: &'static str, _: Option<Limit>, keys: &mut dyn Keys) {
+        if keys.enter(name, true) {
+            self.keys(keys);
+        }
+        keys.leave();
+    }
+}
+
+/// A table that may be absent; one that is there and empty has its defaults.
+impl<T: Table + Default> Key for Option<T> {
+    fn visit(&mut self, name: &'static str, _: Option<Limit>, keys: &mut dyn Keys) {
+        if keys.enter(name, self.is_some()) {
+            self.get_or_insert_default().keys(keys);
+        }
+        keys.leave();
+    }
+}
+
+macro_rules! slots {
+    ($($slot:ident $type:ty,)+) => {$(
+        impl Key for $type {
+            fn visit(&mut self, name: &'static str, limit: Option<Limit>, keys: &mut dyn Keys) {
+                keys.key(name, limit, Slot::$slot(self));
+            }
+        }
+    )+};
+}
+
+slots! {
+    Flag bool, Number u8, Number u16, Number u32, Number u64, Number Option<u16>, Number Option<u64>, Size ByteSize,
+    Sizes Vec<ByteSize>, Time Duration, Condition Option<Condition>, Spans Vec<Span>,
+}
+
+macro_rules! numbers {
+    ($($type:ty)+) => {$(
+        impl Number for $type {
+            fn get(&self) -> Option<u64> {
+                Some((*self).into())
+            }
+            fn max(&self) -> u64 {
+                <$type>::MAX.into()
+            }
+            fn set(&mut self, number: u64) {
+                *self = number as $type;
+            }
+        }
+    )+};
+}
+
+numbers! { u8 u16 u32 u64 }
+
+impl<T: Number + Default> Number for Option<T> {
+    fn get(&self) -> Option<u64> {
+        self.as_ref()?.get()
+    }
+    fn max(&self) -> u64 {
+        T::default().max()
+    }
+    fn set(&mut self, number: u64) {
+        self.get_or_insert_default().set(number);
+    }
+}
+
+/// Limits of a key.
+pub(crate) const fn limit(min: u64, max: u64, says: &'static str) -> Option<Limit> {
+    Some(Limit { min, max, says })
+}
+
+const DAY: u64 = 24 * 60 * 60 * 1_000_000_000;
+/// Of what a daemon does again and again.
+pub(crate) const PERIOD: Option<Limit> = limit(1, DAY, "must be more than 0s, at most 24h");
+/// Of a time that may be none.
+pub(crate) const WAIT: Option<Limit> = limit(0, DAY, "must be at most 24h");
+/// Of how many things a daemon does at a time.
+pub(crate) const ONE_OR_MORE: Option<Limit> = limit(1, u64::MAX, "must be 1 or more");
+/// Of a share.
+pub(crate) const PER_CENT: Option<Limit> = limit(1, 100, "must be 1 to 100");
+/// Of cycles.
+pub(crate) const CYCLES: Option<Limit> = limit(0, 1 << 40, "must be at most 2^40");
+
+/// Tables of keys: `field: type = default, "name"`, and limits if it has some.
+macro_rules! rules {
+    ($($(#[$meta:meta])* pub struct $table:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $name:literal $(, $limit:expr)?;)+
+    })+) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $table {
+            $($(#[$doc])* pub $field: $type,)+
+        }
+
+        impl Default for $table {
+            fn default() -> Self {
+                Self { $($field: $default),+ }
+            }
+        }
+
+        impl $crate::table::Table for $table {
+            fn keys(&mut self, keys: &mut dyn $crate::table::Keys) {
+                use $crate::table::Key as _;
+                $(self.$field.visit($name, None $(.or($limit))?, keys);)+
+            }
+        }
+    )+};
+}
+
+/// The words of an enum, some of which have a payload.
+macro_rules! choice {
+    ($type:ident { $($pattern:pat => $word:literal = $value:expr,)+ }) => {
+        impl $crate::table::Choice for $type {
+            fn words(&self) -> &'static [&'static str] {
+                &[$($word),+]
+            }
+            fn word(&self) -> &'static str {
+                match self { $($pattern => $word),+ }
+            }
+            fn choose(&mut self, word: &str) -> bool {
+                match word {
+                    $($word => *self = $value,)+
+                    _ => return false,
+                }
+                true
+            }
+        }
+    };
+}
+
+/// Enums whose variants are words.
+macro_rules! words {
+    ($($(#[$meta:meta])* pub enum $type:ident {
+        $($(#[$doc:meta])* $variant:ident = $word:literal,)+
+    })+) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $type {
+            $($(#[$doc])* $variant,)+
+        }
+
+        $crate::table::choice! { $type { $(Self::$variant => $word = Self::$variant,)+ } }
+
+        impl $crate::table::Key for $type {
+            fn visit(
+                &mut self,
+                name: &'static str,
+                limit: Option<$crate::table::Limit>,
+                keys: &mut dyn $crate::table::Keys,
+            ) {
+                keys.key(name, limit, $crate::table::Slot::Word(self));
+            }
+        }
+    )+};
+}
+
+pub(crate) use {choice, rules, words};
