@@ -1,11 +1,12 @@
 //! What can be wrong with a design: where it is, what it is, what would be right.
 
+use toml_keys::guess;
 pub use toml_keys::{Problem, nearest};
 
-/// Why there is no design.
+/// Why a design cannot be read or found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DesignError {
-    /// A file that is no design; all that is wrong with it, one line each, by line.
+    /// An invalid file: all that is wrong with it, one line each, by line.
     #[error("{}", lines(file, problems))]
     File {
         /// What the caller called it.
@@ -14,19 +15,15 @@ pub enum DesignError {
         problems: Vec<Problem>,
     },
     /// No preset has this name.
-    #[error("`{name}` is no design{}; known are {}", guess(*nearest), known.join(", "))]
+    #[error("unknown design `{name}`{} known designs: {}", guess(*nearest, "`"), known.join(", "))]
     Unknown {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// The one that is spelt most like it, if it is near.
         nearest: Option<&'static str>,
         /// The names there are.
         known: Vec<&'static str>,
     },
-}
-
-fn guess(nearest: Option<&str>) -> String {
-    nearest.map_or(String::new(), |near| format!(" (`{near}`?)"))
 }
 
 fn lines(file: &str, problems: &[Problem]) -> String {

@@ -83,7 +83,7 @@ impl Asked<'_> {
     }
 
     fn line(&self, part: &'static str, event: &str, happens: Event, facts: &Facts) -> Explained {
-        let actions = in_words(&self.chain(happens, facts));
+        let actions = texts(&self.chain(happens, facts));
         Explained { part, event: event.to_string(), actions, alternatives: true }
     }
 
@@ -122,8 +122,7 @@ impl Asked<'_> {
                 lines.push(line(event, WRITE, &under_zeros(&facts, order)));
             }
         }
-        let (event, actions) =
-            ("writes in the order of addresses".into(), in_words(&self.sequence()));
+        let (event, actions) = ("writes in the order of addresses".into(), texts(&self.sequence()));
         lines.push(Explained { part: "faults", event, actions, alternatives: false });
         lines.extend(self.thresholds());
         lines
@@ -208,7 +207,7 @@ impl Asked<'_> {
         if self.ask(Event::NoPoolPage { retried: true }, &fresh()) == Action::Refuse {
             let short = |retried| self.ask(Event::NoPoolPage { retried }, &fresh());
             let event = "the pool is too small for a mapping".to_string();
-            let actions = in_words(&[short(false), short(true)]);
+            let actions = texts(&[short(false), short(true)]);
             lines.push(Explained { part: "shortage", event, actions, alternatives: true });
         }
         lines
@@ -229,6 +228,6 @@ fn can_fail(action: &Action) -> bool {
     )
 }
 
-fn in_words(actions: &[Action]) -> Vec<String> {
-    actions.iter().map(|action| action.in_words(&SCALE).to_string()).collect()
+fn texts(actions: &[Action]) -> Vec<String> {
+    actions.iter().map(|action| action.display(&SCALE).to_string()).collect()
 }

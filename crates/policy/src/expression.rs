@@ -1,7 +1,7 @@
 //! Conditions: expressions over facts, as programs in postfix.
 //!
 //! `design` reads them (`when = "benefit > cost"`). One that exists is well-formed: it leaves one truth, and needs
-//! no more than [`Condition::MOST`] places for what is not used yet. So it is evaluated on a stack of that size,
+//! no more than [`Condition::MAX_VALUES`] places for what is not used yet. So it is evaluated on a stack of that size,
 //! without allocation, and always ends. Numbers are whole, and stay at the largest or smallest that there is.
 //! See docs/decisions/policy.md#6.
 
@@ -112,20 +112,20 @@ pub struct Condition(Vec<Step>);
 pub enum Malformed {
     /// An operand is missing or of the wrong kind, or not one truth is left.
     Kinds,
-    /// It needs more than [`Condition::MOST`] places.
+    /// It needs more than [`Condition::MAX_VALUES`] places.
     TooDeep,
 }
 
 impl Condition {
     /// Values that may wait for their use at once.
-    pub const MOST: usize = 16;
+    pub const MAX_VALUES: usize = 16;
 
     /// Of a program, if it is well-formed.
     ///
     /// # Errors
     /// [`Malformed`]: operands are missing or of the wrong kind, or it needs too many places.
     pub fn new(steps: Vec<Step>) -> Result<Self, Malformed> {
-        let mut kinds = [Kind::Number; Self::MOST];
+        let mut kinds = [Kind::Number; Self::MAX_VALUES];
         let mut count = 0;
         for step in &steps {
             let (takes, of, gives) = match *step {
@@ -164,7 +164,7 @@ impl Condition {
 
     /// Whether it holds. Truths are 1 and 0.
     pub fn holds(&self, value: impl Fn(Fact) -> i64) -> bool {
-        let mut stack = [0; Self::MOST];
+        let mut stack = [0; Self::MAX_VALUES];
         let mut top = 0;
         for step in &self.0 {
             let result = match *step {

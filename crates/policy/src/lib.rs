@@ -20,6 +20,7 @@ mod acquire;
 mod action;
 pub mod ahead;
 mod daemon;
+mod display;
 mod event;
 mod expression;
 mod facts;
@@ -37,11 +38,11 @@ mod sizes;
 mod split;
 pub mod table;
 mod upkeep;
-mod words;
 
 pub use acquire::Direct;
 pub use action::{Action, Candidates, Compaction, How, Wait};
 pub use daemon::Daemon;
+pub use display::ActionDisplay;
 pub use event::{Event, Result};
 pub use expression::{Condition, Kind, Malformed, Operation, Step};
 pub use facts::{
@@ -55,7 +56,6 @@ pub use promote::{Pages, Promotion, Refused, SoftFault, direct, promotion};
 pub use rules::Rules;
 pub use scan::Process;
 pub use settings::{FaultPath, Launch, LaunchPages, Physical, Scale, Zeroing};
-pub use words::Words;
 
 use fault::AtFault;
 

@@ -1,6 +1,6 @@
-//! What the tests of every room share: skipping with a counted reason, and the machine's lock.
+//! What the tests of every crate share: skipping with a counted reason, and the machine's lock.
 //!
-//! Rings: pure, fixture, kernel (`require!`), privileged (`machine_lock`). A test that needs a
+//! Tiers: pure, fixture, kernel (`require!`), privileged (`machine_lock`). A test that needs a
 //! feature asks by trying it, and says `skipped: ...` when the machine cannot, so that the test
 //! command can count and print what was not tested here.
 #![forbid(unsafe_code)]

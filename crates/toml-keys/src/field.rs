@@ -7,7 +7,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 use units::{ByteSize, NodeId};
 
-use crate::text::{nearest, one_of, quoted};
+use crate::text::{guess, nearest, one_of, quoted};
 
 /// The type of a key's value.
 pub trait Field: Sized {
@@ -41,8 +41,8 @@ pub fn word<T: Clone>(value: &DeValue<'_>, words: &[(&str, T)]) -> Result<T, Str
         return Ok(meant.clone());
     }
     let near = nearest(text, names.iter().copied());
-    let near = near.map_or(String::new(), |near| format!(" (\"{near}\"?)"));
-    Err(format!("{}{near}: must be {}", quoted(text), one_of(&names)))
+    let near = near.map_or(":".into(), |near| guess(Some(near), "\""));
+    Err(format!("{}{near} must be {}", quoted(text), one_of(&names)))
 }
 
 /// A text in quotes with a grammar of its own.

@@ -14,7 +14,7 @@
 //! let error = toml_keys::FileError::check("pools.toml", problems).unwrap_err();
 //! assert_eq!(error.to_string(), "\
 //! pools.toml:1: pool.count: is missing: must be a whole number from 0 to 9223372036854775807
-//! pools.toml:3: pool.cuont: there is no such key (`count`?); known here are size, count, node
+//! pools.toml:3: pool.cuont: unknown key: did you mean `count`? known keys: size, count, node
 //! pools.toml:6: pool.size: is an integer: must be a size like \"64K\" or \"2M\"
 //! pools.toml:7: pool.count: -1 is out of range: must be a whole number from 0 to 9223372036854775807");
 //! ```
@@ -28,6 +28,6 @@ mod text;
 pub use field::{Field, list, parsed, word, wrong};
 pub use problem::{FileError, Problem};
 pub use reader::{Found, Reader, line_of, problems};
-pub use text::{nearest, one_of, quoted};
+pub use text::{guess, nearest, one_of, quoted};
 /// A value as it was written, for implementations of [`Field`].
 pub use toml::de::DeValue;

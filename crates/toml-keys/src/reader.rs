@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::text::{bare, nearest, one_line};
+use crate::text::{bare, guess, nearest, one_line};
 use crate::{Field, Problem};
 
 /// Reads a text; returns what is wrong with it. A text that is not TOML has no keys: `keys` is then not called, and
@@ -17,7 +17,7 @@ pub fn problems(text: &str, keys: impl FnOnce(&mut Reader<'_>)) -> Vec<Problem> 
         let problem = |error: &toml::de::Error| Problem {
             line: error.span().map(|span| line(text, span.start)),
             key: String::new(),
-            what: format!("this is not TOML: {}", one_line(error.message())),
+            what: format!("invalid TOML: {}", one_line(error.message())),
         };
         return errors.iter().map(problem).collect();
     }
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
         if let Some(found) = found {
             (table, line) = (found.value.as_table(), found.line);
             if table.is_none() {
-                let what = format!("is no table: write [{}] and its keys below", found.key);
+                let what = format!("expected a table: write [{}] and its keys below", found.key);
                 self.problem(found.line, found.key, what);
             }
         }
@@ -205,7 +205,6 @@ impl<'a> Reader<'a> {
 }
 
 fn unknown(name: &str, known: &[&str]) -> String {
-    let near = nearest(name, known.iter().copied());
-    let near = near.map_or(String::new(), |near| format!(" (`{near}`?)"));
-    format!("there is no such key{near}; known here are {}", known.join(", "))
+    let near = guess(nearest(name, known.iter().copied()), "`");
+    format!("unknown key{near} known keys: {}", known.join(", "))
 }

@@ -22,6 +22,11 @@ pub fn one_of(words: &[&str]) -> String {
     }
 }
 
+/// What comes behind a word that is not known, and before those that are: `: did you mean "base"?`, or `;`.
+pub fn guess(nearest: Option<&str>, quote: &str) -> String {
+    nearest.map_or(";".into(), |near| format!(": did you mean {quote}{near}{quote}?"))
+}
+
 /// The candidate that is spelt most like `word`, if a third of its letters or fewer differ.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |candidate: &&str| distance(word, candidate);

@@ -52,8 +52,16 @@ const CASES: &[Case] = &[
     (&["compare", "gups", "-o", "/etc/passwd"], 2, &["/etc/passwd", "exists", "--force"]),
     (&["verify-cost", "gups", "-o", "/etc/passwd"], 2, &["/etc/passwd", "exists", "--force"]),
     (&["compare", "--from", "/dev/null"], 2, &["/dev/null", "compare --json"]),
-    (&["design", "show", "linx"], 2, &["`linx` is no design (`linux`?)", "known are base,"]),
-    (&["design", "show", "nosuch"], 2, &["`nosuch` is no design; known are", "give a file"]),
+    (
+        &["design", "show", "linx"],
+        2,
+        &["unknown design `linx`: did you mean `linux`?", "known designs: base,"],
+    ),
+    (
+        &["design", "show", "nosuch"],
+        2,
+        &["unknown design `nosuch`; known designs: base,", "give a file"],
+    ),
     (&["design", "show", "./nosuch.toml"], 2, &["./nosuch.toml", "design file"]),
     (&["design", "check", "/no/such.toml"], 2, &["/no/such.toml", "design file"]),
     (&["design", "check", "/"], 2, &["/", "directory", "design file"]),

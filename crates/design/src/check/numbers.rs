@@ -25,7 +25,7 @@ pub(super) const RULES: &[Rule] = &[
         "must be start-permille to 1000",
         |r| prezero(r, |prezero| !(prezero.start_permille..=1000).contains(&prezero.stop_permille)),
     ),
-    rule(&[LEAST, SIZES], "must be 1 to the pages of a superpage (512 for 2M)", |r| {
+    rule(&[LEAST_PRESENT, SIZES], "must be 1 to the pages of a superpage (512 for 2M)", |r| {
         scan(r, |scan| !within_superpage(scan.least_present, r))
     }),
     rule(

@@ -80,7 +80,7 @@ pub(super) const RULES: &[Rule] = &[
     }),
     // Candidates with pages that are swapped out.
     rule(
-        &[MOST_SWAPPED, LEAST, SIZES],
+        &[MOST_SWAPPED, LEAST_PRESENT, SIZES],
         "so many are never swapped out beside least-present pages: needs less, or 512 (no limit)",
         |r| {
             scan(r, |scan| {

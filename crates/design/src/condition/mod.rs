@@ -12,14 +12,15 @@ use policy::{Condition, Fact, Rule};
 
 pub(crate) use write::text;
 
-/// The most that a condition may have of letters.
-const MOST: usize = 1000;
+/// The length of a condition, in bytes.
+const MAX_LENGTH: usize = 1000;
 
 /// Reads a condition of a rule. What is wrong is said with the facts that the rule knows.
 pub(crate) fn read(text: &str, rule: Rule) -> Result<Condition, String> {
-    let long = || Err(format!("is longer than {MOST} letters"));
-    let read = if text.len() > MOST { long() } else { parse::condition(text, rule) };
-    read.map_err(|what| format!("{what}; facts known here: {}", facts(rule)))
+    let long = || Err(format!("is longer than {MAX_LENGTH} letters"));
+    let read = if text.len() > MAX_LENGTH { long() } else { parse::condition(text, rule) };
+    let joint = |what: &str| if what.ends_with('?') { "" } else { ";" };
+    read.map_err(|what| format!("{what}{} known facts: {}", joint(&what), facts(rule)))
 }
 
 /// The facts that a rule knows, by name.
@@ -57,7 +58,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         mistake("", "something is missing at the end");
-        mistake("benefit > costs", "there is no fact `costs` (`cost`?)");
+        mistake("benefit > costs", "unknown fact `costs`: did you mean `cost`? known facts: ");
         mistake("misses > 3", "`misses` is not known at a fault");
         mistake("benefit", "is a number: must be true or false");
         mistake("benefit > cost > 1", "one comparison at a time");
@@ -72,7 +73,7 @@ mod tests {
         mistake("pages = 1", "`=` is no operator: write `==`");
         mistake("pages > 99999999999999999999", "is too large");
         mistake("pages / 0 > 1", "is divided by zero");
-        mistake("sqrt(pages) > 1", "there is no fact `sqrt`");
+        mistake("sqrt(pages) > 1", "unknown fact `sqrt`; known facts: ");
         mistake("pages > $", "`$` means nothing here");
         mistake("max > 1", "expected `(`, found `>`");
         mistake(&format!("{}1{} > 0", "(".repeat(99), ")".repeat(99)), "is nested too deep");

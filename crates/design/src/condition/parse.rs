@@ -4,7 +4,7 @@ use policy::{Condition, Fact, Kind, Malformed, Operation, Rule, Step};
 
 use super::tokens::{Token, tokens};
 use super::{known, place};
-use crate::error::nearest;
+use toml_keys::{guess, nearest};
 
 /// How deep parentheses and signs may be nested.
 const DEEPEST: usize = 64;
@@ -23,7 +23,7 @@ pub(super) fn condition(text: &str, rule: Rule) -> Result<Condition, String> {
         return Err(format!("`{}` is a number: must be true or false", whole.text));
     }
     Condition::new(parser.steps).map_err(|malformed| match malformed {
-        Malformed::TooDeep => format!("needs more than {} values at once", Condition::MOST),
+        Malformed::TooDeep => format!("needs more than {} values at once", Condition::MAX_VALUES),
         Malformed::Kinds => "is no condition".to_string(),
     })
 }
@@ -201,8 +201,8 @@ impl<'a> Parser<'a> {
     fn fact(&mut self, token: Token<'_>) -> Read {
         let Some(fact) = Fact::ALL.iter().copied().find(|fact| fact.name() == token) else {
             let near = nearest(token, known(self.rule).map(Fact::name));
-            let near = near.map_or(String::new(), |near| format!(" (`{near}`?)"));
-            return Err(format!("there is no fact `{token}`{near}"));
+            let near = near.map_or(String::new(), |near| guess(Some(near), "`"));
+            return Err(format!("unknown fact `{token}`{near}"));
         };
         if !fact.rules().contains(&self.rule) {
             return Err(format!("`{token}` is not known {}", place(self.rule)));

@@ -23,7 +23,7 @@ impl Asked<'_> {
             actions.extend(pass(&mut policy, daemon));
         }
         actions.extend(self.candidate(daemon));
-        let event = format!("{}, every {}", name(daemon), SCALE.in_words(period));
+        let event = format!("{}, every {}", name(daemon), SCALE.display(period));
         Explained { part: "daemons", event, actions, alternatives: false }
     }
 
@@ -73,7 +73,7 @@ impl Asked<'_> {
                 let inspected = |pages| (Event::Inspected { requested: false }, swapped(pages));
                 let but = self.first_at(|action| action == Action::Nothing, inspected);
                 let but = but.map(|most| format!("; {}: nothing", pages(most, " swapped out")));
-                let made = made.in_words(&SCALE);
+                let made = made.display(&SCALE);
                 Some(format!("{what} with {}: {made}{}", pages(least, ""), but.unwrap_or_default()))
             }),
             Daemon::Recover => {
@@ -82,7 +82,7 @@ impl Asked<'_> {
                 let with = |zeros| large().with(|facts| facts.region.zeros = zeros);
                 let mut is = |zeros| policy.on(Event::Inspected { requested: false }, &with(zeros));
                 let least = (0..=PAGES).find(|&zeros| is(zeros) == Action::Recover)?;
-                let made = Action::Recover.in_words(&SCALE);
+                let made = Action::Recover.display(&SCALE);
                 Some(format!("of one with {}: {made}", pages(least, " of zeros")))
             }
             _ => None,
@@ -108,14 +108,14 @@ fn pass(policy: &mut Policy, daemon: Daemon) -> Vec<String> {
     let words = |(at, &each)| repeated(daemon, each, is_endless(at));
     let mut words: Vec<String> = actions.iter().enumerate().map(words).collect();
     if total < ENDLESS && action != Action::Wait(Wait::Period) {
-        words.push(action.in_words(&SCALE).to_string());
+        words.push(action.display(&SCALE).to_string());
     }
     words
 }
 
 /// An action that a daemon does so many times in a pass.
 fn repeated(daemon: Daemon, (action, times): (Action, usize), is_endless: bool) -> String {
-    let words = action.in_words(&SCALE);
+    let words = action.display(&SCALE);
     match (daemon, times) {
         (_, 1) => words.to_string(),
         _ if is_endless => format!("{words}, as long as there is one"),

@@ -31,9 +31,9 @@ below-percent = 300
     assert_eq!(
         lines(text),
         [
-            "my.toml:2: sumary: there is no such key (`summary`?); known here are name, summary, \
+            "my.toml:2: sumary: unknown key: did you mean `summary`? known keys: name, summary, \
              allocation, preparation, mapping, unmapping, deallocation, memory, fault, estimate, profile",
-            "my.toml:4: allocation.trigger: \"first-falt\" (\"first-fault\"?): must be \"never\", \
+            "my.toml:4: allocation.trigger: \"first-falt\": did you mean \"first-fault\"? must be \"never\", \
              \"mmap\", \"first-fault\" or \"scan\"",
             "my.toml:5: allocation.sizes: is an integer: must be a size like \"64K\" or \"2M\"",
             "my.toml:7: preparation.fill-at: 600: fills a reservation: needs form = \"reservation\"",
@@ -44,7 +44,7 @@ below-percent = 300
              us, ms, s, min or h, like \"10s\" or \"500ms\"",
             "my.toml:16: deallocation.bloat.below-percent: 300 is out of range: must be a whole \
              number from 0 to 255",
-            "my.toml:17: memory.\"x y\": there is no such key; known here are grouping, reclaim, \
+            "my.toml:17: memory.\"x y\": unknown key; known keys: grouping, reclaim, \
              background-compaction, proactiveness, defer-shift, contended-permille, contended-pages, pool-pages, ideal, \
              periodic-compaction",
         ]
@@ -55,7 +55,7 @@ below-percent = 300
 fn syntax_is_told_first_and_alone() {
     let lines = lines("name = \"x\"\nsummary = \n[allocation\n");
     assert!(lines.len() >= 2, "{lines:?}");
-    assert!(lines.iter().all(|line| line.contains("this is not TOML")), "{lines:?}");
+    assert!(lines.iter().all(|line| line.contains("invalid TOML")), "{lines:?}");
     assert!(lines[0].starts_with("my.toml:2: "), "{lines:?}");
 }
 
@@ -64,12 +64,12 @@ fn tables_and_values_are_told_apart() {
     assert_eq!(
         lines("name = \"x\"\nallocation = 3\nmapping.scan = true\n"),
         [
-            "my.toml:2: allocation: is no table: write [allocation] and its keys below",
-            "my.toml:3: mapping.scan: is no table: write [mapping.scan] and its keys below",
+            "my.toml:2: allocation: expected a table: write [allocation] and its keys below",
+            "my.toml:3: mapping.scan: expected a table: write [mapping.scan] and its keys below",
         ]
     );
     let double = lines("name = \"x\"\nname = \"y\"\n");
-    assert!(double[0].starts_with("my.toml:2: this is not TOML: duplicate key"), "{double:?}");
+    assert!(double[0].starts_with("my.toml:2: invalid TOML: duplicate key"), "{double:?}");
 }
 
 /// What others may send: each is judged, at once, in lines of bounded length.

@@ -19,12 +19,12 @@ pub struct Prefault {
 
 impl Prefault {
     /// The largest batch is a number of units that a u64 can count.
-    const LARGEST: u32 = 62;
+    const MAX_ORDER: u32 = 62;
 
     /// Nothing was touched yet. `limit`: batches grow to `2^limit` units; 0 prepares only what is
     /// touched. (Lameter's `max_prealloc_order`: default 1, best 4 for programs with much memory.)
     pub const fn new(limit: u32) -> Self {
-        let limit = if limit < Self::LARGEST { limit } else { Self::LARGEST };
+        let limit = if limit < Self::MAX_ORDER { limit } else { Self::MAX_ORDER };
         // No memory ends there, so no first touch is an expected one.
         Self { predicted: u64::MAX, order: 0, limit }
     }

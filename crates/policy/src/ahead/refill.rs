@@ -51,7 +51,7 @@ impl Refill {
     pub const SPARE: u64 = 500;
 
     /// A stock of at most `stop` units that is filled up again when a quarter is gone.
-    pub const fn of(stop: u64, load: u64, patience_ms: u64) -> Self {
+    pub const fn new(stop: u64, load: u64, patience_ms: u64) -> Self {
         Self { start: stop - stop / 4, stop, load, patience_ms }
     }
 

@@ -8,7 +8,7 @@ use crate::{Action, Result};
 /// A superpage is prepared in one step: 2 MiB take 0.1 to 0.4 ms (measured), 32 MiB some 5.
 const FITTING: core::ops::RangeInclusive<u64> = 1 << 20..=32 << 20;
 /// The most that is prepared, however large the process is.
-const MOST: u64 = 64 << 20;
+const MAX_PREPARED: u64 = 64 << 20;
 /// The part of the process's memory, and of what its cgroup has left, that may be prepared.
 const SHARE: u64 = 10;
 /// So much is populated at a time: who waits for the address space's lock does not wait for longer.
@@ -30,7 +30,7 @@ impl Facts {
     /// its cgroups: never so much that anybody misses it.
     fn allowed(&self, asked: u64, more: u64) -> u64 {
         let memory = self.resident.unwrap_or(0).saturating_add(more);
-        let bytes = asked.min(MOST).min(memory / SHARE);
+        let bytes = asked.min(MAX_PREPARED).min(memory / SHARE);
         if bytes < self.superpage { 0 } else { bytes }
     }
 

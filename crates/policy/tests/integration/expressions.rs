@@ -40,8 +40,8 @@ fn sixteen_values_may_wait_and_no_more() {
         steps.push(Apply(More));
         malformed(&steps)
     };
-    assert_eq!(deep(Condition::MOST), None);
-    assert_eq!(deep(Condition::MOST + 1), Some(TooDeep));
+    assert_eq!(deep(Condition::MAX_VALUES), None);
+    assert_eq!(deep(Condition::MAX_VALUES + 1), Some(TooDeep));
 }
 
 #[test]

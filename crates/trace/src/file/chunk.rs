@@ -18,12 +18,12 @@ const FIXED: usize = 12;
 const PLANES: u8 = 16;
 /// Different records of an indexed chunk, by the bytes of an index.
 const NARROW: usize = 1 << 8;
-const WIDE: usize = pages::MOST;
+const WIDE: usize = pages::MAX_DIFFERENT;
 /// A count that is in the list of large counts.
 const ESCAPE: u8 = 255;
 
 /// The bytes of a chunk's head at most: as many as say how long the chunk is.
-pub const LONGEST_HEAD: usize = FIXED + 8 * HEAD;
+pub const MAX_HEAD: usize = FIXED + 8 * HEAD;
 
 /// How many bytes a chunk has, and how many records, by the beginning of it; `None` if that is none.
 pub fn extent(bytes: &[u8]) -> Option<(u64, u32)> {
@@ -231,7 +231,7 @@ impl Chunk {
                 .ok_or("a chunk's column cannot be unpacked")
         };
         if self.coding < PLANES {
-            let most = 4 * pages::MOST.min(records);
+            let most = 4 * pages::MAX_DIFFERENT.min(records);
             take(&mut self.writes, &|length| length % 4 == 0 && length <= most)?;
             let different = self.writes.len();
             take(&mut self.counts, &|length| length == 0 || length == different)?;
@@ -245,7 +245,7 @@ impl Chunk {
             take(&mut self.counts, &|length| length == 0 || length == records)?;
             take(&mut self.large, &|length| length % 4 == 0 && length <= 4 * records)?;
         }
-        take(&mut self.events, &|length| length <= events::MOST)?;
+        take(&mut self.events, &|length| length <= events::MAX_EVENTS)?;
         if !bytes.0.is_empty() {
             return Err("a chunk is longer than its columns");
         }

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::chunk::{self, Chunk, Frame};
 use super::column::Unpacker;
-use super::foot::{ChunkInfo, Footer, LONGEST_CHUNK, Runs};
+use super::foot::{ChunkInfo, Footer, MAX_CHUNK_BYTES, Runs};
 use super::tally::Tally;
 use super::{CHUNK, PAGES};
 use crate::Block;
@@ -29,9 +29,9 @@ pub fn footer(
             input.seek(SeekFrom::Start(at))?;
             input.by_ref().take(most).read_to_end(bytes)
         };
-        read(&mut bytes, chunk::LONGEST_HEAD as u64)?;
+        read(&mut bytes, chunk::MAX_HEAD as u64)?;
         let Some((length, records)) = chunk::extent(&bytes) else { break };
-        if length > LONGEST_CHUNK.into() || records as usize > CHUNK {
+        if length > MAX_CHUNK_BYTES.into() || records as usize > CHUNK {
             break;
         }
         let is_whole = read(&mut bytes, length)? as u64 == length

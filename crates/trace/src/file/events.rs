@@ -5,9 +5,9 @@ use super::{CHUNK, PAGES};
 use crate::{Advice, Backing, Event, Pace, Page, Pages, Process, SLOTS};
 
 /// The most bytes of events in a chunk.
-pub const MOST: usize = 1 << 20;
+pub const MAX_EVENTS: usize = 1 << 20;
 /// The longest name of a phase, in bytes.
-const LONGEST_NAME: usize = 1 << 10;
+const MAX_NAME: usize = 1 << 10;
 
 /// Adds `event`, `distance` records behind the last one.
 pub fn put(out: &mut Vec<u8>, distance: u32, event: &Event) {
@@ -111,7 +111,7 @@ pub fn take(bytes: &mut Bytes<'_>) -> Option<(u32, Event)> {
         }),
         10 => Event::Wait(bytes.varint()?),
         11 => {
-            let length = bytes.varint32().filter(|&length| length as usize <= LONGEST_NAME)?;
+            let length = bytes.varint32().filter(|&length| length as usize <= MAX_NAME)?;
             Event::Phase(String::from_utf8(bytes.take(length as usize)?.to_vec()).ok()?)
         }
         12 => Event::RequestBegin,
@@ -162,8 +162,8 @@ pub fn check(event: &Event) -> Result<(), String> {
         {
             Err(format!("a pace of {pace:?}"))
         }
-        Event::Phase(name) if name.len() > LONGEST_NAME => {
-            Err(format!("a phase's name has {} bytes, more than {LONGEST_NAME}", name.len()))
+        Event::Phase(name) if name.len() > MAX_NAME => {
+            Err(format!("a phase's name has {} bytes, more than {MAX_NAME}", name.len()))
         }
         _ => Ok(()),
     }

@@ -12,7 +12,7 @@ use crate::{Process, Region};
 /// Bytes of the trailer.
 pub const TRAILER: usize = 32;
 /// The longest footer that is believed: six million chunks, 10^12 records and more.
-pub const LONGEST: u64 = 256 << 20;
+pub const MAX_FOOTER: u64 = 256 << 20;
 /// The last eight bytes.
 const MAGIC: &[u8; 8] = b"SPTEND\r\n";
 const FOOTER: &[u8; 4] = b"SPTF";
@@ -23,9 +23,9 @@ const RUN_LENGTH: usize = 28;
 /// Bytes of a chunk in the footer.
 const ENTRY: usize = 44;
 /// More bytes than any chunk has: four planes, counts (a byte and four), events are 10 MiB and a bit.
-pub const LONGEST_CHUNK: u32 = 16 << 20;
+pub const MAX_CHUNK_BYTES: u32 = 16 << 20;
 /// Runs of regions that are believed: as many as there can be regions.
-const MOST_RUNS: usize = 1 << 22;
+const MAX_RUNS: usize = 1 << 22;
 
 /// One chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,7 +228,7 @@ fn decode(bytes: &[u8]) -> Option<Footer> {
     }
     let head = Head::read(&mut bytes)?;
     // A run takes 25 bytes at most.
-    if head.length > MOST_RUNS * 25 {
+    if head.length > MAX_RUNS * 25 {
         return None;
     }
     let runs = bytes.take(head.stored)?.to_vec();
@@ -253,7 +253,7 @@ impl Footer {
     fn check(&self, begin: u64, end: u64) -> Option<()> {
         let (mut at, mut sum) = (begin, Totals::default());
         for chunk in &self.chunks {
-            let too_much = chunk.records as usize > super::CHUNK || chunk.length > LONGEST_CHUNK;
+            let too_much = chunk.records as usize > super::CHUNK || chunk.length > MAX_CHUNK_BYTES;
             if chunk.offset != at || too_much {
                 return None;
             }

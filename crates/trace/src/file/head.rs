@@ -11,9 +11,9 @@ pub const MAGIC: &[u8; 8] = b"\x89SPT\r\n\x1a\n";
 /// Magic, version, length of the rest.
 pub const FIXED: usize = 12;
 /// The longest header: two texts and small change.
-pub const LONGEST: usize = 16 << 10;
+pub const MAX_HEADER: usize = 16 << 10;
 /// The longest creator or workload that is kept, in bytes.
-const LONGEST_TEXT: usize = 4 << 10;
+const MAX_TEXT: usize = 4 << 10;
 
 /// How the mappings of a stream are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +91,8 @@ impl Header {
         };
         body.push(inferred);
         body.extend(gap.to_le_bytes());
-        put_text(&mut body, &self.creator, LONGEST_TEXT);
-        put_text(&mut body, &self.workload, LONGEST_TEXT);
+        put_text(&mut body, &self.creator, MAX_TEXT);
+        put_text(&mut body, &self.workload, MAX_TEXT);
 
         let mut out = MAGIC.to_vec();
         out.extend(super::VERSION.to_le_bytes());

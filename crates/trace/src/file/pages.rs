@@ -10,7 +10,7 @@
 use crate::Access;
 
 /// The most different records of an indexed chunk.
-pub const MOST: usize = 1 << 16;
+pub const MAX_DIFFERENT: usize = 1 << 16;
 
 /// Gives records their index: open addressing, linear probing, emptied for each chunk.
 pub struct Indexer {
@@ -21,7 +21,7 @@ pub struct Indexer {
     pub different: Vec<(Access, u32)>,
 }
 
-/// Twice [`MOST`]: half full at worst.
+/// Twice [`MAX_DIFFERENT`]: half full at worst.
 const BITS: u32 = 17;
 
 impl Indexer {
@@ -49,7 +49,7 @@ impl Indexer {
         let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize;
         while self.keys[at] != key {
             if self.keys[at] == 0 {
-                if self.different.len() == MOST {
+                if self.different.len() == MAX_DIFFERENT {
                     return None;
                 }
                 self.keys[at] = key;

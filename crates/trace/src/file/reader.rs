@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::chunk::{self, Chunk, Frame};
 use super::column::Unpacker;
-use super::foot::{ChunkInfo, Footer, LONGEST, RegionRun, Run, TRAILER, Totals, Trailer};
+use super::foot::{ChunkInfo, Footer, MAX_FOOTER, RegionRun, Run, TRAILER, Totals, Trailer};
 use super::{Header, PAGES, cut, head};
 use crate::{Block, Event, Process, Region, Source, TraceError};
 
@@ -117,7 +117,7 @@ impl<R: Read + Seek> Reader<R> {
     fn header(input: &mut R, path: &Path, length: u64) -> Result<(Header, u64), TraceError> {
         let path = path.to_path_buf();
         let mut all = Vec::new();
-        let longest = (head::LONGEST as u64).min(length);
+        let longest = (head::MAX_HEADER as u64).min(length);
         let read = input.seek(SeekFrom::Start(0));
         let read = read.and_then(|_| input.take(longest).read_to_end(&mut all));
         if let Err(source) = read {
@@ -141,7 +141,7 @@ impl<R: Read + Seek> Reader<R> {
         let body = usize::from(u16::from_le_bytes([fixed[2], fixed[3]]));
         let end = head::FIXED + body + 8;
         match all.get(..end) {
-            None if end > head::LONGEST => {
+            None if end > head::MAX_HEADER => {
                 let what = "the header is too long".to_string();
                 Err(TraceError::Corrupt { path, chunk: None, offset: 10, what })
             }
@@ -181,7 +181,7 @@ impl<R: Read + Seek> Reader<R> {
             what: what.to_string(),
         };
         let inside = trailer.offset >= begin
-            && trailer.length <= LONGEST
+            && trailer.length <= MAX_FOOTER
             && trailer.offset.checked_add(trailer.length) == Some(end);
         if !inside {
             return Err(corrupt(path, end, "the end does not say where the footer is"));

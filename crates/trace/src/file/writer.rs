@@ -12,7 +12,7 @@ use crate::filter::Recorder;
 use crate::{Block, Event, Process, TraceError};
 
 /// Bytes of events after which a chunk is full: the longest event is some 1 KiB.
-const EVENTS: usize = events::MOST - (8 << 10);
+const EVENTS: usize = events::MAX_EVENTS - (8 << 10);
 
 /// Writes one trace. Life: [`Writer::create`], [`Writer::push`] for every block of the stream,
 /// [`Writer::finish`]. Dropped before that, it leaves nothing.

@@ -9,7 +9,7 @@ use crate::{Access, BLOCK, Block, Page, Place, Region, SLOTS, TraceError, Writer
 
 /// The longest access that is believed: the largest are saves of all registers, some 11 KiB with AMX
 /// (Intel SDM vol. 1, 13.4.2 and 18.3).
-pub const LONGEST: u64 = 64 << 10;
+pub const MAX_ACCESS: u64 = 64 << 10;
 /// Regions that can be numbered.
 const REGIONS: usize = 1 << 22;
 
@@ -67,7 +67,7 @@ impl<'a> Collector<'a> {
         place: Place,
     ) -> Result<(), TraceError> {
         let first = address >> self.page_bits;
-        let last = address.saturating_add(size.clamp(1, LONGEST) - 1) >> self.page_bits;
+        let last = address.saturating_add(size.clamp(1, MAX_ACCESS) - 1) >> self.page_bits;
         for page in first..=last {
             self.page(page, writes, place)?;
         }

@@ -3,7 +3,7 @@
 //! valgrind's own lines, `==PID== …` and `--PID-- …` (lackey's documentation, and lk_main.c).
 
 use super::Input;
-use super::collect::{Collector, LONGEST};
+use super::collect::{Collector, MAX_ACCESS};
 use super::lines::{Lines, decimal, hex};
 use crate::TraceError;
 
@@ -44,6 +44,6 @@ fn record(line: &[u8]) -> Option<(u8, u64, u64)> {
     let rest = rest.strip_prefix(b" ")?.trim_ascii_start();
     let comma = rest.iter().position(|&byte| byte == b',')?;
     let address = hex(&rest[..comma])?;
-    let size = decimal(&rest[comma + 1..]).filter(|size| (1..=LONGEST).contains(size))?;
+    let size = decimal(&rest[comma + 1..]).filter(|size| (1..=MAX_ACCESS).contains(size))?;
     b"ILSM".contains(&kind).then_some((kind, address, size))
 }

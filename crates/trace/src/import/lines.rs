@@ -6,7 +6,7 @@ use super::Input;
 use crate::{Place, TraceError};
 
 /// The longest line that is believed.
-const LONGEST: u64 = 4096;
+const MAX_LINE: u64 = 4096;
 
 /// Reads lines.
 pub struct Lines<'a> {
@@ -27,10 +27,10 @@ impl<'a> Lines<'a> {
         self.number += 1;
         let place = Place::Line(self.number);
         let reader = self.input.reader();
-        let read = reader.by_ref().take(LONGEST).read_until(b'\n', &mut self.line);
+        let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.line);
         let read = read.map_err(|error| self.input.unreadable(place, &error))?;
-        if read as u64 == LONGEST && self.line.last() != Some(&b'\n') {
-            let what = format!("longer than {LONGEST} bytes");
+        if read as u64 == MAX_LINE && self.line.last() != Some(&b'\n') {
+            let what = format!("longer than {MAX_LINE} bytes");
             return Err(self.input.wrong(place, what, "is this a text?"));
         }
         Ok(read > 0)

@@ -493,7 +493,7 @@ fn a_design_that_weighs_misses_wants_a_profile() {
     for (text, says) in [
         ("spans = [\"1G 0 5\"]", "hot.toml:1: spans: must go up"),
         ("spans = [\"all\"]", "hot.toml:1: spans: \"all\": must be"),
-        ("span = []", "hot.toml:1: span: there is no such key (`spans`?)"),
+        ("span = []", "hot.toml:1: span: unknown key: did you mean `spans`?"),
     ] {
         fs::write(&file, text).unwrap();
         let output = lab(&with(&["run", "-d", "cbmm", "--profile", &file]));

@@ -54,7 +54,7 @@ fn a_stock_grows_with_what_is_asked_of_it() {
     assert_eq!(Refill::grown(3, 1, 100), 6);
     assert_eq!(Refill::grown(60, 1, 100), 100);
     assert_eq!(Refill::grown(0, u64::MAX, 100), 100);
-    assert_eq!(Refill::of(16, 2, 0).start, 12);
+    assert_eq!(Refill::new(16, 2, 0).start, 12);
 }
 
 fn facts() -> impl Strategy<Value = Facts> {

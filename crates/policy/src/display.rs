@@ -9,28 +9,28 @@ use crate::live::Source;
 use crate::rules::Effort;
 use crate::{Action, Scale};
 
-/// An action, as it is told to people.
+/// An action, as text.
 #[derive(Debug, Clone, Copy)]
-pub struct Words<'a> {
+pub struct ActionDisplay<'a> {
     action: &'a Action,
     scale: &'a Scale,
 }
 
 impl Scale {
-    /// A time in ticks, as it is told to people.
-    pub fn in_words(&self, ticks: u64) -> impl fmt::Display + use<> {
+    /// A time in ticks, as text.
+    pub fn display(&self, ticks: u64) -> impl fmt::Display + use<> {
         Time { nanos: u128::from(ticks) * 1000 / u128::from(self.ticks.max(1)) }
     }
 }
 
 impl Action {
     /// What is done, in words: sizes and times are those of this scale.
-    pub fn in_words<'a>(&'a self, scale: &'a Scale) -> Words<'a> {
-        Words { action: self, scale }
+    pub fn display<'a>(&'a self, scale: &'a Scale) -> ActionDisplay<'a> {
+        ActionDisplay { action: self, scale }
     }
 }
 
-impl fmt::Display for Words<'_> {
+impl fmt::Display for ActionDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self.action {
             Action::MapBase { pages: 2.. }
@@ -60,7 +60,7 @@ impl fmt::Display for Words<'_> {
                 write!(
                     f,
                     "empty the oldest reservation that did not change for {}",
-                    self.scale.in_words(after)
+                    self.scale.display(after)
                 )
             }
             Action::Consider { order } => {
@@ -94,14 +94,14 @@ impl fmt::Display for Words<'_> {
                 write!(f, "advise nothing for the next {}", ByteSize(bytes))
             }
             Action::Wait(Wait::After(ticks) | Wait::Pause(ticks)) => {
-                write!(f, "rest for {}", self.scale.in_words(ticks))
+                write!(f, "rest for {}", self.scale.display(ticks))
             }
             action => f.write_str(plain(action)),
         }
     }
 }
 
-impl Words<'_> {
+impl ActionDisplay<'_> {
     fn size(&self, order: u8) -> ByteSize {
         ByteSize(self.scale.base_page << order)
     }
