@@ -1,6 +1,6 @@
 //! The rules that a design must keep: ranges of numbers, and mixes that no machine could carry out.
 //!
-//! They are tables, in [`numbers`], [`mixes`], [`upkeep`] and [`conditions`]; a range that stands by itself is a limit
+//! They are tables of rows, in [`numbers`], [`mixes`], [`upkeep`] and [`conditions`]; a range that stands by itself is a limit
 //! of its key ([`policy::rules`]). A mix that is merely unwise is allowed:
 //! the laboratory is there to show it. What is refused contradicts itself, or sets a key that could
 //! have no effect.
@@ -29,13 +29,13 @@ struct Rule {
     broken: fn(&Rules) -> bool,
 }
 
-const fn rule(
-    keys: &'static [&'static str],
-    says: &'static str,
-    broken: fn(&Rules) -> bool,
-) -> Rule {
-    Rule { keys, says, broken }
+/// Rules as rows: the keys, what is allowed, and when that is broken.
+macro_rules! table {
+    (|$rules:ident| $([$($key:expr),+] $says:expr => $broken:expr;)+) => {
+        &[$(Rule { keys: &[$($key),+], says: $says, broken: |$rules| $broken }),+]
+    };
 }
+use table;
 
 /// All rules.
 fn rules() -> impl Iterator<Item = &'static Rule> {

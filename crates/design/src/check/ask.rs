@@ -96,6 +96,10 @@ pub fn is_direct(effort: Effort) -> bool {
     matches!(effort, Effort::Direct | Effort::DirectRetry | Effort::Direct43)
 }
 
+pub fn wakes(effort: Effort) -> bool {
+    effort == Effort::Wake
+}
+
 pub fn by_access(order: ScanOrder) -> bool {
     matches!(order, ScanOrder::Coverage | ScanOrder::Misses | ScanOrder::Overhead)
 }

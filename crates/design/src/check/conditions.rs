@@ -1,7 +1,7 @@
 //! What conditions, and what they are made of, need to be of any effect.
 
 use super::ask::*;
-use super::{Rule, rule};
+use super::{Rule, table};
 use crate::*;
 use policy::Fact;
 use units::ByteSize;
@@ -19,88 +19,46 @@ const WATCH: &str = "unmapping.scan";
 pub const GOES_UP: &str =
     "must go up, none over another, from less to more, up to 512G, with at most 2^40 misses";
 
-pub(super) const RULES: &[Rule] = &[
-    rule(
-        &[FAULT_WHEN, TRIGGER, FORM],
-        "is asked where a fault maps a superpage: needs trigger = \"first-fault\" and form = \"superpage\"",
-        |r| {
-            r.allocation.when.is_some()
-                && !(trigger(r, Trigger::FirstFault) && form(r, Form::Superpage))
-        },
-    ),
-    rule(
-        &[SCAN_WHEN, SAMPLING],
-        "names coverage, skew or misses: needs a [mapping.scan.sampling]",
-        |r| scan(r, |scan| samples(scan) && scan.sampling.is_none()),
-    ),
-    rule(
-        &[SCAN_WHEN, ORDER],
-        "names accessed, which is known of order = \"address\" and \"crossing\" only",
-        |r| scan(r, |scan| names(scan.when.as_ref(), Fact::Accessed) && by_access(scan.order)),
-    ),
-    rule(&[SPLIT_WHEN, WATCH], "needs an [unmapping.scan], which watches superpages", |r| {
-        r.unmapping.when.is_some() && r.unmapping.scan.is_none()
-    }),
-    rule(&[WATCH, SPLIT_WHEN], "needs unmapping.when, which says what is split", |r| {
-        r.unmapping.scan.is_some() && r.unmapping.when.is_none()
-    }),
-    rule(
-        &[WATCH, FORM, TRIGGER],
-        "splits superpages: needs form = \"superpage\", and a trigger that makes some",
-        |r| r.unmapping.scan.is_some() && (!form(r, Form::Superpage) || trigger(r, Trigger::Never)),
-    ),
-    rule(
-        &["unmapping.scan.window", "unmapping.scan.every"],
-        "must be more than 0s, and no more than every",
-        |r| watch(r, |watch| watch.window.is_zero() || watch.window > watch.every),
-    ),
-    rule(
-        &["estimate", FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN],
-        "is what benefit and cost are made of: needs a condition that names one of them",
-        |r| r.estimate.is_some() && !any_names(r, &[Fact::Benefit, Fact::Cost]),
-    ),
-    rule(
-        &[MISS_CYCLES, FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN],
-        "is what benefit is made of: needs a condition that names it",
-        |r| {
-            let default = Estimate::default().miss_cycles;
-            estimate(r, |own| own.miss_cycles != default) && !any_names(r, &[Fact::Benefit])
-        },
-    ),
-    rule(
-        &["estimate.prepare-cycles", FAULT_WHEN, SCAN_WHEN],
-        "is what cost is made of: needs a condition that names it",
-        |r| {
-            let default = Estimate::default().prepare_cycles;
-            estimate(r, |own| own.prepare_cycles != default) && !any_names(r, &[Fact::Cost])
-        },
-    ),
-    rule(
-        &["estimate.shortage-cycles", FAULT_WHEN, SCAN_WHEN],
-        "is what cost is made of: needs a condition that names it",
-        |r| {
-            let default = Estimate::default().shortage_cycles;
-            estimate(r, |own| own.shortage_cycles != default) && !any_names(r, &[Fact::Cost])
-        },
-    ),
-    rule(&[FAULT_WHEN, PREZERO], NEVER_ZEROED, |r| {
-        names(r.allocation.when.as_ref(), Fact::Prezeroed) && !zeroes_ahead(r)
-    }),
-    rule(&[SCAN_WHEN, PREZERO], NEVER_ZEROED, |r| {
-        scan(r, |scan| names(scan.when.as_ref(), Fact::Prezeroed)) && !zeroes_ahead(r)
-    }),
-    rule(&[FAULT_WHEN], NO_FACT, |r| r.allocation.when.as_ref().is_some_and(is_constant)),
-    rule(&[SCAN_WHEN], NO_FACT, |r| scan(r, |scan| scan.when.as_ref().is_some_and(is_constant))),
-    rule(&[SPLIT_WHEN], NO_FACT, |r| r.unmapping.when.as_ref().is_some_and(is_constant)),
-    rule(
-        &["profile", FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN],
-        "is for conditions that name profiled or benefit: there is none",
-        |r| r.profile.is_some() && !reads_profile(r),
-    ),
-    rule(&["profile.spans"], GOES_UP, |r| {
-        r.profile.as_ref().is_some_and(|profile| !goes_up(&profile.spans))
-    }),
-];
+pub(super) const RULES: &[Rule] = table! { |r|
+    [FAULT_WHEN, TRIGGER, FORM]
+        "is asked where a fault maps a superpage: needs trigger = \"first-fault\" and form = \"superpage\""
+        => r.allocation.when.is_some() && !(trigger(r, Trigger::FirstFault) && form(r, Form::Superpage));
+    [SCAN_WHEN, SAMPLING] "names coverage, skew or misses: needs a [mapping.scan.sampling]"
+        => scan(r, |scan| samples(scan) && scan.sampling.is_none());
+    [SCAN_WHEN, ORDER] "names accessed, which is known of order = \"address\" and \"crossing\" only"
+        => scan(r, |scan| names(scan.when.as_ref(), Fact::Accessed) && by_access(scan.order));
+    [SPLIT_WHEN, WATCH] "needs an [unmapping.scan], which watches superpages"
+        => r.unmapping.when.is_some() && r.unmapping.scan.is_none();
+    [WATCH, SPLIT_WHEN] "needs unmapping.when, which says what is split"
+        => r.unmapping.scan.is_some() && r.unmapping.when.is_none();
+    [WATCH, FORM, TRIGGER] "splits superpages: needs form = \"superpage\", and a trigger that makes some"
+        => r.unmapping.scan.is_some() && (!form(r, Form::Superpage) || trigger(r, Trigger::Never));
+    ["unmapping.scan.window", "unmapping.scan.every"] "must be more than 0s, and no more than every"
+        => watch(r, |watch| watch.window.is_zero() || watch.window > watch.every);
+    ["estimate", FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN]
+        "is what benefit and cost are made of: needs a condition that names one of them"
+        => r.estimate.is_some() && !any_names(r, &[Fact::Benefit, Fact::Cost]);
+    [MISS_CYCLES, FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN] "is what benefit is made of: needs a condition that names it"
+        => estimate(r, |own| own.miss_cycles != Estimate::default().miss_cycles) && !any_names(r, &[Fact::Benefit]);
+    ["estimate.prepare-cycles", FAULT_WHEN, SCAN_WHEN] "is what cost is made of: needs a condition that names it"
+        => estimate(r, |own| own.prepare_cycles != Estimate::default().prepare_cycles) && !any_names(r, &[Fact::Cost]);
+    ["estimate.shortage-cycles", FAULT_WHEN, SCAN_WHEN] "is what cost is made of: needs a condition that names it"
+        => estimate(r, |own| own.shortage_cycles != Estimate::default().shortage_cycles) && !any_names(r, &[Fact::Cost]);
+    [FAULT_WHEN, PREZERO] NEVER_ZEROED
+        => names(r.allocation.when.as_ref(), Fact::Prezeroed) && !zeroes_ahead(r);
+    [SCAN_WHEN, PREZERO] NEVER_ZEROED
+        => scan(r, |scan| names(scan.when.as_ref(), Fact::Prezeroed)) && !zeroes_ahead(r);
+    [FAULT_WHEN] NO_FACT
+        => r.allocation.when.as_ref().is_some_and(is_constant);
+    [SCAN_WHEN] NO_FACT
+        => scan(r, |scan| scan.when.as_ref().is_some_and(is_constant));
+    [SPLIT_WHEN] NO_FACT
+        => r.unmapping.when.as_ref().is_some_and(is_constant);
+    ["profile", FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN] "is for conditions that name profiled or benefit: there is none"
+        => r.profile.is_some() && !reads_profile(r);
+    ["profile.spans"] GOES_UP
+        => r.profile.as_ref().is_some_and(|profile| !goes_up(&profile.spans));
+};
 
 fn is_constant(condition: &policy::Condition) -> bool {
     condition.facts().next().is_none()
