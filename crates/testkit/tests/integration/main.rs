@@ -1,6 +1,7 @@
 //! What holds of the repository's own files.
 
 mod commands;
+mod dependencies;
 mod public;
 mod sources;
 
