@@ -1,6 +1,6 @@
 //! What happens between accesses: system calls, the program's own marks, its pace.
 
-use crate::Page;
+use crate::{Page, Region};
 
 /// A process of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,6 +13,21 @@ pub struct Pages {
     pub first: Page,
     /// How many.
     pub count: u32,
+}
+
+impl Pages {
+    /// The page after the last.
+    pub const fn end(self) -> Page {
+        Page(self.first.0 + self.count)
+    }
+    /// The pages, ascending.
+    pub fn iter(self) -> impl Iterator<Item = Page> + Clone {
+        (self.first.0..self.end().0).map(Page)
+    }
+    /// The regions that have any of them, ascending. There must be a page.
+    pub fn regions(self) -> impl Iterator<Item = Region> {
+        (self.first.region().0..=Page(self.end().0 - 1).region().0).map(Region)
+    }
 }
 
 /// What backs a mapping.

@@ -33,7 +33,7 @@ pub const SLOTS: u32 = 512;
 pub struct Page(pub u32);
 
 /// 512 base pages of a stream, aligned: what one superpage can back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region(pub u32);
 
 /// One access: the page, and whether it writes.
@@ -59,6 +59,18 @@ impl Region {
     /// Its first page.
     pub const fn first(self) -> Page {
         Page(self.0 << 9)
+    }
+    /// All its pages.
+    pub const fn pages(self) -> Pages {
+        Pages { first: self.first(), count: SLOTS }
+    }
+    /// The region after it.
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+    /// Its number, for arrays.
+    pub const fn index(self) -> usize {
+        self.0 as usize
     }
 }
 

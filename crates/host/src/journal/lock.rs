@@ -24,7 +24,7 @@ pub struct Holder {
 /// The lock, held until this is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct WriterLock {
-    _file: File,
+    file: File,
     pub holder: Holder,
 }
 
@@ -46,7 +46,15 @@ impl WriterLock {
         let holder = Holder::this_process();
         let line = serde_json::to_vec(&holder).map_err(|error| io("write", error.into()))?;
         file.set_len(0).and_then(|()| file.write_all(&line)).map_err(|e| io("write", e))?;
-        Ok(Self { _file: file, holder })
+        Ok(Self { file, holder })
+    }
+}
+
+/// Unlocked, not only closed: a child that another thread has forked and that does not execute its program yet has the
+/// same open file, which would keep the lock.
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
     }
 }
 

@@ -5,7 +5,7 @@
 //! See docs/decisions/lab.md#3.
 
 use crate::system::MAX_REGIONS;
-use trace::{Access, Advice, Block, Event, Page, Pages, SLOTS};
+use trace::{Access, Advice, Block, Event, Page, Pages, Region, SLOTS};
 
 /// The pages touched and not given back since.
 #[derive(Debug, Default)]
@@ -56,8 +56,8 @@ impl Touched {
     }
 
     /// The touched pages of a region.
-    pub fn region(&self, region: u32) -> [u64; 8] {
-        self.regions.get(region as usize).copied().unwrap_or_default()
+    pub fn region(&self, region: Region) -> [u64; 8] {
+        self.regions.get(region.index()).copied().unwrap_or_default()
     }
 
     /// How many pages are touched.
@@ -185,7 +185,7 @@ mod tests {
         touched.follow(&block);
         assert_eq!(touched.pages(), 1500 - 10 - 600 + 1);
         assert_eq!(touched.most(), 1500);
-        assert_eq!(touched.region(0)[0], !0 >> 4 | 1 << 61);
+        assert_eq!(touched.region(Region(0))[0], !0 >> 4 | 1 << 61);
         let mut block = Block::default();
         block.event(Event::Exit(Process(1)));
         touched.follow(&block);

@@ -1,7 +1,7 @@
 //! `gcc`: 602.gcc_s. A heap that grows by brk in small steps, collections that free pieces of it, and
 //! new objects that fill them again.
 
-use trace::{Access, Backing, Block, Event, Page, Pages, Process};
+use trace::{Access, Backing, Block, Event, Pages, Process};
 use workload::rng::SplitMix64;
 
 use super::mix::skewed;
@@ -72,8 +72,8 @@ impl Compilation {
     /// Writes new pages, then makes the visits that go with them.
     fn use_pages(&mut self, pages: Pages, block: &mut Block) {
         block.event(self.pace[0].clone());
-        for page in pages.first.0..pages.first.0 + pages.count {
-            block.run(Access::write(Page(page)), WORDS);
+        for page in pages.iter() {
+            block.run(Access::write(page), WORDS);
         }
         block.event(self.pace[1].clone());
         for _ in 0..pages.count * self.table.visits_per_page {

@@ -1,7 +1,7 @@
 //! `Pinned`: frames that cannot be moved, scattered. No compaction helps against these; whether pages
 //! are grouped by mobility decides how many blocks they fragment later, not those they fragment now.
 
-use trace::Block;
+use trace::{Block, SLOTS};
 use workload::rng::{SplitMix64, below};
 
 use super::{Fragmenter, Mobility, PhysicalMemoryView};
@@ -44,7 +44,7 @@ impl Fragmenter for Pinned {
             if left == 0 {
                 break;
             }
-            let slot = below(SplitMix64::stream(self.seed, number).draw(), 512) as u16;
+            let slot = below(SplitMix64::stream(self.seed, number).draw(), SLOTS.into()) as u16;
             left -= memory.occupy(number, slot, slot + 1, Mobility::Unmovable);
         }
         true

@@ -1,7 +1,7 @@
 //! The invariants of physical memory, checked from scratch.
 
 use super::zone::{ORDERS, Zone};
-use super::{MAX_ORDER, Memory, PAGEBLOCK_ORDER, owner, runs};
+use super::{MAX_ORDER, Memory, PAGEBLOCK, PAGEBLOCK_ORDER, owner, runs};
 
 impl Memory {
     /// Recomputes everything that is kept beside the bitmaps and says what differs first. Free frames have no
@@ -19,7 +19,7 @@ impl Memory {
                         return Err(format!("pageblock {block}: frames in use are marked zeroed"));
                     }
                 }
-                for slot in 0..512 {
+                for slot in 0..PAGEBLOCK {
                     let frame = zone.frame(block, slot);
                     let word = self.owners[frame.0 as usize];
                     cache += u64::from(owner::is_cache(word));
@@ -63,7 +63,7 @@ impl Zone {
                 ));
             }
             free += u64::from(here);
-            if self.partial(number).is_some() != (1..512).contains(&here) {
+            if self.partial(number).is_some() != (1..PAGEBLOCK).contains(&here) {
                 return Err(format!("pageblock {number}: its bitmap is kept, or is not"));
             }
             let mut orders = 0;
@@ -95,7 +95,7 @@ impl Zone {
         {
             let map = self.map(current);
             let free = u32::from(self.blocks[current].free);
-            if !(512 - free..512).all(|slot| runs::is_free(&map, slot, 0)) {
+            if !(PAGEBLOCK - free..PAGEBLOCK).all(|slot| runs::is_free(&map, slot, 0)) {
                 return Err(format!("pageblock {current}: its free frames are not its last"));
             }
         }
@@ -116,7 +116,7 @@ impl Zone {
 
     /// Maximal free blocks of an order that begin in a pageblock.
     fn maximal(&self, block: usize, order: u8) -> u32 {
-        let whole = |block: usize| self.blocks[block].free == 512;
+        let whole = |block: usize| self.blocks[block].is_wholly_free();
         match order {
             MAX_ORDER => u32::from(block.is_multiple_of(2) && whole(block) && whole(block + 1)),
             PAGEBLOCK_ORDER => u32::from(whole(block) && !whole(block ^ 1)),

@@ -43,6 +43,17 @@ pub(crate) struct Pageblock {
     pub(crate) flags: u8,
 }
 
+/// The free frames of a pageblock of which all are.
+const WHOLE_BLOCK: u16 = PAGEBLOCK as u16;
+
+impl Pageblock {
+    /// Whether all its frames are free.
+    #[inline]
+    pub(crate) const fn is_wholly_free(&self) -> bool {
+        self.free == WHOLE_BLOCK
+    }
+}
+
 /// What there is to know of a partly free pageblock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Partial {
@@ -99,7 +110,7 @@ impl Zone {
     pub(crate) fn new(node: usize, kind: ZoneKind, first: usize, pageblocks: usize) -> Self {
         let free = Pageblock {
             partial: WHOLLY,
-            free: 512,
+            free: WHOLE_BLOCK,
             orders: 0,
             mobility: Mobility::Movable,
             flags: 0,
@@ -315,7 +326,7 @@ impl Zone {
             self.in_order[mobility] = slot == 0;
             self.begin_part(block, [u64::MAX; 8]);
             runs::clear(&mut self.part_mut(block).map, slot, order);
-            self.blocks[block].free = 512 - (1 << order);
+            self.blocks[block].free = WHOLE_BLOCK - (1 << order);
             for rest in order..PAGEBLOCK_ORDER {
                 self.enlist(block, rest);
             }
@@ -370,14 +381,14 @@ impl Zone {
     /// takes its mobility (`__free_one_page` since 6.10).
     fn become_free(&mut self, block: usize) {
         let record = &mut self.blocks[block];
-        record.free = 512;
+        record.free = WHOLE_BLOCK;
         let mobility = record.mobility.index();
         if self.current[mobility] == block {
             (self.current[mobility], self.in_order[mobility]) = (NONE, false);
         }
         self.end_part(block);
         let neighbour = block ^ 1;
-        if self.blocks[neighbour].free != 512 {
+        if !self.blocks[neighbour].is_wholly_free() {
             return self.enlist(block, PAGEBLOCK_ORDER);
         }
         self.delist(neighbour, PAGEBLOCK_ORDER);
@@ -430,7 +441,7 @@ impl Zone {
 
     /// Moves a pageblock with all its free blocks to another mobility; both, where two are one free block.
     pub(crate) fn set_mobility(&mut self, block: usize, mobility: Mobility) {
-        if self.blocks[block].free == 512 && self.blocks[block ^ 1].free == 512 {
+        if self.blocks[block].is_wholly_free() && self.blocks[block ^ 1].is_wholly_free() {
             self.change(block ^ 1, mobility);
         }
         self.change(block, mobility);

@@ -99,7 +99,7 @@ impl System {
 
     #[inline(always)]
     fn reserved_apart(&mut self, page: Page, below: u16, dirty: bool) -> bool {
-        let Some(mapped) = self.spaces.mapped_if_all(page.region().0) else { return false };
+        let Some(mapped) = self.spaces.mapped_if_all(page.region()) else { return false };
         let reservations = self.frames.reservations();
         let Some(id) = reservations.find(page.0) else { return false };
         let populated = reservations.popcnt(id);
@@ -124,7 +124,7 @@ impl System {
     fn map_apart(&mut self, page: Page, frame: Frame, dirty: bool) {
         self.memory.set_first_page(frame, page);
         self.spaces.map_run(page, frame, 1, dirty);
-        self.populated(page.region().0, 1);
+        self.populated(page.region(), 1);
     }
 
     /// Charges what has not been charged yet. No fault is one of these afterwards.

@@ -3,7 +3,7 @@
 
 use policy::rules::Effort;
 use policy::{Action, Event, Facts, How};
-use trace::{Page, Pages, SLOTS};
+use trace::{Page, Pages, Region, SLOTS};
 
 use super::System;
 use super::clock::Payer;
@@ -25,7 +25,7 @@ pub(crate) enum Collapsed {
 impl System {
     /// Makes a superpage of a region, if the policy wants one there. The cost is the payer's; the shootdown is the
     /// program's. A daemon's candidate is its own idea, a program's its request.
-    pub(crate) fn collapse(&mut self, region: u32, payer: Payer) -> Collapsed {
+    pub(crate) fn collapse(&mut self, region: Region, payer: Payer) -> Collapsed {
         let requested = payer == Payer::Program;
         let event = if requested { Event::CollapseRequested } else { Event::Candidate };
         let mut facts = self.facts_of_candidate(region);
@@ -47,13 +47,13 @@ impl System {
     /// Makes smaller pages of a region's parts, where the policy wants some.
     fn collapse_parts(
         &mut self,
-        region: u32,
+        region: Region,
         order: u8,
         mut facts: Facts,
         payer: Payer,
     ) -> Collapsed {
         let mut made = Collapsed::Unfit;
-        for first in (region << 9..(region + 1) << 9).step_by(1 << order).map(Page) {
+        for first in (region.first().0..region.next().first().0).step_by(1 << order).map(Page) {
             facts.extent = self.extent(first, order);
             let inspected = Event::Inspected { requested: false };
             let wants = self.policy.on(Event::Candidate, &facts) == Action::Inspect
@@ -86,7 +86,7 @@ impl System {
         self.clock.charge(payer, Cause::Map, self.costs.map_page * u64::from(pages));
         self.counters.zeroed += holes;
         self.clock.spend(Cause::Shootdown, self.costs.shootdown);
-        if self.spaces.is_ours(self.spaces.at(first.region().0).process) {
+        if self.spaces.is_ours(self.spaces.at(first.region()).process) {
             self.counters.copied += present;
         }
         self.release_unpaid(Pages { first, count: pages });
@@ -99,14 +99,14 @@ impl System {
     /// Pages that have contents. Those that are swapped out are read first (`__collapse_huge_page_swapin`), and
     /// faults go on meanwhile: the kernel takes mmap_lock for writing after that.
     fn read_back(&mut self, pages: Pages, payer: Payer) -> u64 {
-        let all = pages.first.0..pages.first.0 + pages.count;
+        let all = pages.first.0..pages.end().0;
         let count = |is: fn(&Entry) -> bool| {
             all.clone().filter(|&page| is(&self.spaces.entry(Page(page)))).count() as u64
         };
         let present = count(|entry| entry.frame().is_some());
         let swapped = if self.spaces.swapped() > 0 { count(|entry| entry.is_swapped()) } else { 0 };
         self.clock.charge(payer, Cause::Read, self.costs.read_page * swapped);
-        if self.spaces.is_ours(self.spaces.at(pages.first.region().0).process) {
+        if self.spaces.is_ours(self.spaces.at(pages.first.region()).process) {
             self.counters.read += swapped;
         }
         present + swapped
@@ -114,13 +114,13 @@ impl System {
 
     fn copy_into_superpage(
         &mut self,
-        region: u32,
+        region: Region,
         exclusive: bool,
         effort: Effort,
         payer: Payer,
     ) -> Collapsed {
         let Some(got) = self.superpage(effort, payer) else { return Collapsed::NoMemory };
-        let first = Page(region << 9);
+        let first = region.first();
         let present = self.read_back(Pages { first, count: SLOTS }, payer);
         self.clock.charge(payer, Cause::Copy, self.costs.copy_page * present + self.costs.collapse);
         let holes = u64::from(SLOTS) - present;

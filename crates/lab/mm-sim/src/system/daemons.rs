@@ -4,6 +4,8 @@
 //! never busy for longer than time passed, and a pass that takes longer than its period delays the next. What lies beyond
 //! the end of the run is taken out of the books again ([`Daemons::cut_off`]).
 
+use trace::{Page, Region};
+
 use std::collections::{BTreeMap, VecDeque};
 
 use policy::{Daemon as Task, Policy, Wait};
@@ -30,9 +32,9 @@ pub(crate) struct Pass {
     /// What its earlier pieces took, in cycles.
     pub spent: u64,
     /// How far it came: a region.
-    pub at: u32,
+    pub at: Region,
     /// Regions that were chosen when it began, the first one last.
-    pub chosen: Vec<u32>,
+    pub chosen: Vec<Region>,
 }
 
 /// A piece of a daemon's work.
@@ -64,15 +66,15 @@ pub(crate) struct Daemons {
     now: u64,
     before: u64,
     /// Regions whose population crossed the threshold, oldest first.
-    candidates: VecDeque<u32>,
+    candidates: VecDeque<Region>,
     /// The scan sleeps after a failure, until there are more candidates than this.
     naps_with: usize,
     /// Where the scan by address is: a process and a page.
-    cursor: (u32, u32),
+    cursor: (u32, Page),
     /// When a process was last served (HawkEye's round robin among equals), by process.
     served: BTreeMap<u32, u64>,
     /// Superpages that are watched, the next one to visit last; and from where on others are.
-    watched: (Vec<u32>, u32),
+    watched: (Vec<Region>, Region),
     /// A fault asked for compaction in the background.
     compaction_wanted: bool,
     /// Until when a daemon keeps the faults of a process out: (process, time).
@@ -92,9 +94,9 @@ impl Default for Daemons {
             before: 0,
             candidates: VecDeque::new(),
             naps_with: usize::MAX,
-            cursor: (0, 0),
+            cursor: (0, Page(0)),
             served: BTreeMap::new(),
-            watched: (Vec::new(), 0),
+            watched: (Vec::new(), Region(0)),
             compaction_wanted: false,
             locked: (u32::MAX, 0),
         }
@@ -204,7 +206,7 @@ impl Daemons {
     }
 
     /// A region becomes a candidate for a superpage.
-    pub(crate) fn list(&mut self, region: u32) {
+    pub(crate) fn list(&mut self, region: Region) {
         self.candidates.push_back(region);
     }
 
@@ -214,17 +216,17 @@ impl Daemons {
     }
 
     /// The candidate that waits longest; it does no more.
-    pub(crate) fn next_candidate(&mut self) -> Option<u32> {
+    pub(crate) fn next_candidate(&mut self) -> Option<Region> {
         self.candidates.pop_front()
     }
 
     /// Where the scan by address is.
-    pub(crate) fn cursor(&self) -> (u32, u32) {
+    pub(crate) fn cursor(&self) -> (u32, Page) {
         self.cursor
     }
 
     /// The scan by address continues from another place.
-    pub(crate) fn set_cursor(&mut self, process: u32, page: u32) {
+    pub(crate) fn set_cursor(&mut self, process: u32, page: Page) {
         self.cursor = (process, page);
     }
 
@@ -244,20 +246,20 @@ impl Daemons {
     }
 
     /// From which region on superpages are watched next.
-    pub(crate) fn watches_from(&self) -> u32 {
+    pub(crate) fn watches_from(&self) -> Region {
         self.watched.1
     }
 
     /// These superpages are watched now, in the order in which they were found.
-    pub(crate) fn watch(&mut self, mut found: Vec<u32>) {
+    pub(crate) fn watch(&mut self, mut found: Vec<Region>) {
         let Some(last) = found.last() else { return };
-        self.watched.1 = last + 1;
+        self.watched.1 = last.next();
         found.reverse();
         self.watched.0 = found;
     }
 
     /// The superpage that is watched longest; it is no more.
-    pub(crate) fn next_watched(&mut self) -> Option<u32> {
+    pub(crate) fn next_watched(&mut self) -> Option<Region> {
         self.watched.0.pop()
     }
 

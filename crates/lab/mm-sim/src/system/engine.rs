@@ -133,13 +133,13 @@ impl<T: Translate> Engine<T> {
         self.dropped = NO_RUN;
         self.fault(page, access.writes())?;
         self.invalidate();
-        let kind = self.system.spaces.kind(page.region().0);
+        let kind = self.system.spaces.kind(page.region());
         if kind & SIZE != BASE {
             // The walk entered a base page; what is mapped now is larger.
             self.tlb.invalidate(page.0, Size::Base);
             self.tlb.look_up(page.0, size_of(kind));
         }
-        self.system.spaces.walked(page.region().0);
+        self.system.spaces.walked(page.region());
         self.last = access.0;
         Ok(())
     }
@@ -159,7 +159,7 @@ impl<T: Translate> Engine<T> {
             self.fault(page, write)?;
             self.invalidate();
         }
-        let region = page.region().0;
+        let region = page.region();
         let kind = self.system.spaces.kind(region);
         let level = self.tlb.look_up(page.0, size_of(kind));
         let large = kind & SIZE == LARGE;
@@ -227,8 +227,8 @@ impl<T: Translate> Engine<T> {
             return;
         }
         let large_pages = system.spaces.superpages();
-        let base_pages = system.spaces.resident().saturating_sub(large_pages * 512);
-        let regions = large_pages + base_pages.div_ceil(512);
+        let base_pages = system.spaces.resident().saturating_sub(large_pages * u64::from(SLOTS));
+        let regions = large_pages + base_pages.div_ceil(SLOTS.into());
         let footprint = Footprint::new(base_pages, regions.max(1));
         let mut large = new;
         let mut base = new;
@@ -271,7 +271,7 @@ fn drop_from<T: Translate>(
             }
             *dropped = run;
         }
-        TlbInvalidation::Region(region) => tlb.invalidate_region(region),
+        TlbInvalidation::Region(region) => tlb.invalidate_region(region.0),
         TlbInvalidation::All => {}
     }
 }

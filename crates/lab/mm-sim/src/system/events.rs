@@ -1,7 +1,7 @@
 //! What a program asks of the kernel: maps, unmaps, advises, forks, ends.
 
 use policy::{Action, Event as Happened};
-use trace::{Advice, Backing, Event, Page, Pages, Process, SLOTS};
+use trace::{Advice, Backing, Event, Page, Pages, Process, Region, SLOTS};
 
 use super::clock::Payer;
 use super::collapse::Collapsed;
@@ -76,7 +76,7 @@ impl System {
 
     fn map_part(&mut self, pages: Pages, backing: Backing, origin: u32) -> Result<(), Stop> {
         self.spaces.take_regions(pages, self.spaces.running())?;
-        let end = pages.first.0 + pages.count;
+        let end = pages.end().0;
         let anonymous = matches!(backing, Backing::Anonymous | Backing::Heap);
         let pool = if anonymous { self.pool_map(pages, backing)? } else { None };
         let mapping = Mapping { end, backing, advised: None, writable: true, pool, origin };
@@ -89,7 +89,7 @@ impl System {
         let Some((first, mut mapping)) = self.spaces.heap_before(pages.first) else {
             return ill_formed(format!("a heap grows at page {}, where none ends", pages.first.0));
         };
-        let end = pages.first.0 + pages.count;
+        let end = pages.end().0;
         if end <= mapping.end {
             return Ok(());
         }
@@ -134,13 +134,13 @@ impl System {
     /// What is left in regions of `first..end` that are mapped no more goes: pages that were prepared past a
     /// mapping's end, and reservations for pages that others still have after a fork.
     fn empty_regions(&mut self, first: u32, end: u32) {
-        let last = (end - 1) >> 9;
-        for region in first >> 9..=last {
-            let edge = region == first >> 9 || region == last;
+        let (begin, last) = (Page(first).region(), Page(end - 1).region());
+        for region in (Pages { first: Page(first), count: end - first }).regions() {
+            let edge = region == begin || region == last;
             if !edge && self.frames.reservations().is_empty() {
                 continue;
             }
-            let window = Pages { first: Page(region << 9), count: SLOTS };
+            let window = region.pages();
             if self.spaces.maps_any(window) {
                 continue;
             }
@@ -202,12 +202,12 @@ impl System {
     }
 
     fn populate(&mut self, pages: Pages) -> Result<(), Stop> {
-        for page in (pages.first.0..pages.first.0 + pages.count).map(Page) {
+        for page in (pages.first.0..pages.end().0).map(Page) {
             if self.spaces.place_of(page).is_err() {
                 // Up to a hole, and then ENOMEM.
                 break;
             }
-            let region = page.region().0;
+            let region = page.region();
             let mapped = self.spaces.is_large(region) || self.spaces.is_present(page);
             let checked = self.spaces.kind(region) & CHECK != 0;
             if !mapped || checked && !self.spaces.is_fine(page, true) {
@@ -218,8 +218,8 @@ impl System {
     }
 
     fn collapse_all(&mut self, pages: Pages) {
-        let (first, end) = (pages.first.0.div_ceil(SLOTS), (pages.first.0 + pages.count) >> 9);
-        for region in first..end.min(self.spaces.region_count()) {
+        let (first, end) = (pages.first.0.div_ceil(SLOTS), pages.end().region().0);
+        for region in (first..end.min(self.spaces.region_count())).map(Region) {
             let is_ours = self.spaces.at(region).process == self.spaces.running();
             if is_ours && self.collapse(region, Payer::Program) == Collapsed::NoMemory {
                 break;
@@ -231,8 +231,8 @@ impl System {
         self.system_call();
         self.clock.spend(Cause::Shootdown, self.costs.shootdown);
         self.spaces.change(pages, |mapping| mapping.writable = writable);
-        for edge in [pages.first.0, pages.first.0 + pages.count] {
-            let region = edge >> 9;
+        for edge in [pages.first.0, pages.end().0] {
+            let region = Page(edge).region();
             let at = self.spaces.get(region);
             let ours = at.is_some_and(|at| at.process == self.spaces.running());
             if edge % SLOTS != 0 && ours {
@@ -268,7 +268,7 @@ impl System {
             mapping.end += offset;
             mapping.origin = origin;
             mapping.pool = mapping.pool.and_then(|pool| {
-                *pools.entry(pool).or_insert_with(|| self.pool.fork(pool, offset >> 9))
+                *pools.entry(pool).or_insert_with(|| self.pool.fork(pool, offset / SLOTS))
             });
             copy.push((first + offset, mapping));
             self.share(start, end, offset, mapping);
@@ -283,12 +283,12 @@ impl System {
         let private = !matches!(mapping.backing, Backing::Shared(_));
         let mut at = start;
         while at < end {
-            let region = at >> 9;
-            let stop = end.min((region + 1) << 9);
+            let region = Page(at).region();
+            let stop = end.min(region.next().first().0);
             let whole = at.is_multiple_of(SLOTS) && stop - at == SLOTS;
             self.superpage_event(region, Happened::Shared { whole, private });
             if self.spaces.is_large(region) {
-                self.share_large(region, region + (offset >> 9));
+                self.share_large(region, Page(at + offset).region());
             } else if self.spaces.at(region).place != NO_TABLE {
                 for page in at..stop {
                     self.share_page(Page(page), offset, private);
@@ -305,13 +305,13 @@ impl System {
         }
     }
 
-    fn share_large(&mut self, region: u32, child: u32) {
+    fn share_large(&mut self, region: Region, child: Region) {
         // A page of the pool may lie in several parts of a mapping, and reach past the last.
         if self.spaces.is_large(child) {
             return;
         }
         if let Some(base) = self.spaces.share_large(region, child) {
-            self.frames.share(base, Page(child << 9));
+            self.frames.share(base, child.first());
         }
         self.clock.spend(Cause::Map, self.costs.map_page);
     }
@@ -335,7 +335,7 @@ impl System {
     }
 
     /// Something happens to pages of a superpage: it is split if the policy says so.
-    fn superpage_event(&mut self, region: u32, event: Happened) {
+    fn superpage_event(&mut self, region: Region, event: Happened) {
         if self.spaces.is_large(region)
             && self.policy.on(event, &self.facts_of_superpage(region)) == Action::Demote
         {
@@ -346,7 +346,7 @@ impl System {
     /// Maps a page that another mapping of its object has.
     pub(crate) fn map_in_object(&mut self, page: Page, write: bool, place: Place) {
         let other = self.spaces.in_object(page, place).expect("it was among the policy's facts");
-        self.superpage_event(other.region().0, Happened::Shared { whole: false, private: false });
+        self.superpage_event(other.region(), Happened::Shared { whole: false, private: false });
         let frame = self.spaces.entry(other).frame().expect("it is in memory");
         self.frames.share(frame, page);
         self.spaces.map_page(page, frame, write);

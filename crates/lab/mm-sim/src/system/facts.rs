@@ -1,7 +1,7 @@
 //! The facts that the policy decides by, of a place in memory.
 
 use policy::{Extent, Facts, Reads, Reservation, Superpage};
-use trace::{Backing, Page, SLOTS};
+use trace::{Backing, Page, Region, SLOTS};
 
 use super::System;
 use super::frames::LARGE_ORDER;
@@ -33,11 +33,11 @@ impl System {
     /// Of a page that the program touched.
     pub(crate) fn facts_of_fault(&self, page: Page, place: Place) -> Facts {
         let (first, mapping) = place;
-        let region = page.region().0;
+        let region = page.region();
         let at = self.spaces.at(region);
         let mut facts = Facts {
             mapping: mapping.facts(),
-            place: (page.0.into(), mapping.end.min((region + 1) << 9).into()),
+            place: (page.0.into(), mapping.end.min(region.next().first().0).into()),
             ..Facts::default()
         };
         if self.spaces.is_large(region) {
@@ -49,7 +49,7 @@ impl System {
         facts.page = self.state_of(page, place);
         facts.region.has_table = at.place != NO_TABLE;
         facts.region.populated = at.resident;
-        facts.region.inside = mapping.holds_window(first, region << 9);
+        facts.region.inside = mapping.holds_window(first, region.first().0);
         if self.reads.has(Reads::AT_FAULT) && facts.page == policy::Page::Untouched {
             facts.machine = self.facts_of_machine();
             facts.extent = Extent {
@@ -74,7 +74,7 @@ impl System {
     /// What is at a page of a region without a superpage.
     fn state_of(&self, page: Page, place: Place) -> policy::Page {
         let entry = self.spaces.entry(page);
-        let region = page.region().0;
+        let region = page.region();
         if let Some(frame) = entry.frame() {
             let cow = entry.has(Entry::COW);
             let shared = cow && self.frames.is_shared(frame);
@@ -128,7 +128,7 @@ impl System {
     /// Whether the extent of a size around a page has neither a reservation nor a page in memory.
     fn is_unreserved(&self, page: Page, order: u8) -> bool {
         let key = Key { page: page.0 >> order << order, order };
-        let at = self.spaces.at(page.region().0);
+        let at = self.spaces.at(page.region());
         let mut pages = key.page..key.page + (1 << order);
         let is_populated = at.resident > 0
             && (order >= 9 || pages.any(|page| self.spaces.entry(Page(page)).frame().is_some()));
@@ -154,7 +154,7 @@ impl System {
         if facts.region.reservation.is_some_and(|reservation| reservation.is_full)
             && self.reads.has(Reads::DIRTY)
         {
-            facts.region.dirty = self.spaces.dirty_map(page.region().0);
+            facts.region.dirty = self.spaces.dirty_map(page.region());
         }
     }
 
@@ -163,7 +163,7 @@ impl System {
         if !self.reads.has(Reads::FULL) {
             return;
         }
-        let region = page.region().0;
+        let region = page.region();
         let Some(id) = self.full_reservation(region) else { return };
         let reservation = self.reservation_facts(id, page);
         facts.region.reservation = Some(Reservation { is_full: true, ..reservation });
@@ -172,7 +172,7 @@ impl System {
 
     /// Of a region all of whose pages are mapped.
     pub(crate) fn facts_of_mapped(&self, page: Page, (_, mapping): Place) -> Facts {
-        let region = page.region().0;
+        let region = page.region();
         let at = self.spaces.at(region);
         let mut facts = Facts { mapping: mapping.facts(), ..Facts::default() };
         facts.region.is_mapped = true;
@@ -187,7 +187,7 @@ impl System {
     }
 
     /// Of a superpage that is unmapped, protected or mapped once more.
-    pub(crate) fn facts_of_superpage(&self, region: u32) -> Facts {
+    pub(crate) fn facts_of_superpage(&self, region: Region) -> Facts {
         let at = self.spaces.at(region);
         let mut facts = Facts::default();
         facts.region.is_pooled = at.has(POOL);
@@ -196,7 +196,7 @@ impl System {
         facts
     }
 
-    fn superpage_facts(&self, region: u32) -> Superpage {
+    fn superpage_facts(&self, region: Region) -> Superpage {
         let at = self.spaces.at(region);
         Superpage {
             order: 0,
@@ -208,7 +208,7 @@ impl System {
     }
 
     /// Of a candidate for a superpage. Its page table is not read.
-    pub(crate) fn facts_of_candidate(&self, region: u32) -> Facts {
+    pub(crate) fn facts_of_candidate(&self, region: Region) -> Facts {
         let at = self.spaces.at(region);
         let mut facts = self.facts_of_superpage(region);
         facts.region.has_table = at.place != NO_TABLE;
@@ -223,14 +223,14 @@ impl System {
         if self.reads.has(Reads::OF_CANDIDATES) {
             facts.machine = self.facts_of_machine();
             if at.place != NO_TABLE && !self.spaces.is_large(region) {
-                facts.extent = self.extent(Page(region << 9), LARGE_ORDER);
+                facts.extent = self.extent(region.first(), LARGE_ORDER);
             }
         }
         if let Some((first, mapping)) =
-            self.spaces.owner(at).and_then(|own| own.find(Page(region << 9)))
+            self.spaces.owner(at).and_then(|own| own.find(region.first()))
         {
             facts.mapping = mapping.facts();
-            facts.region.inside = mapping.holds_window(first, region << 9);
+            facts.region.inside = mapping.holds_window(first, region.first().0);
             facts.region.is_pooled = mapping.pool.is_some();
         }
         facts
@@ -239,7 +239,7 @@ impl System {
     /// The facts that conditions test of a part of a region with base pages, or of all of it. Of a part the coverage is that
     /// of its entries now, of all of it the average of the samples.
     pub(crate) fn extent(&self, first: Page, order: u8) -> Extent {
-        let region = first.region().0;
+        let region = first.region();
         let at = self.spaces.at(region);
         let misses = self.spaces.misses(first, order);
         let (populated, coverage) = if order == LARGE_ORDER {
@@ -255,11 +255,11 @@ impl System {
     }
 
     /// The misses that a region's profile has. It is of the program, not of the fragmenter before it.
-    fn profiled(&self, region: u32) -> u64 {
+    fn profiled(&self, region: Region) -> u64 {
         if !self.is_awake() {
             return 0;
         }
-        let regions = region.saturating_sub(self.spaces.first_region());
+        let regions = region.0.saturating_sub(self.spaces.first_region());
         self.policy.profiled(u64::from(regions) << 21)
     }
 
@@ -276,7 +276,7 @@ impl System {
     }
 
     /// Adds what a candidate's page table says.
-    pub(crate) fn add_inspected(&self, region: u32, facts: &mut Facts) {
+    pub(crate) fn add_inspected(&self, region: Region, facts: &mut Facts) {
         let table = self.spaces.table(region).unwrap_or_default();
         facts.region.has_writable =
             table.iter().any(|entry| entry.frame().is_some() && !entry.has(Entry::COW));
@@ -291,9 +291,9 @@ impl System {
     }
 
     /// The fully populated reservation of a region, if all its pages are that reservation's.
-    pub(crate) fn full_reservation(&self, region: u32) -> Option<ReservationId> {
+    pub(crate) fn full_reservation(&self, region: Region) -> Option<ReservationId> {
         let reservations = self.frames.reservations();
-        let id = reservations.find(region << 9)?;
+        let id = reservations.find(region.first().0)?;
         let is_whole =
             reservations.key(id).order == LARGE_ORDER && reservations.popcnt(id) == SLOTS as u16;
         let base = reservations.base(id);

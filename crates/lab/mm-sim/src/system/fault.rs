@@ -1,7 +1,7 @@
 //! Page faults: what the policy asks for is done, and charged.
 
 use policy::{Action, Event, Facts, How, Reads, Result as Ended};
-use trace::{Backing, Page, SLOTS};
+use trace::{Backing, Page, Region, SLOTS};
 
 use super::clock::Payer;
 use super::frames::LARGE_ORDER;
@@ -38,7 +38,7 @@ impl System {
         write: bool,
         place: Place,
     ) -> Result<Served, Stop> {
-        let region = page.region().0;
+        let region = page.region();
         match action {
             Action::MapZeros { order } => self.map_zeros(page, order == LARGE_ORDER),
             Action::MakeSuperpage { order, how: How::Fresh, effort } => {
@@ -90,7 +90,7 @@ impl System {
         write: bool,
         place: Place,
     ) -> Result<(), Stop> {
-        let region = page.region().0;
+        let region = page.region();
         if action == Action::Nothing {
             return Ok(());
         }
@@ -140,7 +140,7 @@ impl System {
 
     /// Maps the shared zeros: a superpage of them, or a page.
     fn map_zeros(&mut self, page: Page, superpage: bool) {
-        let region = page.region().0;
+        let region = page.region();
         self.clock.spend(Cause::Map, self.costs.map_page);
         if superpage {
             self.spaces.map_large(region, Frame(0), false);
@@ -151,7 +151,7 @@ impl System {
     }
 
     /// A whole superpage at once: allocated, zeroed, mapped. `false`: none was to be had.
-    fn fresh_superpage(&mut self, region: u32, effort: policy::rules::Effort) -> bool {
+    fn fresh_superpage(&mut self, region: Region, effort: policy::rules::Effort) -> bool {
         let Some(got) = self.superpage(effort, Payer::Program) else { return false };
         self.clock.spend(Cause::Fault, self.costs.superpage_fault);
         if !got.zeroed {
@@ -160,14 +160,14 @@ impl System {
         }
         self.counters.superpage_faults += 1;
         self.counters.made_at_fault += 1;
-        self.memory.set_owner(got.frame, Owner::Page(Page(region << 9)));
+        self.memory.set_owner(got.frame, Owner::Page(region.first()));
         self.map_superpage(region, got.frame, true);
         true
     }
 
     /// A size between a base page and a superpage (mTHP). `false`: none was to be had.
     fn fresh_pages(&mut self, page: Page, order: u8, write: bool) -> bool {
-        let region = page.region().0;
+        let region = page.region();
         let start = page.0 >> order << order;
         let Some(got) = self.memory.allocate(order, Mobility::Movable, 0, false) else {
             return false;
@@ -228,12 +228,12 @@ impl System {
     pub(crate) fn install(&mut self, page: Page, frame: Frame, write: bool) {
         self.memory.set_owner(frame, Owner::Page(page));
         self.spaces.map_page(page, frame, write || !self.reads.has(Reads::WRITTEN));
-        self.populated(page.region().0, 1);
+        self.populated(page.region(), 1);
     }
 
     /// A region has `more` pages than before: it may be a candidate now.
     #[inline]
-    pub(crate) fn populated(&mut self, region: u32, more: u16) {
+    pub(crate) fn populated(&mut self, region: Region, more: u16) {
         let at = self.spaces.at(region);
         let (before, after) = (at.resident - more, at.resident);
         if self.policy.is_crossed(before, after) && !at.has(LISTED) {
@@ -244,14 +244,14 @@ impl System {
 
     /// The policy may want a region listed that grew from so many pages to so many.
     #[cold]
-    fn crossed(&mut self, region: u32, (before, after): (u16, u16), is_reserved: bool) {
+    fn crossed(&mut self, region: Region, (before, after): (u16, u16), is_reserved: bool) {
         let mut facts = Facts::default();
         facts.region.reservation = is_reserved.then(Default::default);
         // Looked at once, while the mapping that was touched is known.
         facts.region.inside = self
             .spaces
             .last_place()
-            .is_some_and(|(first, at)| at.holds_window(*first, region << 9));
+            .is_some_and(|(first, at)| at.holds_window(*first, region.first().0));
         if self.policy.on(Event::Grew { before, after }, &facts) == Action::List {
             self.spaces.mark(region, LISTED);
             self.daemons.list(region);

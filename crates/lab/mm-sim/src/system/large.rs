@@ -1,7 +1,7 @@
 //! Mapping superpages and splitting them.
 
 use policy::{Action, Event, Facts};
-use trace::{Page, SLOTS};
+use trace::{Page, Region, SLOTS};
 
 use super::System;
 use super::clock::Payer;
@@ -11,14 +11,14 @@ use crate::memory::{Frame, Owner};
 
 impl System {
     /// Maps a superpage of memory.
-    pub(crate) fn map_superpage(&mut self, region: u32, base: Frame, dirty: bool) {
+    pub(crate) fn map_superpage(&mut self, region: Region, base: Frame, dirty: bool) {
         self.memory.set_superpage(base, true);
         self.spaces.map_large(region, base, dirty);
     }
 
     /// Splits a superpage mapping, in all address spaces that share it: pages are mapped singly, frames
     /// stay where they are.
-    pub(crate) fn demote(&mut self, region: u32, payer: Payer) {
+    pub(crate) fn demote(&mut self, region: Region, payer: Payer) {
         let at = self.spaces.at(region);
         if at.has(ZEROS) {
             return self.spaces.unmap_large(region);
@@ -38,7 +38,7 @@ impl System {
         self.memory.set_superpage(base, false);
         if !singly_owned || group.len() > 1 {
             for slot in 0..SLOTS {
-                let page = Page((group[0] << 9) + slot);
+                let page = Page::new(group[0], slot);
                 self.memory.set_owner(Frame(base.0 + slot), Owner::Page(page));
             }
         }

@@ -57,7 +57,7 @@ impl System {
     #[inline]
     fn reserved_ahead(&self, page: Page, below: u16) -> u32 {
         // What is resident and not mapped may be mapped along with a neighbour.
-        let Some(mapped) = self.spaces.mapped_if_all(page.region().0) else { return 0 };
+        let Some(mapped) = self.spaces.mapped_if_all(page.region()) else { return 0 };
         let reservations = self.frames.reservations();
         let Some(id) = reservations.find(page.0) else { return 0 };
         if reservations.key(id).order != LARGE_ORDER {
@@ -137,6 +137,6 @@ impl System {
         }
         let dirty = write || !self.reads.has(Reads::WRITTEN);
         self.spaces.map_run(page, frame, count, dirty);
-        self.populated(page.region().0, count as u16);
+        self.populated(page.region(), count as u16);
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use trace::{Page, Pages, SLOTS};
+use trace::{Page, Pages, Region, SLOTS};
 
 use super::frames::LARGE_ORDER;
 use super::spaces::{self, Spaces};
@@ -66,10 +66,10 @@ impl Pool {
     }
 
     /// The page behind a region of a mapping.
-    pub(crate) fn page(&self, id: u32, region: u32) -> Option<Frame> {
+    pub(crate) fn page(&self, id: u32, region: Region) -> Option<Frame> {
         let (first, count, _) = self.window(id);
-        let pool = self.pool.as_ref().filter(|_| (first..first + count).contains(&region))?;
-        pool.page(MappingId(id), region - first)
+        let pool = self.pool.as_ref().filter(|_| (first..first + count).contains(&region.0))?;
+        pool.page(MappingId(id), region.0 - first)
     }
 
     /// What the pool backs of a mapping; nothing, when all of that is unmapped.
@@ -157,16 +157,16 @@ impl Pool {
         &mut self,
         memory: &mut Memory,
         id: u32,
-        region: u32,
+        region: Region,
         write: bool,
     ) -> Fault {
-        let index = region - self.window(id).0;
+        let index = region.0 - self.window(id).0;
         self.accounting().fault(MappingId(id), index, write, Place::ANY, &mut Physical(memory))
     }
 
     /// The region of another mapping that has the same page as one of this has.
-    pub(crate) fn same_page(&self, id: u32, region: u32, other: MappingId) -> u32 {
-        self.window(other.0).0 + (region - self.window(id).0)
+    pub(crate) fn same_page(&self, id: u32, region: Region, other: MappingId) -> Region {
+        Region(self.window(other.0).0 + (region.0 - self.window(id).0))
     }
 
     /// Whether pages of the pool behind a heap's end (now at page `end`) were unmapped: what it grows by is
@@ -177,9 +177,9 @@ impl Pool {
     }
 
     /// Whether the pool backs this region of a mapping.
-    pub(crate) fn backs(&self, id: u32, region: u32) -> bool {
+    pub(crate) fn backs(&self, id: u32, region: Region) -> bool {
         let (first, count, _) = self.window(id);
-        (first..first + count).contains(&region)
+        (first..first + count).contains(&region.0)
     }
 
     /// The first region of a mapping, and those of `first..end` (pages) that the pool backs, counted from it.
@@ -199,11 +199,11 @@ impl Pool {
         // Advice may have cut the mapping there: the page is one all the same.
         let pool = |page: u32| {
             let found = process.find(Page(page)).and_then(|(_, mapping)| mapping.pool);
-            found.filter(|&id| self.backs(id, page / SLOTS))
+            found.filter(|&id| self.backs(id, Page(page).region()))
         };
         let in_pool_page =
             |at: u32| !at.is_multiple_of(SLOTS) && pool(at).is_some() && pool(at) == pool(at - 1);
-        let (mut first, mut end) = (pages.first.0, pages.first.0 + pages.count);
+        let (mut first, mut end) = (pages.first.0, pages.end().0);
         if in_pool_page(first) {
             first = first.next_multiple_of(SLOTS);
         }
@@ -216,7 +216,7 @@ impl Pool {
     /// The parts of `pages` that can be mapped anew: where a program unmaps a part of a page of the pool and
     /// maps it again, the old page is there still.
     pub(crate) fn leftover(&self, spaces: &Spaces, pages: Pages) -> Vec<Pages> {
-        let end = pages.first.0 + pages.count;
+        let end = pages.end().0;
         let own = spaces.process(spaces.running());
         let mut parts = Vec::new();
         let mut at = pages.first.0;
@@ -243,16 +243,16 @@ impl Pool {
     pub(crate) fn of(
         &self,
         spaces: &Spaces,
-        region: u32,
+        region: Region,
         place: spaces::space::Place,
     ) -> Option<u32> {
         if let Some(id) = place.1.pool.filter(|&id| self.backs(id, region)) {
             return Some(id);
         }
         let own = spaces.owner(spaces.at(region))?;
-        let found = own.mappings_before((region + 1) << 9).rev().map(|(_, at)| at);
+        let found = own.mappings_before(region.next().first().0).rev().map(|(_, at)| at);
         found
-            .take_while(|at| at.end > region << 9)
+            .take_while(|at| at.end > region.first().0)
             .find_map(|at| at.pool.filter(|&id| self.backs(id, region)))
     }
 

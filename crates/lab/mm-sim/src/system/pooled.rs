@@ -1,7 +1,7 @@
 //! Mappings of the explicit pool: made, grown, unmapped, and faults on them.
 
 use policy::{Action, Compaction, Event, Facts};
-use trace::{Backing, Page, Pages, SLOTS};
+use trace::{Backing, Page, Pages, Region, SLOTS};
 
 use super::clock::Payer;
 use super::pool::Pool;
@@ -19,7 +19,7 @@ impl System {
         if !self.pool.exists() || !self.daemons.are_awake() {
             return Ok(None);
         }
-        let end = pages.first.0 + pages.count;
+        let end = pages.end().0;
         let first = pages.first.0.div_ceil(SLOTS);
         let last = if backing == Backing::Heap { end.div_ceil(SLOTS) } else { end / SLOTS };
         // A heap that begins within a superpage has its first one rounded up to.
@@ -29,7 +29,7 @@ impl System {
         let count = last.saturating_sub(first);
         let id = self.pool_ask(|pool, memory| pool.map(memory, first, count))?;
         if id.is_some() {
-            self.spaces.cover(Pages { first: Page(first << 9), count: count << 9 });
+            self.spaces.cover(Pages { first: Region(first).first(), count: count * SLOTS });
         }
         Ok(id)
     }
@@ -63,7 +63,7 @@ impl System {
     pub(crate) fn pool_grow(&mut self, id: u32, end: u32) -> Result<(), Stop> {
         let Some((first, wanted)) = self.pool.grown(id, end) else { return Ok(()) };
         if self.pool_ask(|pool, memory| pool.extend(memory, id, wanted))?.is_some() {
-            self.spaces.cover(Pages { first: Page(first << 9), count: wanted << 9 });
+            self.spaces.cover(Pages { first: Region(first).first(), count: wanted * SLOTS });
         }
         Ok(())
     }
@@ -72,16 +72,16 @@ impl System {
     /// heap's last page reaches past the heap's end, and parts of one mapping may meet within a page.
     pub(crate) fn pool_unmap(&mut self, id: u32, first: u32, end: u32) {
         let gone = self.pool.unmap(&mut self.memory, id, (first, end));
-        gone.for_each(|region| self.unmap_of_pool(region));
+        gone.map(Region).for_each(|region| self.unmap_of_pool(region));
     }
 
     /// Pages `first..end` of a mapping are discarded.
     pub(crate) fn pool_discard(&mut self, id: u32, first: u32, end: u32) {
         let gone = self.pool.discard(&mut self.memory, id, (first, end));
-        gone.for_each(|region| self.unmap_of_pool(region));
+        gone.map(Region).for_each(|region| self.unmap_of_pool(region));
     }
 
-    fn unmap_of_pool(&mut self, region: u32) {
+    fn unmap_of_pool(&mut self, region: Region) {
         if self.spaces.at(region).has(POOL) {
             self.unmap_pool(region);
         }
@@ -89,7 +89,7 @@ impl System {
 
     /// A fault on a page that the pool backs.
     pub(crate) fn pool_fault(&mut self, page: Page, id: u32, write: bool) -> Result<(), Stop> {
-        let region = page.region().0;
+        let region = page.region();
         let found = self.pool.fault(&mut self.memory, id, region, write);
         self.clock.spend(Cause::Fault, self.costs.superpage_fault);
         match found {
@@ -124,17 +124,17 @@ impl System {
         Ok(())
     }
 
-    fn map_pool(&mut self, region: u32, frame: Frame) {
+    fn map_pool(&mut self, region: Region, frame: Frame) {
         if self.spaces.at(region).place != NO_TABLE && !self.spaces.is_large(region) {
             // A mapping beside a heap has base pages here.
-            self.release(Pages { first: Page(region << 9), count: SLOTS });
+            self.release(region.pages());
         }
         self.spaces.map_large(region, frame, true);
         self.spaces.mark(region, POOL);
     }
 
     /// Takes a mapping of a pool page away; the page is the pool's matter.
-    fn unmap_pool(&mut self, region: u32) {
+    fn unmap_pool(&mut self, region: Region) {
         if self.spaces.is_large(region) {
             self.spaces.unmap_large(region);
         }

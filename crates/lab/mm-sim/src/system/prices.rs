@@ -3,6 +3,7 @@
 
 use machine::{Machine, Stores};
 use policy::Zeroing;
+use trace::SLOTS;
 use units::ByteSize;
 
 /// Costs in cycles, and those that follow from the design's choices.
@@ -77,8 +78,8 @@ impl Prices {
             superpage_fault: cycles((costs.fault_superpage - costs.fault_base).max(0.0)),
             map_page: cycles(costs.fault_around_page),
             zero_page,
-            zero_large: zero(512),
-            zero_ahead: zero_by(zeroing.ahead_non_temporal.unwrap_or(false), 512),
+            zero_large: zero(SLOTS.into()),
+            zero_ahead: zero_by(zeroing.ahead_non_temporal.unwrap_or(false), SLOTS.into()),
             copy_page: cycles(costs.copy_page),
             migrate_page: cycles(costs.migrate_page),
             collapse: cycles(costs.collapse),
@@ -98,7 +99,9 @@ impl Prices {
             write_page: cycles(DISK_MICROSECONDS * 1000.0),
             read_page: cycles(DISK_MICROSECONDS * 1000.0),
             system_call: cycles(costs.system_call),
-            zero_runs: (0..=512).map(|pages| if pages == 0 { 0 } else { zero(pages) }).collect(),
+            zero_runs: (0..=SLOTS.into())
+                .map(|pages| if pages == 0 { 0 } else { zero(pages) })
+                .collect(),
         }
     }
 

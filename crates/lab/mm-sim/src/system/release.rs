@@ -1,7 +1,7 @@
 //! Pages go: unmapped, discarded, or copied because they were shared.
 
 use policy::{Action, Event};
-use trace::{Page, Pages, SLOTS};
+use trace::{Page, Pages, Region, SLOTS};
 
 use super::clock::Payer;
 use super::frames::Run;
@@ -16,12 +16,12 @@ const AHEAD: usize = 16;
 impl System {
     /// Takes the frames of `pages` away; the mappings that held them are the caller's matter.
     pub(crate) fn release(&mut self, pages: Pages) {
-        let (mut at, end) = (pages.first.0, pages.first.0 + pages.count);
+        let (mut at, end) = (pages.first.0, pages.end().0);
         let mut gone = 0;
         while at < end {
-            let region = at >> 9;
-            let stop = end.min((region + 1) << 9);
-            gone += self.release_in(region, at & 511, stop - (region << 9));
+            let region = Page(at).region();
+            let stop = end.min(region.next().first().0);
+            gone += self.release_in(region, Page(at).slot(), stop - region.first().0);
             at = stop;
         }
         if gone > 0 {
@@ -37,7 +37,7 @@ impl System {
     }
 
     /// Slots `start..end` of a region. Returns how many mappings went.
-    fn release_in(&mut self, region: u32, start: u32, end: u32) -> u32 {
+    fn release_in(&mut self, region: Region, start: u32, end: u32) -> u32 {
         if self.spaces.is_large(region) {
             let unmapped = Event::Unmapped { whole: end - start == SLOTS };
             match self.policy.on(unmapped, &self.facts_of_superpage(region)) {
@@ -54,7 +54,7 @@ impl System {
             return 0;
         }
         if end - start == 1 {
-            return self.release_page(Page(region << 9 | start));
+            return self.release_page(Page::new(region, start));
         }
         let mut runs = std::mem::take(&mut self.runs);
         let (frames, memory) = (&mut self.frames, &mut self.memory);
@@ -89,7 +89,7 @@ impl System {
             self.free(Run::new(page, frame));
         }
         self.clock.spend(Cause::Map, self.costs.unmap_page * u64::from(gone.mappings));
-        self.spaces.tidy(page.region().0);
+        self.spaces.tidy(page.region());
         gone.mappings
     }
 
@@ -99,7 +99,7 @@ impl System {
         self.frames.free(&mut self.memory, &mut self.spaces, &self.clock, run);
     }
 
-    fn release_superpage(&mut self, region: u32) {
+    fn release_superpage(&mut self, region: Region) {
         let at = *self.spaces.at(region);
         let base = self.spaces.base(region);
         self.clock.spend(Cause::Map, self.costs.unmap_superpage);
@@ -107,7 +107,7 @@ impl System {
         if at.has(ZEROS | POOL) {
             return;
         }
-        if at.has(COW) && self.frames.drop_share(&mut self.memory, Page(region << 9), base) {
+        if at.has(COW) && self.frames.drop_share(&mut self.memory, region.first(), base) {
             if self.memory.owner(Frame(base.0 + 1)) != Owner::None
                 && let Owner::Page(heir) = self.memory.owner(base)
             {

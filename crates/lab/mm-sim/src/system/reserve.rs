@@ -2,7 +2,7 @@
 
 use policy::rules::Effort;
 use policy::{Action, Event, How};
-use trace::{Page, SLOTS};
+use trace::{Page, Region, SLOTS};
 
 use super::System;
 use super::clock::Payer;
@@ -16,7 +16,7 @@ use crate::reservation::{Key, ReservationId};
 impl System {
     /// A page of a reservation gets its contents and is mapped.
     pub(crate) fn map_reserved(&mut self, page: Page, write: bool, around: u8, place: Place) {
-        let region = page.region().0;
+        let region = page.region();
         let reservations = self.frames.reservations();
         let id = reservations.find(page.0).expect("it was among the policy's facts");
         let slot = page.0 - reservations.key(id).page;
@@ -35,11 +35,11 @@ impl System {
         let (first, mapping) = place;
         let mut facts = policy::Facts { mapping: mapping.facts(), ..Default::default() };
         facts.region.reservation = Some(self.reservation_facts(id, page));
-        facts.region.inside = mapping.holds_window(first, page.region().0 << 9);
+        facts.region.inside = mapping.holds_window(first, page.region().first().0);
         let action = self.policy.on(Event::Populated, &facts);
         let Action::Populate { most } = action else { return };
         self.fill(id, Payer::Program, most);
-        if self.spaces.at(page.region().0).resident != SLOTS as u16 {
+        if self.spaces.at(page.region()).resident != SLOTS as u16 {
             return;
         }
         facts.place.0 = page.0.into();
@@ -47,25 +47,28 @@ impl System {
         if let Action::MakeSuperpage { how: How::InPlace { writable }, .. } =
             self.policy.on(Event::Prepared { write }, &facts)
         {
-            self.map_in_place(page.region().0, writable);
+            self.map_in_place(page.region(), writable);
         }
     }
 
     /// Maps the superpage of a file that is in memory whole. What other processes map of it is not shared here: each
     /// has frames of its own, which are as many for as long.
-    pub(crate) fn map_file(&mut self, region: u32) {
-        let id =
-            self.frames.reservations().find(region << 9).expect("it was among the policy's facts");
+    pub(crate) fn map_file(&mut self, region: Region) {
+        let id = self
+            .frames
+            .reservations()
+            .find(region.first().0)
+            .expect("it was among the policy's facts");
         let base = self.frames.reservations().base(id);
-        self.memory.set_pages(base, SLOTS, Page(region << 9));
+        self.memory.set_pages(base, SLOTS, region.first());
         self.frames.populate(id, 0, SLOTS, self.clock.now());
         self.map_in_place(region, false);
     }
 
     /// Breaks all reservations of a region.
-    pub(crate) fn break_in(&mut self, region: u32) {
+    pub(crate) fn break_in(&mut self, region: Region) {
         let Some(smallest) = self.physical.reserved.smallest() else { return };
-        for page in (region << 9..(region + 1) << 9).step_by(1 << smallest) {
+        for page in (region.first().0..region.next().first().0).step_by(1 << smallest) {
             if let Some(id) = self.frames.reservations().find(page) {
                 self.break_one(id);
             }
@@ -134,7 +137,7 @@ impl System {
 
     /// A page was mapped: where all of its region are, the policy may want them mapped as one.
     pub(crate) fn promote(&mut self, page: Page, place: Place) {
-        let region = page.region().0;
+        let region = page.region();
         let at = self.spaces.at(region);
         let is_large = self.spaces.is_large(region);
         if at.resident != SLOTS as u16 || is_large || *self.spaces.present(region) != [!0; 8] {
@@ -151,9 +154,12 @@ impl System {
     }
 
     /// Maps a region as one: its pages are those of a reservation, in their places.
-    pub(crate) fn map_in_place(&mut self, region: u32, dirty: bool) {
-        let id =
-            self.frames.reservations().find(region << 9).expect("it was among the policy's facts");
+    pub(crate) fn map_in_place(&mut self, region: Region, dirty: bool) {
+        let id = self
+            .frames
+            .reservations()
+            .find(region.first().0)
+            .expect("it was among the policy's facts");
         let base = self.frames.reservations().base(id);
         self.clock.spend(Cause::Map, self.costs.promote);
         self.counters.made_in_place += 1;
@@ -162,7 +168,7 @@ impl System {
     }
 
     /// Looks for runs of 16 pages, where the hardware joins them in one entry of its TLB.
-    pub(crate) fn find_runs(&mut self, region: u32) {
+    pub(crate) fn find_runs(&mut self, region: Region) {
         if self.joins {
             self.spaces.find_runs(region);
         }

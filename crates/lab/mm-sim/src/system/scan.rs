@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use policy::{Action, Candidates, Facts, Process, Result as Ended};
-use trace::{Page, SLOTS};
+use trace::{Page, Region, SLOTS};
 
 use super::System;
 use super::clock::Payer;
@@ -27,7 +27,7 @@ impl System {
     pub(crate) fn scan(&mut self, action: Action, pass: &mut Pass) -> (Ended, u32) {
         let done = (Ended::Done { pages: 0 }, 0);
         match action {
-            Action::Rewind => self.daemons.set_cursor(0, 0),
+            Action::Rewind => self.daemons.set_cursor(0, Page(0)),
             Action::Rank { most, one_process } => pass.chosen = self.choose(most, one_process),
             Action::ClearAccessed => {
                 let entries = self.spaces.clear_accessed();
@@ -42,7 +42,7 @@ impl System {
                 if let Some(region) = self.daemons.next_candidate() {
                     self.spaces.unmark(region, LISTED);
                     let process = self.spaces.at(region).process;
-                    self.daemons.set_cursor(process, region << 9);
+                    self.daemons.set_cursor(process, region.first());
                 }
                 return self.visit_next();
             }
@@ -59,7 +59,7 @@ impl System {
             return (Ended::Nothing, passed);
         };
         self.clock.spend_behind(Cause::Scan, self.costs.scan_page * u64::from(SLOTS));
-        self.daemons.set_cursor(owner, (region + 1) << 9);
+        self.daemons.set_cursor(owner, region.next().first());
         let ended = match self.collapse(region, Payer::Daemon) {
             Collapsed::Yes => Ended::Done { pages: SLOTS },
             Collapsed::NoMemory => Ended::NoMemory,
@@ -86,9 +86,9 @@ impl System {
     }
 
     /// The next region at or after (process, page) that lies wholly in a mapping of a kind that is scanned.
-    fn next_region(&self, (process, page): (u32, u32), passed: &mut u32) -> Option<(u32, u32)> {
+    fn next_region(&self, (process, page): (u32, Page), passed: &mut u32) -> Option<(u32, Region)> {
         for (number, space) in self.spaces.processes_from(process) {
-            let from = if number == process { page } else { 0 };
+            let from = if number == process { page.0 } else { 0 };
             let start = space.find(Page(from)).map_or(from, |(first, _)| first);
             for (first, mapping) in space.mappings_from(start) {
                 let window = first.max(from).next_multiple_of(SLOTS);
@@ -97,7 +97,7 @@ impl System {
                     && mapping.pool.is_none()
                     && self.policy.is_eligible(&mapping.facts());
                 if fits {
-                    return Some((number, window >> 9));
+                    return Some((number, Page(window).region()));
                 }
                 *passed += 1;
             }
@@ -106,7 +106,7 @@ impl System {
     }
 
     /// The regions of a pass, the first one last.
-    fn choose(&mut self, most: u32, one_process: bool) -> Vec<u32> {
+    fn choose(&mut self, most: u32, one_process: bool) -> Vec<Region> {
         let mut candidates = self.candidates_by_process();
         if one_process {
             let all = candidates.iter();
@@ -118,7 +118,7 @@ impl System {
             self.daemons.serve(process, self.clock.now());
             candidates.retain(|&number, _| number == process);
         }
-        let mut all: Vec<(u32, u32)> = candidates.into_values().flatten().collect();
+        let mut all: Vec<(u32, Region)> = candidates.into_values().flatten().collect();
         // The highest rank first; among equals the one that was put there last, at its head: the highest address.
         all.sort_unstable();
         let most = if most == 0 { usize::MAX } else { most as usize };
@@ -135,7 +135,7 @@ impl System {
         }
     }
 
-    fn facts_of_ranked(&self, region: u32) -> Facts {
+    fn facts_of_ranked(&self, region: Region) -> Facts {
         let at = self.spaces.at(region);
         let mut facts = Facts::default();
         facts.region.superpage =
@@ -145,8 +145,8 @@ impl System {
         facts
     }
 
-    fn candidates_by_process(&self) -> BTreeMap<u32, Vec<(u32, u32)>> {
-        let mut found: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+    fn candidates_by_process(&self) -> BTreeMap<u32, Vec<(u32, Region)>> {
+        let mut found: BTreeMap<u32, Vec<(u32, Region)>> = BTreeMap::new();
         for (region, at) in self.spaces.regions() {
             if let Some(rank) = self
                 .policy

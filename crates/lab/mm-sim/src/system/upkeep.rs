@@ -1,7 +1,7 @@
 //! Daemons that keep memory, as far as it is not the policy's: what it asks for is done, and charged.
 
 use policy::{Action, Candidates, Compaction, Daemon, Event, Facts, Result as Ended};
-use trace::{Page, Pages, SLOTS};
+use trace::{Page, Pages, Region, SLOTS};
 
 use super::System;
 use super::clock::Payer;
@@ -33,7 +33,7 @@ impl System {
             Daemon::Scan => machine.waiting = self.daemons.waiting(),
             Daemon::Fill => machine.waiting = u32::from(piece.partial != Some(None)),
             Daemon::Recover => {
-                machine.waiting = self.spaces.region_count().saturating_sub(pass.at);
+                machine.waiting = self.spaces.region_count().saturating_sub(pass.at.0);
             }
             Daemon::Prezero => {
                 machine.zeroed_permille = self.memory.zeroed_frames() * 1000 / free.max(1);
@@ -132,7 +132,7 @@ impl System {
 
     fn facts_of_partial(&self, id: ReservationId) -> Facts {
         let page = self.frames.reservations().key(id).page;
-        self.facts_of_candidate(page >> 9)
+        self.facts_of_candidate(Page(page).region())
     }
 
     /// Zeroes a free block ahead of demand.
@@ -165,12 +165,12 @@ impl System {
     fn recover_next(&mut self, pass: &mut Pass, touched: TouchedView<'_>) -> Ended {
         let Some(pages) = touched.pages else { return Ended::Nothing };
         let all = self.spaces.region_count();
-        let next = (pass.at..all).find(|&region| {
+        let next = (pass.at.0..all).map(Region).find(|&region| {
             self.spaces.is_large(region)
                 && self.policy.on(Event::Candidate, &self.facts_of_superpage(region))
                     == Action::Inspect
         });
-        pass.at = next.map_or(all, |region| region + 1);
+        pass.at = next.map_or(Region(all), Region::next);
         let Some(region) = next else { return Ended::Nothing };
         let used = pages.region(region);
         let zeros = SLOTS - used.iter().map(|word| word.count_ones()).sum::<u32>();
@@ -185,7 +185,7 @@ impl System {
         }
         self.demote(region, Payer::Daemon);
         for slot in (0..SLOTS).filter(|slot| used[(slot / 64) as usize] >> (slot % 64) & 1 == 0) {
-            self.release_unpaid(Pages { first: Page(region << 9 | slot), count: 1 });
+            self.release_unpaid(Pages { first: Page::new(region, slot), count: 1 });
         }
         self.release_held(Payer::Daemon);
         self.counters.recovered += u64::from(zeros);

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use trace::{Page, Pages, SLOTS};
+use trace::{Page, Pages, Region, SLOTS};
 
 use super::System;
 use super::spaces::region::{
-    BASE, CHECK, CONT, COW, DIRTY, Entry, LARGE, NO_TABLE, POOL, RESERVED, Region, SIZE, ZEROS,
+    BASE, CHECK, CONT, COW, DIRTY, Entry, LARGE, NO_TABLE, POOL, RESERVED, RegionEntry, SIZE, ZEROS,
 };
 use crate::memory::{Frame, Owner};
 
@@ -48,14 +48,19 @@ impl System {
                 LARGE => self.verify_large(region, at, &mut users),
                 _ => self.verify_table(region, at, &mut users, &mut swapped),
             };
-            found.map_err(|what| format!("region {region} of process {}: {what}", at.process))?;
+            found.map_err(|what| format!("{region:?} of process {}: {what}", at.process))?;
         }
         self.spaces.verify_counts(swapped)?;
         users.sort_unstable();
         Ok(users)
     }
 
-    fn verify_large(&self, region: u32, at: &Region, users: &mut Users) -> Result<(), String> {
+    fn verify_large(
+        &self,
+        region: Region,
+        at: &RegionEntry,
+        users: &mut Users,
+    ) -> Result<(), String> {
         if at.resident != SLOTS as u16 || at.clean != 0 {
             return Err(format!("a superpage with the counts of base pages: {at:?}"));
         }
@@ -65,9 +70,9 @@ impl System {
         }
         let process = self.spaces.owner(at);
         // A heap's last superpage of the pool reaches past the heap's end, and a part of one cannot be advised apart.
-        let place = process.and_then(|process| process.find(Page(region << 9)));
+        let place = process.and_then(|process| process.find(region.first()));
         if !at.has(POOL)
-            && !place.is_some_and(|(first, mapping)| mapping.holds_window(first, region << 9))
+            && !place.is_some_and(|(first, mapping)| mapping.holds_window(first, region.first().0))
             && !self.is_mapped_throughout(region)
         {
             return Err("a superpage reaches beyond its mapping".to_string());
@@ -86,21 +91,21 @@ impl System {
             }
             return Ok(());
         }
-        users.extend((0..SLOTS).map(|slot| (at.place + slot, region << 9 | slot)));
+        users.extend((0..SLOTS).map(|slot| (at.place + slot, region.first().0 | slot)));
         Ok(())
     }
 
     /// Whether every page of a region is in some mapping of its process: advice cuts mappings under a superpage.
-    fn is_mapped_throughout(&self, region: u32) -> bool {
+    fn is_mapped_throughout(&self, region: Region) -> bool {
         let process = self.spaces.owner(self.spaces.at(region));
         let mapped = |page| process.is_some_and(|process| process.find(Page(page)).is_some());
-        (region << 9..(region + 1) << 9).all(mapped)
+        (region.first().0..region.next().first().0).all(mapped)
     }
 
     fn verify_table(
         &self,
-        region: u32,
-        at: &Region,
+        region: Region,
+        at: &RegionEntry,
         users: &mut Users,
         swapped: &mut u64,
     ) -> Result<(), String> {
@@ -116,7 +121,7 @@ impl System {
         let process = self.spaces.owner(at);
         let (mut resident, mut clean, mut attention) = (0, 0, false);
         for (slot, &entry) in (0..).zip(self.spaces.table(region).unwrap_or_default()) {
-            let page = Page(region << 9 | slot);
+            let page = Page::new(region, slot);
             let present = self.spaces.is_present(page);
             *swapped += u64::from(entry.is_swapped());
             if present {
@@ -162,17 +167,17 @@ impl System {
     /// A page that was prepared past a mapping's end or in a hole of its region, and stayed when its reservation was
     /// broken: it stays while anything of the region is mapped, as in an object of FreeBSD.
     fn awaits_growth(&self, page: Page) -> bool {
-        let process = self.spaces.owner(self.spaces.at(page.region().0));
+        let process = self.spaces.owner(self.spaces.at(page.region()));
         let window = Pages { first: page.region().first(), count: SLOTS };
         process.is_some_and(|process| process.meets(window))
     }
 
     /// Runs of 16 that may share a TLB entry lie together and are mapped whole.
-    fn verify_runs(&self, region: u32) -> Result<(), String> {
+    fn verify_runs(&self, region: Region) -> Result<(), String> {
         let table = self.spaces.table(region).unwrap_or_default();
         for run in (0..SLOTS).step_by(16) {
             let slots = run..run + 16;
-            let is_mapped = |slot: &u32| self.spaces.is_present(Page(region << 9 | slot));
+            let is_mapped = |slot: &u32| self.spaces.is_present(Page::new(region, *slot));
             let mapped = slots.clone().filter(is_mapped).count();
             let first = table[run as usize].frame();
             let together = slots.clone().all(|slot| {
@@ -233,7 +238,7 @@ impl System {
                     return Err("a populated part of a reservation, and nobody's".to_string());
                 }
                 let key = self.frames.reservations().key(id);
-                let flagged = self.spaces.at(key.page >> 9).has(RESERVED);
+                let flagged = self.spaces.at(Page(key.page).region()).has(RESERVED);
                 if u32::from(key.order) == SLOTS.ilog2() && !flagged {
                     return Err("its region does not know that it is reserved".to_string());
                 }
@@ -272,7 +277,7 @@ impl System {
                 return Err(format!("used by {pages:?}, and its reservation does not know"));
             }
         }
-        let large = pages.iter().filter(|user| self.spaces.is_large(user.1 >> 9)).count();
+        let large = pages.iter().filter(|user| self.spaces.is_large(Page(user.1).region())).count();
         if large != 0 && large != pages.len() {
             return Err(format!("mapped by superpages and base pages: {pages:?}"));
         }

@@ -1,7 +1,7 @@
 //! Superpages whose accesses are watched: for a while they are mapped by their base pages, where they are.
 
 use policy::{Action, Candidates, Event, Extent, Facts, Result as Ended};
-use trace::{Page, SLOTS};
+use trace::{Region, SLOTS};
 
 use super::System;
 use super::clock::Payer;
@@ -22,9 +22,9 @@ impl System {
 
     /// The next superpages by address are watched, once round at most.
     fn watch_next(&mut self, most: u32) -> Ended {
-        let (all, from) = (self.spaces.region_count(), self.daemons.watches_from());
+        let (all, from) = (self.spaces.region_count(), self.daemons.watches_from().0);
         let mut found = Vec::new();
-        for region in (from..all).chain(0..from.min(all)) {
+        for region in (from..all).chain(0..from.min(all)).map(Region) {
             if found.len() as u32 == most {
                 break;
             }
@@ -70,23 +70,23 @@ impl System {
     }
 
     /// The first frame of a region whose pages are all mapped, nobody else's, and in one aligned block.
-    fn whole_again(&self, region: u32) -> Option<Frame> {
+    fn whole_again(&self, region: Region) -> Option<Frame> {
         let at = self.spaces.at(region);
         let is_whole = !self.spaces.is_large(region)
             && *self.spaces.present(region) == [!0; 8]
             && !at.has(COW | RESERVED);
-        let first = Page(region << 9);
+        let first = region.first();
         (is_whole && self.spaces.lies_together(first, LARGE_ORDER))
             .then(|| self.spaces.entry(first).frame())
             .flatten()
             .filter(|&base| !self.frames.is_any_shared(base))
     }
 
-    fn facts_of_watched(&self, region: u32) -> Facts {
+    fn facts_of_watched(&self, region: Region) -> Facts {
         let table = self.spaces.table(region).unwrap_or_default();
         let accessed = table.iter().filter(|entry| entry.has(Entry::ACCESSED)).count() as u32;
         let mut facts = self.facts_of_candidate(region);
-        facts.extent = Extent { coverage: accessed, ..self.extent(Page(region << 9), LARGE_ORDER) };
+        facts.extent = Extent { coverage: accessed, ..self.extent(region.first(), LARGE_ORDER) };
         facts
     }
 }

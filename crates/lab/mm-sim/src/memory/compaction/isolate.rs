@@ -51,7 +51,7 @@ impl Run<'_> {
     /// its own mobility only, since it is to free blocks that its own allocation may use; superpages stay.
     fn is_source(&self, block: usize) -> bool {
         let record = &self.memory.zones[self.zone].blocks[block];
-        if record.flags & WHOLE != 0 || record.free == 512 {
+        if record.flags & WHOLE != 0 || record.is_wholly_free() {
             return false;
         }
         let picky = self.request.caller == Caller::Direct && self.request.mode == Mode::Async;
@@ -129,7 +129,10 @@ impl Run<'_> {
     fn is_target(&self, block: usize) -> bool {
         let record = &self.memory.zones[self.zone].blocks[block];
         let skipped = !self.request.whole && record.flags & SKIP != 0 && self.free.1 == 0;
-        !skipped && !matches!(record.free, 0 | 512) && record.mobility == Mobility::Movable
+        !skipped
+            && record.free > 0
+            && !record.is_wholly_free()
+            && record.mobility == Mobility::Movable
     }
 
     /// Takes the free blocks of a pageblock, ascending. Returns the slot where it goes on.

@@ -2,9 +2,9 @@
 
 use prefetch_index::prefetch_index;
 
-use super::{Mobility, ORDERS, Partial, WHOLLY, Zone};
-use crate::memory::Frame;
+use super::{Mobility, ORDERS, Partial, WHOLE_BLOCK, WHOLLY, Zone};
 use crate::memory::runs::{self, Map};
+use crate::memory::{Frame, PAGEBLOCK_ORDER};
 
 impl Zone {
     /// The orders of which a mobility has free blocks.
@@ -26,8 +26,8 @@ impl Zone {
 
     /// The order of the maximal free block that a frame lies in.
     pub(crate) fn order_around(&self, block: usize, slot: u32) -> Option<u8> {
-        if self.blocks[block].free == 512 {
-            return Some(9 + u8::from(self.blocks[block ^ 1].free == 512));
+        if self.blocks[block].is_wholly_free() {
+            return Some(PAGEBLOCK_ORDER + u8::from(self.blocks[block ^ 1].is_wholly_free()));
         }
         let map = &self.partial(block)?.map;
         runs::is_free(map, slot, 0).then(|| runs::order_of(map, slot, 0))
@@ -39,14 +39,14 @@ impl Zone {
         let block = self.block_of(frame);
         match self.blocks[block].free {
             0 => false,
-            512 => true,
+            WHOLE_BLOCK => true,
             _ => runs::is_free(&self.part(block).map, frame.slot(), 0),
         }
     }
 
     /// The bitmap of a pageblock's free frames, also where none is kept.
     pub(crate) fn map(&self, block: usize) -> Map {
-        let all = if self.blocks[block].free == 512 { u64::MAX } else { 0 };
+        let all = if self.blocks[block].is_wholly_free() { u64::MAX } else { 0 };
         self.partial(block).map_or([all; 8], |part| part.map)
     }
 

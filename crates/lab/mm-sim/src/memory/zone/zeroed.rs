@@ -88,7 +88,7 @@ impl Zone {
             Some((block, runs::first(map, found)))
         };
         if order < PAGEBLOCK_ORDER {
-            let broken = |block: &usize| own(block) && self.blocks[*block].free < 512;
+            let broken = |block: &usize| own(block) && !self.blocks[*block].is_wholly_free();
             let found = zeroed.any.from(0).filter(broken).find_map(run);
             if found.is_some() || self.breaks_none(mobility, order) {
                 return found;
@@ -97,7 +97,7 @@ impl Zone {
         let full = |block: usize| *zeroed.map(block) == [u64::MAX; 8];
         let whole = |block: &usize| {
             let pair = order < MAX_ORDER || block.is_multiple_of(2) && full(block + 1);
-            own(block) && self.blocks[*block].free == 512 && full(*block) && pair
+            own(block) && self.blocks[*block].is_wholly_free() && full(*block) && pair
         };
         Some((zeroed.any.from(0).find(whole)?, 0))
     }

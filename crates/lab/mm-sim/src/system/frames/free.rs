@@ -48,13 +48,13 @@ impl Frames {
     ) {
         let Run { page, first, count } = run;
         // A run does not cross a superpage's worth of frames, so that it is of one reservation or folio.
-        let cut = SLOTS - (first & 511);
+        let cut = SLOTS - Frame(first).slot();
         if count > cut {
             self.free(memory, spaces, clock, Run { page, first, count: cut });
             let rest = Run { page: page + cut, first: first + cut, count: count - cut };
             return self.free(memory, spaces, clock, rest);
         }
-        let head = first & !511;
+        let head = Frame(first).pageblock().0;
         if self.folios.contains_key(&head) {
             return self.free_of_folio(memory, head, first, count);
         }

@@ -10,7 +10,7 @@ mod users;
 use std::collections::{BTreeMap, BTreeSet};
 
 use policy::Orders;
-use trace::SLOTS;
+use trace::{Page, SLOTS};
 
 use super::spaces::Spaces;
 use super::spaces::region::RESERVED;
@@ -79,7 +79,7 @@ impl Frames {
             self.zeroed.remove(&base.0);
         }
         if key.order == LARGE_ORDER {
-            spaces.mark(key.page >> 9, RESERVED);
+            spaces.mark(Page(key.page).region(), RESERVED);
         }
         self.reservations.create(key, base, QUEUE, now);
     }
@@ -126,7 +126,7 @@ impl Frames {
         self.zeroed.remove(&base.0);
         if key.order == LARGE_ORDER {
             // Its own region's: the last page may have been a child's.
-            spaces.unmark(key.page >> 9, RESERVED);
+            spaces.unmark(Page(key.page).region(), RESERVED);
         }
     }
 
@@ -139,7 +139,7 @@ impl Frames {
         id: ReservationId,
     ) -> Option<u32> {
         let key = self.reservations.key(id);
-        if spaces.is_large(key.page >> 9) || !self.shares.is_empty() {
+        if spaces.is_large(Page(key.page).region()) || !self.shares.is_empty() {
             return None;
         }
         let base = self.reservations.base(id);

@@ -1,6 +1,6 @@
 //! Frames that several pages have: all but the owner are noted.
 
-use trace::{Page, SLOTS};
+use trace::{Page, Region, SLOTS};
 
 use super::Frames;
 use crate::memory::{Frame, Memory, Owner};
@@ -47,15 +47,15 @@ impl Frames {
     }
 
     /// The regions that a shared superpage is mapped in: pages of each have its frames from now on, not the superpages.
-    pub(crate) fn split_shares(&mut self, memory: &Memory, base: Frame) -> Vec<u32> {
+    pub(crate) fn split_shares(&mut self, memory: &Memory, base: Frame) -> Vec<Region> {
         let Owner::Page(owner) = memory.owner(base) else { return Vec::new() };
-        let regions: Vec<u32> = self.mappers(owner, base).map(|page| page.region().0).collect();
+        let regions: Vec<Region> = self.mappers(owner, base).map(|page| page.region()).collect();
         self.shares.remove(&base.0);
         if let [_, others @ ..] = regions.as_slice()
             && !others.is_empty()
         {
             for slot in 0..SLOTS {
-                let pages = others.iter().map(|region| (region << 9) + slot);
+                let pages = others.iter().map(|region| Page::new(*region, slot).0);
                 self.shares.insert(base.0 + slot, pages.collect());
             }
         }

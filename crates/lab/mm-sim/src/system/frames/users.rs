@@ -19,7 +19,7 @@ impl Users<'_> {
     fn is_held(&self, page: Page, frame: Frame) -> bool {
         let Frames { reservations, folios, .. } = &*self.frames;
         let in_reservation = || !reservations.is_empty() && reservations.at(frame).is_some();
-        self.spaces.is_large(page.region().0)
+        self.spaces.is_large(page.region())
             || folios.contains_key(&(frame.0 & !(SLOTS - 1)))
             || in_reservation()
     }
@@ -48,7 +48,7 @@ impl Residents for Users<'_> {
 
     fn referenced(&mut self, owner: Owner, _: Frame) -> bool {
         let Owner::Page(page) = owner else { return false };
-        self.spaces.was_accessed(page.region().0)
+        self.spaces.was_accessed(page.region())
     }
 
     fn evicted(&mut self, owner: Owner, frame: Frame) -> Eviction {

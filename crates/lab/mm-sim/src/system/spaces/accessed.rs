@@ -1,6 +1,6 @@
 //! What was walked to: samples of accessed entries, misses by run, cycles by process.
 
-use trace::{Page, SLOTS};
+use trace::{Page, Region, SLOTS};
 
 use super::misses::{Misses, RUNS};
 use super::region::{ACCESSED, Entry, NO_TABLE, WATCHED};
@@ -10,7 +10,7 @@ impl Spaces {
     /// A sample of accesses begins. Returns how many entries were looked at.
     pub(crate) fn clear_accessed(&mut self) -> u64 {
         let mut tables = 0;
-        for region in 0..self.regions.len() {
+        for region in (0..self.region_count()).map(Region) {
             if !self.is_sampled(region) {
                 continue;
             }
@@ -36,7 +36,7 @@ impl Spaces {
             misses.sample(newest);
         }
         let mut tables = 0;
-        for region in 0..self.regions.len() {
+        for region in (0..self.region_count()).map(Region) {
             if !self.is_sampled(region) {
                 continue;
             }
@@ -50,13 +50,13 @@ impl Spaces {
         tables * u64::from(SLOTS)
     }
 
-    fn is_sampled(&self, region: usize) -> bool {
+    fn is_sampled(&self, region: Region) -> bool {
         let at = &self.regions[region];
-        at.place != NO_TABLE && !self.is_large(region as u32) && !at.has(WATCHED)
+        at.place != NO_TABLE && !self.is_large(region) && !at.has(WATCHED)
     }
 
     /// Whether a region was walked to since this was last asked of one of its pages: it is kept by region.
-    pub(crate) fn was_accessed(&mut self, region: u32) -> bool {
+    pub(crate) fn was_accessed(&mut self, region: Region) -> bool {
         let at = self.region(region);
         let accessed = at.has(ACCESSED);
         at.flags &= !ACCESSED;
@@ -64,7 +64,7 @@ impl Spaces {
     }
 
     /// Nothing of a region counts as accessed.
-    pub(crate) fn forget_coverage(&mut self, region: u32) {
+    pub(crate) fn forget_coverage(&mut self, region: Region) {
         self.region(region).coverage = 0;
     }
 
@@ -76,9 +76,9 @@ impl Spaces {
     }
 
     /// The walks to a region in the last windows.
-    pub(crate) fn misses_of(&self, region: u32) -> u32 {
+    pub(crate) fn misses_of(&self, region: Region) -> u32 {
         let misses = self.misses.as_ref();
-        misses.map_or(0, |misses| misses.average(region as usize * RUNS, RUNS))
+        misses.map_or(0, |misses| misses.average(region.index() * RUNS, RUNS))
     }
 
     /// From here on walks to base pages are counted for a profile, where a design does not count them for itself.

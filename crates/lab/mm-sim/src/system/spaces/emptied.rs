@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use trace::Page;
+use trace::{Page, Region};
 
 use super::Spaces;
 use super::region::{BASE, Entry, LARGE, NO_TABLE, RESERVED, SIZE};
@@ -22,7 +22,7 @@ impl Spaces {
     pub(crate) fn swap_out(&mut self, page: Page) {
         self.unmap_entry(page);
         *self.entry_mut(page) = Entry::swapped();
-        self.count_resident(page.region().0, -1);
+        self.count_resident(page.region(), -1);
         self.swapped += 1;
     }
 
@@ -36,8 +36,8 @@ impl Spaces {
     /// Takes a page's mapping away; its frame stays.
     fn unmap_entry(&mut self, page: Page) {
         let clean = !self.entry(page).has(Entry::DIRTY);
-        self.scatter(page.region().0);
-        let region = self.regions.edit(&mut self.kinds, page.region().0 as usize);
+        self.scatter(page.region());
+        let region = self.regions.edit(&mut self.kinds, page.region());
         if self.tables.is_present(region.place, page.slot()) {
             self.tables.clear_present(region.place, page.slot());
             region.clean -= u16::from(clean);
@@ -47,13 +47,13 @@ impl Spaces {
 
     /// Empties an entry of a region that has a table.
     pub(crate) fn empty_entry(&mut self, page: Page) -> Emptied {
-        let region = page.region().0;
-        let place = self.regions[region as usize].place;
+        let region = page.region();
+        let place = self.regions[region].place;
         let entry = std::mem::replace(self.tables.entry(place, page.slot()), Entry::EMPTY);
         let mut mappings = 0;
         if !entry.is_empty() {
             self.scatter(region);
-            let at = self.regions.edit(&mut self.kinds, region as usize);
+            let at = self.regions.edit(&mut self.kinds, region);
             if self.tables.is_present(place, page.slot()) {
                 self.tables.clear_present(place, page.slot());
                 at.clean -= u16::from(!entry.has(Entry::DIRTY));
@@ -73,11 +73,11 @@ impl Spaces {
     #[inline]
     pub(crate) fn empty_entries(
         &mut self,
-        region: u32,
+        region: Region,
         slots: Range<u32>,
         mut gone: impl FnMut(Page, Frame),
     ) -> u32 {
-        let place = self.regions[region as usize].place;
+        let place = self.regions[region].place;
         let mut present = *self.tables.present(place);
         let (mut any, mut mappings, mut clean, mut frames) = (false, 0, 0, 0);
         for slot in slots {
@@ -88,7 +88,7 @@ impl Spaces {
             }
             *at = Entry::EMPTY;
             any = true;
-            let page = Page(region << 9 | slot);
+            let page = Page::new(region, slot);
             let word = &mut present[(slot / 64) as usize];
             if *word >> (slot % 64) & 1 != 0 {
                 *word &= !(1 << (slot % 64));
@@ -112,9 +112,9 @@ impl Spaces {
     }
 
     /// Gives a region's table back if nothing is in it.
-    pub(crate) fn tidy(&mut self, region: u32) {
-        let at = self.regions.edit(&mut self.kinds, region as usize);
-        if self.kinds[region as usize] & SIZE != LARGE
+    pub(crate) fn tidy(&mut self, region: Region) {
+        let at = self.regions.edit(&mut self.kinds, region);
+        if self.kinds[region.index()] & SIZE != LARGE
             && at.place != NO_TABLE
             && at.resident == 0
             && self.tables.table(at.place).iter().all(|entry| entry.is_empty())
@@ -123,7 +123,7 @@ impl Spaces {
             at.place = NO_TABLE;
             at.clean = 0;
             at.flags &= RESERVED;
-            self.kinds[region as usize] = BASE;
+            self.kinds[region.index()] = BASE;
         }
     }
 

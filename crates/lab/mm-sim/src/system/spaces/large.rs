@@ -1,18 +1,18 @@
 //! Superpages and runs of 16 pages: mapped, split, taken away; and whether pages lie together.
 
 use policy::Population;
-use trace::{Page, SLOTS};
+use trace::{Page, Region, SLOTS};
 
 use super::region::{
-    BASE, CHECK, CONT, COW, DIRTY, Entry, LARGE, NO_TABLE, POOL, RESERVED, Region, SIZE,
+    BASE, CHECK, CONT, COW, DIRTY, Entry, LARGE, NO_TABLE, POOL, RESERVED, RegionEntry, SIZE,
 };
 use super::{Spaces, TlbInvalidation};
 use crate::memory::Frame;
 
 impl Spaces {
     /// Maps a region to the 512 frames from `base` on. What its table held must be gone or be these frames.
-    pub(crate) fn map_large(&mut self, region: u32, base: Frame, dirty: bool) {
-        let resident = i64::from(self.regions[region as usize].resident);
+    pub(crate) fn map_large(&mut self, region: Region, base: Frame, dirty: bool) {
+        let resident = i64::from(self.regions[region].resident);
         self.count_resident(region, i64::from(SLOTS) - resident);
         self.count_superpages(region, 1);
         let at = self.region(region);
@@ -22,7 +22,7 @@ impl Spaces {
         if dirty {
             at.flags |= DIRTY;
         }
-        self.kinds[region as usize] = if dirty { LARGE } else { LARGE | CHECK };
+        self.kinds[region.index()] = if dirty { LARGE } else { LARGE | CHECK };
         if table != NO_TABLE {
             self.tables.end(table);
             self.invalidations.push(TlbInvalidation::Region(region));
@@ -30,13 +30,13 @@ impl Spaces {
     }
 
     /// The first frame of a superpage.
-    pub(crate) fn base(&self, region: u32) -> Frame {
+    pub(crate) fn base(&self, region: Region) -> Frame {
         debug_assert!(self.is_large(region));
-        Frame(self.regions[region as usize].place)
+        Frame(self.regions[region].place)
     }
 
     /// Splits a superpage: its pages are mapped singly, to the same frames.
-    pub(crate) fn split(&mut self, region: u32) {
+    pub(crate) fn split(&mut self, region: Region) {
         self.invalidations.push(TlbInvalidation::Region(region));
         self.count_superpages(region, -1);
         let table = self.tables.make();
@@ -56,40 +56,40 @@ impl Spaces {
         for (slot, entry) in (0..).zip(self.tables.table_mut(table)) {
             *entry = flags.at(Frame(base + slot));
         }
-        self.kinds[region as usize] = if dirty && !cow { BASE } else { BASE | CHECK };
+        self.kinds[region.index()] = if dirty && !cow { BASE } else { BASE | CHECK };
     }
 
     /// Takes a superpage away; its frames are the caller's matter. A reservation of the region stays.
-    pub(crate) fn unmap_large(&mut self, region: u32) {
+    pub(crate) fn unmap_large(&mut self, region: Region) {
         self.count_superpages(region, -1);
         self.count_resident(region, -i64::from(SLOTS));
         self.invalidations.push(TlbInvalidation::Region(region));
-        self.kinds[region as usize] = BASE;
+        self.kinds[region.index()] = BASE;
         let at = self.region(region);
-        *at = Region { process: at.process, flags: at.flags & RESERVED, ..Region::EMPTY };
+        *at = RegionEntry { process: at.process, flags: at.flags & RESERVED, ..RegionEntry::EMPTY };
     }
 
     /// The superpage is the writer's alone, and may be written.
-    pub(crate) fn take_large(&mut self, region: u32) {
+    pub(crate) fn take_large(&mut self, region: Region) {
         let at = self.region(region);
         at.flags = at.flags & !COW | DIRTY;
-        self.kinds[region as usize] &= !CHECK;
+        self.kinds[region.index()] &= !CHECK;
     }
 
     /// Whether a region has nothing mapped, or nothing but whole runs of 16.
-    pub(crate) fn may_have_runs(&self, region: u32) -> bool {
-        self.kinds[region as usize] & SIZE == CONT || *self.present(region) == [0; 8]
+    pub(crate) fn may_have_runs(&self, region: Region) -> bool {
+        self.kinds[region.index()] & SIZE == CONT || *self.present(region) == [0; 8]
     }
 
     /// All that is mapped of a region are whole runs of 16 pages.
-    pub(crate) fn set_runs(&mut self, region: u32) {
-        self.kinds[region as usize] |= CONT;
+    pub(crate) fn set_runs(&mut self, region: Region) {
+        self.kinds[region.index()] |= CONT;
     }
 
     /// Looks whether runs of 16 aligned pages may each share a TLB entry: all are whole or empty, and lie together
     /// (as they do in a reservation, if no page was copied to another frame).
-    pub(crate) fn find_runs(&mut self, region: u32) {
-        let at = &self.regions[region as usize];
+    pub(crate) fn find_runs(&mut self, region: Region) {
+        let at = &self.regions[region];
         if !at.resident.is_multiple_of(16) || self.is_large(region) {
             return;
         }
@@ -101,9 +101,9 @@ impl Spaces {
             && at.place != NO_TABLE
             && lanes.clone().all(|lane| lane == 0 || lane == !0)
             && lanes.enumerate().all(|(run, lane)| {
-                lane == 0 || self.lies_together(Page((region << 9) + 16 * run as u32), 4)
+                lane == 0 || self.lies_together(Page::new(region, 16 * run as u32), 4)
             });
-        let kind = &mut self.kinds[region as usize];
+        let kind = &mut self.kinds[region.index()];
         let new = if whole { *kind & CHECK | CONT } else { *kind & CHECK };
         if *kind & SIZE != new & SIZE {
             *kind = new;
@@ -113,7 +113,7 @@ impl Spaces {
 
     /// Whether the pages of a size from one on, in a region with a table, have aligned frames side by side.
     pub(crate) fn lies_together(&self, first: Page, order: u8) -> bool {
-        let Some(table) = self.table(first.region().0) else { return false };
+        let Some(table) = self.table(first.region()) else { return false };
         let mut frames =
             table[first.slot() as usize..][..1 << order].iter().map(|entry| entry.frame());
         let is_aligned = |frame: &Frame| frame.0.trailing_zeros() >= order.into();
@@ -124,14 +124,14 @@ impl Spaces {
     }
 
     /// Whether all pages of a region with a table have the frames from `base` on.
-    pub(crate) fn lies_at(&self, region: u32, base: Frame) -> bool {
+    pub(crate) fn lies_at(&self, region: Region, base: Frame) -> bool {
         self.table(region).is_some_and(|table| {
             (base.0..).zip(table).all(|(frame, entry)| entry.frame() == Some(Frame(frame)))
         })
     }
 
     /// Which pages of a region with a table were written.
-    pub(crate) fn dirty_map(&self, region: u32) -> Population {
+    pub(crate) fn dirty_map(&self, region: Region) -> Population {
         let mut dirty = [0; 8];
         for (slot, entry) in self.table(region).into_iter().flatten().enumerate() {
             dirty[slot / 64] |= u64::from(entry.has(Entry::DIRTY)) << (slot % 64);

@@ -1,6 +1,8 @@
 //! Walks of the page table, counted by runs of 16 base pages (64 KiB): TLB misses, as a profiler samples them. Each is
 //! counted, where perf would take every so many.
 
+use trace::Page;
+
 /// Runs of 16 base pages in a region.
 pub(crate) const RUNS: usize = 32;
 
@@ -24,8 +26,8 @@ impl Misses {
 
     /// A walk to a page.
     #[inline(always)]
-    pub(crate) fn count(&mut self, page: u32) {
-        if let Some(now) = self.now.get_mut((page >> 4) as usize) {
+    pub(crate) fn count(&mut self, page: Page) {
+        if let Some(now) = self.now.get_mut((page.0 >> 4) as usize) {
             *now = now.saturating_add(1);
         }
     }
@@ -82,13 +84,13 @@ mod tests {
     fn windows_weigh_as_they_are_told() {
         let mut misses = Misses::default();
         misses.cover(2);
-        (0..100).for_each(|_| misses.count(17));
-        misses.count(512);
-        misses.count(99_999);
+        (0..100).for_each(|_| misses.count(Page(17)));
+        misses.count(Page(512));
+        misses.count(Page(99_999));
         misses.sample(50);
         assert_eq!((misses.average(0, RUNS), misses.average(1, 1)), (50, 50));
         misses.clear();
-        (0..10).for_each(|_| misses.count(0));
+        (0..10).for_each(|_| misses.count(Page(0)));
         misses.sample(50);
         assert_eq!(
             [misses.average(0, RUNS), misses.average(0, 1), misses.average(1, 1)],

@@ -20,10 +20,10 @@ pub(crate) mod walk;
 
 use std::collections::BTreeMap;
 
-use trace::{Pages, SLOTS};
+use trace::{Pages, Region, SLOTS};
 
 use misses::Misses;
-use region::{BASE, Entry, Kind, LARGE, NO_TABLE, NOBODY, Region, Regions, SIZE, Tables};
+use region::{BASE, Entry, Kind, LARGE, NO_TABLE, NOBODY, RegionEntry, Regions, SIZE, Tables};
 use space::{Place, Process};
 
 /// What must leave the TLBs.
@@ -32,7 +32,7 @@ pub(crate) enum TlbInvalidation {
     /// A base page.
     Page(u32),
     /// All of a region.
-    Region(u32),
+    Region(Region),
     /// Everything.
     All,
 }
@@ -124,41 +124,41 @@ impl Spaces {
     }
 
     /// All regions, with their numbers.
-    pub(crate) fn regions(&self) -> impl Iterator<Item = (u32, &Region)> {
-        (0..).zip(self.regions.iter())
+    pub(crate) fn regions(&self) -> impl Iterator<Item = (Region, &RegionEntry)> {
+        (0..).map(Region).zip(self.regions.iter())
     }
 
     /// A region.
     #[inline(always)]
-    pub(crate) fn at(&self, region: u32) -> &Region {
-        &self.regions[region as usize]
+    pub(crate) fn at(&self, region: Region) -> &RegionEntry {
+        &self.regions[region]
     }
 
     /// A region, if there is one of that number.
-    pub(crate) fn get(&self, region: u32) -> Option<&Region> {
-        self.regions.get(region as usize)
+    pub(crate) fn get(&self, region: Region) -> Option<&RegionEntry> {
+        self.regions.get(region)
     }
 
     /// A region's kind.
     #[inline(always)]
-    pub(crate) fn kind(&self, region: u32) -> Kind {
-        self.kinds[region as usize]
+    pub(crate) fn kind(&self, region: Region) -> Kind {
+        self.kinds[region.index()]
     }
 
     /// Sets a flag of a region.
-    pub(crate) fn mark(&mut self, region: u32, flag: u16) {
+    pub(crate) fn mark(&mut self, region: Region, flag: u16) {
         self.region(region).flags |= flag;
     }
 
     /// Clears a flag of a region.
-    pub(crate) fn unmark(&mut self, region: u32, flag: u16) {
+    pub(crate) fn unmark(&mut self, region: Region, flag: u16) {
         self.region(region).flags &= !flag;
     }
 
     /// The entries of a region with base pages, if it has a table.
     #[inline]
-    pub(crate) fn table(&self, region: u32) -> Option<&[Entry]> {
-        let place = self.regions[region as usize].place;
+    pub(crate) fn table(&self, region: Region) -> Option<&[Entry]> {
+        let place = self.regions[region].place;
         (place != NO_TABLE && !self.is_large(region)).then(|| self.tables.table(place))
     }
 
@@ -180,7 +180,7 @@ impl Spaces {
 
     /// Grows so that it covers the regions of `pages`.
     pub(crate) fn cover(&mut self, pages: Pages) {
-        let regions = ((pages.first.0 + pages.count).div_ceil(SLOTS) + 1) as usize;
+        let regions = ((pages.end().0).div_ceil(SLOTS) + 1) as usize;
         if regions > self.regions.len() {
             self.regions.grow(regions);
             self.kinds.resize(regions, BASE);
@@ -191,13 +191,13 @@ impl Spaces {
     }
 
     #[inline]
-    fn region(&mut self, region: u32) -> &mut Region {
-        self.regions.edit(&mut self.kinds, region as usize)
+    fn region(&mut self, region: Region) -> &mut RegionEntry {
+        self.regions.edit(&mut self.kinds, region)
     }
 
     #[inline]
-    pub(crate) fn is_large(&self, region: u32) -> bool {
-        self.kinds[region as usize] & SIZE == LARGE
+    pub(crate) fn is_large(&self, region: Region) -> bool {
+        self.kinds[region.index()] & SIZE == LARGE
     }
 
     #[inline]
@@ -207,8 +207,8 @@ impl Spaces {
 
     /// `pages` more base pages (fewer, if negative) are resident in a region.
     #[inline]
-    fn count_resident(&mut self, region: u32, pages: i64) {
-        let at = self.regions.extend(region as usize);
+    fn count_resident(&mut self, region: Region, pages: i64) {
+        let at = self.regions.extend(region);
         at.resident = (i64::from(at.resident) + pages) as u16;
         if at.process >= self.first_process {
             self.resident = self.resident.wrapping_add_signed(pages);
@@ -216,8 +216,8 @@ impl Spaces {
     }
 
     /// `count` more superpages are mapped in a region's process.
-    fn count_superpages(&mut self, region: u32, count: i64) {
-        let process = self.regions[region as usize].process;
+    fn count_superpages(&mut self, region: Region, count: i64) {
+        let process = self.regions[region].process;
         if self.is_ours(process) {
             self.superpages = self.superpages.wrapping_add_signed(count);
         }

@@ -1,6 +1,6 @@
 //! Base pages: mapped, moved, written.
 
-use trace::{Page, SLOTS};
+use trace::{Page, Region, SLOTS};
 
 use super::region::{
     ACCESSED, BASE, CHECK, CONT, COW, Entry, LARGE, NO_TABLE, PROTECTED, Present, SIZE, ZEROS,
@@ -14,7 +14,7 @@ impl Spaces {
     /// The entry of a base page; empty where the region has no table.
     #[inline]
     pub(crate) fn entry(&self, page: Page) -> Entry {
-        match self.regions[page.region().0 as usize].place {
+        match self.regions[page.region()].place {
             NO_TABLE => Entry::EMPTY,
             table => self.tables.table(table)[page.slot() as usize],
         }
@@ -23,7 +23,7 @@ impl Spaces {
     /// The entry of a base page, in a table that is made if need be.
     #[inline]
     pub(super) fn entry_mut(&mut self, page: Page) -> &mut Entry {
-        let region = self.regions.extend(page.region().0 as usize);
+        let region = self.regions.extend(page.region());
         if region.place == NO_TABLE {
             region.place = self.tables.make();
         }
@@ -33,23 +33,22 @@ impl Spaces {
     /// Whether a page is mapped, singly.
     #[inline]
     pub(crate) fn is_present(&self, page: Page) -> bool {
-        let region = page.region().0;
-        !self.is_large(region)
-            && self.tables.is_present(self.regions[region as usize].place, page.slot())
+        let region = page.region();
+        !self.is_large(region) && self.tables.is_present(self.regions[region].place, page.slot())
     }
 
     /// Which base pages of a region without a superpage are mapped.
     #[inline]
-    pub(crate) fn present(&self, region: u32) -> &Present {
-        self.tables.present(self.regions[region as usize].place)
+    pub(crate) fn present(&self, region: Region) -> &Present {
+        self.tables.present(self.regions[region].place)
     }
 
     /// Whether a page of a region with base pages, and with a table, has nothing.
     #[inline(always)]
     pub(crate) fn is_empty_beside_others(&self, page: Page) -> bool {
-        let number = page.region().0 as usize;
-        let place = self.regions[number].place;
-        self.kinds[number] & SIZE == BASE
+        let region = page.region();
+        let place = self.regions[region].place;
+        self.kinds[region.index()] & SIZE == BASE
             && place != NO_TABLE
             && self.tables.get(place, page.slot()) == Entry::EMPTY
     }
@@ -57,16 +56,16 @@ impl Spaces {
     /// The entries from a page on, in a region with base pages that has a table.
     #[inline]
     pub(crate) fn entries_from(&self, page: Page) -> Option<&[Entry]> {
-        let number = page.region().0 as usize;
-        let (kind, place) = (self.kinds[number], self.regions[number].place);
+        let region = page.region();
+        let (kind, place) = (self.kinds[region.index()], self.regions[region].place);
         (kind & SIZE == BASE && place != NO_TABLE)
             .then(|| &self.tables.table(place)[page.slot() as usize..])
     }
 
     /// How many pages of a region with base pages are mapped; `None`: others are resident too.
     #[inline(always)]
-    pub(crate) fn mapped_if_all(&self, region: u32) -> Option<u32> {
-        let at = &self.regions[region as usize];
+    pub(crate) fn mapped_if_all(&self, region: Region) -> Option<u32> {
+        let at = &self.regions[region];
         let mapped = self.tables.present(at.place).iter().map(|word| word.count_ones()).sum();
         (mapped == u32::from(at.resident)).then_some(mapped)
     }
@@ -74,18 +73,18 @@ impl Spaces {
     /// Maps a page whose entry holds a frame (or the page of zeros).
     #[inline]
     pub(super) fn map_entry(&mut self, page: Page, entry: Entry) {
-        let at = page.region().0 as usize;
+        let number = page.region();
         *self.entry_mut(page) = entry;
-        let region = self.regions.extend(at);
+        let region = self.regions.extend(number);
         debug_assert!(!self.tables.is_present(region.place, page.slot()));
         self.tables.set_present(region.place, page.slot());
-        if self.kinds[at] & SIZE == CONT {
+        if self.kinds[number.index()] & SIZE == CONT {
             // What the TLB has of whole runs stays true.
-            self.kinds[at] &= !SIZE;
+            self.kinds[number.index()] &= !SIZE;
         }
         if !entry.has(Entry::DIRTY) || entry.has(Entry::COW) {
             region.clean += u16::from(!entry.has(Entry::DIRTY));
-            self.kinds[at] |= CHECK;
+            self.kinds[number.index()] |= CHECK;
         }
     }
 
@@ -94,14 +93,14 @@ impl Spaces {
     pub(crate) fn map_page(&mut self, page: Page, frame: Frame, dirty: bool) {
         let entry = Entry::new(frame);
         self.map_entry(page, if dirty { entry.with(Entry::DIRTY) } else { entry });
-        self.count_resident(page.region().0, 1);
+        self.count_resident(page.region(), 1);
     }
 
     /// Maps `count` pages that have nothing, in a region with base pages that has a table, to the frames from `frame`
     /// on, as walked to: what [`Self::map_page`] does for each, and at once.
     #[inline(always)]
     pub(crate) fn map_run(&mut self, page: Page, frame: Frame, count: u32, dirty: bool) {
-        let (number, slot) = (page.region().0 as usize, page.slot());
+        let (number, slot) = (page.region(), page.slot());
         let region = self.regions.extend(number);
         let entry = |frame: u32| {
             let new = Entry::new(Frame(frame));
@@ -122,7 +121,7 @@ impl Spaces {
         region.flags |= ACCESSED;
         if !dirty {
             region.clean += count as u16;
-            self.kinds[number] |= CHECK;
+            self.kinds[number.index()] |= CHECK;
         }
         if region.process >= self.first_process {
             self.resident += u64::from(count);
@@ -170,13 +169,13 @@ impl Spaces {
         for ahead in 0..count {
             *self.entry_mut(Page(first.0 + ahead)) = Entry::new(Frame(frame.0 + ahead));
         }
-        self.count_resident(first.region().0, count.into());
+        self.count_resident(first.region(), count.into());
     }
 
     /// A page's first write, where it is mapped.
     pub(crate) fn set_dirty(&mut self, page: Page) {
         self.entry_mut(page).set_dirty();
-        self.region(page.region().0).clean -= 1;
+        self.region(page.region()).clean -= 1;
     }
 
     /// The page is the writer's alone, and may be written.
@@ -184,7 +183,7 @@ impl Spaces {
         let entry = self.entry_mut(page);
         let was_clean = !entry.has(Entry::DIRTY);
         *entry = entry.with(Entry::DIRTY).without(Entry::COW);
-        let at = self.regions.edit(&mut self.kinds, page.region().0 as usize);
+        let at = self.regions.edit(&mut self.kinds, page.region());
         if self.tables.is_present(at.place, page.slot()) {
             at.clean -= u16::from(was_clean);
         } else {
@@ -196,16 +195,16 @@ impl Spaces {
     pub(crate) fn move_page(&mut self, page: Page, frame: Frame) {
         let entry = self.entry_mut(page);
         *entry = entry.at(frame);
-        self.scatter(page.region().0);
+        self.scatter(page.region());
     }
 
     /// What the engine asks before a write (or a read) where [`CHECK`] is set: is all well without a fault?
     pub(crate) fn is_fine(&mut self, page: Page, write: bool) -> bool {
-        let region = page.region().0;
+        let region = page.region();
         if !write {
             return true;
         }
-        let kind = self.kinds[region as usize];
+        let kind = self.kinds[region.index()];
         let at = self.region(region);
         if kind & SIZE == LARGE {
             return at.has(super::region::DIRTY) && !at.has(COW | ZEROS);
@@ -239,7 +238,7 @@ impl Spaces {
         let at = self.region(region);
         at.clean -= 1;
         if at.clean == 0 && !at.has(COW) {
-            self.kinds[region as usize] &= !CHECK;
+            self.kinds[region.index()] &= !CHECK;
         }
         true
     }
@@ -254,9 +253,9 @@ impl Spaces {
 
     /// A region's pages do not lie in runs of 16 any more, or a run is not mapped whole.
     #[inline]
-    pub(super) fn scatter(&mut self, region: u32) {
-        if self.kinds[region as usize] & SIZE == CONT {
-            self.kinds[region as usize] &= !SIZE;
+    pub(super) fn scatter(&mut self, region: Region) {
+        if self.kinds[region.index()] & SIZE == CONT {
+            self.kinds[region.index()] &= !SIZE;
             self.invalidations.push(TlbInvalidation::Region(region));
         }
     }
@@ -278,8 +277,8 @@ impl Spaces {
     /// What stands for the table of a page's region, if that is one of base pages.
     #[inline]
     fn table_of(&self, page: Page) -> Option<u32> {
-        let region = page.region().0 as usize;
-        let kind = self.kinds.get(region)?;
+        let region = page.region();
+        let kind = self.kinds.get(region.index())?;
         (kind & SIZE != LARGE).then(|| self.regions[region].place)
     }
 }

@@ -1,9 +1,9 @@
 //! Processes: which runs, what they mapped, and whose regions are whose.
 
-use trace::{Backing, Page, Pages, SLOTS};
+use trace::{Backing, Page, Pages};
 
 use super::Spaces;
-use super::region::Region;
+use super::region::RegionEntry;
 use super::space::{Mapping, Place, Process};
 use crate::reservation::{Key, Population};
 use crate::system::Stop;
@@ -104,7 +104,7 @@ impl Spaces {
     pub(crate) fn change(&mut self, pages: Pages, change: impl Fn(&mut Mapping)) {
         let own = self.own();
         own.cut(pages);
-        let all = pages.first.0..pages.first.0 + pages.count;
+        let all = pages.first.0..pages.end().0;
         own.mappings.range_mut(all).for_each(|(_, mapping)| change(mapping));
         own.join(pages);
     }
@@ -169,10 +169,11 @@ impl Spaces {
 
     /// Gives the regions of `pages` to a process. They must not be mapped by another, and the pages by none.
     pub(crate) fn take_regions(&mut self, pages: Pages, process: u32) -> Result<(), Stop> {
-        let (first, end) = (pages.first.0, pages.first.0 + pages.count);
+        let first = pages.first.0;
         let known = self.regions.len() as u64;
-        let last = (end - 1) >> 9;
-        if last >= MAX_REGIONS || u64::from(first >> 9) > known + u64::from(MAX_SKIPPED) {
+        let last = Page(pages.end().0 - 1).region();
+        let skipped = u64::from(pages.first.region().0).saturating_sub(known);
+        if last.0 >= MAX_REGIONS || skipped > MAX_SKIPPED.into() {
             return ill_formed(format!(
                 "pages from {first} on are mapped, {known} regions are known: regions are \
                  numbered densely, up to {MAX_REGIONS}"
@@ -182,14 +183,15 @@ impl Spaces {
         if self.processes.get(&process).is_some_and(|own| own.meets(pages)) {
             return ill_formed(format!("pages from {first} on are mapped, but some already were"));
         }
-        for region in first >> 9..=last {
-            let owner = self.regions[region as usize].process;
-            let window = Pages { first: Page(region << 9), count: SLOTS };
+        for region in pages.regions() {
+            let owner = self.regions[region].process;
+            let window = region.pages();
             if owner != process
                 && self.processes.get(&owner).is_some_and(|other| other.meets(window))
             {
                 return ill_formed(format!(
-                    "region {region} is mapped, but belongs to process {owner}"
+                    "region {} is mapped, but belongs to process {owner}",
+                    region.0
                 ));
             }
             self.region(region).process = process;
@@ -198,14 +200,14 @@ impl Spaces {
     }
 
     /// The process that a region belongs to, if it lives.
-    pub(crate) fn owner(&self, at: &Region) -> Option<&Process> {
+    pub(crate) fn owner(&self, at: &RegionEntry) -> Option<&Process> {
         self.processes.get(&at.process)
     }
 
     /// Marks as populated what cannot be: pages that have something already (swapped out, or copied to other frames
     /// on a write), and pages of mappings whose memory is not the program's own, or of none.
     pub(crate) fn exclude_unfit(&self, key: Key, population: &mut Population) {
-        let own = self.owner(self.at(key.page >> 9));
+        let own = self.owner(self.at(Page(key.page).region()));
         let mut exclude = |slot: u32| population[(slot / 64) as usize] |= 1 << (slot % 64);
         for slot in 0..1 << key.order {
             if !self.entry(Page(key.page + slot)).is_empty() {

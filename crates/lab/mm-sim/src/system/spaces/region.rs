@@ -1,12 +1,13 @@
 //! Page tables: what is mapped in each region, and where its frames are.
 //!
 //! A region is 512 base pages of one process, what one superpage can back. `kinds` (one byte each) is
-//! all that the path of a TLB hit reads. A [`Region`] is read on a walk. Which of its base pages are mapped (a bitmap)
+//! all that the path of a TLB hit reads. A [`RegionEntry`] is read on a walk. Which of its base pages are mapped (a bitmap)
 //! and where their frames lie (one entry of four bytes each) is known to the [`Tables`], which exist only for regions
 //! that have base pages.
 
 use memory::Frame;
 use prefetch_index::prefetch_index;
+use trace::{Region, SLOTS};
 
 use crate::memory;
 
@@ -29,7 +30,7 @@ pub(crate) const QUIET: Kind = 8;
 
 /// A region's mapping. 16 bytes: what costs more is kept where there are base pages.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Region {
+pub(crate) struct RegionEntry {
     /// The number of its table; under a superpage its first frame.
     pub place: u32,
     /// The process it belongs to; [`NOBODY`] before it is first mapped.
@@ -68,7 +69,7 @@ pub(crate) const PROTECTED: u16 = 128;
 /// A superpage that is mapped by its base pages for a while, to see which are accessed.
 pub(crate) const WATCHED: u16 = 256;
 
-impl Region {
+impl RegionEntry {
     pub(crate) const EMPTY: Self =
         Self { place: NO_TABLE, process: NOBODY, resident: 0, flags: 0, coverage: 0, clean: 0 };
 
@@ -80,40 +81,40 @@ impl Region {
 
 /// All regions. Whoever may change one takes [`QUIET`] away, hence no `IndexMut`.
 #[derive(Debug, Default)]
-pub(crate) struct Regions(Vec<Region>);
+pub(crate) struct Regions(Vec<RegionEntry>);
 
 impl Regions {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
-    pub(crate) fn get(&self, region: usize) -> Option<&Region> {
-        self.0.get(region)
+    pub(crate) fn get(&self, region: Region) -> Option<&RegionEntry> {
+        self.0.get(region.index())
     }
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Region> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, RegionEntry> {
         self.0.iter()
     }
     /// Makes it larger.
     pub(crate) fn grow(&mut self, regions: usize) {
-        self.0.resize(regions, Region::EMPTY);
+        self.0.resize(regions, RegionEntry::EMPTY);
     }
     /// A region, to change it.
     #[inline(always)]
-    pub(crate) fn edit(&mut self, kinds: &mut [Kind], region: usize) -> &mut Region {
-        kinds[region] &= !QUIET;
-        &mut self.0[region]
+    pub(crate) fn edit(&mut self, kinds: &mut [Kind], region: Region) -> &mut RegionEntry {
+        kinds[region.index()] &= !QUIET;
+        &mut self.0[region.index()]
     }
     /// A region, to change what a walk does not look at, or to map more of it.
     #[inline(always)]
-    pub(crate) fn extend(&mut self, region: usize) -> &mut Region {
-        &mut self.0[region]
+    pub(crate) fn extend(&mut self, region: Region) -> &mut RegionEntry {
+        &mut self.0[region.index()]
     }
 }
 
-impl std::ops::Index<usize> for Regions {
-    type Output = Region;
+impl std::ops::Index<Region> for Regions {
+    type Output = RegionEntry;
     #[inline(always)]
-    fn index(&self, region: usize) -> &Region {
-        &self.0[region]
+    fn index(&self, region: Region) -> &RegionEntry {
+        &self.0[region.index()]
     }
 }
 
@@ -184,6 +185,9 @@ impl Entry {
     }
 }
 
+/// Entries of a table.
+const TABLE: usize = SLOTS as usize;
+
 /// Which base pages of a region are mapped.
 pub(crate) type Present = [u64; 8];
 
@@ -199,7 +203,7 @@ impl Tables {
     /// None yet. So many are laid out without moving what there is; those that are not made cost no memory.
     pub(crate) fn with_capacity(tables: usize) -> Self {
         Self {
-            entries: Vec::with_capacity(tables * 512),
+            entries: Vec::with_capacity(tables * TABLE),
             present: Vec::with_capacity(tables),
             free: Vec::new(),
         }
@@ -208,8 +212,8 @@ impl Tables {
         match self.free.pop() {
             Some(table) => table,
             None => {
-                let table = self.entries.len() / 512;
-                self.entries.resize(self.entries.len() + 512, Entry::EMPTY);
+                let table = self.entries.len() / TABLE;
+                self.entries.resize(self.entries.len() + TABLE, Entry::EMPTY);
                 self.present.push([0; 8]);
                 table as u32
             }
@@ -223,12 +227,12 @@ impl Tables {
     /// An entry, if there is one.
     #[inline(always)]
     pub(crate) fn get(&self, table: u32, slot: u32) -> Entry {
-        self.entries.get(table as usize * 512 + slot as usize).copied().unwrap_or(Entry::EMPTY)
+        self.entries.get(table as usize * TABLE + slot as usize).copied().unwrap_or(Entry::EMPTY)
     }
     /// Brings what is asked at a fault into the host's caches.
     #[inline(always)]
     pub(crate) fn prefetch(&self, table: u32, slot: u32) {
-        prefetch_index(&self.entries, table as usize * 512 + slot as usize);
+        prefetch_index(&self.entries, table as usize * TABLE + slot as usize);
         prefetch_index(&self.present, table as usize);
     }
     /// Which base pages are mapped; none without a table.
@@ -255,16 +259,16 @@ impl Tables {
     }
     #[inline]
     pub(crate) fn table(&self, table: u32) -> &[Entry] {
-        &self.entries[table as usize * 512..][..512]
+        &self.entries[table as usize * TABLE..][..TABLE]
     }
     #[inline]
     pub(crate) fn table_mut(&mut self, table: u32) -> &mut [Entry] {
-        &mut self.entries[table as usize * 512..][..512]
+        &mut self.entries[table as usize * TABLE..][..TABLE]
     }
     #[inline]
     pub(crate) fn entry(&mut self, table: u32, slot: u32) -> &mut Entry {
-        &mut self.entries[table as usize * 512 + slot as usize]
+        &mut self.entries[table as usize * TABLE + slot as usize]
     }
 }
 
-const _: () = assert!(size_of::<Region>() == 16);
+const _: () = assert!(size_of::<RegionEntry>() == 16);

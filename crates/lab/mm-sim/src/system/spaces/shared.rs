@@ -1,9 +1,9 @@
 //! What several address spaces map: after a fork, and of shared objects.
 
-use trace::{Backing, Page, SLOTS};
+use trace::{Backing, Page, Region, SLOTS};
 
 use super::Spaces;
-use super::region::{CHECK, COW, DIRTY, Entry, POOL, Region, ZEROS};
+use super::region::{CHECK, COW, DIRTY, Entry, POOL, RegionEntry, ZEROS};
 use super::space::{Mapping, Place};
 use crate::memory::Frame;
 
@@ -18,11 +18,11 @@ impl Spaces {
             self.swapped += 1;
         }
         let frame = entry.frame()?;
-        let (region, child) = (page.region().0, twin.region().0);
+        let (region, child) = (page.region(), twin.region());
         let shared = if private { entry.with(Entry::COW) } else { entry };
         *self.entry_mut(page) = shared;
         if private {
-            self.kinds[region as usize] |= CHECK;
+            self.kinds[region.index()] |= CHECK;
             self.region(region).flags |= COW;
         }
         self.map_entry(twin, shared);
@@ -35,14 +35,18 @@ impl Spaces {
 
     /// A child maps a superpage of its parent too. `Some`: the first frame that both have now, if the superpage is
     /// memory of their own.
-    pub(crate) fn share_large(&mut self, region: u32, child: u32) -> Option<Frame> {
+    pub(crate) fn share_large(&mut self, region: Region, child: Region) -> Option<Frame> {
         self.region(region).flags |= COW;
-        self.kinds[region as usize] |= CHECK;
-        let at = self.regions[region as usize];
-        let process = self.regions[child as usize].process;
-        *self.region(child) =
-            Region { process, resident: 0, flags: at.flags & (DIRTY | COW | POOL | ZEROS), ..at };
-        self.kinds[child as usize] = self.kinds[region as usize];
+        self.kinds[region.index()] |= CHECK;
+        let at = self.regions[region];
+        let process = self.regions[child].process;
+        *self.region(child) = RegionEntry {
+            process,
+            resident: 0,
+            flags: at.flags & (DIRTY | COW | POOL | ZEROS),
+            ..at
+        };
+        self.kinds[child.index()] = self.kinds[region.index()];
         self.count_resident(child, i64::from(SLOTS));
         self.count_superpages(child, 1);
         (!at.has(ZEROS | POOL)).then_some(Frame(at.place))
@@ -77,8 +81,8 @@ impl Spaces {
             let other = Page(origin.saturating_add(at));
             let of_object =
                 |(_, found): Place| found.backing == mapping.backing && found.origin == origin;
-            let region = other.region().0;
-            let owner = self.regions.get(region as usize);
+            let region = other.region();
+            let owner = self.regions.get(region);
             let owner = owner.and_then(|region| self.processes.get(&region.process));
             let is_mapped =
                 other != page && owner.and_then(|own| own.find(other)).is_some_and(of_object);

@@ -70,14 +70,14 @@ impl Process {
 
     /// The mapping that holds `pages` and more on both sides.
     pub(super) fn strictly_within(&self, pages: Pages) -> Option<Place> {
-        let end = pages.first.0 + pages.count;
+        let end = pages.end().0;
         self.find(pages.first)
             .filter(|(first, mapping)| *first < pages.first.0 && end < mapping.end)
     }
 
     /// Splits mappings so that none crosses the ends of `pages`.
     pub(super) fn cut(&mut self, pages: Pages) {
-        for at in [pages.first.0, pages.first.0 + pages.count] {
+        for at in [pages.first.0, pages.end().0] {
             if let Some((first, mapping)) = self.find(Page(at))
                 && first < at
             {
@@ -89,19 +89,19 @@ impl Process {
 
     /// Whether any of these pages is mapped.
     pub(crate) fn meets(&self, pages: Pages) -> bool {
-        let before = self.mappings.range(..pages.first.0 + pages.count).next_back();
+        let before = self.mappings.range(..pages.end().0).next_back();
         before.is_some_and(|(_, mapping)| mapping.end > pages.first.0)
     }
 
     /// The mappings that lie within `pages`, after a cut.
     pub(super) fn within(&self, pages: Pages) -> Vec<Place> {
-        let range = pages.first.0..pages.first.0 + pages.count;
+        let range = pages.first.0..pages.end().0;
         self.mappings.range(range).map(|(&first, &mapping)| (first, mapping)).collect()
     }
 
     /// Joins neighbours that differ in nothing, as kernels do, over and beside `pages`.
     pub(super) fn join(&mut self, pages: Pages) {
-        for at in [pages.first.0 + pages.count, pages.first.0] {
+        for at in [pages.end().0, pages.first.0] {
             let Some(&right) = self.mappings.get(&at) else { continue };
             let Some((&first, &left)) = self.mappings.range(..at).next_back() else { continue };
             if left.end == at && (Mapping { end: right.end, ..left }) == right {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trace::Backing;
+use trace::{Backing, Page, Pages};
 
 use super::Spaces;
 
@@ -18,10 +18,10 @@ impl Spaces {
                     return Err(format!("{name} is empty or overlaps another"));
                 }
                 end = mapping.end;
-                for region in first >> 9..=(end - 1) >> 9 {
-                    let owner = self.regions.get(region as usize).map(|at| at.process);
+                for region in (Pages { first: Page(first), count: end - first }).regions() {
+                    let owner = self.regions.get(region).map(|at| at.process);
                     if owner != Some(*number) {
-                        return Err(format!("{name}: region {region} is of {owner:?}"));
+                        return Err(format!("{name}: {region:?} is of {owner:?}"));
                     }
                 }
                 let origin = mapping.origin;

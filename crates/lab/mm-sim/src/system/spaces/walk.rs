@@ -4,7 +4,7 @@
 
 use machine::{Level, Size};
 use tlb_sim::Translate;
-use trace::Access;
+use trace::{Access, Page, Region};
 
 use super::Spaces;
 use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, QUIET, SIZE};
@@ -53,9 +53,9 @@ impl Spaces {
             if access | (previous & Access::WRITE) == previous {
                 continue;
             }
-            let page = access & !Access::WRITE;
-            let region = (page >> 9) as usize;
-            let Some(kind_of) = kinds.get_mut(region) else {
+            let page = Page(access & !Access::WRITE);
+            let region = page.region();
+            let Some(kind_of) = kinds.get_mut(region.index()) else {
                 *last = previous;
                 return Attention::Absent(at);
             };
@@ -65,20 +65,20 @@ impl Spaces {
                 return Attention::Check(at);
             }
             // The same superpage again is a hit too.
-            if kind & SIZE == LARGE && (page ^ previous & !Access::WRITE) < same {
+            if kind & SIZE == LARGE && (page.0 ^ previous & !Access::WRITE) < same {
                 previous = access;
                 continue;
             }
-            if tlb.look_up(page, size_of(kind & SIZE)) == Level::Walk && kind & QUIET == 0 {
+            if tlb.look_up(page.0, size_of(kind & SIZE)) == Level::Walk && kind & QUIET == 0 {
                 let found = regions.extend(region);
                 let large = kind & SIZE == LARGE;
-                if !large && !tables.is_present(found.place, page & 511) {
+                if !large && !tables.is_present(found.place, page.slot()) {
                     *last = previous;
                     return Attention::Absent(at);
                 }
                 found.flags |= ACCESSED;
                 if sample && !large {
-                    let entry = tables.entry(found.place, page & 511);
+                    let entry = tables.entry(found.place, page.slot());
                     *entry = entry.with(Entry::ACCESSED);
                     if let Some(misses) = misses {
                         misses.count(page);
@@ -94,7 +94,7 @@ impl Spaces {
     }
 
     /// A region was walked to.
-    pub(crate) fn walked(&mut self, region: u32) {
+    pub(crate) fn walked(&mut self, region: Region) {
         self.region(region).flags |= ACCESSED;
     }
 }

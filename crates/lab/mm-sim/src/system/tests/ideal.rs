@@ -21,10 +21,10 @@ fn what_is_reserved_of_spoiled_superpages_is_to_be_had() {
         let map = Event::Map { pages, address: 1 << 34, backing: Backing::Anonymous };
         run.step(Some(Event::Spawn(Process(process))), &[]).expect("a process");
         run.step(Some(map), &[]).expect("a mapping");
-        for region in region..region + NEEDED {
-            let touched = run.step(None, &[Access::write(Region(region).first())]);
-            assert_eq!(touched, Ok(()), "region {region} after {fragmentation}");
-            assert!(run.engine.system.spaces.is_large(region), "{region} after {fragmentation}");
+        for region in (region..region + NEEDED).map(Region) {
+            let touched = run.step(None, &[Access::write(region.first())]);
+            assert_eq!(touched, Ok(()), "{region:?} after {fragmentation}");
+            assert!(run.engine.system.spaces.is_large(region), "{region:?} after {fragmentation}");
         }
         assert!(run.engine.system.counters.broken > 0);
         run.end();

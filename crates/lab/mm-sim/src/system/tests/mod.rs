@@ -95,7 +95,7 @@ impl Run {
         if done.is_ok() && !self.swap {
             for access in accesses {
                 let page = access.page();
-                let region = page.region().0;
+                let region = page.region();
                 let mapped = system.spaces.is_large(region) || system.spaces.is_present(page);
                 assert!(mapped, "{access:?} found no page");
             }

@@ -4,6 +4,8 @@
 use proptest::prelude::*;
 
 use super::super::spaces::Spaces;
+use trace::Region;
+
 use super::super::spaces::region::Present;
 use super::{Conditions, Run, all_conditions, cases, ops};
 
@@ -40,7 +42,7 @@ fn table_of(text: &str, table: &str) -> String {
 }
 
 /// What is mapped in a region.
-fn of_region(spaces: &Spaces, region: u32) -> (Option<Present>, u16, u16) {
+fn of_region(spaces: &Spaces, region: Region) -> (Option<Present>, u16, u16) {
     let at = spaces.at(region);
     let present = (!spaces.is_large(region)).then(|| *spaces.present(region));
     (present, at.resident, at.flags)
@@ -60,7 +62,9 @@ fn books(run: &Run) -> String {
         spaces.superpages(),
         spaces.swapped(),
         system.memory.free_frames(),
-        (0..spaces.region_count()).map(|region| of_region(spaces, region)).collect::<Vec<_>>(),
+        (0..spaces.region_count())
+            .map(|region| of_region(spaces, Region(region)))
+            .collect::<Vec<_>>(),
     )
 }
 

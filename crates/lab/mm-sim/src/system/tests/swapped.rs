@@ -7,7 +7,7 @@ use crate::Cause;
 use trace::{Advice, Backing, Page, Pages, Region, SLOTS};
 
 /// A region of base pages, some of which were swapped out for a larger mapping that is gone again.
-fn swapped_in_part(most_swapped: u32) -> (Run, u32, u32) {
+fn swapped_in_part(most_swapped: u32) -> (Run, Region, u32) {
     let text = design::designs::find("linux-6").expect("a preset").to_toml();
     let limited = text.replace("most-swapped = 512", &format!("most-swapped = {most_swapped}"));
     let design = design::Design::from_toml("limited", &limited).expect("a good design");
@@ -15,11 +15,12 @@ fn swapped_in_part(most_swapped: u32) -> (Run, u32, u32) {
     let conditions =
         Conditions { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize::gib(1) };
     let mut run = Run::new(&design, &conditions);
-    let (region, process) = run.first;
+    let (first, process) = run.first;
+    let region = Region(first);
     let mut happens = |event| run.step(Some(event), &[]).expect("swap is large");
     happens(Event::Spawn(Process(process)));
-    let pages = Pages { first: Region(region).first(), count: SLOTS };
-    let further = Pages { first: Region(region + 1).first(), count: (memory.bytes() >> 12) as u32 };
+    let pages = region.pages();
+    let further = Pages { first: region.next().first(), count: (memory.bytes() >> 12) as u32 };
     for (pages, address) in [(pages, 1 << 34), (further, 1 << 36)] {
         happens(Event::Map { pages, address, backing: Backing::Anonymous });
         happens(Event::Advise(pages, Advice::NoHuge));
@@ -40,9 +41,8 @@ fn swapped_in_part(most_swapped: u32) -> (Run, u32, u32) {
 }
 
 impl System {
-    fn swapped_of(&self, region: u32) -> u32 {
-        let pages = (0..SLOTS).map(|slot| Page((region << 9) + slot));
-        pages.filter(|&page| self.spaces.entry(page).is_swapped()).count() as u32
+    fn swapped_of(&self, region: Region) -> u32 {
+        region.pages().iter().filter(|&page| self.spaces.entry(page).is_swapped()).count() as u32
     }
 }
 
