@@ -1,5 +1,5 @@
 //! A machine's file: TOML, strict. A key that is misspelt, missing or out of range is an error with
-//! its file, line, key and what is allowed. Only [`Machine::from_toml`] calls in here.
+//! its file, line, key and what is allowed.
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer};

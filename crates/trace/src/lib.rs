@@ -29,7 +29,7 @@ use std::fmt;
 pub const SLOTS: u32 = 512;
 
 /// A base page of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Page(pub u32);
 
 /// 512 base pages of a stream, aligned: what one superpage can back.

@@ -1,5 +1,5 @@
 //! `Engine`: one repetition, from the moment that all threads may fault until the last has touched its
-//! slice. Used by `run`.
+//! slice.
 //!
 //! A fault's stages, in order; `->` is a wait for a server, `+` time that passes:
 //!

@@ -1,5 +1,5 @@
 //! `Memory`: the nodes' free pages, zeroed and not, how busy their memory is, and the daemon that zeroes
-//! (scrubd, one per node). Used by `engine` and `run`.
+//! (scrubd, one per node).
 //!
 //! The daemon's work is carried out when somebody looks: it needs no events, and is exact all the same.
 //! See docs/decisions/faults.md#2 and #3.

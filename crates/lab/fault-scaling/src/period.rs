@@ -1,5 +1,5 @@
 //! `Finder`: tells when everything is as it was, but for the time and the pages, and passes over as many
-//! such periods as surely follow. Used by `engine`.
+//! such periods as surely follow.
 //!
 //! A network of identical CPUs and servers with queues, without chance, comes back to a state that it was
 //! in: there are finitely many. States are compared whole, not by a hash, each time the first CPU that is

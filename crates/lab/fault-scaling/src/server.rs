@@ -1,5 +1,5 @@
 //! `Server`: what CPUs share and only one can have at a time, with the queue of those that wait: a cache
-//! line that atomic instructions change, or a lock. Used by `engine`.
+//! line that atomic instructions change, or a lock.
 //!
 //! ```text
 //! idle --arrive--> busy (until the time that `serve` says) --leave--> idle, or busy for the next

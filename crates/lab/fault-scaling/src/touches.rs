@@ -1,4 +1,4 @@
-//! `Touches`: which pages of its slice a thread touches. Used by `engine` and `run`.
+//! `Touches`: which pages of its slice a thread touches.
 //!
 //! `pft` touches all of them, in order. A program that does not lets prefault miss: what a batch maps past the
 //! end of a run is never touched, though its memory is taken, zeroed and counted. (A touch that nobody expected is

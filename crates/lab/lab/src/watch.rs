@@ -1,5 +1,4 @@
-//! How far a pass over a stream is, for whoever waits for it. Used by [`crate::run_watched`], and by
-//! the command for recorded traces.
+//! How far a pass over a stream is, for whoever waits for it.
 
 use trace::{Block, Source};
 

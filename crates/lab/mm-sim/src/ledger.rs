@@ -1,4 +1,4 @@
-//! Where the cycles of a run went: one account per cause.
+//! Where the cycles of a run went: a count for each cause.
 
 use std::ops::{AddAssign, Index};
 

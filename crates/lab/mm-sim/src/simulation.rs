@@ -8,7 +8,7 @@ use tlb_sim::{Translate, Visitor};
 use trace::Block;
 use units::ByteSize;
 
-use crate::fragment::{Fragmentation, PhysicalMemoryView};
+use crate::fragment::{Fragmentation, PhysicalMemoryView, Place};
 use crate::system::{Engine, Outcome, Stop, System};
 use crate::touched::{Counts, TouchedView};
 
@@ -66,7 +66,9 @@ struct Running<T> {
 impl<T: Translate> Simulation for Running<T> {
     fn fragment(&mut self, how: &Fragmentation, superpages: u64) -> Result<(u32, u32), String> {
         let blocks = self.engine.system.blocks();
-        let program = how.program(superpages, blocks, 0, 0);
+        let place =
+            Place { needed: superpages, blocks, first_region: 0, first_process: 0, seed: 1 };
+        let program = how.program(place);
         let mut first = (0, 0);
         if let Some(mut program) = program {
             first = (program.regions(), program.processes());

@@ -26,7 +26,7 @@ pub struct Model {
     /// Visits that one of the stream stands for.
     pub weight: u32,
     /// How often the transient areas are made anew, each with its part of the visits.
-    #[serde(default = "one_round")]
+    #[serde(default = "one")]
     pub rounds: u32,
     /// The memory.
     pub areas: Vec<AreaTable>,
@@ -81,13 +81,13 @@ pub struct Visit {
     pub order: Order,
     /// Random: 1 is uniform; with 2, 3, 4 visits crowd at the area's begin, as the square, cube and
     /// fourth power of a uniform number.
-    #[serde(default = "one_u32")]
+    #[serde(default = "one")]
     pub skew: u32,
     /// Random: the crowded pages lie scattered over the area instead.
     #[serde(default)]
     pub scattered: bool,
     /// Accesses of a visit.
-    #[serde(default = "one_u32")]
+    #[serde(default = "one")]
     pub run: u32,
     /// The share of visits that write.
     #[serde(default)]
@@ -186,14 +186,8 @@ pub struct Build {
     pub accesses_per_page: u32,
 }
 
-const fn one() -> u16 {
-    1
-}
-const fn one_u32() -> u32 {
-    1
-}
-const fn one_round() -> u32 {
-    1
+fn one<T: From<u8>>() -> T {
+    1.into()
 }
 /// M_TOP_PAD of glibc.
 const fn brk_step() -> u32 {

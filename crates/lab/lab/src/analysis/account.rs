@@ -1,4 +1,4 @@
-//! Causes in groups, as tables and bars show them; and each cause in words.
+//! Causes in groups, as tables show them. Every cause is in exactly one.
 
 use serde::Serialize;
 
@@ -47,7 +47,7 @@ impl Account {
         }
     }
 
-    /// Its cycles in a ledger.
+    /// Its cycles in these counts.
     pub fn cycles(self, ledger: &CycleCounts) -> u64 {
         Cause::ALL
             .iter()
@@ -56,7 +56,7 @@ impl Account {
             .sum()
     }
 
-    /// Its share of a ledger; `None` of an empty one.
+    /// Its share of these counts; `None` where they are 0.
     pub fn share(self, ledger: &CycleCounts) -> Option<f64> {
         let total = ledger.total();
         (total > 0).then(|| self.cycles(ledger) as f64 / total as f64)

@@ -53,6 +53,9 @@ pub struct Difference {
     pub share: Option<f64>,
 }
 
+/// The two runs with their names, the faster one first.
+type Pair<'a> = [(&'a str, &'a Report); 2];
+
 /// Explains the difference between two runs.
 pub fn explain(a: &Report, b: &Report) -> Explanation {
     let swap = speedup(a, b).is_some_and(|speedup| speedup < 1.0)
@@ -61,13 +64,13 @@ pub fn explain(a: &Report, b: &Report) -> Explanation {
     let (name, other) = phrases::names(fast, slow);
     let differences = differences(fast, slow);
     let ratio = speedup(fast, slow);
+    let pair: Pair = [(&name, fast), (&other, slow)];
 
     let mut sentences = caveats(fast, slow);
-    sentences.push(verdict(fast, slow, &name, &other, ratio));
+    sentences.push(verdict(pair, ratio));
     if ratio.is_some() {
-        sentences.extend(ledger(fast, slow, &name, &other, &differences, ratio));
+        sentences.extend(ledger(pair, &differences, ratio));
     }
-    let pair = [(&name, fast), (&other, slow)];
     sentences.extend(pair.map(|(name, report)| superpages(name, report)));
     sentences.extend(faults(pair));
     sentences.extend(memory(pair));
@@ -102,12 +105,11 @@ fn caveats(fast: &Report, slow: &Report) -> Vec<String> {
     )]
 }
 
-fn verdict(fast: &Report, slow: &Report, name: &str, other: &str, ratio: Option<f64>) -> String {
-    let ends = [(name, &fast.end), (other, &slow.end)];
-    let bad: Vec<String> = ends
-        .iter()
-        .filter_map(|(name, end)| phrases::end(end).map(|end| format!("{name} {end}")))
-        .collect();
+fn verdict(pair: Pair, ratio: Option<f64>) -> String {
+    let [(name, fast), (other, slow)] = pair;
+    let ended =
+        |(name, report): (&str, &Report)| Some(format!("{name} {}", phrases::end(&report.end)?));
+    let bad: Vec<String> = pair.into_iter().filter_map(ended).collect();
     if !bad.is_empty() {
         return format!("Their times are not comparable: {}.", bad.join(", and "));
     }
@@ -129,10 +131,7 @@ fn verdict(fast: &Report, slow: &Report, name: &str, other: &str, ratio: Option<
 
 /// The accounts that make up the difference.
 fn ledger(
-    fast: &Report,
-    slow: &Report,
-    name: &str,
-    other: &str,
+    [(name, fast), (other, slow)]: Pair,
     differences: &[Difference],
     ratio: Option<f64>,
 ) -> Vec<String> {
@@ -225,7 +224,7 @@ fn superpages(name: &str, report: &Report) -> String {
     sentence + "."
 }
 
-fn faults([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<String> {
+fn faults([(name, fast), (other, slow)]: Pair) -> Option<String> {
     let (own, more) = (&fast.counters, &slow.counters);
     if own.faults == more.faults && own.fallbacks == more.fallbacks {
         return None;
@@ -240,7 +239,7 @@ fn faults([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Stri
     Some(format!("{faults}{parts}."))
 }
 
-fn memory([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<String> {
+fn memory([(name, fast), (other, slow)]: Pair) -> Option<String> {
     let bloat = |report: &Report| figures(report, None).bloat;
     let (own, more) = (bloat(fast)?, bloat(slow)?);
     if (own - more).abs() < 0.005 {
@@ -262,7 +261,7 @@ fn memory([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Stri
     Some(format!("{}, {}.", part(name, own, fast), part(other, more, slow)))
 }
 
-fn stalls([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<String> {
+fn stalls([(name, fast), (other, slow)]: Pair) -> Option<String> {
     let waited = |report: &Report| {
         let causes = [Cause::Compact, Cause::Reclaim, Cause::Lock];
         causes.map(|cause| report.ledger[cause]).iter().sum::<u64>()
@@ -287,7 +286,7 @@ fn stalls([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Stri
     (!told.is_empty()).then(|| format!("{}.", told.join("; ")))
 }
 
-fn daemons([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<String> {
+fn daemons([(name, fast), (other, slow)]: Pair) -> Option<String> {
     let share = |report: &Report| figures(report, None).daemons.unwrap_or(0.0);
     let (own, more) = (share(fast), share(slow));
     ((own - more).abs() > 0.005).then(|| {
@@ -299,7 +298,7 @@ fn daemons([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<Str
     })
 }
 
-fn requests([(name, fast), (other, slow)]: [(&String, &Report); 2]) -> Option<String> {
+fn requests([(name, fast), (other, slow)]: Pair) -> Option<String> {
     let (own, more) = (fast.requests.as_ref()?, slow.requests.as_ref()?);
     let time = |microseconds: f64| sig3::seconds(microseconds / 1e6);
     Some(format!(

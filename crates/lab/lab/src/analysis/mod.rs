@@ -1,4 +1,4 @@
-//! What reports say: pure functions over facts. Called by the command, the plots and the sweeps.
+//! What reports say: pure functions over facts.
 //!
 //! `figures` computes one run's ratios, `timeline` reads when superpages came, `account` groups causes,
 //! and `explain` tells in words why one run was faster than another. Nothing here knows how a run is

@@ -1,4 +1,4 @@
-//! The ledgers: a bar per design, stacked by cause, and a thin one below it for the daemons.
+//! Cycles by cause: a stacked bar per design, and a thin one below it for the daemons.
 
 use report::axis::{Axis, block, note_at, px};
 use report::markup::{Element, el};

@@ -1,5 +1,5 @@
 //! Reports as pictures: superpages, resident memory and free contiguity over time, and where the cycles
-//! went. Called by the command. Pure: the same reports give the same bytes.
+//! went. Pure: the same reports give the same bytes.
 //!
 //! [`svg`] is one self-contained picture, [`page`] the same with words around it; nothing is fetched,
 //! no script.
@@ -27,7 +27,7 @@ const NARROW: f64 = 400.0;
 /// What is left free at its sides.
 const MARGIN: f64 = 24.0;
 
-/// One picture of all reports: what was run, the time line, the ledgers.
+/// One picture of all reports: what was run, the time line, cycles by cause.
 pub fn svg(reports: &[Report]) -> String {
     frame::file(picture(reports, WIDTH))
 }

@@ -1,5 +1,5 @@
 //! Sweeps: designs x machines x workloads x fragmentations x memory sizes x seeds, over any number of
-//! threads and computers, with the same bytes at the end. Called by `superpage lab sweep`.
+//! threads and computers, with the same bytes at the end.
 //!
 //! A [`Plan`] holds the *contents* of everything it names, so a directory with a plan is all that a
 //! shard needs. Each cell has a [`Hash`] of those contents; cells that differ in the design only are a

@@ -1,7 +1,7 @@
 //! A sweep as people write it: names, in TOML or as flags. Whoever reads files resolves the names into
 //! a [`super::Plan`].
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use units::ByteSize;
 
 use super::seeds;
@@ -38,23 +38,17 @@ pub struct WantedError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
-    designs: Names,
-    #[serde(default)]
-    machines: Names,
-    workloads: Names,
-    #[serde(default)]
-    fragmentations: Names,
-    #[serde(default)]
-    memory: Names,
-    #[serde(default)]
-    seeds: Numbers,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "a name, or a list of names")]
-enum Names {
-    One(String),
-    Many(Vec<String>),
+    #[serde(deserialize_with = "names")]
+    designs: Vec<String>,
+    #[serde(default, deserialize_with = "names")]
+    machines: Vec<String>,
+    #[serde(deserialize_with = "names")]
+    workloads: Vec<String>,
+    #[serde(default, deserialize_with = "names")]
+    fragmentations: Vec<String>,
+    #[serde(default, deserialize_with = "names")]
+    memory: Vec<String>,
+    seeds: Option<Numbers>,
 }
 
 #[derive(Deserialize)]
@@ -65,25 +59,17 @@ enum Numbers {
     Ranges(String),
 }
 
-impl Default for Names {
-    fn default() -> Self {
-        Self::Many(Vec::new())
+fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a name, or a list of names")]
+    enum Names {
+        One(String),
+        Many(Vec<String>),
     }
-}
-
-impl Default for Numbers {
-    fn default() -> Self {
-        Self::Many(Vec::new())
-    }
-}
-
-impl From<Names> for Vec<String> {
-    fn from(names: Names) -> Self {
-        match names {
-            Names::One(name) => vec![name],
-            Names::Many(names) => names,
-        }
-    }
+    Ok(match Names::deserialize(from)? {
+        Names::One(name) => vec![name],
+        Names::Many(names) => names,
+    })
 }
 
 impl Wanted {
@@ -99,22 +85,22 @@ impl Wanted {
             let found = text.lines().position(|line| line.trim_start().starts_with(key));
             found.map_or(1, |index| index + 1)
         };
-        let memories = Vec::from(read.memory)
-            .iter()
+        let memories = (read.memory.iter())
             .map(|size| size.parse::<ByteSize>().map_err(|why| at(line("memory"), why.to_string())))
             .collect::<Result<_, _>>()?;
         let seeds = match read.seeds {
-            Numbers::One(seed) => vec![seed],
-            Numbers::Many(seeds) => seeds,
-            Numbers::Ranges(text) => {
+            None => Vec::new(),
+            Some(Numbers::One(seed)) => vec![seed],
+            Some(Numbers::Many(seeds)) => seeds,
+            Some(Numbers::Ranges(text)) => {
                 seeds(&text).map_err(|why| at(line("seeds"), why.to_string()))?
             }
         };
         Ok(Self {
-            designs: read.designs.into(),
-            machines: read.machines.into(),
-            workloads: read.workloads.into(),
-            fragmentations: read.fragmentations.into(),
+            designs: read.designs,
+            machines: read.machines,
+            workloads: read.workloads,
+            fragmentations: read.fragmentations,
             memories,
             seeds,
         })

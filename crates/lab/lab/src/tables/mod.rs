@@ -1,5 +1,4 @@
-//! Published tables, rerun: what a paper printed beside what the laboratory gets. Called by
-//! `superpage lab table`.
+//! Published tables, rerun: what a paper printed beside what the laboratory gets.
 //!
 //! A [`Table`] is a grid of [`Cell`]s; [`Table::agreement`] is the summary that decides whether a paper
 //! was reproduced: the order of every pair that it separates, and how far the figures are off. An [`Entry`] says

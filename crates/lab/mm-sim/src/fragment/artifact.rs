@@ -11,7 +11,7 @@
 
 use trace::{Access, Backing, Block, Event, Page, Pages, Process, Region, SLOTS};
 
-use super::{Fragmenter, PhysicalMemoryView};
+use super::{Fragmenter, PhysicalMemoryView, Place};
 
 /// Pages kept at the end of each superpage by `frag_background` and `fragment_level`: 64 KiB.
 const KEPT: u32 = 16;
@@ -105,21 +105,12 @@ enum Tune {
 }
 
 impl Artifact {
-    /// The programs for a workload that needs `needed` superpages at `level` percent.
-    pub fn new(
-        scale: Scale,
-        level: u8,
-        needed: u64,
-        first_region: u32,
-        first_process: u32,
-    ) -> Self {
-        Self {
-            scale,
-            target: (100 - u64::from(level.min(100))) * needed / 100,
-            first_region,
-            first_process,
-            state: State::CompactFill(0),
-        }
+    /// The programs that leave `level` percent of what the workload needs not free.
+    pub fn new(level: u8, place: Place) -> Self {
+        let Place { needed, blocks, first_region, first_process, .. } = place;
+        let target = (100 - u64::from(level.min(100))) * needed / 100;
+        let (scale, state) = (Scale::new(blocks), State::CompactFill(0));
+        Self { scale, target, first_region, first_process, state }
     }
 
     /// The superpages it leaves free, if the memory has so many.

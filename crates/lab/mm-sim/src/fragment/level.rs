@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Artifact, Fragmenter, FreeBlocks, FreeLists, Holes, Machine, Pinned, Scale};
+use super::{Artifact, Fragmenter, FreeBlocks, FreeLists, Holes, Machine, Pinned};
 
 /// How the memory is fragmented.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,30 +116,14 @@ impl Fragmentation {
         }
     }
 
-    /// The program, with seed 1, if there is anything to do. `needed` are the superpages that the
-    /// workload needs, `blocks` those of the machine.
-    pub fn program(
-        &self,
-        needed: u64,
-        blocks: u64,
-        first_region: u32,
-        first_process: u32,
-    ) -> Option<Box<dyn Fragmenter>> {
-        self.program_at(Place { needed, blocks, first_region, first_process, seed: 1 })
-    }
-
     /// The program, if there is anything to do.
-    pub fn program_at(&self, place: Place) -> Option<Box<dyn Fragmenter>> {
+    pub fn program(&self, place: Place) -> Option<Box<dyn Fragmenter>> {
         match self {
             Self::None => None,
             // The scripts run `frag_compact` and `frag_background` before `fragment_level 0` too,
             // but the slides call this level a fresh boot, so nothing is run.
             Self::Level(0) | Self::Pinned(0) => None,
-            Self::Level(level) => {
-                let scale = Scale::new(place.blocks);
-                let Place { needed, first_region, first_process, .. } = place;
-                Some(Box::new(Artifact::new(scale, *level, needed, first_region, first_process)))
-            }
+            Self::Level(level) => Some(Box::new(Artifact::new(*level, place))),
             Self::Pinned(percent) => Some(Box::new(Pinned::new(*percent, place.seed))),
             Self::IngensNormal => Some(Box::new(Holes::normal(place))),
             Self::IngensSevere => Some(Box::new(Holes::severe(place))),

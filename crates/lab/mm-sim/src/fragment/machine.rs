@@ -91,12 +91,4 @@ impl Fragmenter for Machine {
         }
         true
     }
-
-    fn regions(&self) -> u32 {
-        0
-    }
-
-    fn processes(&self) -> u32 {
-        0
-    }
 }

@@ -47,8 +47,12 @@ pub trait Fragmenter: Send {
     fn step(&mut self, memory: &mut dyn PhysicalMemoryView, block: &mut Block) -> bool;
 
     /// How many regions it numbers, from its first on. The workload begins behind them.
-    fn regions(&self) -> u32;
+    fn regions(&self) -> u32 {
+        0
+    }
 
     /// How many processes it numbers.
-    fn processes(&self) -> u32;
+    fn processes(&self) -> u32 {
+        0
+    }
 }

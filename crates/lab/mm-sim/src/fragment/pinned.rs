@@ -49,12 +49,4 @@ impl Fragmenter for Pinned {
         }
         true
     }
-
-    fn regions(&self) -> u32 {
-        0
-    }
-
-    fn processes(&self) -> u32 {
-        0
-    }
 }

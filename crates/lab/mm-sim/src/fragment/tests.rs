@@ -145,7 +145,7 @@ fn place(needed: u64, blocks: u64) -> Place {
 
 fn fragmented(how: &Fragmentation, needed: u64, blocks: usize) -> Toy {
     let mut toy = Toy::new(blocks);
-    if let Some(mut program) = how.program_at(place(needed, blocks as u64)) {
+    if let Some(mut program) = how.program(place(needed, blocks as u64)) {
         toy.run(&mut *program);
         let regions = toy.owner.keys().map(|page| page >> 9).max().unwrap_or(7);
         assert!(regions < 7 + program.regions().max(1), "{regions}");
@@ -275,7 +275,7 @@ proptest! {
         let free = FreeBlocks { free, pageblocks: None, frames: None };
         let mut toy = Toy::new(80);
         let how = Fragmentation::Machine(Box::new(free), None);
-        toy.run(&mut *how.program_at(Place { seed, ..place(1, 80) }).unwrap());
+        toy.run(&mut *how.program(Place { seed, ..place(1, 80) }).unwrap());
         let mut expected = [0; 10];
         expected[..9].copy_from_slice(&needed);
         expected[9] = whole;

@@ -1,4 +1,4 @@
-//! The pages themselves: free lists per node, and the four counters. Only the pool uses it.
+//! The pages themselves: free lists per node, and the four counters.
 
 use crate::memory::Frame;
 

@@ -27,7 +27,6 @@
 //! | `residents` | what compaction and reclaim ask of those who use frames |
 //! | `statistics` | what /proc/buddyinfo, the fragmentation indices and the watermarks tell |
 //!
-//! Called by `reservation`, `hugetlb`, `system` and `fragment`.
 //! See docs/decisions/lab.md#2.
 
 pub mod compaction;

@@ -174,9 +174,8 @@ impl Memory {
 
     /// Takes these 2^`order` frames, if all of them are free.
     pub fn claim(&mut self, frame: Frame, order: u8) -> bool {
-        let zone = self.zone_of(frame);
-        let zone = &mut self.zones[zone];
-        zone.claim(zone.block_of(frame), frame.slot(), order)
+        let (zone, block) = self.locate_mut(frame);
+        zone.claim(block, frame.slot(), order)
     }
 
     /// Frees 2^`order` frames; they have no owner any more. Any aligned part of what was allocated can be
@@ -195,9 +194,7 @@ impl Memory {
         } else {
             words.fill(0);
         }
-        let zone = self.zone_of(frame);
-        let zone = &mut self.zones[zone];
-        let block = zone.block_of(frame);
+        let (zone, block) = self.locate_mut(frame);
         zone.blocks[block].flags &= !WHOLE;
         zone.give(block, frame.slot(), order);
     }
@@ -215,8 +212,8 @@ impl Memory {
     /// Brings the record of a frame's pageblock, which is read when the frame is freed, into the host's caches.
     #[inline]
     pub(crate) fn prefetch_block(&self, frame: Frame) {
-        let zone = &self.zones[self.zone_of(frame)];
-        zone.prefetch(zone.block_of(frame));
+        let (zone, block) = self.locate(frame);
+        zone.prefetch(block);
     }
 
     /// Frees every frame of the pageblock at `block` that is held without an owner.
@@ -277,17 +274,15 @@ impl Memory {
     /// Says whether the pageblock of `frame` is one superpage of a program: compaction leaves such alone.
     /// Freeing any part of it takes the mark away.
     pub fn set_superpage(&mut self, frame: Frame, whole: bool) {
-        let zone = self.zone_of(frame);
-        let zone = &mut self.zones[zone];
-        let block = zone.block_of(frame);
+        let (zone, block) = self.locate_mut(frame);
         let flags = &mut zone.blocks[block].flags;
         *flags = if whole { *flags | WHOLE } else { *flags & !WHOLE };
     }
 
     /// Whether it is marked as one.
     pub fn is_superpage(&self, frame: Frame) -> bool {
-        let zone = &self.zones[self.zone_of(frame)];
-        zone.blocks[zone.block_of(frame)].flags & WHOLE != 0
+        let (zone, block) = self.locate(frame);
+        zone.blocks[block].flags & WHOLE != 0
     }
 
     /// The node of a frame.
@@ -297,13 +292,29 @@ impl Memory {
 
     /// The mobility of a frame's pageblock.
     pub fn mobility(&self, frame: Frame) -> Mobility {
-        let zone = &self.zones[self.zone_of(frame)];
-        zone.blocks[zone.block_of(frame)].mobility
+        let (zone, block) = self.locate(frame);
+        zone.blocks[block].mobility
     }
 
     /// Frames that the page cache uses.
     pub const fn cache_frames(&self) -> u64 {
         self.cache
+    }
+
+    /// The zone that a frame lies in, and its pageblock there.
+    #[inline]
+    fn locate(&self, frame: Frame) -> (&Zone, usize) {
+        let zone = &self.zones[self.zone_of(frame)];
+        (zone, zone.block_of(frame))
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub(crate) fn locate_mut(&mut self, frame: Frame) -> (&mut Zone, usize) {
+        let zone = self.zone_of(frame);
+        let zone = &mut self.zones[zone];
+        let block = zone.block_of(frame);
+        (zone, block)
     }
 
     /// The number of the zone that a frame lies in.

@@ -161,9 +161,7 @@ fn evict(
 
 /// Moves the hand for anonymous memory past a superpage that it is in.
 fn pass_superpage(memory: &mut Memory, frame: Frame) {
-    let zone = memory.zone_of(frame);
-    let zone = &mut memory.zones[zone];
-    let block = zone.block_of(frame);
+    let (zone, block) = memory.locate_mut(frame);
     if zone.blocks[block].flags & WHOLE != 0 {
         let next = (block as u32 + 1) % zone.blocks.len() as u32;
         zone.hands[Kind::Anonymous as usize] = next * PAGEBLOCK;

@@ -4,8 +4,6 @@
 //! order k; two wholly free neighbours are one block of order 10, recorded at the even one. Free
 //! blocks are on the lists of their pageblock's mobility always, as in Linux since 6.10; before, pages
 //! could lie on another type's list until they were allocated again.
-//!
-//! Called by `physical`, `fallback`, `statistics` and `verify`.
 
 mod facts;
 mod zeroed;

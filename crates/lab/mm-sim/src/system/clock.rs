@@ -1,4 +1,4 @@
-//! Virtual time and the books: what the program and the daemons spend, by cause.
+//! Virtual time, and the cycles that the program and the daemons spend, by cause.
 //!
 //! Time is the program's CPU cycles divided by its threads; daemons work beside it, on CPUs of their
 //! own, and cost it nothing but what they do to its memory.
@@ -8,7 +8,7 @@ use trace::Pace;
 
 use crate::{Cause, CycleCounts};
 
-/// Virtual time and the two ledgers.
+/// Virtual time and the cycles of both.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// The program's CPU cycles.

@@ -55,7 +55,7 @@ pub(crate) struct Due {
 }
 
 /// All daemons of a design, and what they know.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Daemons {
     list: Vec<Daemon>,
     /// Daemons work: not while the fragmenter does, as the artifact enables policies after it.
@@ -68,7 +68,7 @@ pub(crate) struct Daemons {
     /// Regions whose population crossed the threshold, oldest first.
     candidates: VecDeque<Region>,
     /// The scan sleeps after a failure, until there are more candidates than this.
-    naps_with: usize,
+    naps_with: Option<usize>,
     /// Where the scan by address is: a process and a page.
     cursor: (u32, Page),
     /// When a process was last served (HawkEye's round robin among equals), by process.
@@ -78,30 +78,11 @@ pub(crate) struct Daemons {
     /// A fault asked for compaction in the background.
     compaction_wanted: bool,
     /// Until when a daemon keeps the faults of a process out: (process, time).
-    locked: (u32, u64),
+    locked: Option<(u32, u64)>,
 }
 
 /// A daemon's work becomes visible in pieces of about this length: a tick of FreeBSD's clock at hz = 1000.
 const PIECE_MICROSECONDS: u64 = 1000;
-
-impl Default for Daemons {
-    fn default() -> Self {
-        Self {
-            list: Vec::new(),
-            awake: false,
-            next: 0,
-            now: 0,
-            before: 0,
-            candidates: VecDeque::new(),
-            naps_with: usize::MAX,
-            cursor: (0, Page(0)),
-            served: BTreeMap::new(),
-            watched: (Vec::new(), Region(0)),
-            compaction_wanted: false,
-            locked: (u32::MAX, 0),
-        }
-    }
-}
 
 impl Daemons {
     /// The daemons of a design begin at a time.
@@ -130,7 +111,7 @@ impl Daemons {
     /// Whether a daemon has work to do at a time.
     #[inline]
     pub(crate) fn is_any_due(&mut self, now: u64) -> bool {
-        if self.candidates.len() > self.naps_with {
+        if self.naps_with.is_some_and(|most| self.candidates.len() > most) {
             self.wake_scan(now);
         }
         now >= self.next
@@ -146,7 +127,7 @@ impl Daemons {
         let before = *clock.background();
         (self.now, self.before) = (daemon.due, before.total());
         if daemon.task == Task::Scan {
-            self.naps_with = usize::MAX;
+            self.naps_with = None;
         }
         Some(Due { task: daemon.task, pass: std::mem::take(&mut daemon.pass), at, before })
     }
@@ -154,7 +135,7 @@ impl Daemons {
     /// That piece of work is done.
     pub(crate) fn end_piece(&mut self, piece: Due, clock: &Clock, next: Wait) {
         if let (Task::Scan, Wait::Pause(_)) = (piece.task, next) {
-            self.naps_with = self.candidates.len();
+            self.naps_with = Some(self.candidates.len());
         }
         let spent = clock.background().since(&piece.before);
         self.list[piece.at].has_worked(spent, piece.pass, next);
@@ -166,7 +147,7 @@ impl Daemons {
 
     /// Ends the scan's sleep after a failure. It has done with what it did before.
     fn wake_scan(&mut self, now: u64) {
-        self.naps_with = usize::MAX;
+        self.naps_with = None;
         for daemon in self.list.iter_mut().filter(|daemon| daemon.task == Task::Scan) {
             daemon.due = daemon.due.min(now.max(daemon.last.until));
         }
@@ -276,20 +257,19 @@ impl Daemons {
     /// A daemon has an address space to itself for so many cycles more.
     pub(crate) fn lock(&mut self, process: u32, now: u64, cycles: u64) {
         // What it did since the program last waited follows one on the other.
-        let until = if self.locks(process) { self.locked.1 } else { 0 };
-        self.locked = (process, until.max(now) + cycles);
+        let until = self.locked.filter(|lock| lock.0 == process).map_or(0, |lock| lock.1);
+        self.locked = Some((process, until.max(now) + cycles));
     }
 
     /// Whether a daemon keeps the faults of a process out, or did since the process last waited.
     #[inline]
     pub(crate) fn locks(&self, process: u32) -> bool {
-        self.locked.0 == process
+        self.locked.is_some_and(|lock| lock.0 == process)
     }
 
     /// How long the process that is kept out waits at a time. It is kept out no more.
     pub(crate) fn end_lock(&mut self, now: u64) -> u64 {
-        self.locked.0 = u32::MAX;
-        self.locked.1.saturating_sub(now)
+        self.locked.take().map_or(0, |lock| lock.1.saturating_sub(now))
     }
 }
 

@@ -18,45 +18,34 @@ impl System {
         match event {
             Event::Spawn(process) => {
                 self.spaces.begin_process(process.0);
-                self.run(*process)
+                self.run(*process);
             }
             Event::Run(process) => self.run(*process),
-            Event::Map { pages, backing, .. } => self.map(*pages, *backing),
-            Event::Grow { pages } => self.grow(*pages),
+            Event::Map { pages, backing, .. } => self.map(*pages, *backing)?,
+            Event::Grow { pages } => self.grow(*pages)?,
             Event::Unmap(pages) => self.unmap(*pages),
-            Event::Advise(pages, advice) => self.advise(*pages, *advice),
+            Event::Advise(pages, advice) => self.advise(*pages, *advice)?,
             Event::Protect(pages, read_only) => self.protect(*pages, !*read_only),
-            Event::Fork { child, offset } => self.fork(*child, *offset),
+            Event::Fork { child, offset } => self.fork(*child, *offset)?,
             Event::Exit(process) => self.exit(*process),
             Event::Pace(pace) => {
                 self.spaces.bank_walks(self.clock.pace().weight);
                 self.clock.set_pace(*pace);
-                Ok(())
             }
-            Event::Wait(microseconds) => {
-                self.clock.wait(self.clock.of_microseconds(*microseconds));
-                Ok(())
-            }
+            Event::Wait(microseconds) => self.clock.wait(self.clock.of_microseconds(*microseconds)),
             Event::Phase(name) => {
                 self.observed.begin_phase(name, &self.clock, self.counters.accesses);
-                Ok(())
             }
-            Event::RequestBegin => {
-                self.observed.begin_request(self.clock.now());
-                Ok(())
-            }
-            Event::RequestEnd => {
-                self.observed.end_request(self.clock.now());
-                Ok(())
-            }
+            Event::RequestBegin => self.observed.begin_request(self.clock.now()),
+            Event::RequestEnd => self.observed.end_request(self.clock.now()),
         }
+        Ok(())
     }
 
-    fn run(&mut self, process: Process) -> Result<(), Stop> {
+    fn run(&mut self, process: Process) {
         if self.spaces.run(process.0) && !self.pcid {
             self.spaces.invalidate_all();
         }
-        Ok(())
     }
 
     /// What every system call costs. Mappings may be others afterwards.
@@ -110,10 +99,9 @@ impl System {
         Ok(())
     }
 
-    fn unmap(&mut self, pages: Pages) -> Result<(), Stop> {
+    fn unmap(&mut self, pages: Pages) {
         self.system_call();
         self.remove(self.pool.trim(&self.spaces, pages));
-        Ok(())
     }
 
     /// Takes mappings away, and all that was in them.
@@ -227,7 +215,7 @@ impl System {
         }
     }
 
-    fn protect(&mut self, pages: Pages, writable: bool) -> Result<(), Stop> {
+    fn protect(&mut self, pages: Pages, writable: bool) {
         self.system_call();
         self.clock.spend(Cause::Shootdown, self.costs.shootdown);
         self.spaces.change(pages, |mapping| mapping.writable = writable);
@@ -239,7 +227,6 @@ impl System {
                 self.superpage_event(region, Happened::Protected { whole: false });
             }
         }
-        Ok(())
     }
 
     /// The child maps what the parent maps; anonymous pages are shared until one of them writes.
@@ -316,9 +303,9 @@ impl System {
         self.clock.spend(Cause::Map, self.costs.map_page);
     }
 
-    fn exit(&mut self, process: Process) -> Result<(), Stop> {
+    fn exit(&mut self, process: Process) {
         let before = self.spaces.running();
-        self.run(process)?;
+        self.run(process);
         let own = self.spaces.process(process.0);
         let mappings: Vec<Place> = own.into_iter().flat_map(|own| own.mappings()).collect();
         for (first, mapping) in mappings {
@@ -331,7 +318,6 @@ impl System {
         self.daemons.forget(process.0);
         self.spaces.run(before);
         self.spaces.forget_place();
-        Ok(())
     }
 
     /// Something happens to pages of a superpage: it is split if the policy says so.

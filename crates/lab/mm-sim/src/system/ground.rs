@@ -1,4 +1,4 @@
-//! The machine as a fragmenter sees it.
+//! The machine's physical memory as a fragmenter sees it.
 
 use super::System;
 use crate::fragment::{Mobility, PhysicalMemoryView};

@@ -1,4 +1,4 @@
-//! Mapping superpages and splitting them.
+//! Superpages are mapped, and split with all their sharers.
 
 use policy::{Action, Event, Facts};
 use trace::{Page, Region, SLOTS};

@@ -16,7 +16,7 @@
 //! A function that needs two parts takes the other as an argument; only what needs the policy, or charges, is the
 //! executor's. `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault` (and
 //! `plain` and `apart`), `reserve`, `large`, `collapse`, `release` and `pooled` are the five events of a superpage's life;
-//! `work`, `scan`, `upkeep` and `watch` are daemons at work. Only `crate::simulation` builds one.
+//! `work`, `scan`, `upkeep` and `watch` are daemons at work.
 //! See docs/decisions/policy.md#9.
 
 mod allocate;

@@ -8,7 +8,7 @@ use crate::{CycleCounts, Moment, Phase};
 pub(crate) struct Observed {
     /// When the program began.
     began: u64,
-    timeline: Vec<Moment>,
+    noted: Observations,
     /// Time between two moments of the time line, and the next one's; none before the program begins.
     interval: u64,
     next_moment: u64,
@@ -16,14 +16,12 @@ pub(crate) struct Observed {
     peaked: bool,
     /// When the request under way began.
     request: Option<u64>,
-    latencies: Vec<u64>,
-    phases: Vec<Phase>,
     /// The phase under way: name, time, ledger and accesses at its beginning.
     phase: Option<(String, u64, CycleCounts, u64)>,
 }
 
 /// All of it, at the end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Observations {
     /// Cycles from the program's beginning to its end.
     pub wall_cycles: u64,
@@ -45,13 +43,11 @@ impl Observed {
     pub(crate) fn new(clock: &Clock) -> Self {
         Self {
             began: 0,
-            timeline: Vec::new(),
+            noted: Observations::default(),
             interval: clock.of_microseconds(INITIAL_INTERVAL_MICROSECONDS),
             next_moment: u64::MAX,
             peaked: false,
             request: None,
-            latencies: Vec::new(),
-            phases: Vec::new(),
             phase: None,
         }
     }
@@ -74,10 +70,10 @@ impl Observed {
 
     /// A moment.
     pub(crate) fn note(&mut self, moment: Moment, now: u64) {
-        self.timeline.push(moment);
-        if self.timeline.len() >= MOMENTS {
+        self.noted.timeline.push(moment);
+        if self.noted.timeline.len() >= MOMENTS {
             let mut at = 0;
-            self.timeline.retain(|_| {
+            self.noted.timeline.retain(|_| {
                 at += 1;
                 at % 2 == 1
             });
@@ -105,7 +101,7 @@ impl Observed {
     /// The request under way ends.
     pub(crate) fn end_request(&mut self, now: u64) {
         if let Some(began) = self.request.take() {
-            self.latencies.push(now - began);
+            self.noted.latencies.push(now - began);
         }
     }
 
@@ -118,7 +114,7 @@ impl Observed {
     /// The last one ends.
     pub(crate) fn end_phase(&mut self, clock: &Clock, accesses: u64) {
         let Some((name, began, ledger, before)) = self.phase.take() else { return };
-        self.phases.push(Phase {
+        self.noted.phases.push(Phase {
             name,
             wall_cycles: clock.now() - began,
             ledger: clock.ledger().since(&ledger),
@@ -128,11 +124,6 @@ impl Observed {
 
     /// What there was, at the end.
     pub(crate) fn take(&mut self, now: u64) -> Observations {
-        Observations {
-            wall_cycles: now - self.began,
-            timeline: std::mem::take(&mut self.timeline),
-            phases: std::mem::take(&mut self.phases),
-            latencies: std::mem::take(&mut self.latencies),
-        }
+        Observations { wall_cycles: now - self.began, ..std::mem::take(&mut self.noted) }
     }
 }

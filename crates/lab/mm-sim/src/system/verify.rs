@@ -2,7 +2,7 @@
 //!
 //! Page tables and frames' owners are two views of one fact; everything else (resident, clean and superpage
 //! counts, shares, folios, reservations) is kept beside them for speed. All of it is recomputed from the page
-//! tables here. For tests, and once at the end of a run in debug builds; nobody else calls it.
+//! tables here. For tests, and once at the end of a run in debug builds.
 
 use std::collections::BTreeSet;
 

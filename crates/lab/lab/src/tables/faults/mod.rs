@@ -1,4 +1,4 @@
-//! Published rows, and how far the model is off. Called by the command and by tests.
+//! Published rows, and how far the model is off.
 //!
 //! Rows of the same condition (samples) are one here, their geometric mean: their spread is not the
 //! model's to explain. What a constant was fitted to is marked; agreement there proves nothing.

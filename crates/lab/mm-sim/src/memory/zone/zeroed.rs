@@ -180,9 +180,7 @@ impl Memory {
     /// Gives it back, zeroed.
     pub fn put_zeroed(&mut self, frame: Frame, order: u8) {
         self.free(frame, order);
-        let zone = self.zone_of(frame);
-        let zone = &mut self.zones[zone];
-        let block = zone.block_of(frame);
+        let (zone, block) = self.locate_mut(frame);
         let count = zone.blocks.len();
         let zeroed = zone.zeroed.get_or_insert_with(|| Box::new(Zeroed::new(count)));
         mark_all(zeroed, block, frame.slot(), order, true);

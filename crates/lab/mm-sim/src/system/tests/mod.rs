@@ -14,7 +14,7 @@ use trace::{Access, Block, Event, Process};
 use units::ByteSize;
 
 use super::{Engine, Stop, System};
-use crate::fragment::Fragmentation;
+use crate::fragment::{Fragmentation, Place};
 use program::{Op, Program, ops};
 
 /// The tables of a design's file.
@@ -54,7 +54,8 @@ impl Run {
             conditions.fragmentation.parse().expect("a fragmentation");
         let blocks = u64::from(engine.system.memory.frames() / 512);
         let mut first = (0, 0);
-        if let Some(mut program) = fragmentation.program(8, blocks, 0, 0) {
+        let place = Place { needed: 8, blocks, first_region: 0, first_process: 0, seed: 1 };
+        if let Some(mut program) = fragmentation.program(place) {
             first = (program.regions(), program.processes());
             let mut block = Block::default();
             while program.step(&mut engine.system, &mut block) {
