@@ -305,7 +305,7 @@ mod tests {
             ("x: pages=big", "`big`"),
             ("x: memory=all", "invalid memory `all`"),
             ("x: fallback=no", "invalid fallback `no`"),
-            ("x: children=x", "for children `x`"),
+            ("x: children=x", "invalid children `x`"),
             ("x: prezero=much", "to prepare `much`"),
             ("x: prefault=", "to prepare ``"),
             ("x: fast", "unexpected `fast`"),

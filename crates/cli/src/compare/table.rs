@@ -45,7 +45,7 @@ fn head(document: &Document) -> String {
         Stopped::MaxRuns => "stopped by --max-runs".to_string(),
         Stopped::Decided => "until every verdict was decided".to_string(),
         Stopped::MaxTime => "stopped by --max-time".to_string(),
-        Stopped::Interrupted => "interrupted; judged is what there is".to_string(),
+        Stopped::Interrupted => "interrupted; the verdicts are of the runs made so far".to_string(),
     };
     format!(
         "{command}\n{cpus} x {model}, {memory}, Linux {kernel}, THP {thp}; {:.0} s, {stopped}\n",

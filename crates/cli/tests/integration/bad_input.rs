@@ -6,7 +6,7 @@ use crate::common::{overcommit, run, stderr};
 type Case = (&'static [&'static str], i32, &'static [&'static str]);
 
 const CASES: &[Case] = &[
-    (&["compare", "nosuch"], 2, &["`nosuch`", "known are gups"]),
+    (&["compare", "nosuch"], 2, &["`nosuch`", "expected one of gups"]),
     (&["compare", "gups", "--size", "0"], 2, &["gups", "0 B", "--size 64 KiB or more"]),
     (&["compare", "gups", "--size", "99999G"], 2, &["gups", "available", "smaller --size"]),
     (&["compare", "gups", "--size", "-1"], 2, &["invalid size `-1`"]),
@@ -33,8 +33,8 @@ const CASES: &[Case] = &[
         &["`ops=([0-9]+)` matches nothing", "\"hello\""],
     ),
     (&["compare", "gups", "--metric", "("], 2, &["`(` is not valid"]),
-    (&["compare", "gups", "--arm", "fast"], 2, &["`fast` is no kind of pages", "base, thp"]),
-    (&["compare", "gups", "--arm", "x: fast"], 2, &["`fast` is not understood"]),
+    (&["compare", "gups", "--arm", "fast"], 2, &["invalid pages `fast`", "base, thp"]),
+    (&["compare", "gups", "--arm", "x: fast"], 2, &["unexpected `fast`"]),
     (&["compare", "gups", "--arm", "x: -- no-such"], 2, &["arm x", "`no-such` was not found"]),
     (&["compare", "gups", "--arm", "hugetlb:8T"], 3, &["no hugetlb pool of 8 TiB"]),
     (&["compare", "gups", "--confidence", "100%"], 2, &["--confidence"]),
@@ -70,7 +70,7 @@ const CASES: &[Case] = &[
     (&["design", "check"], 2, &["FILE"]),
     (&["design", "diff", "linux"], 2, &["<B>"]),
     (&["design", "diff", "linux", "/etc/passwd"], 2, &["/etc/passwd:1: ", "not TOML"]),
-    (&["workload", "nosuch"], 2, &["`nosuch`", "known are gups"]),
+    (&["workload", "nosuch"], 2, &["`nosuch`", "expected one of gups"]),
     (&["workload", "gups", "--size", "0"], 2, &["too small"]),
     (&["run", "--stack=100T", "true"], 2, &["more than this machine's memory"]),
     (
@@ -81,7 +81,7 @@ const CASES: &[Case] = &[
     (&["run", "no-such-program"], 127, &["`no-such-program` was not found"]),
     (&["run", "--", "no-such-program"], 127, &["`no-such-program` was not found"]),
     (&["run", "--", "/etc/passwd"], 126, &["/etc/passwd", "execute permission"]),
-    (&["run", "--pages", "big", "--", "true"], 2, &["`big` is no kind of pages"]),
+    (&["run", "--pages", "big", "--", "true"], 2, &["invalid pages `big`"]),
     (&["run", "--pages", "hugetlb:8T", "--", "true"], 125, &["no hugetlb pool of 8 TiB"]),
 ];
 

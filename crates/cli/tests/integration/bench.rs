@@ -62,7 +62,7 @@ fn an_arm_whose_library_is_silent_has_no_figures() {
     assert_eq!(row["got"]["library_fault"], "silent", "{row}");
     assert!(row["summary"].is_null(), "{row}");
     let output = outcome(&bench("touch", &["--arm", "base", "--arm", silent]));
-    assert!(stdout(&output).contains("did not answer"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("did not respond"), "{}", stdout(&output));
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn a_prediction_stands_beside_the_verdict_and_in_the_document() {
     let [from, to] = [&path, &page].map(|path| path.to_str().unwrap());
     let again = run(&["compare", "--from", from, "--html", to]);
     let drawn = std::fs::read_to_string(&page).unwrap();
-    assert!(drawn.contains("class=\"predicted\"") && drawn.contains("Dashes: "), "{drawn}");
+    assert!(drawn.contains("class=\"predicted\"") && drawn.contains("Dashed: "), "{drawn}");
     let text = stdout(&again);
     let line = text.lines().find(|line| line.contains("updates")).unwrap_or_default();
     assert!(text.contains("predicted"), "{text} {line}");

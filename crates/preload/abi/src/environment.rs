@@ -76,31 +76,33 @@ words! {
 /// A word that a variable or an option cannot have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownWord {
+    setting: &'static str,
     word: String,
-    what: &'static str,
     expected: &'static str,
 }
 
 impl fmt::Display for UnknownWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "invalid {} `{}`: expected {}", self.what, self.word, self.expected)
+        write!(f, "invalid {} `{}`: expected {}", self.setting, self.word, self.expected)
     }
 }
 
 impl std::error::Error for UnknownWord {}
 
 macro_rules! parse {
-    ($type:ident, $what:literal, $expected:literal) => {
+    ($type:ident, $setting:literal, $expected:literal) => {
         impl FromStr for $type {
             type Err = UnknownWord;
             fn from_str(word: &str) -> Result<Self, UnknownWord> {
-                let unknown =
-                    || UnknownWord { word: word.to_string(), what: $what, expected: $expected };
-                Self::from_name(word).ok_or_else(unknown)
+                Self::from_name(word).ok_or_else(|| UnknownWord {
+                    setting: $setting,
+                    word: word.to_string(),
+                    expected: $expected,
+                })
             }
         }
     };
 }
 parse!(Fallback, "fallback", "error, base or thp");
-parse!(Children, "value for children", "base, same or none");
-parse!(Text, "text method", "file or copy");
+parse!(Children, "children", "base, same or none");
+parse!(Text, "text", "file or copy");

@@ -182,8 +182,8 @@ fn wish(voice: &Voice, part: &str, size: Option<String>) -> Option<PagesRequest>
         Some(size) => Some(PagesRequest::Of(text, size)),
         None => {
             voice.warn(format!(
-                "--{part}={text}: `{text}` is no page size, such as 2M or 1G; {part} stays on base \
-                 pages"
+                "--{part}={text}: invalid page size `{text}`: expected e.g. 2M or 1G; {part} stays \
+                 on base pages"
             ));
             None
         }
