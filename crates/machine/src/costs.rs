@@ -2,15 +2,13 @@
 //!
 //! Numbers live in `machines/*.toml`, each with its source and how far to trust it.
 
-use serde::Deserialize;
 use units::ByteSize;
 
 /// A cost in nanoseconds.
 pub type Nanoseconds = f64;
 
 /// What the kernel's work costs. All but `zero` are nanoseconds.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
     /// A fault that maps one base page, from the trap to the return, without zeroing it, without
     /// waiting for a lock and without making a page of the page table.
@@ -55,8 +53,7 @@ pub struct Costs {
 }
 
 /// How long 2 MiB take to be zeroed, by the kind of stores and by the bytes zeroed per call.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Zeroing {
     /// Through the caches: microseconds for 2 MiB, in calls of 4 KiB, of 32 KiB, of 2 MiB.
     pub temporal: [f64; 3],

@@ -1,7 +1,5 @@
 //! The shapes of TLBs and page-walk caches: entries, ways, which page sizes they hold.
 
-use serde::Deserialize;
-
 use crate::{SIZES, Size};
 
 /// A set-associative array.
@@ -21,8 +19,7 @@ impl Array {
 }
 
 /// How a set is chosen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Index {
     /// The page's number modulo the sets.
     #[default]
@@ -33,8 +30,7 @@ pub enum Index {
 }
 
 /// Which entry of a full set is evicted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Replacement {
     /// The least recently used.
     #[default]

@@ -18,7 +18,6 @@ pub use costs::{BULKS, Costs, Nanoseconds, Stores, Zeroing};
 pub use edit::{CostLine, costs_marked, with_costs};
 pub use geometry::{Array, Index, Replacement, Tlb, WalkCaches};
 pub use presets::{UnknownMachine, names, preset, preset_text};
-pub use read::MachineError;
 pub use size::{SIZES, Size};
 pub use tally::{Level, READS, Tally};
 pub use walk::Footprint;

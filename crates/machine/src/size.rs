@@ -1,10 +1,7 @@
 //! `Size`: the sizes of page that one address space may mix. The simulator's smallest word.
 
-use serde::Deserialize;
-
 /// The size of one mapped page, counted in base pages: what a TLB entry may translate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Size {
     /// A base page.

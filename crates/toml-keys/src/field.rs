@@ -83,6 +83,29 @@ macro_rules! numbers {
 
 numbers! { u8 u16 u32 u64 }
 
+impl Field for f64 {
+    fn allowed() -> String {
+        "a number".to_string()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let number = match value {
+            DeValue::Float(number) => number.as_str().parse().ok(),
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),
+            _ => None,
+        };
+        number.ok_or_else(|| wrong(value, &Self::allowed()))
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    fn allowed() -> String {
+        format!("a list, each {}", T::allowed())
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        list(value, &Self::allowed())
+    }
+}
+
 impl Field for bool {
     fn allowed() -> String {
         "true or false".to_string()

@@ -5,15 +5,14 @@
 //! # use superpage_toml_keys as toml_keys;
 //! let text = "[[pool]]\nsize = \"2M\"\ncuont = 3\n\n[[pool]]\nsize = 7\ncount = -1\n";
 //! let mut pools = Vec::new();
-//! let problems = toml_keys::problems(text, |keys| {
+//! let read = toml_keys::read("pools.toml", text, |keys| {
 //!     keys.tables("pool", |keys| {
-//!         let (size, count) = (keys.required::<units::ByteSize>("size"), keys.required::<u64>("count"));
+//!         let (size, count): (units::ByteSize, u64) = (keys.must("size"), keys.within("count", 1..=999));
 //!         pools.push((size, count, keys.optional::<u32>("node")));
 //!     });
 //! });
-//! let error = toml_keys::FileError::check("pools.toml", problems).unwrap_err();
+//! let error = read.unwrap_err();
 //! assert_eq!(error.to_string(), "\
-//! pools.toml:1: pool.count: is missing: must be a whole number from 0 to 9223372036854775807
 //! pools.toml:3: pool.cuont: unknown key: did you mean `count`? known keys: size, count, node
 //! pools.toml:6: pool.size: is an integer: must be a size like \"64K\" or \"2M\"
 //! pools.toml:7: pool.count: -1 is out of range: must be a whole number from 0 to 9223372036854775807");
@@ -27,7 +26,7 @@ mod text;
 
 pub use field::{Field, list, parsed, word, wrong};
 pub use problem::{FileError, Problem};
-pub use reader::{Found, Reader, line_of, problems};
+pub use reader::{Found, Reader, deserialize, line_of, problems, read};
 pub use text::{guess, nearest, one_of, quoted};
 /// A value as it was written, for implementations of [`Field`].
 pub use toml::de::DeValue;

@@ -1,12 +1,45 @@
 //! `Reader`: a walk over the tables of a file, which notes what is wrong.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 
+use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::text::{bare, guess, nearest, one_line};
-use crate::{Field, Problem};
+use crate::{Field, FileError, Problem};
+
+/// Reads a file's text, if nothing is wrong with it.
+///
+/// # Errors
+/// All that is wrong.
+pub fn read<T>(
+    file: impl Display,
+    text: &str,
+    keys: impl FnOnce(&mut Reader<'_>) -> T,
+) -> Result<T, FileError> {
+    let mut read = None;
+    FileError::check(file, problems(text, |reader| read = Some(keys(reader))))?;
+    Ok(read.expect("keys are read where the text is TOML"))
+}
+
+/// Reads a file into a type that says by itself how: of what is wrong, the first alone is told, and not always with
+/// its key.
+///
+/// # Errors
+/// What is wrong.
+pub fn deserialize<T: DeserializeOwned>(file: impl Display, text: &str) -> Result<T, FileError> {
+    toml::from_str(text).map_err(|error| FileError {
+        file: file.to_string(),
+        problems: vec![Problem {
+            line: Some(error.span().map_or(1, |span| line(text, span.start))),
+            key: String::new(),
+            what: one_line(error.message()),
+        }],
+    })
+}
 
 /// Reads a text; returns what is wrong with it. A text that is not TOML has no keys: `keys` is then not called, and
 /// the problems' keys are empty.
@@ -44,6 +77,9 @@ pub fn line_of(text: &str, key: &str) -> usize {
     }
     found
 }
+
+/// How the problem of a missing key begins.
+const MISSING: &str = "is missing";
 
 /// The line of a byte, from 1.
 fn line(text: &str, at: usize) -> usize {
@@ -99,16 +135,42 @@ impl<'a> Reader<'a> {
         read.map_err(|what| self.problem(found.line, found.key, what)).ok()
     }
 
-    /// The value of a key that must be there; `None` if it is missing or wrong, which is noted.
+    /// The value of a key that must be there, if its table is; `None` if it is missing or wrong, which is noted.
     pub fn required<T: Field>(&mut self, name: &'static str) -> Option<T> {
-        let Frame { table, path, line, .. } = self.frame();
-        if table.is_none_or(|table| !table.contains_key(name)) {
-            let (line, key) = (*line, format!("{path}{name}"));
-            self.frame().known.push(name);
-            self.problem(line, key, format!("is missing: must be {}", T::allowed()));
-            return None;
-        }
+        self.miss(name, || format!("must be {}", T::allowed()));
         self.optional(name)
+    }
+
+    /// The same; the default where it is missing or wrong.
+    pub fn must<T: Field + Default>(&mut self, name: &'static str) -> T {
+        self.required(name).unwrap_or_default()
+    }
+
+    /// A number that must be there and lie in a range; the least where it is missing or wrong.
+    pub fn within<T: Field + Display + PartialOrd + Copy>(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<T>,
+    ) -> T {
+        let (least, most) = (*range.start(), *range.end());
+        self.miss(name, || format!("must be from {least} to {most}"));
+        self.optional_within(name, range).unwrap_or(least)
+    }
+
+    /// A number that may be absent and lies in a range.
+    pub fn optional_within<T: Field + Display + PartialOrd + Copy>(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<T>,
+    ) -> Option<T> {
+        self.optional_by(name, |value| match T::read(value)? {
+            number if range.contains(&number) => Ok(number),
+            number => Err(format!(
+                "{number} is out of range: must be from {} to {}",
+                range.start(),
+                range.end()
+            )),
+        })
     }
 
     /// A table whose keys may be absent.
@@ -116,6 +178,30 @@ impl<'a> Reader<'a> {
         self.enter(name);
         keys(self);
         self.leave();
+    }
+
+    /// A table that must be there.
+    pub fn required_table<T>(
+        &mut self,
+        name: &'static str,
+        keys: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        self.miss(name, || "write it and its keys, as a table".to_string());
+        self.enter(name);
+        let read = keys(self);
+        self.leave();
+        read
+    }
+
+    /// A table that may be absent.
+    pub fn optional_table<T>(
+        &mut self,
+        name: &'static str,
+        keys: impl FnOnce(&mut Self) -> T,
+    ) -> Option<T> {
+        let read = self.enter(name).then(|| keys(self));
+        self.leave();
+        read
     }
 
     /// Tables of one name, `[[name]]`: `keys` is called for each.
@@ -154,11 +240,25 @@ impl<'a> Reader<'a> {
         self.problems.push(Problem { line: Some(line), key, what });
     }
 
+    /// Whether nothing is wrong so far: rules over several keys would judge defaults.
+    pub fn is_good(&self) -> bool {
+        self.problems.is_empty()
+    }
+
     /// Notes that something is wrong with the current table.
     pub fn problem_here(&mut self, what: impl Into<String>) {
         let frame = self.frame();
         let (line, key) = (frame.line, frame.path.trim_end_matches('.').to_string());
         self.problem(line, key, what.into());
+    }
+
+    /// Notes that a key is missing from the current table, if it is.
+    fn miss(&mut self, name: &'static str, allowed: impl FnOnce() -> String) {
+        let Frame { table, path, line, .. } = self.frame();
+        if table.is_some_and(|table| !table.contains_key(name)) {
+            let (line, key) = (*line, format!("{path}{name}"));
+            self.problem(line, key, format!("{MISSING}: {}", allowed()));
+        }
     }
 
     /// Where each key is that was found so far.
@@ -184,13 +284,23 @@ impl<'a> Reader<'a> {
 
     /// Leaves a table: its keys that nobody asked for are mistakes.
     pub fn leave(&mut self) {
-        let Some(Frame { path, table, known, .. }) = self.frames.pop() else { return };
+        let Some(Frame { path, line, table, known }) = self.frames.pop() else { return };
         for (key, _) in table.into_iter().flatten() {
             let name: &str = key.get_ref();
-            if !known.contains(&name) {
-                let at = self.line(Spanned::span(key).start);
-                self.problem(at, format!("{path}{}", bare(name)), unknown(name, &known));
+            if known.contains(&name) {
+                continue;
             }
+            let near = nearest(name, known.iter().copied());
+            if let Some(near) = near {
+                // It is there, misspelt: one mistake, not two.
+                let (line, key) = (Some(line), format!("{path}{near}"));
+                let is_this = |one: &Problem| one.line == line && one.key == key;
+                self.problems.retain(|one| !(is_this(one) && one.what.starts_with(MISSING)));
+            }
+            let near = guess(near, "`");
+            let what = format!("unknown key{near} known keys: {}", known.join(", "));
+            let at = self.line(Spanned::span(key).start);
+            self.problem(at, format!("{path}{}", bare(name)), what);
         }
     }
 
@@ -202,9 +312,4 @@ impl<'a> Reader<'a> {
     fn line(&self, at: usize) -> usize {
         1 + self.ends.partition_point(|&end| end < at)
     }
-}
-
-fn unknown(name: &str, known: &[&str]) -> String {
-    let near = guess(nearest(name, known.iter().copied()), "`");
-    format!("unknown key{near} known keys: {}", known.join(", "))
 }

@@ -84,6 +84,7 @@ impl Tables {
 
     /// Tables from the text of such a file.
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
-        toml::from_str(text).map_err(|error| WorkloadError::Table(error.to_string()))
+        let file = "workloads.toml";
+        toml_keys::deserialize(file, text).map_err(|error| WorkloadError::Table(error.to_string()))
     }
 }

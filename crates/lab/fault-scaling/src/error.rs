@@ -1,6 +1,6 @@
 //! What can be wrong with an experiment on faults.
 
-use machine::MachineError;
+use toml_keys::FileError;
 use units::ByteSize;
 
 /// Why there is no answer. One line each, with what would be right.
@@ -16,7 +16,7 @@ pub enum FaultsError {
     },
     /// A machine's file that cannot be used.
     #[error(transparent)]
-    File(#[from] MachineError),
+    File(#[from] FileError),
     /// No such patch.
     #[error("unknown patch `{name}`: expected one of {known}")]
     UnknownPatch {

@@ -1,9 +1,9 @@
 //! `Machine`: what faults cost on a machine, read from TOML: strict, with file, line and key of what is
 //! wrong. The built-in ones are `machines/faults/*.toml` at the workspace's root.
 
-use machine::MachineError;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
+use toml_keys::{FileError, Problem};
 use units::ByteSize;
 
 use super::{FaultsError, Kernel, Scrub};
@@ -148,17 +148,14 @@ pub struct Costs {
 impl Machine {
     /// Reads a machine; `file` is named in errors.
     pub fn from_toml(text: &str, file: &str) -> Result<Self, FaultsError> {
-        let bad = |at: usize, why: &str| MachineError::at(file, text, at, why);
-        let machine: Self = toml::from_str(text)
-            .map_err(|error| bad(error.span().map_or(0, |span| span.start), error.message()))?;
-        match machine.strange() {
-            Some(why) => Err(bad(0, why).into()),
-            None => Ok(machine),
-        }
+        let machine: Self = toml_keys::deserialize(file, text)?;
+        let problem = |what: &str| Problem { line: Some(1), key: String::new(), what: what.into() };
+        FileError::check(file, machine.strange().map(problem).collect())?;
+        Ok(machine)
     }
 
     /// What no machine is like.
-    fn strange(&self) -> Option<&'static str> {
+    fn strange(&self) -> impl Iterator<Item = &'static str> {
         let costs = &self.costs;
         let checks = [
             (self.cpus > self.largest, "`largest` is less than `cpus`"),
@@ -174,7 +171,7 @@ impl Machine {
             ),
             (self.scrub.order > 20, "[scrub]: an order is 0 to 20"),
         ];
-        checks.into_iter().find(|(is_strange, _)| *is_strange).map(|(_, why)| why)
+        checks.into_iter().filter(|(is_strange, _)| *is_strange).map(|(_, why)| why)
     }
 
     /// The most threads.

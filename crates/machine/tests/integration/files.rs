@@ -18,7 +18,7 @@ fn errors_say_where_and_what_is_allowed() {
     for (from, to, above, parts) in [
         ("mhz = 3700", "mhz = 0", 0, &["mhz", "from 1 to 20000"][..]),
         ("mhz = 3700", "mhx = 3700", 0, &["mhx", "mhz"]),
-        ("mhz = 3700", "mhz = \"fast\"", 0, &["expected u64"]),
+        ("mhz = 3700", "mhz = \"fast\"", 0, &["mhz", "must be a whole number"]),
         ("base-page = \"4K\"", "base-page = \"5K\"", 0, &["power of two"]),
         ("base-page = \"4K\"", "base-page = true", 0, &["a size such as"]),
         ("ways = 4", "ways = 5", 0, &["does not divide 64"]),
@@ -31,8 +31,8 @@ fn errors_say_where_and_what_is_allowed() {
         ("ways = 12", "ways = 96\nreplacement = \"tree-plru\"", 99, &["tree-plru", "2, 4 to 64"]),
         ("entries = 1536", "entries = 1524", 99, &["xor", "power of two", "127"]),
         ("size = \"256K\"", "size = \"16K\"", 99, &["from the smallest to the largest"]),
-        ("fault-base = ", "fault-base = -", 99, &["`fault-base = -", "from 0 to 1e9"]),
-        ("fault-base = ", "#", 99, &["missing field `fault-base`"]),
+        ("fault-base = ", "fault-base = -", 99, &["costs.fault-base: -", "from 0 to 1000000000"]),
+        ("fault-base = ", "#", 99, &["costs.fault-base: is missing"]),
         ("[walk]", "[wlak]", 99, &["wlak"]),
     ] {
         let (error, line) = error(from, to);

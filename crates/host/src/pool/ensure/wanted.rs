@@ -110,16 +110,18 @@ pub fn read(path: &Path) -> Result<Wanted, WantedError> {
 
 /// Reads the text of such a file; `path` is named in errors.
 pub fn parse(text: &str, path: &Path) -> Result<Wanted, WantedError> {
-    let mut wanted = Wanted::default();
-    let problems = toml_keys::problems(text, |keys| {
-        wanted.shm_group = keys.optional("shm_group").map(|Group(group)| group);
-        wanted.shmmax = keys.optional("shmmax");
-        wanted.min_free_kbytes = keys.optional("min_free_kbytes");
+    let wanted = toml_keys::read(path.display(), text, |keys| {
+        let mut wanted = Wanted {
+            shm_group: keys.optional("shm_group").map(|Group(group)| group),
+            shmmax: keys.optional("shmmax"),
+            min_free_kbytes: keys.optional("min_free_kbytes"),
+            ..Wanted::default()
+        };
         keys.tables("pages", |keys| pages(keys, &mut wanted.pages));
         keys.tables("mounts", |keys| wanted.mounts.extend(mount(keys)));
+        wanted
     });
-    FileError::check(path.display(), problems)?;
-    Ok(wanted)
+    Ok(wanted?)
 }
 
 fn pages(keys: &mut Reader<'_>, pages: &mut Vec<WantedPages>) {

@@ -28,7 +28,7 @@ pub use plan::{Group, Member, NamedInput, PLAN_SCHEMA, Plan, Shard, ShardError};
 pub use run::{Ended, Progress, Ran, run};
 pub use seeds::{SeedsError, seeds};
 pub use store::{Contents, Damage, Store};
-pub use wanted::{Wanted, WantedError};
+pub use wanted::Wanted;
 
 use std::io;
 use std::path::{Path, PathBuf};
