@@ -30,7 +30,7 @@ const CASES: &[Case] = &[
     (
         &["compare", "--max-runs", "2", "--metric", "ops=([0-9]+)", "--", "echo", "hello"],
         2,
-        &["`ops=([0-9]+)` matches nothing", "\"hello\""],
+        &["`ops=([0-9]+)` does not match", "\"hello\""],
     ),
     (&["compare", "gups", "--metric", "("], 2, &["`(` is not valid"]),
     (&["compare", "gups", "--arm", "fast"], 2, &["invalid pages `fast`", "base, thp"]),

@@ -111,7 +111,7 @@ fn bad_input_is_one_line_with_the_remedy_and_changes_nothing() {
         (&["set", "2M:10Q"], 2, &["invalid amount `10Q`"]),
         (&["set", "banana"], 2, &["`banana`", "SIZE:AMOUNT"]),
         (&["set", "2M:banana"], 2, &["invalid amount `banana`"]),
-        (&["set", "33M:1"], 2, &["`33M` invalid page size"]),
+        (&["set", "33M:1"], 2, &["invalid page size `33M`"]),
         (&["set", "2M:-99999999"], 2, &["cannot shrink by 99999999", "2M:0"]),
         (&["set", "2M:99999999999999999999999"], 2, &["is too large"]),
         (&["set", "2M:18446744073709551615"], 2, &["is too large"]),

@@ -92,7 +92,7 @@ fn hugectl() {
             ("-q -q no-such-program", 1, &[], &[]),
             // What cannot be had is a warning.
             ("--heap=banana true", 0, &[], &["hugectl: WARNING: ", "invalid page size `banana`"]),
-            ("--text=33M true", 0, &[], &["hugectl: WARNING: ", "`33M` invalid page size"]),
+            ("--text=33M true", 0, &[], &["hugectl: WARNING: ", "invalid page size `33M`"]),
             ("--heap=8T true", 0, &[], &["hugectl: WARNING: ", "no hugetlb pool of 8 TiB"]),
             ("--share-text true", 0, &[], &["hugectl: WARNING: ", "--share-text"]),
             ("--disable=stack true", 0, &[], &["hugectl: WARNING: ", "--disable=stack"]),
