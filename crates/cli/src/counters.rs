@@ -8,20 +8,20 @@ use units::ByteSize;
 pub fn of(ledger: &CounterFile, uncounted: usize, fallback: &str) -> String {
     let missing = match uncounted {
         0 => String::new(),
-        1 => "; at least 1 process more is not counted".to_string(),
-        count => format!("; at least {count} processes more are not counted"),
+        1 => "; at least 1 more process is not counted".to_string(),
+        count => format!("; at least {count} more processes are not counted"),
     };
     let why = if uncounted == 0 { "" } else { " (another user, namespace or capabilities)" };
     match ledger.totals() {
         Some(totals) => in_words(&totals, fallback) + &missing + why,
-        None => "what the library did is unknown: its ledger could not be read".to_string(),
+        None => "unknown what libsuperpage.so did: its counters could not be read".to_string(),
     }
 }
 
 fn in_words(totals: &Totals, fallback: &str) -> String {
     if totals.processes() == 0 {
-        return "no process said that libsuperpage.so is active in it: nothing was backed, or it \
-                could not open the ledger"
+        return "libsuperpage.so was active in no process: nothing was backed, or it could not open its \
+            counters"
             .to_string();
     }
     let bytes = |kind, column| totals.bytes(kind, column);
@@ -76,8 +76,8 @@ fn prepared_in_words(totals: &Totals) -> Option<String> {
     let mut line = format!("{} of {asked} were ready when asked for", size(Prepared::HandedOut));
     for (what, words) in [
         (Prepared::Recycled, "zeroed again after use"),
-        (Prepared::Ahead, "populated at once"),
-        (Prepared::Lost, "taken back by the kernel before"),
+        (Prepared::Ahead, "faulted in ahead"),
+        (Prepared::Lost, "reclaimed by the kernel before use"),
     ] {
         if totals.prepared(what) > 0 {
             line += &format!(", {} {words}", size(what));

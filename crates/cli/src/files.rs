@@ -72,7 +72,7 @@ impl Place {
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if path.symlink_metadata().is_ok() {
-                    let why = format!("{}: a link that leads nowhere; remove it", path.display());
+                    let why = format!("{}: a dangling symbolic link; remove it", path.display());
                     return Err(Failure::usage(why));
                 }
                 Ok(Self::New(path.to_path_buf()))
@@ -109,7 +109,7 @@ pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if path.as_os_str().is_empty() {
-        return Err(Failure::usage("a file's name is empty; give one, or - for standard output"));
+        return Err(Failure::usage("empty file name; give a name, or - for standard output"));
     }
     let target = match Place::of(path)? {
         Place::Device => {
@@ -123,7 +123,7 @@ pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
         }
         Place::File(_) if !force => {
             return Err(Failure::usage(format!(
-                "{}: exists; choose another name, or --force to write over it",
+                "{}: exists; choose another name, or use --force to overwrite it",
                 path.display()
             )));
         }
@@ -167,11 +167,11 @@ pub fn check_outputs(
 /// That a file could not be written, and what to do.
 pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
     let remedy = match error.kind() {
-        ErrorKind::NotFound => "; make the directory first",
-        ErrorKind::PermissionDenied => "; choose a place you may write",
+        ErrorKind::NotFound => "; create the directory first",
+        ErrorKind::PermissionDenied => "; choose a directory that you may write to",
         ErrorKind::IsADirectory => "; name a file in it",
-        ErrorKind::StorageFull => "; make room, or choose another place",
-        _ => "; choose another place",
+        ErrorKind::StorageFull => "; free some space, or choose another directory",
+        _ => "; choose another file",
     };
     // The name of the part beside it is nobody's concern.
     let error = error.to_string();
@@ -214,7 +214,7 @@ mod tests {
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         symlink("file", &link).unwrap();
         for outcome in [check_new(&link, true), write(&link, "one")] {
-            assert!(outcome.unwrap_err().to_string().contains("leads nowhere"));
+            assert!(outcome.unwrap_err().to_string().contains("dangling"));
         }
         assert!(!file.exists());
         write(&file, "one").unwrap();

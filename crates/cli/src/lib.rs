@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 mod bench;
-mod carried_out;
 mod compare;
 mod counters;
 mod design;

@@ -145,7 +145,7 @@ impl OvercommitGuard {
         if got != before {
             let bytes = got.parse::<u64>().ok().map(|pages| pages.saturating_mul(size.bytes()));
             let bytes = bytes.map_or("unknown".to_string(), |bytes| ByteSize(bytes).to_string());
-            self.raised.push(format!("{knob} set to {got} ({bytes}), put back afterwards"));
+            self.raised.push(format!("{knob} set to {got} ({bytes}), restored afterwards"));
         }
         self.shares.push(share);
         Ok(())

@@ -21,7 +21,7 @@ use units::{ByteSize, PageSize};
 use crate::exit::{self, Done, Failure};
 use crate::files;
 use crate::loan::{self, OvercommitGuard, PoolPolicy};
-use crate::{carried_out, facts, signals};
+use crate::{design, facts, signals};
 
 /// Run a program on superpages.
 ///
@@ -175,18 +175,18 @@ impl Args {
     fn recipe(&self) -> Result<(Recipe, Vec<String>), Failure> {
         let (mut recipe, mut notes) = (self.recipe_of_flags()?, Vec::new());
         if let Some(design) = &self.design {
-            let named = crate::design::load(design)?;
-            carried_out::has_sizes(&named)?;
-            let carried = carried_out::carry_out(&named.design)?;
-            notes = carried.notes;
-            recipe.name = carried.recipe.name;
-            recipe.pages = carried.recipe.pages;
+            let named = design::load(design)?;
+            design::recipe::check_sizes(&named)?;
+            let (of_design, unapplied) = design::recipe::from_design(&named.design)?;
+            notes = unapplied;
+            recipe.name = of_design.name;
+            recipe.pages = of_design.pages;
             if recipe.memory.is_empty() {
-                recipe.memory = carried.recipe.memory;
+                recipe.memory = of_design.memory;
             }
             // What is said by a flag as well is the flag's to say.
-            recipe.ahead.prezero = recipe.ahead.prezero.or(carried.recipe.ahead.prezero);
-            recipe.ahead.prefault = recipe.ahead.prefault.or(carried.recipe.ahead.prefault);
+            recipe.ahead.prezero = recipe.ahead.prezero.or(of_design.ahead.prezero);
+            recipe.ahead.prefault = recipe.ahead.prefault.or(of_design.ahead.prefault);
         }
         Ok((recipe, notes))
     }
@@ -219,7 +219,7 @@ impl Args {
             (Pages::Thp, Some(size)) => self.thp_of(size),
             (Pages::Auto, Some(size)) => self.best_of(size),
             (pages, Some(_)) => {
-                return Err(Failure::usage(format!("--size does not go with --pages {pages}")));
+                return Err(Failure::usage(format!("--size cannot be used with --pages {pages}")));
             }
         };
         let (fallback, children) = (self.fallback, self.children);
@@ -265,7 +265,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             if recipe.fallback == Fallback::Error {
                 return Err(why.in_launcher());
             }
-            exit::say(&format!("the pool is left as it is: {why}"));
+            exit::say(&format!("the pool is not changed: {why}"));
         }
         facts = facts::read();
     }
@@ -282,7 +282,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let ledger = match plan.uses_library().then(CounterFile::create).transpose() {
         Ok(ledger) => ledger,
         Err(why) => {
-            exit::say(&format!("what the library does cannot be counted: {why}"));
+            exit::say(&format!("the library's counters are not available: {why}"));
             None
         }
     };
@@ -399,8 +399,10 @@ pub fn plan_in_words(plan: &Plan) -> String {
     }
     let thp = match plan.thp {
         launch::ThpRequest::Inherit => "",
-        launch::ThpRequest::System => "as the system's settings say (prctl PR_SET_THP_DISABLE 0)",
-        launch::ThpRequest::Disabled => "none for it and its children (prctl PR_SET_THP_DISABLE 1)",
+        launch::ThpRequest::System => "the system's settings (prctl PR_SET_THP_DISABLE 0)",
+        launch::ThpRequest::Disabled => {
+            "disabled for it and its children (prctl PR_SET_THP_DISABLE 1)"
+        }
     };
     if !thp.is_empty() {
         line("THP", thp);

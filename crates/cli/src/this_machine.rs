@@ -25,9 +25,8 @@ pub fn path() -> Result<PathBuf, Failure> {
     let of =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = of("XDG_DATA_HOME").or_else(|| Some(of("HOME")?.join(".local/share")));
-    data.map(|data| data.join(FILE)).ok_or_else(|| {
-        Failure::usage("neither XDG_DATA_HOME nor HOME is set to a directory; set one of them")
-    })
+    data.map(|data| data.join(FILE))
+        .ok_or_else(|| Failure::usage("set XDG_DATA_HOME or HOME to a directory"))
 }
 
 /// Its name, as errors show it, and its text.
@@ -39,7 +38,7 @@ fn kept(path: PathBuf, what: &str) -> Result<(String, String), Failure> {
     let shown = path.display().to_string();
     if !path.exists() {
         return Err(Failure::cannot(format!(
-            "this machine was not measured yet ({shown} does not exist); `superpage tlb --save` does it"
+            "this machine has not been measured ({shown} does not exist); run: superpage tlb --save"
         )));
     }
     Ok((shown, files::text(&path, files::LARGEST, what)?))
@@ -71,16 +70,16 @@ pub fn is_calibrated() -> bool {
 pub fn miss_cost() -> Result<MissCost, Failure> {
     let (shown, text) = kept(path()?.with_extension(CALIBRATION), "a calibration")?;
     let wrong = |why: String| {
-        Failure::usage(format!("{shown}: {why}; `superpage tlb --save` writes it anew"))
+        Failure::usage(format!("{shown}: {why}; write it again with: superpage tlb --save"))
     };
     let found: Calibration =
         serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    let base = found.base().ok_or_else(|| wrong("no base pages are in it".to_string()))?;
-    let miss = base.miss.as_ref().ok_or_else(|| wrong("no miss was seen".to_string()))?;
+    let base = found.base().ok_or_else(|| wrong("it has no base pages".to_string()))?;
+    let miss = base.miss.as_ref().ok_or_else(|| wrong("it has no TLB miss".to_string()))?;
     let hit = base.levels.get(1).and_then(|level| level.hit.as_ref());
     Ok(MissCost {
         walk: miss.cycles,
         second_level_hit: hit.map(|hit| hit.cycles),
-        source: format!("superpage tlb, kept in {shown}"),
+        source: format!("superpage tlb, saved in {shown}"),
     })
 }

@@ -166,19 +166,17 @@ fn row(
     let analysis = analyse(document);
     let [base, superpage] = [&analysis.arms[0], &analysis.arms[1]].map(|arm| medians(arm, timed));
     let (Some(base), Some(superpage)) = (base, superpage) else {
-        return Err(Failure::usage(format!("{name}: its runs have no times to compare")));
+        return Err(Failure::usage(format!("{name}: its runs have no times")));
     };
     if base.0 + base.1 <= 0.0 {
-        return Err(Failure::usage(format!(
-            "{name}: took no CPU time that shows; give it more to do"
-        )));
+        return Err(Failure::usage(format!("{name}: too little CPU time; give it more work")));
     }
     let prediction = predict::predict(&asked, &prices, base.0, base.1);
     let coverage = analysis.arms[1].eligible_coverage;
     let mut notes = asked.notes;
     let least = document.judging.least_coverage;
     if let Some(coverage) = coverage.filter(|share| *share < least) {
-        notes.push(format!("only {} of what can be was on superpages", percent(coverage)));
+        notes.push(format!("only {} of eligible memory was on superpages", percent(coverage)));
     }
     let seconds = [base.0 + base.1, superpage.0 + superpage.1];
     let between = saved_between(document, timed);

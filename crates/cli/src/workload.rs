@@ -49,7 +49,7 @@ pub struct WorkloadArgs {
 
 /// Reads a number of threads.
 pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    text.trim().parse().map_err(|_| "write a number of threads, at least 1".to_string())
+    text.trim().parse().map_err(|_| "expected a number of threads, at least 1".to_string())
 }
 
 impl WorkloadArgs {

@@ -196,7 +196,7 @@ fn a_process_without_a_ledger_is_told_and_not_taken_for_one_that_asked_for_nothi
     let output = Command::new("unshare").args(command).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("at least 1 process more is not counted"),
+        stderr(&output).contains("at least 1 more process is not counted"),
         "{}",
         stderr(&output)
     );
@@ -222,7 +222,7 @@ fn a_run_works_where_systemd_takes_things_away_or_says_what_cannot_be_counted() 
     let private =
         "mount -t tmpfs none /tmp; mount -t tmpfs none /dev/shm; mount -t tmpfs none /run";
     let read_only = "for d in /tmp /var/tmp /dev/shm /run; do mount -t tmpfs -o ro none $d; done";
-    let uncounted = "cannot be counted: /proc is not mounted";
+    let uncounted = "counters are not available: /proc is not mounted";
     for (restriction, setup, wanted) in [
         (
             "ProtectSystem=strict",

@@ -87,10 +87,10 @@ impl Pair {
         let wrong = |what| Err(PriceError::Curve { curve, what });
         for one in [&self.base, &self.superpage] {
             if one.ns.len() < 2 || one.first + one.ns.len() > OCTAVES {
-                return wrong("has too few points, or points beyond all memory");
+                return wrong("has too few points, or points beyond memory");
             }
             if one.ns.iter().any(|ns| !ns.is_finite() || *ns < 0.0) {
-                return wrong("holds what is no time");
+                return wrong("holds an invalid time");
             }
         }
         if (self.base.first, self.base.ns.len()) != (self.superpage.first, self.superpage.ns.len())

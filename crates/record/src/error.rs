@@ -9,12 +9,10 @@ use trace::TraceError;
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Programs of other architectures than x86-64 are not recorded.
-    #[error(
-        "this machine is no x86-64, and the recorder knows no other; record there, and copy the trace"
-    )]
+    #[error("recording needs an x86-64 machine; record there, and copy the trace")]
     ThisMachine,
     /// QEMU is not installed.
-    #[error("qemu-x86_64 was not found along PATH; install it: apt-get install qemu-user")]
+    #[error("qemu-x86_64 was not found in PATH; install it: apt-get install qemu-user")]
     NoQemu,
     /// QEMU is there and cannot be used.
     #[error("{}: {what}; install Debian's: apt-get install qemu-user", path.display())]
@@ -26,14 +24,14 @@ pub enum RecordError {
     },
     /// There is no C compiler.
     #[error(
-        "the recorder's plugin for QEMU is built at first use, and no C compiler `cc` was found along \
-         PATH; install one: apt-get install gcc libc6-dev"
+        "no C compiler `cc` was found in PATH to build the QEMU plugin; install one: apt-get install \
+         gcc libc6-dev"
     )]
     NoCompiler,
     /// The C compiler failed.
     #[error(
-        "{} could not build the recorder's plugin for QEMU: {said}; is all of it there? apt-get install \
-         gcc libc6-dev", path.display()
+        "{} could not build the QEMU plugin: {said}; install what is missing: apt-get install gcc \
+         libc6-dev", path.display()
     )]
     Compiler {
         /// The compiler.
@@ -43,7 +41,7 @@ pub enum RecordError {
     },
     /// Somebody else could put code where the plugin is kept.
     #[error(
-        "{}: {what}, so others could change the recorder's plugin, which is code; mend that, or set XDG_CACHE_HOME to a \
+        "{}: {what}, so others could change the QEMU plugin; fix that, or set XDG_CACHE_HOME to a \
          directory of your own", path.display()
     )]
     Untrusted {
@@ -53,7 +51,7 @@ pub enum RecordError {
         what: String,
     },
     /// The program is none that QEMU's x86-64 runs.
-    #[error("{}: {what}, and only 64-bit x86 programs can be recorded; {remedy}", path.display())]
+    #[error("{}: {what}; only 64-bit x86 programs can be recorded; {remedy}", path.display())]
     Foreign {
         /// The program.
         path: PathBuf,
@@ -76,7 +74,7 @@ pub enum RecordError {
     },
     /// Nothing was ever heard of the plugin.
     #[error(
-        "{}: QEMU ended ({status}) before the program began; its own message is above; is the program's \
+        "{}: QEMU ended ({status}) before the program started; see its message above; is the program's \
          loader installed?", path.display()
     )]
     Silent {

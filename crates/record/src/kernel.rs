@@ -140,7 +140,7 @@ pub fn cpus() -> Result<Vec<u32>, RecordError> {
         .map_err(|error| RecordError::io(path, "cannot be read", error))?;
     let cpus = list(text.trim());
     cpus.ok_or_else(|| {
-        let error = std::io::Error::other(format!("`{}` is no list of CPUs", text.trim()));
+        let error = std::io::Error::other(format!("invalid list of CPUs `{}`", text.trim()));
         RecordError::io(path, "cannot be understood", error)
     })
 }

@@ -44,11 +44,11 @@ impl Tools {
     pub fn prepare(search: &str, cache: &Path) -> Result<Self, RecordError> {
         let tools = Self::find(search, cache)?;
         let failed =
-            |error| RecordError::io(cache, "the recorder's plugin cannot be kept there", error);
+            |error| RecordError::io(cache, "the QEMU plugin cannot be written there", error);
         check_private(cache)?;
         DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(|source| {
-            let remedy = "; set XDG_CACHE_HOME to a place you may write";
-            let doing = "the recorder's plugin cannot be kept there";
+            let remedy = "; set XDG_CACHE_HOME to a directory that you may write to";
+            let doing = "the QEMU plugin cannot be written there";
             RecordError::Io { path: cache.to_path_buf(), doing, source, remedy }
         })?;
         // Links are followed once, here: what QEMU is given has none.
@@ -123,7 +123,7 @@ fn check_private(directory: &Path) -> Result<(), RecordError> {
     for ancestor in there.iter().flat_map(|there| there.ancestors()) {
         let metadata = ancestor.symlink_metadata();
         let metadata =
-            metadata.map_err(|error| RecordError::io(ancestor, "cannot be looked at", error))?;
+            metadata.map_err(|error| RecordError::io(ancestor, "cannot be inspected", error))?;
         if let Some(what) = intruder(&metadata) {
             return Err(RecordError::Untrusted { path: ancestor.to_path_buf(), what });
         }
@@ -140,7 +140,7 @@ fn version(qemu: &Path) -> Result<String, RecordError> {
     if line.contains("version ") {
         Ok(line)
     } else {
-        Err(bad("it does not tell its version".into()))
+        Err(bad("it does not print its version".into()))
     }
 }
 
@@ -149,9 +149,9 @@ fn build(plugin: &Path, cache: &Path, search: &str) -> Result<(), RecordError> {
     let cc = find("cc", search).ok_or(RecordError::NoCompiler)?;
     let failed = |source| RecordError::Io {
         path: cache.to_path_buf(),
-        doing: "the recorder's plugin cannot be kept there",
+        doing: "the QEMU plugin cannot be written there",
         source,
-        remedy: "; set XDG_CACHE_HOME to a place you may write",
+        remedy: "; set XDG_CACHE_HOME to a directory that you may write to",
     };
     let room = tempfile::Builder::new()
         .prefix(".recorder")

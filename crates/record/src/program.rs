@@ -62,7 +62,7 @@ fn check(path: &Path, start: &[u8]) -> Result<(), RecordError> {
         Err(RecordError::Foreign { path: path.to_path_buf(), what: what.to_string(), remedy })
     };
     let Some(elf) = start.strip_prefix(b"\x7fELF") else {
-        return foreign("no ELF program and no script", "name the program that runs it");
+        return foreign("neither an ELF program nor a script", "name the program that runs it");
     };
     let machine = elf.get(14..16).map(|two| u16::from_le_bytes([two[0], two[1]]));
     match (elf.first(), elf.get(1), machine) {
@@ -119,8 +119,8 @@ mod tests {
             (elf(2, 1, 183), "64-bit Arm"),
             (elf(2, 2, 62), "another kind"),
             (b"\x7fELF".to_vec(), "another kind"),
-            (b"hello".to_vec(), "no ELF"),
-            (Vec::new(), "no ELF"),
+            (b"hello".to_vec(), "neither an ELF"),
+            (Vec::new(), "neither an ELF"),
         ];
         for (file, what) in cases {
             std::fs::write(&path, file).unwrap();

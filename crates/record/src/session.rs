@@ -160,12 +160,12 @@ impl Session {
         let stream = Stream::new(data, code.transpose()?, recording.limits.skip, most);
 
         let scratch = Scratch::new().map_err(|error| {
-            RecordError::io(&std::env::temp_dir(), "no directory can be made there", error)
+            RecordError::io(&std::env::temp_dir(), "cannot create a directory there", error)
         })?;
         let path = scratch.directory.path().join("frames");
         let socket = UnixDatagram::bind(&path);
         let socket =
-            socket.map_err(|error| RecordError::io(&path, "no socket can be made", error))?;
+            socket.map_err(|error| RecordError::io(&path, "cannot create a socket", error))?;
 
         let mut command = Command::new(&tools.qemu);
         command.arg("-plugin").arg(options(tools, recording, &path));

@@ -132,7 +132,7 @@ pub fn read(bytes: &[u8]) -> Result<Frame<'_>, String> {
     };
     let half = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     if half(0) != MAGIC {
-        return wrong("something that is no frame");
+        return wrong("something other than a frame");
     }
     let kind = half(4);
     let instructions = Some(u64::from(half(16)) | u64::from(half(20)) << 32);

@@ -61,7 +61,7 @@ impl Calibration {
             let said = self.said(page, number)?;
             let Some(level) = size.levels.get(number as usize - 1) else {
                 return Some(format!(
-                    "pages of {page}: no level {number} was found, and CPUID names one of {said} entries"
+                    "pages of {page}: no level {number} was found, but CPUID lists one of {said} entries"
                 ));
             };
             self.contradiction(&format!("pages of {page}"), number, level, said)
@@ -84,11 +84,12 @@ impl Calibration {
         }
         let why = match (found < said, self.processor.guest) {
             (true, Some(true)) => {
-                "another thread of the core may hold the others, or the hypervisor shows another processor's CPUID"
+                "another thread of the core may use the rest, or the hypervisor shows another \
+                 processor's CPUID"
             }
-            (true, _) => "another thread of the core, or a part of the pages, may hold the others",
+            (true, _) => "another thread of the core, or a part of the pages, may use the rest",
             (false, Some(true)) => "the hypervisor may show another processor's CPUID",
-            (false, _) => "the processor may hold neighbouring pages in one entry",
+            (false, _) => "the processor may keep neighbouring pages in one entry",
         };
         Some(format!(
             "{what}: level {number} keeps {found} ({low} to {high}), and CPUID names {said}: {why}"
@@ -101,8 +102,8 @@ fn shaky(size: &SizeReport) -> Option<String> {
     let confidence = size.confidence.filter(|share| *share < DOUBTFUL)?;
     let share = (100.0 * confidence).floor();
     Some(format!(
-        "pages of {}: the levels are in doubt ({share} % of resampled readings have the same): what else runs disturbs \
-         too much; try again, or on another CPU by `taskset`",
+        "pages of {}: the levels are in doubt ({share} % of resampled readings agree): other programs \
+         disturb the measurement; try again, or on another CPU with `taskset`",
         size.page
     ))
 }

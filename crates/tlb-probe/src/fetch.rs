@@ -50,7 +50,8 @@ fn sure(report: SizeReport, notes: &mut Vec<String>) -> Option<SizeReport> {
     let sure = report.confidence.is_none_or(|share| share >= DOUBTFUL);
     if !sure {
         notes.push(format!(
-            "code in pages of {}: not found, what else runs disturbs too much; try again, or on another CPU by `taskset`",
+            "code in pages of {}: not found, other programs disturb the measurement; try again, or on \
+             another CPU with `taskset`",
             report.page
         ));
     }

@@ -20,7 +20,7 @@ impl Calibration {
         let mut line = |words: String| {
             let _ = writeln!(out, "{words}");
         };
-        let model = self.processor.model.as_deref().unwrap_or("a processor without a name");
+        let model = self.processor.model.as_deref().unwrap_or("unknown processor");
         let model: String =
             model.chars().filter(|c| !c.is_control() && *c != '"' && *c != '\\').collect();
         line(format!("# This machine, by `superpage tlb`: {model}."));

@@ -51,7 +51,7 @@ impl Clock {
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// Nobody offered pages of this size.
-    #[error("no pages of {0} are on offer")]
+    #[error("pages of {0} are not available")]
     NotOffered(PageSize),
     /// The pages were promised and did not come.
     #[error("pages of {page}: {why}")]

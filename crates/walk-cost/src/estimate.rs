@@ -94,10 +94,12 @@ impl Method {
     /// What it did, in words that follow a number.
     pub fn in_words(&self) -> &str {
         match self {
-            Self::PmuWalkCycles => "page-walk cycles that the processor counted",
-            Self::PmuMissesTimesCost => "misses that the processor counted, times what one costs",
-            Self::GivenMissesTimesCost => "misses and cost as given",
-            Self::RecordedTrace => "a recorded trace, priced by what accesses cost on this machine",
+            Self::PmuWalkCycles => "page-walk cycles, counted by the processor",
+            Self::PmuMissesTimesCost => {
+                "TLB misses, counted by the processor, times the cost of one"
+            }
+            Self::GivenMissesTimesCost => "misses and cost given by the user",
+            Self::RecordedTrace => "a recorded trace, with the costs of this machine",
             Self::Unknown { reason } => reason,
         }
     }
@@ -124,9 +126,11 @@ impl Estimate {
     pub fn of_parts(method: Method, dtlb: Option<Interval>, itlb: Option<Interval>) -> Self {
         let (share, left_out) = match (dtlb, itlb) {
             (Some(data), Some(fetches)) => (data.and(fetches), None),
-            (Some(data), None) => (data, Some("instruction fetches are not counted in it")),
-            (None, Some(fetches)) => (fetches, Some("loads and stores are not counted in it")),
-            (None, None) => return Self::unknown("neither part of the TLB was counted"),
+            (Some(data), None) => (data, Some("instruction fetches are not included")),
+            (None, Some(fetches)) => (fetches, Some("loads and stores are not included")),
+            (None, None) => {
+                return Self::unknown("neither data nor instruction TLB misses were counted");
+            }
         };
         let notes = left_out.map(String::from).into_iter().collect();
         Self { dtlb, itlb, notes, ..Self::of_share(method, share) }

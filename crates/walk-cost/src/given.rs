@@ -75,12 +75,12 @@ impl Given {
                 None => "cost",
             };
             return Estimate::unknown(format!(
-                "{missing} is not given; misses, cost (of one, in cycles) and cycles are needed"
+                "{missing} is missing; misses, cost (of one miss, in cycles) and cycles are needed"
             ));
         };
         let cycles = cycles * self.cycle_period.unwrap_or(1.0);
         if cycles <= 0.0 {
-            return Estimate::unknown("the cycles given are 0: nothing ran");
+            return Estimate::unknown("cycles must be above 0");
         }
         let part = |misses: Option<f64>| {
             let misses = misses? * self.miss_period.unwrap_or(1.0);
@@ -89,14 +89,12 @@ impl Given {
         let method = Method::GivenMissesTimesCost;
         let estimate = match (part(self.misses), part(self.dtlb_misses), part(self.itlb_misses)) {
             (Some(_), Some(_), _) | (Some(_), _, Some(_)) => {
-                return Estimate::unknown(
-                    "misses are given both together and apart; leave out one or the other",
-                );
+                return Estimate::unknown("give either misses, or dtlb_misses and itlb_misses");
             }
             (Some(share), None, None) => Estimate::of_share(method, share),
             (None, None, None) => {
                 return Estimate::unknown(
-                    "misses are not given: misses, or dtlb_misses, itlb_misses",
+                    "misses are missing: misses, or dtlb_misses and itlb_misses",
                 );
             }
             (None, data, fetch) => Estimate::of_parts(method, data, fetch),
@@ -140,14 +138,14 @@ mod tests {
             Given { misses: Some(1.0), cost: Some(2.0), cycles: Some(100.0), ..Given::default() };
         assert_eq!(percent(whole), "2.00");
         for (given, word) in [
-            (Given { misses: None, ..whole }, "misses are not given"),
-            (Given { cost: None, ..whole }, "cost is not given"),
+            (Given { misses: None, ..whole }, "misses are missing"),
+            (Given { cost: None, ..whole }, "cost is missing"),
             (Given { cost: None, cost_ns: Some(8.8), ..whole }, "mhz"),
-            (Given { cycles: None, ..whole }, "cycles is not given"),
-            (Given { cycles: Some(0.0), ..whole }, "nothing ran"),
+            (Given { cycles: None, ..whole }, "cycles is missing"),
+            (Given { cycles: Some(0.0), ..whole }, "must be above 0"),
             (Given { cost: Some(-1.0), ..whole }, "cost must be"),
             (Given { cost: Some(f64::NAN), ..whole }, "cost must be"),
-            (Given { dtlb_misses: Some(1.0), ..whole }, "both together and apart"),
+            (Given { dtlb_misses: Some(1.0), ..whole }, "give either misses"),
         ] {
             let estimate = given.estimate();
             assert!(estimate.reason().is_some_and(|why| why.contains(word)), "{estimate:?}");

@@ -48,23 +48,23 @@ impl<'a> Counted<'a> {
         let longest = self.cycles.iter().filter_map(|count| count.value).fold(0.0, f64::max);
         if self.cycles.is_empty() {
             return Estimate::unknown(
-                "cycles were not counted; count them with the misses: perf stat -e cycles,…",
+                "cycles were not counted; count them together with the misses: perf stat -e cycles,…",
             );
         }
         if self.cycles.iter().all(|count| count.value.is_none()) {
             return Estimate::unknown(
-                "cycles were asked for but not counted: no performance counter was to be had",
+                "cycles were requested but not counted: no performance counter was available",
             );
         }
         if longest < MIN_CYCLES {
             return Estimate::unknown(format!(
-                "the program ran for {longest:.0} cycles only, of which starting it is the most; \
-                 measure a longer run"
+                "the program ran for only {longest:.0} cycles, most of them its start; measure a longer \
+                 run"
             ));
         }
         if self.said.iter().all(|(_, count)| count.value.is_none()) {
             return Estimate::unknown(
-                "no event of the TLB was counted; count walk cycles or misses with the cycles",
+                "no TLB event was counted; count walk cycles or misses together with cycles",
             );
         }
         self.by_walk_cycles(context).unwrap_or_else(|| self.by_misses(context))
@@ -88,7 +88,7 @@ impl<'a> Counted<'a> {
                 gain: Some(formula::gain(share.and(host))),
                 ..estimate
             }
-            .with_note("walks of the host's tables are in the share, for data and code together");
+            .with_note("includes walks of the host's page tables, for data and code together");
         }
         for (side, what) in [(Side::Load, "loads"), (Side::Store, "stores")] {
             let counted = |side| {
@@ -103,8 +103,8 @@ impl<'a> Counted<'a> {
         let sums = self.has(Meaning::Outstanding) && !self.has(Meaning::Active);
         if sums && context.table.is_none() {
             estimate = estimate.with_note(
-                "the events add up walks that run at once; for want of the processor's name, up \
-                 to four at once were allowed for",
+                "the events add up concurrent walks; the processor is unknown, so up to four at a time \
+                 are assumed",
             );
         }
         Some(estimate)
@@ -132,8 +132,8 @@ impl<'a> Counted<'a> {
     fn by_misses(&self, context: Context) -> Estimate {
         let Some(cost) = context.cost else {
             return Estimate::unknown(
-                "misses were counted, but not what they take, and the cost of one is not known; \
-                 give it with --cost CYCLES, or measure it: superpage tlb --save",
+                "misses were counted, but the cost of a miss is unknown; give it with --cost CYCLES, or \
+                 measure it: superpage tlb --save",
             );
         };
         let data = self.misses(&[Side::Load, Side::Store, Side::Data], cost);
@@ -151,8 +151,8 @@ impl<'a> Counted<'a> {
         }
         if [data, fetch].into_iter().flatten().any(|part| part.of_first_level) {
             estimate = estimate.with_note(
-                "the kernel's generic events count walks on Intel, but misses of the first level \
-                 on AMD and Arm: the cost must be that of what was counted",
+                "the kernel's generic events count page walks on Intel, but first-level misses on AMD \
+                 and Arm: give the cost of what was counted",
             );
         }
         estimate
@@ -234,8 +234,8 @@ impl<'a> Counted<'a> {
         let least = least.fold(1.0, f64::min);
         if least < 0.995 {
             notes.push(format!(
-                "the counters were shared among more events than there are: the least counted ran \
-                 {:.0} % of the time, and the rest is extrapolated",
+                "more events than counters: the least counted event ran {:.0} % of the time, and was \
+                 scaled up",
                 least * 100.0
             ));
         }
@@ -382,9 +382,9 @@ mod tests {
         for (counts, word) in [
             (vec![walk.clone()], "cycles were not counted"),
             (vec![not_counted("cycles"), walk.clone()], "no performance counter"),
-            (vec![count("cycles", 5e5), walk], "500000 cycles only"),
-            (vec![count("cycles", 1e9)], "no event of the TLB"),
-            (vec![count("cycles", 1e9), not_counted("dTLB-load-misses")], "no event of the TLB"),
+            (vec![count("cycles", 5e5), walk], "only 500000 cycles"),
+            (vec![count("cycles", 1e9)], "no TLB event"),
+            (vec![count("cycles", 1e9), not_counted("dTLB-load-misses")], "no TLB event"),
             (vec![], "cycles were not counted"),
         ] {
             let estimate = interpret(&counts, Context::default());

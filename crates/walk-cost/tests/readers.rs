@@ -189,14 +189,14 @@ fn perf_data_that_is_cut_off_or_damaged_says_so() {
     let mut scrambled = recorded(LAYOUT);
     scrambled.record(81, 0, &[7; 32]);
     for (bytes, word) in [
-        (&unfinished, "perf did not end properly"),
-        (&without_events, "no description of events"),
-        (&scrambled.bytes(), "compressed records that cannot be unpacked"),
-        (&whole[..9].to_vec(), "cut off"),
-        (&whole[..60].to_vec(), "shorter"),
-        (&whole[..whole.len() / 2].to_vec(), "do not lie in the file"),
-        (&piped[..16].to_vec(), "no description of events"),
-        (&piped[..piped.len() - 3].to_vec(), "cut off"),
+        (&unfinished, "perf was killed"),
+        (&without_events, "no event descriptions"),
+        (&scrambled.bytes(), "damaged compressed records"),
+        (&whole[..9].to_vec(), "truncated"),
+        (&whole[..60].to_vec(), "too short"),
+        (&whole[..whole.len() / 2].to_vec(), "end beyond the file"),
+        (&piped[..16].to_vec(), "no event descriptions"),
+        (&piped[..piped.len() - 3].to_vec(), "truncated"),
     ] {
         let error = read_bytes(bytes).unwrap_err().to_string();
         assert!(error.contains(word) && !error.contains('\n'), "{word}: {error}");

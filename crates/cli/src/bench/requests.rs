@@ -52,7 +52,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let settings = Settings { size: args.size, seed: args.common.seed, options, ..new };
     if let Some(arm) = args.common.arms.iter().find(|arm| arm.populates) {
         let name = &arm.recipe.name;
-        return Err(Failure::usage(format!("arm {name}: populating belongs to `bench touch`")));
+        return Err(Failure::usage(format!(
+            "arm {name}: populate is an arm of `bench touch` only"
+        )));
     }
     let ours = |facts: &_| arms::default(args.common.allow, facts, false, None);
     match runner::run(&args.common, Workload::Requests, &settings, ours)? {

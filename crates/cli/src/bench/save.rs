@@ -12,7 +12,10 @@ use crate::this_machine;
 /// Fails now rather than after minutes, if nothing could be kept.
 pub fn check(latency: bool) -> Result<(), Failure> {
     if latency {
-        return Err(Failure::usage("--latency slows touching down: leave it out, or --save"));
+        return Err(Failure::usage(
+            "--latency makes touching slower, so its costs are not saved: leave \
+            out --latency or --save",
+        ));
     }
     this_machine::read().map(|_| ())
 }
@@ -88,15 +91,15 @@ fn keep(costs: Vec<Cost>) -> Result<String, Failure> {
     // What is taken for a line may be something else in a file that was written by hand.
     Machine::from_toml(&text, &shown).map_err(Failure::usage)?;
     if costs_marked(&text, this_machine::BENCH).len() < costs.len() {
-        let why = "its [costs] are not a line each; make it anew with: superpage tlb --save";
+        let why = "its [costs] are not one per line; write it again with: superpage tlb --save";
         return Err(Failure::usage(format!("{shown}: {why}")));
     }
     let path = this_machine::write(&text)?;
     let stayed: Vec<&str> = KEYS.into_iter().filter(|key| !keys.contains(key)).collect();
     let stayed = match stayed.is_empty() {
         true => String::new(),
-        false => format!("; not measured, as they were: {}", stayed.join(", ")),
+        false => format!("; not measured and unchanged: {}", stayed.join(", ")),
     };
     let path = path.display();
-    Ok(format!("kept in {path}: {}{stayed}; all other costs as they were", keys.join(", ")))
+    Ok(format!("saved in {path}: {}{stayed}; all other costs are unchanged", keys.join(", ")))
 }

@@ -16,14 +16,14 @@ pub fn text(document: &Document) -> String {
     for (of, title) in [
         ("page", "first touch of each base page"),
         ("superpage", "first touch in each 2 MiB"),
-        ("request", "one request: freeing what must go, allocating, filling"),
+        ("request", "one request: freeing old blocks, allocating, filling"),
     ] {
         out += &slowest(document, of, title);
     }
     out += "\n";
     let timed = |row: &Row| row.summary.as_ref().is_some_and(|one| !one.latencies.is_empty());
     if document.rows.iter().any(|row| row.cell.populates && timed(row)) {
-        out += "note: what populating takes is in the rates, not in the latencies\n";
+        out += "note: the time of populating is part of the rates, not of the latencies\n";
     }
     for row in &document.rows {
         out += &not_as_promised(row);
@@ -35,10 +35,10 @@ pub fn text(document: &Document) -> String {
         out += &format!("note: {line}\n");
     }
     for line in &document.changed_meanwhile {
-        out += &format!("note: while it ran, {line}\n");
+        out += &format!("note: during the runs, {line}\n");
     }
     out += &format!(
-        "medians of {} runs, least and greatest in brackets; all in {:.0} s\n",
+        "medians of {} runs, (minimum–maximum); {:.0} s in all\n",
         document.runs, document.elapsed_seconds
     );
     out.trim_start_matches('\n').to_string()
@@ -141,7 +141,7 @@ fn slowest(document: &Document, of: &str, title: &str) -> String {
         })
         .collect();
     let header = ["", "threads", "count", "p50", "p90", "p99", "p99.9", "max"];
-    format!("\n{title} (timing one takes {timer}, which is in it)\n{}", table(&header, rows, &[0]))
+    format!("\n{title} (including {timer} for the timing itself)\n{}", table(&header, rows, &[0]))
 }
 
 fn not_as_promised(row: &Row) -> String {

@@ -111,14 +111,14 @@ fn words(zeroing: &Zeroing) -> String {
         Some(share) if share < 0.95 => {
             let share = report::format::percent(share);
             out += &format!(
-                "note: only {share} of the memory was on superpages; translation is in it\n"
+                "note: only {share} of the memory was on superpages; times include TLB misses\n"
             );
         }
-        None => out += "note: whether the memory was on superpages, this kernel does not tell\n",
+        None => out += "note: this kernel does not say whether the memory was on superpages\n",
         Some(_) => {}
     }
     if zeroing.best(Stores::NonTemporal).is_none() {
-        out += "note: stores past the caches are measured on x86-64 only\n";
+        out += "note: non-temporal stores are measured on x86-64 only\n";
     }
     out
 }

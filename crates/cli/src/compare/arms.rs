@@ -92,7 +92,7 @@ pub fn share(text: &str) -> Result<f64, String> {
     };
     share
         .filter(|share| *share > 0.0 && *share < 1.0)
-        .ok_or_else(|| "write a share between 0 and 1, such as 2% or 0.02".to_string())
+        .ok_or_else(|| "expected a share between 0 and 1, e.g. 2% or 0.02".to_string())
 }
 
 /// Reads `99%` or `0.99`.
@@ -109,7 +109,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     });
     parsed
         .filter(|seconds| *seconds > 0.0 && *seconds < 1e7)
-        .ok_or_else(|| "write a time such as 90, 90s, 5m or 1h".to_string())
+        .ok_or_else(|| "expected a time, e.g. 90, 90s, 5m, 1h".to_string())
 }
 
 /// Least and most runs, as far as they were given: one that was not gives way to one that was.

@@ -230,7 +230,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             if let Some(document) = made {
                 finish(&args, &document)?;
             } else {
-                exit::say("interrupted before every arm had two runs: nothing to judge");
+                exit::say("interrupted before every arm had two runs: no verdict");
             }
             return Ok(Done::Signal(signal));
         }
@@ -264,7 +264,7 @@ impl Args {
             }
             if self.workload_args.is_given() {
                 return Err(Failure::usage(
-                    "--size and the other workload options belong to a workload, not to a command",
+                    "--size and the other workload options need a workload, not a command",
                 ));
             }
             return Ok(self.command.clone());

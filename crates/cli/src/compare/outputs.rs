@@ -88,7 +88,7 @@ impl Outputs {
         let printed = self.output.as_deref().is_none_or(files::is_stdout);
         if printed && self.html.as_deref().is_some_and(files::is_stdout) {
             return Err(Failure::usage(
-                "--html -: the table goes to standard output as well; give it a file with -o",
+                "--html -: the table goes to standard output too; write it to a file with -o",
             ));
         }
         Ok(())

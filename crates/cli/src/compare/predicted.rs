@@ -50,8 +50,7 @@ impl Predicting {
                 let times = reference.user_seconds.zip(reference.system_seconds);
                 times.filter(|(user, system)| user + system > 0.0).ok_or_else(|| {
                     Failure::usage(format!(
-                        "{}: took no CPU time that shows, so nothing can be predicted for it; give it \
-                         more to do",
+                        "{}: too little CPU time to predict anything; give it more work",
                         self.subject.name()
                     ))
                 })?

@@ -17,8 +17,8 @@ pub fn check(recipe: &Recipe, command: &[String], search: &str) -> Result<(), Fa
     // A program that is not there is somebody else's message.
     let name = command.first().map_or("", String::as_str);
     let why = match Program::find(name, search).map(|program| program.kind) {
-        Ok(Kind::Static) => "it is static: no library can be preloaded into it",
-        Ok(Kind::Privileged) => "it is set-user-id or set-group-id: its loader ignores preloads",
+        Ok(Kind::Static) => "it is statically linked",
+        Ok(Kind::Privileged) => "it is set-user-ID or set-group-ID, and ld.so ignores preloads",
         // Its loader is not the one that can be asked.
         Ok(Kind::OtherLoader(_)) => return Ok(()),
         _ => return libraries.into_iter().try_for_each(loads),

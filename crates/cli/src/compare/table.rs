@@ -164,7 +164,7 @@ fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) 
         .sum();
     let minutes = ((spent + seconds) * 1.2 / 60.0).ceil();
     format!(
-        "to decide what is open takes about {} more: --max-runs {runs} --max-time {minutes}m",
+        "to decide open verdicts, about {} more is needed: --max-runs {runs} --max-time {minutes}m",
         words::seconds(seconds)
     )
 }
@@ -178,7 +178,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
         notes.push(to_decide(document, analysis, runs, seconds));
     }
     for change in &document.changed_meanwhile {
-        notes.push(format!("{change} while the runs were made; repeat them"));
+        notes.push(format!("{change} during the runs; repeat them"));
     }
     if let Some(told) = &document.predicted {
         let translating = told.prediction.translating;
@@ -195,7 +195,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     }
     if analysis.arms.iter().any(|arm| arm.coverage_from_warm_up) {
         notes.push(
-            "* seen in the warm-up: reading it in a measured run would have held the program up"
+            "* read in the warm-up: reading it in a measured run would have slowed the program down"
                 .to_string(),
         );
     }
@@ -217,7 +217,7 @@ fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     }
     let stragglers: u32 = document.samples.iter().map(|sample| sample.stragglers).sum();
     if stragglers > 0 {
-        notes.push(format!("{stragglers} processes outlived their run and were ended"));
+        notes.push(format!("{stragglers} processes outlived their run and were killed"));
     }
     notes
 }

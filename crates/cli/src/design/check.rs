@@ -50,7 +50,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.json {
         exit::print_json("superpage.design-check/1", json!({ "files": documents }))?;
         if bad > 0 {
-            return Err(Failure::usage(format!("not designs: {bad} of {}", args.files.len())));
+            return Err(Failure::usage(format!("invalid designs: {bad} of {}", args.files.len())));
         }
     }
     let more = wrong.len().saturating_sub(MAX_TOLD);

@@ -28,7 +28,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         let body = json!({ "a": a.label, "b": b.label, "differences": each });
         exit::print_json("superpage.design-diff/1", body)?;
     } else if differences.is_empty() {
-        exit::print(&format!("{} and {} do the same\n", a.label, b.label))?;
+        exit::print(&format!("{} and {} have the same rules\n", a.label, b.label))?;
     } else {
         let shown =
             |value: Option<design::Value>| value.map_or("-".into(), |value| value.to_string());

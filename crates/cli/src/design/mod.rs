@@ -4,6 +4,7 @@ mod check;
 mod diff;
 mod explain;
 mod list;
+pub mod recipe;
 mod show;
 
 use std::path::Path;
@@ -87,7 +88,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 fn read(file: &str) -> Result<String, Failure> {
     if file.is_empty() {
-        return Err(Failure::usage("the name of a file is empty; give a design file"));
+        return Err(Failure::usage("empty file name; give a design file"));
     }
     files::text(Path::new(file), MAX_BYTES, "a design file")
 }

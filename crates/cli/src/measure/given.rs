@@ -72,8 +72,8 @@ impl Flags {
             return Ok(());
         }
         Err(Failure::usage(
-            "--misses, --dtlb-misses, --itlb-misses and --cycles are measurements themselves; \
-             leave them out, or leave out what counts",
+            "--misses, --dtlb-misses, --itlb-misses and --cycles are counts already; leave them out, or \
+             leave out the program, --pid or --from",
         ))
     }
 }
@@ -96,5 +96,5 @@ fn cost(text: &str) -> Result<Cost, String> {
 fn number(text: &str) -> Result<f64, String> {
     let number = text.replace('_', "").parse().ok();
     let number = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "a number of at least 0".to_string())
+    number.ok_or_else(|| "expected a number of at least 0".to_string())
 }

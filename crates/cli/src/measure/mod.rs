@@ -111,7 +111,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     // Not clap's `requires`: a program conflicts with --pid, and would lift the requirement.
     if args.duration.is_some() && args.pid.is_empty() {
-        return Err(Failure::usage("--for goes with --pid; a program is measured to its end"));
+        return Err(Failure::usage("--for needs --pid; a program is measured to its end"));
     }
     let given = args.given.numbers()?;
     let measured = match (&args.from, args.pid.as_slice(), args.command.as_slice()) {
@@ -171,7 +171,8 @@ fn by_pids(pids: &[Pid], args: &Args) -> Result<Measured, Failure> {
     args.given.only_cost()?;
     if args.method == Method::Trace {
         return Err(Failure::usage(
-            "a running process cannot be recorded; start it under measure: -- PROGRAM",
+            "--method trace cannot record a running process; start the program: superpage measure -- \
+             PROGRAM",
         ));
     }
     pmu::of_processes(pids, args.duration, args.given.cost_here()?.as_ref())
@@ -199,12 +200,12 @@ fn print(measured: &Measured, args: &Args) -> Result<(), Failure> {
 
 fn pid(text: &str) -> Result<Pid, String> {
     let pid = text.parse().ok().filter(|pid| *pid > 0);
-    pid.map(Pid).ok_or_else(|| "a process id is a number above 0".to_string())
+    pid.map(Pid).ok_or_else(|| "expected a process ID above 0".to_string())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds < 1e7);
-    seconds.ok_or_else(|| "seconds, more than 0".to_string())
+    seconds.ok_or_else(|| "expected seconds, more than 0".to_string())
 }
 
 impl From<FromError> for Failure {

@@ -86,10 +86,8 @@ pub fn of_processes(
     let seconds = began.elapsed().as_secs_f64();
     let mut estimate = finish(counting, &counters, cost)?;
     if duration.is_some() && !over(began) && interrupted.signal() == 0 {
-        estimate = estimate.with_note(format!(
-            "the processes ended after {}; that is what was measured",
-            report::format::seconds(seconds)
-        ));
+        estimate = estimate
+            .with_note(format!("the processes ended after {}", report::format::seconds(seconds)));
     }
     let names: Vec<String> = pids.iter().map(|pid| format!("{pid:?}")).collect();
     Ok(Measured { seconds: Some(seconds), ..Measured::of(names.join(", "), estimate) })

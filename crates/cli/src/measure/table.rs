@@ -62,8 +62,8 @@ fn shares(estimate: &Estimate) -> String {
         line(
             "counted",
             match scope {
-                Scope::User => "the program's own instructions, not the kernel's for it",
-                Scope::UserAndKernel => "the program, and the kernel on its behalf",
+                Scope::User => "user mode only",
+                Scope::UserAndKernel => "user and kernel mode",
             },
         );
     }

@@ -47,9 +47,7 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     };
     let total = user + system;
     if total < MIN_SECONDS {
-        let reason = format!(
-            "the program takes {total:.3} s of CPU time, too little to say anything; give it more to do"
-        );
+        let reason = format!("the program takes only {total:.3} s of CPU time; give it more work");
         return Ok(of(Estimate::unknown(reason), Some(total)));
     }
     let prices = pricing.finish()?;
@@ -74,11 +72,11 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
         .with_evidence([
             Evidence::of("accesses", asked.demand.accesses, source),
             Evidence::of("CPU seconds on base pages", total, "median of two runs"),
-            Evidence::of("of them in user mode", user, "median of two runs"),
+            Evidence::of("CPU seconds in user mode", user, "median of two runs"),
             Evidence::of("dependence (0 independent, 1 a chase)", told.dependence, "from the time taken"),
         ])
         .with_note(format!(
-            "beside that, first touches take {} of the time on base pages and would take {} on superpages",
+            "page faults take another {} of the time on base pages, and would take {} on superpages",
             report::format::percent(translation(told.base.faults)),
             report::format::percent(translation(told.superpage.faults)),
         ));

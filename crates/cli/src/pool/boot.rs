@@ -67,7 +67,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Kind::Systemd => String::new(),
     };
     if text.trim().is_empty() {
-        exit::say("every pool is empty: nothing to say at boot; name pools, such as 1G:2");
+        exit::say("every pool is empty; name pools, e.g. 1G:2");
         return Ok(Done::Fine);
     }
     exit::print(&text)?;

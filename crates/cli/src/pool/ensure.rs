@@ -6,8 +6,8 @@ use host::Root;
 use host::pool::ensure::{self, Plan, WantedError};
 use serde_json::json;
 
-use super::change::{self, HowMuch};
 use super::progress::Watcher;
+use super::resize::{self, HowMuch};
 use super::show;
 use crate::exit::{self, Done, Failure};
 
@@ -68,7 +68,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
                 exit::print(&format!("{}: {} -> {}\n", one.what, one.now, one.wanted))?;
             }
         }
-        change::given_back(done.given_back.as_deref())?;
+        resize::given_back(done.given_back.as_deref())?;
     }
     Ok(watcher.end(if done.is_full() { Done::Fine } else { Done::Negative }))
 }
@@ -86,7 +86,7 @@ fn print_differences(plan: &Plan, args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     if plan.is_empty() {
-        return exit::print(&format!("{}: everything is as described\n", args.file.display()));
+        return exit::print(&format!("{}: nothing to change\n", args.file.display()));
     }
     let word = if args.check { "differs" } else { "would change" };
     for one in differences {

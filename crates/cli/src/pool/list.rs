@@ -63,7 +63,7 @@ fn text(status: &Status) -> String {
         let gigantic = status.gigantic.get(size) == Some(&Some(true));
         let notes = [
             (status.default == Some(*size)).then_some("default"),
-            gigantic.then_some("best made at boot, no overcommit"),
+            gigantic.then_some("best allocated at boot, no overcommit"),
         ];
         vec![
             size.to_string(),

@@ -1,15 +1,15 @@
 //! `superpage pool`: the machine's pools of superpages, as subcommands over `host::pool`.
 
-mod around;
 mod boot;
-mod change;
 mod demote;
 mod ensure;
 mod list;
 mod mounts;
-mod need;
 mod overcommit;
+mod plan;
 pub mod progress;
+mod resize;
+mod settings;
 pub mod show;
 mod users;
 
@@ -45,41 +45,41 @@ difference; 2 wrong usage; 3 not possible on this machine.";
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     List(list::ListArgs),
-    Set(change::Args),
+    Set(resize::Args),
     /// Grow pools: 2M:512 by pages, 2M:1G by bytes.
     ///
     /// Compacts memory if needed and continues while it makes progress; the result is read back. A pool
     /// that got only part of the pages keeps them, and the exit code is 1.
-    Grow(change::Args),
+    Grow(resize::Args),
     /// Shrink pools: 2M:512 by pages, 2M:1G by bytes.
-    Shrink(change::Args),
+    Shrink(resize::Args),
     Overcommit(overcommit::Args),
     Demote(demote::Args),
     Mounts(mounts::Args),
     Users(users::Args),
-    Shm(around::ShmArgs),
-    MinFree(around::MinFreeArgs),
+    Shm(settings::ShmArgs),
+    MinFree(settings::MinFreeArgs),
     Boot(boot::Args),
     Ensure(ensure::Args),
-    Plan(need::Args),
+    Plan(plan::Args),
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     match args.command {
         None => list::run(args.list),
         Some(Command::List(args)) => list::run(args),
-        Some(Command::Set(args)) => change::run(args, change::Verb::Set),
-        Some(Command::Grow(args)) => change::run(args, change::Verb::Grow),
-        Some(Command::Shrink(args)) => change::run(args, change::Verb::Shrink),
+        Some(Command::Set(args)) => resize::run(args, resize::Verb::Set),
+        Some(Command::Grow(args)) => resize::run(args, resize::Verb::Grow),
+        Some(Command::Shrink(args)) => resize::run(args, resize::Verb::Shrink),
         Some(Command::Overcommit(args)) => overcommit::run(args),
         Some(Command::Demote(args)) => demote::run(args),
         Some(Command::Mounts(args)) => mounts::run(args),
         Some(Command::Users(args)) => users::run(args),
-        Some(Command::Shm(args)) => around::shm(args),
-        Some(Command::MinFree(args)) => around::min_free(args),
+        Some(Command::Shm(args)) => settings::shm(args),
+        Some(Command::MinFree(args)) => settings::min_free(args),
         Some(Command::Boot(args)) => boot::run(args),
         Some(Command::Ensure(args)) => ensure::run(args),
-        Some(Command::Plan(args)) => need::run(args),
+        Some(Command::Plan(args)) => plan::run(args),
     }
 }
 

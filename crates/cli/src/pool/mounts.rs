@@ -109,7 +109,7 @@ fn list(args: ListArgs) -> Result<Done, Failure> {
     if args.json {
         super::print_json("superpage.pool-mounts/1", json!({ "mounts": mounts }))?;
     } else if mounts.is_empty() {
-        exit::print("no hugetlbfs is mounted; `superpage pool mounts create` does\n")?;
+        exit::print("no hugetlbfs is mounted; mount it with: superpage pool mounts create\n")?;
     } else {
         exit::print(&table(&mounts))?;
     }
@@ -180,7 +180,7 @@ fn create(args: CreateArgs) -> Result<Done, Failure> {
     for (plan, made) in plans.iter().zip(&done) {
         let point = plan.point.display();
         let line = match (made, args.how.dry_run) {
-            (MountOutcome::AlreadyThere, _) => format!("{point} is there already\n"),
+            (MountOutcome::AlreadyThere, _) => format!("{point} exists already\n"),
             (MountOutcome::New, true) => format!("would mount {point} with {}\n", plan.options()),
             (MountOutcome::New, false) => format!("mounted {point} with {}\n", plan.options()),
         };
@@ -207,7 +207,7 @@ fn remove(args: RemoveArgs) -> Result<Done, Failure> {
     if args.dry_run {
         let there = mounts::mounts(&Root::real())?;
         let is_there = there.iter().any(|mount| mount.point == args.point);
-        let would = if is_there { "would unmount" } else { "no hugetlbfs mount to remove:" };
+        let would = if is_there { "would unmount" } else { "no hugetlbfs mount at" };
         exit::print(&format!("{would} {point}\n"))?;
         return Ok(if is_there { Done::Fine } else { Done::Negative });
     }

@@ -57,7 +57,7 @@ pub fn outcome(outcome: &Outcome) -> String {
     let mut line = match (got == asked, before == asked) {
         (true, true) => format!("{what}: {} already", pages(Some(got), size)),
         (true, false) => format!("{what}: {before} -> {}", pages(Some(got), size)),
-        (false, _) => format!("{what}: {before} -> {got} of {asked} asked for"),
+        (false, _) => format!("{what}: {before} -> {got} of {asked} requested"),
     };
     if outcome.rounds > 1 {
         line += &format!(", in {} attempts", outcome.rounds);
@@ -79,14 +79,14 @@ fn why_short(why: &WhyShort, size: PageSize) -> String {
     match why {
         WhyShort::Memory { available } => {
             let left = available.map_or("unknown".to_string(), |bytes| bytes.to_string());
-            format!("no memory to spare is left ({left} available)")
+            format!("too little memory is left ({left} available)")
         }
         WhyShort::Fragmented { free, in_superpages } => {
-            let whole =
-                in_superpages.map_or(String::new(), |whole| format!(", {whole} of it whole"));
+            let whole = in_superpages
+                .map_or(String::new(), |whole| format!(", {whole} of it in whole superpages"));
             format!(
-                "{free} is free but in pieces smaller than {size}{whole}; try again when programs \
-                 have ended, or reserve at boot (`superpage pool boot`)"
+                "{free} is free but fragmented into blocks smaller than {size}{whole}; try again when \
+                 programs have ended, or reserve at boot (`superpage pool boot`)"
             )
         }
         WhyShort::Stopped => "stopped".to_string(),

@@ -49,7 +49,7 @@ fn text(users: &Users) -> String {
         })
         .collect();
     if rows.is_empty() {
-        text += "no process that could be looked into has pages of a pool\n";
+        text += "no process that could be inspected uses pages of a pool\n";
     } else {
         let header = ["pid", "program", "pages", "mapped", "private", "shared"];
         text += &show::table(&header, rows, &[1]);
@@ -61,7 +61,7 @@ fn text(users: &Users) -> String {
             let size = file.page_size.map_or("unknown".to_string(), |size| size.to_string());
             let stale = match file.stale {
                 Stale::InUse => "in use",
-                Stale::Stale => "stale: nobody uses it",
+                Stale::Stale => "stale: unused",
                 Stale::Unknown => "unknown",
             };
             let path = report::format::clipped(&file.path.display().to_string(), 80);

@@ -132,7 +132,7 @@ pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failur
     match on_base_pages(subject, quiet)?.run()? {
         JobOutcome::Document(document) => analyse(&document).arms[0]
             .metric
-            .ok_or_else(|| Failure::usage(format!("{}: told no time", subject.name()))),
+            .ok_or_else(|| Failure::usage(format!("{}: reported no time", subject.name()))),
         JobOutcome::Signal(..) => Err(Failure::usage("interrupted")),
     }
 }

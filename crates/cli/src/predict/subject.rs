@@ -63,8 +63,7 @@ impl Subject {
                 let followed = record(command, Streams::Errors, false, quiet)?;
                 if !followed.status.success() {
                     let status = followed.status;
-                    let what =
-                        format!("{}: it failed while it was recorded: {status}", self.name());
+                    let what = format!("{}: failed while it was recorded: {status}", self.name());
                     return Err(Failure::usage(what));
                 }
                 Ok(followed.asked)
@@ -158,7 +157,7 @@ pub fn record(
     let mut asked = of_trace(&path, recorded.seen.instructions.map(|count| count as f64), quiet)?;
     if recorded.seen.foreign_count > 0 {
         let programs = recorded.seen.foreign_count;
-        asked.notes.push(format!("{programs} programs that it started were not recorded"));
+        asked.notes.push(format!("{programs} programs that it executed were not recorded"));
     }
     let fetches = match &recorded.fetches {
         Some((path, _)) => Some(of_trace(path, None, quiet)?.demand),

@@ -237,8 +237,7 @@ pub fn cache() -> Result<PathBuf, Failure> {
     });
     base.map(|base| base.join("superpage")).ok_or_else(|| {
         Failure::cannot(
-            "the recorder's plugin is kept in a cache, and neither XDG_CACHE_HOME nor HOME names a \
-             directory; set one of them",
+            "no cache directory for the recorder's plugin: set XDG_CACHE_HOME or HOME to a directory",
         )
     })
 }

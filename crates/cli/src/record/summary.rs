@@ -17,9 +17,9 @@ pub fn text(recorded: &Recorded, native: Option<Native>) -> String {
     let (totals, seen) = (&recorded.totals, &recorded.seen);
     let seconds = recorded.wall.as_secs_f64();
     let slower = match native.map(|native| slowdown(recorded, native)) {
-        Some((wall, Some(cpu))) => format!("{wall:.1} times native, {cpu:.1} by processor time"),
-        Some((wall, None)) => format!("{wall:.1} times native"),
-        None => "slowdown unknown, --native measures it".to_string(),
+        Some((wall, Some(cpu))) => format!("{wall:.1}x slower than native, {cpu:.1}x in CPU time"),
+        Some((wall, None)) => format!("{wall:.1}x slower than native"),
+        None => "slowdown not measured, see --native".to_string(),
     };
     let kept = words::percent(totals.records as f64 / totals.accesses.max(1) as f64);
     let what = match seen.instructions {
@@ -51,12 +51,11 @@ pub fn text(recorded: &Recorded, native: Option<Native>) -> String {
         Ended::Time => "; ended at --max-time",
         Ended::Stopped => "; stopped",
         Ended::Crowded => {
-            "; ended early: it maps more than 2 TiB, which is all that a trace can number; see \
-             --max-time"
+            "; ended early: it maps more than 2 TiB, the limit of a trace; see --max-time"
         }
     };
     if seen.lost > 0 {
-        line += &format!("; {} faults lost, the machine was too busy to read them", seen.lost);
+        line += &format!("; {} faults lost: the machine was too busy to read them", seen.lost);
     }
     if seen.foreign_count > 0 {
         line += &format!(

@@ -65,9 +65,9 @@ impl Ended {
             };
         };
         match self.seen.coverage_of_peak() {
-            None => return Outcome::Unknown("of its peak only bounds are known".to_string()),
+            None => return Outcome::Unknown("only bounds of its peak are known".to_string()),
             Some(share) if share < NEAR_PEAK => {
-                return Outcome::Unknown("its peak was too short to be read".to_string());
+                return Outcome::Unknown("its peak was too short to read".to_string());
             }
             Some(_) => {}
         }
@@ -113,7 +113,7 @@ impl Ended {
         };
         let outcome = match (self.outcome(plan), &seen.coverage) {
             (Outcome::NothingAsked, _) | (Outcome::Unknown(_), None) => String::new(),
-            (Outcome::AsAsked, _) => ", as asked".to_string(),
+            (Outcome::AsAsked, _) => ", as requested".to_string(),
             (Outcome::Missing(why), _) => format!("; {} did not take effect: {why}", plan.name),
             (Outcome::Unknown(why), _) => {
                 format!("; whether {} took effect is unknown: {why}", plan.name)
@@ -174,9 +174,9 @@ fn peak_in_words(seen: &Observed) -> String {
                 .peak_at_most_bytes
                 .map_or(String::new(), |bytes| format!(" and at most {}", size(bytes)));
             let why = match seen.processes_unseen {
-                0 => "whether its processes held theirs at once was not seen".to_string(),
-                1 => "a process was not seen to its end".to_string(),
-                many => format!("{many} processes were not seen to their ends"),
+                0 => "not seen whether its processes had theirs at the same time".to_string(),
+                1 => "one process was not observed to its end".to_string(),
+                many => format!("{many} processes were not observed to their ends"),
             };
             format!("peak at least {}{at_most}: {why}", size(at_least))
         }

@@ -47,11 +47,11 @@ impl Change {
     pub fn preview(&self) -> String {
         match self {
             Self::Grow(size) => {
-                format!("would grow {} by 1, and put it back", Knob::hugetlb_pool(*size))
+                format!("would grow {} by 1, and restore it", Knob::hugetlb_pool(*size))
             }
             Self::SwitchOn(size) => {
                 let knob = Knob::thp_size_enabled(*size);
-                format!("would set {knob} to madvise, and put it back")
+                format!("would set {knob} to madvise, and restore it")
             }
         }
     }
@@ -75,8 +75,8 @@ pub fn make(changes: &[Change], guard: &mut OvercommitGuard) -> Vec<String> {
             }
             Change::Grow(size) => match guard.grow(*size, ByteSize(size.bytes())) {
                 Ok(0) => Some(
-                    "the pool could not be grown by one: too little memory is free in one piece; \
-                     try again early after boot"
+                    "the pool could not be grown by one page: free memory is fragmented; try again \
+                     early after boot"
                         .to_string(),
                 ),
                 Ok(_) => None,
@@ -126,11 +126,11 @@ mod tests {
         let (_directory, root) = machine();
         let page = |bytes| PageSize::new(bytes).unwrap();
         let pool = "would grow /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages by 1, \
-                    and put it back";
+                    and restore it";
         let on = |kib: u64| {
             format!(
                 "would set /sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled to madvise, \
-                 and put it back"
+                 and restore it"
             )
         };
         assert_eq!(sizes(&needed(&root, &[])), [pool.to_string(), on(64)]);

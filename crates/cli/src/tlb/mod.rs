@@ -255,7 +255,7 @@ fn offered(probe: &Live, notes: &[String], page: PageSize) -> Result<(), Failure
         sizes.is_some_and(|(sizes, _)| sizes.split(", ").any(|size| size == page.to_string()))
     };
     let why = notes.iter().find(named);
-    let why = why.map_or_else(|| format!("pages of {page} are not on offer"), Clone::clone);
+    let why = why.map_or_else(|| format!("pages of {page} are not available"), Clone::clone);
     Err(Failure::cannot(format!("{why}; there are: {}", sizes.join(", "))))
 }
 

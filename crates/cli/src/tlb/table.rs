@@ -25,7 +25,7 @@ pub fn text(found: &Calibration) -> String {
         out += &format!("\n{}\n", backing.words());
     }
     if found.sizes.iter().any(|size| size.levels.iter().any(|level| level.entries.is_none())) {
-        out += "\nentries unknown: the curve ended before the level did\n";
+        out += "\nentries unknown: the largest footprint fits into the level\n";
     }
     if found.sizes.iter().any(|size| size.levels.iter().any(|level| !level.sharp)) {
         out += "\na level that misses ever more instead of all at once ends where misses cost a tenth of all they will; \
@@ -44,7 +44,7 @@ pub fn text(found: &Calibration) -> String {
 }
 
 fn head(found: &Calibration) -> String {
-    let model = found.processor.model.as_deref().unwrap_or("a processor without a name");
+    let model = found.processor.model.as_deref().unwrap_or("unknown processor");
     let guest = match found.processor.guest {
         Some(true) => ", in a virtual machine",
         _ => "",
@@ -90,7 +90,7 @@ fn rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
     let agreed = size.miss.as_ref().is_none_or(|miss| miss.agreed);
     let at = size.miss_pages.map_or(String::new(), |pages| format!(" over {pages} pages"));
     let doubt = if agreed { "" } else { " (* its interval is wider than 10 % either way)" };
-    let what = format!("miss of all{at}{doubt}");
+    let what = format!("miss in all levels{at}{doubt}");
     let blank = String::new;
     rows.push(vec![blank(), "walk".into(), blank(), blank(), blank(), cycles, ns, what]);
     rows
@@ -106,7 +106,7 @@ fn code_rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
     let first = vec![page, "L1".into(), entries(first), said, blank(), hit, ns, "jump".into()];
     let next = rest.first().map(|next| {
         let [cycles, ns] = cost(found, next.hit.as_ref());
-        let what = "jump that L1 misses and the next level answers".into();
+        let what = "jump that misses L1 and hits the next level".into();
         vec![blank(), "next".into(), blank(), blank(), blank(), cycles, ns, what]
     });
     std::iter::once(first).chain(next).collect()

@@ -98,15 +98,15 @@ impl From {
 pub fn run(args: Args) -> Result<Done, Failure> {
     let format = args.from.format();
     if args.instructions && !matches!(format, Format::ChampSim | Format::Lackey) {
-        let what = "--instructions: only champsim and lackey tell of instructions";
+        let what = "--instructions: only champsim and lackey traces have instruction fetches";
         return Err(Failure::usage(what));
     }
     if args.write_bit.is_some() && format != Format::Raw {
-        return Err(Failure::usage("--write-bit: only raw addresses have such a bit"));
+        return Err(Failure::usage("--write-bit: needs --from raw"));
     }
     let printed = files::is_stdout(&args.output);
     if printed && std::io::stdout().is_terminal() {
-        return Err(Failure::usage("-: a trace is no text for a terminal; name a file"));
+        return Err(Failure::usage("-: will not write a binary trace to a terminal; name a file"));
     }
     let output = if printed { Path::new("/dev/stdout") } else { &args.output };
     let stdin = args.input.as_os_str() == "-";
@@ -177,7 +177,8 @@ fn scratch(output: &Path) -> PathBuf {
 
 /// Reads a filter's name.
 pub fn filter(text: &str) -> Result<Filter, String> {
-    let wrong = || format!("`{text}` is no filter: none, same-page, set-mru or set-mru:16,8");
+    let wrong =
+        || format!("invalid filter `{text}`: expected none, same-page, set-mru or set-mru:16,8");
     let sets = match text {
         "none" => return Ok(Filter::None),
         "same-page" => return Ok(Filter::SamePage),
@@ -189,7 +190,7 @@ pub fn filter(text: &str) -> Result<Filter, String> {
     let number = |text| u32::from_str(text).map_err(|_| wrong());
     let sets = MruSets { base: number(sets.0)?, superpage: number(sets.1)? };
     if !sets.is_valid() {
-        return Err(format!("`{text}`: sets are powers of two up to 4096"));
+        return Err(format!("invalid filter `{text}`: sets are powers of two up to 4096"));
     }
     Ok(Filter::SetMru(sets))
 }

@@ -54,7 +54,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::print_json("superpage.trace-verify/1", body)?;
     } else {
         let sound = format!(
-            "{}: sound: {accesses} accesses in {records} records, {events} events",
+            "{}: ok: {accesses} accesses in {records} records, {events} events",
             args.file.display()
         );
         exit::print(&format!("{}\n", why.as_ref().unwrap_or(&sound)))?;
@@ -83,7 +83,7 @@ fn read(args: &Args, watcher: &mut Watcher, found: &mut Found) -> Result<(), Tra
         }
     }
     if let Some(offset) = reader.info().cut {
-        let what = "the end that tells of its chunks is missing (was the writer stopped?)";
+        let what = "the footer is missing (was the writer killed?)";
         return Err(TraceError::Truncated { path: path(), offset, what });
     }
     if (found.accesses, found.events) != (totals.accesses, totals.events) {
@@ -91,7 +91,7 @@ fn read(args: &Args, watcher: &mut Watcher, found: &mut Found) -> Result<(), Tra
             path: path(),
             chunk: None,
             offset: reader.info().length,
-            what: "its chunks hold other than the footer says".to_string(),
+            what: "the chunks do not match the footer".to_string(),
         });
     }
     Ok(())

@@ -10,7 +10,7 @@ pub fn filter(filter: Filter) -> String {
         Filter::None => "none: every access is a record".to_string(),
         Filter::SamePage => "same-page: exact for every TLB".to_string(),
         Filter::SetMru(sets) => format!(
-            "set-mru:{},{}: exact for LRU arrays whose sets are multiples of {} (base pages) and {} \
+            "set-mru:{},{}: exact for LRU TLBs whose sets are multiples of {} (base pages) and {} \
              (superpages)",
             sets.base, sets.superpage, sets.base, sets.superpage
         ),
@@ -33,7 +33,7 @@ pub fn filter_json(filter: Filter) -> Value {
 /// Where a trace was cut, and what of it is there.
 pub fn cut(at: u64, info: &Info) -> String {
     format!(
-        "cut at byte {at} of {}: {} accesses before it are there, without their checksums (was its \
+        "truncated at byte {at} of {}: {} accesses before it can be read, without checksums (was the \
          writer killed?)",
         info.length, info.totals.accesses
     )
@@ -44,7 +44,7 @@ pub fn mappings(mappings: Mappings) -> String {
     match mappings {
         Mappings::Recorded => "recorded".to_string(),
         Mappings::Inferred { gap } => {
-            format!("inferred from touched pages; {} untouched end one", ByteSize(gap))
+            format!("inferred from touched pages; a gap of {} ends one", ByteSize(gap))
         }
     }
 }

@@ -150,7 +150,7 @@ fn what_memory_costs_is_kept_and_survives_another_calibration() {
     let output = own(&["bench", "zero", "--save", "--json", "--quiet"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("not measured, as they were: fault-base"),
+        stderr(&output).contains("not measured and unchanged: fault-base"),
         "{}",
         stderr(&output)
     );

@@ -38,7 +38,7 @@ fn every_design_is_shown_checked_and_equal_to_itself() {
             let checked = run(&["design", "check", path]);
             assert_eq!(stdout(&checked), format!("{path}: ok: {name}\n"), "{}", stderr(&checked));
             let same = stdout(&run(&["design", "diff", name, path]));
-            assert_eq!(same, format!("{name} and {path} do the same\n"));
+            assert_eq!(same, format!("{name} and {path} have the same rules\n"));
         }
     }
 }

@@ -100,16 +100,16 @@ fn what_cannot_be_measured_is_one_line() {
     refused(&from("hello\n", &[]), 2, "unknown format");
     refused(&from("misses=1\nmises=2\n", &[]), 2, ":2: expected");
     refused(&from(STREAM, &["--method", "trace"]), 2, "needs -- PROGRAM");
-    refused(
-        &from(&counted("cycles", "9.0", 100), &["--misses", "3"]),
-        2,
-        "measurements themselves",
-    );
+    refused(&from(&counted("cycles", "9.0", 100), &["--misses", "3"]), 2, "are counts already");
     refused(&run(&["measure", "--pid", "0"]), 2, "above 0");
     refused(&run(&["measure", "--pid", "2147483646"]), 2, "no such process");
-    refused(&run(&["measure", "--pid", "1", "--method", "trace"]), 2, "cannot be recorded");
+    refused(
+        &run(&["measure", "--pid", "1", "--method", "trace"]),
+        2,
+        "cannot record a running process",
+    );
     refused(&run(&["measure", "--pid", "1", "--", "true"]), 2, "cannot be used with");
-    refused(&run(&["measure", "--for", "3", "--", "true"]), 2, "goes with --pid");
+    refused(&run(&["measure", "--for", "3", "--", "true"]), 2, "needs --pid");
     let taken = file("mine");
     let taken = taken.path().to_str().unwrap();
     refused(&from(STREAM, &["-o", taken]), 2, "exists");

@@ -214,7 +214,7 @@ fn a_pool_grows_shrinks_and_is_ensured_and_ends_as_found() {
     assert_eq!(ensure(&["--check"]).status.code(), Some(1));
     assert!(stdout(&ensure(&[])).contains(&format!("-> {}", before + 16)));
     assert_eq!(ensure(&["--check"]).status.code(), Some(0));
-    assert!(stdout(&ensure(&[])).contains("everything is as described"));
+    assert!(stdout(&ensure(&[])).contains("nothing to change"));
     assert_eq!(run(&["pool", "set", &format!("2M:{before}")]).status.code(), Some(0));
     assert!(found.is_intact());
 }
@@ -254,14 +254,14 @@ fn a_partial_pool_is_exit_1_and_rolled_back_if_asked() {
     testkit::require!(!stderr(&output).contains("mount:"), "no mounts here");
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
-    assert!(text.contains("10 -> 40 of 60 asked for, in"), "{text}");
+    assert!(text.contains("10 -> 40 of 60 requested, in"), "{text}");
     let now = || fs::read_to_string(pool.join("nr_hugepages")).unwrap();
     assert_eq!(now(), "60\n", "what was got is kept");
     assert_eq!(fs::read_to_string(pool.join("nr_overcommit_hugepages")).unwrap(), "0\n");
     fresh();
     let output = inside(&["--or-nothing"]);
     let text = stdout(&output.unwrap());
-    assert!(text.contains("put back"), "{text}");
+    assert!(text.contains("restored"), "{text}");
     assert_eq!(now(), "10\n", "the persistent pages it had");
 }
 
@@ -321,7 +321,7 @@ fn interrupted_while_growing_it_is_put_back_at_once() {
     let finished = output.status.code() == Some(0);
     testkit::require!(!finished, "it ended before it could be interrupted");
     // Exit 1: not one page could be had, so that there was nothing to interrupt.
-    let in_pieces = output.status.code() == Some(1) && stdout(&output).contains("in pieces");
+    let in_pieces = output.status.code() == Some(1) && stdout(&output).contains("fragmented");
     testkit::require!(!in_pieces, "free memory is in pieces smaller than 1 GiB");
     assert_eq!(output.status.signal(), Some(libc::SIGINT), "{}", stdout(&output));
     assert!(found.is_intact(), "{}", stdout(&output));

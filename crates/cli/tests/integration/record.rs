@@ -107,7 +107,9 @@ fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
         let part = part.to_str().unwrap();
         let info = run(&["trace", "info", "--json", part]);
         assert!(info.status.success(), "{}", stderr(&info));
-        assert!(stderr(&info).contains("warning: ") && stderr(&info).contains("cut at byte "));
+        assert!(
+            stderr(&info).contains("warning: ") && stderr(&info).contains("truncated at byte ")
+        );
         let info: serde_json::Value = serde_json::from_str(&stdout(&info)).unwrap();
         assert!(info["cut"].as_u64() <= info["bytes"].as_u64());
         assert_eq!(info["accesses"].as_u64() > Some(0), moment > 0, "{info}");

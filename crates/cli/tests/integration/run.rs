@@ -63,7 +63,7 @@ fn thp_reaches_the_heap_every_time_and_reads_it_back() {
         let output = run(&["run", "--", own, "workload", "chase", "--size", "128M", "--json"]);
         assert!(output.status.success(), "{}", stderr(&output));
         let line = stderr(&output);
-        assert!(line.contains("as asked") || line.contains("coverage unknown"), "{line}");
+        assert!(line.contains("as requested") || line.contains("coverage unknown"), "{line}");
     }
 }
 
@@ -135,7 +135,7 @@ fn what_was_prepared_is_reported_apart() {
     let output = run(&["run", "--prezero", "--prefault", "--", "python3", "-c", maps]);
     assert!(output.status.success(), "{}", stderr(&output));
     let lines = stderr(&output);
-    assert!(lines.contains("populated at once"), "{lines}");
+    assert!(lines.contains("faulted in ahead"), "{lines}");
     assert!(lines.contains("was the stock of prepared superpages"), "{lines}");
 }
 

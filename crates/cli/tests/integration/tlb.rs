@@ -127,7 +127,7 @@ fn a_dry_run_tells_what_would_be_changed_and_changes_nothing() {
     require!(is_off(), "no mTHP of 64 KiB that are switched off");
     let output = run(&["tlb", "--dry-run", "--allow", "--page-size", "64K"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let would = format!("would set {MTHP} to madvise, and put it back, to measure pages of 64 KiB");
+    let would = format!("would set {MTHP} to madvise, and restore it, to measure pages of 64 KiB");
     assert!(stdout(&output).lines().any(|line| line == would), "{}", stdout(&output));
     assert!(is_off());
     let output = run(&["tlb", "--quick", "--page-size", "64K"]);

@@ -55,7 +55,7 @@ fn import_info_verify_and_cat() {
         "workload  true.lackey.xz",
         "trace import --from lackey",
         "same-page: exact for every TLB",
-        "inferred from touched pages; 4 MiB untouched end one",
+        "inferred from touched pages; a gap of 4 MiB ends one",
         "41239 accesses in 15872 records",
     ] {
         assert!(text.contains(part), "lacks {part}: {text}");
@@ -69,7 +69,7 @@ fn import_info_verify_and_cat() {
     assert_eq!(document["spans"].as_array().unwrap().len(), 4);
 
     let output = run(&["trace", "verify", &path]);
-    assert!(stdout(&output).contains(": sound: 41239 accesses in 15872 records, 5 events"));
+    assert!(stdout(&output).contains(": ok: 41239 accesses in 15872 records, 5 events"));
     let document: serde_json::Value =
         serde_json::from_slice(&run(&["trace", "verify", "--json", &path]).stdout).unwrap();
     assert_eq!(
@@ -191,7 +191,7 @@ fn bad_files() {
             let output = run(&["trace", subcommand, &path]);
             let said = stderr(&output);
             assert!(output.status.success(), "{said}");
-            assert!(said.contains("cut at byte ") && said.lines().count() == 1, "{said}");
+            assert!(said.contains("truncated at byte ") && said.lines().count() == 1, "{said}");
         }
         let verified = run(&["trace", "verify", &path]);
         assert_eq!(verified.status.code(), Some(1), "{verified:?}");
@@ -227,10 +227,10 @@ fn bad_imports_and_outputs() {
         (&["--from", "lackey", &room.path("none"), &out], "No such file"),
         (&["--from", "pin", &lackey, &out], "possible values"),
         (&["--from", "lackey", "--filter", "set-mru:3,8", &lackey, &out], "powers of two"),
-        (&["--from", "lackey", "--filter", "all", &lackey, &out], "is no filter"),
+        (&["--from", "lackey", "--filter", "all", &lackey, &out], "invalid filter"),
         (&["--from", "lackey", "--base-page", "5000", &lackey, &out], "a power of two"),
         (&["--from", "lackey", "--base-page", "8G", &lackey, &out], "a power of two"),
-        (&["--from", "lackey", "--write-bit", "3", &lackey, &out], "only raw"),
+        (&["--from", "lackey", "--write-bit", "3", &lackey, &out], "needs --from raw"),
         (&["--from", "raw", "--write-bit", "64", &lackey, &out], "64"),
         (&["--from", "text", "--instructions", &text, &out], "only champsim and lackey"),
     ] {

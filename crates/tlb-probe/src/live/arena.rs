@@ -109,7 +109,7 @@ impl Arena {
     fn populate_all(&mut self, places: &[Place]) -> Result<(), ProbeError> {
         let distinct: HashSet<u64> = places.iter().map(|place| place.page).collect();
         if distinct.len() > MAX_PAGES {
-            let why = format!("{} pages are more than one chase may have", distinct.len());
+            let why = format!("{} pages are too many for one chase", distinct.len());
             return Err(ProbeError::NotGot { page: self.offer.page, why });
         }
         self.populate(places)
@@ -189,7 +189,7 @@ impl Arena {
             return Ok(());
         }
         let got = if whole { "a superpage" } else { "no superpage" };
-        let why = format!("{got} came at {address:#x}: memory is short or fragmented; try again");
+        let why = format!("got {got} at {address:#x}: memory is short or fragmented; try again");
         Err(ProbeError::NotGot { page: self.offer.page, why })
     }
 }

@@ -199,7 +199,7 @@ fn superpages(page: PageSize, line: u64) -> Result<Area, String> {
         .ok()
         .and_then(|pagemap| host::coverage::scan(&pagemap, address, address + length).ok());
     match scanned {
-        Some(found) if found.huge.bytes() != length => Err(said(&"not all came as superpages")),
+        Some(found) if found.huge.bytes() != length => Err(said(&"not all are superpages")),
         Some(_) => Ok(area),
         None => {
             let means = area.offer.means + " (not read back: this kernel has no PAGEMAP_SCAN)";

@@ -35,8 +35,7 @@ pub(super) fn arenas(
     let base = sys::param::page_size();
     let pages = (budget / base.bytes()).min(2 * PAGES);
     if pages < 1 << 12 {
-        let why =
-            format!("only {pages} of them may be used without pressing others out; free memory");
+        let why = format!("only {pages} of them fit into available memory; free some memory");
         return Err(ProbeError::NotGot { page: base, why });
     }
     let span = SPAN / base.bytes();
@@ -72,11 +71,7 @@ pub(super) fn arenas(
         }
     }
     if !off.is_empty() {
-        notes.push(format!(
-            "pages of {}: switched off{}",
-            off.join(", "),
-            remedy("switches it on")
-        ));
+        notes.push(format!("pages of {}: disabled{}", off.join(", "), remedy("switches it on")));
     }
     match pmd.map(|size| superpages(root, size)) {
         Some(Ok(arena)) => arenas.push(arena),
@@ -175,7 +170,7 @@ fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
         let size = thp.sizes.get(&page)?;
         Some((size.enabled.clone()?, *size.stats.get("anon_fault_alloc")?))
     };
-    let (enabled, before) = count().ok_or("the kernel does not say whether it gives them")?;
+    let (enabled, before) = count().ok_or("the kernel does not say whether they are enabled")?;
     let words = "anonymous memory, MADV_HUGEPAGE page by page";
     // Each has memory of its own, which is zeroed whenever it is got anew: no more than twice the largest TLB keeps.
     let pages = (budget / page.bytes()).min(PAGES / 2);
@@ -186,7 +181,10 @@ fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
     arena.populate(&places).map_err(|error| error.to_string())?;
     let came = count().map_or(0, |(_, after)| after.saturating_sub(before));
     if came < tried {
-        return Err(format!("{came} of {tried} came, though it is set to `{}`", enabled.selected));
+        return Err(format!(
+            "{came} of {tried} were allocated, although set to `{}`",
+            enabled.selected
+        ));
     }
     Ok(arena)
 }

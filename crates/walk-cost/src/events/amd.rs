@@ -30,7 +30,7 @@ pub(super) static TABLES: &[Table] = &[
     },
 ];
 
-const NOTE: Option<&str> = Some("Zen counts walks, not the cycles they take");
+const NOTE: Option<&str> = Some("Zen counts page walks, not their cycles");
 
 /// The table of a family and model; Hygon's family 18h is a Zen 1.
 pub(super) fn table(family: u32, model: u32) -> Option<&'static Table> {

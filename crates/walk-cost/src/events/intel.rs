@@ -57,7 +57,7 @@ pub(super) static TABLES: &[Table] = &[
             &walks(&TO_ICE_LAKE, [0x0e; 3]),
             &hits(&TO_ICE_LAKE, [0x60; 3]),
         ],
-        note: Some("erratum BDM69: these events may count too much"),
+        note: Some("erratum BDM69: these events may overcount"),
     },
     Table {
         name: "Skylake",
@@ -73,7 +73,9 @@ pub(super) static TABLES: &[Table] = &[
             ],
             &hits(&TO_ICE_LAKE, [0x20; 3]),
         ],
-        note: Some("in a virtual machine, walks of the host's tables are counted apart (ept)"),
+        note: Some(
+            "in a virtual machine, walks of the host's page tables are counted separately (ept)",
+        ),
     },
     Table {
         name: "Ice Lake",

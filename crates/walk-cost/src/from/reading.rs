@@ -59,7 +59,7 @@ pub enum FromError {
         expected: &'static str,
     },
     /// A `perf.data` that is broken.
-    #[error("{}: byte {offset}: {what}; was the recording cut off? make it again", path.display())]
+    #[error("{}: byte {offset}: {what}; record it again", path.display())]
     Broken {
         /// The file.
         path: PathBuf,
@@ -70,8 +70,8 @@ pub enum FromError {
     },
     /// A `perf.data` that is not of the kind for pipes, in a pipe.
     #[error(
-        "{}: this perf.data comes through a pipe, and its header points to its end; give the \
-         file's name, or let perf write for a pipe: perf record -o -",
+        "{}: a perf.data file cannot be read from a pipe; give its name, or record in pipe format: perf \
+         record -o -",
         path.display()
     )]
     Unseekable {

@@ -75,7 +75,7 @@ impl Sums {
     /// The counts, in the order in which the events came.
     pub fn counts(self) -> (Vec<Count>, Vec<String>) {
         let counts = self.events.into_iter().map(Event::count).collect();
-        let note = "the file holds more events or intervals than are read; the rest was left out";
+        let note = "the file has too many events or intervals; the rest was ignored";
         (counts, self.overflow.then(|| note.to_string()).into_iter().collect())
     }
 }

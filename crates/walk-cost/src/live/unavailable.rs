@@ -15,8 +15,7 @@ pub enum CountersUnavailable {
     },
     /// There are counters, but it is not known what they count.
     #[error(
-        "the events of this processor ({model}) are not in superpage's tables; count with perf \
-         stat by its manual's names and use --from"
+        "no event table for this processor ({model}); count its events with perf stat and use --from"
     )]
     UnknownProcessor {
         /// Its name.
@@ -44,7 +43,7 @@ pub enum CountersUnavailable {
     #[error("the process belongs to another user: run superpage as that user, or as root")]
     AnotherUser,
     /// It has ended.
-    #[error("no such process (any more)")]
+    #[error("no such process")]
     NoProcess,
     /// CONFIG_PERF_EVENTS is off.
     #[error("this kernel cannot count events: it was built without CONFIG_PERF_EVENTS")]
@@ -53,7 +52,7 @@ pub enum CountersUnavailable {
     #[error("too many threads for this process's limit of open files; raise it: ulimit -n 65536")]
     TooManyThreads,
     /// The counters are in use, or the events are not to be had.
-    #[error("the counters cannot be had: {error}; does another profiler hold them?")]
+    #[error("the counters are not available: {error}; does another profiler use them?")]
     Other {
         /// The system call's error.
         error: String,
@@ -119,12 +118,11 @@ pub(super) fn no_pmu(cpu: Option<&Cpu>) -> CountersUnavailable {
         Some(Hypervisor::Present(name)) => {
             let name = name.as_deref().map_or(String::new(), |name| format!(" under {name}"));
             format!(
-                "a virtual machine{name} whose host offers none; ask for a virtual PMU (libvirt: \
-                 <pmu state='on'/>, clouds: a metal instance), or measure by a trace"
+                "a virtual machine{name} whose host offers none; enable a virtual PMU (libvirt: <pmu \
+                 state='on'/>, clouds: a metal instance), or use --method trace"
             )
         }
-        _ => "the kernel found none; measure by a trace, or give counts of another machine with \
-              --from"
+        _ => "the kernel found none; use --method trace, or give counts of another machine with --from"
             .to_string(),
     };
     CountersUnavailable::NoPmu { place }

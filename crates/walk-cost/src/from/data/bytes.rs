@@ -77,7 +77,7 @@ impl<'a, R: Read> Source<'a, R> {
         while filled < bytes.len() {
             match self.input.read(&mut bytes[filled..]) {
                 Ok(0) if filled == 0 => return Ok(false),
-                Ok(0) => return Err(self.broken("a record is cut off")),
+                Ok(0) => return Err(self.broken("truncated record")),
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(source) => return Err(FromError::Io { path: self.path.to_owned(), source }),
@@ -93,7 +93,7 @@ impl<'a, R: Read> Source<'a, R> {
         let skipped =
             skipped.map_err(|source| FromError::Io { path: self.path.to_owned(), source })?;
         self.offset += skipped;
-        if skipped < length { Err(self.broken("a record is cut off")) } else { Ok(()) }
+        if skipped < length { Err(self.broken("truncated record")) } else { Ok(()) }
     }
 
     pub fn broken(&self, what: &'static str) -> FromError {

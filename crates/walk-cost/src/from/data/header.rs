@@ -32,20 +32,20 @@ impl Header {
     ) -> Result<Self, FromError> {
         let mut file = Sections { input, length, path };
         if length < HEADER.min(16) {
-            return Err(file.broken(0, "the header is cut off"));
+            return Err(file.broken(0, "truncated header"));
         }
         let bytes = file.section(0, HEADER.min(length))?;
         let word = |at| order.u64_at(&bytes, at).unwrap_or(0);
         if word(8) < HEADER || length < HEADER {
-            return Err(file.broken(8, "the header is shorter than any perf's"));
+            return Err(file.broken(8, "the header is too short"));
         }
         let data = (word(40), word(48));
         if data.0.checked_add(data.1).is_none_or(|end| end > length) {
-            return Err(file.broken(40, "the records do not lie in the file"));
+            return Err(file.broken(40, "the records end beyond the file"));
         }
         // perf fills it in when it ends: zero was never filled in.
         if data.1 == 0 {
-            return Err(file.broken(48, "no records: perf did not end properly"));
+            return Err(file.broken(48, "no records: perf was killed"));
         }
         let mut events = Events::new(order);
         file.read_attributes(&mut events, word(16), (word(24), word(32)))?;
@@ -74,7 +74,7 @@ impl<R: Read + Seek> Sections<'_, R> {
     fn section(&mut self, offset: u64, size: u64) -> Result<Vec<u8>, FromError> {
         let end = offset.checked_add(size);
         if size > MAX_SECTION || end.is_none_or(|end| end > self.length) {
-            return Err(self.broken(offset, "a section that does not lie in the file"));
+            return Err(self.broken(offset, "a section ends beyond the file"));
         }
         let mut bytes = vec![0; size as usize];
         let read = self.input.seek(SeekFrom::Start(offset));
@@ -93,7 +93,7 @@ impl<R: Read + Seek> Sections<'_, R> {
         // 64 bytes was the first version's (PERF_ATTR_SIZE_VER0); 16 more say where the ids are.
         let count = length.checked_div(size).unwrap_or(0);
         if !(64 + 16..=4096).contains(&size) || count == 0 || count > MAX_EVENTS as u64 {
-            return Err(self.broken(16, "no description of events"));
+            return Err(self.broken(16, "no event descriptions"));
         }
         let bytes = self.section(offset, length)?;
         for entry in bytes.chunks_exact(size as usize) {

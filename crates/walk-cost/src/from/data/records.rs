@@ -82,35 +82,35 @@ impl Records {
         while source.offset < end {
             let left = end - source.offset;
             if left < 8 {
-                return Err(source.broken("a record's header is cut off"));
+                return Err(source.broken("truncated record"));
             }
             record.resize(8, 0);
             if !source.fill(&mut record)? {
                 if length.is_none() {
                     break;
                 }
-                return Err(source.broken("a record's header is cut off"));
+                return Err(source.broken("truncated record"));
             }
             let size = self.size(&record);
             if size < 8 || size as u64 > left {
-                return Err(source.broken("a record that does not lie among the records"));
+                return Err(source.broken("a record ends beyond the records"));
             }
             record.resize(size, 0);
             if size > 8 && !source.fill(&mut record[8..])? {
-                return Err(source.broken("a record is cut off"));
+                return Err(source.broken("truncated record"));
             }
             let behind = self.bytes_behind(&record);
             if behind > end - source.offset {
-                return Err(source.broken("a record that does not lie among the records"));
+                return Err(source.broken("a record ends beyond the records"));
             }
             source.skip(behind)?;
             if !self.take(&record) {
-                return Err(source.broken("compressed records that cannot be unpacked"));
+                return Err(source.broken("damaged compressed records"));
             }
         }
         self.pass_on(u64::MAX);
         match self.events.list.is_empty() {
-            true => Err(source.broken("no description of events")),
+            true => Err(source.broken("no event descriptions")),
             false => Ok(self),
         }
     }
@@ -252,7 +252,7 @@ impl Records {
                 self.lost
             ));
         }
-        reading.notes.push("functions are named by file; for their names use perf report".into());
+        reading.notes.push("code is attributed to files; perf report shows functions".into());
         reading
     }
 }

@@ -45,12 +45,12 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let (seen, code) = watch(&args.command)?;
     if code != Some(0) {
         let how = code.map_or("a signal".to_string(), |code| format!("exit code {code}"));
-        exit::say(&format!("the program ended by {how}; what it held until then is counted"));
+        exit::say(&format!("the program ended by {how}; its memory until then is counted"));
     }
     let peak = seen.coverage.as_ref().map(peak_of).ok_or_else(|| {
         Failure::usage(
-            "the program ended before its memory could be read; give it more to do, or wrap it: \
-             -- sh -c 'PROGRAM; sleep 1'",
+            "the program ended before its memory could be read; give it more work, or wrap it: -- sh -c \
+             'PROGRAM; sleep 1'",
         )
     })?;
     let hint = postgres_hint(&args.command);
@@ -124,7 +124,7 @@ fn need(peak: &Peak, size: PageSize) -> serde_json::Value {
 
 fn text(command: &[String], peak: &Peak, status: &Status) -> String {
     let mut text = format!(
-        "{}: at its peak {} anonymous, {} shared, {} of files (these stay on base pages)\n\n",
+        "{}: peak: {} anonymous, {} shared, {} of files (these stay on base pages)\n\n",
         report::format::command(command.iter().map(String::as_str)),
         ByteSize(peak.anonymous),
         ByteSize(peak.shared),

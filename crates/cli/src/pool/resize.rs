@@ -158,7 +158,7 @@ fn report(done: &Applied, how: &HowMuch) -> Result<(), Failure> {
 /// Says what was put back.
 pub fn given_back(restored: Option<&[host::journal::Restoration]>) -> Result<(), Failure> {
     for restoration in restored.unwrap_or_default() {
-        exit::print(&format!("put back {restoration}\n"))?;
+        exit::print(&format!("restored {restoration}\n"))?;
     }
     Ok(())
 }

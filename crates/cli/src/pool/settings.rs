@@ -88,7 +88,10 @@ pub fn min_free(args: MinFreeArgs) -> Result<Done, Failure> {
     let kbytes = match (args.set, args.recommended) {
         (Some(size), _) => Some(size.bytes() / 1024),
         (None, true) => Some(recommended.ok_or_else(|| {
-            Failure::cannot("what is recommended is unknown: /proc/zoneinfo or meminfo do not say")
+            Failure::cannot(
+                "the recommended value is unknown: /proc/zoneinfo or /proc/meminfo lack \
+                what it is computed from",
+            )
         })?),
         (None, false) => None,
     };

@@ -1,7 +1,6 @@
 //! A superpage design as a way to run a program: which of its rules the library inside the program carries
 //! out, and which stay the kernel's. For `run --design`.
 
-use crate::design::Named;
 use std::collections::BTreeSet;
 
 use design::{Design, designs, diff};
@@ -11,15 +10,8 @@ use policy::rules::Prefault;
 use policy::{Launch, LaunchPages, Scale};
 use units::{ByteSize, PageSize};
 
+use super::Named;
 use crate::exit::Failure;
-
-/// What is done, and what is not.
-pub struct CarriedOut {
-    /// How the program is to be launched.
-    pub recipe: Recipe,
-    /// The rules that are not carried out, in words.
-    pub notes: Vec<String>,
-}
 
 /// What the kernel does without us, against which the other rules of a design are held.
 const KERNEL: &str = "linux-6";
@@ -30,8 +22,8 @@ const KERNEL_BASE: &str = "base";
 /// The most that the library keeps of what a program unmaps, or populates of a new mapping.
 const MAX_PREPARED: ByteSize = ByteSize::mib(64);
 
-/// Decides from the design.
-pub fn carry_out(design: &Design) -> Result<CarriedOut, Failure> {
+/// How to launch a program as the design says, and a line for each rule that is not applied.
+pub fn from_design(design: &Design) -> Result<(Recipe, Vec<String>), Failure> {
     let name = &design.name;
     let plan = design.policy(Scale::X86).launch();
     let size = plan.size.unwrap_or(ByteSize::mib(2));
@@ -44,21 +36,18 @@ pub fn carry_out(design: &Design) -> Result<CarriedOut, Failure> {
         LaunchPages::Transparent => (Pages::Thp, Memory::USUAL),
         LaunchPages::OwnKernel => {
             return Err(Failure::usage(format!(
-                "design {name} cannot be carried out for a program: its superpages are reserved or \
-                 collapsed by a kernel of its own; simulate it with: superpage lab run --design {name}"
+                "design {name} cannot be run on this kernel: it reserves or collapses superpages \
+                 itself; simulate it with: superpage lab run --design {name}"
             )));
         }
     };
     let (ahead, mut notes) = ahead(&plan, pages, size);
     notes.extend(not_ours(design, &plan));
-    Ok(CarriedOut {
-        recipe: Recipe { name: name.clone(), memory, ahead, ..Recipe::new(pages) },
-        notes,
-    })
+    Ok((Recipe { name: name.clone(), memory, ahead, ..Recipe::new(pages) }, notes))
 }
 
 /// Whether this machine has transparent superpages of all sizes that a design gives to programs.
-pub fn has_sizes(named: &Named) -> Result<(), Failure> {
+pub fn check_sizes(named: &Named) -> Result<(), Failure> {
     let Some(thp) = Thp::from_root(&Root::real()) else { return Ok(()) };
     let sizes: BTreeSet<u64> =
         thp.sizes.keys().copied().chain(thp.pmd_size).map(|size| size.bytes()).collect();
@@ -92,20 +81,20 @@ fn lacking(design: &Design, here: &[u64]) -> Option<u64> {
 fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<String>) {
     let (mut ahead, mut notes) = (Ahead::default(), Vec::new());
     let can = pages == Pages::Thp && plan.is_whole;
-    let mut not_carried_out = |rule: &str, why: &str| {
-        notes.push(format!("not carried out: {rule}, because {why}"));
+    let mut not_applied = |rule: &str, why: &str| {
+        notes.push(format!("not applied: {rule}: {why}"));
     };
     const ONLY: &str = "only transparent superpages can be prepared ahead";
     match plan.prezero {
         false => {}
-        true if !can => not_carried_out("[preparation.prezero]", ONLY),
+        true if !can => not_applied("[preparation.prezero]", ONLY),
         true => {
             ahead.prezero = Some(MAX_PREPARED);
             // Nothing of ours runs beside the program's own threads.
-            not_carried_out(
+            not_applied(
                 "[preparation.prezero]",
-                "no thread of superpage's works in a program; what the program unmaps is zeroed again for \
-                 its next mapping",
+                "superpage runs no thread inside a program; unmapped memory is zeroed when it is mapped \
+                 again",
             );
         }
     }
@@ -114,15 +103,15 @@ fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<String>) {
         Prefault::Doubling(order) if can => {
             ahead.prefault = Some(ByteSize(size.bytes() << (order + 1)).min(MAX_PREPARED));
         }
-        Prefault::Doubling(_) => not_carried_out("[preparation.prefault]", ONLY),
+        Prefault::Doubling(_) => not_applied("[preparation.prefault]", ONLY),
         Prefault::Resident(_) => {
-            not_carried_out("[preparation.prefault]", "pages of files are the kernel's to map");
+            not_applied("[preparation.prefault]", "the kernel maps pages of files");
         }
     }
     (ahead, notes)
 }
 
-/// Keys that were carried out, or that something was said of.
+/// Keys that were applied, or are in a note.
 const OURS: [&str; 7] = [
     "allocation.trigger",
     "allocation.form",
@@ -144,7 +133,7 @@ fn not_ours(design: &Design, plan: &Launch) -> Vec<String> {
     let is_transparent = plan.pages == LaunchPages::Transparent;
     if is_transparent && design.policy(Scale::X86).sizes().iter().count() > 1 {
         notes.push(format!(
-            "not carried out: {SIZES}, because which sizes there are beside {} is the machine's to say \
+            "not applied: {SIZES}: sizes other than {} are the machine's setting \
              (transparent_hugepage/hugepages-*/enabled)",
             plan.size.unwrap_or(ByteSize::mib(2))
         ));
@@ -157,9 +146,7 @@ fn not_ours(design: &Design, plan: &Launch) -> Vec<String> {
         .collect();
     if !keys.is_empty() {
         let keys = keys.join(", ");
-        notes.push(format!(
-            "not carried out, because the kernel has its own rules for them: {keys}"
-        ));
+        notes.push(format!("not applied, the kernel has its own rules: {keys}"));
     }
     notes
 }
@@ -168,33 +155,33 @@ fn not_ours(design: &Design, plan: &Launch) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn carried(name: &str) -> Result<CarriedOut, Failure> {
-        carry_out(&designs::find(name).expect("a preset"))
+    fn of_preset(name: &str) -> Result<(Recipe, Vec<String>), Failure> {
+        from_design(&designs::find(name).expect("a preset"))
     }
 
     #[test]
     fn the_preset_becomes_a_stock_and_a_window() {
-        let done = carried("prezeroed-pool").unwrap();
-        assert_eq!((done.recipe.pages, done.recipe.memory), (Pages::Thp, Memory::USUAL));
-        assert_eq!(done.recipe.ahead.prezero, Some(MAX_PREPARED));
-        assert_eq!(done.recipe.ahead.prefault, Some(ByteSize::mib(64)));
-        assert!(done.notes[0].contains("no thread"), "{:?}", done.notes);
+        let (recipe, notes) = of_preset("prezeroed-pool").unwrap();
+        assert_eq!((recipe.pages, recipe.memory), (Pages::Thp, Memory::USUAL));
+        assert_eq!(recipe.ahead.prezero, Some(MAX_PREPARED));
+        assert_eq!(recipe.ahead.prefault, Some(ByteSize::mib(64)));
+        assert!(notes[0].contains("no thread"), "{:?}", notes);
     }
 
     #[test]
-    fn what_is_not_carried_out_is_named() {
+    fn what_is_not_applied_is_named() {
         let preset = designs::preset("prezeroed-pool").unwrap().text;
         let text = preset.replace("proactiveness = 20", "proactiveness = 99");
         let design = Design::from_toml("mine.toml", &text).unwrap();
-        let done = carry_out(&design).unwrap();
-        assert!(done.notes[1].contains("memory.proactiveness"), "{:?}", done.notes);
+        let (_, notes) = from_design(&design).unwrap();
+        assert!(notes[1].contains("memory.proactiveness"), "{:?}", notes);
     }
 
     #[test]
     fn keys_of_a_pool_and_of_base_pages_are_named_too() {
         let notes = |preset: &str, from: &str, to: &str| {
             let text = designs::preset(preset).unwrap().text.replace(from, to);
-            carry_out(&Design::from_toml("mine.toml", &text).unwrap()).unwrap().notes.concat()
+            from_design(&Design::from_toml("mine.toml", &text).unwrap()).unwrap().1.concat()
         };
         assert_eq!(notes("base", "", ""), "");
         assert_eq!(notes("hugetlb", "", ""), "");
@@ -230,13 +217,13 @@ mod tests {
     #[test]
     fn every_preset_is_a_recipe_or_refused_with_a_way_out() {
         for preset in designs::list() {
-            match carried(preset.name) {
-                Ok(done) => assert_eq!(done.recipe.name, preset.name),
+            match of_preset(preset.name) {
+                Ok((recipe, _)) => assert_eq!(recipe.name, preset.name),
                 Err(why) => assert!(format!("{why:?}").contains("superpage lab run"), "{why:?}"),
             }
         }
-        assert_eq!(carried("base").unwrap().recipe.pages, Pages::Base);
-        assert!(matches!(carried("hugetlb").unwrap().recipe.pages, Pages::Hugetlb(Some(_))));
-        assert!(carried("freebsd").is_err());
+        assert_eq!(of_preset("base").unwrap().0.pages, Pages::Base);
+        assert!(matches!(of_preset("hugetlb").unwrap().0.pages, Pages::Hugetlb(Some(_))));
+        assert!(of_preset("freebsd").is_err());
     }
 }
