@@ -5,7 +5,7 @@ use experiment::counters::CounterFile;
 use units::ByteSize;
 
 /// What they got, in one line; so many of them could not add to it. What fell back got `fallback`.
-pub fn of(ledger: &CounterFile, uncounted: usize, fallback: &str) -> String {
+pub fn summary(ledger: &CounterFile, uncounted: usize, fallback: &str) -> String {
     let missing = match uncounted {
         0 => String::new(),
         1 => "; at least 1 more process is not counted".to_string(),

@@ -164,8 +164,10 @@ pub fn of_clap(error: &clap::Error, launchers: &[&str]) -> ExitCode {
     use clap::error::ErrorKind::{UnknownArgument, ValueValidation};
     let words: Vec<String> = std::env::args().collect();
     let launcher = words.get(1).filter(|word| launchers.contains(&word.as_str()));
-    let slip = matches!(error.kind(), UnknownArgument | ValueValidation)
-        && !words.iter().any(|word| word == "--");
+    let is_positional = || text.contains("' for '[");
+    let slip =
+        error.kind() == UnknownArgument || error.kind() == ValueValidation && is_positional();
+    let slip = slip && !words.iter().any(|word| word == "--");
     let dashes = launcher.filter(|_| slip).map_or(String::new(), |launcher| {
         format!("; a program goes after `--`: superpage {launcher} -- ./app")
     });
@@ -192,6 +194,14 @@ fn plainly(mistake: &str) -> String {
             None => end.parse::<u64>().map_or(end.to_string(), |end| (end - 1).to_string()),
         };
         return format!("{before} is not {least} to {most}");
+    }
+    // Ours names the value again: `--size: invalid size ...`.
+    if let Some((head, ours)) = mistake.split_once("': ")
+        && ours.starts_with("invalid ")
+        && let Some((_, flag)) = head.split_once("' for '")
+    {
+        let flag = flag.split(' ').next().unwrap_or(flag);
+        return format!("{flag}: {ours}");
     }
     let negative = mistake
         .strip_prefix("unexpected argument '-")
@@ -284,6 +294,10 @@ mod tests {
             ),
             ("invalid value '9' for '-n <N>': 9 is not in 0..8", ": 9 is not 0 to 7"),
             ("invalid value '0' for '-n <N>': 0 is not in 1..=100", ": 0 is not 1 to 100"),
+            (
+                "invalid value '10Q' for '--size <SIZE>': invalid size `10Q`: expected bytes",
+                "--size: invalid size `10Q`: expected bytes",
+            ),
             ("unexpected argument '-1' found", "`-1`: no option here takes a number below 0"),
         ] {
             assert!(plainly(its).ends_with(ours), "{}", plainly(its));

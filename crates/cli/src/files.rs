@@ -35,7 +35,7 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
         return exit::print(&String::from_utf8_lossy(contents.as_ref()));
     }
     let failed = |error: io::Error| unwritable(path, &error);
-    let target = match Place::of(path)? {
+    let target = match Place::from_path(path)? {
         // /dev/stderr, a pipe: nothing can be beside it.
         Place::Device => {
             let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
@@ -59,7 +59,7 @@ enum Place {
 }
 
 impl Place {
-    fn of(path: &Path) -> Result<Self, Failure> {
+    fn from_path(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| unwritable(path, &error);
         match fs::metadata(path) {
             Ok(_) if is_descriptor(path) => Ok(Self::Device),
@@ -111,7 +111,7 @@ pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
     if path.as_os_str().is_empty() {
         return Err(Failure::usage("empty file name; give a name, or - for standard output"));
     }
-    let target = match Place::of(path)? {
+    let target = match Place::from_path(path)? {
         Place::Device => {
             // A pipe would wait for its reader; it is opened when there is something to write.
             let is_pipe = fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());

@@ -23,7 +23,7 @@ const DEPTH: usize = 4;
 
 impl Program {
     /// What is run for `path`, which was found and may be executed, called by the first of `arguments`.
-    pub fn of(path: &Path, arguments: Vec<OsString>) -> Result<Self, RecordError> {
+    pub fn from_path(path: &Path, arguments: Vec<OsString>) -> Result<Self, RecordError> {
         let (mut file, mut arguments) = (path.to_path_buf(), arguments);
         for _ in 0..=DEPTH {
             let start = beginning(&file)?;
@@ -94,12 +94,12 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let script = room.path().join("script");
         std::fs::write(&script, "#! /bin/sh  -e x\necho\n").unwrap();
-        let program = Program::of(&script, words(&["script", "a", "b"])).unwrap();
+        let program = Program::from_path(&script, words(&["script", "a", "b"])).unwrap();
         assert_eq!(program.file, Path::new("/bin/sh"));
         let path = script.to_str().unwrap();
         assert_eq!(program.arguments, words(&["/bin/sh", "-e x", path, "a", "b"]));
         std::fs::write(&script, format!("#!{path}\n")).unwrap();
-        let error = Program::of(&script, words(&["script"])).unwrap_err();
+        let error = Program::from_path(&script, words(&["script"])).unwrap_err();
         assert!(error.to_string().contains("interpreter"), "{error}");
     }
 
@@ -124,7 +124,7 @@ mod tests {
         ];
         for (file, what) in cases {
             std::fs::write(&path, file).unwrap();
-            let error = Program::of(&path, words(&["program"])).unwrap_err().to_string();
+            let error = Program::from_path(&path, words(&["program"])).unwrap_err().to_string();
             assert!(error.contains(what) && error.contains("; "), "{error}");
         }
     }

@@ -149,7 +149,7 @@ pub struct Session {
 impl Session {
     /// Starts the program.
     pub fn start(tools: &Tools, recording: &Recording) -> Result<Self, RecordError> {
-        let program = Program::of(&recording.program, recording.arguments.clone())?;
+        let program = Program::from_path(&recording.program, recording.arguments.clone())?;
         let data =
             Writer::create(&recording.output, &header(tools, recording, false), recording.replace)?;
         let code = recording

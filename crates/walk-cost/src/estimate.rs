@@ -123,7 +123,7 @@ impl Estimate {
 
     /// An estimate from its two parts; the share is both together. A part that is not known is
     /// left out of the share, and a note says so. Without any it is unknown.
-    pub fn of_parts(method: Method, dtlb: Option<Interval>, itlb: Option<Interval>) -> Self {
+    pub fn from_parts(method: Method, dtlb: Option<Interval>, itlb: Option<Interval>) -> Self {
         let (share, left_out) = match (dtlb, itlb) {
             (Some(data), Some(fetches)) => (data.and(fetches), None),
             (Some(data), None) => (data, Some("instruction fetches are not included")),
@@ -165,7 +165,7 @@ impl Estimate {
 
 impl Evidence {
     /// A number that was wholly counted, or given.
-    pub fn of(name: impl Into<String>, value: f64, source: impl Into<String>) -> Self {
+    pub fn new(name: impl Into<String>, value: f64, source: impl Into<String>) -> Self {
         Self { name: name.into(), value, counted: None, source: source.into() }
     }
 }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn unknown_has_no_number_anywhere() {
-        let unknown = Estimate::of_parts(Method::PmuWalkCycles, None, None);
+        let unknown = Estimate::from_parts(Method::PmuWalkCycles, None, None);
         assert!(unknown.reason().is_some());
         let json = serde_json::to_value(&unknown).unwrap();
         assert!(json["share"].is_null() && json["gain"].is_null() && json["dtlb"].is_null());
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_part_that_is_missing_is_told() {
         let data = Interval::exactly(0.1);
-        let estimate = Estimate::of_parts(Method::PmuWalkCycles, data, None);
+        let estimate = Estimate::from_parts(Method::PmuWalkCycles, data, None);
         assert_eq!(estimate.share, data);
         assert_eq!(estimate.notes.len(), 1);
         assert!(serde_json::to_value(&estimate).unwrap()["itlb"].is_null());

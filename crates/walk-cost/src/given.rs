@@ -97,10 +97,10 @@ impl Given {
                     "misses are missing: misses, or dtlb_misses and itlb_misses",
                 );
             }
-            (None, data, fetch) => Estimate::of_parts(method, data, fetch),
+            (None, data, fetch) => Estimate::from_parts(method, data, fetch),
         };
         let given = KEYS.into_iter().filter_map(|(key, place)| {
-            Some(Evidence::of(key, (*place(&mut self.clone()))?, "given"))
+            Some(Evidence::new(key, (*place(&mut self.clone()))?, "given"))
         });
         estimate.with_evidence(given.collect::<Vec<_>>())
     }

@@ -78,7 +78,7 @@ impl<'a> Counted<'a> {
         let fetch = self.busy(&[Side::Fetch], walkers);
         let mut estimate = match (data, fetch) {
             (None, None) => return None,
-            (data, fetch) => Estimate::of_parts(Method::PmuWalkCycles, data, fetch),
+            (data, fetch) => Estimate::from_parts(Method::PmuWalkCycles, data, fetch),
         };
         let nested = self.rate(Side::Nested, Meaning::Outstanding).filter(|rate| *rate > 0.0);
         if let (Some(share), Some(rate)) = (estimate.share, nested) {
@@ -140,14 +140,14 @@ impl<'a> Counted<'a> {
         let fetch = self.misses(&[Side::Fetch], cost);
         let share = |part: Option<Misses>| part.and_then(|part| formula::active(part.cost, 1.0));
         let mut estimate =
-            Estimate::of_parts(Method::PmuMissesTimesCost, share(data), share(fetch));
+            Estimate::from_parts(Method::PmuMissesTimesCost, share(data), share(fetch));
         if estimate.share.is_none() {
             return estimate;
         }
-        estimate.evidence.push(Evidence::of("cost of a walk, cycles", cost.walk, &cost.source));
+        estimate.evidence.push(Evidence::new("cost of a walk, cycles", cost.walk, &cost.source));
         if let Some(hit) = cost.second_level_hit {
             let name = "cost of a second-level hit, cycles";
-            estimate.evidence.push(Evidence::of(name, hit, &cost.source));
+            estimate.evidence.push(Evidence::new(name, hit, &cost.source));
         }
         if [data, fetch].into_iter().flatten().any(|part| part.of_first_level) {
             estimate = estimate.with_note(

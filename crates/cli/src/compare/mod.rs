@@ -222,7 +222,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Ok(Done::Fine);
     }
     // First, so that what cannot be predicted is said before minutes of runs.
-    let mut asked = args.predict.then(|| Predicting::of(&args)).transpose()?;
+    let mut asked = args.predict.then(|| Predicting::new(&args)).transpose()?;
     let between = &mut || asked.iter_mut().for_each(Predicting::between);
     let mut document = match job.run_and(between)? {
         JobOutcome::Document(document) => document,

@@ -20,7 +20,7 @@ pub struct Predicting {
 impl Predicting {
     /// Follows the accesses and measures the prices; a workload's timed phase too, which a comparison
     /// knows as a rate only.
-    pub fn of(args: &Args) -> Result<Self, Failure> {
+    pub fn new(args: &Args) -> Result<Self, Failure> {
         let quiet = args.outputs.quiet;
         let subject = match args.workload {
             Some(workload) => Subject::Workload(workload, args.workload_args.settings(workload)?),

@@ -21,7 +21,7 @@ pub struct Document<'a> {
 }
 
 /// What was measured, as a document.
-pub fn of(measured: &Measured) -> Document<'_> {
+pub fn from_measured(measured: &Measured) -> Document<'_> {
     Document {
         schema: "superpage.measure/1",
         what: &measured.what,

@@ -99,7 +99,7 @@ struct Measured {
 }
 
 impl Measured {
-    fn of(what: impl Into<String>, estimate: Estimate) -> Self {
+    fn new(what: impl Into<String>, estimate: Estimate) -> Self {
         let (attributions, what) = (Vec::new(), what.into());
         Self { what, estimate, attributions, format: None, seconds: None, ended: None }
     }
@@ -116,7 +116,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let given = args.given.numbers()?;
     let measured = match (&args.from, args.pid.as_slice(), args.command.as_slice()) {
         (Some(file), ..) => by_file(file, &args)?,
-        (None, [], []) if !given.is_empty() => Measured::of("numbers given", given.estimate()),
+        (None, [], []) if !given.is_empty() => Measured::new("numbers given", given.estimate()),
         (None, [], []) => {
             return Err(Failure::usage(
                 "nothing to measure; give -- PROGRAM, --pid PID, --from FILE, or --misses, --cost \
@@ -150,7 +150,7 @@ fn by_file(path: &Path, args: &Args) -> Result<Measured, Failure> {
     estimate.notes.extend(reading.notes);
     let (attributions, format) = (reading.attributions, Some(reading.format));
     let what = path.display().to_string();
-    Ok(Measured { attributions, format, ..Measured::of(what, estimate) })
+    Ok(Measured { attributions, format, ..Measured::new(what, estimate) })
 }
 
 fn by_program(command: &[String], args: &Args) -> Result<Measured, Failure> {
@@ -185,7 +185,7 @@ fn no_method(counters: &Failure, trace: Failure) -> Failure {
 
 fn print(measured: &Measured, args: &Args) -> Result<(), Failure> {
     let text = if args.json {
-        let text = serde_json::to_string_pretty(&document::of(measured));
+        let text = serde_json::to_string_pretty(&document::from_measured(measured));
         text.map_err(|error| Failure::usage(format!("JSON: {error}")))? + "\n"
     } else {
         table::text(measured, args.top)

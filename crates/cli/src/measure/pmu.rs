@@ -53,7 +53,7 @@ pub fn of_program(
     let estimate = finish(counting, counters, cost)?;
     let what = report::format::command(command.iter().map(String::as_str));
     let (seconds, ended) = (Some(seconds), Some(status));
-    Ok(Measured { seconds, ended, ..Measured::of(what, estimate) })
+    Ok(Measured { seconds, ended, ..Measured::new(what, estimate) })
 }
 
 /// Counts running processes until all have ended, the time is over, or somebody interrupts.
@@ -90,7 +90,7 @@ pub fn of_processes(
             .with_note(format!("the processes ended after {}", report::format::seconds(seconds)));
     }
     let names: Vec<String> = pids.iter().map(|pid| format!("{pid:?}")).collect();
-    Ok(Measured { seconds: Some(seconds), ..Measured::of(names.join(", "), estimate) })
+    Ok(Measured { seconds: Some(seconds), ..Measured::new(names.join(", "), estimate) })
 }
 
 fn finish(

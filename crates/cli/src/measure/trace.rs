@@ -25,7 +25,7 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     let of = |estimate, seconds| Measured {
         seconds,
         ended: Some(status),
-        ..Measured::of(what.clone(), estimate)
+        ..Measured::new(what.clone(), estimate)
     };
     if !status.success() {
         return Ok(of(Estimate::unknown("the program failed while it was recorded"), None));
@@ -59,7 +59,7 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
         let most = (prediction::dependent_seconds(&fetches, &prices) / total).min(1.0);
         Interval::new(0.0, most, most)
     });
-    let mut estimate = Estimate::of_parts(Method::RecordedTrace, dtlb, itlb);
+    let mut estimate = Estimate::from_parts(Method::RecordedTrace, dtlb, itlb);
     let translation = |seconds: f64| seconds / total;
     let saved = translation(told.base.translation - told.superpage.translation).clamp(0.0, 1.0);
     let high = estimate.share.map_or(0.0, Interval::high);
@@ -70,10 +70,10 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     let asked = &followed.asked;
     estimate = estimate
         .with_evidence([
-            Evidence::of("accesses", asked.demand.accesses, source),
-            Evidence::of("CPU seconds on base pages", total, "median of two runs"),
-            Evidence::of("CPU seconds in user mode", user, "median of two runs"),
-            Evidence::of("dependence (0 independent, 1 a chase)", told.dependence, "from the time taken"),
+            Evidence::new("accesses", asked.demand.accesses, source),
+            Evidence::new("CPU seconds on base pages", total, "median of two runs"),
+            Evidence::new("CPU seconds in user mode", user, "median of two runs"),
+            Evidence::new("dependence (0 independent, 1 a chase)", told.dependence, "from the time taken"),
         ])
         .with_note(format!(
             "page faults take another {} of the time on base pages, and would take {} on superpages",

@@ -120,7 +120,7 @@ impl Ended {
             }
         };
         let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
-        let library = ledger.map(|ledger| counters::of(ledger, seen.uncounted, fallback));
+        let library = ledger.map(|ledger| counters::summary(ledger, seen.uncounted, fallback));
         std::iter::once(line).chain(library).collect()
     }
 

@@ -141,7 +141,7 @@ fn bad_input_is_one_line_with_the_remedy_and_changes_nothing() {
         (&["ensure", "/"], 2, &["cannot read /", "directory"]),
         (&["ensure", &cut], 2, &["cut.toml:2"]),
         (&["ensure", &hostile], 2, &["deep.toml:1"]),
-        (&["ensure", &misspelt], 2, &["key.toml:2", "`sise`", "`size`"]),
+        (&["ensure", &misspelt], 2, &["key.toml:2", "pages.sise", "`size`"]),
         (&["ensure", &binary], 2, &["binary.toml:1"]),
         (&["plan"], 2, &["PROGRAM"]),
         (&["plan", "--", "no-such-program"], 2, &["`no-such-program` was not found"]),

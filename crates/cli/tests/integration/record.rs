@@ -116,7 +116,7 @@ fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
         // All of it is read, and makes sense up to there.
         let verified = run(&["trace", "verify", part]);
         assert_eq!(verified.status.code(), Some(1), "{}", stderr(&verified));
-        assert!(stdout(&verified).contains("truncated: the end"), "{}", stdout(&verified));
+        assert!(stdout(&verified).contains("truncated: the footer"), "{}", stdout(&verified));
     }
     // The next removes what they left, unless one of their processes that has ended still has the pipe open.
     wait_until("what killed recorders left is gone", || {

@@ -5,10 +5,10 @@
 //! see [`Live::stop_when`].
 
 mod arena;
-mod broom;
 mod clock;
 mod code;
 mod means;
+mod tlb_flusher;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -20,8 +20,8 @@ use workload::latency::{Chain, adds, whole};
 
 use crate::probe::{Clock, Offer, Place, Probe, ProbeError};
 use arena::Arena;
-use broom::Broom;
 use clock::Meter;
+use tlb_flusher::TlbFlusher;
 
 pub use code::LiveCode;
 
@@ -30,7 +30,7 @@ pub use code::LiveCode;
 pub struct Live {
     arenas: Vec<Arena>,
     meter: Meter,
-    broom: Broom,
+    flusher: TlbFlusher,
     line: u64,
     notes: Vec<String>,
     stop: Arc<AtomicI32>,
@@ -57,8 +57,8 @@ impl Live {
         let mut notes = Vec::new();
         let arenas = means::arenas(root, budget, &mut notes)?;
         let line = means::line(root);
-        let (meter, broom, stop) = (Meter::new(), Broom::new(line)?, Arc::default());
-        Ok(Self { arenas, meter, broom, line, notes, stop, cpu })
+        let (meter, flusher, stop) = (Meter::new(), TlbFlusher::new(line)?, Arc::default());
+        Ok(Self { arenas, meter, flusher, line, notes, stop, cpu })
     }
 
     /// Makes the next chase fail with [`ProbeError::Interrupted`] once `asked` is not zero.
@@ -97,7 +97,7 @@ impl Probe for Live {
         let offsets: Vec<usize> = places.iter().map(bytes).collect();
         let mut chain = Chain::link(arena.memory(), &offsets, seed)
             .map_err(|error| ProbeError::NotGot { page, why: error.to_string() })?;
-        self.broom.sweep()?;
+        self.flusher.flush()?;
         let lap = places.len() as u64;
         let loads = whole(lap.max(LOADS));
         chain.ticks(2 * lap);

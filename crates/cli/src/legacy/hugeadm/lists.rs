@@ -17,7 +17,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Of a pool; `None` if its pages cannot be counted. A kernel without overcommit has none.
-    pub fn of(pool: &Pool) -> Option<Self> {
+    pub fn from_pool(pool: &Pool) -> Option<Self> {
         let min = pool.persistent()?;
         Some(Self { min, max: min.saturating_add(pool.overcommit.unwrap_or(0)) })
     }
@@ -36,7 +36,8 @@ pub fn pools(root: &Root) -> String {
         "Size", "Minimum", "Current", "Maximum", "Default"
     );
     for (size, pool) in HugetlbPools::read_sizes(root) {
-        let (Some(Bounds { min, max }), Some(total)) = (Bounds::of(&pool), pool.total) else {
+        let (Some(Bounds { min, max }), Some(total)) = (Bounds::from_pool(&pool), pool.total)
+        else {
             continue;
         };
         let mark = if Some(size) == default { "*" } else { "" };
@@ -77,7 +78,7 @@ pub fn usable_sizes(root: &Root, mounts: &[Mount]) -> String {
         |size: PageSize| mounts.iter().any(|mount| mount.page_size.or(default) == Some(size));
     let pools = HugetlbPools::read_sizes(root).into_iter();
     let usable = pools.filter(|(size, pool)| {
-        Bounds::of(pool).is_some_and(|bounds| bounds.max > 0) && mounted(*size)
+        Bounds::from_pool(pool).is_some_and(|bounds| bounds.max > 0) && mounted(*size)
     });
     usable.map(|(size, _)| format!("{}\n", size.bytes())).collect()
 }
@@ -136,7 +137,7 @@ mod tests {
         let any = "none /x hugetlbfs rw,pagesize=2M 0 0\nnone /y hugetlbfs rw,pagesize=1024M 0 0\n";
         let found = usable_sizes(&root, &parse(any, Path::new("m")).unwrap());
         for (size, pool) in HugetlbPools::read_sizes(&root) {
-            let has = Bounds::of(&pool).is_some_and(|bounds| bounds.max > 0);
+            let has = Bounds::from_pool(&pool).is_some_and(|bounds| bounds.max > 0);
             assert_eq!(found.contains(&size.bytes().to_string()), has, "{found}");
         }
     }

@@ -50,7 +50,7 @@ pub fn plan(context: &Context, status: &Status, request: &Request) -> Result<Vec
     for (bound, spec) in &request.adjustments {
         let size = status.size(spec.pool).map_err(refused)?;
         let earlier = steps.iter().rev().find(|step| step.size == size).map(|step| step.to);
-        let read = || Bounds::of(status.pool(size).ok()?);
+        let read = || Bounds::from_pool(status.pool(size).ok()?);
         let unknown = || PoolError::Unknown { size, what: "how many pages it has" };
         let from = earlier.or_else(read).ok_or_else(|| refused(unknown()))?;
         let base = if *bound == Bound::Min { from.min } else { from.max };

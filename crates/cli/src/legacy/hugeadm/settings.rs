@@ -106,7 +106,7 @@ fn recommended_shmmax(context: &Context) -> Result<Option<u64>, Failure> {
 /// All that the pools may hold.
 pub fn pool_bytes(root: &Root) -> u64 {
     let pools = HugetlbPools::read_sizes(root).into_iter();
-    let bytes = pools.filter_map(|(size, pool)| Some((size, Bounds::of(&pool)?.max)));
+    let bytes = pools.filter_map(|(size, pool)| Some((size, Bounds::from_pool(&pool)?.max)));
     bytes.fold(0, |sum, (size, max)| sum.saturating_add(max.saturating_mul(size.bytes())))
 }
 

@@ -34,7 +34,7 @@ pub struct Decision {
 
 /// What is decided on, besides the request.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct SystemState {
     /// The program; `None` in a dry run without one.
     pub target: Option<Target>,
     /// The machine and the environment.
@@ -50,7 +50,7 @@ pub struct Surroundings {
 }
 
 /// Decides.
-pub fn decide(request: &Request, around: &Surroundings) -> Decision {
+pub fn decide(request: &Request, around: &SystemState) -> Decision {
     let nobody = Target::default();
     let target = around.target.as_ref().unwrap_or(&nobody);
     let mut decision = Decision::default();
@@ -135,7 +135,7 @@ impl Decision {
         self.set("HUGETLB_ELFMAP", value);
     }
 
-    fn nothing_of_ours(&mut self, request: &Request, around: &Surroundings, target: &Target) {
+    fn nothing_of_ours(&mut self, request: &Request, around: &SystemState, target: &Target) {
         let is_asked = target.has_libhugetlbfs || request.share_text || around.target.is_none();
         if !is_asked && request.preload != Preload::No {
             self.warnings.push("nothing is asked for that this program would heed".to_string());
@@ -184,7 +184,7 @@ impl Decision {
     }
 
     /// What libsuperpage.so reads, as every launcher of this command has it.
-    fn ask_us(&mut self, request: &Request, around: &Surroundings, mut ours: Vec<(&str, Pages)>) {
+    fn ask_us(&mut self, request: &Request, around: &SystemState, mut ours: Vec<(&str, Pages)>) {
         // What check_pools warns of would keep the rest from being had.
         let is_there = |size: PageSize| around.facts.pools.iter().any(|pool| pool.size == size);
         ours.retain(|(_, pages)| match pages {
@@ -286,8 +286,8 @@ mod tests {
         Pool { size, total: free, free, reserved: 0, overcommit_left: 0 }
     }
 
-    fn surroundings(target: Target) -> Surroundings {
-        Surroundings {
+    fn system_state(target: Target) -> SystemState {
+        SystemState {
             target: Some(target),
             facts: Facts {
                 thp_mode: Some("madvise".to_string()),
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    fn lines(line: &str, around: &Surroundings) -> String {
+    fn lines(line: &str, around: &SystemState) -> String {
         let decision = decide(&request(line), around);
         let each = decision.environment.iter().map(|(name, value)| format!("{name}={value} "));
         each.collect::<String>().trim_end().to_string()
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn any_program_gets_our_library_and_both_sets_of_variables() {
-        let around = surroundings(Target::default());
+        let around = system_state(Target::default());
         for (line, old, new) in [
             ("x", "", String::new()),
             ("--heap x", "HUGETLB_MORECORE=yes ", ours("heap")),
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn a_linked_program_does_its_segments_itself() {
         let linked = Target { has_libhugetlbfs: true, ..Target::default() };
-        let around = surroundings(linked);
+        let around = system_state(linked);
         let decision = decide(&request("--text --shm --share-text --no-reserve x"), &around);
         assert!(decision.environment.iter().all(|(name, _)| name.starts_with("HUGETLB_")));
         assert_eq!(decision.warnings, Vec::<String>::new());
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn marks_count_where_nothing_is_said() {
-        let around = surroundings(Target { marked_data: true, ..Target::default() });
+        let around = system_state(Target { marked_data: true, ..Target::default() });
         assert!(lines("x", &around).contains("SUPERPAGE_MEMORY=data "));
         assert!(!lines("x", &around).contains("ELFMAP"));
         assert!(lines("--text x", &around).contains("SUPERPAGE_MEMORY=text "));
@@ -364,9 +364,9 @@ mod tests {
     #[test]
     fn what_cannot_be_is_a_warning() {
         let unreached = Some("it is linked statically".to_string());
-        let mut around = surroundings(Target { unreached, ..Target::default() });
+        let mut around = system_state(Target { unreached, ..Target::default() });
         let warnings =
-            |line: &str, around: &Surroundings| decide(&request(line), around).warnings.join("\n");
+            |line: &str, around: &SystemState| decide(&request(line), around).warnings.join("\n");
         assert!(warnings("--heap x", &around).contains("linked statically"));
         assert!(lines("--heap x", &around).contains("LD_PRELOAD="), "and it is tried");
         assert!(warnings("--no-preload --heap x", &around).contains("nothing is preloaded"));
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn lists_of_others_are_kept() {
-        let mut around = surroundings(Target::default());
+        let mut around = system_state(Target::default());
         around.facts.ld_preload = Some("/x.so".to_string());
         around.ld_library_path = Some("/old".to_string());
         let all = lines("--library-path /nowhere --heap x", &around);

@@ -19,7 +19,7 @@ use launch::{LaunchError, Program};
 use sys::prctl::ThpControl;
 use sys::spawn::ChildSetup;
 
-use self::environment::{Decision, Surroundings};
+use self::environment::{Decision, SystemState};
 use self::options::{Library, Request};
 use self::program::Target;
 use super::Stop;
@@ -36,8 +36,8 @@ pub fn run(_: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), Stop
     }
     let program = find(&request)?;
     let facts = facts::read();
-    let around = Surroundings {
-        target: program.as_ref().map(Target::of),
+    let around = SystemState {
+        target: program.as_ref().map(Target::from_program),
         library: library(&request.library, facts.runtime.clone()),
         facts,
         ld_library_path: env::var("LD_LIBRARY_PATH").ok(),

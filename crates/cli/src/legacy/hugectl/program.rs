@@ -28,7 +28,7 @@ pub struct Target {
 
 impl Target {
     /// Looks at a program's file. What cannot be read as a program has no marks and no libraries.
-    pub fn of(program: &launch::Program) -> Self {
+    pub fn from_program(program: &launch::Program) -> Self {
         let path = &program.path;
         let (marked_text, marked_data) = match program.kind {
             Kind::Script(_) | Kind::Unknown => (false, false),
