@@ -69,10 +69,11 @@ impl Progress {
     /// Tells how far it is, of how much if that is known, and what it does.
     pub fn tell(&mut self, done: u64, of: Option<u64>, what: impl FnOnce() -> String) {
         if let Some(bar) = &self.bar {
-            if let (Some(of), false) = (of, self.counted) {
-                self.counted = true;
+            if let Some(of) = of {
                 bar.set_length(of);
-                bar.set_style(style(COUNTED));
+                if !std::mem::replace(&mut self.counted, true) {
+                    bar.set_style(style(COUNTED));
+                }
             }
             // A count that was about right must not show more than all.
             bar.set_position(of.map_or(done, |of| done.min(of)));

@@ -30,7 +30,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let chunks = reader.info().chunks.len();
     if args.chunk > 0 && args.chunk >= chunks {
         let what = format!(
-            "--chunk {}: {} has {chunks} chunks, numbered from 0",
+            "--chunk {}: no such chunk in {}: its {chunks} are numbered from 0",
             args.chunk,
             args.file.display()
         );

@@ -14,44 +14,44 @@ use crate::legacy::getopt::{self, Opt, Takes};
 use crate::legacy::voice::Voice;
 
 pub const HELP: &str = "\
-hugeadm [options]: show and set the pools of superpages (hugetlb) and what belongs to them
+hugeadm [options]: configure hugetlb pools, their mounts and related settings
 options:
  --list-all-mounts          List the hugetlbfs mounts
  --pool-list                List the pools
- --page-sizes               Print the sizes of pools that may have pages and have a mount
- --page-sizes-all           Print the sizes of all pools
- --explain                  Print all of it, with advice
+ --page-sizes               Print the page sizes with a configured pool and a mount
+ --page-sizes-all           Print the page sizes of all pools
+ --explain                  Print everything, with advice
  --pool-pages-min <size|DEFAULT>:[+|-]<pages|bytes<K|M|G>>
-                            Set, grow or shrink the pages that a pool keeps
+                            Set, grow or shrink the minimum pages of a pool
  --pool-pages-max <size|DEFAULT>:[+|-]<pages|bytes<K|M|G>>
-                            Set, grow or shrink the pages that a pool may have at most
- --hard                     Try again, for up to half a minute without progress
- --obey-mempolicy           Only on the nodes of this process's memory policy
- --add-temp-swap[=<pages>]  A swap file while the pool grows (5 superpages)
- --add-ramdisk-swap         Swap on /dev/ram* while the pool grows
- --persist                  Leave that swap there afterwards
+                            Set, grow or shrink the maximum pages of a pool
+ --hard                     Retry, for up to 30 seconds without progress
+ --obey-mempolicy           Use only the NUMA nodes of the memory policy
+ --add-temp-swap[=<pages>]  Add a swap file while the pool grows (5 superpages)
+ --add-ramdisk-swap         Add swap on /dev/ram* while the pool grows
+ --persist                  Keep that swap
  --thp-always, --thp-madvise, --thp-never
-                            Who gets transparent superpages
+                            Set which memory gets transparent superpages
  --thp-khugepaged-pages <pages>
  --thp-khugepaged-scan-sleep <milliseconds>
  --thp-khugepaged-alloc-sleep <milliseconds>
-                            How hard khugepaged works
+                            Set the pace of khugepaged
  --set-recommended-min_free_kbytes
-                            Raise min_free_kbytes to what superpages need
- --set-recommended-shmmax   Raise shmmax to what the pools can hold
+                            Raise min_free_kbytes to the recommended value
+ --set-recommended-shmmax   Raise shmmax to the size of all pools
  --set-shm-group <gid|groupname>
-                            Who may use hugetlb shared memory
+                            Set the group that may use hugetlb shared memory
  --enable-zone-movable, --disable-zone-movable
                             Only for kernels before 4.16
  --create-mounts            Mount every pool below /var/lib/hugetlbfs for root,
  --create-user-mounts <user>, --create-group-mounts <group>, --create-global-mounts
                             for a user, a group, everybody
  --max-size <bytes<K|M|G>>, --max-inodes <number>
-                            How much new mounts may hold
+                            Limit new mounts
  --dry-run, -d              Print the shell commands that would do it; do nothing
- --verbose [<level>], -v    Say more, or as much as the level (0 to 99)
+ --verbose [<level>], -v    Print more, or set the level (0 to 99)
  --help, -h                 Print this
-Exit codes: 0 done; 1 not, or not all.
+Exit codes: 0 success; 1 failure, or only part was done.
 ";
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,26 +9,26 @@ use crate::legacy::getopt::{self, Opt, Takes};
 use crate::legacy::voice::Voice;
 
 pub const HELP: &str = "\
-hugectl [options] program [arguments]: run a program with parts of its memory on superpages
+hugectl [options] program [arguments]: run a program with parts of its memory on huge pages
 options:
- --text[=<size>]            The program's code
- --data[=<size>]            The program's data and bss
+ --text[=<size>]            Back the program's code
+ --data[=<size>]            Back the program's data and bss
  --bss[=<size>]             The same as --data
- --heap[=<size>]            malloc, on pages of the hugetlb pool
- --thp                      malloc, on transparent superpages
- --shm[=<size>]             Shared memory: System V, MAP_SHARED
- --disable[=<list>]         Not the text, data of the list; without one, neither
+ --heap[=<size>]            Back malloc with pages of the hugetlb pool
+ --thp                      Back malloc with transparent superpages
+ --shm[=<size>]             Back shared memory: System V, MAP_SHARED
+ --disable[=<list>]         Do not back text or data, or only not those of the list
  --share-text               Share text on superpages between processes (programs
                             linked with libhugetlbfs only)
  --no-reserve               Do not reserve (programs linked with libhugetlbfs only)
- --no-preload               Preload nothing: the program is linked with
+ --no-preload               Do not preload a library: the program is linked with
                             libhugetlbfs or libsuperpage
- --force-preload            Preload after all
- --library-path <path>      The library is below this directory
- --library-use-path         The library is where the loader looks
+ --force-preload            Preload a library all the same
+ --library-path <path>      Directory of the library
+ --library-use-path         Search for the library on the loader's path
  --dry-run                  Print the environment that would be set; run nothing
- --verbose [<level>], -v    Say more, or as much as the level (0 to 99)
- -q                         Say less
+ --verbose [<level>], -v    Print more, or set the level (0 to 99)
+ -q                         Print less
  --help, -h                 Print this
 Sizes are those of the hugetlb pools: 2M, 1G. Without one, the default pool's.
 ";
