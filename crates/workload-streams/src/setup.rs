@@ -94,11 +94,17 @@ impl Setup {
     }
 
     /// The stream and what it is, with the costs that are built in.
+    ///
+    /// # Errors
+    /// [`WorkloadError`]: an option does not fit, or a structure that the sequence depends on cannot be built.
     pub fn build(&self) -> Result<(Description, Stream), WorkloadError> {
         self.build_with(Tables::embedded())
     }
 
     /// As `build`, with other costs.
+    ///
+    /// # Errors
+    /// As [`Setup::build`].
     pub fn build_with(&self, tables: &Tables) -> Result<(Description, Stream), WorkloadError> {
         (self.entry.build)(self, tables)
     }

@@ -83,6 +83,9 @@ impl Tables {
     }
 
     /// Tables from the text of such a file.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Table`]: it is no such table.
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let file = "workloads.toml";
         toml_keys::deserialize(file, text).map_err(|error| WorkloadError::Table(error.to_string()))

@@ -147,6 +147,9 @@ pub struct Costs {
 
 impl Machine {
     /// Reads a machine; `file` is named in errors.
+    ///
+    /// # Errors
+    /// [`FaultsError::File`]: what is wrong, with its line.
     pub fn from_toml(text: &str, file: &str) -> Result<Self, FaultsError> {
         let machine: Self = toml_keys::deserialize(file, text)?;
         let problem = |what: &str| Problem { line: Some(1), key: String::new(), what: what.into() };
@@ -228,6 +231,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The file of a machine that is built in.
+///
+/// # Errors
+/// [`FaultsError::UnknownMachine`], with the names there are.
 pub fn preset_text(name: &str) -> Result<&'static str, FaultsError> {
     let found = PRESETS.iter().find(|(known, _)| *known == name);
     found.map(|(_, text)| *text).ok_or_else(|| FaultsError::UnknownMachine {
@@ -237,6 +243,9 @@ pub fn preset_text(name: &str) -> Result<&'static str, FaultsError> {
 }
 
 /// A machine that is built in.
+///
+/// # Errors
+/// [`FaultsError::UnknownMachine`], with the names there are.
 pub fn preset(name: &str) -> Result<Machine, FaultsError> {
     Machine::from_toml(preset_text(name)?, &format!("{name}.toml"))
 }

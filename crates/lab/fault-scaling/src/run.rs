@@ -129,6 +129,9 @@ impl Experiment {
     }
 
     /// Runs it.
+    ///
+    /// # Errors
+    /// [`FaultsError`]: threads, memory, repetitions or cache lines that the machine cannot have.
     pub fn run(&self, stepping: Stepping) -> Result<Row, FaultsError> {
         self.check()?;
         let mut prices = Prices::new(self);
@@ -198,6 +201,9 @@ impl Experiment {
 const LINE: u64 = 64;
 
 /// One row for each number of threads.
+///
+/// # Errors
+/// As [`Experiment::run`], for the first number of threads that cannot be.
 pub fn rows(experiment: &Experiment, threads: &[u32]) -> Result<Vec<Row>, FaultsError> {
     let one =
         |threads: &u32| Experiment { threads: *threads, ..experiment.clone() }.run(Stepping::Skip);

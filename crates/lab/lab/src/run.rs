@@ -65,11 +65,18 @@ pub enum LabError {
 }
 
 /// Runs an experiment under each of the designs; the reports come in their order.
+///
+/// # Errors
+/// [`LabError`]: the workload does not fit, a design has rules that are not simulated, or the stream cannot be read or
+/// does what no program can.
 pub fn run(experiment: &Experiment, designs: &[Design]) -> Result<Vec<Report>, LabError> {
     run_watched(experiment, designs, |_| ())
 }
 
 /// The same, and tells after each piece of the stream how far it is.
+///
+/// # Errors
+/// As [`run`].
 pub fn run_watched(
     experiment: &Experiment,
     designs: &[Design],
@@ -89,6 +96,9 @@ pub fn run_watched(
 
 /// Runs a stream from another source (a recorded trace). `open` gets the first region and process
 /// whose numbers the stream may use, and `superpages` is what it needs, for the fragmenter.
+///
+/// # Errors
+/// As [`run`], and those of `open`.
 pub fn run_stream<S: Source>(
     experiment: &Experiment,
     designs: &[Design],

@@ -65,7 +65,7 @@ impl Touched {
         self.pages
     }
 
-    /// The most that were touched at any time within the block that was followed last. Whoever carries
+    /// The most pages that were touched at any time within the block that was followed last. Whoever carries
     /// that block out now is somewhere in it: a program that ends in it has none touched at its end.
     pub fn most(&self) -> u64 {
         self.most

@@ -60,7 +60,7 @@ impl Made {
             by_copy: counters.made_by_copy,
         }
     }
-    /// Of any kind.
+    /// How many superpages of any kind.
     pub fn total(self) -> u64 {
         self.at_fault + self.in_place + self.by_copy
     }

@@ -41,6 +41,10 @@ struct Row<'a> {
 
 /// Merges the results in directories that were made from one plan. Reports of cells that the plan does
 /// not have (any more) are left out. Without `partial`, every cell must be there.
+///
+/// # Errors
+/// [`SweepError`]: a directory without a plan or with another one, two reports of one cell, or without `partial` a cell
+/// without a report.
 pub fn merge(stores: &[Store], partial: bool) -> Result<Merged, SweepError> {
     let (plan, reports, damaged) = read(stores)?;
     let cells: Vec<Hash> =

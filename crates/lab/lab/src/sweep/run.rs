@@ -45,6 +45,9 @@ pub type Ended = Result<Vec<Report>, String>;
 ///
 /// `pass` runs a group. `step` is called after each and may break; passes under way are finished and
 /// kept. A pass that fails, or panics, is reported at the end and costs the others nothing.
+///
+/// # Errors
+/// [`SweepError`]: the shard is run by somebody else, its directory cannot be read, or there are no threads.
 pub fn run(
     store: &Store,
     plan: &Plan,

@@ -9,6 +9,9 @@ pub struct SeedsError(String);
 const MAX_RANGE: u64 = 1 << 20;
 
 /// Reads numbers and ranges, in order, each seed once.
+///
+/// # Errors
+/// [`SeedsError`]: it is no such list, or has a range of more than 2^20 seeds.
 pub fn seeds(text: &str) -> Result<Vec<u64>, SeedsError> {
     let bad = || SeedsError(text.to_string());
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| bad());

@@ -68,6 +68,9 @@ impl Store {
     }
 
     /// Writes the plan. The same plan again is no change; another one only with `replace`.
+    ///
+    /// # Errors
+    /// [`SweepError::OtherPlan`]: another plan is there. [`SweepError::File`]: it cannot be written.
     pub fn write_plan(&self, plan: &Plan, replace: bool) -> Result<(), SweepError> {
         match self.plan() {
             Ok(old) if old == *plan => return Ok(()),
@@ -84,6 +87,9 @@ impl Store {
     }
 
     /// The plan that lies here.
+    ///
+    /// # Errors
+    /// [`SweepError::NoPlan`], [`SweepError::BadPlan`], or [`SweepError::File`]: it cannot be read.
     pub fn plan(&self) -> Result<Plan, SweepError> {
         let path = self.plan_file();
         let text = read_limited(&path)
@@ -102,6 +108,9 @@ impl Store {
 
     /// Everything that lies here and can be used. Of a file with a damaged line nothing is: whoever
     /// damaged one line may have changed another, and one pass makes all of them again.
+    ///
+    /// # Errors
+    /// [`SweepError::File`]: the directory or a file in it cannot be read. A damaged file is no error.
     pub fn read(&self) -> Result<Contents, SweepError> {
         let mut contents = Contents::default();
         for path in self.files("jsonl")? {

@@ -124,7 +124,7 @@ pub enum Role {
 }
 
 impl Cell {
-    /// How far the simulation is off: simulated / published - 1.
+    /// How far the simulation is off, as a share: simulated / published - 1.
     pub fn error(&self) -> Option<f64> {
         let published = self.published.filter(|published| *published != 0.0)?;
         Some(self.simulated? / published - 1.0)
@@ -146,6 +146,9 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 
 impl Entry {
     /// Runs the table; `step` is called with its progress.
+    ///
+    /// # Errors
+    /// [`LabError`], of the first experiment that cannot be run.
     pub fn run(&self, step: &mut (dyn FnMut(Step<'_>) + Send)) -> Result<Table, LabError> {
         let mut made = None;
         run(&[self], step, &mut |table| {

@@ -42,6 +42,9 @@ const PAGETYPEINFO: &str = "/proc/pagetypeinfo";
 impl FreeBlocks {
     /// From the texts of the two files. With pagetypeinfo the free blocks are known by mobility;
     /// without, all count as movable.
+    ///
+    /// # Errors
+    /// [`FragmentError`]: a line that cannot be read, with its number, or no free memory at all.
     pub fn parse(
         buddyinfo: &str,
         pagetypeinfo: Option<&str>,

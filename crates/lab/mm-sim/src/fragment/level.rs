@@ -102,6 +102,9 @@ impl fmt::Display for Fragmentation {
 
 impl Fragmentation {
     /// As a real machine is.
+    ///
+    /// # Errors
+    /// [`FragmentError`]: the free lists cannot be read.
     pub fn from_machine(lists: &FreeLists) -> Result<Self, FragmentError> {
         let FreeLists { buddyinfo, pagetypeinfo, frames } = lists;
         let free = FreeBlocks::parse(buddyinfo, pagetypeinfo.as_deref(), *frames)?;

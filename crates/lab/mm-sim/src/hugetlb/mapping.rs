@@ -80,6 +80,9 @@ impl HugetlbPool {
     }
 
     /// Maps pages, and reserves those for which no reservation exists (`hugetlb_reserve_pages`).
+    ///
+    /// # Errors
+    /// [`TooFew`]: the pool has too few pages to reserve; nothing is mapped.
     pub fn map(&mut self, request: Request, frames: &mut impl Frames) -> Result<MappingId, TooFew> {
         let Request { kind, pages, reserve, place } = request;
         let kind = match kind {
@@ -125,6 +128,9 @@ impl HugetlbPool {
 
     /// Makes a private mapping longer by `pages`; the owner of a reservation reserves them as well. A
     /// heap on the pool grows so (by further mappings, in truth).
+    ///
+    /// # Errors
+    /// [`TooFew`]: the pool has too few pages to reserve; the mapping is as it was.
     pub fn extend(
         &mut self,
         mapping: MappingId,

@@ -81,7 +81,7 @@ impl Regions {
         self.0.is_empty()
     }
 
-    /// The parts of `from..to` that are there, ascending.
+    /// The parts of `from..to` that are there, ascending: page numbers, the end not included.
     pub fn within(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let first = self.0.range(..=from).next_back().map_or(from, |(&start, _)| start);
         let ranges = (first < to).then(|| self.0.range(first..to)).into_iter().flatten();

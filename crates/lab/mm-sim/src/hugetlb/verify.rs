@@ -15,7 +15,10 @@ impl HugetlbPool {
         free.chain(used)
     }
 
-    /// What is wrong with the pool, if anything. Slow; for tests and for debug builds at coarse points.
+    /// Compares everything that is kept twice. Slow; for tests and for debug builds at coarse points.
+    ///
+    /// # Errors
+    /// What is wrong with the pool.
     pub fn verify(&self) -> Result<(), String> {
         let mut users: BTreeMap<u32, u32> = BTreeMap::new();
         let mut promised = 0;

@@ -72,7 +72,7 @@ impl Frame {
     pub const fn pageblock(self) -> Self {
         Self(self.0 & !(PAGEBLOCK - 1))
     }
-    /// Its place in its pageblock, 0 to 511.
+    /// Its index in its pageblock, 0 to 511.
     pub const fn slot(self) -> u32 {
         self.0 & (PAGEBLOCK - 1)
     }

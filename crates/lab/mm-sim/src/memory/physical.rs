@@ -285,7 +285,7 @@ impl Memory {
         zone.blocks[block].flags & WHOLE != 0
     }
 
-    /// The node of a frame.
+    /// The number of the node that a frame belongs to.
     pub fn node(&self, frame: Frame) -> usize {
         self.zones[self.zone_of(frame)].node
     }

@@ -64,7 +64,7 @@ impl Zone {
 }
 
 impl Watermarks {
-    /// One of them.
+    /// One of them, in frames.
     pub const fn at(self, level: Level) -> u64 {
         match level {
             Level::Min => self.min,

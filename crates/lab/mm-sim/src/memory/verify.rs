@@ -6,6 +6,9 @@ use super::{MAX_ORDER, Memory, PAGEBLOCK, PAGEBLOCK_ORDER, owner, runs};
 impl Memory {
     /// Recomputes everything that is kept beside the bitmaps and says what differs first. Free frames have no
     /// owner; counters conserve. For tests, and for coarse points of debug builds.
+    ///
+    /// # Errors
+    /// What differs first.
     pub fn verify(&self) -> Result<(), String> {
         let mut cache = 0;
         for (number, zone) in self.zones.iter().enumerate() {

@@ -78,7 +78,7 @@ impl Reservations {
         self.clear_frames
     }
 
-    /// Memory that the table itself uses.
+    /// Memory that the table itself uses, in bytes.
     pub fn bytes(&self) -> usize {
         self.records.capacity() * size_of::<Record>() + self.by_page.bytes() + self.by_frame.bytes()
     }

@@ -5,8 +5,11 @@ use crate::memory::Frame;
 use super::{Flags, Reservations};
 
 impl Reservations {
-    /// What is wrong with the table, if anything: counts, queue membership and order, both indexes, the
-    /// slab. Slow; for tests and for debug builds at coarse points.
+    /// Compares everything that is kept twice: counts, queue membership and order, both indexes, the slab. Slow; for
+    /// tests and for debug builds at coarse points.
+    ///
+    /// # Errors
+    /// What is wrong with the table.
     pub fn verify(&self) -> Result<(), String> {
         let (mut live, mut clear, mut queued) = (0, 0, 0);
         for (at, record) in self.records.iter().enumerate().skip(usize::from(self.queues.count)) {

@@ -133,6 +133,9 @@ pub fn published(machine: &str) -> Vec<Published> {
 }
 
 /// Runs the published rows of a machine that are wanted.
+///
+/// # Errors
+/// [`FaultsError`]: the machine cannot have what was published of it.
 pub fn lines(
     machine: &Machine,
     wants: impl Fn(&Published, Role) -> bool,
@@ -164,6 +167,9 @@ pub fn lines(
 }
 
 /// Runs every published row of a machine.
+///
+/// # Errors
+/// As [`lines`].
 pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
     let lines = lines(machine, |_, _| true)?;
     let error = |counts: &dyn Fn(&Line) -> bool| {
@@ -193,7 +199,7 @@ pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
 }
 
 impl Line {
-    /// Simulated over published, by the clock.
+    /// The ratio of simulated to published pages per second, by the clock.
     pub fn ratio(&self) -> f64 {
         self.row.pages_per_wall_second / self.published.pages_per_wall_second
     }

@@ -27,7 +27,8 @@ impl Settings {
 }
 
 impl Compaction {
-    /// A node's fragmentation score: its zones', weighted by their size (`fragmentation_score_node`).
+    /// A node's fragmentation score, a share of 0 to 100: its zones', weighted by their size, each rounded down
+    /// (`fragmentation_score_node`).
     pub fn score(&self, memory: &Memory, node: usize) -> u32 {
         let zones = || memory.zones.iter().filter(|zone| zone.node == node);
         let frames = |zone: &Zone| (zone.blocks.len() as u64) << PAGEBLOCK_ORDER;
