@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::file::VERSION;
 
@@ -159,6 +159,21 @@ pub enum TraceError {
         /// What would be right.
         remedy: &'static str,
     },
+}
+
+impl TraceError {
+    /// The operating system refused: for `map_err`.
+    pub(crate) fn io(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Io { path: path.to_path_buf(), doing, source }
+    }
+
+    pub(crate) fn unreadable(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        Self::io(path, "cannot be read")
+    }
+
+    pub(crate) fn corrupt(path: &Path, chunk: Option<usize>, offset: u64, what: &str) -> Self {
+        Self::Corrupt { path: path.to_path_buf(), chunk, offset, what: what.to_string() }
+    }
 }
 
 fn in_chunk(chunk: &Option<usize>) -> String {

@@ -31,7 +31,7 @@ impl Output {
     /// Begins to write `path`. With `replace`, a file that is there goes when the new one is whole;
     /// without, it is an error, now and then.
     pub fn create(path: &Path, replace: bool) -> Result<Self, TraceError> {
-        let io = |doing| move |source| TraceError::Io { path: path.to_path_buf(), doing, source };
+        let io = |doing| TraceError::io(path, doing);
         let to = match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => {
                 let what = "a directory";
@@ -69,11 +69,7 @@ impl Output {
             To::Beside(file, _) => file,
             To::Through(file) => file,
         };
-        file.write_all(bytes).map_err(|source| TraceError::Io {
-            path: self.path.clone(),
-            doing: "cannot be written",
-            source,
-        })?;
+        file.write_all(bytes).map_err(TraceError::io(&self.path, "cannot be written"))?;
         self.written += bytes.len() as u64;
         Ok(())
     }
@@ -82,10 +78,7 @@ impl Output {
     pub fn finish(self) -> Result<(), TraceError> {
         let Self { path, to, replace, .. } = self;
         let To::Beside(file, name) = to else { return Ok(()) };
-        let io = |doing| {
-            let path = path.clone();
-            move |source| TraceError::Io { path, doing, source }
-        };
+        let io = |doing| TraceError::io(&path, doing);
         // Before the rename: after a crash of the machine the name must not stand for a hole.
         file.as_file().sync_all().map_err(io("cannot be written to disk"))?;
         let done = if replace { file.persist(&name) } else { file.persist_noclobber(&name) };

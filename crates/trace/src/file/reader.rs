@@ -69,8 +69,7 @@ impl Reader<File> {
     /// [`TraceError`]: it is no plain file, cannot be read, or is no trace of this version; or its header or footer is
     /// damaged. One that was cut off is opened up to its last whole chunk.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let io =
-            |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };
+        let io = TraceError::unreadable(path);
         // Looked at first: opening a pipe would wait for its writer.
         let metadata = std::fs::metadata(path).map_err(io)?;
         if !metadata.is_file() {
@@ -87,8 +86,7 @@ impl<R: Read + Seek> Reader<R> {
     /// # Errors
     /// As [`Reader::open`].
     pub fn new(mut input: R, path: &Path) -> Result<Self, TraceError> {
-        let at =
-            |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };
+        let at = TraceError::unreadable(path);
         let length = input.seek(SeekFrom::End(0)).map_err(at)?;
         let (header, begin) = Self::header(&mut input, path, length)?;
         let mut unpacker = Unpacker::new().map_err(at)?;
@@ -120,9 +118,7 @@ impl<R: Read + Seek> Reader<R> {
         let longest = (head::MAX_HEADER as u64).min(length);
         let read = input.seek(SeekFrom::Start(0));
         let read = read.and_then(|_| input.take(longest).read_to_end(&mut all));
-        if let Err(source) = read {
-            return Err(TraceError::Io { path, doing: "cannot be read", source });
-        }
+        read.map_err(TraceError::unreadable(&path))?;
         if all.is_empty() {
             return Err(TraceError::NotATrace { path, what: "an empty file" });
         }
@@ -142,17 +138,12 @@ impl<R: Read + Seek> Reader<R> {
         let end = head::FIXED + body + 8;
         match all.get(..end) {
             None if end > head::MAX_HEADER => {
-                let what = "the header is too long".to_string();
-                Err(TraceError::Corrupt { path, chunk: None, offset: 10, what })
+                Err(TraceError::corrupt(&path, None, 10, "the header is too long"))
             }
             None => Err(truncated(path, "it ends in its header")),
-            Some(bytes) => match Header::decode(bytes) {
-                Ok(header) => Ok((header, end as u64)),
-                Err(what) => {
-                    let what = what.to_string();
-                    Err(TraceError::Corrupt { path, chunk: None, offset: 0, what })
-                }
-            },
+            Some(bytes) => Header::decode(bytes)
+                .map(|header| (header, end as u64))
+                .map_err(|what| TraceError::corrupt(&path, None, 0, what)),
         }
     }
 
@@ -163,36 +154,27 @@ impl<R: Read + Seek> Reader<R> {
         begin: u64,
         length: u64,
     ) -> Result<Option<Footer>, TraceError> {
-        let path = path.to_path_buf();
         let Some(end) = length.checked_sub(TRAILER as u64).filter(|&end| end >= begin) else {
             return Ok(None);
         };
-        let io = |path, source| TraceError::Io { path, doing: "cannot be read", source };
         let mut trailer = [0; TRAILER];
         let read = input.seek(SeekFrom::Start(end));
-        if let Err(source) = read.and_then(|_| input.read_exact(&mut trailer)) {
-            return Err(io(path, source));
-        }
+        let read = read.and_then(|_| input.read_exact(&mut trailer));
+        read.map_err(TraceError::unreadable(path))?;
         let Some(trailer) = Trailer::decode(&trailer) else { return Ok(None) };
-        let corrupt = |path, offset, what: &str| TraceError::Corrupt {
-            path,
-            chunk: None,
-            offset,
-            what: what.to_string(),
-        };
+        let corrupt = |offset, what: &str| TraceError::corrupt(path, None, offset, what);
         let inside = trailer.offset >= begin
             && trailer.length <= MAX_FOOTER
             && trailer.offset.checked_add(trailer.length) == Some(end);
         if !inside {
-            return Err(corrupt(path, end, "the end does not say where the footer is"));
+            return Err(corrupt(end, "the end does not say where the footer is"));
         }
         let mut bytes = Vec::new();
         let read = input.seek(SeekFrom::Start(trailer.offset));
-        if let Err(source) = read.and_then(|_| input.take(trailer.length).read_to_end(&mut bytes)) {
-            return Err(io(path, source));
-        }
+        let read = read.and_then(|_| input.take(trailer.length).read_to_end(&mut bytes));
+        read.map_err(TraceError::unreadable(path))?;
         let footer = trailer.footer(&bytes, begin);
-        footer.map(Some).map_err(|what| corrupt(path, trailer.offset, what))
+        footer.map(Some).map_err(|what| corrupt(trailer.offset, what))
     }
 
     /// Moves the stream's numbers, so that several share a machine. Before the first block.
@@ -245,11 +227,9 @@ impl<R: Read + Seek> Reader<R> {
     /// [`TraceError::Corrupt`]: the footer's list cannot be read.
     pub fn regions(&mut self) -> Result<Vec<RegionRun>, TraceError> {
         let end = self.info.chunks.last().map(|last| last.offset + u64::from(last.length));
-        self.footer.runs(&mut self.unpacker).ok_or_else(|| TraceError::Corrupt {
-            path: self.path.clone(),
-            chunk: None,
-            offset: end.unwrap_or(0),
-            what: "the footer's list of regions makes no sense".to_string(),
+        self.footer.runs(&mut self.unpacker).ok_or_else(|| {
+            let what = "the footer's list of regions makes no sense";
+            TraceError::corrupt(&self.path, None, end.unwrap_or(0), what)
         })
     }
 
@@ -276,11 +256,7 @@ impl<R: Read + Seek> Reader<R> {
             let short = read < length as usize;
             if short { Err(io::Error::from(ErrorKind::UnexpectedEof)) } else { Ok(()) }
         });
-        read.map_err(|source| TraceError::Io {
-            path: self.path.clone(),
-            doing: "cannot be read",
-            source,
-        })?;
+        read.map_err(TraceError::unreadable(&self.path))?;
         if !super::is_sum(&self.bytes, checksum) {
             return Err(self.corrupt(number, "its checksum is wrong"));
         }
@@ -290,12 +266,8 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     fn corrupt(&self, number: usize, what: &str) -> TraceError {
-        TraceError::Corrupt {
-            path: self.path.clone(),
-            chunk: Some(number),
-            offset: self.info.chunks[number].offset,
-            what: what.to_string(),
-        }
+        let offset = self.info.chunks[number].offset;
+        TraceError::corrupt(&self.path, Some(number), offset, what)
     }
 
     /// Moves a block's events, and looks whether they lie in the stream.

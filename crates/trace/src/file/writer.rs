@@ -53,11 +53,8 @@ impl Writer {
             });
         }
         output.write(&header.encode())?;
-        let encoder = Encoder::new().map_err(|source| TraceError::Io {
-            path: output.path.clone(),
-            doing: "zstd cannot be started",
-            source,
-        })?;
+        let started = Encoder::new();
+        let encoder = started.map_err(TraceError::io(&output.path, "zstd cannot be started"))?;
         Ok(Self {
             output,
             encoder,
@@ -193,6 +190,6 @@ impl Writer {
     }
 
     fn packing(&self, source: std::io::Error) -> TraceError {
-        TraceError::Io { path: self.output.path.clone(), doing: "cannot be compressed", source }
+        TraceError::io(&self.output.path, "cannot be compressed")(source)
     }
 }

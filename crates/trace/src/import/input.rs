@@ -36,8 +36,7 @@ impl Input {
     /// # Errors
     /// [`TraceError`]: it is a directory, or cannot be read.
     pub fn open(path: &Path, format: Format) -> Result<Self, TraceError> {
-        let io =
-            |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };
+        let io = TraceError::unreadable(path);
         let file = File::open(path).map_err(io)?;
         if file.metadata().map_err(io)?.is_dir() {
             return Err(TraceError::NotAFile { path: path.to_path_buf(), what: "a directory" });
@@ -50,8 +49,7 @@ impl Input {
     /// # Errors
     /// [`TraceError::Io`]: its first bytes cannot be read.
     pub fn new(mut raw: Box<dyn Read>, path: &Path, format: Format) -> Result<Self, TraceError> {
-        let io =
-            |source| TraceError::Io { path: path.to_path_buf(), doing: "cannot be read", source };
+        let io = TraceError::unreadable(path);
         let mut begin = Vec::new();
         raw.by_ref().take(6).read_to_end(&mut begin).map_err(io)?;
         let packing = packing(path, format, &begin);

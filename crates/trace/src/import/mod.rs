@@ -142,11 +142,7 @@ pub fn import(
 ) -> Result<Imported, TraceError> {
     // First, so that an output that cannot be written is known before minutes of reading.
     let writer = Writer::create(output, &import.header(), import.replace)?;
-    let scratch = |source| TraceError::Io {
-        path: import.scratch.clone(),
-        doing: "no scratch file can be made there",
-        source,
-    };
+    let scratch = TraceError::io(&import.scratch, "no scratch file can be made there");
     let file = tempfile::tempfile_in(&import.scratch).map_err(scratch)?;
     let again = file.try_clone().map_err(scratch)?;
     let filter = if import.filter == Filter::None { Filter::None } else { Filter::SamePage };
