@@ -1,11 +1,8 @@
 //! The rules that a design must keep: ranges of numbers, and mixes that no machine could carry out.
 //!
-//! They are tables of rows, in [`numbers`], [`mixes`], [`upkeep`] and [`conditions`]; a range that stands by itself is a limit
-//! of its key ([`policy::rules`]). A mix that is merely unwise is allowed:
-//! the laboratory is there to show it. What is refused contradicts itself, or sets a key that could
-//! have no effect.
-//!
-//! Called by [`crate::read`] and [`Design::check`].
+//! They are tables of rows, in [`numbers`], [`mixes`], [`upkeep`] and [`conditions`]; a range that stands by itself is
+//! a limit of its key ([`policy::rules`]). A mix that is merely unwise is allowed: the laboratory is there to show it.
+//! What is refused contradicts itself, or sets a key that could have no effect.
 
 mod ask;
 mod conditions;

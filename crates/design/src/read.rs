@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use toml_keys::{Found, Reader, line_of, problems};
 
 use crate::{Design, DesignError, Problem, Profile, check, field, schema};
-use policy::table::{Keys, Limit, Slot};
+use policy::table::{Keys, Limit, Slot, Table};
 
 pub(crate) fn design(file: &str, text: &str) -> Result<Design, DesignError> {
     let mut design = Design::default();
@@ -48,7 +48,7 @@ fn concerns(bad: &str, key: &str) -> bool {
 /// Only a profile: the keys of `[profile]`.
 pub(crate) fn profile(file: &str, text: &str) -> Result<Profile, DesignError> {
     let mut profile = Profile::default();
-    let mut problems = problems(text, |reader| schema::profile(&mut Filled(reader), &mut profile));
+    let mut problems = problems(text, |reader| profile.keys(&mut Filled(reader)));
     if problems.is_empty() && !check::goes_up(&profile.spans) {
         let (line, key) = (Some(line_of(text, "spans")), "spans".to_string());
         problems.push(Problem { line, key, what: check::GOES_UP.to_string() });

@@ -3,16 +3,11 @@
 
 use policy::table::{Keys, Slot, Table};
 
-use crate::{Design, Profile};
+use crate::Design;
 
 /// A name, a summary, and rules.
 pub(crate) fn design(keys: &mut dyn Keys, design: &mut Design) {
     keys.key("name", None, Slot::Text(&mut design.name));
     keys.key("summary", None, Slot::Text(&mut design.summary));
     design.rules.keys(keys);
-}
-
-/// The keys of a profile, which may be a file of its own.
-pub(crate) fn profile(keys: &mut dyn Keys, profile: &mut Profile) {
-    profile.keys(keys);
 }

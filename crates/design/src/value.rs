@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use toml_keys::quoted;
+use toml_keys::{TIMES, quoted};
 use units::ByteSize;
 
 /// The value of one key of a design.
@@ -22,16 +22,6 @@ pub enum Value {
     /// Several.
     List(Vec<Value>),
 }
-
-/// From the coarsest: a time is written in the first that divides it.
-const TIMES: [(&str, u64); 6] = [
-    ("h", 3_600_000_000_000),
-    ("min", 60_000_000_000),
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-    ("us", 1000),
-    ("ns", 1),
-];
 
 impl fmt::Display for Value {
     /// As TOML.

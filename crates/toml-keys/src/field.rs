@@ -142,8 +142,8 @@ impl Field for NodeId {
     }
 }
 
-/// From the coarsest.
-const TIMES: [(&str, u64); 6] = [
+/// Units of time with their nanoseconds, from the coarsest.
+pub const TIMES: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
     ("min", 60_000_000_000),
     ("s", 1_000_000_000),

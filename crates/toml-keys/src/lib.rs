@@ -24,7 +24,7 @@ mod problem;
 mod reader;
 mod text;
 
-pub use field::{Field, list, parsed, word, wrong};
+pub use field::{Field, TIMES, list, parsed, word, wrong};
 pub use problem::{FileError, Problem};
 pub use reader::{Found, Reader, deserialize, line_of, problems, read};
 pub use text::{guess, nearest, one_of, quoted};
