@@ -1,5 +1,5 @@
 //! Advice about superpages: the one place that gives the kernel any, but for what the program says itself (`mapping`).
-//! Who calls these performs an action of `policy` (`crates/preload/runtime/tests/advice.rs` has the list).
+//! Each call performs an action of `policy` (`crates/preload/runtime/tests/integration/advice.rs` has the list).
 //!
 //! # Safety
 //! Advice about superpages changes no contents, and where nothing is mapped it is an error.

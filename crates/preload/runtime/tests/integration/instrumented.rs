@@ -1,12 +1,10 @@
 //! Programs with a sanitizer, or under valgrind: they do what they do without the library.
 
-mod common;
-mod programs;
-
+use crate::common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use programs::*;
+use crate::programs::*;
 
 /// Compilers, flags, and a name; static runtimes as well.
 const BUILDS: [(&str, &str, &str); 10] = [

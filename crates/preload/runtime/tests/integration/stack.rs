@@ -4,15 +4,12 @@
 //! recursion, fork from it, thousands of threads joined, detached and cancelled, C11 threads,
 //! attributes, guard zones of its own; and prints what /proc/self/smaps says of its stacks.
 
-mod common;
-mod programs;
-
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use programs::*;
+use crate::programs::*;
 
 fn program() -> &'static PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -106,7 +103,7 @@ fn a_debugger_sees_through_the_stacks_boundary() {
 fn threads_of_rust_work() {
     testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
     let mut child = Command::new(std::env::current_exe().expect("our own path"));
-    child.args(["--ignored", "--exact", "child_threads"]);
+    child.args(["--ignored", "--exact", "stack::child_threads"]);
     child.envs(under("thp", "stack=4194304", "base"));
     run(child);
 }

@@ -2,15 +2,13 @@
 //!
 //! Kernel ring: needs THP of 2 MiB. Privileged ring: needs a pool.
 
-mod api_calls;
-mod common;
-mod programs;
-
+use crate::api_calls;
+use crate::programs;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use policy::live::{Begin, Event, Facts, Kind, Policy, Record};
 use policy::{Action, Result};
 
@@ -124,7 +122,7 @@ fn logged(test: &str) -> (Command, tempfile::TempDir, std::path::PathBuf) {
 #[test]
 fn what_a_program_with_prepared_memory_did_is_decided_again() {
     testkit::require!(programs::has_thp(), "needs transparent superpages of 2 MiB");
-    let (mut command, _dir, path) = logged("child_prepares");
+    let (mut command, _dir, path) = logged("policy_log::child_prepares");
     command.env("SUPERPAGE_PREZERO", (64 * MIB).to_string());
     command.env("SUPERPAGE_PREFAULT", (32 * MIB).to_string());
     assert!(succeeds(command));
@@ -145,7 +143,7 @@ fn what_a_program_with_prepared_memory_did_is_decided_again() {
 #[test]
 fn what_threads_and_forked_children_did_is_decided_again() {
     testkit::require!(programs::has_thp(), "needs transparent superpages of 2 MiB");
-    let (command, _dir, path) = logged("child_of_threads");
+    let (command, _dir, path) = logged("policy_log::child_of_threads");
     assert!(succeeds(command));
     let processes = read(&path);
     assert!(processes.len() > CHILDREN, "a parent and its children");
@@ -197,7 +195,7 @@ fn stacks_are_advised_as_it_is_logged() {
 #[test]
 fn small_mappings_are_advised_as_it_is_logged() {
     testkit::require!(programs::has_thp(), "needs transparent superpages of 2 MiB");
-    let (command, _dir, path) = logged("child_maps_little");
+    let (command, _dir, path) = logged("policy_log::child_maps_little");
     let report = output(command);
     assert!(report.status.success());
     let advised = programs::number(&String::from_utf8_lossy(&report.stdout), "advised_kib");
@@ -214,7 +212,8 @@ fn what_lies_beside_the_pool_is_advised_as_it_is_logged() {
     testkit::require!(pool.is_some(), "{}", programs::NEEDS_POOL);
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("log");
-    let mut command = child_on_pool("child_on_a_short_pool", Asked { fallback: "thp", ..HUGETLB });
+    let mut command =
+        child_on_pool("policy_log::child_on_a_short_pool", Asked { fallback: "thp", ..HUGETLB });
     command.env(LOG, &path);
     let report = output(command);
     assert!(report.status.success() && pool.is_some_and(|pool| pool.is_empty()));
@@ -232,7 +231,7 @@ fn what_lies_beside_the_pool_is_advised_as_it_is_logged() {
 #[test]
 fn a_log_that_cannot_be_written_disturbs_nothing() {
     for path in ["/nonexistent/log", "/dev/full", ""] {
-        let mut command = child("child_of_threads", THP);
+        let mut command = child("policy_log::child_of_threads", THP);
         command.env(LOG, path);
         assert!(succeeds(command), "{path}");
     }

@@ -1,11 +1,9 @@
 //! On which pages glibc's heap comes to lie, and that nothing else about it changes.
 
-mod common;
-mod programs;
-
+use crate::common;
 use std::process::Command;
 
-use programs::{NEEDS_POOL, build, has, has_thp, number, pool_of, run, under};
+use crate::programs::{NEEDS_POOL, build, has, has_thp, number, pool_of, run, under};
 
 fn program() -> &'static std::path::Path {
     static BUILT: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new();

@@ -3,14 +3,12 @@
 //!
 //! Privileged ring: mounts are made in a mount namespace of their own.
 
-mod api_calls;
-
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use api_calls::child::{child, child_by, succeeds};
-use api_calls::{Library, SUPERPAGE};
+use crate::api_calls::child::{child, child_by, succeeds};
+use crate::api_calls::{Library, SUPERPAGE};
 
 const POOLS: &str = "/sys/kernel/mm/hugepages";
 
@@ -19,7 +17,7 @@ fn sizes_and_the_environment_agree_with_the_kernel() {
     let has_pool = Path::new(POOLS).join("hugepages-2048kB").exists();
     testkit::require!(has_pool, "no 2 MiB pages on this machine");
     let with = |size: &str| {
-        let mut command = child("child_sizes");
+        let mut command = child("api_environment::child_sizes");
         command.env("HUGETLB_DEFAULT_PAGE_SIZE", size).env("EXPECTED", "2097152");
         command
     };
@@ -68,7 +66,10 @@ fn mounts_are_found_whatever_their_lines_look_like() {
     let script = "mount --make-rprivate / && exec \"$@\"";
     let works = Command::new("unshare").args(["-m", "true"]).status();
     testkit::require!(works.is_ok_and(|it| it.success()), "no mount namespaces");
-    succeeds(child_by(&["unshare", "-m", "sh", "-c", script, "sh"], "child_mounts"));
+    succeeds(child_by(
+        &["unshare", "-m", "sh", "-c", script, "sh"],
+        "api_environment::child_mounts",
+    ));
 }
 
 #[test]

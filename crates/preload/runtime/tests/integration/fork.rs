@@ -3,15 +3,13 @@
 //!
 //! Privileged ring: the pool's limit is set, so they need root and hold the machine's lock.
 
-mod common;
-mod programs;
-
+use crate::programs;
 use std::ffi::c_void;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::*;
+use crate::common::*;
 
 const NEEDS: &str = "needs root and 2 MiB hugetlb pages";
 
@@ -54,7 +52,7 @@ fn a_forked_child_needs_no_page_of_the_pool() {
     let pool = pool.unwrap();
     // Exactly what the parent maps: 24 pages, and 4 for its heap.
     pool.allow(28);
-    assert!(succeeds(child("child_forks", HUGETLB)));
+    assert!(succeeds(child("fork::child_forks", HUGETLB)));
     assert!(pool.is_empty());
 }
 
@@ -64,7 +62,7 @@ fn a_child_that_shares_superpages_sees_the_parents_contents() {
     testkit::require!(pool.is_some(), "{NEEDS}");
     let pool = pool.unwrap();
     pool.allow(128);
-    assert!(succeeds(child("child_forks", Asked { children: "same", ..HUGETLB })));
+    assert!(succeeds(child("fork::child_forks", Asked { children: "same", ..HUGETLB })));
     assert!(pool.is_empty());
 }
 
@@ -74,7 +72,7 @@ fn without_privilege_a_fork_disturbs_no_system_call() {
     testkit::require!(pool.is_some(), "{NEEDS}");
     let pool = pool.unwrap();
     pool.allow(128);
-    assert!(succeeds(child("child_reads_while_forking", HUGETLB)));
+    assert!(succeeds(child("fork::child_reads_while_forking", HUGETLB)));
     assert!(pool.is_empty());
 }
 
@@ -84,7 +82,7 @@ fn a_fork_amid_threads_finds_libcs_files_off_an_empty_pool() {
     testkit::require!(pool.is_some(), "{NEEDS}");
     let pool = pool.unwrap();
     pool.allow(24);
-    assert!(succeeds(child("child_forks_with_files", HUGETLB)));
+    assert!(succeeds(child("fork::child_forks_with_files", HUGETLB)));
     assert!(pool.is_empty());
 }
 

@@ -3,14 +3,13 @@
 //!
 //! Kernel ring and privileged ring: pools are grown by a few pages and put back.
 
-mod api_calls;
-
+use crate::api_calls;
 use std::path::PathBuf;
 use std::process::Command;
 
-use api_calls::child::{child, child_by, succeeds};
-use api_calls::memory::{is_mapped, map_anonymous, map_at, map_file, write_all};
-use api_calls::{Library, SUPERPAGE, reasons};
+use crate::api_calls::child::{child, child_by, succeeds};
+use crate::api_calls::memory::{is_mapped, map_anonymous, map_at, map_file, write_all};
+use crate::api_calls::{Library, SUPERPAGE, reasons};
 use testkit::PoolsAsFound;
 
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
@@ -47,11 +46,11 @@ fn with_pool(pages: u64, work: impl FnOnce()) {
 #[test]
 fn an_empty_pool_is_an_error_or_a_fallback_everywhere() {
     with_pool(0, || {
-        let warnings = succeeds(child("child_empty_pool"));
+        let warnings = succeeds(child("api::child_empty_pool"));
         let expected = "superpage: WARNING: get_huge_pages: nothing for 2097152 bytes: \
                         the pool has too few free superpages (Cannot allocate memory)";
         assert!(warnings.contains(expected), "{warnings}");
-        let mut quiet = child("child_empty_pool");
+        let mut quiet = child("api::child_empty_pool");
         quiet.env("HUGETLB_VERBOSE", "0");
         assert!(!succeeds(quiet).contains("WARNING"));
     });
@@ -94,7 +93,7 @@ fn child_empty_pool() {
 #[test]
 fn what_is_handed_out_is_there_to_the_last_page() {
     with_pool(4, || {
-        succeeds(child("child_all_of_the_pool"));
+        succeeds(child("api::child_all_of_the_pool"));
     });
 }
 
@@ -130,7 +129,7 @@ fn child_all_of_the_pool() {
 #[test]
 fn a_request_that_means_nothing_is_refused() {
     with_pool(1, || {
-        succeeds(child("child_bad_requests"));
+        succeeds(child("api::child_bad_requests"));
     });
 }
 
@@ -181,7 +180,7 @@ fn child_bad_requests() {
 #[test]
 fn nobody_elses_memory_is_unmapped() {
     with_pool(4, || {
-        let errors = succeeds(child("child_foreign"));
+        let errors = succeeds(child("api::child_foreign"));
         assert!(errors.contains("was not handed out here"), "{errors}");
     });
 }
@@ -236,7 +235,7 @@ fn child_foreign() {
 #[test]
 fn ten_thousand_rounds_and_eight_threads_leak_nothing() {
     with_pool(8, || {
-        succeeds(child("child_rounds"));
+        succeeds(child("api::child_rounds"));
     });
 }
 
@@ -282,7 +281,7 @@ fn child_rounds() {
 fn two_programs_race_for_the_last_superpages() {
     with_pool(4, || {
         let race = || {
-            let mut child = child("child_race");
+            let mut child = child("api::child_race");
             child.env("HUGETLB_VERBOSE", "0").stdout(std::process::Stdio::null());
             child.spawn().expect("starts")
         };
@@ -315,7 +314,7 @@ fn child_race() {
 #[test]
 fn a_pool_shrunk_by_somebody_else_keeps_what_is_reserved() {
     with_pool(4, || {
-        succeeds(child("child_shrunk"));
+        succeeds(child("api::child_shrunk"));
     });
 }
 
@@ -336,7 +335,7 @@ fn child_shrunk() {
 #[test]
 fn colours_differ_and_stay_inside() {
     with_pool(16, || {
-        succeeds(child("child_colours"));
+        succeeds(child("api::child_colours"));
     });
 }
 
@@ -374,7 +373,7 @@ fn child_colours() {
 #[test]
 fn without_reservation_the_pages_are_taken_or_refused_at_once() {
     with_pool(2, || {
-        let mut command = child("child_no_reserve");
+        let mut command = child("api::child_no_reserve");
         command.env("HUGETLB_NO_RESERVE", "yes");
         succeeds(command);
     });
@@ -402,8 +401,8 @@ fn a_cgroup_limit_is_an_error_and_no_signal() {
             return;
         };
         let join = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", group.0.display());
-        succeeds(child_by(&["sh", "-c", &join, "sh"], "child_in_a_group"));
-        let mut shm = child_by(&["sh", "-c", &join, "sh"], "child_in_a_group_with_segments");
+        succeeds(child_by(&["sh", "-c", &join, "sh"], "api::child_in_a_group"));
+        let mut shm = child_by(&["sh", "-c", &join, "sh"], "api::child_in_a_group_with_segments");
         shm.env("HUGETLB_SHM", "yes");
         succeeds(shm);
     });

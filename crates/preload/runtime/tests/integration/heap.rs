@@ -1,13 +1,11 @@
 //! malloc and its relatives, as C programs use them: on ordinary memory, THP and the pool.
 
-mod common;
-
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::mpsc;
 
-use common::*;
+use crate::common::*;
 
 const THP: Asked = Asked { pages: "thp", memory: "heap", fallback: "base", children: "base" };
 
@@ -34,27 +32,27 @@ fn everywhere(test: &str) {
 
 #[test]
 fn every_function_keeps_its_contract() {
-    everywhere("child_contracts");
+    everywhere("heap::child_contracts");
 }
 
 #[test]
 fn sizes_alignments_and_resizing_keep_contents() {
-    everywhere("child_sizes");
+    everywhere("heap::child_sizes");
 }
 
 #[test]
 fn threads_allocate_resize_and_free_each_others_memory() {
-    everywhere("child_threads");
+    everywhere("heap::child_threads");
 }
 
 #[test]
 fn a_child_forked_amid_threads_can_allocate() {
-    everywhere("child_forks_amid_threads");
+    everywhere("heap::child_forks_amid_threads");
 }
 
 #[test]
 fn cleared_memory_is_zero_however_often_it_was_used() {
-    everywhere("child_clears");
+    everywhere("heap::child_clears");
 }
 
 #[test]
@@ -64,14 +62,14 @@ fn what_is_freed_goes_back() {
         return;
     };
     pool.allow(512);
-    assert!(succeeds(child_on_pool("child_gives_back", HUGETLB)));
+    assert!(succeeds(child_on_pool("heap::child_gives_back", HUGETLB)));
     assert!(pool.is_empty());
 }
 
 #[test]
 fn a_heap_with_little_address_space_works() {
     let mut command = std::process::Command::new("sh");
-    let mut inner = child("child_contracts", THP);
+    let mut inner = child("heap::child_contracts", THP);
     inner.env("SUPERPAGE_PREZERO", "134217728,load=100000");
     command.arg("-c").arg("ulimit -v 1500000; exec \"$0\" \"$@\"").arg(inner.get_program());
     command.args(inner.get_args());

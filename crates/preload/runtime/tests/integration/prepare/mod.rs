@@ -2,14 +2,14 @@
 //! what was unmapped is gone for the program, and neither forks, threads, locks, limits nor sandboxes
 //! tell that anything is kept.
 
-mod common;
+mod stock;
 
+use crate::common::*;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::*;
-
 const THP: Asked = Asked { pages: "thp", memory: "mmap", fallback: "base", children: "base" };
+
 const STOCK: usize = 96 * MIB;
 
 /// A child that prepares memory.
@@ -51,27 +51,27 @@ macro_rules! in_child {
 }
 
 in_child! {
-    what_is_mapped_is_zero_amid_threads_however_it_was_used => "child_maps_amid_threads",
-    what_a_program_does_to_parts_is_undone_by_nobody => "child_changes_parts",
-    a_child_is_given_nothing_of_the_stock => "child_forks",
-    a_thousand_threads_take_and_give_back => "child_of_many_threads",
-    the_programs_descriptors_and_threads_are_its_own => "child_looks_at_itself",
-    memory_filled_in_order_and_at_random_keeps_its_contents => "child_fills",
-    what_is_unmapped_is_kept_elsewhere_and_is_not_there => "child_maps_again",
-    what_was_kept_comes_back_where_there_is_space => "child_maps_in_between",
-    what_is_kept_makes_way_for_who_names_its_address => "child_maps_there",
-    what_is_locked_is_not_kept => "child_locks",
-    a_small_process_keeps_nothing => "child_is_small",
-    a_small_program_that_a_large_one_starts_keeps_nothing => "child_starts_a_small_one",
-    what_was_resident_is_discarded_for_who_wants_small_pages => "child_wants_small_pages",
-    a_sandbox_is_entered_without_a_stock => "child_enters_a_sandbox",
-    the_beginning_of_a_large_mapping_is_there => "child_maps_much",
+    what_is_mapped_is_zero_amid_threads_however_it_was_used => "prepare::child_maps_amid_threads",
+    what_a_program_does_to_parts_is_undone_by_nobody => "prepare::child_changes_parts",
+    a_child_is_given_nothing_of_the_stock => "prepare::child_forks",
+    a_thousand_threads_take_and_give_back => "prepare::child_of_many_threads",
+    the_programs_descriptors_and_threads_are_its_own => "prepare::child_looks_at_itself",
+    memory_filled_in_order_and_at_random_keeps_its_contents => "prepare::child_fills",
+    what_is_unmapped_is_kept_elsewhere_and_is_not_there => "prepare::stock::child_maps_again",
+    what_was_kept_comes_back_where_there_is_space => "prepare::stock::child_maps_in_between",
+    what_is_kept_makes_way_for_who_names_its_address => "prepare::stock::child_maps_there",
+    what_is_locked_is_not_kept => "prepare::stock::child_locks",
+    a_small_process_keeps_nothing => "prepare::stock::child_is_small",
+    a_small_program_that_a_large_one_starts_keeps_nothing => "prepare::stock::child_starts_a_small_one",
+    what_was_resident_is_discarded_for_who_wants_small_pages => "prepare::stock::child_wants_small_pages",
+    a_sandbox_is_entered_without_a_stock => "prepare::child_enters_a_sandbox",
+    the_beginning_of_a_large_mapping_is_there => "prepare::child_maps_much",
 }
 
 #[test]
 fn what_is_not_understood_is_said_and_turns_everything_off() {
     for bad in ["256M", "1,load=", "1,load=x", "1,2", "-1", "", "1,start=", "1,start=1M", "1,"] {
-        let mut command = child("child_is_alone", THP);
+        let mut command = child("prepare::child_is_alone", THP);
         command.env("SUPERPAGE_PREZERO", bad);
         let output = output(command);
         assert!(output.status.success(), "{bad}");
@@ -87,7 +87,7 @@ fn a_limit_on_memory_is_the_programs_not_the_stocks() {
     let group = Group::limited_to(224 * MIB);
     testkit::require!(group.is_some(), "needs a memory cgroup of version 1 that root can make");
     let group = group.unwrap();
-    let inner = preparing("child_needs_all_there_is");
+    let inner = preparing("prepare::child_needs_all_there_is");
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", group.0));
     command.arg(inner.get_program()).args(inner.get_args());
@@ -298,226 +298,6 @@ fn child_looks_at_itself() {
     assert_eq!(tasks(), before);
 }
 
-/// Whether all of it is in memory.
-fn is_resident(start: *mut u8, length: usize) -> bool {
-    (0..length).step_by(4096).all(|at| is_present(start.wrapping_add(at)))
-}
-
-/// Maps and fills `length` bytes and unmaps them: whether they are kept, and where they were. Where
-/// memory is scattered there are no superpages to keep.
-fn keep(length: usize) -> (bool, *mut u8) {
-    let start = map(length);
-    fill(start, length, 1);
-    let before = waiting_mib();
-    unmap(start, length);
-    (waiting_mib() > before, start)
-}
-
-#[test]
-#[ignore = "run by the tests above, in a process of its own"]
-fn child_maps_again() {
-    grow_large();
-    let length = 16 * MIB;
-    let (is_kept, start) = keep(length);
-    assert_eq!(touch(start), Some((libc::SIGSEGV, SEGV_MAPERR)));
-    // SAFETY: nothing is there.
-    unsafe {
-        assert_eq!(libc::msync(start.cast(), length, libc::MS_ASYNC), -1);
-        assert_eq!(libc::munlock(start.cast(), length), -1);
-        assert_eq!(libc::madvise(start.cast(), length, libc::MADV_HUGEPAGE), -1);
-        assert_eq!(libc::mprotect(start.cast(), length, libc::PROT_READ), -1);
-    }
-    assert_eq!(mapped_at(start), None);
-    if !is_kept {
-        testkit::skipped!("nothing was kept: no superpages here");
-        return;
-    }
-    let again = map(length);
-    assert_eq!(again, start);
-    assert!(is_zero(again, length) && is_resident(again, length));
-    // Requests of another length, until nobody expects one of this length.
-    unmap(again, length);
-    for _ in 0..20 {
-        map(2 * MIB);
-    }
-    assert_eq!(waiting_mib(), 0);
-}
-
-#[test]
-#[ignore = "run by the tests above, in a process of its own"]
-fn child_maps_in_between() {
-    grow_large();
-    let length = 16 * MIB;
-    for round in 0..4 {
-        let (is_kept, start) = keep(length);
-        // The place is the program's.
-        let there = start.wrapping_add(round * 4 * MIB);
-        assert_eq!(map_at(there, 4096), 0);
-        let again = map(2 * length);
-        unmap(again, 2 * length);
-        let again = map(length);
-        assert!(!(again..again.wrapping_add(length)).contains(&there));
-        assert!(is_zero(again, length) && (!is_kept || is_resident(again, length)));
-        fill(again, length, 3);
-        // It is one mapping, also together with what is mapped right behind it.
-        let end = again.wrapping_add(length);
-        if map_at(end, 4096) == 0 {
-            // SAFETY: memory of this test's.
-            let moved = unsafe {
-                libc::mremap(again.cast(), length + 4096, 2 * length, libc::MREMAP_MAYMOVE)
-            };
-            assert_ne!(moved, libc::MAP_FAILED);
-            let words = (0..length / 8).map(|at| (again as u64 + at as u64 * 8) ^ 3);
-            // SAFETY: as above.
-            let found = unsafe { std::slice::from_raw_parts(moved.cast::<u64>(), length / 8) };
-            assert!(words.eq(found.iter().copied()));
-            unmap(moved.cast(), 2 * length);
-        } else {
-            unmap(again, length);
-        }
-        unmap(there, 4096);
-    }
-}
-
-/// Maps fresh memory at an address at which nothing is: the error, or 0.
-fn map_at(address: *mut u8, length: usize) -> i32 {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: replaces nothing.
-    let got = unsafe { libc::mmap(address.cast(), length, protection, flags, -1, 0) };
-    if got == address.cast() { 0 } else { std::io::Error::last_os_error().raw_os_error().unwrap() }
-}
-
-/// linux/signal.h
-const SEGV_MAPERR: i32 = 1;
-
-/// What a child that reads a byte there gets: the signal and its code.
-fn touch(address: *const u8) -> Option<(i32, i32)> {
-    extern "C" fn say(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // SAFETY: the kernel's structure; then the child ends.
-        unsafe { libc::_exit(signal << 4 | (*info).si_code) }
-    }
-    let status = in_child(|| {
-        // SAFETY: a handler of the type that SA_SIGINFO takes; the byte is not used.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = say as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO;
-            libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut());
-            std::ptr::read_volatile(address);
-        }
-        true
-    });
-    let code = libc::WEXITSTATUS(status);
-    (code != 0).then_some((code >> 4, code & 0xf))
-}
-
-/// The line of /proc/self/maps of what is mapped there.
-fn mapped_at(address: *const u8) -> Option<String> {
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("it can be read");
-    let is_there = |line: &&str| {
-        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
-        let number = |text| usize::from_str_radix(text, 16).unwrap();
-        (number(start)..number(end)).contains(&(address as usize))
-    };
-    maps.lines().find(is_there).map(str::to_owned)
-}
-
-/// Where memory lies that the kernel may take at any time.
-fn where_it_is_kept() -> Option<*mut u8> {
-    let smaps = std::fs::read_to_string("/proc/self/smaps").expect("it can be read");
-    let (mut start, mut found) = (0, None);
-    for line in smaps.lines() {
-        if let Some((first, _)) = line.split(' ').next().and_then(|range| range.split_once('-')) {
-            start = usize::from_str_radix(first, 16).unwrap_or(start);
-        }
-        let is_kept = line.starts_with("LazyFree:") && !line.contains(" 0 kB");
-        found = found.or(is_kept.then_some(start as *mut u8));
-    }
-    found
-}
-
-#[test]
-#[ignore = "run by the tests above, in a process of its own"]
-fn child_maps_there() {
-    grow_large();
-    let length = 16 * MIB;
-    for flag in [libc::MAP_FIXED, libc::MAP_FIXED_NOREPLACE, 0] {
-        let (is_kept, _) = keep(length);
-        let Some(place) = where_it_is_kept().filter(|_| is_kept) else {
-            testkit::skipped!("nothing was kept: no superpages here");
-            return;
-        };
-        let there = place.wrapping_add(4 * MIB).cast();
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flag;
-        // SAFETY: nothing of this program's is there.
-        let got = unsafe { libc::mmap(there, 4096, protection, flags, -1, 0) };
-        assert_eq!(got, there, "flag {flag:x}");
-        assert_eq!((waiting_mib(), mapped_at(place)), (0, None), "the rest is gone");
-        let start = map(length);
-        assert!(is_zero(start, length));
-        unmap(start, length);
-        unmap(got.cast(), 4096);
-    }
-}
-
-#[test]
-#[ignore = "run by the tests above, in a process of its own"]
-fn child_locks() {
-    grow_large();
-    let length = 4 * MIB;
-    for _ in 0..5 {
-        let start = map(length);
-        // SAFETY: memory of this test's.
-        if unsafe { libc::mlock(start.cast(), length) } != 0 {
-            testkit::skipped!("4 MiB may not be locked here");
-            return;
-        }
-        fill(start, length, 2);
-        unmap(start, length);
-        let status = std::fs::read_to_string("/proc/self/status").expect("it can be read");
-        let locked = status.lines().find(|line| line.starts_with("VmLck:")).expect("a line");
-        assert_eq!(locked.split_whitespace().nth(1), Some("0"), "{locked}");
-    }
-}
-
-#[test]
-#[ignore = "run by the tests above, in a process of its own"]
-fn child_is_small() {
-    for _ in 0..5 {
-        let (is_kept, start) = keep(16 * MIB);
-        assert!(!is_kept && mapped_at(start).is_none());
-    }
-}
-
-#[test]
-#[ignore = "run by the tests above, in a process of its own"]
-fn child_starts_a_small_one() {
-    grow_large();
-    assert!(succeeds(preparing("child_is_small")));
-}
-
-#[test]
-#[ignore = "run by the tests above, in a process of its own"]
-fn child_wants_small_pages() {
-    grow_large();
-    let length = 16 * MIB;
-    let (_, _) = keep(length);
-    for _ in 0..2 {
-        let start = map(length);
-        // SAFETY: memory of this test's.
-        unsafe {
-            *start.add(5 * MIB) = 9;
-            assert_eq!(libc::madvise(start.cast(), length, libc::MADV_NOHUGEPAGE), 0);
-            assert_eq!(*start.add(5 * MIB), 9);
-        }
-        let present = (0..8).filter(|at| is_present(start.wrapping_add(at * 2 * MIB))).count();
-        assert!(present <= 1, "{present} superpages");
-        unmap(start, length);
-    }
-}
-
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_enters_a_sandbox() {
@@ -604,4 +384,30 @@ fn child_needs_all_there_is() {
     if !is_full {
         testkit::skipped!("the stock was never full under the limit");
     }
+}
+
+/// Whether all of it is in memory.
+fn is_resident(start: *mut u8, length: usize) -> bool {
+    (0..length).step_by(4096).all(|at| is_present(start.wrapping_add(at)))
+}
+
+/// Maps and fills `length` bytes and unmaps them: whether they are kept, and where they were. Where
+/// memory is scattered there are no superpages to keep.
+fn keep(length: usize) -> (bool, *mut u8) {
+    let start = map(length);
+    fill(start, length, 1);
+    let before = waiting_mib();
+    unmap(start, length);
+    (waiting_mib() > before, start)
+}
+
+/// The line of /proc/self/maps of what is mapped there.
+fn mapped_at(address: *const u8) -> Option<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("it can be read");
+    let is_there = |line: &&str| {
+        let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let number = |text| usize::from_str_radix(text, 16).unwrap();
+        (number(start)..number(end)).contains(&(address as usize))
+    };
+    maps.lines().find(is_there).map(str::to_owned)
 }

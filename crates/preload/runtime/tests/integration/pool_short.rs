@@ -2,9 +2,8 @@
 //!
 //! Privileged ring: the pool's limit is set, so they need root and hold the machine's lock.
 
-mod common;
-
-use common::*;
+use crate::common;
+use crate::common::*;
 
 const NEEDS: &str = "needs root and 2 MiB hugetlb pages";
 
@@ -17,7 +16,10 @@ fn an_exhausted_pool_falls_back_at_every_point() {
         for pages in 0..=24 {
             pool.allow(pages);
             let asked = Asked { fallback, ..HUGETLB };
-            assert!(succeeds(child_on_pool("child_allocates_everything", asked)), "{pages} pages");
+            assert!(
+                succeeds(child_on_pool("pool_short::child_allocates_everything", asked)),
+                "{pages} pages"
+            );
             assert!(pool.is_empty(), "{pages} pages, fallback {fallback}");
         }
     }
@@ -31,7 +33,7 @@ fn an_exhausted_pool_is_an_error_where_that_was_asked_for() {
     for pages in [0, 1, 5, 8, 13] {
         pool.allow(pages);
         let asked = Asked { fallback: "error", ..HUGETLB };
-        assert!(succeeds(child_on_pool("child_is_refused", asked)), "{pages} pages");
+        assert!(succeeds(child_on_pool("pool_short::child_is_refused", asked)), "{pages} pages");
         assert!(pool.is_empty(), "{pages} pages");
     }
 }
@@ -44,7 +46,7 @@ fn programs_racing_for_the_last_pages_all_run_on() {
     pool.allow(20);
     for _ in 0..5 {
         let start = || {
-            let mut child = child_on_pool("child_allocates_everything", HUGETLB);
+            let mut child = child_on_pool("pool_short::child_allocates_everything", HUGETLB);
             // Two at a time would write into each other's lines.
             child.stdout(std::process::Stdio::null()).spawn().expect("it starts")
         };
@@ -62,7 +64,7 @@ fn a_pool_shrunk_meanwhile_takes_nothing_that_was_promised() {
     testkit::require!(pool.is_some(), "{NEEDS}");
     let pool = pool.unwrap();
     pool.allow(32);
-    assert!(succeeds(child_on_pool("child_meets_a_shrunk_pool", HUGETLB)));
+    assert!(succeeds(child_on_pool("pool_short::child_meets_a_shrunk_pool", HUGETLB)));
     assert!(pool.is_empty());
 }
 
@@ -72,7 +74,8 @@ fn a_killed_program_leaves_nothing_behind() {
     testkit::require!(pool.is_some(), "{NEEDS}");
     let pool = pool.unwrap();
     pool.allow(32);
-    let output = child_on_pool("child_kills_itself", HUGETLB).output().expect("it starts");
+    let output =
+        child_on_pool("pool_short::child_kills_itself", HUGETLB).output().expect("it starts");
     assert!(!output.status.success());
     assert!(pool.is_empty());
 }
@@ -83,7 +86,7 @@ fn many_short_lives_leak_nothing() {
     testkit::require!(pool.is_some(), "{NEEDS}");
     let pool = pool.unwrap();
     pool.allow(32);
-    assert!(succeeds(child_on_pool("child_forks_and_executes", HUGETLB)));
+    assert!(succeeds(child_on_pool("pool_short::child_forks_and_executes", HUGETLB)));
     assert!(pool.is_empty());
 }
 

@@ -3,16 +3,13 @@
 //! Kernel ring: needs THP. Privileged ring: needs a pool. The programs check themselves, and print
 //! what /proc/self/smaps says of them.
 
-mod common;
-mod programs;
-
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use common::library;
-use programs::*;
+use crate::common::library;
+use crate::programs::*;
 
 /// `programs/segments.c`, position independent or not, aligned to superpages or not.
 fn program(kind: &str) -> &'static PathBuf {

@@ -2,14 +2,12 @@
 //!
 //! Kernel ring: needs THP in mode `madvise` or `always`.
 
-mod common;
-
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::{MIB, library, succeeds};
+use crate::common::{MIB, library, succeeds};
 
 /// One of the ignored tests below in a new process under the library.
 fn child(test: &str) -> Command {
@@ -28,14 +26,14 @@ fn has_thp() -> bool {
 #[test]
 fn large_and_small_mappings_get_superpages_and_stay_ordinary() {
     testkit::require!(has_thp(), "THP are off on this machine");
-    assert!(succeeds(child("child_maps")));
+    assert!(succeeds(child("preload::child_maps")));
 }
 
 #[test]
 fn without_being_asked_the_library_is_inert() {
     testkit::require!(has_thp(), "THP are off on this machine");
     for word in [None, Some(""), Some("base")] {
-        let mut command = child("child_maps");
+        let mut command = child("preload::child_maps");
         match word {
             None => command.env_remove("SUPERPAGE_PAGES"),
             Some(word) => command.env("SUPERPAGE_PAGES", word),
@@ -47,7 +45,7 @@ fn without_being_asked_the_library_is_inert() {
 #[test]
 fn a_forked_child_and_many_threads_may_map_at_once() {
     testkit::require!(has_thp(), "THP are off on this machine");
-    assert!(succeeds(child("child_forks")));
+    assert!(succeeds(child("preload::child_forks")));
 }
 
 #[test]
@@ -55,14 +53,14 @@ fn malloc_advises_every_time() {
     testkit::require!(has_thp(), "THP are off on this machine");
     // The byte that decides is random: 20 starts would all succeed by luck once in 10^5.
     for start in 0..20 {
-        assert!(succeeds(child("child_mallocs")), "start {start}");
+        assert!(succeeds(child("preload::child_mallocs")), "start {start}");
     }
 }
 
 #[test]
 fn malloc_advises_though_a_constructor_used_it_on_a_dirty_stack() {
     testkit::require!(has_thp(), "THP are off on this machine");
-    let mut command = child("child_mallocs");
+    let mut command = child("preload::child_mallocs");
     command.env(DIRTY, "");
     assert!(succeeds(command), "the library came too late");
 }
@@ -141,13 +139,13 @@ fn dirty_stack() {
 #[test]
 fn reserved_and_populated_mappings_get_superpages() {
     testkit::require!(has_thp(), "THP are off on this machine");
-    assert!(succeeds(child("child_reserves_and_populates")));
+    assert!(succeeds(child("preload::child_reserves_and_populates")));
 }
 
 #[test]
 fn locking_all_memory_costs_no_extent() {
     testkit::require!(has_thp(), "THP are off on this machine");
-    assert!(succeeds(child("child_locks")));
+    assert!(succeeds(child("preload::child_locks")));
 }
 
 fn map(length: usize) -> *mut u8 {

@@ -1,0 +1,330 @@
+//! Memory on the pool's pages, as ordinary programs treat ordinary memory.
+//!
+//! Privileged ring: the pool's limit is set, so they need root and hold the machine's lock.
+
+mod shared;
+mod split;
+
+use crate::common::*;
+use std::ffi::c_void;
+
+const NEEDS: &str = "needs root and 2 MiB hugetlb pages";
+
+#[test]
+fn mappings_smaller_than_a_superpage_are_ordinary() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(64);
+    assert!(succeeds(child("hugetlb::child_maps_small", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn calls_that_fail_or_come_twice_change_nothing_else() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(64);
+    assert!(succeeds(child("hugetlb::child_calls_oddly", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn discarded_pages_can_be_touched_again_when_the_pool_is_gone() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(4);
+    assert!(succeeds(child("hugetlb::child_discards", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn calls_that_hugetlb_does_not_carry_work_as_on_base_pages() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(64);
+    assert!(succeeds(child("hugetlb::child_calls_rarely", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn what_was_one_mapping_is_moved_as_one() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(64);
+    assert!(succeeds(child("hugetlb::child_moves", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn four_gibibytes_in_one_piece_are_on_the_pool() {
+    const PAGES: u64 = 2100;
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    let meminfo = std::fs::read_to_string("/proc/meminfo").expect("a file of /proc");
+    let line = meminfo.lines().find(|line| line.starts_with("MemAvailable:")).expect("the field");
+    let available: u64 = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap();
+    testkit::require!(available >> 20 >= 8, "needs 8 GiB of memory");
+    pool.allow(PAGES);
+    assert!(succeeds(child("hugetlb::child_maps_four_gibibytes", HUGETLB)));
+    assert!(pool.is_empty());
+}
+
+#[test]
+fn without_a_way_to_hold_up_system_calls_only_who_asks_gets_the_pool() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    pool.allow(16);
+    for (word, mib) in [("exact", "0"), ("always", "8")] {
+        let mut command = child("hugetlb::child_has_no_privilege", HUGETLB);
+        command.env("SUPERPAGE_POOL", word).env("SUPERPAGE_TEST_MIB", mib);
+        // The device gives the descriptor to whoever may open it, and the call to CAP_SYS_PTRACE.
+        let (user, group) = (65_534, 65_534);
+        std::os::unix::process::CommandExt::uid(&mut command, user);
+        std::os::unix::process::CommandExt::gid(&mut command, group);
+        assert!(succeeds(command), "{word}");
+        assert!(pool.is_empty());
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_calls_rarely() {
+    let at = |start: *mut u8, offset: usize| start.wrapping_add(offset).cast::<c_void>();
+    let filled = |seed| {
+        let start = map(8 * MIB);
+        fill(start, 8 * MIB, seed);
+        start
+    };
+    let on_pool = hugetlb_mib;
+    // SAFETY: mappings of this function's own.
+    unsafe {
+        // A guard superpage and a guard page stay what they are when all is emptied.
+        for guard in [2 * MIB, 4096] {
+            let start = filled(1);
+            assert_eq!(libc::mprotect(at(start, 2 * MIB), guard, libc::PROT_NONE), 0);
+            assert_eq!(libc::madvise(start.cast(), 8 * MIB, libc::MADV_DONTNEED), 0);
+            assert!(!can_write(start.add(2 * MIB)) && can_write(start.add(2 * MIB + guard)));
+            assert!(is_zero(start, 2 * MIB) && is_zero(start.add(4 * MIB), 4 * MIB));
+            assert_eq!(libc::munmap(start.cast(), 8 * MIB), 0);
+        }
+        // What is emptied by whole superpages stays on the pool.
+        let start = filled(1);
+        let before = on_pool();
+        assert_eq!(libc::madvise(at(start, 2 * MIB), 4 * MIB, libc::MADV_DONTNEED), 0);
+        fill(start, 8 * MIB, 2);
+        assert_eq!(on_pool(), before);
+        // The pages around an edge move, and no others.
+        assert_eq!(libc::mprotect(at(start, MIB), 4096, libc::PROT_READ), 0);
+        assert_eq!(on_pool(), before - 2);
+        // Wiped in the child: a page, and what is whole.
+        for (from, length) in [(4 * MIB + 4096, 4096), (6 * MIB, 2 * MIB)] {
+            assert_eq!(libc::madvise(at(start, from), length, libc::MADV_WIPEONFORK), 0);
+            let status =
+                in_child(|| is_zero(start.add(from), length) && holds(start, from - 4096, from, 2));
+            assert_eq!(status, 0);
+        }
+        // Advice that goes with a mapping goes with the copy.
+        let start = filled(3);
+        assert_eq!(libc::madvise(start.cast(), 4 * MIB, libc::MADV_DONTFORK), 0);
+        assert_eq!(libc::mprotect(at(start, MIB), 4096, libc::PROT_READ), 0);
+        assert_eq!(in_child(|| !is_mapped(start) && !is_mapped(start.add(2 * MIB))), 0);
+        // Enlarged across a part that was replaced.
+        let start = filled(4);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let rw = libc::PROT_READ | libc::PROT_WRITE;
+        let part = at(start, 3 * MIB);
+        assert_eq!(libc::mmap(part, MIB, rw, flags, -1, 0), part);
+        let moved = libc::mremap(start.cast(), 8 * MIB, 12 * MIB, libc::MREMAP_MAYMOVE);
+        assert_ne!(moved, libc::MAP_FAILED);
+        let moved = moved.cast::<u8>();
+        let expected = |at: usize| (start as u64 + at as u64) ^ 4;
+        let word = |at: usize| *moved.add(at).cast::<u64>();
+        assert!([0, 3 * MIB - 8, 4 * MIB, 8 * MIB - 8].iter().all(|at| word(*at) == expected(*at)));
+        assert!(is_zero(moved.add(3 * MIB), MIB) && is_zero(moved.add(8 * MIB), 4 * MIB));
+        // Kept in place, and empty there.
+        let start = filled(5);
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
+        let moved = libc::mremap(start.cast(), 8 * MIB, 8 * MIB, flags);
+        assert_ne!(moved, libc::MAP_FAILED);
+        assert!(is_zero(start, 8 * MIB) && *moved.cast::<u64>() == start as u64 ^ 5);
+        // Past libc's functions of those names.
+        let start = filled(6);
+        assert_eq!(libc::syscall(libc::SYS_munmap, at(start, MIB), 4096usize), 0);
+        assert!(!is_mapped(start.add(MIB)) && holds(start, 0, MIB, 6));
+        assert_eq!(libc::syscall(libc::SYS_munmap, at(start, 1), 4096usize), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL));
+        // Locked memory is counted.
+        assert_eq!(libc::mlock(at(start, 5 * MIB), 8192), 0);
+        let status = std::fs::read_to_string("/proc/self/status").expect("our own");
+        assert!(status.lines().any(|line| line.starts_with("VmLck:") && line.ends_with(" 8 kB")));
+    }
+}
+
+/// Of superpages, of their copies and of base pages: in the process and in a child of its.
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_moves() {
+    let length = 8 * MIB + 8192;
+    let is_moved = |start: *mut u8| {
+        // SAFETY: the whole of a mapping that the test made.
+        let moved =
+            unsafe { libc::mremap(start.cast(), length, length + MIB, libc::MREMAP_MAYMOVE) };
+        let at = |offset: usize| {
+            // SAFETY: inside what was moved.
+            unsafe { *moved.cast::<u64>().byte_add(offset) == (start as u64 + offset as u64) ^ 1 }
+        };
+        moved != libc::MAP_FAILED && [0, MIB, 5 * MIB, length - 8].into_iter().all(at)
+    };
+    let advice = [libc::MADV_SEQUENTIAL, libc::MADV_RANDOM, libc::MADV_DONTDUMP, libc::MADV_NORMAL];
+    for advice in advice {
+        for is_divided in [false, true] {
+            let start = map(length);
+            fill(start, length, 1);
+            // SAFETY: parts of the mapping.
+            unsafe {
+                assert_eq!(libc::madvise(start.cast(), length, advice), 0);
+                for protection in [libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
+                    let part = start.add(if is_divided { MIB } else { 0 }).cast();
+                    let bytes = if is_divided { 4096 } else { length };
+                    assert_eq!(libc::mprotect(part, bytes, protection), 0);
+                }
+            }
+            assert_eq!(in_child(|| is_moved(start)), 0, "a child, advice {advice}");
+            assert!(is_moved(start), "advice {advice}, divided: {is_divided}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_maps_four_gibibytes() {
+    let length = 4096 * MIB;
+    let start = map(length);
+    assert_eq!(read("resv_hugepages"), 2048);
+    for place in [0, 1023 * MIB, 1024 * MIB, 3000 * MIB, length - 4096] {
+        // SAFETY: inside the mapping.
+        unsafe {
+            assert_eq!(*start.add(place), 0);
+            *start.add(place) = 1;
+        }
+    }
+    assert_eq!(hugetlb_mib(), 10);
+    // SAFETY: not used again.
+    assert_eq!(unsafe { libc::munmap(start.cast(), length) }, 0);
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_has_no_privilege() {
+    let expected = std::env::var("SUPERPAGE_TEST_MIB").expect("set by the test");
+    let start = map(8 * MIB);
+    fill(start, 8 * MIB, 1);
+    assert_eq!(hugetlb_mib().to_string(), expected);
+    // SAFETY: part of the mapping above.
+    assert_eq!(unsafe { libc::munmap(start.add(MIB).cast(), 4096) }, 0);
+    assert!(holds(start, 0, MIB, 1) && holds(start, MIB + 4096, 8 * MIB, 1));
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_maps_small() {
+    let before = hugetlb_mib();
+    let small: Vec<*mut u8> = (0..40).map(|_| map(MIB)).collect();
+    for (at, start) in small.iter().enumerate() {
+        assert!(is_zero(*start, MIB), "fresh memory is zero");
+        fill(*start, MIB, at as u64);
+    }
+    assert_eq!(hugetlb_mib(), before);
+    // What is unmapped is not there any more, and its place is free.
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let at = small[20].cast::<c_void>();
+    // SAFETY: the test's own, not used again.
+    unsafe {
+        assert_eq!(libc::munmap(at, MIB), 0);
+        assert!(!is_mapped(small[20]));
+        assert_eq!(libc::mmap(at, MIB, libc::PROT_READ, flags, -1, 0), at);
+    }
+    assert!(is_zero(small[20], MIB));
+    for (at, start) in small.iter().enumerate().filter(|(at, _)| *at != 20) {
+        assert!(holds(*start, 0, MIB, at as u64), "mapping {at}");
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_calls_oddly() {
+    let start = map(4 * MIB);
+    fill(start, 4 * MIB, 1);
+    let (at, rw) = (start.cast::<c_void>(), libc::PROT_READ | libc::PROT_WRITE);
+    let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: mappings of this test's own, at and below `start`.
+    unsafe {
+        // A mapping that fails (no such descriptor) leaves what was there.
+        let failed = libc::mmap(at, 2 * MIB, rw, libc::MAP_PRIVATE | libc::MAP_FIXED, 9999, 0);
+        assert_eq!(failed, libc::MAP_FAILED);
+        assert!(holds(start, 0, 4 * MIB, 1));
+        // Emptying what may not be written.
+        assert_eq!(libc::mprotect(at, 4 * MIB, libc::PROT_READ), 0);
+        assert_eq!(libc::madvise(at.add(MIB), 8192, libc::MADV_DONTNEED), 0);
+        assert!(is_zero(start.add(MIB), 8192) && holds(start, 0, MIB, 1));
+        // Enlarging what may not even be read.
+        assert_eq!(libc::mprotect(at, 4 * MIB, libc::PROT_NONE), 0);
+        let grown = libc::mremap(at, 4 * MIB, 6 * MIB, libc::MREMAP_MAYMOVE);
+        assert_ne!(grown, libc::MAP_FAILED);
+        assert!(!can_write(grown.cast()));
+        assert_eq!(libc::munmap(grown, 6 * MIB), 0);
+        // Below 4 GiB, where that is asked for.
+        let low = libc::mmap(std::ptr::null_mut(), 4 * MIB, rw, anonymous | libc::MAP_32BIT, -1, 0);
+        assert!(low == libc::MAP_FAILED || (low as usize) < 1 << 32);
+        // As small as an object may be, aligned as in glibc.
+        for _ in 0..100 {
+            assert_eq!(std::hint::black_box(libc::malloc(5)) as usize % 16, 0);
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_discards() {
+    let start = map(8 * MIB);
+    fill(start, 8 * MIB, 1);
+    // SAFETY: a mapping of this test's own.
+    assert_eq!(unsafe { libc::madvise(start.cast(), 8 * MIB, libc::MADV_DONTNEED) }, 0);
+    // Whatever the pool has left goes to somebody else.
+    let status = in_child(|| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        for _ in 0..8 {
+            // SAFETY: fresh memory, if any.
+            let page = unsafe { libc::mmap(std::ptr::null_mut(), 2 * MIB, prot, flags, -1, 0) };
+            if page != libc::MAP_FAILED {
+                fill(page.cast(), 2 * MIB, 1);
+            }
+        }
+        true
+    });
+    assert_eq!(status, 0);
+    assert!(is_zero(start, 8 * MIB));
+    fill(start, 8 * MIB, 2);
+    assert!(holds(start, 0, 8 * MIB, 2));
+}
+
+/// Through a system call, which does not kill.
+fn can_write(address: *mut u8) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: one byte is read and written back by the kernel, which checks both.
+    unsafe {
+        let ours = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let theirs = libc::iovec { iov_base: address.cast(), iov_len: 1 };
+        let pid = libc::getpid();
+        libc::process_vm_readv(pid, &ours, 1, &theirs, 1, 0) == 1
+            && libc::process_vm_writev(pid, &ours, 1, &theirs, 1, 0) == 1
+    }
+}
