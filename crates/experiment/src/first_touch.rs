@@ -1,5 +1,4 @@
-//! The first touch of anonymous memory, timed: for prices of what programs do, and for what the kernel's zeroing
-//! costs. Called by `prices` and `zeroing`.
+//! The first touch of anonymous memory, timed: what faults and the kernel's zeroing cost a program.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! What zeroing costs on this machine: every kernel that the processor has, in calls of several lengths, and the
 //! kernel's faults beside them, which zero as well.
 //!
-//! Called by `superpage bench`. Memory lies on superpages, so that translation is not what differs, and is
+//! Memory lies on superpages, so that translation is not what differs, and is
 //! larger than caches are: a page that is being zeroed has not been used lately. (What is zeroed while it is
 //! still in a cache is told apart: `warm`.) Nothing of the machine is changed.
 

@@ -1,6 +1,5 @@
 //! The processor's performance monitoring unit as sysfs describes it: its number for
-//! `perf_event_open(2)` and which bits of the configuration its terms fill. Called by
-//! `translation`.
+//! `perf_event_open(2)` and which bits of the configuration its terms fill.
 
 use std::collections::BTreeMap;
 

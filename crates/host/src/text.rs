@@ -1,4 +1,4 @@
-//! The few shapes that the kernel's text files share. Private to this room.
+//! The few shapes that the kernel's text files share.
 
 use std::path::Path;
 

@@ -1,6 +1,4 @@
-//! Byte sizes, page sizes and process ids: the words every other room speaks in.
-//!
-//! No I/O, no kernel: `design` and `lab` use these too.
+//! Byte sizes, page sizes and ids of processes and nodes. No I/O, nothing of the kernel's.
 //! See docs/decisions/crates.md#3.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
 //! Why a workload was not run, or was run and is not believed. Each text is one line that says
-//! what, where, and what would be right. `cli` prints them and chooses the exit code.
+//! what, where, and what would be right.
 
 use units::ByteSize;
 

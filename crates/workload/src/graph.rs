@@ -1,4 +1,4 @@
-//! Generated graphs: edges as a pure function of their number. `csr` builds rows of them; `lab` may.
+//! Generated graphs: edges as a pure function of their number.
 //!
 //! The graphs are GAP's (Beamer, Asanovic, Patterson 2015): Kronecker is R-MAT with a = .57,
 //! b = .19, c = .19, vertex numbers scrambled; uniform draws both ends evenly. Both are undirected,

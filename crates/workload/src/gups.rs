@@ -2,7 +2,7 @@
 //!
 //! As in HPCC (RandomAccess, `core_single_cpu.c`): `table[i] = i` at first, each update xors a
 //! random number into the word that the number selects, and the same updates made once more must
-//! restore `table[i] = i`. Three differences. The generator is this room's (HPCC's LFSR makes each
+//! restore `table[i] = i`. Three differences. The generator is SplitMix64 (HPCC's LFSR makes each
 //! index nearly twice the last). The table need not be a power of two. And no update is ever lost:
 //! thread `t` of `T` owns stripes `t, t + T, ...` of 256 bytes, so every thread still roams over
 //! every page of the table, but no two threads write one word; HPCC lets them race and tolerates

@@ -1,8 +1,6 @@
 //! The benchmark kernels: eight memory-bound programs, each one library call.
 //!
-//! `cli` runs them (`superpage workload NAME`), `measure` reads the one line of JSON they yield,
-//! and `lab` replays their access sequences on a simulated machine. Each kernel therefore keeps
-//! three things apart: the **sequence** (pure, seeded: what is accessed, in which order), the
+//! Their access sequences are replayed on simulated machines too. Each kernel therefore keeps three things apart: the **sequence** (pure, seeded: what is accessed, in which order), the
 //! **live loop** (the same sequence on real memory, timed) and the **verification** (that the
 //! memory holds what the sequence must have left there, computed another way).
 //!
@@ -50,5 +48,5 @@ pub use settings::{Options, Settings};
 pub use usage::page_size;
 
 /// Says how many bytes of a range of addresses are on superpages, if that can be read; asked outside of timed
-/// regions. This room makes no system calls of that kind; its caller may.
+/// regions. This crate makes no system calls of that kind; its caller may.
 pub type Look<'a> = &'a dyn Fn(std::ops::Range<u64>) -> Option<u64>;

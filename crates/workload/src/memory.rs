@@ -189,7 +189,7 @@ mod tests {
         let pages = 4096;
         let words = crate::page_size().bytes() as usize / 8;
         let mut memory = Zeroed::<u64>::new("a test", pages * words).unwrap();
-        // Linux 5.14; the tests of the room know no other way to ask than to do it.
+        // Linux 5.14; the only way to ask is to do it.
         if memory.populate(0..pages * words).is_err() {
             return;
         }

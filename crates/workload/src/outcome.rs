@@ -1,5 +1,4 @@
-//! `Outcome`: the document a run yields, schema `superpage.workload/1`. `cli` prints its one line,
-//! `measure` reads it back. Base units; `null` is unknown; a run that failed its verification has
+//! `Outcome`: the document a run yields, schema `superpage.workload/1`, one line of JSON. Base units; `null` is unknown; a run that failed its verification has
 //! no outcome.
 
 use serde::{Deserialize, Serialize};

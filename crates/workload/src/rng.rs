@@ -1,9 +1,9 @@
-//! The one random generator of this room: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+//! The one random generator of the kernels: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 //!
 //! It is a counter put through a bijection, which gives what the kernels need and `rand_pcg`
 //! does not: the next draw does not wait for the last one (two multiplies, all overlapping with
 //! the memory access), and draw number `i` can be had without the ones before it, so a sequence
-//! can be cut anywhere. `lab` uses it to make the same sequences.
+//! can be cut anywhere.
 
 /// The counter's step: 2^64 divided by the golden ratio, odd.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

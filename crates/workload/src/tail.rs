@@ -1,7 +1,6 @@
 //! Latencies of single accesses and requests: recorded while a kernel runs, told as a distribution.
 //!
-//! `touch` and `requests` record here; `measure` joins the distributions of several runs. What is recorded
-//! are ticks of [`crate::latency::ticks`]; they become seconds afterwards, by the ticks that the whole run
+//! The distributions of several runs can be joined. What is recorded are ticks of [`crate::latency::ticks`]; they become seconds afterwards, by the ticks that the whole run
 //! took. Recording allocates nothing: all of a [`Recorder`]'s memory is there when it is made.
 
 use std::time::Instant;

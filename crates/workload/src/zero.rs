@@ -1,6 +1,6 @@
 //! Zeroing kernels: stores through the caches and past them, as wide as the processor has them.
 //!
-//! `measure` times them over memory that is not in a cache. Which of them there are is asked of the processor,
+//! Which of them there are is asked of the processor,
 //! not of the build. They are written in assembler because a compiler makes any plain loop that stores zeros
 //! into a call of memset.
 //!

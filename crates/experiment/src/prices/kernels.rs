@@ -1,6 +1,6 @@
 //! The kernels that prices are measured with: random and sequential accesses to words that are all 0.
 //!
-//! Called by [`super::measure`] only. Safe code: the check of an index is off the path that is waited for.
+//! Safe code: the check of an index is off the path that is waited for.
 //! See docs/decisions/prediction.md#3.
 
 use std::hint::black_box;

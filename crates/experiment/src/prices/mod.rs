@@ -1,7 +1,7 @@
 //! This machine's [`Prices`], measured: the same accesses to memory that really lies on base pages and to
 //! memory that really lies on superpages, in turns.
 //!
-//! Called by the command where a program's superpages are predicted. Nothing of the machine is changed.
+//! No setting of the machine is changed.
 //! See docs/decisions/prediction.md#2.
 
 mod kernels;

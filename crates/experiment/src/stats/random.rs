@@ -1,4 +1,4 @@
-//! The only source of chance in the room: PCG, one stream per purpose, so that adding a draw to one
+//! The only source of randomness in statistics and schedules: PCG, one stream per purpose, so that adding a draw to one
 //! use leaves the others unchanged and a report can be rebuilt from its samples and its seed.
 
 use rand_core::Rng;

@@ -1,5 +1,5 @@
 //! Growing a pool: in steps, again while it makes progress, and never beyond what the machine can
-//! spare. Knows no files: the means are the caller's, so that every course of events can be tested.
+//! spare. Knows no files: the pool is the caller's, so that every course of events can be tested.
 //! See docs/decisions/settings.md#2.
 
 use std::ops::ControlFlow;
@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use super::error::PoolError;
 
 /// A pool that can be grown. The kernel's, and in tests one that behaves badly on purpose.
-pub(super) trait Means {
+pub(super) trait Growable {
     /// Asks for `pages` persistent pages; says how many there are then.
     fn set(&mut self, pages: u64) -> Result<u64, PoolError>;
     /// How many more pages may be taken before the machine runs out; `None` where that is unknown.
@@ -18,7 +18,7 @@ pub(super) trait Means {
     fn report(&mut self, pages: u64, compacting: bool) -> ControlFlow<()>;
 }
 
-/// What a climb came to.
+/// What growing came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Growth {
     pub got: u64,
@@ -48,7 +48,7 @@ const PATIENCE: u32 = 2;
 
 /// Grows from `before` to `target` in steps of at most `step` pages.
 pub(super) fn grow_in_steps(
-    means: &mut impl Means,
+    means: &mut impl Growable,
     before: u64,
     target: u64,
     step: u64,
@@ -105,7 +105,7 @@ mod tests {
         stop_after: usize,
     }
 
-    impl Means for Fake {
+    impl Growable for Fake {
         fn set(&mut self, pages: u64) -> Result<u64, PoolError> {
             let give = self.gives.get(self.writes).copied().unwrap_or(0);
             self.writes += 1;

@@ -103,10 +103,11 @@ mod tests {
         assert_eq!(margin(ByteSize::gib(1000)), ByteSize::gib(2));
         assert_eq!(margin(ByteSize::mib(10)), ByteSize::mib(64));
         let size = PageSize::new(2 << 20).unwrap();
-        let room = Headroom { node: None, available: ByteSize::gib(3), margin: ByteSize::gib(1) };
-        assert_eq!(room.fits(size), 1024);
-        assert!(room.check(1024, size, 2 << 30).is_ok());
-        let error = room.check(1025, size, (2 << 30) + (2 << 20)).unwrap_err().to_string();
+        let headroom =
+            Headroom { node: None, available: ByteSize::gib(3), margin: ByteSize::gib(1) };
+        assert_eq!(headroom.fits(size), 1024);
+        assert!(headroom.check(1024, size, 2 << 30).is_ok());
+        let error = headroom.check(1025, size, (2 << 30) + (2 << 20)).unwrap_err().to_string();
         assert!(error.contains("at most 1024 more fit"), "{error}");
         let empty = Headroom { node: None, available: ByteSize(0), margin: ByteSize::gib(1) };
         assert_eq!(empty.fits(size), 0);

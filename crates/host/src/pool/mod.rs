@@ -1,8 +1,7 @@
-//! hugetlb pools as something to be managed: sizes, mounts, permissions, users, a wanted state.
+//! hugetlb pools: their sizes, mounts, permissions and users, and the way to a wanted state.
 //!
 //! Every setting is written through [`crate::journal`]; the three things that are no settings
-//! (compaction, demotion, mounts) are typed operations of their own. Nothing here prints. Callers:
-//! `superpage pool`, and the commands under the old tools' names.
+//! (compaction, demotion, mounts) are typed operations of their own. Nothing here prints.
 //!
 //! A pool in three steps: [`Status::read`] tells what there is; [`resolve`] turns [`Spec`]s into
 //! [`Request`]s, purely; [`apply`] carries them out under one journal and says what came of each.

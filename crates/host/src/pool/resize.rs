@@ -10,7 +10,7 @@ use std::time::Instant;
 use units::NodeId;
 
 use super::error::PoolError;
-use super::grow::{self, End, Means};
+use super::grow::{self, End, Growable};
 use super::headroom::Headroom;
 use super::outcome::{
     Applied, Compaction, HeadroomRule, Options, Outcome, Progress, Request, Shortage, WhyShort,
@@ -58,10 +58,10 @@ pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Res
             continue;
         }
         taken = taken.saturating_add(bytes(pages, request));
-        let room = Headroom::read(root, request.node)?;
+        let headroom = Headroom::read(root, request.node)?;
         let what = "how much memory is available (--force skips this check)";
-        let room = room.ok_or(PoolError::Unknown { size: request.size, what })?;
-        room.check(pages, request.size, taken.saturating_sub(freed))?;
+        let headroom = headroom.ok_or(PoolError::Unknown { size: request.size, what })?;
+        headroom.check(pages, request.size, taken.saturating_sub(freed))?;
     }
     Ok(())
 }
@@ -178,7 +178,7 @@ struct Kernel<'a> {
     progress: &'a mut dyn FnMut(&Progress) -> ControlFlow<()>,
 }
 
-impl Means for Kernel<'_> {
+impl Growable for Kernel<'_> {
     fn set(&mut self, pages: u64) -> Result<u64, PoolError> {
         let Request { size, node, .. } = self.request;
         let knob = match node {
@@ -191,8 +191,8 @@ impl Means for Kernel<'_> {
     }
 
     fn spare(&mut self) -> Option<u64> {
-        let room = Headroom::read(self.root, self.request.node).ok()??;
-        let above = room.available.bytes().saturating_sub(room.floor().bytes());
+        let headroom = Headroom::read(self.root, self.request.node).ok()??;
+        let above = headroom.available.bytes().saturating_sub(headroom.floor().bytes());
         Some(above / self.request.size.bytes())
     }
 
@@ -219,8 +219,8 @@ fn contiguity(root: &Root, request: Request) -> Option<FreeContiguity> {
 }
 
 fn out_of_memory(root: &Root, node: Option<NodeId>) -> WhyShort {
-    let room = Headroom::read(root, node).ok().flatten();
-    WhyShort::Memory { available: room.map(|room| room.available) }
+    let headroom = Headroom::read(root, node).ok().flatten();
+    WhyShort::Memory { available: headroom.map(|headroom| headroom.available) }
 }
 
 fn why_stalled(root: &Root, request: Request, missing: u64) -> WhyShort {

@@ -1,5 +1,5 @@
 //! Leaf 2 of CPUID: what its one-byte descriptors mean, as far as they are about TLBs. Intel SDM volume 2A,
-//! CPUID, table "Encoding of CPUID Leaf 2 Descriptors" (manual). Called by `decode` alone.
+//! CPUID, table "Encoding of CPUID Leaf 2 Descriptors" (manual).
 
 use super::TlbKind::{self, Data, Instruction, Unified};
 

@@ -1,5 +1,5 @@
 //! Counters that run together: all of a group are on the PMU or none, so their counts are of the
-//! same intervals of time. Called by `translation`.
+//! same intervals of time.
 
 use std::os::fd::AsRawFd;
 
