@@ -22,6 +22,7 @@ pub mod progress;
 mod record;
 mod restore;
 mod run;
+mod runs;
 mod signals;
 pub mod this_machine;
 mod tlb;
@@ -33,9 +34,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub use compare::seconds;
 pub use design::{Named as NamedDesign, load as load_design};
 pub use pool::show::table;
+pub use runs::seconds;
 pub use trace::open as open_trace;
 
 /// Run Linux programs on superpages, and measure what that buys.

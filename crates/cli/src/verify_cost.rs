@@ -17,10 +17,10 @@ use serde_json::json;
 use workload::Workload;
 
 use crate::bench::Outputs;
-use crate::compare::{Job, JobOutcome, runs, seconds, share};
 use crate::exit::{self, Done, Failure};
 use crate::pool::show::table;
 use crate::predict::{self, Pricing, Subject, SubjectDemand};
+use crate::runs::{Job, JobOutcome, runs, seconds, share};
 use crate::workload::WorkloadArgs;
 
 /// Predict what superpages save, then measure it, and report the error.

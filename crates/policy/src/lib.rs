@@ -36,7 +36,6 @@ mod settings;
 mod sharing;
 mod sizes;
 mod split;
-pub mod table;
 mod upkeep;
 
 pub use acquire::Direct;
@@ -53,7 +52,7 @@ pub use named::{Fact, Rule};
 pub use orders::Orders;
 pub use population::Population;
 pub use promote::{Pages, Promotion, Refused, SoftFault, direct, promotion};
-pub use rules::Rules;
+pub use rules::{Rules, table};
 pub use scan::Process;
 pub use settings::{FaultPath, Launch, LaunchPages, Physical, Scale, Zeroing};
 

@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Result<Arm, String> {
         Some(rest) => (rest, true),
         None => (text, false),
     };
-    let recipe = readable(crate::compare::arms::parse(text)?);
+    let recipe = readable(crate::runs::arms::parse(text)?);
     let name = format!("{POPULATE}+{}", recipe.name);
     Ok(if populates { populating(recipe, name) } else { Arm { recipe, populates } })
 }

@@ -20,10 +20,10 @@ use launch::{Facts, Recipe};
 use units::PageSize;
 
 use super::{Common, arms};
-use crate::compare::Bar;
-use crate::compare::arms::{RequestedArms, WarmMemory};
 use crate::exit::{self, Failure};
 use crate::loan::{self, OvercommitGuard, PoolPolicy};
+use crate::runs::Bar;
+use crate::runs::arms::{RequestedArms, WarmMemory};
 use crate::{facts, run, signals};
 
 /// What came of it.

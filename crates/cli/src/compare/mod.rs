@@ -1,16 +1,8 @@
 //! `superpage compare`: the main job. Flags, and from flags to an experiment.
 
-pub mod arms;
-mod job;
 mod outputs;
 mod predicted;
-mod preload;
-mod progress;
 mod table;
-
-pub use arms::{WarmMemory, runs, seconds, share};
-pub use job::{Job, JobOutcome};
-pub use progress::Bar;
 
 use std::path::PathBuf;
 
@@ -26,6 +18,7 @@ use predicted::Predicting;
 
 use crate::exit::{self, Done, Failure};
 use crate::loan::PoolPolicy;
+use crate::runs::{Job, JobOutcome, arms};
 use crate::workload::WorkloadArgs;
 
 /// Compare a program's speed on base pages, THP and hugetlb pages.

@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 
-use super::Stop;
+use super::stop::Stop;
 use crate::exit::Failure;
 
 /// An option: `name` is what it means to its command; several spellings may share one.

@@ -7,8 +7,8 @@
 //! what differs.
 //!
 //! Each command reads its words the way getopt_long did ([`getopt`]), says what it has to say in its
-//! own name and at the level asked for ([`voice`]), and does its work with the same rooms as the
-//! commands of `superpage`. Called by `main` alone.
+//! own name and at the level asked for ([`voice`]), and does its work with the same crates as the
+//! commands of `superpage`.
 //! See docs/decisions/libhugetlbfs.md#1.
 
 mod getopt;
@@ -16,6 +16,7 @@ mod hugeadm;
 mod hugectl;
 mod hugeedit;
 mod pagesize;
+mod stop;
 mod voice;
 
 use std::ffi::OsString;
@@ -24,7 +25,8 @@ use std::process::ExitCode;
 
 use host::Root;
 
-use crate::exit::{self, Failure};
+use crate::exit;
+use stop::Stop;
 use voice::Voice;
 
 /// The commands, as `superpage NAME …` has them.
@@ -57,25 +59,6 @@ struct Tool {
     name: &'static str,
     usage: &'static str,
     run: fn(&Root, &mut Voice, Vec<OsString>) -> Result<(), Stop>,
-}
-
-/// Why a command ends before its work is done.
-#[derive(Debug)]
-enum Stop {
-    /// Only help was asked for.
-    Help,
-    /// The words are not a command line: the usage follows what is said.
-    Words(Failure),
-    /// It failed, and that has been said.
-    Said,
-    /// It failed.
-    Failed(Failure),
-}
-
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
 }
 
 const HUGEADM: Tool = Tool { name: "hugeadm", usage: hugeadm::HELP, run: hugeadm::run };

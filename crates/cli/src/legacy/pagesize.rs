@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use host::{HugetlbPools, Root};
 
-use super::Stop;
 use super::getopt::{self, Opt, Takes};
+use super::stop::Stop;
 use super::voice::Voice;
 use crate::exit::{self, Failure};
 

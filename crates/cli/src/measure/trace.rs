@@ -8,9 +8,9 @@ use record::Streams;
 use walk_cost::{Estimate, Evidence, Gain, Interval, Method, Scope};
 
 use super::Measured;
-use crate::compare::JobOutcome;
 use crate::exit::Failure;
 use crate::predict::{self, Pricing, Subject};
+use crate::runs::JobOutcome;
 
 /// Less CPU time than this says nothing: a clock's tick is a large part of it.
 const MIN_SECONDS: f64 = 0.05;

@@ -21,11 +21,11 @@ use launch::{Pages, Recipe};
 use prediction::{Demand, Native, Prediction, Prices};
 use units::ByteSize;
 
-use crate::compare::{Job, JobOutcome, WarmMemory};
 use crate::exit::Failure;
 use crate::facts;
 use crate::loan::PoolPolicy;
 use crate::progress::Progress;
+use crate::runs::{Job, JobOutcome, WarmMemory};
 
 /// The largest footprint that prices are measured for, if the program reaches so far: beyond, they are taken to
 /// stay as they are.

@@ -63,7 +63,7 @@ pub struct Args {
     max_accesses: Option<u64>,
 
     /// Record for this long (90s, 5m), then end the program.
-    #[arg(long, value_name = "TIME", help_heading = "Limits", value_parser = crate::compare::arms::seconds)]
+    #[arg(long, value_name = "TIME", help_heading = "Limits", value_parser = crate::runs::arms::seconds)]
     max_time: Option<f64>,
 
     /// First run the program unrecorded, to report the slowdown of recording.

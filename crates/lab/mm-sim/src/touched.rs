@@ -4,8 +4,11 @@
 //! touched hold zeros.
 //! See docs/decisions/lab.md#3.
 
-use crate::system::MAX_REGIONS;
 use trace::{Access, Advice, Block, Event, Page, Pages, Region, SLOTS};
+
+/// Regions that streams may number: 2 TiB of virtual memory, more than [`crate::memory::Frame`]s' machines
+/// have. Each costs about 20 bytes in each design of a pass.
+pub(crate) const MAX_REGIONS: u32 = 1 << 20;
 
 /// The pages touched and not given back since.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use units::ByteSize;
 
 use crate::Condition;
-use crate::table::{rules, words};
+use crate::rules::table::{rules, words};
 
 rules! {
     /// The rules of physical allocation.

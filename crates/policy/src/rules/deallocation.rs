@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use crate::table::{Key, Keys, Limit, ONE_OR_MORE, PER_CENT, PERIOD, Slot, WAIT, choice, rules};
+use crate::rules::table::{
+    Key, Keys, Limit, ONE_OR_MORE, PER_CENT, PERIOD, Slot, WAIT, choice, rules,
+};
 
 rules! {
     /// The rules of physical deallocation.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use units::ByteSize;
 
-use crate::table::{CYCLES, rules};
+use crate::rules::table::{CYCLES, rules};
 
 rules! {
     /// What `benefit` and `cost` are made of (by default CBMM's, mm/estimator.c:

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::Effort;
 use crate::Condition;
-use crate::table::{ONE_OR_MORE, PER_CENT, PERIOD, WAIT, limit, rules, words};
+use crate::rules::table::{ONE_OR_MORE, PER_CENT, PERIOD, WAIT, limit, rules, words};
 
 rules! {
     /// The rules of mapping creation.

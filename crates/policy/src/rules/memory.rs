@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::table::{ONE_OR_MORE, PERIOD, limit, rules, words};
+use crate::rules::table::{ONE_OR_MORE, PERIOD, limit, rules, words};
 
 rules! {
     /// How physical memory is kept.

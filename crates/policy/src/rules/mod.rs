@@ -16,6 +16,7 @@ mod estimate;
 mod mapping;
 mod memory;
 mod preparation;
+pub mod table;
 mod unmapping;
 
 pub use allocation::{Allocation, Effort, Eligible, Form, Growth, Shortage, Trigger};
@@ -26,7 +27,7 @@ pub use memory::{Fault, Locking, Memory, PeriodicCompaction, Reclaim, ResidentCo
 pub use preparation::{BackgroundFill, Grain, Prefault, Preparation, Prezero, ZeroStores};
 pub use unmapping::{CleanWrite, SplitOn, Unmapping, Watch};
 
-use crate::table::rules;
+use crate::rules::table::rules;
 
 rules! {
     /// All rules of a design.

@@ -4,7 +4,9 @@ use core::time::Duration;
 
 use units::ByteSize;
 
-use crate::table::{Key, Keys, Limit, ONE_OR_MORE, PERIOD, Slot, choice, limit, rules, words};
+use crate::rules::table::{
+    Key, Keys, Limit, ONE_OR_MORE, PERIOD, Slot, choice, limit, rules, words,
+};
 
 rules! {
     /// The rules of physical preparation.

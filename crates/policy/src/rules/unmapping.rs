@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::Condition;
-use crate::table::{Key, Keys, Limit, ONE_OR_MORE, PERIOD, Slot, limit, rules, words};
+use crate::rules::table::{Key, Keys, Limit, ONE_OR_MORE, PERIOD, Slot, limit, rules, words};
 
 rules! {
     /// The rules of mapping destruction.

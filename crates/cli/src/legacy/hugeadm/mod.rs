@@ -20,7 +20,7 @@ use host::Root;
 use host::journal::Restoration;
 use host::pool::{PoolError, Status, mounts};
 
-use super::Stop;
+use super::stop::Stop;
 use super::voice::Voice;
 use crate::exit::{self, Failure};
 

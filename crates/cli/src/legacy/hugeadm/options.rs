@@ -9,8 +9,8 @@ use host::pool::{Spec, SpecError};
 use units::ByteSize;
 
 use crate::exit::Failure;
-use crate::legacy::Stop;
 use crate::legacy::getopt::{self, Opt, Takes};
+use crate::legacy::stop::Stop;
 use crate::legacy::voice::Voice;
 
 pub const HELP: &str = "\

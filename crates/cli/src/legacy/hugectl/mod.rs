@@ -22,7 +22,7 @@ use sys::spawn::ChildSetup;
 use self::environment::{Decision, SystemState};
 use self::options::{Library, Request};
 use self::program::Target;
-use super::Stop;
+use super::stop::Stop;
 use super::voice::Voice;
 use crate::exit::{self, Failure};
 use crate::facts;

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use units::{ByteSize, PageSize};
 
-use crate::legacy::Stop;
 use crate::legacy::getopt::{self, Opt, Takes};
+use crate::legacy::stop::Stop;
 use crate::legacy::voice::Voice;
 
 pub const HELP: &str = "\

@@ -16,8 +16,8 @@ use std::path::Path;
 use host::Root;
 
 use self::elf::{Segment, Table};
-use super::Stop;
 use super::getopt::{self, Opt, Takes};
+use super::stop::Stop;
 use super::voice::Voice;
 use crate::exit::{self, Failure};
 

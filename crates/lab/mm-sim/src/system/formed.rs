@@ -8,9 +8,6 @@ use trace::{Event, Page, Pages, Process, SLOTS};
 use super::spaces::region::NOBODY;
 use super::{Stop, System};
 
-/// Regions that streams may number: 2 TiB of virtual memory, more than [`crate::memory::Frame`]s' machines
-/// have. Each costs about 20 bytes in each design of a pass.
-pub(crate) const MAX_REGIONS: u32 = 1 << 20;
 /// How far beyond all regions before a mapping may begin. Regions are numbered densely; a program's parts
 /// and its children's begin a little further on.
 pub(super) const MAX_SKIPPED: u32 = 1 << 17;

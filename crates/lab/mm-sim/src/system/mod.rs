@@ -54,7 +54,6 @@ use policy::{Physical, Plain, Policy, Reads, Scale};
 use units::ByteSize;
 
 pub(crate) use engine::Engine;
-pub(crate) use formed::MAX_REGIONS;
 pub use observed::Observations;
 
 use crate::memory::compaction::{Compaction, Settings};

@@ -7,7 +7,8 @@ use super::region::RegionEntry;
 use super::space::{Mapping, Place, Process};
 use crate::reservation::{Key, Population};
 use crate::system::Stop;
-use crate::system::formed::{MAX_REGIONS, MAX_SKIPPED, ill_formed};
+use crate::system::formed::{MAX_SKIPPED, ill_formed};
+use crate::touched::MAX_REGIONS;
 
 impl Spaces {
     /// A process begins.

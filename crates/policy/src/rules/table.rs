@@ -198,9 +198,9 @@ macro_rules! rules {
             }
         }
 
-        impl $crate::table::Table for $table {
-            fn keys(&mut self, keys: &mut dyn $crate::table::Keys) {
-                use $crate::table::Key as _;
+        impl $crate::rules::table::Table for $table {
+            fn keys(&mut self, keys: &mut dyn $crate::rules::table::Keys) {
+                use $crate::rules::table::Key as _;
                 $(self.$field.visit($name, None $(.or($limit))?, keys);)+
             }
         }
@@ -210,7 +210,7 @@ macro_rules! rules {
 /// The words of an enum, some of which have a payload.
 macro_rules! choice {
     ($type:ident { $($pattern:pat => $word:literal = $value:expr,)+ }) => {
-        impl $crate::table::Choice for $type {
+        impl $crate::rules::table::Choice for $type {
             fn words(&self) -> &'static [&'static str] {
                 &[$($word),+]
             }
@@ -239,16 +239,16 @@ macro_rules! words {
             $($(#[$doc])* $variant,)+
         }
 
-        $crate::table::choice! { $type { $(Self::$variant => $word = Self::$variant,)+ } }
+        $crate::rules::table::choice! { $type { $(Self::$variant => $word = Self::$variant,)+ } }
 
-        impl $crate::table::Key for $type {
+        impl $crate::rules::table::Key for $type {
             fn visit(
                 &mut self,
                 name: &'static str,
-                limit: Option<$crate::table::Limit>,
-                keys: &mut dyn $crate::table::Keys,
+                limit: Option<$crate::rules::table::Limit>,
+                keys: &mut dyn $crate::rules::table::Keys,
             ) {
-                keys.key(name, limit, $crate::table::Slot::Word(self));
+                keys.key(name, limit, $crate::rules::table::Slot::Word(self));
             }
         }
     )+};
