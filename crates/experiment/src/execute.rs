@@ -348,10 +348,10 @@ fn padding(bytes: u32) -> Vec<(String, String)> {
 
 /// The last megabyte of what was written: figures of merit come at the end.
 fn tail_of(file: &mut File) -> Result<String, RunError> {
-    const MOST: u64 = 1 << 20;
+    const MAX_OUTPUT: u64 = 1 << 20;
     let read = |file: &mut File| -> std::io::Result<Vec<u8>> {
         let length = file.seek(SeekFrom::End(0))?;
-        file.seek(SeekFrom::Start(length.saturating_sub(MOST)))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(MAX_OUTPUT)))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         Ok(bytes)

@@ -69,7 +69,7 @@ const CASES: &[Case] = &[
     (&["design", "check", "/dev/null"], 2, &["/dev/null:1: name", "letters"]),
     (&["design", "check"], 2, &["FILE"]),
     (&["design", "diff", "linux"], 2, &["<B>"]),
-    (&["design", "diff", "linux", "/etc/passwd"], 2, &["/etc/passwd:1: ", "not TOML"]),
+    (&["design", "diff", "linux", "/etc/passwd"], 2, &["/etc/passwd:1: ", "invalid TOML"]),
     (&["workload", "nosuch"], 2, &["`nosuch`", "expected one of gups"]),
     (&["workload", "gups", "--size", "0"], 2, &["too small"]),
     (&["run", "--stack=100T", "true"], 2, &["more than this machine's memory"]),

@@ -10,9 +10,9 @@ use crate::library::{LibraryFault, PreloadReport};
 use crate::stats::describe::median;
 
 /// The least share on superpages for an arm that promised them, as in comparisons.
-const LEAST: f64 = 0.8;
+const MIN_SHARE: f64 = 0.8;
 /// The most for one that promised base pages.
-const MAX_OF_BASE: f64 = 0.01;
+const MAX_SHARE_OF_BASE: f64 = 0.01;
 
 /// An arm with a number of threads, run.
 #[derive(Clone, Debug, Serialize)]
@@ -135,8 +135,10 @@ impl ReadBack {
             _ => None,
         });
         let promised = match (cell.plan.promise, cell.plan.pages) {
-            (Promise::BasePages, _) => share.map(|share| share <= MAX_OF_BASE),
-            (Promise::Superpages, _) | (_, Pages::ThpOf(_)) => share.map(|share| share >= LEAST),
+            (Promise::BasePages, _) => share.map(|share| share <= MAX_SHARE_OF_BASE),
+            (Promise::Superpages, _) | (_, Pages::ThpOf(_)) => {
+                share.map(|share| share >= MIN_SHARE)
+            }
             (Promise::Nothing | Promise::SmallerSuperpages, _) => None,
         };
         Self { share, as_promised: promised, library_fault: None }

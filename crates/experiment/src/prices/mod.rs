@@ -20,7 +20,7 @@ use kernels::{Random, Word};
 
 /// The binary logarithm of the smallest footprint, in base pages: 64 fit the first level of every TLB
 /// that is known.
-const FIRST: usize = 6;
+const MIN_OCTAVE: usize = 6;
 /// Times that everything is measured in a visit; the median counts.
 const REPEATS: u64 = 3;
 /// What one measurement takes, about, in nanoseconds.
@@ -88,7 +88,7 @@ impl Samples {
         let bytes = superpage.floor(most.bytes().max(STRETCH as u64)) as usize;
         let page = base.bytes() as usize;
         let footprints: Vec<usize> =
-            (FIRST..).map(|k| page << k).take_while(|footprint| *footprint <= bytes).collect();
+            (MIN_OCTAVE..).map(|k| page << k).take_while(|footprint| *footprint <= bytes).collect();
         let points = footprints.iter().map(|_| Default::default()).collect();
         let (sequential, faults) = Default::default();
         Ok(Self { superpage, base, bytes, footprints, points, sequential, faults })
@@ -164,7 +164,7 @@ impl Samples {
             }
         }
         let [dependent, reads, writes] = curves.map(|[base, superpage]| {
-            let curve = |ns| Curve { first: FIRST, ns };
+            let curve = |ns| Curve { first: MIN_OCTAVE, ns };
             Pair { base: curve(base), superpage: curve(superpage) }
         });
         let [sequential_reads, sequential_writes] =
