@@ -34,20 +34,21 @@ impl Design {
     /// What its policy does at each event, on a machine with pages of 4 KiB and superpages of 2 MiB.
     pub fn explain(&self) -> Vec<Explained> {
         let design = &self.unconditional();
-        let asked = Asked { design, pool: self.policy(SCALE).physical().pool.is_some() };
-        let parts = [asked.faults(), asked.in_place(), asked.unmapping(), asked.shortage()];
-        let all = parts.into_iter().flatten().chain(asked.daemons());
+        let explainer = Explainer { design, pool: self.policy(SCALE).physical().pool.is_some() };
+        let parts =
+            [explainer.faults(), explainer.in_place(), explainer.unmapping(), explainer.shortage()];
+        let all = parts.into_iter().flatten().chain(explainer.daemons());
         all.chain(self.conditions()).collect()
     }
 }
 
-struct Asked<'a> {
+struct Explainer<'a> {
     design: &'a Design,
     /// Memory of the program's own comes from a pool.
     pool: bool,
 }
 
-impl Asked<'_> {
+impl Explainer<'_> {
     /// One that knows of nothing before.
     fn policy(&self) -> Policy {
         self.design.policy(SCALE)

@@ -3,12 +3,12 @@
 use policy::{Action, Daemon, Event, Facts, Policy, Result as Ended, Wait};
 
 use super::facts::{With, beside, busy, large};
-use super::{Asked, Explained, PAGES, SCALE};
+use super::{Explained, Explainer, PAGES, SCALE};
 
 /// A daemon that does more than this in a pass has no budget.
 const ENDLESS: usize = 1 << 20;
 
-impl Asked<'_> {
+impl Explainer<'_> {
     pub(super) fn daemons(&self) -> Vec<Explained> {
         let all: Vec<_> = self.policy().daemons().collect();
         all.into_iter().map(|(daemon, period)| self.daemon(daemon, period)).collect()

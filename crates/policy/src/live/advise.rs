@@ -5,7 +5,7 @@
 //! See docs/decisions/contiguity.md#1.
 
 use super::fit::{Fit, Wanted};
-use super::{Asked, Facts, Fallback, Kind, Pages, Policy, Source, Use};
+use super::{Facts, Fallback, Kind, Pages, Policy, Request, Source, Use};
 use crate::{Action, Result};
 
 /// Pieces of this size are decided anew; for smaller ones what was read is good for as much in all.
@@ -27,7 +27,7 @@ struct Extent {
     need: u64,
 }
 
-impl Asked {
+impl Request {
     /// Whether memory is advised that does not lie on the pool, where that is what is wanted of it then.
     pub fn advises(&self, fallback: Fallback) -> bool {
         matches!(self.pages, Pages::Superpage | Pages::Smaller) || fallback == Fallback::Advise
@@ -80,7 +80,7 @@ impl Policy {
     /// stays. What went wrong is looked at from time to time: by what is advised. Nothing is touched where no advice
     /// is wanted.
     pub(super) fn mapped(&mut self, facts: &Facts) -> Action {
-        if !self.asked.advises(facts.fallback) {
+        if !self.request.advises(facts.fallback) {
             return Action::Keep;
         }
         let asked = facts.extent().length;
@@ -95,7 +95,7 @@ impl Policy {
         }
         let state = &mut self.state;
         if !facts.is_reserved() {
-            state.asked = state.asked.saturating_add(asked);
+            state.requested = state.requested.saturating_add(asked);
             if state.advised.saturating_add(asked) >= state.look_at {
                 return self.look();
             }
@@ -110,7 +110,7 @@ impl Policy {
         }
         let Extent { length, need } = facts.extent();
         let state = &mut self.state;
-        if !state.losses.is_over(state.asked) {
+        if !state.losses.is_over(state.requested) {
             return self.give(0, false, facts);
         }
         state.since = state.since.saturating_add(need);
@@ -180,12 +180,13 @@ impl Policy {
     /// Tries whether superpages are had in good time besides the `free` ones; `None`: not now.
     fn trial(&mut self, free: u64, facts: &Facts) -> Option<Action> {
         let state = &mut self.state;
-        let affordable = state.asked.saturating_sub(state.tried_at) / TRIED_SHARE / facts.superpage;
+        let affordable =
+            state.requested.saturating_sub(state.tried_at) / TRIED_SHARE / facts.superpage;
         let count = (free / facts.superpage).saturating_add(BESIDES);
-        if !state.trials.is_over(state.asked) || count > affordable.max(BESIDES) {
+        if !state.trials.is_over(state.requested) || count > affordable.max(BESIDES) {
             return None;
         }
-        state.tried_at = state.asked;
+        state.tried_at = state.requested;
         Some(Action::Probe { count, limit: MAX_US })
     }
 
@@ -196,8 +197,8 @@ impl Policy {
             let is_good = in_time && matches!(result, Result::Done { .. });
             state.verdict = Some(is_good);
             match is_good {
-                true => state.trials.reset(state.asked),
-                false => _ = state.trials.grow(state.asked),
+                true => state.trials.reset(state.requested),
+                false => _ = state.trials.grow(state.requested),
             }
         }
         match facts.contiguous {

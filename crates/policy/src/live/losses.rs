@@ -23,7 +23,7 @@ impl Policy {
         let is_read = matches!(result, Result::Done { .. });
         if is_read && self.are_many(facts) {
             self.state.look_after = FIRST_LOOK;
-            let bytes = self.state.losses.grow(self.state.asked);
+            let bytes = self.state.losses.grow(self.state.requested);
             return Action::Wait(Wait::Bytes(bytes));
         }
         self.weigh(facts)

@@ -26,9 +26,9 @@ pub use state::{Pause, State};
 
 use crate::{Action, Result};
 
-/// What is asked for in a process.
+/// What a user requested for a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
+pub struct Request {
     /// What memory is to lie on.
     pub pages: Pages,
     /// Bytes of unmapped memory that may be kept for the next request.
@@ -65,16 +65,16 @@ pub enum Fallback {
 /// What is done for one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// What is asked for.
-    pub asked: Asked,
+    /// The request.
+    pub request: Request,
     /// What is remembered.
     pub state: State,
 }
 
 impl Policy {
     /// For a process of which nothing is known yet.
-    pub const fn new(asked: Asked) -> Self {
-        Self { asked, state: State::NEW }
+    pub const fn new(request: Request) -> Self {
+        Self { request, state: State::NEW }
     }
 
     /// What is to be done. Depends on nothing but `self`, the event and the facts.

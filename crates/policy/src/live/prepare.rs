@@ -2,7 +2,7 @@
 //! (docs/decisions/prepare.md).
 //! See docs/decisions/prepare.md#2.
 
-use super::{Asked, Facts, Pages, Policy, Source, Use};
+use super::{Facts, Pages, Policy, Request, Source, Use};
 use crate::{Action, Result};
 
 /// A superpage is prepared in one step: 2 MiB take 0.1 to 0.4 ms (measured), 32 MiB some 5.
@@ -16,7 +16,7 @@ const PORTION: u64 = 8 << 20;
 /// What is kept and so many requests had no use for is given back.
 const PATIENCE: u64 = 8;
 
-impl Asked {
+impl Request {
     /// Whether anything is to be prepared, where superpages have this size. Sizes below the largest (mTHP) come
     /// with page tables that moving and freeing split.
     pub fn prepares(&self, superpage: u64) -> bool {
@@ -43,7 +43,7 @@ impl Facts {
 
 impl Policy {
     fn prepares(&self, facts: &Facts) -> bool {
-        !facts.is_sealed && self.asked.prepares(facts.superpage)
+        !facts.is_sealed && self.request.prepares(facts.superpage)
     }
 
     /// A new mapping, advised whole: its beginning is populated, where it was asked for and the bounds allow.
@@ -55,7 +55,7 @@ impl Policy {
     }
 
     fn prefault(&self, facts: &Facts) -> u64 {
-        self.asked.prefault.min(facts.length)
+        self.request.prefault.min(facts.length)
     }
 
     /// The next portion: of the superpages that lie in what is allowed.
@@ -73,7 +73,7 @@ impl Policy {
     /// A mapping like one that is kept: by its length. Nothing where nothing is ever kept.
     pub(super) fn wanted(&mut self, facts: &Facts) -> Action {
         let is_whole = facts.length.is_multiple_of(facts.superpage);
-        if self.asked.prezero == 0 || !self.prepares(facts) || !is_whole {
+        if self.request.prezero == 0 || !self.prepares(facts) || !is_whole {
             return Action::Nothing;
         }
         self.state.requests = self.state.requests.wrapping_add(1);
@@ -118,7 +118,7 @@ impl Policy {
 
     fn may_keep(&self, source: Source, facts: &Facts) -> Action {
         let all = facts.kept.saturating_add(facts.length);
-        let prezero = self.asked.prezero;
+        let prezero = self.request.prezero;
         match source {
             Source::Resident if all <= facts.allowed(prezero, 0) => Action::Read(Source::Headroom),
             Source::Headroom if all <= facts.allowed_by_all(prezero, 0) => {

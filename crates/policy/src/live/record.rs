@@ -14,7 +14,7 @@ use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
 use super::segments::make;
-use super::{Asked, Event, Facts, Fallback, Kind, Pages, Policy, Source, State, Use};
+use super::{Event, Facts, Fallback, Kind, Pages, Policy, Request, Source, State, Use};
 use crate::{Action, How, Result, Wait};
 
 /// A process begins, or goes on as a copy of its parent.
@@ -24,7 +24,7 @@ pub struct Begin {
     pub pid: u64,
     /// The number of its state.
     pub seq: u64,
-    /// What was asked for, and the state.
+    /// The request, and the state.
     pub policy: Policy,
 }
 
@@ -123,7 +123,7 @@ macro_rules! fields {
         }
     };
 }
-fields! { Asked: pages, prezero, prefault }
+fields! { Request: pages, prezero, prefault }
 fields! {
     Facts: superpage, base_page, is_sealed, length, offset, kind, used, fallback, old, advised, is_filled, is_off,
     has_file, may_copy, compacts, has_larger,
@@ -230,7 +230,7 @@ impl Display for Written<State> {
 impl Display for Begin {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "begin {} seq={}", self.pid, self.seq)?;
-        self.policy.asked.write(f)?;
+        self.policy.request.write(f)?;
         write!(f, "{}", Written(self.policy.state))
     }
 }
@@ -306,14 +306,14 @@ fn head(words: &mut Words<'_>, kind: &str) -> Option<(u64, u64)> {
 fn begin(text: &str) -> Option<Begin> {
     let words = &mut text.split_whitespace();
     let (pid, seq) = head(words, "begin")?;
-    let mut asked = Asked { pages: Pages::Base, prezero: 0, prefault: 0 };
+    let mut request = Request { pages: Pages::Base, prezero: 0, prefault: 0 };
     for word in words.by_ref() {
         match word.split_once('=')? {
             ("state", text) => {
-                let policy = Policy { asked, state: state(text)? };
+                let policy = Policy { request, state: state(text)? };
                 return words.next().is_none().then_some(Begin { pid, seq, policy });
             }
-            (name, value) => asked.set(name, value.parse().ok()?)?,
+            (name, value) => request.set(name, value.parse().ok()?)?,
         }
     }
     None

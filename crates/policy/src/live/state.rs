@@ -5,11 +5,11 @@
 /// What is remembered from one event to the next. Amounts are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
-    /// Asked for so far.
-    pub asked: u64,
-    /// Advised so far.
+    /// Request for so far.
+    pub requested: u64,
+    /// Bytes advised so far.
     pub advised: u64,
-    /// Asked for since free blocks were last read.
+    /// Request for since free blocks were last read.
     pub since: u64,
     /// What may still be advised without reading them.
     pub left: u64,
@@ -17,7 +17,7 @@ pub struct State {
     pub is_short: bool,
     /// Until when nothing is tried.
     pub trials: Pause,
-    /// `asked` at the last trial.
+    /// `requested` at the last trial.
     pub tried_at: u64,
     /// How the last trial ended; `None`: there was none.
     pub verdict: Option<bool>,
@@ -38,7 +38,7 @@ pub struct State {
 /// Until when something is left alone, measured in bytes that are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
-    /// [`State::asked`] at its end.
+    /// [`State::requested`] at its end.
     pub until: u64,
     /// How long the next one is.
     pub length: u64,
@@ -51,7 +51,7 @@ const MAX_PAUSE: u64 = 64 << 30;
 /// Advised in all before the machine's counters are looked at: it costs a small program nothing.
 /// And before they are looked at again, unless that went well: then twice as much each time.
 pub(super) const FIRST_LOOK: u64 = 64 << 20;
-/// Asked for in all before something is tried.
+/// Request for in all before something is tried.
 const FIRST_TRIAL: u64 = 64 << 20;
 
 impl Pause {
@@ -59,14 +59,14 @@ impl Pause {
         Self { until, length: NEXT_TRIAL }
     }
 
-    pub(super) fn is_over(&self, asked: u64) -> bool {
-        asked >= self.until
+    pub(super) fn is_over(&self, requested: u64) -> bool {
+        requested >= self.until
     }
 
     /// It went well: the next pause is a short one.
-    pub(super) fn reset(&mut self, asked: u64) {
+    pub(super) fn reset(&mut self, requested: u64) {
         self.shorten();
-        self.until = asked.saturating_add(NEXT_TRIAL);
+        self.until = requested.saturating_add(NEXT_TRIAL);
     }
 
     /// The same, and nothing is left alone.
@@ -75,9 +75,9 @@ impl Pause {
     }
 
     /// It did not: twice as long each time. Returns how long this one is.
-    pub(super) fn grow(&mut self, asked: u64) -> u64 {
+    pub(super) fn grow(&mut self, requested: u64) -> u64 {
         let length = self.length;
-        self.until = asked.saturating_add(length);
+        self.until = requested.saturating_add(length);
         self.length = length.saturating_mul(2).min(MAX_PAUSE);
         length
     }
@@ -89,7 +89,7 @@ impl State {
 
     /// That of a process of which nothing is known yet.
     pub const NEW: Self = Self {
-        asked: 0,
+        requested: 0,
         advised: 0,
         // Free blocks are read first of all.
         since: u64::MAX / 2,
@@ -114,7 +114,7 @@ impl State {
             Some(true) => 2,
         };
         [
-            self.asked,
+            self.requested,
             self.advised,
             self.since,
             self.left,
@@ -138,7 +138,7 @@ impl State {
     /// What [`Self::to_words`] wrote. Words of two states give a state, too.
     pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
         Self {
-            asked: words[0],
+            requested: words[0],
             advised: words[1],
             since: words[2],
             left: words[3],

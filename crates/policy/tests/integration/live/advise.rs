@@ -63,7 +63,7 @@ fn new_memory_is_advised_as_far_as_free_blocks_reach() {
             Action::Advise { bytes: GIB, order: 13, promised: true }),
     ];
     for (name, state, facts, expected) in table {
-        let mut policy = Policy { asked: THP, state };
+        let mut policy = Policy { request: THP, state };
         assert_eq!(last(&mut policy, Event::Mapped, facts), expected, "{name}");
     }
 }
@@ -78,10 +78,10 @@ fn no_more_is_read_than_decides() {
     let probe = Action::Probe { count: 104, limit: 20_000 };
     let good = (DONE, 20_000);
     // A sixteenth of what was asked for is 104 superpages and more.
-    let asked = State { asked: 4 * GIB, look_at: u64::MAX, ..State::NEW };
+    let asked = State { requested: 4 * GIB, look_at: u64::MAX, ..State::NEW };
     let piece = Facts { length: 500 * MIB, ..cached };
-    let enough = State { asked: 104 * 32 * MIB - 500 * MIB, ..asked };
-    let less = State { asked: enough.asked - 1, ..asked };
+    let enough = State { requested: 104 * 32 * MIB - 500 * MIB, ..asked };
+    let less = State { requested: enough.requested - 1, ..asked };
     let early = State { look_at: u64::MAX, ..State::NEW };
     #[rustfmt::skip]
     let table: [(_, _, _, _, &[Action]); 11] = [
@@ -101,13 +101,13 @@ fn no_more_is_read_than_decides() {
             &[free, unpromised(63 * MIB)]),
     ];
     for (name, state, facts, probe, expected) in table {
-        let mut policy = Policy { asked: THP, state };
+        let mut policy = Policy { request: THP, state };
         let answers = World { facts, probe }.answers(&mut policy, Event::Mapped);
         assert_eq!(answers, expected, "{name}");
     }
     // What is known without the file is good for small pieces, too.
     for (verdict, expected) in [(false, Action::GiveUp), (true, advise(MIB))] {
-        let mut policy = Policy { asked: THP, state: tried(verdict) };
+        let mut policy = Policy { request: THP, state: tried(verdict) };
         last(&mut policy, Event::Mapped, Facts { contiguous: None, ..whole(GIB) });
         assert_eq!(answers(&mut policy, Event::Mapped, whole(MIB)), [expected], "{verdict}");
     }
@@ -127,13 +127,13 @@ fn no_more_is_read_than_decides() {
 #[test]
 fn trials_are_the_rarer_the_more_fail() {
     let facts = Facts { contiguous: None, compacts: true, ..whole(32 * MIB) };
-    let mut policy = Policy { asked: THP, state: State { look_at: u64::MAX, ..State::NEW } };
+    let mut policy = Policy { request: THP, state: State { look_at: u64::MAX, ..State::NEW } };
     let mut trials = |probe, count| {
         let mut all = Vec::new();
         for _ in 0..count {
             let answers = World { facts, probe }.answers(&mut policy, Event::Mapped);
             if answers.iter().any(|it| matches!(it, Action::Probe { .. })) {
-                all.push(policy.state.asked / MIB);
+                all.push(policy.state.requested / MIB);
             }
         }
         all
@@ -240,7 +240,7 @@ fn what_is_added_to_a_mapping_is_decided_anew() {
         ("a filter may be in place", new, Facts { is_sealed: true, ..short_of }, Action::Inherit { promised: false }),
     ];
     for (name, state, facts, expected) in table {
-        let mut policy = Policy { asked: THP, state };
+        let mut policy = Policy { request: THP, state };
         assert_eq!(last(&mut policy, Event::Grew, facts), expected, "{name}");
     }
     let mut policy = Policy::new(THP);
@@ -278,7 +278,7 @@ fn no_more_is_promised_than_there_is() {
             for outstanding in sizes {
                 for state in [State::NEW, short()] {
                     let facts = Facts { outstanding, ..partly(*length, contiguous) };
-                    match last(&mut Policy { asked: THP, state }, Event::Mapped, facts) {
+                    match last(&mut Policy { request: THP, state }, Event::Mapped, facts) {
                         Action::Advise { bytes, promised: true, .. } => {
                             assert!(bytes <= contiguous.saturating_sub(outstanding), "{facts:?}");
                         }

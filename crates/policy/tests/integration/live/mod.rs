@@ -6,7 +6,7 @@ mod record;
 mod segments;
 
 use superpage_policy::live::{
-    Asked, Event, Facts, Fallback, Kind, Pages, Policy, Source, State, Use,
+    Event, Facts, Fallback, Kind, Pages, Policy, Request, Source, State, Use,
 };
 use superpage_policy::{Action, Result};
 
@@ -16,8 +16,8 @@ const GIB: u64 = 1 << 30;
 const SUPERPAGE: u64 = 2 * MIB;
 const DONE: Result = Result::Done { pages: 0 };
 
-const THP: Asked = Asked { pages: Pages::Superpage, prezero: 0, prefault: 0 };
-const PREPARED: Asked = Asked { prezero: 64 * MIB, prefault: 64 * MIB, ..THP };
+const THP: Request = Request { pages: Pages::Superpage, prezero: 0, prefault: 0 };
+const PREPARED: Request = Request { prezero: 64 * MIB, prefault: 64 * MIB, ..THP };
 
 /// 24 GB, of which 20 are free, all of it in superpages.
 fn whole(length: u64) -> Facts {
@@ -119,7 +119,7 @@ fn what_the_pool_has_not_falls_back_as_asked() {
         (Fallback::Base, Action::GiveUp),
         (Fallback::Advise, unpromised(8 * MIB)),
     ] {
-        let asked = Asked { pages: Pages::Pool, ..THP };
+        let asked = Request { pages: Pages::Pool, ..THP };
         let facts = Facts { fallback, ..whole(8 * MIB) };
         assert_eq!(Policy::new(asked).on(Event::NoPoolPage, &facts), expected);
     }

@@ -1,6 +1,6 @@
 //! What is populated, kept, handed out and given back.
 
-use superpage_policy::live::{Asked, Event, Facts, Pages, Policy, Source, Use};
+use superpage_policy::live::{Event, Facts, Pages, Policy, Request, Source, Use};
 use superpage_policy::{Action, Result};
 
 use super::*;
@@ -11,7 +11,7 @@ fn the_beginning_of_a_new_mapping_is_populated_within_bounds() {
     let of =
         |length, resident, headroom| Facts { resident: Some(resident), headroom, ..whole(length) };
     let large = of(256 * MIB, 4 * GIB, None);
-    let asked = |prefault| Asked { prefault, prezero: 0, ..PREPARED };
+    let asked = |prefault| Request { prefault, prezero: 0, ..PREPARED };
     let odd = Facts { offset: 4 * KIB, ..large };
     let huge = Facts { superpage: 32 * MIB, ..large };
     #[rustfmt::skip]
@@ -32,7 +32,7 @@ fn the_beginning_of_a_new_mapping_is_populated_within_bounds() {
         ("less than a superpage is asked for", asked(MIB), large, &[]),
         ("a filter may be in place", asked(64 * MIB), Facts { is_sealed: true, ..large }, &[]),
         ("smaller superpages come with page tables (contiguity.md#4)",
-            Asked { pages: Pages::Smaller, ..asked(64 * MIB) }, large, &[]),
+            Request { pages: Pages::Smaller, ..asked(64 * MIB) }, large, &[]),
     ];
     for (name, asked, facts, expected) in table {
         let populated: Vec<u64> = answers(&mut Policy::new(asked), Event::Ready, facts)
@@ -71,7 +71,7 @@ fn what_is_unmapped_is_kept_within_bounds() {
         ("within all bounds", PREPARED, kept, &[resident, headroom, on_superpages, Keep]),
         ("all there may be", PREPARED, Facts { kept: 32 * MIB, ..kept }, &[resident, headroom, on_superpages, Keep]),
         ("more than 64 MiB", PREPARED, Facts { kept: 34 * MIB, ..kept }, &[resident, Release]),
-        ("more than was asked for", Asked { prezero: 30 * MIB, ..PREPARED }, kept, &[resident, Release]),
+        ("more than was asked for", Request { prezero: 30 * MIB, ..PREPARED }, kept, &[resident, Release]),
         ("more than a tenth of the process", PREPARED, Facts { resident: Some(318 * MIB), ..kept }, &[resident, Release]),
         ("more than a tenth of what the cgroup leaves", PREPARED, Facts { headroom: Some(318 * MIB), ..kept }, &[resident, headroom, Release]),
         ("within that", PREPARED, Facts { headroom: Some(320 * MIB), ..kept }, &[resident, headroom, on_superpages, Keep]),
@@ -107,7 +107,7 @@ fn what_is_kept_is_handed_out_or_given_back() {
     assert_eq!(policy.on(Event::Wanted, &other), Action::GiveUp);
     assert_eq!(policy.state.requests, 2);
     for (nothing, asked) in [
-        (facts, Asked { prezero: 0, ..PREPARED }),
+        (facts, Request { prezero: 0, ..PREPARED }),
         (Facts { length: 8 * MIB + 4 * KIB, ..facts }, PREPARED),
         (Facts { is_sealed: true, ..facts }, PREPARED),
         (Facts { superpage: 512 * MIB, length: GIB, ..facts }, PREPARED),

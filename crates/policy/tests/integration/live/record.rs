@@ -164,7 +164,7 @@ proptest! {
         (prezero, prefault) in (any_word(), any_word()),
     ) {
         let pages = [Pages::Base, Pages::Superpage, Pages::Smaller, Pages::Pool][pages];
-        let begin = Begin { pid, seq, policy: Policy { asked: Asked { pages, prezero, prefault }, state } };
+        let begin = Begin { pid, seq, policy: Policy { request: Request { pages, prezero, prefault }, state } };
         prop_assert!(begin.to_string().parse::<Record>().is_err());
         prop_assert_eq!(begin.to_string().parse::<Begin>(), Ok(begin));
     }

@@ -70,7 +70,7 @@ fn free_memory_does_not_decide_about_what_was_asked_for_by_name() {
         (Kind::Heap, Action::GiveUp),
         (Kind::Whole, Action::GiveUp),
     ] {
-        let mut policy = Policy { asked: THP, state: short() };
+        let mut policy = Policy { request: THP, state: short() };
         let facts = Facts { kind, ..nothing_free };
         let action = last(&mut policy, Event::Mapped, facts);
         assert_eq!(action, expected, "{kind:?}");
@@ -96,7 +96,7 @@ fn advice_is_given_where_it_is_wanted() {
         (Pages::Base, Fallback::Advise, true),
     ];
     for (pages, fallback, is_given) in table {
-        let asked = Asked { pages, ..THP };
+        let asked = Request { pages, ..THP };
         assert_eq!(asked.advises(fallback), is_given, "{pages:?} {fallback:?}");
         for kind in [Kind::Mapping, Kind::Heap, Kind::Stack, Kind::Region, Kind::Joined, Kind::Copy]
         {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use policy::Action;
 use policy::live::{Begin, Event, Facts, Policy, Record, State};
 
-use super::{TRIES, VERSION, asked, load, words};
+use super::{TRIES, VERSION, load, request, words};
 use crate::{filter, raw, settings};
 
 /// A process writes so many bytes at most: a log is for looking at, not for filling a disk.
@@ -26,7 +26,7 @@ pub fn begin() {
     let (version, state) =
         found.unwrap_or_else(|| (VERSION.load(Relaxed), State::from_words(words())));
     WRITTEN.store(0, Relaxed);
-    let policy = Policy { asked: asked(), state };
+    let policy = Policy { request: request(), state };
     append(path, &Begin { pid: pid(), seq: version / 2, policy });
 }
 

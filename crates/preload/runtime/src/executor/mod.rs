@@ -20,7 +20,7 @@ use std::sync::atomic::{
     fence,
 };
 
-use policy::live::{self, Asked, Event, Facts, Kind, Policy, State};
+use policy::live::{self, Event, Facts, Kind, Policy, Request, State};
 use policy::{Action, Result};
 
 use crate::settings::{self, Fallback, Pages, Settings};
@@ -58,7 +58,7 @@ pub fn on(event: Event, facts: &Facts) -> Action {
             std::hint::spin_loop();
             continue;
         };
-        let mut policy = Policy { asked: asked(), state };
+        let mut policy = Policy { request: request(), state };
         let action = policy.on(event, facts);
         if policy.state == state || store(version, &policy.state) {
             log::decision(version / 2, None, event, facts, action);
@@ -66,7 +66,7 @@ pub fn on(event: Event, facts: &Facts) -> Action {
         }
     }
     let state = State::from_words(words());
-    let action = Policy { asked: asked(), state }.on(event, facts);
+    let action = Policy { request: request(), state }.on(event, facts);
     log::decision(VERSION.load(Relaxed) / 2, Some(state), event, facts, action);
     action
 }
@@ -126,7 +126,7 @@ pub fn advise(kind: Kind, wanted: Fallback, start: usize, length: usize) -> bool
 
 /// Whether memory that does not lie on the pool is to be advised.
 pub fn advises() -> bool {
-    asked().advises(as_told(settings::get().fallback))
+    request().advises(as_told(settings::get().fallback))
 }
 
 /// What a policy calls it.
@@ -140,7 +140,7 @@ pub fn as_told(fallback: Fallback) -> live::Fallback {
 
 /// Whether anything is to be prepared, but for what a filter forbids.
 pub fn prepares() -> bool {
-    asked().prepares(source::superpage() as u64)
+    request().prepares(source::superpage() as u64)
 }
 
 /// Whether anything is remembered.
@@ -153,9 +153,9 @@ pub fn requests() -> u64 {
     State::from_words(words()).requests
 }
 
-fn asked() -> Asked {
+fn request() -> Request {
     let &Settings { pages, prezero, prefault, .. } = settings::get();
-    Asked {
+    Request {
         pages: match pages {
             Pages::Unasked => live::Pages::Base,
             Pages::Thp(0) => live::Pages::Superpage,
