@@ -225,7 +225,7 @@ pub fn finish(done: Result<Done, Failure>) -> ExitCode {
         }
         Err(failure) => {
             for line in [&failure.line].into_iter().chain(&failure.further) {
-                say(&line.replace('\n', " "));
+                say(&line.replace('\n', "; "));
             }
             ExitCode::from(failure.code)
         }
