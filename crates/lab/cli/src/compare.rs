@@ -7,7 +7,7 @@ use lab::analysis::{Figures, figures};
 use serde::{Deserialize, Serialize};
 
 use super::outputs::Outputs;
-use super::what::{self, Surroundings};
+use super::what::{self, ExperimentArgs};
 use super::words;
 use crate::simulate::Parts;
 use cli::exit::to_json as json;
@@ -32,11 +32,11 @@ pub struct Args {
     explain: bool,
 
     /// Redraw a comparison from a file that --json wrote; nothing is run.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "Surroundings"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "ExperimentArgs"])]
     from: Option<PathBuf>,
 
     #[command(flatten)]
-    surroundings: Option<Surroundings>,
+    experiment: Option<ExperimentArgs>,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -58,13 +58,13 @@ struct Facts {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     args.outputs.check()?;
-    let reports = match (&args.from, &args.surroundings) {
+    let reports = match (&args.from, &args.experiment) {
         (Some(path), _) => read(path)?,
-        (None, Some(surroundings)) => {
+        (None, Some(experiment)) => {
             let designs = what::several(&args.designs, "design", what::design)?;
-            let parts = Parts::read(surroundings)?;
+            let parts = Parts::read(experiment)?;
             let designs: Vec<_> = designs.iter().collect();
-            if surroundings.dry_run {
+            if experiment.dry_run {
                 exit::print(&parts.describe(&designs)?)?;
                 return Ok(Done::Fine);
             }

@@ -7,7 +7,7 @@ use lab::analysis::{explain, incomparable};
 
 use super::compare;
 use super::outputs::Outputs;
-use super::what::{self, Surroundings};
+use super::what::{self, ExperimentArgs};
 use crate::simulate::Parts;
 use cli::exit::to_json as json;
 use cli::exit::{self, Done, Failure};
@@ -25,7 +25,7 @@ pub struct Args {
     b: String,
 
     #[command(flatten)]
-    surroundings: Option<Surroundings>,
+    experiment: Option<ExperimentArgs>,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -35,7 +35,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     args.outputs.check()?;
     let is_result = |word: &String| word.ends_with(".json");
     let reports = match (is_result(&args.a), is_result(&args.b)) {
-        (true, true) if args.surroundings.is_some() => {
+        (true, true) if args.experiment.is_some() => {
             return Err(Failure::usage("results were run already; leave --workload away"));
         }
         (true, true) => vec![one(&args.a)?, one(&args.b)?],
@@ -65,12 +65,12 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 fn simulate(args: &Args) -> Result<Option<Vec<Report>>, Failure> {
     let words = [args.a.clone(), args.b.clone()];
     let designs = what::several(&words, "design", what::design)?;
-    let Some(surroundings) = &args.surroundings else {
+    let Some(experiment) = &args.experiment else {
         return Err(Failure::usage("two designs are explained on a workload; name a --workload"));
     };
-    let parts = Parts::read(surroundings)?;
+    let parts = Parts::read(experiment)?;
     let designs: Vec<_> = designs.iter().collect();
-    if surroundings.dry_run {
+    if experiment.dry_run {
         exit::print(&parts.describe(&designs)?)?;
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lab::{End, PROFILE_SECONDS, Profile, Report};
 use serde_json::json;
 
-use super::what::{self, Surroundings};
+use super::what::{self, ExperimentArgs};
 use super::words;
 use crate::simulate::Parts;
 use cli::exit::{self, Done, Failure};
@@ -19,7 +19,7 @@ use cli::files;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    surroundings: Surroundings,
+    experiment: ExperimentArgs,
 
     /// Print JSON, with what was run. It is not what --profile reads.
     #[arg(long, help_heading = "Output")]
@@ -42,18 +42,18 @@ pub struct Args {
 const BASE: &str = "base";
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let Args { mut surroundings, json, output, force, quiet } = args;
-    if surroundings.profile.is_some() {
+    let Args { mut experiment, json, output, force, quiet } = args;
+    if experiment.profile.is_some() {
         return Err(Failure::usage(
             "--profile: base pages, of which a profile is made, weigh none; leave it out, or give -o FILE to write one",
         ));
     }
     // Pages that are touched do not matter here.
-    surroundings.no_utilisation = true;
-    let parts = Parts::read(&surroundings)?;
+    experiment.no_utilisation = true;
+    let parts = Parts::read(&experiment)?;
     let base = what::design(BASE)?;
     files::check_outputs(output.as_deref(), "--output", None, force)?;
-    if surroundings.dry_run {
+    if experiment.dry_run {
         let to = output.filter(|path| !files::is_stdout(path));
         let to = to.map_or("standard output".to_string(), |path| path.display().to_string());
         exit::print(&format!("{}  writes   {to}\n", parts.describe(&[&base])?))?;

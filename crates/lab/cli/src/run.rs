@@ -3,7 +3,7 @@
 use design::Design;
 
 use super::outputs::Outputs;
-use super::what::{self, Surroundings};
+use super::what::{self, ExperimentArgs};
 use super::words;
 use crate::simulate::Parts;
 use cli::exit::to_json as json;
@@ -20,7 +20,7 @@ pub struct Args {
     design: String,
 
     #[command(flatten)]
-    surroundings: Surroundings,
+    experiment: ExperimentArgs,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -28,9 +28,9 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     let design = what::design(&args.design)?;
-    let parts = Parts::read(&args.surroundings)?;
+    let parts = Parts::read(&args.experiment)?;
     args.outputs.check()?;
-    if args.surroundings.dry_run {
+    if args.experiment.dry_run {
         exit::print(&parts.describe(&[&design])?)?;
         return Ok(Done::Fine);
     }

@@ -11,7 +11,7 @@ use trace::{Process, Reader, Region, SLOTS, Source};
 use units::ByteSize;
 use workload_streams::Setup;
 
-use super::what::{self, Surroundings};
+use super::what::{self, ExperimentArgs};
 use cli::exit::Failure;
 use cli::progress::Progress;
 
@@ -29,13 +29,13 @@ pub struct Parts {
 }
 
 /// The least memory: a pageblock for each kind of page, and room to work.
-const LEAST: ByteSize = ByteSize::mib(16);
+const MIN_MEMORY: ByteSize = ByteSize::mib(16);
 /// The most: 2^27 frames of 4 KiB.
-const MOST: ByteSize = ByteSize::gib(512);
+const MAX_MEMORY: ByteSize = ByteSize::gib(512);
 
 impl Parts {
     /// From flags.
-    pub fn read(asked: &Surroundings) -> Result<Self, Failure> {
+    pub fn read(asked: &ExperimentArgs) -> Result<Self, Failure> {
         let Some(workload) = &asked.workload else {
             return Err(Failure::usage(
                 "nothing to run; name a --workload (superpage lab workloads lists them)",
@@ -84,16 +84,16 @@ impl Parts {
     /// What the simulated operating system cannot be: too small to boot, larger than frames have numbers
     /// for, or with other pages than 4 KiB (such a machine's TLB is simulated, its kernel is not).
     fn fits(&self, machine: &Machine) -> Result<(), Failure> {
-        if !(LEAST..=MOST).contains(&self.memory) {
+        if !(MIN_MEMORY..=MAX_MEMORY).contains(&self.memory) {
             let asked = self.memory;
             return Err(Failure::usage(format!(
-                "--memory {asked}: a simulated machine has {LEAST} to {MOST}"
+                "--memory {asked}: a simulated machine has {MIN_MEMORY} to {MAX_MEMORY}"
             )));
         }
-        if self.swap > MOST {
+        if self.swap > MAX_MEMORY {
             let asked = self.swap;
             return Err(Failure::usage(format!(
-                "--swap {asked}: a simulated machine has at most {MOST} of it"
+                "--swap {asked}: a simulated machine has at most {MAX_MEMORY} of it"
             )));
         }
         if machine.base_page.bytes() != 4096 {

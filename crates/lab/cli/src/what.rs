@@ -22,7 +22,7 @@ use cli::this_machine;
 /// What runs, on what.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Experiment")]
-pub struct Surroundings {
+pub struct ExperimentArgs {
     /// The workload, with its options (`gups:size=8G`), or a recorded trace (FILE.spt). See `superpage
     /// lab workloads`.
     #[arg(long, short, value_name = "WORKLOAD")]

@@ -27,7 +27,7 @@ pub trait Simulation: Send {
     /// Those of each superpage's worth of the program's memory.
     fn walks(&mut self) -> Vec<u64>;
     /// Carries out a block, unless the program was stopped before.
-    fn block(&mut self, block: &Block, seen: TouchedView<'_>);
+    fn block(&mut self, block: &Block, touched: TouchedView<'_>);
     /// Carries out blocks of which only the number of touched pages is known.
     fn blocks(&mut self, turn: &[(Block, Counts)]);
     /// Ends the run: why the program went no further, if it did not come to its end, and what is known of it.
@@ -98,10 +98,10 @@ impl<T: Translate> Simulation for Running<T> {
         self.engine.system.walks()
     }
 
-    fn block(&mut self, block: &Block, seen: TouchedView<'_>) {
+    fn block(&mut self, block: &Block, touched: TouchedView<'_>) {
         if self.stop.is_none() {
-            self.stop = self.engine.block(block, seen).err();
-            self.engine.system.settle(seen.counts, self.stop.is_none());
+            self.stop = self.engine.block(block, touched).err();
+            self.engine.system.settle(touched.counts, self.stop.is_none());
         }
     }
 

@@ -123,7 +123,7 @@ fn a_profile_is_of_the_program_and_not_of_what_spoils_memory() {
     let with = |spans: &str| {
         counters(&touch, design("cbmm", "", "", &format!("[profile]\nspans = [{spans}]")))
     };
-    // What spoils memory has more of it than the program.
+    // The fragmenter has more of it than the program.
     assert_eq!(with("\"0 512G 40000\""), with("\"0 1G 40000\""));
     assert_eq!(with("\"0 512G 40000\""), with("\"0 64M 40000\""));
 }

@@ -234,7 +234,7 @@ fn a_partly_freed_superpage_is_split_or_kept() {
     }
 }
 
-/// The ideal is what no design beats, also where memory is spoilt or heaps grow in small steps.
+/// The ideal is what no design beats, also where memory is fragmented or heaps grow in small steps.
 #[test]
 fn nothing_beats_the_ideal() {
     let heap = |script: &mut script::Script| {

@@ -15,7 +15,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// A process with nothing mapped. The engine runs it behind whatever spoilt the memory.
+    /// A process with nothing mapped. The engine runs it behind the fragmenter.
     pub fn new(first_region: u32, first_process: u32) -> Self {
         let mut script = Self { block: Block::default(), first_region };
         script.block.event(Event::Spawn(Process(first_process)));

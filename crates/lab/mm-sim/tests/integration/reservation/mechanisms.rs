@@ -93,10 +93,10 @@ fn a_displaced_one_is_migrated_whatever_its_age() {
 fn preemption_takes_the_smallest_sufficient_list_oldest_first() {
     // 64 KB, 512 KB and 2 MB over 4 KB pages.
     let mut table = table(1, vec![4, 7, 9]);
-    let [spoiled, first, second] = [0, 1, 2].map(|number| superpage(&mut table, number, 0));
+    let [fragmented, first, second] = [0, 1, 2].map(|number| superpage(&mut table, number, 0));
     // Every 64 KB extent but one has a page: it can yield 64 KB, no more.
     for slot in (0..496).step_by(16) {
-        table.populate(spoiled, slot, 0);
+        table.populate(fragmented, slot, 0);
     }
     table.populate(first, 0, 1);
     table.populate(second, 0, 2);
@@ -109,7 +109,7 @@ fn preemption_takes_the_smallest_sufficient_list_oldest_first() {
     let rest = table.find(1024).unwrap();
     assert_eq!((table.key(rest).order, table.popcnt(rest)), (7, 1));
 
-    // 64 KB: the list of 64 KB has `spoiled` (oldest) and the rest of `second`. Its last quarter is
+    // 64 KB: the list of 64 KB has `fragmented` (oldest) and the rest of `second`. Its last quarter is
     // split down to the clear extent.
     let preempted = table.preempt(4).unwrap();
     assert_eq!((preempted.broken, preempted.free_runs), (2, vec![(Frame(496), 16)]));
