@@ -250,7 +250,7 @@ fn understand() -> Settings {
             return settings;
         }
         if warns {
-            let why = b" is no page size: malloc stays on base pages";
+            let why = b": invalid page size; malloc stays on base pages";
             message::line(&[b"HUGETLB_MORECORE", b"=", text, why]);
         }
     }

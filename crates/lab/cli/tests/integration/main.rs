@@ -306,7 +306,7 @@ const CASES: &[(&[&str], &[&str])] = &[
     (&["run", "-d", "/etc/passwd", "-w", "gups"], &["/etc/passwd:1"]),
     (&["run", "-d", "base", "-w", "gubs"], &["`gubs`", "did you mean `gups`"]),
     (&["run", "-d", "base", "-w", "gups:sizes=1G"], &["no option `sizes`", "size"]),
-    (&["run", "-d", "base", "-w", "gups:size=lots"], &["size=lots", "not a size"]),
+    (&["run", "-d", "base", "-w", "gups:size=lots"], &["size=lots", "invalid size"]),
     (&["run", "-d", "base", "-w", "/no/such.spt"], &["/no/such.spt"]),
     (&["run", "-d", "base", "-w", "gups", "-m", "cascade-lak"], &["did you mean `cascade-lake`"]),
     (&["run", "-d", "base", "-w", "gups", "-m", "/etc/passwd"], &["/etc/passwd"]),

@@ -366,7 +366,7 @@ fn what_falls_back_is_said() {
             (
                 &[("HUGETLB_MORECORE", "banana"), preload],
                 4,
-                "HUGETLB_MORECORE=banana invalid page size",
+                "HUGETLB_MORECORE=banana: invalid page size",
             ),
             (
                 &[("HUGETLB_PATH", "/")],
