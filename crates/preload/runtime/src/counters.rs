@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 pub use ::abi::{Column, Kind, Prepared, Reason};
 
+use crate::text::Text;
 use crate::{message, raw, settings};
 
 /// This process's own words.
@@ -84,38 +85,29 @@ pub fn note(path: &CStr, why: Reason) {
 /// `PATH:INODE` of the sealed file of all, and perhaps `:DIRECTORY`, in which each user has one.
 fn join(value: &[u8]) -> Option<*mut AtomicU64> {
     let mut fields = value.splitn(3, |byte| *byte == b':');
-    let path = Path::new(&[fields.next()?])?;
+    let path = Path::join(&[fields.next()?])?;
     let inode = fields.next()?;
-    map_sealed(&path, inode).or_else(|| map_own(fields.next()?))
+    map_sealed(path.c_str(), inode).or_else(|| map_own(fields.next()?))
 }
 
 const FLAGS: c_int = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
 
-fn map_sealed(path: &Path, inode: &[u8]) -> Option<*mut AtomicU64> {
+fn map_sealed(path: &CStr, inode: &[u8]) -> Option<*mut AtomicU64> {
     let is_it = |file: &libc::stat| message::Decimal::new(file.st_ino).bytes() == inode;
     // Looked at before it is opened: in another namespace of processes the path is something else's.
-    // SAFETY: a path and a place for the answer, which is all zero before.
-    let file = unsafe {
-        let mut file: libc::stat = std::mem::zeroed();
-        let flags = 0;
-        let looked =
-            raw::call!(SYS_newfstatat, libc::AT_FDCWD, path.c_str().as_ptr(), &raw mut file, flags);
-        (looked == 0).then_some(file)?
-    };
-    is_it(&file).then(|| map(raw::open(path.c_str(), FLAGS, 0)?, is_it)).flatten()
+    let file = raw::stat(path, 0)?;
+    is_it(&file).then(|| map(raw::open(path, FLAGS, 0)?, is_it)).flatten()
 }
 
 /// The file of the user that this process is, made if there is none.
 fn map_own(directory: &[u8]) -> Option<*mut AtomicU64> {
-    // SAFETY: takes nothing.
-    let user = unsafe { raw::call!(SYS_geteuid) } as u64;
-    let path = Path::new(&[directory, b"/", message::Decimal::new(user).bytes()])?;
+    let user = raw::effective_user();
+    let path = Path::join(&[directory, b"/", message::Decimal::new(user.into()).bytes()])?;
     let fd = raw::open(path.c_str(), FLAGS | libc::O_CREAT | libc::O_NOFOLLOW, 0o600)?;
     // Of this user alone: others could shorten it under us. It grows once, to the same size by whoever is first, and
     // has its blocks then: a full file system would kill us at the first touch of a hole.
-    let is_own = |file: &libc::stat| {
-        u64::from(file.st_uid) == user && file.st_nlink == 1 && file.st_mode & 0o077 == 0
-    };
+    let is_own =
+        |file: &libc::stat| file.st_uid == user && file.st_nlink == 1 && file.st_mode & 0o077 == 0;
     // SAFETY: a descriptor of our own; a file that is there keeps its length and contents.
     unsafe {
         if raw::call!(SYS_lseek, fd, 0, libc::SEEK_END) == 0 {
@@ -131,17 +123,19 @@ fn map_own(directory: &[u8]) -> Option<*mut AtomicU64> {
 
 /// Maps what `fd` is open on and closes it.
 fn map(fd: c_int, is_it: impl Fn(&libc::stat) -> bool) -> Option<*mut AtomicU64> {
-    // SAFETY: system calls with a descriptor of our own, a place for the answer and a fresh mapping.
+    // A file that is too short would kill us at the first touch behind its end.
+    let fits = |file: &libc::stat| {
+        file.st_mode & libc::S_IFMT == libc::S_IFREG
+            && file.st_size == ::abi::BYTES as libc::off_t
+            && is_it(file)
+    };
+    // SAFETY: a descriptor of our own and a fresh mapping.
     unsafe {
-        let mut file: libc::stat = std::mem::zeroed();
-        let looked = raw::call!(SYS_fstat, fd, &raw mut file) == 0;
-        // A file that is too short would kill us at the first touch behind its end.
-        let fits = file.st_mode & libc::S_IFMT == libc::S_IFREG
-            && file.st_size == ::abi::BYTES as libc::off_t;
-        let mapped = (looked && fits && is_it(&file))
-            .then(|| raw::mmap(0, ::abi::BYTES, raw::READ_WRITE, libc::MAP_SHARED, fd, 0).ok());
+        let mapped = raw::fstat(fd).filter(fits).and_then(|_| {
+            raw::mmap(0, ::abi::BYTES, raw::READ_WRITE, libc::MAP_SHARED, fd, 0).ok()
+        });
         raw::close(fd);
-        let start = mapped.flatten()?;
+        let start = mapped?;
         let words = start as *mut AtomicU64;
         if (*words).load(Ordering::Relaxed) == ::abi::MAGIC {
             return Some(words);
@@ -151,25 +145,7 @@ fn map(fd: c_int, is_it: impl Fn(&libc::stat) -> bool) -> Option<*mut AtomicU64>
     }
 }
 
-/// A path under construction.
-struct Path([u8; 256]);
-
-impl Path {
-    fn new(parts: &[&[u8]]) -> Option<Self> {
-        let mut path = Self([0; 256]);
-        let mut used = 0;
-        for part in parts {
-            // The last byte stays zero.
-            path.0[..255].get_mut(used..used + part.len())?.copy_from_slice(part);
-            used += part.len();
-        }
-        Some(path)
-    }
-
-    fn c_str(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
-    }
-}
+type Path = Text<257>;
 
 /// In a forked child: its own sums start anew.
 pub fn after_fork() {
@@ -183,41 +159,27 @@ pub fn after_fork() {
 /// Says at the end what SUPERPAGE_REPORT asks for: a line if this process did not get all, or its
 /// report as one line of JSON appended to a file.
 pub fn report() {
-    crate::contiguity::finish();
     if settings::get().says_shortage {
         say_shortage();
     }
     let Some(path) = settings::get().report else { return };
-    let mut text = Text { bytes: [0; 4096], used: 0 };
+    let mut text = Text::<4096>::new();
     text.push(b"{\"schema\":\"superpage.report/1\",\"pid\":");
     // SAFETY: getpid takes nothing.
-    text.number(unsafe { libc::getpid() } as u64);
+    text.push(message::Decimal::new(unsafe { libc::getpid() } as u64).bytes());
     text.push(b",\"memory\":{");
     for (at, kind) in Kind::ALL.into_iter().enumerate() {
-        text.push(if at == 0 { b"" } else { b"," });
-        text.key(kind.name());
-        text.push(b"{");
-        for (at, column) in Column::ALL.into_iter().enumerate() {
-            text.push(if at == 0 { b"" } else { b"," });
-            text.key(column.name());
-            text.number(OWN[::abi::sum(kind, column)].load(Ordering::Relaxed));
-        }
-        text.push(b"}");
+        text.push(if at == 0 { b"\"" } else { b",\"" });
+        text.push(kind.name().as_bytes());
+        text.push(b"\":");
+        push_numbers(&mut text, Column::ALL.map(|it| (it.name(), ::abi::sum(kind, it))));
     }
-    text.push(b"},\"reasons\":{");
-    for (at, why) in Reason::ALL.into_iter().enumerate() {
-        text.push(if at == 0 { b"" } else { b"," });
-        text.key(why.name());
-        text.number(OWN[::abi::reason(why)].load(Ordering::Relaxed));
-    }
-    text.push(b"},\"prepared\":{");
-    for (at, what) in Prepared::ALL.into_iter().enumerate() {
-        text.push(if at == 0 { b"" } else { b"," });
-        text.key(what.name());
-        text.number(OWN[::abi::prepared(what)].load(Ordering::Relaxed));
-    }
-    text.push(b"}}\n");
-    if raw::keeping_errno(|| append(path, &text.bytes[..text.used])).is_none() {
+    text.push(b"},\"reasons\":");
+    push_numbers(&mut text, Reason::ALL.map(|it| (it.name(), ::abi::reason(it))));
+    text.push(b",\"prepared\":");
+    push_numbers(&mut text, Prepared::ALL.map(|it| (it.name(), ::abi::prepared(it))));
+    text.push(b"}\n");
+    if raw::append(path, 0o666, text.bytes()).is_none() {
         message::line(&[b"the report could not be written to ", path.to_bytes()]);
     }
 }
@@ -239,36 +201,13 @@ fn say_shortage() {
     ]);
 }
 
-fn append(path: &CStr, line: &[u8]) -> Option<()> {
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-    let fd = raw::open(path, flags, 0o666)?;
-    // SAFETY: a descriptor of our own and a slice that is only read.
-    let written = unsafe { raw::call!(SYS_write, fd, line.as_ptr(), line.len()) };
-    raw::close(fd);
-    (written == line.len() as libc::c_long).then_some(())
-}
-
-/// A line under construction. What does not fit is cut; the buffer is four times what is needed.
-struct Text {
-    bytes: [u8; 4096],
-    used: usize,
-}
-
-impl Text {
-    fn push(&mut self, piece: &[u8]) {
-        let room = &mut self.bytes[self.used..];
-        let length = piece.len().min(room.len());
-        room[..length].copy_from_slice(&piece[..length]);
-        self.used += length;
+/// Words of this process's own as an object of JSON.
+fn push_numbers<const N: usize>(text: &mut Text<4096>, words: [(&str, usize); N]) {
+    for (at, (name, word)) in words.into_iter().enumerate() {
+        text.push(if at == 0 { b"{\"" } else { b",\"" });
+        text.push(name.as_bytes());
+        text.push(b"\":");
+        text.push(message::Decimal::new(OWN[word].load(Ordering::Relaxed)).bytes());
     }
-
-    fn key(&mut self, name: &str) {
-        self.push(b"\"");
-        self.push(name.as_bytes());
-        self.push(b"\":");
-    }
-
-    fn number(&mut self, value: u64) {
-        self.push(message::Decimal::new(value).bytes());
-    }
+    text.push(b"}");
 }

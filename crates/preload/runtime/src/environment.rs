@@ -9,12 +9,11 @@
 use std::ffi::{CStr, c_char};
 
 use crate::loaded::after;
-use crate::settings;
 
 /// Removes `SUPERPAGE_*` and this library's name in `LD_PRELOAD`; whether that was there. Only from the
 /// constructor.
 pub fn leave() -> bool {
-    let list = settings::initial_environment().cast_mut();
+    let list = initial_environment().cast_mut();
     if list.is_null() {
         return false;
     }
@@ -38,7 +37,7 @@ pub fn leave() -> bool {
 
 /// The value of a variable.
 pub fn value(name: &str) -> Option<&'static CStr> {
-    let mut list = settings::initial_environment();
+    let mut list = initial_environment();
     // SAFETY: the kernel's list, as in `leave`; the strings stay.
     unsafe {
         while !list.is_null() && !(*list).is_null() {
@@ -107,4 +106,47 @@ unsafe fn is_ours(file: *const c_char) -> bool {
     unsafe {
         after(file, b"libsuperpage.so").is_some() || after(file, b"libhugetlbfs.so").is_some()
     }
+}
+
+/// Calls `tell` with each variable the process was started with.
+pub fn each_variable(mut tell: impl FnMut(&'static [u8], &'static CStr)) {
+    let mut next = initial_environment();
+    // SAFETY: the kernel's list: pointers to C strings, then a null pointer. They stay for the life
+    // of the process; programs that overwrite them (setproctitle) do so long after the first read.
+    unsafe {
+        while !next.is_null() && !(*next).is_null() {
+            let entry = CStr::from_ptr(*next);
+            let bytes = entry.to_bytes_with_nul();
+            if let Some(at) = bytes.iter().position(|&byte| byte == b'=')
+                && let Ok(value) = CStr::from_bytes_with_nul(&bytes[at + 1..])
+            {
+                tell(&bytes[..at], value);
+            }
+            next = next.add(1);
+        }
+    }
+}
+
+unsafe extern "C" {
+    /// Where the kernel left argc: above it argv, a null pointer, the environment (System V ABI).
+    static __libc_stack_end: *const usize;
+}
+
+/// The arguments the process was started with.
+pub fn initial_arguments() -> *const *const c_char {
+    // SAFETY: the loader sets it before it runs or relocates anything else.
+    unsafe {
+        let start = __libc_stack_end;
+        if start.is_null() { std::ptr::null() } else { start.add(1).cast() }
+    }
+}
+
+/// The environment the process was started with.
+pub fn initial_environment() -> *const *const c_char {
+    let arguments = initial_arguments();
+    if arguments.is_null() {
+        return std::ptr::null();
+    }
+    // SAFETY: argc lies before argv, and a null pointer after it.
+    unsafe { arguments.add(*__libc_stack_end + 1) }
 }

@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 
 use crate::counters::{self, Reason};
 use crate::loaded::{self, Object};
-use crate::{environment, raw, settings};
+use crate::{environment, raw};
 
 /// Whether the program comes with a sanitizer. If this library is there because LD_PRELOAD names it, the
 /// program is executed anew without, and this does not return.
@@ -33,12 +33,6 @@ pub fn has_to_stay_out() -> bool {
         execute_again();
     }
     true
-}
-
-/// Whether a variable says that valgrind runs this program: its own preloads are there.
-pub fn is_of_valgrind(name: &[u8], value: &[u8]) -> bool {
-    const PRELOAD: &[u8] = b"/vgpreload_";
-    name == b"LD_PRELOAD" && value.windows(PRELOAD.len()).any(|window| window == PRELOAD)
 }
 
 /// `libasan.so.8` of GCC, `libclang_rt.asan-x86_64.so` of clang.
@@ -75,8 +69,8 @@ fn execute_again() {
         let given = libc::getauxval(libc::AT_EXECFN) as *const c_char;
         let path = if is_own(given) { given } else { file.cast_const() };
         if is_own(path) {
-            let arguments = settings::initial_arguments();
-            raw::call!(SYS_execve, path, arguments, settings::initial_environment());
+            let arguments = environment::initial_arguments();
+            raw::call!(SYS_execve, path, arguments, environment::initial_environment());
         }
     }
 }
@@ -86,13 +80,8 @@ const OWN: &CStr = c"/proc/self/exe";
 /// Whether the path leads to the file that runs.
 unsafe fn is_own(path: *const c_char) -> bool {
     let identity = |path: *const c_char| {
-        let mut status = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: a C string and a place for the answer, which is there if the call succeeds.
-        unsafe {
-            let into = status.as_mut_ptr();
-            let done = raw::call!(SYS_newfstatat, libc::AT_FDCWD, path, into, 0);
-            (done == 0).then(|| ((*into).st_dev, (*into).st_ino))
-        }
+        // SAFETY: a C string.
+        unsafe { raw::stat_by(path, 0) }.map(|file| (file.st_dev, file.st_ino))
     };
     let own = identity(OWN.as_ptr());
     !path.is_null() && own.is_some() && identity(path) == own

@@ -5,7 +5,9 @@
 //! |---|---|
 //! | `settings` | what the environment asks for; read once |
 //! | `source` | where every kind of memory gets its pages; `limits` says when a reservation is not enough |
-//! | `mapping` | mmap and its relatives, for the memory a program maps itself; `small`, `table`, `demote` |
+//! | `mapping` | mmap and its relatives, for the memory a program maps itself; `small`, `demote` |
+//! | `table` | which ranges lie on the pool |
+//! | `sizes`, `files` | sizes of superpages; small files of the kernel |
 //! | `heap` | malloc and its relatives: glibc's own, on superpages |
 //! | `symbols` | which functions this library stands in for |
 //! | `filter` | whether a seccomp filter may be in place |
@@ -20,10 +22,14 @@
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `pagemap` | what lies under pages, asked of the kernel |
 //! | `executor` | what `policy` remembers of this process, asking it, the log of its decisions, and the advice it wants |
+//! | `text` | text of a fixed length, and numbers in text |
 //! | `once` | what is found out once |
 //! | `environment` | what programs that this one executes learn of all this |
 //! | `counters` | what was asked for and got |
 //! | `api` | the functions for programs that ask themselves: `superpage.h`, libhugetlbfs' names |
+//!
+//! No two of them use each other, also not by way of others (`tests/integration/layers.rs`). `start` is on top, and below
+//! it `order`, which has the parts that a fork concerns.
 //!
 //! Inert unless `SUPERPAGE_PAGES` asks for superpages, or the program calls `api`. This is the one library of the project that
 //! reads the environment: a preloaded library has no other way to be told anything.
@@ -38,6 +44,7 @@ mod contiguity;
 mod counters;
 mod environment;
 mod executor;
+mod files;
 mod filter;
 mod fork;
 mod fork_lock;
@@ -57,10 +64,13 @@ mod prepare;
 mod raw;
 mod segments;
 mod settings;
+mod sizes;
 mod source;
 mod stack;
 mod start;
 mod symbols;
+mod table;
+mod text;
 mod write_protect;
 
 // mmap's offset would be 32 bits, and the system call another one (mmap2).

@@ -5,14 +5,18 @@
 //! policy or cpuset can want them from nodes that have none. Where one of these is seen, or cannot
 //! be excluded, the pages are populated when they are mapped. It costs time and the choice of the
 //! node by first touch; it buys an error instead of a SIGBUS.
+//!
+//! # Safety
+//! One system call, with a place for its answer.
 //! See docs/decisions/library.md#1.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::files::read_file;
 use crate::message::Decimal;
 use crate::raw;
-use crate::source::{first_number, read_file};
+use crate::text::{self, Text, first_number};
 
 /// Whether a limit is in force, or may be.
 pub fn stand_in_the_way(page: usize) -> bool {
@@ -42,9 +46,7 @@ fn is_bound_to_nodes() -> bool {
     }
     let mut status = [0; 8192];
     let Some(status) = read_file(c"/proc/self/status", &mut status) else { return true };
-    let key = b"Mems_allowed_list:";
-    let Some(at) = status.windows(key.len()).position(|window| window == key) else { return false };
-    let rest = &status[at + key.len()..];
+    let Some(rest) = text::after(status, b"Mems_allowed_list:") else { return false };
     let line = rest.split(|&byte| byte == b'\n').next().unwrap_or(b"");
     // A machine with one node has one answer to both; a cpuset of all nodes is written alike.
     line.trim_ascii() != online.trim_ascii()
@@ -69,7 +71,7 @@ pub fn is_in_limited_cgroup(page: usize) -> bool {
 
 /// Calls `tell` with the files of the limit and the use of each memory cgroup we are in, and of those
 /// above it, nearest first. They need not exist.
-pub fn each_memory_group(mut tell: impl FnMut(&CStr, &CStr)) {
+fn each_memory_group(mut tell: impl FnMut(&CStr, &CStr)) {
     each_group(b"memory", |version, path| {
         let (mount, limit, usage): (&[u8], &[u8], &[u8]) = match version {
             Version::Two => (v2_mount().unwrap_or_default(), b"/memory.max", b"/memory.current"),
@@ -78,11 +80,9 @@ pub fn each_memory_group(mut tell: impl FnMut(&CStr, &CStr)) {
             }
         };
         upwards(path, |path| {
-            let (mut first, mut second) = ([0; 512], [0; 512]);
-            if let (Some(limit), Some(usage)) =
-                (join(&mut first, &[mount, path, limit]), join(&mut second, &[mount, path, usage]))
-            {
-                tell(limit, usage);
+            let file = |name| Text::<512>::join(&[mount, path, name]);
+            if let (Some(limit), Some(usage)) = (file(limit), file(usage)) {
+                tell(limit.c_str(), usage.c_str());
             }
         });
     });
@@ -93,19 +93,21 @@ pub fn each_memory_group(mut tell: impl FnMut(&CStr, &CStr)) {
 pub fn available_memory() -> Option<usize> {
     let mut buffer = [0; 4096];
     let text = read_file(c"/proc/meminfo", &mut buffer)?;
-    let key = b"MemAvailable:";
-    let at = text.windows(key.len()).position(|window| window == key)?;
-    let mut available = first_number(&text[at + key.len()..])?.checked_mul(1024)?;
+    let available = first_number(text::after(text, b"MemAvailable:")?)?.checked_mul(1024)?;
+    Some(available.min(cgroup_headroom().unwrap_or(usize::MAX)))
+}
+
+/// What the process's cgroups may still use, the least; `None`: there is no limit, or nobody knows.
+pub fn cgroup_headroom() -> Option<usize> {
+    let number_in = |path: &CStr| first_number(read_file(path, &mut [0; 64])?);
+    let mut headroom: Option<usize> = None;
     each_memory_group(|limit, usage| {
-        let (mut first, mut second) = ([0; 64], [0; 64]);
-        let number = |text: Option<&[u8]>| text.and_then(first_number);
-        let limit = number(read_file(limit, &mut first));
-        let usage = number(read_file(usage, &mut second));
-        if let (Some(limit), Some(usage)) = (limit, usage) {
-            available = available.min(limit.saturating_sub(usage));
+        if let (Some(limit), Some(usage)) = (number_in(limit), number_in(usage)) {
+            let left = limit.saturating_sub(usage);
+            headroom = Some(headroom.map_or(left, |headroom| headroom.min(left)));
         }
     });
-    Some(available)
+    headroom
 }
 
 enum Version {
@@ -142,16 +144,6 @@ fn upwards(path: &[u8], mut tell: impl FnMut(&[u8])) {
     }
 }
 
-/// The pieces of a path as a C string; `None` if the buffer is too small.
-pub fn join<'a>(buffer: &'a mut [u8], pieces: &[&[u8]]) -> Option<&'a CStr> {
-    let mut used = 0;
-    for piece in pieces.iter().copied().chain([b"\0" as &[u8]]) {
-        buffer.get_mut(used..used + piece.len())?.copy_from_slice(piece);
-        used += piece.len();
-    }
-    CStr::from_bytes_with_nul(&buffer[..used]).ok()
-}
-
 /// Where cgroup v2 is mounted: alone, or beside v1 (systemd's hybrid layout). Once found, it stays.
 fn v2_mount() -> Option<&'static [u8]> {
     const ALONE: u8 = 1;
@@ -180,15 +172,14 @@ fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool 
     let mut limited = false;
     upwards(path, |path| {
         let at_top = path.is_empty();
-        let mut file = [0u8; 4096];
         let (number, unit) = size_name(page);
         let pieces: [&[u8]; 6] = [mount, path, b"/hugetlb.", number.bytes(), unit, ending];
-        let Some(file) = join(&mut file, &pieces) else {
+        let Some(file) = Text::<4096>::join(&pieces) else {
             limited = true;
             return;
         };
         let mut value = [0; 64];
-        limited |= match read_file(file, &mut value) {
+        limited |= match read_file(file.c_str(), &mut value) {
             Some(_) if at_top && ending == b".max" => true,
             Some(value) => is_limit(value.trim_ascii()),
             None => !at_top && ending != b".max",

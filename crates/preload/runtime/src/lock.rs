@@ -23,7 +23,7 @@
 //! | (s) | `stack::slots::SLOTS`, [`Rank::Stacks`] | yes |
 //! | (d) | `mapping::exclusive::WORKERS`, [`Rank::Demotion`] | yes |
 //! | (m) | `mapping::small::EXTENT`, [`Rank::Small`] | no: [`Lock::try_with`], its callers may hold an allocator's lock |
-//! | (t) | `mapping::table::TABLE`, [`Rank::Table`] | yes |
+//! | (t) | `table::TABLE`, [`Rank::Table`] | yes |
 //! | (c) | whoever has claimed the entry by compare-and-swap | no: another entry is taken, or none |
 //! | (a) | nothing: one atomic word, or a hint of several | no |
 //!
@@ -53,7 +53,7 @@ pub enum Rank {
     Demotion,
     /// `mapping::small`: the extent that small mappings are cut from.
     Small,
-    /// `mapping::table`: which ranges lie on the pool. Taken under all others.
+    /// `table`: which ranges lie on the pool. Taken under all others.
     Table,
 }
 

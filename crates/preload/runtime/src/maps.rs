@@ -6,7 +6,7 @@
 
 use std::ffi::CStr;
 
-use crate::raw;
+use crate::{raw, text};
 
 /// One line of /proc/self/maps.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +77,17 @@ pub fn each_of(path: &CStr, mut tell: impl FnMut(&Vma)) -> Option<()> {
     })
 }
 
+/// The mapping at an address, without its name.
+pub fn at(address: usize) -> Option<Vma<'static>> {
+    let mut found = None;
+    each(|vma| {
+        if (vma.start..vma.end).contains(&address) {
+            found = Some(Vma { name: b"", ..*vma });
+        }
+    })?;
+    found
+}
+
 /// Whether all of `[start, end)` is private anonymous memory.
 pub fn is_private_anonymous(start: usize, end: usize) -> bool {
     let mut at = start;
@@ -128,8 +139,7 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, State)) -> Option<()> {
         } else if line.starts_with(b"Anonymous:") || line.starts_with(b"Swap:") {
             has_pages |= line.iter().any(|byte| (b'1'..=b'9').contains(byte));
         } else if let Some(vma) = parse(line) {
-            let Vma { start, end, flags, offset, file, name: _ } = vma;
-            known = Some(Vma { start, end, flags, offset, file, name: b"" });
+            known = Some(Vma { name: b"", ..vma });
             has_pages = false;
         }
     })
@@ -197,7 +207,7 @@ fn parse(line: &[u8]) -> Option<Vma<'_>> {
     let device = fields.next()?;
     let colon = device.iter().position(|&byte| byte == b':')?;
     let device = hexadecimal(&device[..colon])? << 32 | hexadecimal(&device[colon + 1..])?;
-    let inode = decimal(fields.next()?)?;
+    let inode = text::decimal(fields.next()?)? as u64;
     let rest = fields.next().unwrap_or(b"");
     let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
     Some(Vma {
@@ -210,19 +220,7 @@ fn parse(line: &[u8]) -> Option<Vma<'_>> {
     })
 }
 
-/// A number as the kernel prints addresses, without `0x`.
-pub fn hexadecimal(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || text.len() > 16 {
-        return None;
-    }
-    text.iter().try_fold(0, |sum, &byte| Some(sum << 4 | u64::from((byte as char).to_digit(16)?)))
-}
-
-fn decimal(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0u64, |sum, &byte| {
-        sum.checked_mul(10)?.checked_add(u64::from((byte as char).to_digit(10)?))
-    })
+/// All of a text as a number in hexadecimal, without `0x`.
+fn hexadecimal(text: &[u8]) -> Option<u64> {
+    text::hexadecimal(text).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }

@@ -3,13 +3,13 @@
 //! Counting comes first, because the others count. Copying comes last: it asks the table, and the others must
 //! not be in the midst of something by then.
 
-use crate::fork::{Part, copy};
+use crate::fork::{self, Part, copy};
 use crate::lock::{RANKS, Rank};
-use crate::mapping::{self, small, table};
-use crate::{counters, executor, heap, prepare, stack};
+use crate::mapping::{self, small};
+use crate::{counters, executor, heap, prepare, stack, table};
 
 /// All parts that have something to do about a fork.
-pub static PARTS: [Part; 9] = ORDER;
+static PARTS: [Part; 9] = ORDER;
 
 const ORDER: [Part; 9] = [
     Part::in_child(None, counters::after_fork),
@@ -35,3 +35,8 @@ const _: () = {
     }
     assert!(locks == RANKS);
 };
+
+/// Sees to it that all of them are told of forks.
+pub fn provide() {
+    fork::provide(&PARTS);
+}

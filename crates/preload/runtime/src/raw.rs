@@ -6,7 +6,7 @@
 //! the caller's to answer for, as the `unsafe` on them says.
 //! See docs/decisions/library.md#3.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// An error number of the kernel.
 pub type Errno = c_int;
@@ -156,6 +156,79 @@ pub fn close(fd: c_int) {
     unsafe { call!(SYS_close, fd) };
 }
 
+/// Appends a line to a file, which is made if there is none, in one write; `None`: not all of it is there.
+/// errno is left alone.
+pub fn append(path: &CStr, mode: c_int, line: &[u8]) -> Option<()> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    keeping_errno(|| {
+        let fd = open(path, flags, mode)?;
+        // SAFETY: a descriptor of our own and a slice that is only read.
+        let written = unsafe { call!(SYS_write, fd, line.as_ptr(), line.len()) };
+        close(fd);
+        (written == line.len() as libc::c_long).then_some(())
+    })
+}
+
+/// `fstatat(2)`, of what a path leads to.
+pub fn stat(path: &CStr, flags: c_int) -> Option<libc::stat> {
+    // SAFETY: a C string.
+    unsafe { stat_by(path.as_ptr(), flags) }
+}
+
+/// The same without a look at the path, which takes a function of libc's.
+///
+/// # Safety
+/// A C string, or null.
+pub unsafe fn stat_by(path: *const c_char, flags: c_int) -> Option<libc::stat> {
+    // SAFETY: a path and a place for the answer, which is all zero before.
+    unsafe {
+        let mut file: libc::stat = std::mem::zeroed();
+        let looked = call!(SYS_newfstatat, libc::AT_FDCWD, path, &raw mut file, flags);
+        (looked == 0).then_some(file)
+    }
+}
+
+/// `fstat(2)`.
+pub fn fstat(fd: c_int) -> Option<libc::stat> {
+    // SAFETY: a place for the answer, which is all zero before.
+    unsafe {
+        let mut file: libc::stat = std::mem::zeroed();
+        (call!(SYS_fstat, fd, &raw mut file) == 0).then_some(file)
+    }
+}
+
+/// `readlinkat(2)`; what does not fit is cut off.
+pub fn read_link<'a>(directory: c_int, path: &CStr, into: &'a mut [u8]) -> Option<&'a [u8]> {
+    let (path, start) = (path.as_ptr(), into.as_mut_ptr());
+    // SAFETY: a path and a buffer of that size.
+    let length = unsafe { call!(SYS_readlinkat, directory, path, start, into.len()) };
+    into.get(..usize::try_from(length).ok()?)
+}
+
+/// Whether the base page at an address is there (`mincore(2)`); `None`: nothing is mapped. errno is left alone.
+pub fn is_resident(address: usize) -> Option<bool> {
+    let (mut present, page) = (0u8, base_page());
+    let at = address & !(page - 1);
+    // SAFETY: asks only; one page needs one byte.
+    let asked = keeping_errno(|| unsafe { call!(SYS_mincore, at, page, &raw mut present) });
+    (asked == 0).then_some(present & 1 != 0)
+}
+
+/// The user that this process acts as.
+pub fn effective_user() -> u32 {
+    // SAFETY: takes nothing.
+    unsafe { call!(SYS_geteuid) as u32 }
+}
+
+/// `getrusage(2)`; errno is left alone.
+pub fn usage(of: c_int) -> Option<libc::rusage> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes the structure if it returns 0.
+    keeping_errno(|| unsafe {
+        (call!(SYS_getrusage, of, usage.as_mut_ptr()) == 0).then(|| usage.assume_init())
+    })
+}
+
 /// Runs `work` and leaves errno as it was before.
 pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: errno is this thread's own.
@@ -209,6 +282,25 @@ pub unsafe fn mmap(
         // SAFETY: by the contract.
         checked(unsafe { call!(SYS_mmap, at, length, protection, flags, fd, offset) })
     })
+}
+
+/// Fresh zeroed private memory, wherever the kernel puts it; `flags` beside those for that.
+pub fn map(length: usize, flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: no address is fixed: nothing existing is replaced.
+    unsafe { mmap(0, length, READ_WRITE, PRIVATE_ANONYMOUS | flags, -1, 0) }
+}
+
+/// The same exactly at `at`; `None`: something is there, or nothing to be had.
+pub fn map_at(at: usize, length: usize, protection: c_int, flags: c_int) -> Option<()> {
+    let flags = PRIVATE_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | flags;
+    // SAFETY: replaces nothing. A kernel before 4.17 takes the address as a hint.
+    unsafe {
+        let got = mmap(at, length, protection, flags, -1, 0).ok()?;
+        if got != at {
+            let _ = munmap(got, length);
+        }
+        (got == at).then_some(())
+    }
 }
 
 /// `munmap(2)`; errno is left alone.

@@ -10,14 +10,15 @@
 //! the loader publishes in `__libc_stack_end`.
 
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, c_char};
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use abi::Kind;
 use abi::environment::{self as variable, REPORT_SHORTAGE, TEXT_COPY};
 pub use abi::environment::{Children, Fallback, Text};
 
-use crate::message;
+use crate::text::{decimal, first_number};
+use crate::{environment, message};
 
 /// Which pages the memory named by [`Settings::memory`] is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,66 +166,47 @@ fn understand() -> Settings {
     let mut verbose = 2;
     let mut restricted = false;
     let mut under_valgrind = false;
-    each_variable(|name, value| {
+    environment::each_variable(|name, value| {
         let bytes = value.to_bytes();
-        under_valgrind |= crate::instrumentation::is_of_valgrind(name, bytes);
+        under_valgrind |= is_of_valgrind(name, bytes);
         let understood = match std::str::from_utf8(name).unwrap_or_default() {
-            variable::PAGES => pages(bytes).map(|it| settings.pages = it),
-            variable::MEMORY => memory(bytes).map(|it| {
+            variable::PAGES => set(&mut settings.pages, pages(bytes)),
+            variable::MEMORY => {
                 named = true;
-                settings.memory = it;
-            }),
-            variable::FALLBACK => word(bytes, Fallback::from_name).map(|it| settings.fallback = it),
-            variable::POOL => pool(bytes).map(|it| settings.always_pool = it),
-            variable::CHILDREN => word(bytes, Children::from_name).map(|it| settings.children = it),
-            variable::PREZERO => prezero(bytes, &mut settings),
-            variable::PREFAULT => number(bytes).map(|it| settings.prefault = it),
+                set(&mut settings.memory, memory(bytes))
+            }
+            variable::FALLBACK => set(&mut settings.fallback, word(bytes, Fallback::from_name)),
+            variable::POOL => set(&mut settings.always_pool, pool(bytes)),
+            variable::CHILDREN => set(&mut settings.children, word(bytes, Children::from_name)),
+            variable::PREZERO => set(&mut settings.prezero, prezero(bytes)),
+            variable::PREFAULT => set(&mut settings.prefault, decimal(bytes)),
+            variable::COUNTERS => set(&mut settings.counters, Some(Some(value))),
+            variable::POLICY_LOG => {
+                set(&mut settings.policy_log, Some(Some(value).filter(|_| !bytes.is_empty())))
+            }
+            variable::REPORT if bytes == REPORT_SHORTAGE.as_bytes() => {
+                set(&mut settings.says_shortage, Some(true))
+            }
+            variable::REPORT => set(&mut settings.report, json_path(value).map(Some)),
             "HUGETLB_MORECORE" => {
                 morecore = Some(bytes).filter(|text| !text.eq_ignore_ascii_case(b"no"));
-                Some(())
+                true
             }
-            "HUGETLB_VERBOSE" => {
-                verbose = crate::source::first_number(bytes).unwrap_or(0);
-                Some(())
-            }
+            "HUGETLB_VERBOSE" => set(&mut verbose, Some(first_number(bytes).unwrap_or(0))),
             // glibc gives back what it has free by rules of its own.
-            "HUGETLB_MORECORE_SHRINK" => Some(()),
-            "HUGETLB_RESTRICT_EXE" => {
-                restricted = !names_this_program(bytes);
-                Some(())
-            }
+            "HUGETLB_MORECORE_SHRINK" => true,
+            "HUGETLB_RESTRICT_EXE" => set(&mut restricted, Some(!names_this_program(bytes))),
             "MALLOC_TOP_PAD_"
             | "MALLOC_TRIM_THRESHOLD_"
             | "MALLOC_MMAP_THRESHOLD_"
-            | "MALLOC_MMAP_MAX_" => {
-                settings.tunes_malloc = true;
-                Some(())
-            }
+            | "MALLOC_MMAP_MAX_" => set(&mut settings.tunes_malloc, Some(true)),
             "GLIBC_TUNABLES" => {
                 settings.tunes_malloc |= tunes_malloc(bytes);
-                Some(())
+                true
             }
-            variable::COUNTERS => {
-                let _: () = settings.counters = Some(value);
-                Some(())
-            }
-            variable::POLICY_LOG => {
-                settings.policy_log = Some(value).filter(|_| !bytes.is_empty());
-                Some(())
-            }
-            variable::REPORT if bytes == REPORT_SHORTAGE.as_bytes() => {
-                settings.says_shortage = true;
-                Some(())
-            }
-            variable::REPORT => bytes.strip_prefix(b"json:").map(|path| {
-                let from = bytes.len() - path.len();
-                // A suffix of a C string is one.
-                settings.report =
-                    CStr::from_bytes_with_nul(&value.to_bytes_with_nul()[from..]).ok();
-            }),
-            _ => Some(()),
+            _ => true,
         };
-        if understood.is_none() {
+        if !understood {
             bad = Some((name, value));
         }
     });
@@ -262,6 +244,17 @@ fn understand() -> Settings {
         settings.memory.mmap = true;
     }
     settings
+}
+
+/// Stores what a variable says; `false`: it was not understood.
+fn set<T>(place: &mut T, value: Option<T>) -> bool {
+    value.map(|value| *place = value).is_some()
+}
+
+/// `json:PATH`
+fn json_path(value: &CStr) -> Option<&CStr> {
+    let path = value.to_bytes_with_nul().strip_prefix(b"json:")?;
+    CStr::from_bytes_with_nul(path).ok()
 }
 
 fn pages(text: &[u8]) -> Option<Pages> {
@@ -303,7 +296,7 @@ fn superpage_size(text: &[u8]) -> Option<usize> {
         b"g" | b"G" => 30,
         _ => return None,
     };
-    let size = number(&text[..digits])?.checked_mul(1 << shift)?;
+    let size = decimal(&text[..digits])?.checked_mul(1 << shift)?;
     (size.is_power_of_two() && size > 4096).then_some(size)
 }
 
@@ -311,7 +304,7 @@ fn superpage_size(text: &[u8]) -> Option<usize> {
 pub fn names_this_program(list: &[u8]) -> bool {
     // SAFETY: argv\[0\] is a C string or null.
     let name = unsafe {
-        let arguments = initial_arguments();
+        let arguments = environment::initial_arguments();
         if arguments.is_null() || (*arguments).is_null() {
             return false;
         }
@@ -319,6 +312,12 @@ pub fn names_this_program(list: &[u8]) -> bool {
     };
     let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
     list.split(|&byte| byte == b':').any(|entry| !entry.is_empty() && entry == name)
+}
+
+/// Whether a variable says that valgrind runs this program: its own preloads are there.
+fn is_of_valgrind(name: &[u8], value: &[u8]) -> bool {
+    const PRELOAD: &[u8] = b"/vgpreload_";
+    name == b"LD_PRELOAD" && value.windows(PRELOAD.len()).any(|window| window == PRELOAD)
 }
 
 /// Whether a list of tunables names one that decides when malloc asks the kernel for memory.
@@ -342,7 +341,7 @@ fn memory(text: &[u8]) -> Option<Memory> {
             Some(Kind::Text) => memory.text = Some(Text::File),
             Some(Kind::Data) => memory.data = true,
             None if text == TEXT_COPY.as_bytes() => memory.text = Some(Text::Copy),
-            Some(Kind::Stack) | None => memory.stack = number(text.strip_prefix(b"stack=")?)?,
+            Some(Kind::Stack) | None => memory.stack = decimal(text.strip_prefix(b"stack=")?)?,
         }
     }
     Some(memory)
@@ -363,64 +362,11 @@ fn pool(text: &[u8]) -> Option<bool> {
 
 /// `268435456`. `,load=99` and `,start=67108864` are understood as well, and ask for nothing: there is
 /// no thread whose work they would steer.
-fn prezero(text: &[u8], settings: &mut Settings) -> Option<()> {
+fn prezero(text: &[u8]) -> Option<usize> {
     let mut words = text.split(|&byte| byte == b',');
-    settings.prezero = number(words.next()?)?;
+    let bytes = decimal(words.next()?)?;
     words.try_for_each(|word| {
-        number(word.strip_prefix(b"load=").or_else(|| word.strip_prefix(b"start="))?).map(drop)
-    })
-}
-
-/// A decimal number of bytes.
-fn number(text: &[u8]) -> Option<usize> {
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0usize, |sum, byte| {
-        let digit = byte.is_ascii_digit().then(|| usize::from(byte - b'0'))?;
-        sum.checked_mul(10)?.checked_add(digit)
-    })
-}
-
-/// Calls `tell` with each variable the process was started with.
-pub fn each_variable(mut tell: impl FnMut(&'static [u8], &'static CStr)) {
-    let mut next = initial_environment();
-    // SAFETY: the kernel's list: pointers to C strings, then a null pointer. They stay for the life
-    // of the process; programs that overwrite them (setproctitle) do so long after the first read.
-    unsafe {
-        while !next.is_null() && !(*next).is_null() {
-            let entry = CStr::from_ptr(*next);
-            let bytes = entry.to_bytes_with_nul();
-            if let Some(at) = bytes.iter().position(|&byte| byte == b'=')
-                && let Ok(value) = CStr::from_bytes_with_nul(&bytes[at + 1..])
-            {
-                tell(&bytes[..at], value);
-            }
-            next = next.add(1);
-        }
-    }
-}
-
-unsafe extern "C" {
-    /// Where the kernel left argc: above it argv, a null pointer, the environment (System V ABI).
-    static __libc_stack_end: *const usize;
-}
-
-/// The arguments the process was started with.
-pub fn initial_arguments() -> *const *const c_char {
-    // SAFETY: the loader sets it before it runs or relocates anything else.
-    unsafe {
-        let start = __libc_stack_end;
-        if start.is_null() { std::ptr::null() } else { start.add(1).cast() }
-    }
-}
-
-/// The environment the process was started with.
-pub fn initial_environment() -> *const *const c_char {
-    let arguments = initial_arguments();
-    if arguments.is_null() {
-        return std::ptr::null();
-    }
-    // SAFETY: argc lies before argv, and a null pointer after it.
-    unsafe { arguments.add(*__libc_stack_end + 1) }
+        decimal(word.strip_prefix(b"load=").or_else(|| word.strip_prefix(b"start="))?).map(drop)
+    })?;
+    Some(bytes)
 }

@@ -10,15 +10,16 @@
 //! `place` replaces what is in its range: the callers own it, as address space they reserved.
 //! See docs/decisions/pool.md#5.
 
-use std::ffi::{CStr, c_int};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::counters::{self, Column, Kind, Reason};
-use crate::mapping::table;
 use crate::once::OnceBool;
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
-use crate::{contiguity, executor, fork_lock, write_protect};
+use crate::sizes::superpage;
+use crate::table;
+use crate::{contiguity, executor, fork_lock, message, write_protect};
 
 /// On what pages a request came to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,25 +31,6 @@ pub enum Backing {
     /// Ordinary memory.
     Base,
 }
-
-/// The size of the superpages this process asks for.
-pub fn superpage() -> usize {
-    static SIZE: AtomicUsize = AtomicUsize::new(0);
-    let known = SIZE.load(Ordering::Relaxed);
-    if known != 0 {
-        return known;
-    }
-    let size = match settings::get().pages {
-        Pages::Hugetlb(size) | Pages::Thp(size) if size != 0 => size,
-        Pages::Hugetlb(_) => usual_hugetlb(),
-        Pages::Thp(_) | Pages::Unasked => pmd_size().unwrap_or(USUAL),
-    };
-    SIZE.store(size, Ordering::Relaxed);
-    size
-}
-
-/// What it is nearly everywhere. Only used where the kernel does not say.
-const USUAL: usize = 2 << 20;
 
 /// `MAP_HUGETLB` with the size encoded, for `mmap(2)`.
 pub fn hugetlb_flags(size: usize) -> c_int {
@@ -239,14 +221,9 @@ fn map_checked(
 
 /// Whether the pool could serve so much more at this moment: tried, and given back.
 pub fn has_to_spare(length: usize) -> bool {
-    let flags = raw::PRIVATE_ANONYMOUS | hugetlb_flags(superpage());
-    // SAFETY: fresh address space, and what was mapped is unmapped untouched.
-    !faults_may_fail()
-        && unsafe {
-            raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0)
-                .and_then(|start| raw::munmap(start, length))
-                .is_ok()
-        }
+    let map = || raw::map(length, hugetlb_flags(superpage()));
+    // SAFETY: what was mapped just now is unmapped untouched.
+    !faults_may_fail() && map().and_then(|start| unsafe { raw::munmap(start, length) }).is_ok()
 }
 
 /// What an error of a hugetlb mapping means.
@@ -278,96 +255,12 @@ fn faults_may_fail() -> bool {
     ANSWER.get_or_init(|| crate::limits::stand_in_the_way(superpage()))
 }
 
-/// The size of pool pages where nobody names one.
-pub fn usual_hugetlb() -> usize {
-    default_hugetlb().unwrap_or(USUAL)
-}
-
-/// `Hugepagesize:` of /proc/meminfo.
-fn default_hugetlb() -> Option<usize> {
-    let mut buffer = [0; 4096];
-    let text = read_file(c"/proc/meminfo", &mut buffer)?;
-    let key = b"Hugepagesize:";
-    let at = text.windows(key.len()).position(|window| window == key)?;
-    let size = first_number(&text[at + key.len()..])?.checked_mul(1024)?;
-    size.is_power_of_two().then_some(size)
-}
-
-/// The size of a superpage as THP have it.
-pub fn pmd_size() -> Option<usize> {
-    let mut buffer = [0; 64];
-    let path = c"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
-    let size = first_number(read_file(path, &mut buffer)?)?;
-    (size.is_power_of_two() && size >= raw::base_page()).then_some(size)
-}
-
-/// The first decimal number in `text`.
-pub fn first_number(text: &[u8]) -> Option<usize> {
-    let from = text.iter().position(u8::is_ascii_digit)?;
-    let digits = text[from..].iter().take_while(|byte| byte.is_ascii_digit());
-    digits
-        .into_iter()
-        .try_fold(0usize, |sum, digit| sum.checked_mul(10)?.checked_add(usize::from(digit - b'0')))
-}
-
-/// The beginning of a small file, as much as fits.
-pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let length = raw::keeping_errno(|| {
-        // SAFETY: a path, a descriptor of our own and a buffer of our own.
-        unsafe {
-            let fd = raw::open(path, flags, 0)?;
-            let mut used = 0;
-            let complete = loop {
-                let rest = buffer.as_mut_ptr().add(used);
-                match raw::call!(SYS_read, fd, rest, buffer.len() - used) {
-                    0 => break true,
-                    -1 if raw::errno() == libc::EINTR => {}
-                    -1 => break false,
-                    got => used += got as usize,
-                }
-            };
-            raw::close(fd);
-            complete.then_some(used)
-        }
-    })?;
-    Some(&buffer[..length])
-}
-
-/// Calls `tell` with each name in a directory, and the directory's descriptor, until it says `false`;
-/// `None` if it could not be read.
-pub fn each_name(path: &CStr, mut tell: impl FnMut(c_int, &CStr) -> bool) -> Option<()> {
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    raw::keeping_errno(|| {
-        let fd = raw::open(path, flags, 0)?;
-        let complete = read_names(fd, &mut tell);
-        raw::close(fd);
-        complete
-    })
-}
-
-fn read_names(fd: c_int, tell: &mut dyn FnMut(c_int, &CStr) -> bool) -> Option<()> {
-    // What `linux_dirent64` has before the name: inode, offset, length of the entry, type.
-    const NAME: usize = 19;
-    let mut buffer = [0u64; 1024];
-    loop {
-        let into = buffer.as_mut_ptr();
-        // SAFETY: a descriptor and a buffer of our own.
-        let got = unsafe { raw::call!(SYS_getdents64, fd, into, size_of_val(&buffer)) };
-        if got <= 0 {
-            return (got == 0).then_some(());
-        }
-        // SAFETY: as many bytes as were written, of numbers that may be read as bytes.
-        let entries =
-            unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), got as usize) };
-        let mut at = 0;
-        while let Some(entry) = entries.get(at..).filter(|rest| rest.len() > NAME) {
-            let length = usize::from(u16::from_ne_bytes([entry[16], entry[17]]));
-            let name = CStr::from_bytes_until_nul(entry.get(NAME..length)?).ok()?;
-            if !tell(fd, name) {
-                return Some(());
-            }
-            at += length;
-        }
-    }
+/// The caller wants an error rather than base pages, and the program has not begun: it does not.
+pub fn refuse(kind: Kind) -> ! {
+    message::line(&[
+        b"no superpages for the program's ",
+        kind.name().as_bytes(),
+        b": not started, because SUPERPAGE_FALLBACK=error",
+    ]);
+    raw::exit(127)
 }

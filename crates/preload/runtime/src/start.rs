@@ -9,9 +9,7 @@
 //! The constructor runs before libc's own, so it uses only what libc makes ready earlier, in
 //! `__libc_early_init` (2.32): thread-local storage, the tunables and malloc, but not `environ`.
 
-use crate::counters::Kind;
 use crate::settings::{self, Children, Pages};
-use crate::{message, raw};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -34,7 +32,7 @@ extern "C" fn start() {
         return;
     }
     crate::counters::open();
-    crate::fork::provide();
+    crate::order::provide();
     crate::segments::provide(settings);
     crate::segments::legacy::provide();
     crate::stack::provide(settings);
@@ -46,18 +44,9 @@ extern "C" fn start() {
     }
 }
 
-/// The caller wants an error rather than base pages, and the program has not begun: it does not.
-pub fn refuse(kind: Kind) -> ! {
-    message::line(&[
-        b"no superpages for the program's ",
-        kind.name().as_bytes(),
-        b": not started, because SUPERPAGE_FALLBACK=error",
-    ]);
-    raw::exit(127)
-}
-
 /// At exit. A process that ends by a signal or `_exit` leaves no report of its own; what it got is
 /// in the run's counters all the same.
 extern "C" fn end() {
+    crate::contiguity::finish();
     crate::counters::report();
 }

@@ -8,6 +8,9 @@ mod programs;
 #[allow(dead_code, reason = "the library uses all of it")]
 #[path = "../src/contiguity/blocks.rs"]
 mod blocks;
+#[allow(dead_code, missing_docs, reason = "the library uses all of it")]
+#[path = "../src/text.rs"]
+mod text;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

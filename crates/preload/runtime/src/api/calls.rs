@@ -74,34 +74,20 @@ pub extern "C" fn superpage_unmap(address: *mut c_void, length: size_t) -> c_int
         regions::take(address as usize, |region| length == region.asked || length == region.mapped);
     let Some(region) = region else {
         reason::remember(Reason::NotOurs);
-        raw::set_errno(libc::EINVAL);
-        return -1;
+        return raw::fails_with(libc::EINVAL);
     };
     // SAFETY: handed out by this library and taken out of the table by this call: the caller gives
     // it up by calling.
-    match unsafe { raw::munmap(region.start, region.mapped) } {
-        Ok(()) => 0,
-        Err(errno) => {
-            raw::set_errno(errno);
-            -1
-        }
-    }
+    raw::answer(unsafe { raw::munmap(region.start, region.mapped) })
 }
 
 /// `ssize_t superpage_coverage(const void *address, size_t length)`: bytes on superpages now, or -1
 /// with errno where that is unknown.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_coverage(address: *const c_void, length: size_t) -> ssize_t {
-    let before = raw::errno();
-    match coverage::superpage_bytes(address as usize, length) {
-        Ok(bytes) => {
-            raw::set_errno(before);
-            bytes as ssize_t
-        }
-        Err(errno) => {
-            raw::set_errno(errno);
-            -1
-        }
+    match raw::keeping_errno(|| coverage::superpage_bytes(address as usize, length)) {
+        Ok(bytes) => bytes as ssize_t,
+        Err(errno) => raw::fails_with(errno) as ssize_t,
     }
 }
 

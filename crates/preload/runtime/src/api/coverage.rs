@@ -3,9 +3,9 @@
 use std::ffi::c_int;
 
 use super::files::File;
-use super::text;
 use crate::pagemap::{self, PAGE_IS_HUGE, PAGE_IS_PRESENT, Region};
 use crate::raw::{self, Errno};
+use crate::text;
 
 /// The kernel holds the address space's lock for one call: 64 MiB of base pages take about 0.3 ms.
 const STRIDE: u64 = 64 << 20;

@@ -12,9 +12,10 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::kernel;
 use super::report::{Level, report};
-use super::text::{Shown, Text};
-use super::{kernel, text};
+use crate::text;
+use crate::text::{Shown, Text};
 
 const DEFAULT_VERBOSE: c_int = 2;
 const DEBUG_VERBOSE: c_int = 4;
@@ -84,7 +85,7 @@ impl Settings {
             return;
         }
         let mut applies = true;
-        crate::settings::each_variable(|name, value| {
+        crate::environment::each_variable(|name, value| {
             let value = value.to_bytes();
             match name {
                 // As atoi: what is no number is zero, which shows nothing.

@@ -11,8 +11,8 @@ use std::ffi::{CStr, c_int};
 use super::mounts::{self, Found};
 use super::report::{Level, Words, report};
 use super::sizes;
-use super::text::Text;
 use crate::raw;
+use crate::text::Text;
 
 /// A file of pages of this size; `None` with errno.
 pub fn unlinked(size: usize) -> Option<c_int> {
@@ -57,7 +57,7 @@ fn in_mount(directory: &CStr) -> Option<c_int> {
     let fd = unsafe { libc::mkstemp(name.as_mut_c()) };
     if fd < 0 {
         let (path, words) = (directory.to_bytes(), Words(raw::errno()));
-        let path = super::text::Shown(path);
+        let path = crate::text::Shown(path);
         report(Level::Error, format_args!("no file could be made in {path}: {words}"));
         return None;
     }

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use super::text;
 use crate::raw;
+use crate::text;
 
 /// An open file, read byte by byte from a buffer. However little one `read` returns, reading goes
 /// on until it returns nothing.

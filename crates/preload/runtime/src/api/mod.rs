@@ -33,10 +33,8 @@ mod regions;
 mod report;
 mod sizes;
 mod sysv;
-mod text;
 
 pub use fd::unlinked_in_mount;
 pub use mounts::mount_of_size as hugetlbfs_mount;
 pub use names::shmget_on_superpages;
 pub use sysv::fill_if_needed;
-pub use text::Text;

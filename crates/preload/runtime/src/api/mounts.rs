@@ -16,8 +16,8 @@ use super::environment::settings;
 use super::files::File;
 use super::kernel;
 use super::report::{Level, report};
-use super::text::{Shown, Text};
 use crate::raw;
+use crate::text::{Shown, Text};
 
 /// `include/uapi/linux/magic.h`. The libc crate has it as a type that differs between targets.
 const HUGETLBFS_MAGIC: u32 = 0x9584_58f6;

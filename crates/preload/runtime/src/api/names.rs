@@ -16,9 +16,9 @@ use super::obtain::{Fallback, Memory, Request, obtain};
 use super::reason::{self, Reason, Refusal};
 use super::regions::{self, Region};
 use super::report::{Level, Words, report};
-use super::text::Shown;
 use super::{environment, fd, sizes, sysv};
 use crate::raw;
+use crate::text::Shown;
 
 const GHP_MASK: c_ulong = 0x01;
 const GHR_STRICT: c_ulong = 0x1000_0000;
@@ -39,10 +39,7 @@ pub extern "C" fn superpage_hugetlbfs_start() {
 pub extern "C" fn superpage_gethugepagesize() -> c_long {
     match sizes::chosen() {
         Some(size) => size as c_long,
-        None => {
-            raw::set_errno(libc::ENOSYS);
-            -1
-        }
+        None => raw::fails_with(libc::ENOSYS).into(),
     }
 }
 
@@ -80,8 +77,7 @@ unsafe fn list_sizes(sizes: *mut c_long, count: c_int, filled: usize) -> c_int {
     let Some(capacity) =
         usize::try_from(count).ok().filter(|_| counting || count == 0 || !sizes.is_null())
     else {
-        raw::set_errno(libc::EINVAL);
-        return -1;
+        return raw::fails_with(libc::EINVAL);
     };
     let mut listed = filled;
     if !counting && capacity <= filled {
@@ -101,10 +97,7 @@ unsafe fn list_sizes(sizes: *mut c_long, count: c_int, filled: usize) -> c_int {
     });
     match outcome {
         Ok(()) => listed as c_int,
-        Err(errno) => {
-            raw::set_errno(errno);
-            -1
-        }
+        Err(errno) => raw::fails_with(errno),
     }
 }
 
@@ -141,10 +134,7 @@ fn find_path(size: usize) -> *const c_char {
 pub extern "C" fn superpage_hugetlbfs_unlinked_fd() -> c_int {
     match sizes::chosen() {
         Some(size) => fd::unlinked(size).unwrap_or(-1),
-        None => {
-            raw::set_errno(libc::ENOSYS);
-            -1
-        }
+        None => raw::fails_with(libc::ENOSYS),
     }
 }
 
@@ -153,10 +143,7 @@ pub extern "C" fn superpage_hugetlbfs_unlinked_fd() -> c_int {
 pub extern "C" fn superpage_hugetlbfs_unlinked_fd_for_size(size: c_long) -> c_int {
     match usize::try_from(size) {
         Ok(size) if size > 0 => fd::unlinked(size).unwrap_or(-1),
-        _ => {
-            raw::set_errno(libc::EINVAL);
-            -1
-        }
+        _ => raw::fails_with(libc::EINVAL),
     }
 }
 
@@ -198,18 +185,6 @@ pub extern "C" fn superpage_get_hugepage_region(length: size_t, flags: c_ulong) 
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_free_hugepage_region(pointer: *mut c_void) {
     free(pointer, "free_hugepage_region");
-}
-
-/// `int shmget(key_t key, size_t size, int shmflg)` under the old library's name: what this library
-/// puts in front of libc's.
-#[unsafe(no_mangle)]
-pub extern "C" fn superpage_hugetlbfs_shmget(
-    key: libc::key_t,
-    size: size_t,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: numbers only.
-    unsafe { crate::mapping::shmget(key, size, flags) }
 }
 
 /// For this library's shmget: the segment's id where `HUGETLB_SHM` is set.

@@ -13,7 +13,7 @@ use super::reason::{Reason, Refusal};
 use super::{kernel, sizes};
 use crate::raw::{self, Errno, MPOL_BIND, MPOL_PREFERRED};
 pub use crate::settings::Fallback;
-use crate::{executor, limits, source};
+use crate::{executor, files, limits, source};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
@@ -58,7 +58,7 @@ pub fn obtain(request: &Request) -> Result<Memory, Refusal> {
 fn superpages(request: &Request) -> Result<Memory, Refusal> {
     let length = rounded(request.length, request.page)?;
     let reserve = if request.no_reserve { libc::MAP_NORESERVE } else { 0 };
-    let start = kernel::map(length, source::hugetlb_flags(request.page) | reserve)
+    let start = raw::map(length, source::hugetlb_flags(request.page) | reserve)
         .map_err(|errno| refused(errno, request, length))?;
     let fill = request.populate
         || request.no_reserve
@@ -75,10 +75,11 @@ fn ordinary(request: &Request, reason: Reason) -> Result<Memory, Refusal> {
     let no_memory = |errno| Refusal::new(errno, Reason::NoMemory);
     let (start, reason) = if request.fallback == Fallback::Thp {
         let start = aligned(length, request.page).map_err(no_memory)?;
-        let off = !executor::advise(Kind::Region, request.fallback, start, length) || is_thp_off();
+        let off =
+            !executor::advise(Kind::Region, request.fallback, start, length) || files::is_thp_off();
         (start, if off { Reason::ThpOff } else { reason })
     } else {
-        (kernel::map(length, 0).map_err(no_memory)?, reason)
+        (raw::map(length, 0).map_err(no_memory)?, reason)
     };
     prepare(request, start, length)?;
     if request.populate {
@@ -187,10 +188,4 @@ fn aligned(length: usize, alignment: usize) -> Result<usize, Errno> {
         // SAFETY: as above; nobody has the address.
         let _ = unsafe { raw::munmap(start, length) };
     })
-}
-
-fn is_thp_off() -> bool {
-    let path = c"/sys/kernel/mm/transparent_hugepage/enabled";
-    let mut line = [0; 64];
-    source::read_file(path, &mut line).is_none_or(|line| line.trim_ascii().ends_with(b"[never]"))
 }

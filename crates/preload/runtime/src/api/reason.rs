@@ -4,63 +4,45 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 
 /// The numbers are the header's (`enum superpage_reason`) and never change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum Reason {
-    /// It got what it asked for.
-    None = 0,
-    PoolShort = 1,
-    NoPool = 2,
-    NotSupported = 3,
-    NoPermission = 4,
-    CgroupLimit = 5,
-    NotAligned = 6,
-    NoMemory = 7,
-    Node = 8,
-    BadArgument = 9,
-    NotOurs = 10,
-    ThpOff = 11,
-    Unknown = 12,
+macro_rules! reasons {
+    ($($name:ident = $number:literal, $text:literal;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(i32)]
+        pub enum Reason {
+            $($name = $number),*
+        }
+
+        impl Reason {
+            pub fn text(self) -> &'static CStr {
+                match self {
+                    $(Self::$name => $text),*
+                }
+            }
+
+            pub fn from_number(number: c_int) -> Self {
+                match number {
+                    $($number => Self::$name,)*
+                    _ => Self::Unknown,
+                }
+            }
+        }
+    };
 }
 
-impl Reason {
-    const ALL: [Self; 13] = [
-        Self::None,
-        Self::PoolShort,
-        Self::NoPool,
-        Self::NotSupported,
-        Self::NoPermission,
-        Self::CgroupLimit,
-        Self::NotAligned,
-        Self::NoMemory,
-        Self::Node,
-        Self::BadArgument,
-        Self::NotOurs,
-        Self::ThpOff,
-        Self::Unknown,
-    ];
-
-    pub fn text(self) -> &'static CStr {
-        match self {
-            Self::None => c"superpages as asked for",
-            Self::PoolShort => c"the pool has too few free superpages",
-            Self::NoPool => c"this machine has no pool of that page size",
-            Self::NotSupported => c"the kernel has no hugetlb support",
-            Self::NoPermission => c"no permission",
-            Self::CgroupLimit => c"a hugetlb limit of the cgroup",
-            Self::NotAligned => c"the page size is no power of two, or smaller than a page",
-            Self::NoMemory => c"no memory or address space",
-            Self::Node => c"the NUMA node is unknown or has no free superpages",
-            Self::BadArgument => c"a bad argument",
-            Self::NotOurs => c"the address was not handed out by this library",
-            Self::ThpOff => c"transparent superpages are off",
-            Self::Unknown => c"unknown",
-        }
-    }
-
-    pub fn from_number(number: c_int) -> Self {
-        Self::ALL.into_iter().find(|reason| *reason as c_int == number).unwrap_or(Self::Unknown)
-    }
+reasons! {
+    None = 0, c"superpages as asked for";
+    PoolShort = 1, c"the pool has too few free superpages";
+    NoPool = 2, c"this machine has no pool of that page size";
+    NotSupported = 3, c"the kernel has no hugetlb support";
+    NoPermission = 4, c"no permission";
+    CgroupLimit = 5, c"a hugetlb limit of the cgroup";
+    NotAligned = 6, c"the page size is no power of two, or smaller than a page";
+    NoMemory = 7, c"no memory or address space";
+    Node = 8, c"the NUMA node is unknown or has no free superpages";
+    BadArgument = 9, c"a bad argument";
+    NotOurs = 10, c"the address was not handed out by this library";
+    ThpOff = 11, c"transparent superpages are off";
+    Unknown = 12, c"unknown";
 }
 
 /// What a request ended with when it did not end well.

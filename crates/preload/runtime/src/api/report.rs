@@ -1,14 +1,14 @@
 //! Messages on stderr in the manner of libhugetlbfs, as loud as `HUGETLB_VERBOSE` says.
 //!
-//! Only the functions with that library's names use them; a message is one `write`.
+//! A message is one `write`. Functions under this library's own names say nothing.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::environment;
-use super::text::{Shown, Text};
 use crate::raw;
+use crate::text::{Shown, Text};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {

@@ -8,8 +8,8 @@ use super::environment::{page_size_as_written, settings};
 use super::files;
 use super::mounts::{self, Found};
 use super::report::{Level, report};
-use super::text::{self, Text};
 use crate::raw::{self, Errno};
+use crate::text::{self, Text};
 
 /// With the slash: programs that replace `opendir` compare the whole text.
 const POOLS: &CStr = c"/sys/kernel/mm/hugepages/";

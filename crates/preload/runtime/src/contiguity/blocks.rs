@@ -1,6 +1,8 @@
 //! Free blocks by order, as /proc/buddyinfo lists them for each zone of each node. Pure, and total:
 //! a line that is not understood is left out.
 
+use crate::text::decimal;
+
 /// Nodes that are told apart. Those beyond count as the last.
 pub const MAX_NODES: usize = 64;
 /// The longest line that is read; MAX_PAGE_ORDER is 13 at most, and eleven counts take 90 bytes.
@@ -47,14 +49,14 @@ impl Blocks {
     fn parse(&self, line: &[u8]) -> Option<(usize, Free)> {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         (words.next()? == b"Node").then_some(())?;
-        let node = number(words.next()?.strip_suffix(b",")?)?;
+        let node = decimal(words.next()?.strip_suffix(b",")?)?;
         (words.next()? == b"zone").then_some(())?;
         words.next()?;
         let mut free = Free::default();
         let mut block = self.base;
         let mut orders = 0;
         for word in words {
-            let bytes = number(word)?.saturating_mul(block);
+            let bytes = decimal(word)?.saturating_mul(block);
             free.add(Free {
                 contiguous: if block >= self.superpage { bytes } else { 0 },
                 all: bytes,
@@ -87,17 +89,6 @@ impl Blocks {
         }
         sum
     }
-}
-
-/// All of `text` as a decimal number.
-fn number(text: &[u8]) -> Option<usize> {
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0usize, |sum, byte| {
-        let digit = byte.is_ascii_digit().then(|| usize::from(byte - b'0'))?;
-        sum.checked_mul(10)?.checked_add(digit)
-    })
 }
 
 /// Cuts text that arrives in pieces into lines. One that is too long, or does not end, is left out.

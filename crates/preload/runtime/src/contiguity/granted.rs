@@ -96,7 +96,7 @@ impl Advised {
         let samples = whole.clamp(1, SAMPLES);
         let is_untouched = |sample: &usize| {
             let at = if whole == 0 { start } else { first + sample * whole / samples * superpage };
-            is_resident(at) == Some(false)
+            raw::is_resident(at) == Some(false)
         };
         let untouched = (0..samples).filter(is_untouched).count();
         if untouched == 0 {
@@ -114,23 +114,12 @@ impl Advised {
     }
 }
 
-/// Whether the base page at `address` is there; `None`: it is not mapped.
-pub fn is_resident(address: usize) -> Option<bool> {
-    let mut present = 0u8;
-    let page = raw::base_page();
-    let at = address & !(page - 1);
-    // SAFETY: asks only; one page needs one byte.
-    let asked =
-        raw::keeping_errno(|| unsafe { raw::call!(SYS_mincore, at, page, &raw mut present) });
-    (asked == 0).then_some(present & 1 != 0)
-}
-
 /// Whether `[start, end)` seems to have been touched, from a few samples. Of its last superpage some may be
 /// malloc's rounding.
 pub fn is_filled(start: usize, end: usize, superpage: usize) -> bool {
     let last = end.saturating_sub(superpage).max(start);
     let sample = |number: usize| start + (last - start) / 4 * number;
-    (0..4).map(sample).chain([last]).all(|at| is_resident(at) == Some(true))
+    (0..4).map(sample).chain([last]).all(|at| raw::is_resident(at) == Some(true))
 }
 
 /// (c) by `at`: a mapping that is advised before `at` and not behind; `at` 0: none, 1: being written.
@@ -147,7 +136,7 @@ static INSIDE: [Border; BORDERS] =
 pub fn add_border(at: usize, end: usize) -> bool {
     for border in &INSIDE {
         let old = border.at.load(Relaxed);
-        let is_gone = || is_resident(old - 1).is_none() && is_resident(old).is_none();
+        let is_gone = || raw::is_resident(old - 1).is_none() && raw::is_resident(old).is_none();
         if (old == 0 || old == at || old > 1 && is_gone())
             && border.at.compare_exchange(old, 1, Relaxed, Relaxed).is_ok()
         {

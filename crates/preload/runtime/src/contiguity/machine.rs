@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::blocks::{Blocks, Free, Lines};
 use crate::once::OnceBool;
 use crate::settings::{self, Pages};
-use crate::source::{self, first_number};
-use crate::{filter, raw};
+use crate::text::{Text, first_number};
+use crate::{files, filter, raw, sizes};
 
 /// Gives each line of a file to `each`; `None`: it cannot be read to its end.
 fn each_line(path: &CStr, mut each: impl FnMut(&[u8])) -> Option<()> {
@@ -138,11 +138,8 @@ pub fn counters() -> Option<Counters> {
 pub fn compacts_at_touches() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
     ANSWER.get_or_init(|| {
-        let mut buffer = [0; 64];
-        let text = source::read_file(c"/sys/kernel/mm/transparent_hugepage/defrag", &mut buffer);
-        let is =
-            |word: &[u8]| text.is_some_and(|text| text.windows(word.len()).any(|at| at == word));
-        !is(b"[defer]") && !is(b"[never]")
+        let path = c"/sys/kernel/mm/transparent_hugepage/defrag";
+        files::file_has(path, &[b"[defer]", b"[never]"]) != Some(true)
     })
 }
 
@@ -154,10 +151,10 @@ pub fn superpage() -> usize {
         return known;
     }
     let size = match settings::get().pages {
-        Pages::Thp(_) => source::superpage(),
+        Pages::Thp(_) => sizes::superpage(),
         // No file is opened; the next question may be answered better.
-        _ if filter::may_be_in_place() => return source::superpage(),
-        _ => source::pmd_size().unwrap_or_else(source::superpage),
+        _ if filter::may_be_in_place() => return sizes::superpage(),
+        _ => sizes::pmd_size().unwrap_or_else(sizes::superpage),
     };
     SIZE.store(size, Relaxed);
     size
@@ -169,7 +166,7 @@ pub fn larger_thp() -> Option<usize> {
     static SIZE: AtomicUsize = AtomicUsize::new(0);
     if SIZE.load(Relaxed) == 0 && !filter::may_be_in_place() {
         let larger = match settings::get().pages {
-            Pages::Thp(size) if size != 0 => source::pmd_size().filter(|pmd| size < *pmd),
+            Pages::Thp(size) if size != 0 => sizes::pmd_size().filter(|pmd| size < *pmd),
             _ => None,
         };
         let is_on = |pmd: &usize| !is_never(*pmd);
@@ -180,18 +177,9 @@ pub fn larger_thp() -> Option<usize> {
 
 /// Whether superpages of that size are off while smaller ones may be on (since Linux 6.8).
 fn is_never(size: usize) -> bool {
-    let mut path = [0u8; 80];
     let kib = crate::message::Decimal::new(size as u64 >> 10);
-    let words: [&[u8]; 3] =
+    let path: [&[u8]; 3] =
         [b"/sys/kernel/mm/transparent_hugepage/hugepages-", kib.bytes(), b"kB/enabled"];
-    let mut used = 0;
-    for word in words {
-        path[used..used + word.len()].copy_from_slice(word);
-        used += word.len();
-    }
-    let mut buffer = [0; 64];
-    let text = CStr::from_bytes_until_nul(&path)
-        .ok()
-        .and_then(|path| source::read_file(path, &mut buffer));
-    text.is_some_and(|text| text.windows(7).any(|word| word == b"[never]"))
+    Text::<96>::join(&path).and_then(|path| files::file_has(path.c_str(), &[b"[never]"]))
+        == Some(true)
 }

@@ -15,12 +15,9 @@ pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Result, u32) {
     let Some(length) = count.checked_add(1).and_then(|it| it.checked_mul(superpage)) else {
         return (Result::Unavailable, 0);
     };
-    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE;
+    let Ok(start) = raw::map(length, libc::MAP_NORESERVE) else { return (Result::Unavailable, 0) };
     // SAFETY: as the module says.
     unsafe {
-        let Ok(start) = raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0) else {
-            return (Result::Unavailable, 0);
-        };
         let result = timed(start.next_multiple_of(superpage), count, limit, superpage);
         let _ = raw::munmap(start, length);
         result.unwrap_or((Result::Unavailable, 0))
@@ -75,20 +72,10 @@ fn now() -> Option<u64> {
 
 /// Faults of this thread so far: populating counts each.
 fn faults() -> Option<i64> {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes the structure if it returns 0.
-    raw::keeping_errno(|| unsafe {
-        let asked = raw::call!(SYS_getrusage, libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        (asked == 0).then(|| usage.assume_init().ru_minflt)
-    })
+    raw::usage(libc::RUSAGE_THREAD).map(|usage| usage.ru_minflt)
 }
 
 /// Faults of this process so far.
 pub fn process_faults() -> Option<usize> {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: as above.
-    raw::keeping_errno(|| unsafe {
-        let asked = raw::call!(SYS_getrusage, libc::RUSAGE_SELF, usage.as_mut_ptr());
-        (asked == 0).then(|| usage.assume_init().ru_minflt as usize)
-    })
+    raw::usage(libc::RUSAGE_SELF).map(|usage| usage.ru_minflt as usize)
 }

@@ -9,7 +9,7 @@
 //! Only base pages are discarded that are not resident, of memory that nobody else uses yet.
 //! See docs/decisions/contiguity.md#4.
 
-use super::{granted, machine};
+use super::machine;
 use crate::executor::advice;
 use crate::raw;
 
@@ -38,7 +38,7 @@ pub fn make(start: usize, length: usize) -> bool {
 
 fn make_one(at: usize) -> bool {
     let page = raw::base_page();
-    granted::is_resident(at) == Some(true)
+    raw::is_resident(at) == Some(true)
         // SAFETY: as the module says.
         || unsafe {
             raw::madvise(at, page, libc::MADV_POPULATE_READ)

@@ -6,13 +6,14 @@
 //! See docs/decisions/live.md#3.
 
 use std::ffi::CStr;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use policy::Action;
 use policy::live::{Begin, Event, Facts, Policy, Record, State};
 
 use super::{TRIES, VERSION, load, request, words};
+use crate::text::Text;
 use crate::{filter, raw, settings};
 
 /// A process writes so many bytes at most: a log is for looking at, not for filling a disk.
@@ -50,32 +51,10 @@ fn append(path: &CStr, line: &dyn fmt::Display) {
     if filter::may_be_in_place() {
         return;
     }
-    let mut text = Line { bytes: [0; 2048], used: 0 };
-    let fits = writeln!(text, "{line}").is_ok();
-    let line = &text.bytes[..text.used];
-    if !fits || WRITTEN.fetch_add(line.len(), Relaxed).saturating_add(line.len()) > MAX_BYTES {
+    let line = Text::<2049>::from_args(format_args!("{line}\n"));
+    let length = line.bytes().len();
+    if line.is_full() || WRITTEN.fetch_add(length, Relaxed).saturating_add(length) > MAX_BYTES {
         return;
     }
-    raw::keeping_errno(|| {
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-        let Some(fd) = raw::open(path, flags, 0o600) else { return };
-        // SAFETY: a descriptor of our own and a slice that is only read.
-        unsafe { raw::call!(SYS_write, fd, line.as_ptr(), line.len()) };
-        raw::close(fd);
-    });
-}
-
-/// A line under construction.
-struct Line {
-    bytes: [u8; 2048],
-    used: usize,
-}
-
-impl Write for Line {
-    fn write_str(&mut self, piece: &str) -> fmt::Result {
-        let room = self.bytes[self.used..].get_mut(..piece.len()).ok_or(fmt::Error)?;
-        room.copy_from_slice(piece.as_bytes());
-        self.used += piece.len();
-        Ok(())
-    }
+    raw::append(path, 0o600, line.bytes());
 }

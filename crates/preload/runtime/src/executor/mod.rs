@@ -24,7 +24,7 @@ use policy::live::{self, Event, Facts, Kind, Policy, Request, State};
 use policy::{Action, Result};
 
 use crate::settings::{self, Fallback, Pages, Settings};
-use crate::{filter, raw, source};
+use crate::{filter, raw, sizes};
 
 pub use log::begin;
 
@@ -116,7 +116,7 @@ pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
 /// pool `wanted` says so, too. Whether it is advised.
 pub fn advise(kind: Kind, wanted: Fallback, start: usize, length: usize) -> bool {
     let facts =
-        Facts { kind, fallback: as_told(wanted), ..facts(start, length, source::superpage()) };
+        Facts { kind, fallback: as_told(wanted), ..facts(start, length, sizes::superpage()) };
     let action = on(Event::Mapped, &facts);
     let Action::Advise { bytes, .. } = action else { return false };
     let result = done_if(advice::superpages(start, bytes as usize));
@@ -140,7 +140,7 @@ pub fn as_told(fallback: Fallback) -> live::Fallback {
 
 /// Whether anything is to be prepared, but for what a filter forbids.
 pub fn prepares() -> bool {
-    request().prepares(source::superpage() as u64)
+    request().prepares(sizes::superpage() as u64)
 }
 
 /// Whether anything is remembered.

@@ -30,11 +30,11 @@ use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use policy::live;
 
 use crate::counters::{self, Column, Kind, Reason};
-use crate::mapping::table::Range;
-use crate::mapping::{demote, is_hugetlb, table};
+use crate::mapping::{demote, is_hugetlb};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children};
-use crate::{executor, fork_lock, message, raw, source, stack, write_protect};
+use crate::table::Range;
+use crate::{executor, fork_lock, message, raw, sizes, source, stack, table, write_protect};
 
 /// One fork, from the handler before it to the ones after it.
 struct Fork {
@@ -147,7 +147,7 @@ fn leave_pages_free() {
         let mut start = vma.start;
         while start < vma.end && !is_spare(bytes) {
             let entry = table::first(start, start + 1);
-            let page = entry.map_or_else(source::superpage, |entry| entry.page);
+            let page = entry.map_or_else(sizes::superpage, |entry| entry.page);
             let is_needed = needed.iter().any(|it| (start..start + page).contains(it));
             if !is_needed && demote::make_page_ordinary(start, page) {
                 bytes -= page;
@@ -164,7 +164,7 @@ fn leave_pages_free() {
 /// Whether the pool could serve so much more. Gigantic pages are copied by the parent, from what it
 /// has by then: there must be none.
 fn is_spare(bytes: usize) -> bool {
-    bytes == 0 || source::superpage() < GIGANTIC && source::has_to_spare(bytes)
+    bytes == 0 || sizes::superpage() < GIGANTIC && source::has_to_spare(bytes)
 }
 
 /// Calls `tell` with each mapping that a child gets a copy of.
@@ -207,19 +207,7 @@ pub fn in_parent() {
 
 /// Fills what the child asks for until it is done or dead.
 fn serve(socket: c_int) {
-    loop {
-        let mut request = Request::default();
-        // SAFETY: a value of ours, and its size.
-        let got = unsafe {
-            let into = (&raw mut request).cast::<u8>();
-            raw::call!(SYS_recvfrom, socket, into, size_of::<Request>(), 0, 0, 0)
-        };
-        match got {
-            -1 if raw::errno() == libc::EINTR => continue,
-            got if got != size_of::<Request>() as libc::c_long => return,
-            _ if request.length == 0 => return,
-            _ => {}
-        }
+    while let Some(request) = receive::<Request>(socket).filter(|request| request.length > 0) {
         let mut done = 0;
         while done < request.length {
             let here = libc::iovec {
@@ -229,15 +217,8 @@ fn serve(socket: c_int) {
             // SAFETY: this process's own memory is read, and written at the same address of the
             // child that asked for it; the call checks both.
             let written = unsafe {
-                raw::call!(
-                    SYS_process_vm_writev,
-                    request.pid,
-                    &raw const here,
-                    1,
-                    &raw const here,
-                    1,
-                    0
-                )
+                let here = &raw const here;
+                raw::call!(SYS_process_vm_writev, request.pid, here, 1, here, 1, 0)
             };
             if written <= 0 {
                 break;
@@ -245,11 +226,7 @@ fn serve(socket: c_int) {
             done += written as usize;
         }
         // The answer says how much was written: the child does not go on with less.
-        // SAFETY: a value of ours, and its size.
-        unsafe {
-            let from = (&raw const done).cast::<u8>();
-            raw::call!(SYS_sendto, socket, from, size_of::<usize>(), libc::MSG_NOSIGNAL, 0, 0,)
-        };
+        send(socket, &done);
     }
 }
 
@@ -283,7 +260,7 @@ pub fn in_child() {
                 die(b"no memory for a forked child to copy its superpages")
             })
         });
-        tell(socket, &Request::default());
+        send(socket, &Request::default());
         source::forget_private_hugetlb();
         raw::set_signals(before);
     }
@@ -298,7 +275,7 @@ pub fn in_child() {
 /// about to.
 fn enter(vma: &Vma) {
     if vma.is_anonymous_hugetlb() && table::first(vma.start, vma.end).is_none() {
-        let (start, end, page) = (vma.start, vma.end, source::superpage());
+        let (start, end, page) = (vma.start, vma.end, sizes::superpage());
         table::add(Range { start, end, page, shared: !vma.is_private() });
     }
 }
@@ -325,7 +302,7 @@ fn copy_everything() {
 }
 
 fn replace(vma: &Vma, ours: c_int) {
-    let page = table::first(vma.start, vma.end).map_or_else(source::superpage, |entry| entry.page);
+    let page = table::first(vma.start, vma.end).map_or_else(sizes::superpage, |entry| entry.page);
     let is_ours = table::first(vma.start, vma.end).is_some();
     let step = page.max(STEP);
     let mut from = vma.start;
@@ -357,9 +334,7 @@ const GIGANTIC: usize = 1 << 30;
 
 /// Whether the copy took the place of `[start, start + length)`.
 fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int) -> bool {
-    let flags = raw::PRIVATE_ANONYMOUS;
-    // SAFETY: fresh memory.
-    let Ok(fresh) = (unsafe { raw::mmap(0, length, raw::READ_WRITE, flags, -1, 0) }) else {
+    let Ok(fresh) = raw::map(length, 0) else {
         die(b"no memory for a forked child's copy of its superpages");
     };
     executor::advise(live::Kind::Copy, settings::get().fallback, fresh, length);
@@ -391,25 +366,29 @@ fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int
 
 fn ask_parent(request: &Request) {
     let socket = Fork::latest().map_or(-1, |fork| fork.child_end.load(Ordering::Relaxed));
-    tell(socket, request);
-    let mut done = 0usize;
-    // SAFETY: a value of ours, and its size.
-    unsafe {
-        let into = (&raw mut done).cast::<u8>();
-        raw::call!(SYS_recvfrom, socket, into, size_of::<usize>(), 0, 0, 0)
-    };
-    if done != request.length {
+    send(socket, request);
+    if receive(socket) != Some(request.length) {
         die(b"a forked child's pages of 1 GiB could not be filled by its parent");
     }
 }
 
-fn tell(socket: c_int, request: &Request) {
-    // SAFETY: a value of ours, and its size.
-    unsafe {
-        let from = std::ptr::from_ref(request).cast::<u8>();
-        let size = size_of::<Request>();
-        raw::call!(SYS_sendto, socket, from, size, libc::MSG_NOSIGNAL, 0, 0)
-    };
+fn send<T>(socket: c_int, value: &T) {
+    let (from, size) = (std::ptr::from_ref(value), size_of::<T>());
+    // SAFETY: a value, and its size.
+    unsafe { raw::call!(SYS_sendto, socket, from, size, libc::MSG_NOSIGNAL, 0, 0) };
+}
+
+/// What the other side sent: numbers; `None`: it is gone.
+fn receive<T: Default>(socket: c_int) -> Option<T> {
+    let mut value = T::default();
+    loop {
+        let (into, size) = (&raw mut value, size_of::<T>());
+        // SAFETY: a value of ours, and its size.
+        let got = unsafe { raw::call!(SYS_recvfrom, socket, into, size, 0, 0, 0) };
+        if got != -1 || raw::errno() != libc::EINTR {
+            return (got == size as libc::c_long).then_some(value);
+        }
+    }
 }
 
 /// The child cannot go on with memory that may vanish under it, and cannot say so to a caller that

@@ -1,4 +1,4 @@
-//! What is done before a fork, and after it in both processes: each part's share, in the order of [`PARTS`].
+//! What is done before a fork, and after it in both processes: each part's share, in one order.
 //!
 //! # No circle
 //! Nothing of ours that others wait for is held across a fork: no lock, no lock of libc's, no writer.
@@ -13,9 +13,10 @@
 
 pub mod copy;
 
+use std::sync::OnceLock;
+
 use crate::fork_lock;
 use crate::lock::Rank;
-use crate::order::PARTS;
 
 /// What a part of the library does about a fork.
 pub struct Part {
@@ -37,24 +38,34 @@ impl Part {
     }
 }
 
+/// In the order of `order`; set when the handlers are registered.
+static PARTS: OnceLock<&[Part]> = OnceLock::new();
+
 /// Registers the handlers. Ours are the first: the child's run before anybody else's, and before a
 /// fork they run last.
-pub fn provide() {
+pub fn provide(parts: &'static [Part]) {
+    if PARTS.set(parts).is_err() {
+        return;
+    }
     // SAFETY: the three functions live as long as the library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
 }
 
+fn parts() -> impl Iterator<Item = &'static Part> {
+    PARTS.get().into_iter().copied().flatten()
+}
+
 extern "C" fn prepare() {
     fork_lock::take();
-    PARTS.iter().for_each(|part| (part.prepare)());
+    parts().for_each(|part| (part.prepare)());
 }
 
 extern "C" fn in_parent() {
-    PARTS.iter().for_each(|part| (part.parent)());
+    parts().for_each(|part| (part.parent)());
     // Only now may other threads take pages: those that were free are the child's to lean on.
     fork_lock::release();
 }
 
 extern "C" fn in_child() {
-    PARTS.iter().for_each(|part| (part.child)());
+    parts().for_each(|part| (part.child)());
 }

@@ -18,15 +18,14 @@
 //! What is discarded or replaced lies inside an object that this thread has just allocated.
 //! See docs/decisions/heap.md#2 and #3.
 
-use std::ffi::{c_int, c_void};
-use std::mem::transmute;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::{Chunk, Function, NEXT, large, thresholds};
+use super::{Chunk, large, next, thresholds};
 use crate::counters::{self, Column, Kind};
-use crate::mapping::table::{self, Range};
 use crate::settings::{self, Fallback};
-use crate::{executor, raw, source};
+use crate::table;
+use crate::{executor, raw, sizes};
 
 /// `HEAP_MAX_SIZE`: what a thread's arena grows in, aligned to its size.
 const SPAN: usize = 64 << 20;
@@ -80,7 +79,7 @@ pub fn begin() {
         let start = libc::sbrk(0) as usize;
         START.store(start, Ordering::Relaxed);
         let settings = settings::get();
-        let page = source::superpage();
+        let page = sizes::superpage();
         if !settings.whole_heap || page > MAX_AHEAD {
             return;
         }
@@ -89,13 +88,13 @@ pub fn begin() {
         // malloc's own first object shares the last base page below.
         let boundary = (start + raw::base_page()).next_multiple_of(page);
         libc::sbrk((boundary - raw::base_page() - start) as isize);
-        let first = allocate(1);
+        let first = next::malloc(1);
         if first.is_null() {
             return;
         }
         // What the program gets first lies behind a header, which may be on the base page.
         let gap = boundary.saturating_sub(Chunk::from_memory(first).end() + HEADERS / 2);
-        let last = if gap >= HEADERS { allocate(gap - HEADERS / 2) } else { first };
+        let last = if gap >= HEADERS { next::malloc(gap - HEADERS / 2) } else { first };
         if !last.is_null() {
             reach(Chunk::from_memory(last));
         }
@@ -158,7 +157,7 @@ fn advance(chunk: Chunk) -> bool {
     }
     match grow(chunk, holds) {
         Growth::To(backed) => {
-            let ahead = backed.saturating_sub(source::superpage());
+            let ahead = backed.saturating_sub(sizes::superpage());
             if chunk.is_of_a_thread() {
                 IN_THREADS.fetch_add(ahead.saturating_sub(next_look), Ordering::Relaxed);
             }
@@ -203,7 +202,7 @@ fn is_large(holds: usize) -> bool {
     if !IS_LARGE.swap(true, Ordering::Relaxed) {
         large::heap_is_large();
         if !is_for_pool() && executor::advises() {
-            let page = source::superpage();
+            let page = sizes::superpage();
             let from = START.load(Ordering::Relaxed).next_multiple_of(page);
             let to = MAIN.load(Ordering::Relaxed);
             if to > from + page {
@@ -226,7 +225,7 @@ enum Growth {
 
 /// Grows the arena that `chunk` is the newest of.
 fn grow(chunk: Chunk, holds: usize) -> Growth {
-    let page = source::superpage();
+    let page = sizes::superpage();
     let is_on_pool = is_for_pool();
     let most = if is_on_pool { MAX_AHEAD_ON_POOL } else { MAX_AHEAD };
     if page > most / 2 {
@@ -239,7 +238,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
     }
     // SAFETY: memory of malloc's, freed below.
     let Some(object) =
-        thresholds::with_large_from_arena(size + ahead, || unsafe { allocate(size) })
+        thresholds::with_large_from_arena(size + ahead, || unsafe { next::malloc(size) })
     else {
         return Growth::None;
     };
@@ -267,7 +266,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         Growth::To(to)
     };
     // SAFETY: allocated above.
-    unsafe { next!(Free, fn(*mut c_void) -> (), (object), ()) };
+    unsafe { next::free(object) };
     if !chunk.is_of_a_thread() {
         LAST_BREAK.store(current_break(), Ordering::Relaxed);
     }
@@ -286,12 +285,6 @@ unsafe fn on_pool(from: usize, to: usize) -> Growth {
     }
     large::advise(from, to - from);
     Growth::To(to)
-}
-
-/// glibc's malloc.
-unsafe fn allocate(size: usize) -> *mut c_void {
-    // SAFETY: the function of that name.
-    unsafe { next!(Malloc, fn(usize) -> *mut c_void, (size), std::ptr::null_mut()) }
 }
 
 /// After a free: glibc may have given back the top of the main arena.
@@ -321,7 +314,7 @@ pub fn stop_growing_ahead() -> bool {
         return false;
     }
     // SAFETY: gives back what malloc has free.
-    unsafe { next!(MallocTrim, fn(usize) -> c_int, (0), 0) };
+    unsafe { next::malloc_trim(0) };
     notice_trim();
     MAIN.fetch_add(2 * MAX_AHEAD, Ordering::Relaxed);
     true
@@ -335,9 +328,4 @@ pub fn after_fork() {
 /// What is mapped from now on is resident at once, or no longer is: only then is the heap grown ahead.
 pub fn is_locked(is_locked: bool) {
     IS_LOCKED.store(is_locked, Ordering::Relaxed);
-}
-
-/// The range of pages of the pool under the heap.
-pub fn range(from: usize, to: usize) -> Range {
-    Range { start: from, end: to, page: source::superpage(), shared: false }
 }

@@ -14,11 +14,12 @@ use std::sync::atomic::Ordering;
 
 use super::chunk::{Chunk, HEADER};
 use super::large::{self, BACKED_FROM, enter, forget, round_up};
+use super::next;
 use super::thresholds::MAX_MAPPED_FROM;
 use crate::counters::{self, Column, Kind, Reason};
-use crate::mapping::table;
 use crate::settings::{self, Fallback};
-use crate::{executor, filter, maps, raw, source};
+use crate::table;
+use crate::{executor, filter, maps, raw, sizes, source};
 
 /// Addresses left free behind a growing object.
 const SPACE: usize = 64 << 30;
@@ -29,27 +30,21 @@ const AHEAD: usize = 16;
 /// A larger object with the contents of one that is on the pool, or is to be.
 ///
 /// # Safety
-/// As `realloc` in C; the functions are malloc's and free's.
-pub unsafe fn grow(
-    old: Chunk,
-    size: usize,
-    allocate: impl Fn(usize) -> *mut c_void,
-    free: unsafe extern "C" fn(*mut c_void),
-) -> *mut c_void {
+/// As `realloc` in C.
+pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
     // SAFETY: the contract; both objects are this thread's.
     unsafe {
         // Whoever grows once is as large as asked for; whoever grows again will go on.
         // Under a filter of system calls objects are malloc's own mappings: the list of mappings cannot be read.
         let has_grown =
             old.size() >= BACKED_FROM.load(Ordering::Relaxed) && !filter::may_be_in_place();
-        if has_grown && old.is_mapped() && raw::keeping_errno(|| extend(old, size, &allocate, free))
-        {
+        if has_grown && old.is_mapped() && raw::keeping_errno(|| extend(old, size)) {
             return old.memory as *mut c_void;
         }
         let ahead = if has_grown { round_up(size.saturating_add(size / AHEAD)) } else { size };
-        let mut fresh = allocate(ahead);
+        let mut fresh = next::malloc(ahead);
         if fresh.is_null() && ahead != size {
-            fresh = allocate(size);
+            fresh = next::malloc(size);
         }
         if fresh.is_null() {
             return fresh;
@@ -60,7 +55,7 @@ pub unsafe fn grow(
             if let Some(memory) = apart {
                 fresh = memory;
             } else if !large::back(chunk) {
-                free(fresh);
+                next::free(fresh);
                 raw::set_errno(libc::ENOMEM);
                 return std::ptr::null_mut();
             }
@@ -70,21 +65,16 @@ pub unsafe fn grow(
         if old.is_mapped() {
             forget(old);
         }
-        free(old.memory as *mut c_void);
+        next::free(old.memory as *mut c_void);
         fresh
     }
 }
 
 /// Maps more superpages behind an object; `false`: it is as it was.
-unsafe fn extend(
-    old: Chunk,
-    size: usize,
-    allocate: impl Fn(usize) -> *mut c_void,
-    free: unsafe extern "C" fn(*mut c_void),
-) -> bool {
+unsafe fn extend(old: Chunk, size: usize) -> bool {
     // SAFETY: the contract of `grow`.
     let Some((start, length)) = (unsafe { old.mapping() }) else { return false };
-    let (end, page) = (start + length, source::superpage());
+    let (end, page) = (start + length, sizes::superpage());
     let needed = old.memory.checked_add(size).and_then(|to| to.checked_sub(end));
     let Some(needed) = needed.and_then(|it| it.checked_next_multiple_of(page)) else {
         return false;
@@ -96,7 +86,7 @@ unsafe fn extend(
     let Some((added, column)) = map_behind(end, needed, ahead) else { return false };
     // SAFETY: what was just mapped, which nobody knows of.
     unsafe {
-        if !count_as_mapped(added, allocate, free) {
+        if !count_as_mapped(added) {
             let _ = raw::munmap(end, added);
             return false;
         }
@@ -118,46 +108,35 @@ fn map_behind(at: usize, needed: usize, ahead: usize) -> Option<(usize, Column)>
             Err(why) => counters::because(why),
         }
     }
-    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     if executor::fall_back(settings::get().fallback, needed) == Fallback::Error {
         return None;
     }
-    // SAFETY: fresh memory.
-    let start = unsafe { raw::mmap(at, needed, raw::READ_WRITE, flags, -1, 0) }.ok()?;
-    if start != at {
-        // SAFETY: as above.
-        let _ = unsafe { raw::munmap(start, needed) };
-        return None;
-    }
+    raw::map_at(at, needed, raw::READ_WRITE, 0)?;
     Some((needed, Column::FellBack))
 }
 
 /// Makes malloc's own count of mapped bytes (`mallinfo2`) as much larger: `free` takes off what an object's
 /// header says. So one is allocated with as much more than is then freed of it.
-unsafe fn count_as_mapped(
-    added: usize,
-    allocate: impl Fn(usize) -> *mut c_void,
-    free: unsafe extern "C" fn(*mut c_void),
-) -> bool {
+unsafe fn count_as_mapped(added: usize) -> bool {
     // More than what moves a threshold when it is freed.
     const FREED: usize = MAX_MAPPED_FROM + (1 << 20);
     let Some(size) = added.checked_add(FREED) else { return false };
-    let memory = allocate(size);
-    if memory.is_null() {
-        return false;
-    }
     // SAFETY: an object of our own, which nobody else sees.
     unsafe {
+        let memory = next::malloc(size);
+        if memory.is_null() {
+            return false;
+        }
         let chunk = Chunk::from_memory(memory);
         let mapping = if chunk.is_mapped() { chunk.mapping() } else { None };
         let is_cut = mapping.is_some_and(|(start, length)| {
-            {
-                raw::munmap(start + length - added, added)
-                    .map(|()| chunk.set_size(chunk.size() - added))
+            let is_unmapped = raw::munmap(start + length - added, added).is_ok();
+            if is_unmapped {
+                chunk.set_size(chunk.size() - added);
             }
-            .is_ok()
+            is_unmapped
         });
-        free(memory);
+        next::free(memory);
         is_cut
     }
 }
@@ -166,7 +145,7 @@ unsafe fn count_as_mapped(
 unsafe fn move_apart(chunk: Chunk) -> Option<*mut c_void> {
     // SAFETY: the contract of `grow`.
     let (start, length) = unsafe { chunk.mapping() }?;
-    if start + HEADER != chunk.memory || !length.is_multiple_of(source::superpage()) {
+    if start + HEADER != chunk.memory || !length.is_multiple_of(sizes::superpage()) {
         return None;
     }
     let at = place_with_space(length)?;
@@ -182,7 +161,7 @@ unsafe fn move_apart(chunk: Chunk) -> Option<*mut c_void> {
 
 /// The highest place with [`SPACE`] behind it: what the kernel places comes to lie above, from the top.
 fn place_with_space(length: usize) -> Option<usize> {
-    let page = source::superpage();
+    let page = sizes::superpage();
     let needed = length.checked_add(SPACE)?;
     let (mut end, mut found) = (0, None);
     maps::each(|vma| {
@@ -199,23 +178,20 @@ fn place_with_space(length: usize) -> Option<usize> {
 /// more than it may have ahead.
 ///
 /// # Safety
-/// As `realloc` in C, by glibc's function.
-pub unsafe fn shrink(
-    old: Chunk,
-    size: usize,
-    resize: impl Fn(usize) -> *mut c_void,
-) -> *mut c_void {
+/// As `realloc` in C.
+pub unsafe fn shrink(old: Chunk, size: usize) -> *mut c_void {
     let same = old.memory as *mut c_void;
     // SAFETY: the contract.
     let Some((start, length)) = (unsafe { old.mapping() }) else { return same };
-    let (end, page) = (start + length, source::superpage());
+    let (end, page) = (start + length, sizes::superpage());
     let kept = (old.memory + size).next_multiple_of(page);
     // The kernel rounds lengths up to superpages if the first page is one.
     let is_exact = !start.is_multiple_of(page) || end.is_multiple_of(page);
     if !is_exact || end.saturating_sub(kept) <= 2 * length / AHEAD {
         return same;
     }
-    let memory = resize(kept - old.memory - HEADER);
+    // SAFETY: the contract.
+    let memory = unsafe { next::realloc(same, kept - old.memory - HEADER) };
     if memory == same {
         counters::count(Kind::Heap, Column::Returned, end - kept);
         table::remove(kept, end);

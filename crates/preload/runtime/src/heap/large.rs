@@ -12,14 +12,15 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::arenas::{range, stop_growing_ahead};
+use super::arenas::stop_growing_ahead;
 use super::chunk::Chunk;
 use super::growth::{grow, shrink};
+use super::next;
 use crate::contiguity::{self, Grown};
 use crate::counters::{self, Column, Kind};
-use crate::mapping::table;
 use crate::settings::{self, Fallback};
-use crate::{executor, raw, source};
+use crate::table::{self, Range};
+use crate::{executor, raw, sizes, source};
 
 /// Objects of this size and more are backed; smaller ones too (see [`heap_is_large`]) in a large heap.
 pub(super) static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
@@ -28,7 +29,7 @@ const ROUNDED_FROM: usize = 16 << 20;
 
 /// From now on whatever can hold a superpage is backed.
 pub fn heap_is_large() {
-    BACKED_FROM.fetch_min(2 * source::superpage(), Ordering::Relaxed);
+    BACKED_FROM.fetch_min(2 * sizes::superpage(), Ordering::Relaxed);
 }
 
 /// A new object. `false`: there are no superpages, and the caller wants nothing else.
@@ -49,7 +50,7 @@ unsafe fn back_large(chunk: Chunk) -> bool {
         advise(start, length);
         return true;
     }
-    let page = source::superpage();
+    let page = sizes::superpage();
     let (from, to) = (start.next_multiple_of(page), (start + length) / page * page);
     if from >= to {
         return true;
@@ -116,7 +117,7 @@ pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
 /// Superpages of the heap are known from now on.
 pub fn enter(from: usize, to: usize) {
     table::remove(from, to);
-    table::add(range(from, to));
+    table::add(Range { start: from, end: to, page: sizes::superpage(), shared: false });
     counters::count(Kind::Heap, Column::Hugetlb, to - from);
 }
 
@@ -136,28 +137,24 @@ pub unsafe fn forget(chunk: Chunk) {
     }
 }
 
-/// `realloc` of an object that is a mapping of its own, by glibc's functions.
+/// `realloc` of an object that is a mapping of its own.
 ///
 /// # Safety
-/// As in C; the functions are what their names say.
-pub unsafe fn resize(
-    old: Chunk,
-    size: usize,
-    resize: impl Fn(usize) -> *mut c_void,
-    allocate: impl Fn(usize) -> *mut c_void,
-    free: unsafe extern "C" fn(*mut c_void),
-) -> *mut c_void {
+/// As in C.
+pub unsafe fn resize(old: Chunk, size: usize) -> *mut c_void {
+    // SAFETY: the contract.
+    let resize = |size| unsafe { next::realloc(old.memory as *mut c_void, size) };
     let is_large = size >= BACKED_FROM.load(Ordering::Relaxed);
     // SAFETY: the contract, throughout.
     unsafe {
         let Some((start, length)) = old.mapping() else { return resize(size) };
         if size > 0 && table::first(start, start + length).is_some() {
             let fits = size <= old.usable();
-            return if fits { shrink(old, size, resize) } else { grow(old, size, allocate, free) };
+            return if fits { shrink(old, size) } else { grow(old, size) };
         }
         // What fell back before stays ordinary memory, which the kernel moves.
         if is_for_pool(size) && old.size() < BACKED_FROM.load(Ordering::Relaxed) {
-            return grow(old, size, allocate, free);
+            return grow(old, size);
         }
         // The kernel moves one mapping at a time.
         let advised = contiguity::rejoin(start, length);
@@ -186,7 +183,7 @@ pub unsafe fn resize(
 /// The request whose mapping is whole superpages: malloc adds a header and rounds up to base pages.
 pub fn round_up(size: usize) -> usize {
     const HEADERS: usize = 4 * size_of::<usize>();
-    let page = source::superpage();
+    let page = sizes::superpage();
     match size.checked_add(HEADERS).and_then(|size| size.checked_next_multiple_of(page)) {
         Some(mapping) => mapping - HEADERS,
         None => size,

@@ -29,55 +29,57 @@ use crate::counters::{self, Reason};
 use crate::settings::{self, Pages};
 use crate::{raw, symbols};
 
-/// The functions this module stands in for.
-#[derive(Clone, Copy)]
-#[repr(usize)]
-enum Function {
-    Malloc,
-    Free,
-    Calloc,
-    Realloc,
-    ReallocArray,
-    PosixMemalign,
-    AlignedAlloc,
-    Memalign,
-    Valloc,
-    Pvalloc,
-    Mallopt,
-    MallocTrim,
+/// The functions this module stands in for: what they take and give, and what is given where there is none.
+macro_rules! functions {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $otherwise:expr;)*) => {
+        #[allow(non_camel_case_types, reason = "they are the functions' names")]
+        #[derive(Clone, Copy)]
+        #[repr(usize)]
+        enum Function {
+            $($name),*
+        }
+
+        const NAMES: [&[u8]; [$(stringify!($name)),*].len()] =
+            [$(stringify!($name).as_bytes()),*];
+
+        /// They as they would have been found without this library.
+        #[allow(clippy::unused_unit, reason = "free returns nothing")]
+        mod next {
+            use super::*;
+            $(
+                #[inline(always)]
+                pub unsafe fn $name($($argument: $type),*) -> $result {
+                    type Type = unsafe extern "C" fn($($type),*) -> $result;
+                    let function = NEXT[Function::$name as usize].load(Ordering::Relaxed);
+                    if function.is_null() {
+                        return $otherwise;
+                    }
+                    // SAFETY: the function of that name, which has that type; the caller's contract.
+                    unsafe { transmute::<*mut c_void, Type>(function)($($argument),*) }
+                }
+            )*
+        }
+    };
 }
 
-const NAMES: [&[u8]; 12] = [
-    b"malloc",
-    b"free",
-    b"calloc",
-    b"realloc",
-    b"reallocarray",
-    b"posix_memalign",
-    b"aligned_alloc",
-    b"memalign",
-    b"valloc",
-    b"pvalloc",
-    b"mallopt",
-    b"malloc_trim",
-];
+functions! {
+    malloc(size: size_t) -> *mut c_void, std::ptr::null_mut();
+    free(memory: *mut c_void) -> (), ();
+    calloc(count: size_t, size: size_t) -> *mut c_void, std::ptr::null_mut();
+    realloc(memory: *mut c_void, size: size_t) -> *mut c_void, std::ptr::null_mut();
+    reallocarray(memory: *mut c_void, count: size_t, size: size_t) -> *mut c_void, std::ptr::null_mut();
+    posix_memalign(into: *mut *mut c_void, alignment: size_t, size: size_t) -> c_int, libc::ENOMEM;
+    aligned_alloc(alignment: size_t, size: size_t) -> *mut c_void, std::ptr::null_mut();
+    memalign(alignment: size_t, size: size_t) -> *mut c_void, std::ptr::null_mut();
+    valloc(size: size_t) -> *mut c_void, std::ptr::null_mut();
+    pvalloc(size: size_t) -> *mut c_void, std::ptr::null_mut();
+    mallopt(parameter: c_int, value: c_int) -> c_int, 0;
+    malloc_trim(kept: size_t) -> c_int, 0;
+}
 
-/// Where they would have been found without this library.
+/// Where they are.
 static NEXT: [AtomicPtr<c_void>; NAMES.len()] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
-
-/// Calls the function that is stood in for; `$otherwise` if there is none.
-macro_rules! next {
-    ($function:ident, fn($($type:ty),*) -> $result:ty, ($($argument:expr),*), $otherwise:expr) => {{
-        let function = NEXT[Function::$function as usize].load(Ordering::Relaxed);
-        if function.is_null() {
-            $otherwise
-        } else {
-            let function = transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> $result>(function);
-            function($($argument),*)
-        }
-    }};
-}
 
 mod arenas;
 mod chunk;
@@ -152,7 +154,7 @@ unsafe fn backed(memory: *mut c_void) -> *mut c_void {
 #[cold]
 fn refused(memory: *mut c_void) -> *mut c_void {
     // SAFETY: memory that nobody has seen yet.
-    unsafe { next!(Free, fn(*mut c_void) -> (), (memory), ()) };
+    unsafe { next::free(memory) };
     raw::set_errno(libc::ENOMEM);
     std::ptr::null_mut()
 }
@@ -169,31 +171,34 @@ macro_rules! allocate {
     }};
 }
 
-/// `void *malloc(size_t size)`
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
-    // SAFETY: the function of that name.
-    unsafe { allocate!(next!(Malloc, fn(size_t) -> *mut c_void, (size), std::ptr::null_mut())) }
+/// A function that takes sizes and returns memory.
+macro_rules! allocating {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident),*);)*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As in C.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: size_t),*) -> *mut c_void {
+            // SAFETY: the function of that name.
+            unsafe { allocate!(next::$name($($argument),*)) }
+        }
+    )* };
 }
 
-/// `void *calloc(size_t nmemb, size_t size)`
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
-    // SAFETY: the function of that name.
-    unsafe {
-        allocate!(next!(
-            Calloc,
-            fn(size_t, size_t) -> *mut c_void,
-            (count, size),
-            std::ptr::null_mut()
-        ))
-    }
+allocating! {
+    /// `void *malloc(size_t size)`
+    malloc(size);
+    /// `void *calloc(size_t nmemb, size_t size)`
+    calloc(count, size);
+    /// `void *aligned_alloc(size_t alignment, size_t size)`
+    aligned_alloc(alignment, size);
+    /// `void *memalign(size_t alignment, size_t size)`
+    memalign(alignment, size);
+    /// `void *valloc(size_t size)`
+    valloc(size);
+    /// `void *pvalloc(size_t size)`
+    pvalloc(size);
 }
 
 /// `void free(void *ptr)`
@@ -212,7 +217,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
                 large::forget(chunk);
             }
         }
-        next!(Free, fn(*mut c_void) -> (), (memory), ());
+        next::free(memory);
         if is_watched {
             arenas::notice_trim();
         }
@@ -227,27 +232,17 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
 pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_void {
     // SAFETY: the function of that name, and its contract.
     unsafe {
-        let resize = |size| {
-            next!(
-                Realloc,
-                fn(*mut c_void, size_t) -> *mut c_void,
-                (memory, size),
-                std::ptr::null_mut()
-            )
-        };
         if !is_watched() || memory.is_null() {
-            return allocate!(resize(size));
+            return allocate!(next::realloc(memory, size));
         }
-        let allocate =
-            |size| next!(Malloc, fn(size_t) -> *mut c_void, (size), std::ptr::null_mut());
         let old = Chunk::from_memory(memory);
         if old.is_mapped() {
-            large::resize(old, size, resize, allocate, glibc_free)
+            large::resize(old, size)
         } else if large::is_for_pool(size) {
             // What glibc returns has the contents already, and pages of the pool would take their place.
-            growth::grow(old, size, allocate, glibc_free)
+            growth::grow(old, size)
         } else {
-            allocate!(resize(size))
+            allocate!(next::realloc(memory, size))
         }
     }
 }
@@ -267,12 +262,7 @@ pub unsafe extern "C" fn reallocarray(
         match count.checked_mul(size) {
             Some(total) => realloc(memory, total),
             // Its refusal, in its own words.
-            None => next!(
-                ReallocArray,
-                fn(*mut c_void, size_t, size_t) -> *mut c_void,
-                (memory, count, size),
-                std::ptr::null_mut()
-            ),
+            None => next::reallocarray(memory, count, size),
         }
     }
 }
@@ -290,74 +280,13 @@ pub unsafe extern "C" fn posix_memalign(
     // SAFETY: the function of that name, and its contract.
     unsafe {
         let is_watched = is_watched();
-        let call = || {
-            next!(
-                PosixMemalign,
-                fn(*mut *mut c_void, size_t, size_t) -> c_int,
-                (result, alignment, size),
-                libc::ENOMEM
-            )
-        };
+        let call = || next::posix_memalign(result, alignment, size);
         match call() {
             0 if is_watched && raw::keeping_errno(|| backed(*result)).is_null() => libc::ENOMEM,
             libc::ENOMEM if is_watched && arenas::stop_growing_ahead() => call(),
             answer => answer,
         }
     }
-}
-
-/// `void *aligned_alloc(size_t alignment, size_t size)`
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn aligned_alloc(alignment: size_t, size: size_t) -> *mut c_void {
-    // SAFETY: the function of that name.
-    unsafe {
-        allocate!(next!(
-            AlignedAlloc,
-            fn(size_t, size_t) -> *mut c_void,
-            (alignment, size),
-            std::ptr::null_mut()
-        ))
-    }
-}
-
-/// `void *memalign(size_t alignment, size_t size)`
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn memalign(alignment: size_t, size: size_t) -> *mut c_void {
-    // SAFETY: the function of that name.
-    unsafe {
-        allocate!(next!(
-            Memalign,
-            fn(size_t, size_t) -> *mut c_void,
-            (alignment, size),
-            std::ptr::null_mut()
-        ))
-    }
-}
-
-/// `void *valloc(size_t size)`
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn valloc(size: size_t) -> *mut c_void {
-    // SAFETY: the function of that name.
-    unsafe { allocate!(next!(Valloc, fn(size_t) -> *mut c_void, (size), std::ptr::null_mut())) }
-}
-
-/// `void *pvalloc(size_t size)`
-///
-/// # Safety
-/// As in C.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pvalloc(size: size_t) -> *mut c_void {
-    // SAFETY: the function of that name.
-    unsafe { allocate!(next!(Pvalloc, fn(size_t) -> *mut c_void, (size), std::ptr::null_mut())) }
 }
 
 /// `int mallopt(int param, int value)`
@@ -372,14 +301,8 @@ pub unsafe extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     set_option(parameter, value)
 }
 
-/// glibc's `free`.
-unsafe extern "C" fn glibc_free(memory: *mut c_void) {
-    // SAFETY: the function of that name.
-    unsafe { next!(Free, fn(*mut c_void) -> (), (memory), ()) }
-}
-
 /// glibc's `mallopt`.
 fn set_option(parameter: c_int, value: c_int) -> c_int {
     // SAFETY: numbers only.
-    unsafe { next!(Mallopt, fn(c_int, c_int) -> c_int, (parameter, value), 0) }
+    unsafe { next::mallopt(parameter, value) }
 }

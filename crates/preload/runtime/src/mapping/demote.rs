@@ -31,13 +31,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use policy::live;
 
 use super::plan::{self, Extent, Plan};
-use super::table::{self, Entry, Locked, Marks, Range};
 use super::{exclusive, object, pinned};
 use crate::counters::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
 use crate::settings;
+use crate::table::{self, Entry, Locked, Marks, Range};
 use crate::write_protect::{self, WriteProtect};
-use crate::{executor, limits, maps, source, stack};
+use crate::{executor, limits, maps, sizes, source, stack};
 
 /// How much a call makes ordinary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ fn renew(extent: &Extent) -> bool {
             end += extent.page;
         }
         if at < end {
-            let is_usual = is_plain && extent.page == source::superpage();
+            let is_usual = is_plain && extent.page == sizes::superpage();
             // SAFETY: the program gives the contents up; the range stays in the table as it is.
             let place = || unsafe {
                 source::place_hugetlb(at, end - at, extent.protection, libc::MAP_PRIVATE)
@@ -160,18 +160,11 @@ pub fn marks_of(start: usize) -> Marks {
 fn to_ordinary(start: usize, length: usize, marks: Marks) -> bool {
     let Some(protection) = protection_of(start) else { return false };
     let extent = Extent {
-        start,
-        end: start + length,
         page: length,
-        shared: false,
         protection,
         marks,
         mapping: (start, start + length),
-        file: (0, 0),
-        offset: 0,
-        copy: 0,
-        is_opened: false,
-        is_replaced: false,
+        ..Extent::new(start, start + length)
     };
     raw::keeping_errno(|| replace(&mut [extent], true)).is_ok()
 }
@@ -387,10 +380,7 @@ fn close_again(extents: &[Extent]) {
 
 /// Whether the page exists; one that does not is zero, like a fresh copy.
 pub fn is_present(start: usize) -> bool {
-    let mut present = 0u8;
-    // SAFETY: one base page is asked about, one byte is written.
-    let asked = unsafe { raw::call!(SYS_mincore, start, raw::base_page(), &raw mut present) };
-    asked != 0 || present & 1 != 0
+    raw::is_resident(start) != Some(false)
 }
 
 /// Copies the pages (of size `page`) that exist; the others are zero on both sides, and stay so.
@@ -411,11 +401,5 @@ pub unsafe fn copy_present(from: usize, to: usize, length: usize, page: usize) {
 
 /// The protection of the mapping at an address.
 pub fn protection_of(address: usize) -> Option<c_int> {
-    let mut found = None;
-    maps::each(|vma| {
-        if (vma.start..vma.end).contains(&address) {
-            found = Some(vma.protection());
-        }
-    })?;
-    found
+    maps::at(address).map(|vma| vma.protection())
 }

@@ -11,7 +11,7 @@
 use std::ffi::{c_int, c_long, c_void};
 
 use super::{Request, others, parts, remap};
-use crate::{filter, raw};
+use crate::raw;
 
 /// `long syscall(long number, ...)`.
 ///
@@ -111,7 +111,7 @@ unsafe extern "C" fn seen(
                 others::process_madvise(a as c_int, b as _, c, d as c_int, e as _) as c_long
             }
             libc::SYS_seccomp => {
-                filter::may_be_in_place_now();
+                others::expect_filter();
                 raw::system_call(number, a, b, c, d, e, f)
             }
             _ => raw::system_call(number, a, b, c, d, e, f),

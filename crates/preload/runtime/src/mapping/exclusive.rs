@@ -14,9 +14,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::table;
 use crate::lock::{Lock, Rank};
 use crate::raw;
+use crate::table;
 
 /// (d) A range and the thread (its errno's address) that works on it; 0: none.
 #[derive(Clone, Copy)]

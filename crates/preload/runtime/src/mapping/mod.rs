@@ -40,11 +40,9 @@ mod plan;
 mod remap;
 mod shared;
 pub mod small;
-pub mod table;
 
 pub use exclusive::after_fork;
 pub use plan::is_hugetlb;
-pub use shared::shmget;
 
 use policy::live;
 
@@ -55,7 +53,9 @@ use crate::filter;
 use crate::prepare;
 use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
 use crate::settings::{self, Fallback, Pages, Settings};
+use crate::sizes;
 use crate::source::{self, Backing};
+use crate::table;
 use crate::write_protect;
 use demote::Scope;
 use table::Range;
@@ -102,9 +102,8 @@ pub unsafe extern "C-unwind" fn mmap64(
     fd: c_int,
     offset: off64_t,
 ) -> *mut c_void {
-    let request = Request { address: address as usize, length, protection, flags, fd, offset };
     // SAFETY: same contract.
-    raw::answer_address(unsafe { request.serve() })
+    unsafe { mmap(address, length, protection, flags, fd, offset) }
 }
 
 /// Whether memory of the program's may lie on the pool: later calls about parts of it take others' system
@@ -207,7 +206,7 @@ impl Request {
     /// that an allocator makes writable by mprotect, or that `MAP_FIXED` does not replace, keep the
     /// advice of the reservation.
     unsafe fn on_thp(mut self) -> Result<usize, Errno> {
-        let superpage = source::superpage();
+        let superpage = sizes::superpage();
         let is_plain =
             self.address == 0 && self.protection == READ_WRITE && self.flags == PRIVATE_ANONYMOUS;
         if self.length < superpage {
@@ -303,7 +302,7 @@ impl Request {
 
     /// A body of superpages and a tail of base pages.
     unsafe fn on_hugetlb(self, settings: &Settings) -> Result<usize, Errno> {
-        let superpage = source::superpage();
+        let superpage = sizes::superpage();
         // Whatever else is asked for (below 4 GiB, locked, not reserved) is the kernel's to do.
         let known = PRIVATE_ANONYMOUS | libc::MAP_FIXED | libc::MAP_POPULATE | libc::MAP_NONBLOCK;
         let is_ours = self.protection == READ_WRITE && self.flags & !known == 0;
@@ -372,7 +371,7 @@ impl Request {
         // SAFETY: inside the range of the caller of `on_hugetlb`.
         unsafe {
             if source::place(Kind::Mmap, from, to - from, self.protection)? == Backing::Hugetlb {
-                let page = source::superpage();
+                let page = sizes::superpage();
                 let range = Range { start: from, end: to, page, shared: false };
                 if !table::add_part(range, (start, end)) {
                     return Err(libc::ENOMEM);

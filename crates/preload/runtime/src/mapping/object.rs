@@ -9,7 +9,8 @@
 use std::ffi::CStr;
 
 use super::plan::Extent;
-use crate::{limits, maps, message, raw, source};
+use crate::text::Text;
+use crate::{files, maps, message, raw};
 
 /// Whether the objects behind shared extents are mapped where the extents lie, and nowhere else.
 pub fn are_only_here(extents: &[Extent]) -> bool {
@@ -45,14 +46,13 @@ fn shows(vma: &maps::Vma, extent: &Extent) -> bool {
 fn any_other_process(mut ask: impl FnMut(&CStr) -> bool) -> Option<bool> {
     let ours = message::Decimal::new(raw::pid() as u64);
     let mut found = false;
-    source::each_name(c"/proc", |_, name| {
+    files::each_name(c"/proc", |_, name| {
         let name = name.to_bytes();
-        let mut path = [0u8; 64];
         if name.iter().all(u8::is_ascii_digit)
             && name != ours.bytes()
-            && let Some(path) = limits::join(&mut path, &[b"/proc/", name, b"/maps"])
+            && let Some(path) = Text::<64>::join(&[b"/proc/", name, b"/maps"])
         {
-            found = ask(path);
+            found = ask(path.c_str());
         }
         !found
     })?;

@@ -1,7 +1,6 @@
 //! Calls that few programs make of their memory, and that the kernel does not carry on the pool as on
-//! ordinary memory: locking, protection keys, nonlinear mappings, advice by descriptor, userfaultfd.
-//!
-//! `mincore` is here for what `prepare` has populated.
+//! ordinary memory: locking, protection keys, nonlinear mappings, advice by descriptor, userfaultfd. And two
+//! that leave something to be done: `mincore`, for what `prepare` has populated, and `prctl`.
 //!
 //! # Safety
 //! As the system calls of the same names.
@@ -12,8 +11,9 @@ use libc::{iovec, size_t, ssize_t};
 
 use super::demote::{self, Scope};
 use super::parts::{first_make_ordinary, protect, round_up, scope_of};
-use super::table::{self, Locked};
-use crate::{contiguity, heap, limits, maps, message, prepare, raw};
+use crate::table::{self, Locked};
+use crate::text::Text;
+use crate::{contiguity, filter, heap, maps, message, prepare, raw};
 
 /// Makes what is in the way ordinary, and runs the call; -1 with errno if that fails.
 unsafe fn after(
@@ -212,13 +212,12 @@ fn is_this(process: c_int) -> bool {
     if process < 0 {
         return OURS.contains(&process);
     }
-    let mut path = [0u8; 64];
     let number = message::Decimal::new(process.unsigned_abs().into());
-    let parts = [b"/proc/thread-self/fdinfo/" as &[u8], number.bytes()];
-    let Some(path) = limits::join(&mut path, &parts) else { return false };
+    let path = Text::<64>::join(&[b"/proc/thread-self/fdinfo/", number.bytes()]);
+    let Some(path) = path else { return false };
     let ours = message::Decimal::new(raw::pid() as u64);
     let mut is_ours = false;
-    let _ = maps::each_line(path, |line| {
+    let _ = maps::each_line(path.c_str(), |line| {
         let pid = line.strip_prefix(b"Pid:").map(<[u8]>::trim_ascii);
         is_ours |= pid == Some(ours.bytes());
     });
@@ -287,4 +286,35 @@ fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw
         contiguity::release_untouched(start, end);
     }
     Ok(())
+}
+
+/// `include/uapi/linux/prctl.h` (6.4).
+const PR_SET_MEMORY_MERGE: c_int = 67;
+
+/// `int prctl(int option, ...)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prctl(
+    option: c_int,
+    second: c_ulong,
+    third: c_ulong,
+    fourth: c_ulong,
+    fifth: c_ulong,
+) -> c_int {
+    if matches!(option, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP) {
+        expect_filter();
+    }
+    if option == PR_SET_MEMORY_MERGE {
+        super::merge(second != 0);
+    }
+    // SAFETY: the caller's contract.
+    unsafe { raw::call!(SYS_prctl, option, second, third, fourth, fifth) as c_int }
+}
+
+/// Looking after what is kept takes calls that a filter may not know.
+pub(super) fn expect_filter() {
+    filter::expect();
+    prepare::give_way();
 }

@@ -17,9 +17,9 @@ use libc::size_t;
 
 use super::demote::{self, Scope};
 use super::plan;
-use super::table::{self, Entry, Range};
 use crate::counters::{self, Column, Kind};
 use crate::raw::{self, Errno};
+use crate::table::{self, Entry, Range};
 use crate::{contiguity, prepare};
 
 /// `int munmap(void *addr, size_t length)`.

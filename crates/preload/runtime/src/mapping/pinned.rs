@@ -10,8 +10,8 @@
 use std::ffi::CStr;
 
 use super::plan::Extent;
-use crate::maps::hexadecimal;
-use crate::{limits, maps, raw, source};
+use crate::text::{self, Text, hexadecimal};
+use crate::{files, maps, raw};
 
 /// Whether a buffer that is registered with a ring of this process lies in an extent.
 pub fn are_any(extents: &[Extent]) -> bool {
@@ -19,14 +19,9 @@ pub fn are_any(extents: &[Extent]) -> bool {
         return false;
     }
     let mut is_pinned = false;
-    source::each_name(c"/proc/thread-self/fd", |directory, name| {
+    files::each_name(c"/proc/thread-self/fd", |directory, name| {
         let mut target = [0u8; 32];
-        // SAFETY: a name that ends with zero, and a buffer of our own.
-        let length = unsafe {
-            let (name, into) = (name.as_ptr(), target.as_mut_ptr());
-            raw::call!(SYS_readlinkat, directory, name, into, target.len())
-        };
-        if length > 0 && target[..length as usize] == *b"anon_inode:[io_uring]" {
+        if raw::read_link(directory, name, &mut target) == Some(b"anon_inode:[io_uring]") {
             is_pinned |= has_buffer_in(name, extents);
         }
         true
@@ -35,11 +30,10 @@ pub fn are_any(extents: &[Extent]) -> bool {
 }
 
 fn has_buffer_in(ring: &CStr, extents: &[Extent]) -> bool {
-    let mut path = [0u8; 64];
-    let parts = [b"/proc/thread-self/fdinfo/" as &[u8], ring.to_bytes()];
-    let Some(path) = limits::join(&mut path, &parts) else { return true };
+    let path = Text::<64>::join(&[b"/proc/thread-self/fdinfo/", ring.to_bytes()]);
+    let Some(path) = path else { return true };
     let mut is_pinned = false;
-    let read = maps::each_line(path, |line| {
+    let read = maps::each_line(path.c_str(), |line| {
         if let Some((start, length)) = buffer_of(line) {
             let end = start.saturating_add(length);
             is_pinned |= extents.iter().any(|extent| extent.start < end && start < extent.end);
@@ -54,7 +48,6 @@ fn buffer_of(line: &[u8]) -> Option<(usize, usize)> {
     if !line[..at].trim_ascii().iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let rest = &line[at + 4..];
-    let slash = rest.iter().position(|&byte| byte == b'/')?;
-    Some((hexadecimal(&rest[..slash])? as usize, source::first_number(&rest[slash..])?))
+    let (start, rest) = hexadecimal(&line[at + 4..])?;
+    Some((start as usize, text::first_number(rest.strip_prefix(b"/")?)?))
 }

@@ -6,9 +6,9 @@
 use std::ffi::c_int;
 
 use super::demote::Scope;
-use super::table::{self, Entry, Marks};
 use crate::maps::{self, Vma};
 use crate::raw::{self, Errno};
+use crate::table::{self, Entry, Marks};
 
 /// A run of memory of one mapping with one protection, and what is to take its place.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,24 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// Private memory of which nothing more is known.
+    pub fn new(start: usize, end: usize) -> Self {
+        Self {
+            start,
+            end,
+            page: 0,
+            shared: false,
+            protection: 0,
+            marks: Marks::default(),
+            mapping: (0, 0),
+            file: (0, 0),
+            offset: 0,
+            copy: 0,
+            is_opened: false,
+            is_replaced: false,
+        }
+    }
+
     /// Its length in bytes.
     pub fn length(&self) -> usize {
         self.end - self.start
@@ -81,9 +99,8 @@ impl Plan {
             return Ok(plan);
         }
         let bytes = MAX_EXTENTS * size_of::<Extent>();
-        let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: fresh memory, of which as much comes to be as there are extents.
-        let list = unsafe { raw::mmap(0, bytes, raw::READ_WRITE, flags, -1, 0) }?;
+        // As much of it comes to be as there are extents.
+        let list = raw::map(bytes, libc::MAP_NORESERVE)?;
         (plan.extents, plan.capacity) = (list as *mut Extent, MAX_EXTENTS);
         let mut is_whole = true;
         let read = maps::each(|vma| {
@@ -193,8 +210,6 @@ impl Drop for Plan {
 
 fn extent_from(vma: &Vma, start: usize, end: usize, entry: &Entry) -> Extent {
     Extent {
-        start,
-        end,
         page: if entry.is_ordinary { raw::base_page() } else { entry.range.page },
         shared: !vma.is_private(),
         protection: vma.protection(),
@@ -202,9 +217,7 @@ fn extent_from(vma: &Vma, start: usize, end: usize, entry: &Entry) -> Extent {
         mapping: entry.mapping,
         file: vma.file,
         offset: vma.offset + (start - vma.start) as u64,
-        copy: 0,
-        is_opened: false,
-        is_replaced: false,
+        ..Extent::new(start, end)
     }
 }
 

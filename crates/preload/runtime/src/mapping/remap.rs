@@ -19,12 +19,12 @@ use libc::size_t;
 
 use super::demote::{self, Scope};
 use super::parts::{first_make_ordinary, is_valid, round_up, unmap};
-use super::table::{self, Entry, Range};
 use crate::contiguity::{self, Grown};
 use crate::counters::Kind;
 use crate::raw::{self, Errno};
 use crate::settings;
-use crate::{executor, maps, prepare, source};
+use crate::table::{self, Entry, Range};
+use crate::{executor, maps, prepare, sizes, source};
 
 /// `void *mremap(void *old, size_t old_size, size_t new_size, int flags, ... void *new)`.
 ///
@@ -150,7 +150,7 @@ impl Call {
     /// Never by the kernel: it would round the sizes up to superpages.
     unsafe fn shrink(self) -> Result<usize, Errno> {
         let from = round_up(self.start, self.new_size);
-        if !is_mapped(self.start) {
+        if raw::is_resident(self.start).is_none() {
             return Err(libc::EFAULT);
         }
         if from < self.end() {
@@ -197,7 +197,7 @@ impl Call {
             let place = if self.is_fixed() {
                 self.target
             } else {
-                let page = source::superpage();
+                let page = sizes::superpage();
                 source::reserve(
                     new_length,
                     if new_length < page { raw::base_page() } else { page },
@@ -277,20 +277,5 @@ fn is_divided(from: usize, to: usize) -> bool {
 
 /// The part of `[at, end)` that lies in the mapping at `at`.
 fn part_at(at: usize, end: usize) -> Option<(usize, usize)> {
-    let mut found = None;
-    maps::each(|vma| {
-        if vma.start <= at && at < vma.end {
-            found = Some((at, vma.end.min(end)));
-        }
-    })?;
-    found
-}
-
-/// Whether anything is mapped at the base page.
-fn is_mapped(at: usize) -> bool {
-    let mut present = 0u8;
-    raw::keeping_errno(|| {
-        // SAFETY: one base page is asked about, one byte is written.
-        unsafe { raw::call!(SYS_mincore, at, raw::base_page(), &raw mut present) == 0 }
-    })
+    maps::at(at).map(|vma| (at, vma.end.min(end)))
 }

@@ -28,17 +28,19 @@ use std::ffi::{c_int, c_void};
 use libc::{key_t, size_t};
 
 use super::Request;
-use super::table::{self, Range};
 use crate::contiguity;
 use crate::counters::{self, Column, Kind, Reason};
 use crate::executor;
+use crate::files;
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback};
+use crate::sizes;
 use crate::source;
+use crate::table::{self, Range};
 
 /// A shared mapping.
 pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
-    let superpage = source::superpage();
+    let superpage = sizes::superpage();
     let is_anonymous = request.flags & libc::MAP_ANONYMOUS != 0;
     let known = libc::MAP_TYPE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE | libc::MAP_NONBLOCK;
     let is_ours = request.flags & !known == 0 && request.length >= superpage;
@@ -81,7 +83,7 @@ unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
     if !settings::get().always_pool || !super::may_use_pool(settings::get()) {
         return Err(Reason::Unprotected);
     }
-    let page = source::superpage();
+    let page = sizes::superpage();
     let length = request.length.next_multiple_of(raw::base_page());
     let body = length - length % page;
     let start = source::reserve(length, page).map_err(|_| Reason::Kernel)?;
@@ -130,12 +132,8 @@ pub fn advise(start: usize, length: usize) {
 
 /// Whether the kernel gives shared memory THP where they are advised.
 fn is_heeded() -> bool {
-    let mut buffer = [0; 128];
     let path = c"/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-    let text = source::read_file(path, &mut buffer).unwrap_or(b"");
-    [b"[always]" as &[u8], b"[within_size]", b"[advise]", b"[force]"]
-        .iter()
-        .any(|mode| text.windows(mode.len()).any(|window| window == *mode))
+    files::file_has(path, &[b"[always]", b"[within_size]", b"[advise]", b"[force]"]) == Some(true)
 }
 
 /// Whether it lies on tmpfs: memfd and shm_open, but no file of a disk.
@@ -173,12 +171,12 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
                 || raw::call!(SYS_shmget, key, 0, 0) == -1 && raw::errno() == libc::ENOENT
         })
     };
-    let is_wanted = is_ours && settings.is_hugetlb() && size >= source::superpage() && is_new();
+    let is_wanted = is_ours && settings.is_hugetlb() && size >= sizes::superpage() && is_new();
     if is_wanted && !settings.always_pool {
         counters::because(Reason::Unprotected);
         counters::count(Kind::Shared, Column::FellBack, size);
     } else if is_wanted {
-        let page = source::superpage();
+        let page = sizes::superpage();
         let encoded = source::hugetlb_flags(page) & !libc::MAP_HUGETLB;
         // SAFETY: numbers only.
         let id = raw::keeping_errno(|| unsafe {
@@ -212,6 +210,14 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
     unsafe { raw::call!(SYS_shmget, key, size, flags) as c_int }
 }
 
+/// `int shmget(key_t key, size_t size, int shmflg)` under the old library's name: what this library
+/// puts in front of libc's.
+#[unsafe(no_mangle)]
+pub extern "C" fn superpage_hugetlbfs_shmget(key: key_t, size: size_t, flags: c_int) -> c_int {
+    // SAFETY: numbers only.
+    unsafe { shmget(key, size, flags) }
+}
+
 /// `void *shmat(int shmid, const void *shmaddr, int shmflg)`: advised, and at an address where
 /// superpages fit.
 ///
@@ -229,7 +235,7 @@ pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) 
             let asked = raw::call!(SYS_shmctl, id, libc::IPC_STAT, status.as_mut_ptr());
             (asked == 0).then(|| status.assume_init().shm_segsz)
         });
-        if let Some(size) = size.filter(|size| *size >= source::superpage()) {
+        if let Some(size) = size.filter(|size| *size >= sizes::superpage()) {
             // A segment of the pool needs no advice. It is the one that knows no cold pages.
             // SAFETY: advice changes no contents.
             let is_ordinary =

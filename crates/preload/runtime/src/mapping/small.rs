@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::counters::Kind;
 use crate::lock::{Lock, Rank};
-use crate::{contiguity, raw, source};
+use crate::{contiguity, raw, sizes};
 
 /// Shorter requests, and so much of what a process asks for first, are left to the kernel.
 const MIN_LENGTH: usize = 64 << 10;
@@ -67,7 +67,7 @@ pub fn after_fork() {
 /// A fresh, zeroed, readable and writable private mapping of `length` bytes, and whether it is advised;
 /// `None` where the plain path serves better.
 pub fn take(length: usize) -> Option<(*mut c_void, bool)> {
-    if !(MIN_LENGTH..source::superpage()).contains(&length) {
+    if !(MIN_LENGTH..sizes::superpage()).contains(&length) {
         return None;
     }
     if REQUESTED.fetch_add(length, Ordering::Relaxed) < INITIAL_BYTES_LEFT_ALONE {
@@ -94,11 +94,9 @@ impl Extent {
         if self.refused {
             return None;
         }
-        let superpage = source::superpage();
+        let superpage = sizes::superpage();
         let size = (self.grow_by * 2).clamp(superpage, MAX_EXTENT.max(superpage));
-        // SAFETY: fresh memory, of which nobody has an address until it is handed out.
-        let start =
-            unsafe { raw::mmap(0, size, raw::READ_WRITE, raw::PRIVATE_ANONYMOUS, -1, 0) }.ok()?;
+        let start = raw::map(size, 0).ok()?;
         if is_locked(start, size) {
             unmap(start, size);
             self.refused = true;

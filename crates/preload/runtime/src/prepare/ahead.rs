@@ -11,7 +11,7 @@ use super::{bound, given, is_on};
 use crate::counters::{self, Prepared};
 use crate::executor::{self, DONE};
 use crate::raw;
-use crate::source::superpage;
+use crate::sizes::superpage;
 
 /// A new mapping of `length` bytes was handed out, advised for superpages: remembers it, and populates its
 /// beginning as far as the policy says.

@@ -1,19 +1,21 @@
 //! By what it is decided how much may be prepared: what the process has, and what it may have.
-
-use std::ffi::CStr;
+//!
+//! # Safety
+//! One system call, with a place for its answer.
 
 use policy::live::{Facts, Source};
 use policy::{Action, Result};
 
 use crate::executor::DONE;
-use crate::{limits, raw, source};
+use crate::text::first_number;
+use crate::{files, limits, raw};
 
 /// Learns what is asked for, if that is known here, and says how it went.
 pub fn read(action: Action, facts: &mut Facts) -> Option<(Result, u32)> {
     match action {
         Action::Read(Source::Resident) => facts.resident = Some(resident() as u64),
         Action::Read(Source::Headroom) => {
-            facts.headroom = cgroup_headroom().map(|headroom| headroom as u64)
+            facts.headroom = limits::cgroup_headroom().map(|headroom| headroom as u64)
         }
         _ => return None,
     }
@@ -23,28 +25,9 @@ pub fn read(action: Action, facts: &mut Facts) -> Option<(Result, u32)> {
 /// The memory that is resident. (`ru_maxrss` is that of the program that called `exec`, if it had more.)
 fn resident() -> usize {
     let mut buffer = [0; 128];
-    let text = source::read_file(c"/proc/self/statm", &mut buffer);
-    let pages =
-        text.and_then(|text| source::first_number(text.split(|byte| *byte == b' ').nth(1)?));
+    let text = files::read_file(c"/proc/self/statm", &mut buffer);
+    let pages = text.and_then(|text| first_number(text.split(|byte| *byte == b' ').nth(1)?));
     pages.map_or(0, |pages| pages.saturating_mul(raw::base_page()))
-}
-
-/// What the process's cgroups may still use, the least; `None`: there is no limit, or nobody knows.
-fn cgroup_headroom() -> Option<usize> {
-    let mut headroom: Option<usize> = None;
-    limits::each_memory_group(|limit, usage| {
-        if let (Some(limit), Some(usage)) = (number_in(limit), number_in(usage)) {
-            let left = limit.saturating_sub(usage);
-            headroom = Some(headroom.map_or(left, |headroom| headroom.min(left)));
-        }
-    });
-    headroom
-}
-
-/// The number that a file begins with; `None`: there is no such file, or it says `max`.
-fn number_in(path: &CStr) -> Option<usize> {
-    let mut buffer = [0; 64];
-    source::first_number(source::read_file(path, &mut buffer)?)
 }
 
 /// Whether a limit of the process's own leaves headroom for what it does not need yet.

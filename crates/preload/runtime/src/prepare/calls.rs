@@ -1,5 +1,4 @@
-//! Functions of libc after which there must be no stock: those that limit what is mapped. (`filter` and
-//! `mapping::others` know of others.)
+//! Functions of libc that limit what is mapped: after them there must be no stock.
 //!
 //! # Safety
 //! The exported functions are the system calls of the same names, with the same contracts.

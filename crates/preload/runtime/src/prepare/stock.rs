@@ -22,10 +22,11 @@ use policy::{Action, Result as Ended};
 use super::{bound, given, is_on, zero};
 use crate::counters::{self, Column, Kind, Prepared};
 use crate::executor::{self, DONE};
-use crate::mapping::table::{self, Range};
 use crate::pagemap::{self, Region};
 use crate::raw;
-use crate::source::{self, superpage};
+use crate::sizes::superpage;
+use crate::source;
+use crate::table::{self, Range};
 
 /// What is kept: (c) by `holder`.
 #[repr(align(64))]
@@ -308,15 +309,7 @@ fn place_for(home: usize, length: usize) -> Option<usize> {
 
 /// Reserves `[at, at + length)`, if nothing is there.
 fn reserve_at(at: usize, length: usize) -> Option<()> {
-    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    // SAFETY: replaces nothing. A kernel that does not know the flag takes the address as a hint.
-    unsafe {
-        let got = raw::mmap(at, length, libc::PROT_NONE, flags, -1, 0).ok()?;
-        if got != at {
-            let _ = raw::munmap(got, length);
-        }
-        (got == at).then_some(())
-    }
+    raw::map_at(at, length, libc::PROT_NONE, libc::MAP_NORESERVE)
 }
 
 /// Whether all of it lies on superpages of its own.

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_int, c_void};
 
 use super::Fit;
-use crate::{loaded, maps, raw, source};
+use crate::{files, loaded, maps, raw, sizes, text};
 
 /// "Superpages, please", set by `hugeedit` (libhugetlbfs, elflink.c).
 const PF_LINUX_HUGETLB: u32 = 0x10_0000;
@@ -42,25 +42,28 @@ impl Segment {
     }
 }
 
-/// The segments to look at.
-pub struct Segments {
-    list: [Option<Segment>; Self::MAX],
+/// A few values; those that do not fit are left out: programs and libraries with more segments of superpage size keep
+/// the rest as it is.
+pub struct List<T, const N: usize> {
+    list: [Option<T>; N],
     used: usize,
 }
 
-impl Segments {
-    /// Programs and their libraries with more segments of superpage size keep the rest as it is.
-    const MAX: usize = 32;
+/// The segments to look at.
+pub type Segments = List<Segment, 32>;
+/// The extents of some segments, as they are mapped.
+type Extents = List<Extent, 64>;
 
+impl<T: Copy, const N: usize> List<T, N> {
     /// None.
     pub fn new() -> Self {
-        Self { list: [None; Self::MAX], used: 0 }
+        Self { list: [None; N], used: 0 }
     }
 
     /// One more.
-    pub fn push(&mut self, segment: Segment) {
+    pub fn push(&mut self, value: T) {
         if let Some(place) = self.list.get_mut(self.used) {
-            *place = Some(segment);
+            *place = Some(value);
             self.used += 1;
         }
     }
@@ -70,8 +73,12 @@ impl Segments {
         self.used == 0
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Segment> {
+    fn iter(&self) -> impl Iterator<Item = &T> {
         self.list.iter().flatten()
+    }
+
+    fn last(&mut self) -> Option<&mut T> {
+        self.list[..self.used].last_mut()?.as_mut()
     }
 }
 
@@ -216,18 +223,12 @@ fn clear_break(end: usize, last: usize) -> bool {
     })
 }
 
-/// The extents of some segments, as they are mapped.
-struct Extents {
-    list: [Option<Extent>; Segments::MAX * 2],
-    used: usize,
-}
-
 /// Calls `tell` with each extent of the segments, from what is mapped now. With `as_meant`, a
 /// segment is one extent with the protection of its header, whatever RELRO has made of it.
 pub fn each_extent(segments: &Segments, as_meant: bool, mut tell: impl FnMut(Extent)) {
-    let mut extents = Extents { list: [None; Segments::MAX * 2], used: 0 };
+    let mut extents = Extents::new();
     let mut below = 0;
-    let page = source::superpage();
+    let page = sizes::superpage();
     let read = maps::each(|vma| {
         for extent in extents.list.iter_mut().flatten() {
             if extent.free_to == 0 {
@@ -278,24 +279,9 @@ pub fn each_extent(segments: &Segments, as_meant: bool, mut tell: impl FnMut(Ext
     }
 }
 
-impl Extents {
-    fn last(&mut self) -> Option<&mut Extent> {
-        self.list[..self.used].last_mut()?.as_mut()
-    }
-
-    fn push(&mut self, extent: Extent) {
-        if let Some(place) = self.list.get_mut(self.used) {
-            *place = Some(extent);
-            self.used += 1;
-        }
-    }
-}
-
 /// Whether a debugger, or another tracer, holds this process.
 pub fn is_traced() -> bool {
     let mut buffer = [0; 4096];
-    let Some(status) = source::read_file(c"/proc/self/status", &mut buffer) else { return false };
-    let key = b"TracerPid:";
-    let Some(at) = status.windows(key.len()).position(|window| window == key) else { return false };
-    source::first_number(&status[at + key.len()..]).is_some_and(|pid| pid != 0)
+    let Some(status) = files::read_file(c"/proc/self/status", &mut buffer) else { return false };
+    text::after(status, b"TracerPid:").and_then(text::first_number).is_some_and(|pid| pid != 0)
 }

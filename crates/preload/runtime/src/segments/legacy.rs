@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::image::{self, Segments};
 use super::{Fit, Order, Share};
 use crate::settings::{self, Fallback, Pages, Text};
-use crate::{message, raw, source};
+use crate::text::first_number;
+use crate::{message, raw, sizes};
 
 /// What the environment says.
 struct Variables {
@@ -49,7 +50,7 @@ impl Variables {
             share: false,
             share_path: None,
         };
-        settings::each_variable(|name, value| {
+        crate::environment::each_variable(|name, value| {
             let value: &'static CStr = value;
             let value = value.to_bytes();
             match name {
@@ -62,11 +63,9 @@ impl Variables {
                 b"HUGETLB_FORCE_ELFMAP" => variables.force = value.eq_ignore_ascii_case(b"yes"),
                 b"HUGETLB_RESTRICT_EXE" => variables.restricted_to = Some(value),
                 b"HUGETLB_DEFAULT_PAGE_SIZE" => variables.default_size = size(value),
-                b"HUGETLB_SHARE" => {
-                    variables.share = source::first_number(value).is_some_and(|n| n > 0)
-                }
+                b"HUGETLB_SHARE" => variables.share = first_number(value).is_some_and(|n| n > 0),
                 b"HUGETLB_SHARE_PATH" => variables.share_path = Some(value),
-                b"HUGETLB_VERBOSE" => variables.verbose = source::first_number(value).unwrap_or(2),
+                b"HUGETLB_VERBOSE" => variables.verbose = first_number(value).unwrap_or(2),
                 _ => {}
             }
         });
@@ -84,19 +83,13 @@ impl Variables {
     }
 
     fn usual_size(&self) -> usize {
-        self.default_size.unwrap_or_else(source::usual_hugetlb)
+        self.default_size.unwrap_or_else(sizes::usual_hugetlb)
     }
 
     fn is_for_this_program(&self) -> bool {
         let Some(names) = self.restricted_to else { return true };
-        let mut buffer = [0u8; 4096];
-        // SAFETY: a path and a buffer of that size.
-        let length = unsafe {
-            let into = buffer.as_mut_ptr();
-            let path = c"/proc/self/exe".as_ptr();
-            raw::call!(SYS_readlinkat, libc::AT_FDCWD, path, into, buffer.len())
-        };
-        let path = buffer.get(..length.max(0) as usize).unwrap_or(b"");
+        let mut buffer = [0; 4096];
+        let path = raw::read_link(libc::AT_FDCWD, c"/proc/self/exe", &mut buffer).unwrap_or(b"");
         let program = path.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
         names.split(|&byte| byte == b':').any(|name| name == program)
     }
@@ -104,7 +97,7 @@ impl Variables {
 
 /// `2M`, `2048K`, `1g`, or bytes.
 fn size(text: &[u8]) -> Option<usize> {
-    let number = source::first_number(text)?;
+    let number = first_number(text)?;
     let unit = text.iter().find(|byte| !byte.is_ascii_digit());
     let shift = match unit.map(u8::to_ascii_uppercase) {
         None => 0,
@@ -148,7 +141,7 @@ pub extern "C" fn superpage_legacy_elfmap() -> c_int {
         return -1;
     }
     if settings.pages == Pages::Unasked {
-        crate::fork::provide();
+        crate::order::provide();
     }
     move_segments(&variables)
 }

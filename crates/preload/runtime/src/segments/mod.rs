@@ -32,6 +32,7 @@ use crate::counters::{self, Column, Kind, Reason};
 use crate::executor;
 use crate::pagemap;
 use crate::settings::{Fallback, Pages, Settings, Text};
+use crate::sizes;
 use crate::source;
 
 mod image;
@@ -83,7 +84,7 @@ pub fn provide(settings: &Settings) {
     if memory.text.is_none() && !memory.data {
         return;
     }
-    let page = source::superpage();
+    let page = sizes::superpage();
     let wanted = |is_written: bool| if is_written { memory.data } else { memory.text.is_some() };
     let mut segments = Segments::new();
     image::each_segment(|segment, _| {
@@ -185,7 +186,7 @@ fn put_on_file(extent: &Extent, order: &Order) -> bool {
         if matches!(order.pages, Pages::Hugetlb(_))
             && executor::fall_back(order.fallback, off) == Fallback::Error
         {
-            crate::start::refuse(Kind::Text);
+            source::refuse(Kind::Text);
         }
         counters::because(Reason::SmallFilePages);
         counters::count(Kind::Text, Column::FellBack, off);
@@ -202,7 +203,7 @@ fn put_part(kind: Kind, extent: &Extent, first: usize, last: usize, order: &Orde
         Pages::Hugetlb(_) => match to_pool() {
             Ok(()) => (Column::Hugetlb, None),
             Err(why) => match executor::fall_back(order.fallback, length) {
-                Fallback::Error => crate::start::refuse(kind),
+                Fallback::Error => source::refuse(kind),
                 Fallback::Base => (Column::FellBack, Some(why)),
                 Fallback::Thp => {
                     counters::because(why);

@@ -13,8 +13,8 @@ use policy::{Action, How};
 use super::image::Extent;
 use crate::counters::Reason;
 use crate::executor::{self, advice};
-use crate::mapping::table::{self, Range};
-use crate::{api, pagemap, raw, source};
+use crate::table::{self, Range};
+use crate::{api, files, pagemap, raw, sizes, source};
 
 /// Pool pages under `[first, last)`: from a mount of hugetlbfs if there is one and `in_mount` asks
 /// for it, as libhugetlbfs had them, whose users look for the mount's path in /proc.
@@ -90,11 +90,12 @@ impl Part<'_> {
     fn provide(&self, kind: live::Kind, may_copy: bool) -> (usize, Result<(), Reason>) {
         let (start, end) = self.advised;
         let extent = self.extent;
-        let is_whole = source::pmd_size() == Some(self.page);
+        let is_whole = sizes::pmd_size() == Some(self.page);
         let facts = &mut Facts {
             kind,
             may_copy,
-            is_off: is_off(),
+            // MADV_COLLAPSE would not mind (6.18).
+            is_off: files::is_thp_off(),
             has_file: is_whole && !extent.is_written && extent.is_congruent,
             ..executor::facts(start, end - start, self.page)
         };
@@ -132,10 +133,7 @@ impl Part<'_> {
 /// Whether the kernel has the file's page that is mapped at `at` in memory. It says so only to who may
 /// write the file or owns it, and to others that it has.
 fn is_cached(at: usize) -> bool {
-    let mut answer = 1u8;
-    // SAFETY: one base page is asked about, one byte is the answer.
-    unsafe { raw::call!(SYS_mincore, at, raw::base_page(), &raw mut answer) };
-    answer & 1 != 0
+    raw::is_resident(at) != Some(false)
 }
 
 /// Whether the file's own superpage is, or can be, mapped at `at`. It serves better than a copy:
@@ -235,12 +233,4 @@ pub fn replace(fresh: usize, length: usize, protection: c_int, at: usize) -> Res
         let _ = unsafe { raw::munmap(fresh, length) };
         Reason::Kernel
     })
-}
-
-/// Whether the machine's administrator has turned THP off. MADV_COLLAPSE would not mind (6.18).
-fn is_off() -> bool {
-    let mut buffer = [0; 64];
-    let path = c"/sys/kernel/mm/transparent_hugepage/enabled";
-    let Some(text) = source::read_file(path, &mut buffer) else { return true };
-    text.windows(7).any(|window| window == b"[never]")
 }

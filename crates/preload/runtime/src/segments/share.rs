@@ -10,12 +10,11 @@
 //! As the module: one thread. The file is opened for reading only, so no process that maps it can write it; its
 //! maker could, who is this user or root.
 
-use std::ffi::{CStr, c_int};
-
 use super::image::Extent;
 use super::relocate;
-use crate::api::{Text, hugetlbfs_mount};
+use crate::api::hugetlbfs_mount;
 use crate::raw;
+use crate::text::Text;
 
 type Path = Text<4352>;
 
@@ -57,28 +56,23 @@ fn path_of(
     page: usize,
     directory: Option<&'static [u8]>,
 ) -> Option<Path> {
-    let program = status(c"/proc/self/exe", 0)?;
+    let program = raw::stat(c"/proc/self/exe", 0)?;
     let mut link = [0u8; 4096];
-    // SAFETY: a path and a buffer of that size.
-    let length = unsafe {
-        let (path, into) = (c"/proc/self/exe".as_ptr(), link.as_mut_ptr());
-        raw::call!(SYS_readlinkat, libc::AT_FDCWD, path, into, link.len())
-    };
-    let name = link.get(..usize::try_from(length).ok()?)?.rsplit(|byte| *byte == b'/').next()?;
+    let link = raw::read_link(libc::AT_FDCWD, c"/proc/self/exe", &mut link)?;
+    let name = link.rsplit(|byte| *byte == b'/').next()?;
     let mut path = Path::new();
     match directory {
         Some(directory) => path.push(directory),
         None => {
             path.push(hugetlbfs_mount(page)?.to_bytes());
-            // SAFETY: takes nothing.
-            let user = unsafe { raw::call!(SYS_geteuid) } as u32;
+            let user = raw::effective_user();
             path.push(b"/elflink-uid-");
             path.push(crate::message::Decimal::new(user.into()).bytes());
             // SAFETY: a path.
             unsafe { raw::call!(SYS_mkdirat, libc::AT_FDCWD, path.as_c(), 0o700) };
         }
     }
-    let place = status(path.c_str(), libc::AT_SYMLINK_NOFOLLOW)?;
+    let place = raw::stat(path.c_str(), libc::AT_SYMLINK_NOFOLLOW)?;
     if place.st_mode & libc::S_IFMT != libc::S_IFDIR || directory.is_none() && !is_safe(&place) {
         return None;
     }
@@ -96,20 +90,9 @@ fn path_of(
     (!path.is_full()).then_some(path)
 }
 
-fn status(path: &CStr, flags: c_int) -> Option<libc::stat> {
-    // SAFETY: a path and a place for the answer, which is all zero before.
-    unsafe {
-        let mut file: libc::stat = std::mem::zeroed();
-        let path = path.as_ptr();
-        let looked = raw::call!(SYS_newfstatat, libc::AT_FDCWD, path, &raw mut file, flags);
-        (looked == 0).then_some(file)
-    }
-}
-
 /// Whether nobody but this user and root can have put something there.
 fn is_safe(file: &libc::stat) -> bool {
-    // SAFETY: takes nothing.
-    let user = unsafe { raw::call!(SYS_geteuid) } as u32;
+    let user = raw::effective_user();
     (file.st_uid == user || file.st_uid == 0) && file.st_mode & 0o022 == 0
 }
 
@@ -117,15 +100,13 @@ fn is_safe(file: &libc::stat) -> bool {
 fn map(path: &Path, length: usize) -> Option<usize> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let fd = raw::open(path.c_str(), flags, 0)?;
-    // SAFETY: a descriptor of our own, a place for the answer, and a fresh mapping.
-    let mapped = unsafe {
-        let mut file: libc::stat = std::mem::zeroed();
-        let looked = raw::call!(SYS_fstat, fd, &raw mut file) == 0;
-        let fits = file.st_mode & libc::S_IFMT == libc::S_IFREG && file.st_size as usize == length;
-        let good = looked && fits && is_safe(&file);
-        let map = || raw::mmap(0, length, libc::PROT_READ, libc::MAP_SHARED, fd, 0).ok();
-        good.then(map).flatten()
+    let is_it = |file: &libc::stat| {
+        let is_file = file.st_mode & libc::S_IFMT == libc::S_IFREG;
+        is_file && file.st_size as usize == length && is_safe(file)
     };
+    // SAFETY: a descriptor of our own and a fresh mapping.
+    let map = || unsafe { raw::mmap(0, length, libc::PROT_READ, libc::MAP_SHARED, fd, 0).ok() };
+    let mapped = raw::fstat(fd).filter(is_it).and_then(|_| map());
     raw::close(fd);
     mapped
 }

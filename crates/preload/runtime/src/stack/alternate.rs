@@ -1,8 +1,7 @@
 //! Leaving the stack one runs on, while the pages under it are replaced.
 //!
-//! Two calls replace pages of a stack in use: a fork, whose child gets a copy of private pool pages and
-//! whose parent makes some ordinary if the pool is short (`fork`), and an mprotect of part of a superpage
-//! by a thread that runs on it (a JVM's guard zones).
+//! Pages of a stack in use are replaced in a forked child, which copies private pages of the pool, in its
+//! parent, if the pool is short, and before a call about part of a superpage (a JVM's guard zones).
 //!
 //! # Safety
 //! `work` runs on a stack mapped for it, which is this thread's alone, with `makecontext(3)` as it
@@ -15,9 +14,9 @@ use std::mem::transmute;
 use libc::{pid_t, ucontext_t};
 
 use super::next_function;
-use crate::mapping::table::{self, Range};
 use crate::raw;
 use crate::settings::{self, Children};
+use crate::table::{self, Range};
 
 /// Runs `work` on an alternate stack if this one is on private pool pages of `[from, to)`, else here.
 pub fn on_alternate_if_within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
@@ -34,11 +33,7 @@ pub fn on_alternate_if_within<R>(from: usize, to: usize, work: impl FnOnce() -> 
 /// Runs `work` on an alternate stack, or `otherwise` here if there is no memory for one.
 pub fn on_alternate<F: FnOnce() -> R, R>(work: F, otherwise: impl FnOnce(F) -> R) -> R {
     const SIZE: usize = 512 << 10;
-    let flags = raw::PRIVATE_ANONYMOUS;
-    // SAFETY: fresh memory.
-    let Ok(stack) = (unsafe { raw::mmap(0, SIZE, raw::READ_WRITE, flags, -1, 0) }) else {
-        return otherwise(work);
-    };
+    let Ok(stack) = raw::map(SIZE, 0) else { return otherwise(work) };
     let mut work = Some(work);
     let mut result = None;
     let mut step = || result = work.take().map(|work| work());

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use policy::live;
 
 use crate::counters::{self, Column, Kind, Reason};
-use crate::mapping::table::{self, Range};
 use crate::settings::{self, Fallback, Pages};
-use crate::{executor, maps, raw, source, start};
+use crate::table::{self, Range};
+use crate::{executor, maps, raw, sizes, source};
 
 /// Where the stack ends below, if that is not where libc would say; and whose it is.
 static LOWEST: AtomicUsize = AtomicUsize::new(0);
@@ -25,7 +25,7 @@ static OWNER: AtomicUsize = AtomicUsize::new(0);
 /// Gives the stack `size` bytes, on superpages as far as they fit.
 pub fn provide(size: usize) {
     let settings = settings::get();
-    let page = source::superpage();
+    let page = sizes::superpage();
     let size = size.next_multiple_of(page);
     let Some(stack) = Stack::find() else { return };
     let result = match settings.pages {
@@ -36,7 +36,7 @@ pub fn provide(size: usize) {
                     counters::because(why);
                     stack.advise(size, Column::FellBack)
                 }
-                Fallback::Error => start::refuse(Kind::Stack),
+                Fallback::Error => source::refuse(Kind::Stack),
                 Fallback::Base => Err(why),
             },
         },
@@ -58,13 +58,7 @@ impl Stack {
     fn find() -> Option<Self> {
         let here = 0u8;
         let here = &raw const here as usize;
-        let mut found = None;
-        maps::each(|vma| {
-            if (vma.start..vma.end).contains(&here) {
-                found = Some(Self { start: vma.start, end: vma.end });
-            }
-        })?;
-        found
+        maps::at(here).map(|vma| Self { start: vma.start, end: vma.end })
     }
 
     /// Makes the kernel grow it down to `low`.
@@ -86,7 +80,7 @@ impl Stack {
     }
 
     fn advise(&self, size: usize, column: Column) -> Result<(), Reason> {
-        let page = source::superpage();
+        let page = sizes::superpage();
         let low = (self.end - size) / page * page;
         let high = self.end - self.end % page;
         // The page touched for it is the one below: the lowest superpage stays free of base pages.
@@ -113,24 +107,17 @@ impl Stack {
         if high < self.start {
             self.grow(high)?;
         }
-        let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let total = length + GUARD;
-        // SAFETY: only if nothing is there (a kernel before 4.17 takes the address as a hint). Then
-        // the range is ours.
+        raw::map_at(low - GUARD, total, libc::PROT_NONE, libc::MAP_NORESERVE)
+            .ok_or(Reason::Place)?;
+        // SAFETY: the range is ours.
         unsafe {
-            let got = raw::mmap(low - GUARD, total, libc::PROT_NONE, flags, -1, 0)
-                .map_err(|_| Reason::Place)?;
-            let placed = if got == low - GUARD {
-                source::place_hugetlb(low, length, raw::READ_WRITE, libc::MAP_PRIVATE)
-            } else {
-                Err(Reason::Place)
-            };
             let range = Range { start: low, end: high, page, shared: false };
-            let entered =
-                placed.and_then(|()| if table::add(range) { Ok(()) } else { Err(Reason::Kernel) });
+            let entered = source::place_hugetlb(low, length, raw::READ_WRITE, libc::MAP_PRIVATE)
+                .and_then(|()| table::add(range).then_some(()).ok_or(Reason::Kernel));
             if entered.is_err() {
                 // The stack must be able to grow there.
-                let _ = raw::munmap(got, total);
+                let _ = raw::munmap(low - GUARD, total);
             }
             entered?;
         }

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::counters::{self, Column, Kind};
 use crate::lock::{Lock, Rank};
-use crate::mapping::table::{self, Range};
 use crate::source::{self, Backing};
-use crate::{raw, settings};
+use crate::table::{self, Range};
+use crate::{raw, settings, sizes};
 
 /// What a thread is to run: `void *(*start_routine)(void *)`. It may end by unwinding
 /// (`pthread_exit`, cancellation).
@@ -234,27 +234,21 @@ impl Slots {
         }
         if self.left == 0 {
             let bytes = raw::base_page();
-            // SAFETY: fresh memory.
-            let fresh =
-                unsafe { raw::mmap(0, bytes, raw::READ_WRITE, raw::PRIVATE_ANONYMOUS, -1, 0) };
-            self.fresh = fresh.ok()? as *mut Slot;
+            self.fresh = raw::map(bytes, 0).ok()? as *mut Slot;
             self.left = bytes / size_of::<Slot>();
         }
-        let (start, end, guard) = (0, 0, 0);
-        let (state, tid, work) = (State::Empty, AtomicI32::new(0), None);
-        let is_backed = false;
         // SAFETY: one of `left` records that nobody uses.
         unsafe {
             let slot = self.fresh;
             slot.write(Slot {
-                state,
-                start,
-                end,
-                guard,
+                state: State::Empty,
+                start: 0,
+                end: 0,
+                guard: 0,
                 guard_asked: 0,
-                is_backed,
-                tid,
-                work,
+                is_backed: false,
+                tid: AtomicI32::new(0),
+                work: None,
                 next: self.first,
             });
             self.fresh = slot.add(1);
@@ -275,7 +269,7 @@ impl Slot {
     }
 
     fn map(&mut self, size: usize, guard: usize) -> bool {
-        let page = source::superpage();
+        let page = sizes::superpage();
         let guard = guard.max(1).next_multiple_of(page);
         let total = total(size);
         let Ok(low) = source::reserve(guard + total, page) else { return false };

@@ -19,7 +19,7 @@ use libc::{clockid_t, pthread_attr_t, pthread_t, timespec};
 use super::slots::{self, Routine, Slot};
 use super::{initial, next_function};
 use crate::settings::{self, Fallback};
-use crate::{executor, raw, source};
+use crate::{executor, raw, sizes};
 
 unsafe extern "C" {
     fn pthread_attr_getdetachstate(attributes: *const pthread_attr_t, into: *mut c_int) -> c_int;
@@ -91,7 +91,7 @@ struct Wanted {
 impl Wanted {
     /// `None`: the caller provides one.
     unsafe fn read(given: *const pthread_attr_t, usual: *const pthread_attr_t) -> Option<Self> {
-        let page = source::superpage();
+        let page = sizes::superpage();
         let fixed = settings::get().memory.stack.checked_next_multiple_of(page)?;
         let (mut start, mut size, mut guard) = (std::ptr::null_mut(), 0, 0);
         let (mut usual_size, mut detached) = (0, 0);

@@ -20,6 +20,7 @@ mod heap;
 mod heap_pages;
 mod hugetlb;
 mod instrumented;
+mod layers;
 mod policy_log;
 mod pool_short;
 mod preload;

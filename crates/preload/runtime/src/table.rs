@@ -14,7 +14,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::lock::{Lock, Rank};
-use crate::{maps, raw, source};
+use crate::{maps, raw, sizes};
 
 /// A range on hugetlb pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,12 +96,12 @@ pub fn add(range: Range) -> bool {
 
 /// The same for the superpages of a mapping that has more than superpages.
 pub fn add_part(range: Range, mapping: (usize, usize)) -> bool {
-    enter(Entry { range, marks: Marks::default(), mapping, is_ordinary: false, leaving: 0 })
+    enter(Entry::new(range, mapping, false))
 }
 
 /// The same for base pages that the program has as a part of such a mapping.
 pub fn add_ordinary(range: Range, mapping: (usize, usize)) -> bool {
-    enter(Entry { range, marks: Marks::default(), mapping, is_ordinary: true, leaving: 0 })
+    enter(Entry::new(range, mapping, true))
 }
 
 fn enter(entry: Entry) -> bool {
@@ -155,8 +155,7 @@ pub fn replacing_page(start: usize, page: usize, work: impl FnOnce() -> bool) ->
         if is_replaced {
             table.cut(start, end);
             let (range, mapping) = (Range { start, end, page, shared: false }, (start, end));
-            let marks = Marks::default();
-            table.insert(Entry { range, marks, mapping, is_ordinary: true, leaving: 0 });
+            table.insert(Entry::new(range, mapping, true));
         }
         is_replaced
     };
@@ -198,11 +197,9 @@ fn as_the_kernel_says(from: usize, to: usize) -> Option<Entry> {
     maps::each(|vma| {
         let (start, end) = (vma.start, vma.end);
         if found.is_none() && vma.is_anonymous_hugetlb() && start < to && from < end {
-            let (page, shared) = (source::superpage(), !vma.is_private());
+            let (page, shared) = (sizes::superpage(), !vma.is_private());
             let range = Range { start, end, page, shared };
-            let marks = Marks::default();
-            let mapping = (start, end);
-            found = Some(Entry { range, marks, mapping, is_ordinary: false, leaving: 0 });
+            found = Some(Entry::new(range, (start, end), false));
         }
     })?;
     found
@@ -248,6 +245,10 @@ pub fn is_in_use() -> bool {
 }
 
 impl Entry {
+    fn new(range: Range, mapping: (usize, usize), is_ordinary: bool) -> Self {
+        Self { range, marks: Marks::default(), mapping, is_ordinary, leaving: 0 }
+    }
+
     fn overlaps(&self, from: usize, to: usize) -> bool {
         self.range.start < to && from < self.range.end
     }
@@ -293,14 +294,10 @@ impl Entries {
 
     fn grow(&mut self) -> bool {
         let capacity = (self.capacity * 2).max(raw::base_page() / size_of::<Entry>());
+        let Ok(fresh) = raw::map(capacity * size_of::<Entry>(), 0) else { return false };
+        let fresh = fresh as *mut Entry;
         // SAFETY: fresh memory; the old entries are copied and then nobody's.
         unsafe {
-            let bytes = capacity * size_of::<Entry>();
-            let Ok(fresh) = raw::mmap(0, bytes, raw::READ_WRITE, raw::PRIVATE_ANONYMOUS, -1, 0)
-            else {
-                return false;
-            };
-            let fresh = fresh as *mut Entry;
             if self.used > 0 {
                 std::ptr::copy_nonoverlapping(self.entries, fresh, self.used);
                 let _ = raw::munmap(self.entries as usize, self.capacity * size_of::<Entry>());

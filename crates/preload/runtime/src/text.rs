@@ -22,6 +22,13 @@ impl<const N: usize> Text<N> {
         text
     }
 
+    /// The pieces one after the other; `None` if they do not fit.
+    pub fn join(pieces: &[&[u8]]) -> Option<Self> {
+        let mut text = Self::new();
+        pieces.iter().for_each(|piece| text.push(piece));
+        (!text.is_full()).then_some(text)
+    }
+
     pub fn push(&mut self, bytes: &[u8]) {
         let room = (N - 1).saturating_sub(self.len);
         let taken = bytes.len().min(room);
@@ -82,31 +89,45 @@ impl fmt::Display for Shown<'_> {
 
 /// The number a text starts with, and what follows it. `None` without a digit or past 64 bits.
 pub fn number(text: &[u8]) -> Option<(u64, &[u8])> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (digits, rest) = text.split_at(digits);
-    if digits.is_empty() {
-        return None;
-    }
-    let mut value = 0u64;
-    for digit in digits {
-        value = value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
-    }
-    Some((value, rest))
+    digits(text, 10)
 }
 
 /// The same for hexadecimal digits.
 pub fn hexadecimal(text: &[u8]) -> Option<(u64, &[u8])> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let (digits, rest) = text.split_at(digits);
-    if digits.is_empty() {
-        return None;
-    }
-    let mut value = 0u64;
-    for digit in digits {
-        let digit = (*digit as char).to_digit(16)?;
-        value = value.checked_mul(16)?.checked_add(u64::from(digit))?;
-    }
+    digits(text, 16)
+}
+
+fn digits(text: &[u8], radix: u32) -> Option<(u64, &[u8])> {
+    let count = text.iter().take_while(|byte| (**byte as char).is_digit(radix)).count();
+    let (digits, rest) = text.split_at(count);
+    (count > 0).then_some(())?;
+    let value = digits.iter().try_fold(0u64, |sum, digit| {
+        let digit = (*digit as char).to_digit(radix)?;
+        sum.checked_mul(radix.into())?.checked_add(digit.into())
+    })?;
     Some((value, rest))
+}
+
+/// All of a text as a decimal number.
+pub fn decimal(text: &[u8]) -> Option<usize> {
+    number(text).filter(|(_, rest)| rest.is_empty())?.0.try_into().ok()
+}
+
+/// The first decimal number in `text`.
+pub fn first_number(text: &[u8]) -> Option<usize> {
+    let from = text.iter().position(u8::is_ascii_digit)?;
+    number(&text[from..])?.0.try_into().ok()
+}
+
+/// Whether `text` has one of the words in it.
+pub fn has_any(text: &[u8], words: &[&[u8]]) -> bool {
+    words.iter().any(|word| text.windows(word.len()).any(|part| part == *word))
+}
+
+/// What follows the first `key` in a text.
+pub fn after<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let at = text.windows(key.len()).position(|window| window == key)?;
+    Some(&text[at + key.len()..])
 }
 
 /// A page size as people write it: `2M`, `2048k`, `0x200000`, `1GB`. A power of two.

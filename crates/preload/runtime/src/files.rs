@@ -1,0 +1,80 @@
+//! Small files of the kernel, and directories, read without allocating and past libc.
+//!
+//! # Safety
+//! System calls on descriptors and buffers of our own.
+
+use std::ffi::{CStr, c_int};
+
+use crate::{raw, text};
+
+/// The beginning of a small file, as much as fits.
+pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let length = raw::keeping_errno(|| {
+        // SAFETY: a path, a descriptor of our own and a buffer of our own.
+        unsafe {
+            let fd = raw::open(path, flags, 0)?;
+            let mut used = 0;
+            let complete = loop {
+                let rest = buffer.as_mut_ptr().add(used);
+                match raw::call!(SYS_read, fd, rest, buffer.len() - used) {
+                    0 => break true,
+                    -1 if raw::errno() == libc::EINTR => {}
+                    -1 => break false,
+                    got => used += got as usize,
+                }
+            };
+            raw::close(fd);
+            complete.then_some(used)
+        }
+    })?;
+    Some(&buffer[..length])
+}
+
+/// Whether a small file has one of the words in it; `None`: it cannot be read.
+pub fn file_has(path: &CStr, words: &[&[u8]]) -> Option<bool> {
+    Some(text::has_any(read_file(path, &mut [0; 128])?, words))
+}
+
+/// Whether the machine's administrator has turned THP off, or nobody knows.
+pub fn is_thp_off() -> bool {
+    file_has(c"/sys/kernel/mm/transparent_hugepage/enabled", &[b"[never]"]) != Some(false)
+}
+
+/// Calls `tell` with each name in a directory, and the directory's descriptor, until it says `false`;
+/// `None` if it could not be read.
+pub fn each_name(path: &CStr, mut tell: impl FnMut(c_int, &CStr) -> bool) -> Option<()> {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    raw::keeping_errno(|| {
+        let fd = raw::open(path, flags, 0)?;
+        let complete = read_names(fd, &mut tell);
+        raw::close(fd);
+        complete
+    })
+}
+
+fn read_names(fd: c_int, tell: &mut dyn FnMut(c_int, &CStr) -> bool) -> Option<()> {
+    // What `linux_dirent64` has before the name: inode, offset, length of the entry, type.
+    const NAME: usize = 19;
+    let mut buffer = [0u64; 1024];
+    loop {
+        let into = buffer.as_mut_ptr();
+        // SAFETY: a descriptor and a buffer of our own.
+        let got = unsafe { raw::call!(SYS_getdents64, fd, into, size_of_val(&buffer)) };
+        if got <= 0 {
+            return (got == 0).then_some(());
+        }
+        // SAFETY: as many bytes as were written, of numbers that may be read as bytes.
+        let entries =
+            unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), got as usize) };
+        let mut at = 0;
+        while let Some(entry) = entries.get(at..).filter(|rest| rest.len() > NAME) {
+            let length = usize::from(u16::from_ne_bytes([entry[16], entry[17]]));
+            let name = CStr::from_bytes_until_nul(entry.get(NAME..length)?).ok()?;
+            if !tell(fd, name) {
+                return Some(());
+            }
+            at += length;
+        }
+    }
+}

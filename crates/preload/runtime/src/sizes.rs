@@ -1,0 +1,48 @@
+//! The sizes of superpages, as the settings and the kernel have them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::files::read_file;
+use crate::raw;
+use crate::settings::{self, Pages};
+use crate::text::{self, first_number};
+
+/// The size of the superpages this process asks for.
+pub fn superpage() -> usize {
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    let known = SIZE.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let size = match settings::get().pages {
+        Pages::Hugetlb(size) | Pages::Thp(size) if size != 0 => size,
+        Pages::Hugetlb(_) => usual_hugetlb(),
+        Pages::Thp(_) | Pages::Unasked => pmd_size().unwrap_or(USUAL),
+    };
+    SIZE.store(size, Ordering::Relaxed);
+    size
+}
+
+/// What it is nearly everywhere. Only used where the kernel does not say.
+const USUAL: usize = 2 << 20;
+
+/// The size of pool pages where nobody names one.
+pub fn usual_hugetlb() -> usize {
+    default_hugetlb().unwrap_or(USUAL)
+}
+
+/// `Hugepagesize:` of /proc/meminfo.
+fn default_hugetlb() -> Option<usize> {
+    let mut buffer = [0; 4096];
+    let text = read_file(c"/proc/meminfo", &mut buffer)?;
+    let size = first_number(text::after(text, b"Hugepagesize:")?)?.checked_mul(1024)?;
+    size.is_power_of_two().then_some(size)
+}
+
+/// The size of a superpage as THP have it.
+pub fn pmd_size() -> Option<usize> {
+    let mut buffer = [0; 64];
+    let path = c"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+    let size = first_number(read_file(path, &mut buffer)?)?;
+    (size.is_power_of_two() && size >= raw::base_page()).then_some(size)
+}
