@@ -2,6 +2,7 @@
 
 mod commands;
 mod dependencies;
+mod circles;
 mod public;
 mod sources;
 
