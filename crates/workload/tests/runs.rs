@@ -51,7 +51,7 @@ fn names_read_back_and_unknown_ones_list_the_known() {
     }
     assert_eq!(
         "gup".parse::<Workload>().unwrap_err().to_string(),
-        "`gup` is not a workload; known are gups, chase, stream, touch, pagerank, btree, hashmap, requests"
+        "unknown workload `gup`: expected one of gups, chase, stream, touch, pagerank, btree, hashmap, requests"
     );
 }
 

@@ -1,8 +1,8 @@
 //! What holds of the repository's own files.
 
+mod circles;
 mod commands;
 mod dependencies;
-mod circles;
 mod public;
 mod sources;
 

@@ -369,7 +369,7 @@ const CASES: &[(&[&str], &[&str])] = &[
     (&["run", "-d", "base", "-w", "gups:"], &["`gups:`", "an option is empty"]),
     (&["run", "-d", "base", "-w", "gups:size="], &["size has no value"]),
     (&["run", "-d", "base", "-w", "gups:size=1G,size=2G"], &["size is given twice"]),
-    (&["run", "-d", "base", "-w", "gups:weight=x"], &["weight=x", "not a count"]),
+    (&["run", "-d", "base", "-w", "gups:weight=x"], &["weight=x", "invalid count"]),
     (&["run", "-d", "base", "-w", "gups:seed=3"], &["no option `seed`", "--seed"]),
     (&["run", "-d", "base", "-w", "gups", "--seed", "x"], &["--seed", "a whole number from 0"]),
     (&["run", "-d", "base", "-w", "gups", "--seed", "-1"], &["`-1`", "below 0"]),
