@@ -420,11 +420,17 @@ mod tests {
         seen
     }
 
+    /// Where much else runs, a watcher may get no turn in so short a time: of five runs, the first that was seen.
+    fn watch_in_turn(depth: Depth, script: &str) -> Observed {
+        let mut runs = (0..5).map(|_| watch(depth, script));
+        runs.find(|seen| seen.peak_at_least_bytes.is_some()).expect("a turn in five runs")
+    }
+
     #[test]
     fn sees_children_and_their_memory() {
         // The shell holds a few MB at most; the child's 64 MB string is found through the tree.
         let script = "head -c 64000000 /dev/zero | tail -c 64000000 | (sleep 0.3; cat) >/dev/null";
-        let seen = watch(Depth::Thorough, script);
+        let seen = watch_in_turn(Depth::Thorough, script);
         assert!(seen.peak_at_least_bytes.unwrap() > 48 << 20, "{seen:?}");
         assert!(seen.looks >= 1 && seen.coverage.is_some(), "{seen:?}");
         assert!(seen.timeline.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds));
@@ -433,7 +439,7 @@ mod tests {
     #[test]
     fn without_a_look_the_largest_of_several_processes_is_not_the_peak() {
         let one = "(head -c 64000000 /dev/zero | tail -c 64000000 | (sleep 0.5; cat) >/dev/null)";
-        let seen = watch(Depth::TicksOnly, &format!("{one} & {one} & {one} & wait"));
+        let seen = watch_in_turn(Depth::TicksOnly, &format!("{one} & {one} & {one} & wait"));
         let is_true = |peak: u64| (183_000_000..230_000_000).contains(&peak);
         assert!(seen.peak_resident_bytes.is_none_or(is_true), "{seen:?}");
         assert!(seen.peak_at_least_bytes.unwrap() < 230_000_000, "{seen:?}");
@@ -442,13 +448,8 @@ mod tests {
 
     #[test]
     fn a_measured_run_is_seen_too() {
-        // Where much else runs, a watcher may get no turn in so short a time.
-        let seen = |depth| {
-            let mut runs = (0..5).map(|_| watch(depth, "sleep 0.3"));
-            runs.find(|seen| seen.peak_at_least_bytes.is_some()).expect("a turn in five runs")
-        };
-        let measured = seen(Depth::WithinBudget);
+        let measured = watch_in_turn(Depth::WithinBudget, "sleep 0.3");
         assert!(measured.base_pages_only.is_some(), "{measured:?}");
-        assert_eq!(seen(Depth::TicksOnly).looks, 0);
+        assert_eq!(watch_in_turn(Depth::TicksOnly, "sleep 0.3").looks, 0);
     }
 }

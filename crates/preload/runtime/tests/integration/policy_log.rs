@@ -184,10 +184,13 @@ fn segments_lie_on_superpages_as_it_is_logged() {
 #[test]
 fn stacks_are_advised_as_it_is_logged() {
     testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
-    let (report, _dir, path) = logged_program("stacks.c", &["", "3", "20"], "stack=4194304");
+    // Others may take the machine's free superpages at that moment.
+    let mut runs = (0..3).map(|_| logged_program("stacks.c", &["", "3", "20"], "stack=4194304"));
+    let on_superpages = |run: &(String, _, _)| programs::number(&run.0, "main") > 0;
+    let (report, _dir, path) = runs.find(on_superpages).expect("superpages in one of three runs");
     let main = advised_kib(&path, |facts| facts.kind == Kind::Stack);
     let kib = programs::number(&report, "main");
-    assert!(0 < kib && kib <= main, "{main}: {report}");
+    assert!(kib <= main, "{main}: {report}");
     assert!(advised_kib(&path, |facts| facts.kind == Kind::Whole) > 0, "of threads");
     assert!(replayed(&path).1 > 0);
 }
