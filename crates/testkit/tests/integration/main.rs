@@ -4,6 +4,7 @@ mod circles;
 mod commands;
 mod dependencies;
 mod public;
+mod rows;
 mod sources;
 
 use std::path::{Path, PathBuf};

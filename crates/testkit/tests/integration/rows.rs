@@ -1,0 +1,76 @@
+//! A crate uses only crates of rows below its own in the diagram of docs/architecture.md.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::root;
+
+/// Of two crates in one row, the first may use the second.
+const SAME_ROW: [(&str, &str); 2] = [("lab/cli", "cli"), ("toml-keys", "units")];
+
+#[test]
+fn crates_use_only_those_of_lower_rows() {
+    let uses = uses();
+    assert!(uses.len() > 25, "only {} crates were found", uses.len());
+    let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let rows = rows(&page, &uses);
+    for (user, used) in &uses {
+        let row = rows.get(user).unwrap_or_else(|| panic!("{user} is in no row"));
+        for used in used {
+            let is_allowed = rows[used] > *row || SAME_ROW.contains(&(user, used));
+            assert!(is_allowed, "{user} uses {used}, which is in no lower row");
+        }
+    }
+}
+
+/// What each crate uses, by folders below `crates`. Without `testkit`, which only tests use.
+fn uses() -> BTreeMap<String, Vec<String>> {
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let paths = workspace.lines().filter_map(|line| {
+        let (name, value) = line.split_once(" = { path = \"crates/")?;
+        Some((name, value.split('"').next()?))
+    });
+    let mut paths: BTreeMap<&str, &str> = paths.collect();
+    assert_eq!(paths.remove("testkit"), Some("testkit"));
+    let mut uses = BTreeMap::new();
+    for folder in paths.values().copied().chain(["lab/cli", "preload/compat"]) {
+        let manifest = root().join("crates").join(folder).join("Cargo.toml");
+        let names = dependencies(&manifest);
+        let used = names.iter().filter_map(|name| paths.get(name.as_str()));
+        uses.insert(folder.to_string(), used.map(|path| path.to_string()).collect());
+    }
+    uses
+}
+
+/// Its dependencies, those for one kind of machine included, those of tests not.
+fn dependencies(manifest: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut is_dependency = false;
+    for line in fs::read_to_string(manifest).unwrap().lines() {
+        if line.starts_with('[') {
+            is_dependency = line.ends_with("dependencies]") && line != "[dev-dependencies]";
+        } else if is_dependency && !line.starts_with('#') {
+            names.extend(line.split(['.', ' ']).next().map(String::from));
+        }
+    }
+    names
+}
+
+/// In which row of the diagram each crate is, from the top.
+fn rows(page: &str, crates: &BTreeMap<String, Vec<String>>) -> BTreeMap<String, usize> {
+    let diagram = page.split("```").nth(1).expect("a diagram");
+    let mut found = BTreeMap::new();
+    let mut row = 0;
+    for line in diagram.lines() {
+        row += usize::from(line.starts_with(" ─"));
+        // A crate's name begins a cell; what it is for follows a colon, or stands in the line below.
+        for cell in line.split("  ").flat_map(|cell| cell.split(", ")) {
+            let name = cell.split(':').next().unwrap_or_default().trim();
+            if crates.contains_key(name) {
+                assert_eq!(found.insert(name.to_string(), row), None, "{name} is there twice");
+            }
+        }
+    }
+    found
+}
