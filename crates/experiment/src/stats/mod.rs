@@ -36,9 +36,10 @@
 //!   "4.0e-4 to 11868"; the same *shrunk* towards a prior variance, which is wrong on any host that is
 //!   noisier than the prior.
 //!
-//! With the stopping rule in force (`tests/integration/error_rate.rs`, seventeen synthetic hosts) two identical
-//! programs are called different in 0.0 % to 0.35 % of experiments, and the truth is covered in 99.5 % to
-//! 100 %. `tests/integration/verdicts.rs` has the table of what is decided, and in what time.
+//! With the stopping rule in force (`tests/integration/error_rate.rs`: 68,000 experiments, 4,000 under each of
+//! 17 kinds of noise, half of them with two equal programs), under each noise at most 0.35 % of equal programs
+//! were called different, and at most 0.35 % of the intervals missed the true ratio; 1 % is stated.
+//! `tests/integration/verdicts.rs` has the table of what is decided, and in what time.
 
 mod compare;
 pub mod describe;
