@@ -7,7 +7,7 @@
 //! to be short.
 //!
 //! A thorough watch (warm-up runs) looks often, a watch within budget (measured runs, `run`) [when](when::Facts)
-//! the program has stopped growing.
+//! the program has stopped growing. What looks cost: docs/decisions/watch.md#4.
 
 mod attached;
 mod bounds;

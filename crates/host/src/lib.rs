@@ -1,7 +1,7 @@
 //! This computer as plain data: pools, THP, zones, processes' memory, and the journal of changed settings.
 //!
-//! Every reader takes a [`Root`], so that a fixture directory can stand in for `/` (rule
-//! `fake-root`). What could not be read is `None` with a reason, never zero. Settings are written
+//! Every reader takes a [`Root`], so that a fixture directory can stand in for `/`.
+//! What could not be read is `None` with a reason, never zero. Settings are written
 //! by [`journal`] alone, and it can always undo what it wrote; what holds no value to put back
 //! (compaction, demotion, mounts) is a function of its own in [`pool`] or at the top.
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
 //! `superpage tlb`: what address translation costs on this machine. Flags and printing over the crate
-//! `calibration`.
+//! `tlb-probe`.
 
 mod allow;
 mod table;

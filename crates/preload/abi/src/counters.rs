@@ -2,6 +2,7 @@
 //!
 //! All processes of one run map it and add to it, so that what a killed process got is not lost. Only sums are
 //! kept: they need no lock and no cleaning up. Whoever opens the file checks the version.
+//! See docs/decisions/compare.md#4.
 
 words! {
     /// Kinds of memory, in the order of the file; the names are the words of SUPERPAGE_MEMORY.
