@@ -85,7 +85,7 @@ enum RunCommand {
 }
 
 /// What takes a program after `--`.
-const LAUNCHERS: [&str; 2] = ["compare", "measure"];
+const LAUNCHERS: [&str; 3] = ["compare", "measure", "verify-cost"];
 
 /// Does `work` in a thread of its own: all that it leaves free in malloc can be given back afterwards, where the
 /// main thread's would stay in its caches. `run` waits for long.
