@@ -9,7 +9,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Designs", &["design", "lab"]),
     ("TLB and costs", &["measure", "tlb", "bench", "verify-cost"]),
     ("Traces", &["record", "trace"]),
-    ("libhugetlbfs's commands", &["hugeadm", "hugectl", "hugeedit", "pagesize"]),
+    ("libhugetlbfs commands", &["hugeadm", "hugectl", "hugeedit", "pagesize"]),
     ("Other", &["completions", "man", "help"]),
 ];
 

@@ -7,7 +7,7 @@ use crate::this_machine;
 
 /// Misses, their cost and the cycles; without --from and a program they are the measurement.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Counts from elsewhere")]
+#[command(next_help_heading = "Counts from other tools")]
 pub struct Flags {
     /// Cycles of a TLB miss that walks the page table, or `this`: as measured by `superpage tlb --save`,
     /// the default for programs and processes.

@@ -159,9 +159,9 @@ impl Parts {
             format!("about {}, for each design", three::figure(records as f64))
         });
         Ok(format!(
-            "would run  {}\n  designs  {}\n  machine  {}, {memory}: {kernel} for its kernel, {left} for the \
-             program; swap {}\n  memory   at most {needs}{fits}\n  spoilt   {}\n  seed     {}\n  \
-             records  {records}\n",
+            "would run      {}\n  designs      {}\n  machine      {}, {memory}: {kernel} for its kernel, {left} for \
+             the program; swap {}\n  memory       at most {needs}{fits}\n  fragmented   {}\n  seed         {}\n  \
+             records      {records}\n",
             self.workload.name,
             names.join(", "),
             self.machine.name,

@@ -37,7 +37,7 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "SIZE", default_value = "32G")]
     pub memory: ByteSize,
 
-    /// What spoils memory beforehand: none, frag-L (L per cent of the superpages that the workload needs
+    /// How memory is fragmented beforehand: none, frag-L (L per cent of the superpages that the workload needs
     /// are not free), pinned-L (L per cent of all superpages hold a page that cannot be moved),
     /// ingens-normal, ingens-severe, from-machine (as this machine's free lists are now; a report keeps
     /// them), FILE.json (as they were for that report).
@@ -49,7 +49,7 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "FILE")]
     pub profile: Option<String>,
 
-    /// Room for pages that are swapped out.
+    /// Swap space.
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub swap: ByteSize,
 
