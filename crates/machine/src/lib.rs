@@ -17,7 +17,7 @@ mod walk;
 pub use costs::{BULKS, Costs, Nanoseconds, Stores, Zeroing};
 pub use edit::{CostLine, costs_marked, with_costs};
 pub use geometry::{Array, Index, Replacement, Tlb, WalkCaches};
-pub use presets::{UnknownMachine, names, preset, preset_text};
+pub use presets::{UnknownMachine, names, preset, preset_of, preset_text};
 pub use size::{SIZES, Size};
 pub use tally::{Level, READS, Tally};
 pub use walk::Footprint;

@@ -111,10 +111,8 @@ impl Space {
         commons: &mut Commons,
         out: &mut Vec<Event>,
     ) -> Result<(), Full> {
-        let area = self.areas.range(..=page).next_back();
-        let area = area.map(|(&begin, &area)| (begin, area)).filter(|(_, area)| page < area.end);
         let region = page / u64::from(SLOTS) * u64::from(SLOTS);
-        match area {
+        match self.area_at(page) {
             Some((begin, area)) if area.lazy => {
                 let window = begin.max(region)..area.end.min(region + u64::from(SLOTS));
                 self.place(window.start, window.end, begin, area.kind, commons, out)
@@ -122,6 +120,12 @@ impl Space {
             Some((begin, area)) => self.place(page, page + 1, begin, area.kind, commons, out),
             None => self.map(page, page + 1, Kind::Anonymous, Rights::Write, commons, out),
         }
+    }
+
+    /// The area of a page, with its first page.
+    fn area_at(&self, page: u64) -> Option<(u64, Area)> {
+        let (&begin, &area) = self.areas.range(..=page).next_back()?;
+        (page < area.end).then_some((begin, area))
     }
 
     /// Maps pages, in place of what was there.
@@ -220,8 +224,7 @@ impl Space {
         commons: &mut Commons,
         out: &mut Vec<Event>,
     ) -> Result<(), Full> {
-        let area = self.areas.range(..=old.0).next_back().map(|(&begin, &area)| (begin, area));
-        let area = area.filter(|(_, area)| old.0 < area.end);
+        let area = self.area_at(old.0);
         let kind = area.map_or(Kind::Anonymous, |(begin, area)| area.kind.from(old.0 - begin));
         let rights = area.map_or(Rights::Write, |(_, area)| area.rights);
         if new.0 == old.0 {

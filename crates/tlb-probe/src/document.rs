@@ -53,6 +53,12 @@ pub struct Processor {
     pub model: Option<String>,
     /// Its maker.
     pub vendor: Option<String>,
+    /// `cpu family` of x86.
+    #[serde(default)]
+    pub family: Option<u32>,
+    /// `model` of x86, Arm's part number.
+    #[serde(default)]
+    pub number: Option<u32>,
     /// Whether this is a virtual machine, if that is known.
     pub guest: Option<bool>,
     /// TLB arrays by CPUID; empty where it does not tell.

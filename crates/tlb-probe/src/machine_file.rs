@@ -1,10 +1,10 @@
 //! A machine's file from what was measured: text for `machines/this.toml`, every line saying where its number
-//! is from. What cannot be measured from here (the kernel's costs, data caches) is taken from the preset that
-//! is nearest by maker and second level.
+//! is from. What cannot be measured from here (the kernel's costs, data caches) is taken from the preset of the
+//! same cores, or else from the one that is nearest by maker and second level.
 
 use std::fmt::Write;
 
-use machine::{Array, Machine, Nested, SIZES, Size, Tlb, preset_text};
+use machine::{Array, Machine, Nested, SIZES, Size, Tlb, preset_of, preset_text};
 
 use crate::backing::Verdict;
 use crate::document::{Calibration, LevelReport, SizeReport};
@@ -73,7 +73,8 @@ impl Calibration {
         out + &text[rest..]
     }
 
-    /// The preset that is nearest.
+    /// The preset of these cores by the numbers that the processor gives, which two calibrations agree on; of an
+    /// unknown processor the one whose maker and second level fit.
     fn nearest(&self) -> (&'static str, &'static str, Machine) {
         let vendor = self.processor.vendor.as_deref().unwrap_or("");
         let said = |array: &&host::TlbArray| {
@@ -82,7 +83,8 @@ impl Calibration {
         let said = self.processor.arrays.iter().filter(said).map(|array| u64::from(array.entries));
         let measured = self.base().and_then(|base| base.levels.get(1)?.entries);
         let second = said.max().or(measured).unwrap_or(0);
-        let name = match (vendor, second) {
+        let (family, number) = (self.processor.family, self.processor.number);
+        let by_size = match (vendor, second) {
             ("AuthenticAMD" | "HygonGenuine", 0..1800) => "zen1",
             ("AuthenticAMD" | "HygonGenuine", 1800..2500) => "zen3",
             ("AuthenticAMD" | "HygonGenuine", _) => "zen4",
@@ -93,6 +95,7 @@ impl Calibration {
             (vendor, _) if vendor.starts_with("0x") => "neoverse-n1",
             _ => "skylake",
         };
+        let name = preset_of(vendor, family, number).unwrap_or(by_size);
         let text = preset_text(name).expect("a preset of ours");
         let machine = Machine::from_toml(text, name).expect("the built-in machines are right");
         (name, text, machine)

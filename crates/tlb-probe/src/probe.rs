@@ -14,6 +14,13 @@ pub struct Place {
     pub line: u64,
 }
 
+impl Place {
+    /// Its bytes from the start, with lines of `line` bytes.
+    pub fn offset(&self, page: PageSize, line: u64) -> usize {
+        (self.page * page.bytes() + self.line * line) as usize
+    }
+}
+
 /// A page size that the machine offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {

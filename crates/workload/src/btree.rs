@@ -6,8 +6,6 @@
 //! last two or three of these reads are far apart. Rejected: `std::collections::BTreeMap`, whose
 //! insertion aborts when there is no memory.
 
-use std::time::Instant;
-
 use crate::lookup::{self, Index, value};
 use crate::memory::Zeroed;
 use crate::outcome::Run;
@@ -75,10 +73,7 @@ impl Plan {
 
 pub(crate) fn run(settings: &Settings) -> Result<Run, WorkloadError> {
     let plan = Plan::new(settings);
-    let setup = Instant::now();
-    let tree = Tree::build(&plan)?;
-    let setup_seconds = setup.elapsed().as_secs_f64();
-    lookup::run(Workload::Btree, settings, &tree, plan.footprint(), setup_seconds)
+    lookup::run(Workload::Btree, settings, plan.footprint(), || Tree::build(&plan))
 }
 
 /// The tree.

@@ -4,8 +4,6 @@
 //! neighbouring slots when it hits and four when it misses (Knuth, TAOCP 3, 6.4: 1.8 and 4.1),
 //! which is one cache line or two, anywhere in the table.
 
-use std::time::Instant;
-
 use crate::lookup::{self, Index, value};
 use crate::memory::Zeroed;
 use crate::outcome::Run;
@@ -56,10 +54,7 @@ impl Plan {
 
 pub(crate) fn run(settings: &Settings) -> Result<Run, WorkloadError> {
     let plan = Plan::new(settings);
-    let setup = Instant::now();
-    let table = Table::build(&plan)?;
-    let setup_seconds = setup.elapsed().as_secs_f64();
-    lookup::run(Workload::Hashmap, settings, &table, plan.footprint(), setup_seconds)
+    lookup::run(Workload::Hashmap, settings, plan.footprint(), || Table::build(&plan))
 }
 
 /// The table.

@@ -93,18 +93,20 @@ impl Found {
     }
 }
 
-/// Everything after the structure is built.
-pub(crate) fn run(
+/// A whole run: the structure is built, looked up in and checked.
+pub(crate) fn run<I: Index>(
     workload: Workload,
     settings: &Settings,
-    index: &impl Index,
     footprint_bytes: u64,
-    setup_seconds: f64,
+    build: impl FnOnce() -> Result<I, WorkloadError>,
 ) -> Result<Run, WorkloadError> {
+    let setup = Instant::now();
+    let index = build()?;
+    let setup_seconds = setup.elapsed().as_secs_f64();
     let lookups = lookups(settings, index.keys());
-    let (found, region) = look_up(index, settings, lookups)?;
+    let (found, region) = look_up(&index, settings, lookups)?;
     let verify = Instant::now();
-    check(workload, index, settings, lookups, found)?;
+    check(workload, &index, settings, lookups, found)?;
     Ok(Run {
         footprint_bytes,
         setup_seconds,

@@ -238,6 +238,8 @@ fn processor(snapshot: &Snapshot) -> Processor {
     Processor {
         model: cpu.and_then(|cpu| cpu.model.clone()),
         vendor: cpu.and_then(|cpu| cpu.vendor.clone()),
+        family: cpu.and_then(|cpu| cpu.family),
+        number: cpu.and_then(|cpu| cpu.number),
         guest,
         arrays: snapshot.tlb.clone(),
     }

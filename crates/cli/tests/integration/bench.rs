@@ -174,7 +174,9 @@ fn what_memory_costs_is_kept_and_survives_another_calibration() {
     assert!(stderr(&output).contains("fault-superpage; all other costs"), "{}", stderr(&output));
     let machine = read().unwrap();
     assert_eq!(own(&calibrate).status.code(), Some(0));
-    assert_eq!(read().unwrap().costs, machine.costs);
+    // What was measured is kept; all else is the preset's, which may be another if the processor is not known.
+    let again = read().unwrap().costs;
+    assert_eq!((again.zero, again.fault_base), (machine.costs.zero, machine.costs.fault_base));
     let shown = std::fs::read_to_string(&file).unwrap();
     assert!(shown.contains("(measured) superpage bench zero"), "{shown}");
 }

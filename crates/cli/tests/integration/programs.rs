@@ -1,6 +1,6 @@
 //! Real programs print the same and end the same on superpages as without.
 //!
-//! Each runs plainly, on THP, and (privileged ring) on a hugetlb pool with enough pages and on one with
+//! Each runs plainly, on THP, and (privileged tier) on a hugetlb pool with enough pages and on one with
 //! far too few. `SUPERPAGE_TEST_SCALE` makes their inputs larger, for a soak by hand. What they do
 //! lies in `programs/`: scripts that print digests of all they computed.
 

@@ -1,10 +1,10 @@
-//! Fixture ring: captured and hand-made machines, read through a root directory.
+//! Fixture tier: captured and hand-made machines, read through a root directory.
 
-extern crate superpage_host as machine;
+extern crate superpage_host as host;
 
-use machine::coverage::{self, Coverage, MappingKind};
-use machine::process::{self, Maps};
-use machine::{Choice, FreeContiguity, Hypervisor, Root, Snapshot};
+use host::coverage::{self, Coverage, MappingKind};
+use host::process::{self, Maps};
+use host::{Choice, FreeContiguity, Hypervisor, Root, Snapshot};
 use units::{ByteSize, NodeId, PageSize, Pid};
 
 fn root(name: &str) -> Root {
@@ -194,7 +194,7 @@ fn the_tree_by_parents_finds_the_same() {
 
 #[test]
 fn counters_that_exist_in_only_one_reading_are_left_out() {
-    let now = machine::Counters::read(&root("two-nodes")).unwrap();
+    let now = host::Counters::read(&root("two-nodes")).unwrap();
     let mut earlier = now.clone();
     earlier.0.insert("thp_fault_fallback".into(), 2);
     earlier.0.insert("allocstall_movable".into(), 1);
@@ -206,18 +206,18 @@ fn counters_that_exist_in_only_one_reading_are_left_out() {
     assert_eq!(deltas.allocstall(), Some(3));
     assert_eq!(deltas.compact_stall(), None);
     assert_eq!((deltas.get("compact_gone"), deltas.get("pgfault")), (None, None));
-    assert_eq!(machine::CounterDeltas::default().allocstall(), None);
+    assert_eq!(host::CounterDeltas::default().allocstall(), None);
 }
 
 #[test]
 fn errors_name_path_line_and_text() {
     let path = std::path::Path::new("/fx/proc/buddyinfo");
     let text = "Node 0, zone DMA 1 2\nNode 0, zone DMA32 1 x 3\n";
-    let error = machine::parse::buddyinfo(text, path).unwrap_err().to_string();
+    let error = host::parse::buddyinfo(text, path).unwrap_err().to_string();
     assert!(error.starts_with("/fx/proc/buddyinfo:2: expected "), "{error}");
     assert!(error.contains("Node 0, zone DMA32 1 x 3"), "{error}");
     let text = "MemTotal: 12 parsecs\n";
-    let error = machine::parse::meminfo(text, path).unwrap_err().to_string();
+    let error = host::parse::meminfo(text, path).unwrap_err().to_string();
     assert!(error.contains(":1:") && error.contains("12 parsecs"), "{error}");
     let smaps = "400000-c00000 rw-p 00000000 00:00 0\nRss: many kB\n";
     let error = process::Smaps::from_reader(smaps.as_bytes(), "/p").next().unwrap().unwrap_err();

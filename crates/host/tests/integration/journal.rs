@@ -1,6 +1,6 @@
 //! The journal on fake knobs in a temporary root: what it writes, undoes and leaves alone.
 
-extern crate superpage_host as machine;
+extern crate superpage_host as host;
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -8,10 +8,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use machine::Root;
-use machine::journal::{
-    self, Journal, JournalError, KhugepagedKnob, Knob, Outcome, restore_orphans,
-};
+use host::Root;
+use host::journal::{self, Journal, JournalError, KhugepagedKnob, Knob, Outcome, restore_orphans};
 use units::{NodeId, PageSize};
 
 const BOOT: &str = "proc/sys/kernel/random/boot_id";

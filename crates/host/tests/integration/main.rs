@@ -2,9 +2,9 @@
 
 mod fixtures;
 mod journal;
-mod machine_ring;
 mod parsers;
 mod pool;
 mod pool_around;
 mod pool_model;
 mod shared;
+mod this_machine;

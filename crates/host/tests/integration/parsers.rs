@@ -1,13 +1,13 @@
-//! Pure ring: no parser panics, whatever the bytes; what is well formed survives.
+//! Pure tier: no parser panics, whatever the bytes; what is well formed survives.
 
-extern crate superpage_host as machine;
+extern crate superpage_host as host;
 
 use std::path::Path;
 
-use machine::coverage::Coverage;
-use machine::journal::{Knob, canonical};
-use machine::process::{self, Maps, Smaps};
-use machine::{Choice, FreeContiguity, Root, ZoneFree, parse};
+use host::coverage::Coverage;
+use host::journal::{Knob, canonical};
+use host::process::{self, Maps, Smaps};
+use host::{Choice, FreeContiguity, Root, ZoneFree, parse};
 use proptest::prelude::*;
 use units::{NodeId, PageSize, Pid};
 
@@ -89,7 +89,7 @@ proptest! {
             std::fs::write(file, &text).unwrap();
         }
         let root = Root::at(dir.path());
-        let _ = machine::Snapshot::read(&root);
+        let _ = host::Snapshot::read(&root);
         let _ = process::tree(&root, Pid(7));
         let _ = Coverage::of_process(&root, Pid(7));
     }

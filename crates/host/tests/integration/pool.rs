@@ -1,14 +1,14 @@
 //! Pools: specs against fake roots, and growing and shrinking on the real machine.
 
-extern crate superpage_host as machine;
+extern crate superpage_host as host;
 
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use machine::Root;
-use machine::journal::{self, Journal};
-use machine::pool::{
+use host::Root;
+use host::journal::{self, Journal};
+use host::pool::{
     self, Applied, HeadroomRule, Options, PoolError, PoolName, Request, Shortage, Spec, Status,
     WhyShort,
 };
@@ -228,7 +228,7 @@ fn a_pool_is_named_once() {
     assert!(error.contains("specified twice"), "{error}");
 }
 
-/// Real pools: the privileged ring.
+/// Real pools: the privileged tier.
 mod real {
     use super::*;
 
@@ -243,7 +243,7 @@ mod real {
 
     fn has(bytes: u64) -> bool {
         let status = Status::read(&Root::real());
-        let room = machine::pool::Headroom::read(&Root::real(), None).ok().flatten();
+        let room = host::pool::Headroom::read(&Root::real(), None).ok().flatten();
         status.is_ok_and(|status| status.pool(size(bytes)).is_ok())
             && room.is_some_and(|room| room.fits(size(bytes)) >= 3 + (512 << 20) / bytes)
     }

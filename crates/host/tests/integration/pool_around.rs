@@ -1,17 +1,17 @@
 //! What is around the pools: the wanted state, mounts, shared memory, who holds what.
 
-extern crate superpage_host as machine;
+extern crate superpage_host as host;
 
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use machine::Root;
-use machine::journal::{self, Journal};
-use machine::pool::ensure::{self, Ensured};
-use machine::pool::mounts::{self, Limits, MountOutcome, Owner};
-use machine::pool::users::{Stale, Users};
-use machine::pool::{self, Options, PoolError, RelatedSettings, Status};
+use host::Root;
+use host::journal::{self, Journal};
+use host::pool::ensure::{self, Ensured};
+use host::pool::mounts::{self, Limits, MountOutcome, Owner};
+use host::pool::users::{Stale, Users};
+use host::pool::{self, Options, PoolError, RelatedSettings, Status};
 use units::{ByteSize, PageSize, Pid};
 
 const POOL: &str = "sys/kernel/mm/hugepages/hugepages-2048kB";
@@ -174,7 +174,7 @@ fn users_are_found_by_mapping_and_files_by_who_holds_them() {
     assert_eq!(users.unknown, []);
 }
 
-/// The privileged ring.
+/// The privileged tier.
 mod real {
     use super::*;
 

@@ -1,7 +1,7 @@
 //! The laboratory's model of the hugetlb pool against this machine's kernel: the same calls on both,
 //! and the four counters compared after each.
 //!
-//! Privileged ring: the pool is resized. `programs/pool_actor.c` makes the calls, since it is forks and
+//! Privileged tier: the pool is resized. `programs/pool_actor.c` makes the calls, since it is forks and
 //! mappings that are tried.
 
 use std::collections::BTreeMap;

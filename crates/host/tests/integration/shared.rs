@@ -1,14 +1,14 @@
 //! Knobs that several processes raise at a time, on fake ones in a temporary root.
 
-extern crate superpage_host as machine;
+extern crate superpage_host as host;
 
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use machine::Root;
-use machine::journal::{Claim, Journal, JournalError, Knob, Outcome, SharedKnob, restore_orphans};
+use host::Root;
+use host::journal::{Claim, Journal, JournalError, Knob, Outcome, SharedKnob, restore_orphans};
 use units::PageSize;
 
 fn limit() -> Knob {

@@ -4,7 +4,6 @@
 
 use std::path::{Path, PathBuf};
 
-use fault_scaling as faults;
 use host::{MemInfo, Root};
 use lab::sweep::{Hash, NamedInput};
 use machine::Machine;
@@ -267,11 +266,11 @@ pub fn several(
 }
 
 /// The machine of `lab faults` that is meant.
-pub fn faults_machine(word: &str) -> Result<faults::Machine, Failure> {
+pub fn faults_machine(word: &str) -> Result<fault_scaling::Machine, Failure> {
     if let Some((path, content)) = file(word, "toml")? {
-        return faults::Machine::from_toml(&content, &path).map_err(Failure::usage);
+        return fault_scaling::Machine::from_toml(&content, &path).map_err(Failure::usage);
     }
-    faults::preset(word).map_err(|error| unknown(word, faults::names(), error))
+    fault_scaling::preset(word).map_err(|error| unknown(word, fault_scaling::names(), error))
 }
 
 /// A word's file, if it is meant as one: it looks like a path, or ends like such files do.

@@ -1,5 +1,5 @@
 //! How much is advised: free blocks in the texts of several machines (pure), and on memory that is fragmented
-//! on purpose (kernel ring: root, a C compiler, some GiB of free memory). What is decided by them is tested in
+//! on purpose (kernel tier: root, a C compiler, some GiB of free memory). What is decided by them is tested in
 //! `policy`.
 
 mod common;

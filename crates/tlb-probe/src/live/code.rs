@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::AtomicI32;
 
 use host::Root;
 use sys::SysError;
@@ -16,7 +16,7 @@ use workload::rng::mix;
 
 use super::arena::no_superpages;
 use super::clock::Meter;
-use super::{WINDOWS, means, pmd_size};
+use super::{WINDOWS, check_stop, means, of_page, pmd_size};
 use crate::probe::{Clock, Offer, Place, Probe, ProbeError};
 
 /// Pages of one chase: twice the largest first level known (512 entries, Zen's second level for instructions), and no
@@ -77,11 +77,6 @@ impl LiveCode {
     }
 }
 
-fn area_of(areas: &mut [Area], page: PageSize) -> Result<&mut Area, ProbeError> {
-    let area = areas.iter_mut().find(|area| area.offer.page == page);
-    area.ok_or(ProbeError::NotOffered(page))
-}
-
 impl Probe for LiveCode {
     fn offers(&self) -> Vec<Offer> {
         self.areas.iter().map(|area| area.offer.clone()).collect()
@@ -92,11 +87,9 @@ impl Probe for LiveCode {
     }
 
     fn chase(&mut self, page: PageSize, places: &[Place], seed: u64) -> Result<f64, ProbeError> {
-        if self.stop.load(Ordering::SeqCst) != 0 {
-            return Err(ProbeError::Interrupted);
-        }
+        check_stop(&self.stop)?;
         let line = self.line;
-        let area = area_of(&mut self.areas, page)?;
+        let area = of_page(&mut self.areas, |area| &area.offer, page)?;
         // To be written all pages are unprotected, which drops what the TLB has of them.
         let mut jumps = link(&mut area.code, page, line, places, seed)?;
         let lap = places.len() as u64;
@@ -119,7 +112,7 @@ impl Probe for LiveCode {
 
     fn renew(&mut self, page: PageSize) -> Result<(), ProbeError> {
         let base = sys::param::page_size();
-        let area = area_of(&mut self.areas, page)?;
+        let area = of_page(&mut self.areas, |area| &area.offer, page)?;
         if page == base {
             let memory = area.code.writable()?;
             memory.advise(Advice::DontNeed)?;
@@ -144,8 +137,7 @@ fn link<'a>(
     places: &[Place],
     seed: u64,
 ) -> Result<Jumps<'a>, ProbeError> {
-    let byte = |place: &Place| (place.page * page.bytes() + place.line * line) as usize;
-    let places: Vec<usize> = places.iter().map(byte).collect();
+    let places: Vec<usize> = places.iter().map(|place| place.offset(page, line)).collect();
     Jumps::link(code, &places, seed).map_err(|error| not_got(page, &error))
 }
 

@@ -72,9 +72,22 @@ impl Live {
     }
 }
 
-fn arena_of(arenas: &mut [Arena], page: PageSize) -> Result<&mut Arena, ProbeError> {
-    let arena = arenas.iter_mut().find(|arena| arena.offer.page == page);
-    arena.ok_or(ProbeError::NotOffered(page))
+/// What a chase runs over, of these the one with pages of this size.
+fn of_page<T>(
+    all: &mut [T],
+    offer: impl Fn(&T) -> &Offer,
+    page: PageSize,
+) -> Result<&mut T, ProbeError> {
+    let found = all.iter_mut().find(|one| offer(one).page == page);
+    found.ok_or(ProbeError::NotOffered(page))
+}
+
+/// Fails once the chases are to stop.
+fn check_stop(stop: &AtomicI32) -> Result<(), ProbeError> {
+    match stop.load(Ordering::SeqCst) {
+        0 => Ok(()),
+        _ => Err(ProbeError::Interrupted),
+    }
 }
 
 impl Probe for Live {
@@ -87,14 +100,11 @@ impl Probe for Live {
     }
 
     fn chase(&mut self, page: PageSize, places: &[Place], seed: u64) -> Result<f64, ProbeError> {
-        if self.stop.load(Ordering::SeqCst) != 0 {
-            return Err(ProbeError::Interrupted);
-        }
+        check_stop(&self.stop)?;
         let line = self.line;
-        let arena = arena_of(&mut self.arenas, page)?;
+        let arena = of_page(&mut self.arenas, |arena| &arena.offer, page)?;
         arena.populate(places)?;
-        let bytes = |place: &Place| (place.page * page.bytes() + place.line * line) as usize;
-        let offsets: Vec<usize> = places.iter().map(bytes).collect();
+        let offsets: Vec<usize> = places.iter().map(|place| place.offset(page, line)).collect();
         let mut chain = Chain::link(arena.memory(), &offsets, seed)
             .map_err(|error| ProbeError::NotGot { page, why: error.to_string() })?;
         self.flusher.flush()?;
@@ -108,7 +118,7 @@ impl Probe for Live {
     }
 
     fn renew(&mut self, page: PageSize) -> Result<(), ProbeError> {
-        arena_of(&mut self.arenas, page)?.renew()
+        of_page(&mut self.arenas, |arena| &arena.offer, page)?.renew()
     }
 
     fn clock(&self) -> Clock {

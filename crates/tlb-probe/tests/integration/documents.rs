@@ -151,6 +151,24 @@ fn what_cpuid_contradicts_is_a_warning() {
 }
 
 #[test]
+fn the_processor_decides_on_the_preset_whatever_was_measured() {
+    let preset = |family, number, entries| {
+        let mut calibration = zen2();
+        calibration.processor.vendor = Some("GenuineIntel".to_string());
+        (calibration.processor.family, calibration.processor.number) = (family, number);
+        calibration.sizes[0].levels[1].entries = entries;
+        let text = calibration.to_machine();
+        let name = text.split('`').nth(3).expect("the preset is named");
+        name.to_string()
+    };
+    for measured in [Some(1024), Some(2048), None] {
+        assert_eq!(preset(Some(6), Some(143), measured), "golden-cove");
+    }
+    assert_eq!(preset(Some(6), Some(1), Some(1024)), "haswell");
+    assert_eq!(preset(None, None, Some(2048)), "ice-lake");
+}
+
+#[test]
 fn the_picture_shows_both_sizes_and_is_well_formed() {
     let calibration = zen2();
     let svg = calibration.to_svg();

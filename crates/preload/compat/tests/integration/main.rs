@@ -1,7 +1,7 @@
 //! libhugetlbfs.so.0 as programs meet it: its names and versions, and C programs linked with it,
 //! with libsuperpage.so, or started with one of them preloaded.
 //!
-//! Pure ring (the file), kernel ring (programs), privileged ring (a pool of four superpages).
+//! Pure tier (the file), kernel tier (programs), privileged tier (a pool of four superpages).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! What superpages there are to be is decided by `policy`: who gives the kernel advice about them, populates or discards
 //! memory, or maps pages of the pool is on a list, with the reason. A new place fails this test until it is on it.
 //!
-//! Pure ring: reads the sources.
+//! Pure tier: reads the sources.
 
 use std::collections::BTreeMap;
 use std::fs;

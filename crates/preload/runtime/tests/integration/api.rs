@@ -1,7 +1,7 @@
 //! The functions of superpage.h inside a real process: this test starts itself again with the
 //! library preloaded, so that each case has a process to lose, an environment and a pool of its own.
 //!
-//! Kernel ring and privileged ring: pools are grown by a few pages and put back.
+//! Kernel tier and privileged tier: pools are grown by a few pages and put back.
 
 use crate::api_calls;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! What superpage.h answers about this machine: sizes, the environment, mounts. As in api.rs, each case is
 //! a process of its own.
 //!
-//! Privileged ring: mounts are made in a mount namespace of their own.
+//! Privileged tier: mounts are made in a mount namespace of their own.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! What a forked child, and its parent, find in memory on the pool's pages; and that forks end whatever
 //! other threads are at (`programs/forks.c`).
 //!
-//! Privileged ring: the pool's limit is set, so they need root and hold the machine's lock.
+//! Privileged tier: the pool's limit is set, so they need root and hold the machine's lock.
 
 use crate::programs;
 use std::ffi::c_void;

@@ -1,4 +1,4 @@
-//! `include/superpage.h` declares exactly what the library exports. Pure ring.
+//! `include/superpage.h` declares exactly what the library exports. Pure tier.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

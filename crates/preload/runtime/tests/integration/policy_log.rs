@@ -1,6 +1,6 @@
 //! The log of decisions of real programs, replayed: `policy` gives the same actions again, all of them.
 //!
-//! Kernel ring: needs THP of 2 MiB. Privileged ring: needs a pool.
+//! Kernel tier: needs THP of 2 MiB. Privileged tier: needs a pool.
 
 use crate::api_calls;
 use crate::programs;

@@ -1,6 +1,6 @@
 //! A pool that is short, shrinks, is raced for or outlives its users: nothing is killed, nothing leaks.
 //!
-//! Privileged ring: the pool's limit is set, so they need root and hold the machine's lock.
+//! Privileged tier: the pool's limit is set, so they need root and hold the machine's lock.
 
 use crate::common;
 use crate::common::*;

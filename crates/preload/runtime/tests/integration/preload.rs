@@ -1,6 +1,6 @@
 //! The preload library inside a real process: this test starts itself again under it.
 //!
-//! Kernel ring: needs THP in mode `madvise` or `always`.
+//! Kernel tier: needs THP in mode `madvise` or `always`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::hint::black_box;

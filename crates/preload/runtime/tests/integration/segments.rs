@@ -1,6 +1,6 @@
 //! Text, data and bss of unmodified programs on superpages.
 //!
-//! Kernel ring: needs THP. Privileged ring: needs a pool. The programs check themselves, and print
+//! Kernel tier: needs THP. Privileged tier: needs a pool. The programs check themselves, and print
 //! what /proc/self/smaps says of them.
 
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Stacks of a fixed size: the main thread's and those of threads.
 //!
-//! Kernel ring: needs THP. Privileged ring: needs a pool. `programs/stacks.c` checks itself: deep
+//! Kernel tier: needs THP. Privileged tier: needs a pool. `programs/stacks.c` checks itself: deep
 //! recursion, fork from it, thousands of threads joined, detached and cancelled, C11 threads,
 //! attributes, guard zones of its own; and prints what /proc/self/smaps says of its stacks.
 

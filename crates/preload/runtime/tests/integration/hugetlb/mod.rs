@@ -1,6 +1,6 @@
 //! Memory on the pool's pages, as ordinary programs treat ordinary memory.
 //!
-//! Privileged ring: the pool's limit is set, so they need root and hold the machine's lock.
+//! Privileged tier: the pool's limit is set, so they need root and hold the machine's lock.
 
 mod shared;
 mod split;

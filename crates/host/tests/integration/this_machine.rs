@@ -1,15 +1,15 @@
-//! Kernel ring: the readers against this machine, on memory whose layout is known; and the
-//! privileged ring: a real knob, changed and put back.
+//! Kernel tier: the readers against this machine, on memory whose layout is known; privileged tier: a real setting,
+//! changed and restored.
 
-extern crate superpage_host as machine;
+extern crate superpage_host as host;
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use machine::coverage::{self, Census, Coverage};
-use machine::journal::{Journal, Knob};
-use machine::process::KeptLoad;
-use machine::{Counters, FreeContiguity, Root, Snapshot, Thp, process, waste};
+use host::coverage::{self, Census, Coverage};
+use host::journal::{Journal, Knob};
+use host::process::KeptLoad;
+use host::{Counters, FreeContiguity, Root, Snapshot, Thp, process, waste};
 use sys::mem::{Advice, Backing, Mapping};
 use sys::pagemap::Pagemap;
 use units::{PageSize, Pid};
@@ -75,7 +75,7 @@ fn a_census_agrees_with_smaps_and_counts_shared_pages_once() {
     let _lock = testkit::machine_lock();
     // In a process of its own: other tests' memory is not counted, and the fork takes none of their files along.
     let this = std::env::current_exe().expect("this program");
-    let test = "machine_ring::census_of_two_processes";
+    let test = "this_machine::census_of_two_processes";
     let done = std::process::Command::new(this)
         .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
         .output()
@@ -228,7 +228,7 @@ fn a_real_knob_is_changed_and_put_back() {
         return;
     };
     let root = Root::real();
-    let Some(size) = machine::MemInfo::read(&root).unwrap().default_hugepage else {
+    let Some(size) = host::MemInfo::read(&root).unwrap().default_hugepage else {
         testkit::skipped!("no hugetlb on this kernel");
         return;
     };

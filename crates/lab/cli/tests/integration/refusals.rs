@@ -1,0 +1,154 @@
+//! What `superpage lab` refuses, in one line with the remedy.
+
+use std::fs;
+
+use crate::common::{lab, stderr, stdout};
+use crate::{path, with};
+
+/// Arguments, the exit code, and what the one line says.
+const CASES: &[(&[&str], &[&str])] = &[
+    (&["run"], &["--design"]),
+    (&["run", "-d", "base"], &["--workload"]),
+    (&["run", "-d", "lunix-4.3", "-w", "gups"], &["lunix-4.3", "`linux-4.3`"]),
+    (&["run", "-d", "/no/such.toml", "-w", "gups"], &["/no/such.toml"]),
+    (&["run", "-d", "/dev/null/x", "-w", "gups"], &["/dev/null/x"]),
+    (&["run", "-d", "/etc", "-w", "gups"], &["/etc"]),
+    (&["run", "-d", "/etc/passwd", "-w", "gups"], &["/etc/passwd:1"]),
+    (&["run", "-d", "base", "-w", "gubs"], &["`gubs`", "did you mean `gups`"]),
+    (&["run", "-d", "base", "-w", "gups:sizes=1G"], &["no option `sizes`", "size"]),
+    (&["run", "-d", "base", "-w", "gups:size=lots"], &["size=lots", "invalid size"]),
+    (&["run", "-d", "base", "-w", "/no/such.spt"], &["/no/such.spt"]),
+    (&["run", "-d", "base", "-w", "gups", "-m", "cascade-lak"], &["did you mean `cascade-lake`"]),
+    (&["run", "-d", "base", "-w", "gups", "-m", "/etc/passwd"], &["/etc/passwd"]),
+    (&["run", "-d", "base", "-w", "gups", "-f", "frag-101"], &["`frag-101`", "none"]),
+    (&["run", "-d", "base", "-w", "gups", "--memory", "huge"], &["--memory", "`huge`"]),
+    (&["run", "-d", "base", "-w", "gups", "--plot", "x.png"], &["--plot", ".svg"]),
+    (
+        &["run", "-d", "base", "-w", "gups", "-o", "/no/such/dir/x"],
+        &["/no/such/dir/x", "directory"],
+    ),
+    (&["run", "-d", "base", "-w", "gups", "-o", "/etc/passwd"], &["/etc/passwd", "--force"]),
+    (&["compare", "-w", "gups"], &["--design"]),
+    (&["compare", "-d", "base", "-d", "base", "-w", "gups"], &["`base` is given twice"]),
+    (&["compare", "--from", "/no/such.json"], &["/no/such.json"]),
+    (&["compare", "--from", "/etc/passwd"], &["/etc/passwd", "lab compare --json"]),
+    (&["compare", "--from", "x.json", "-d", "base"], &["--from"]),
+    (&["explain", "base"], &["<B>"]),
+    (&["explain", "base", "linux-4.3"], &["--workload"]),
+    (&["explain", "base", "x.json", "-w", "gups"], &["not one of each"]),
+    (&["explain", "/no/a.json", "/no/b.json"], &["/no/a.json"]),
+    (&["machines", "zen9"], &["zen9"]),
+    (&["table", "quicksilver-frag1000"], &["quicksilver-frag1000"]),
+    (
+        &["table", "quicksilver-build", "quicksilver-frag1"],
+        &["`quicksilver-frag1`", "did you mean"],
+    ),
+    (&["table", "quicksilver-build", "all"], &["`all`", "alone"]),
+    (&["table", "list", "quicksilver-build"], &["`list`", "alone"]),
+    (&["table", "quicksilver-build", "quicksilver-build"], &["is given twice"]),
+    (&["sweep", "plan", "-o", "/no/such/dir"], &["--design"]),
+    (&["sweep", "plan", "-o", "x", "-d", "base"], &["--workload"]),
+    (&["sweep", "plan", "-o", "x", "/no/plan.toml"], &["/no/plan.toml"]),
+    (&["sweep", "plan", "-o", "x", "/etc/passwd"], &["/etc/passwd:1"]),
+    (&["sweep", "plan", "-o", "/etc/passwd/x", "-d", "base", "-w", "gups"], &["/etc/passwd/x"]),
+    (
+        &["sweep", "plan", "-o", "x", "-d", "base", "-w", "gups", "--seeds", "9-1"],
+        &["`9-1`", "1-10"],
+    ),
+    (&["sweep", "run", "/no/such"], &["/no/such", "sweep plan"]),
+    (&["sweep", "run", "/tmp", "--shard", "2/2"], &["`2/2`", "0 to N-1"]),
+    (&["sweep", "status", "/no/such"], &["/no/such", "sweep plan"]),
+    (&["sweep", "merge", "/no/such", "-o", "/tmp/superpage-lab-none"], &["/no/such"]),
+    (&["sweep", "merge", "-o", "x"], &["<DIR>"]),
+    (&["sweep", "merge", "x", "-o", "/tmp/"], &["/tmp/", "/tmp/sweep"]),
+    (&["sweep", "merge", "x", "-o", "/tmp"], &["/tmp", "/tmp/sweep"]),
+    (&["sweep", "merge", "x", "-o", "-"], &["two files"]),
+    (&["sweep", "plan", "-o", "-", "-d", "base", "-w", "gups"], &["a directory"]),
+    (
+        &["sweep", "plan", "-o", "x", "-d", "base", "-w", "gups", "--memory", "1K"],
+        &["1 KiB", "16 MiB to"],
+    ),
+    (
+        &["sweep", "plan", "-o", "x", "-d", "base", "-w", "gups", "--memory=1G", "--memory=1024M"],
+        &["`1 GiB` is given twice"],
+    ),
+    (&["sweep", "run", "/etc/passwd"], &["/etc/passwd", "a sweep's directory"]),
+    (&["sweep", "run", "x", "--jobs", "x"], &["--jobs", "not a whole number"]),
+    (&["sweep", "status", "x", "--shards", "0"], &["0 is not 1 to 100000"]),
+    (&["run", "-d", "base", "-w", ""], &["no workload", "gups:size=1G"]),
+    (&["run", "-d", "base", "-w", "gups:"], &["`gups:`", "an option is empty"]),
+    (&["run", "-d", "base", "-w", "gups:size="], &["size has no value"]),
+    (&["run", "-d", "base", "-w", "gups:size=1G,size=2G"], &["size is given twice"]),
+    (&["run", "-d", "base", "-w", "gups:weight=x"], &["weight=x", "invalid count"]),
+    (&["run", "-d", "base", "-w", "gups:seed=3"], &["no option `seed`", "--seed"]),
+    (&["run", "-d", "base", "-w", "gups", "--seed", "x"], &["--seed", "a whole number from 0"]),
+    (&["run", "-d", "base", "-w", "gups", "--seed", "-1"], &["`-1`", "below 0"]),
+    (&["run", "-d", "base", "-w", "gups", "--swap", "1T"], &["--swap 1 TiB", "512 GiB"]),
+    (&["run", "-d", "base", "-w", "gups", "-f", "from-machine-1"], &["--fragmentation FILE.json"]),
+    (&["run", "-d", "base", "-w", "gups", "-f", "/no/such.json"], &["/no/such.json"]),
+    (&["run", "-d", "hawkeye-g", "-w", "gups", "--no-utilisation"], &["never touched"]),
+    (&["run", "-d", "base", "-w", "gups", "-m", "./no.toml"], &["./no.toml", "machine's file"]),
+    (&["run", "-d", "base", "-w", "gups", "--dry-run", "--json"], &["--dry-run", "--json"]),
+    (&["workloads", "gubs"], &["did you mean `gups`"]),
+];
+
+#[test]
+fn bad_input_is_one_line_that_says_what_would_be_right() {
+    for (arguments, parts) in CASES {
+        let output = lab(arguments);
+        let line = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {line}");
+        assert_eq!(line.trim_end().lines().count(), 1, "{arguments:?}: {line}");
+        assert!(line.starts_with("superpage: ") && stdout(&output).is_empty(), "{arguments:?}");
+        for part in *parts {
+            assert!(line.contains(part), "{arguments:?} lacks {part}: {line}");
+        }
+    }
+}
+
+#[test]
+fn foreign_and_damaged_results_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "x.json");
+    for (text, part) in [
+        (r#"{"schema":"superpage.lab.run/9"}"#, "superpage.lab.run/9"),
+        (r#"{"schema":"superpage.lab.compare/1","reports":[{}]}"#, "missing field"),
+        (r#"{"schema":"superpage.lab.compare/1","reports":[]}"#, ""),
+        ("{", "EOF"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let output = lab(&["explain", &file, &file]);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(stderr(&output).contains(part), "{text}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn sizes_that_are_not_simulated_are_told_by_file_line_and_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "huge.toml");
+    fs::write(&file, "name = \"huge\"\n\n[allocation]\nsizes = [\"2M\", \"1G\"]\n").unwrap();
+    let says = "allocation.sizes: 1G: not simulated";
+    for (design, place) in
+        [(file.as_str(), format!("{file}:4: ")), ("trident", "designs/trident.toml:".to_string())]
+    {
+        for command in ["run", "compare"] {
+            let output = lab(&with(&[command, "-d", design]));
+            assert_eq!(output.status.code(), Some(2));
+            let told = stderr(&output);
+            assert!(told.contains(&place) && told.contains(says), "{told}");
+        }
+    }
+}
+
+#[test]
+fn the_model_of_faults_refuses_what_it_does_not_weigh() {
+    for (design, says) in
+        [("cbmm", "allocation.when: the model"), ("trident", "allocation.sizes: 1G: not")]
+    {
+        let output = lab(&["faults", "--design", design, "--quiet"]);
+        assert_eq!(output.status.code(), Some(2));
+        let told = stderr(&output);
+        assert!(told.contains(&format!("designs/{design}.toml:")) && told.contains(says), "{told}");
+    }
+}
