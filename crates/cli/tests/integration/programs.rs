@@ -257,7 +257,10 @@ fn threads_in_cpp() {
             Way::Thp | Way::Ahead => "advised",
             _ => "reserved in the pool",
         };
-        assert!(stderr(&ended.output).contains(pages), "{way:?}: {}", stderr(&ended.output));
+        let said = stderr(&ended.output);
+        // Whose block is the first depends on the threads: the largest does not fit the small pool.
+        let is_short = way == Way::Scarce && said.contains("the hugetlb pool was short");
+        assert!(said.contains(pages) || is_short, "{way:?}: {said}");
     });
 }
 

@@ -58,6 +58,21 @@ fn any_process_of(room: &Path) -> bool {
     })
 }
 
+/// The processes that have one of these files open, with what they run.
+fn holders(files: &[std::path::PathBuf]) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let holding = processes.filter(|process| {
+        let open = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let mut open = open.filter_map(|it| std::fs::read_link(it.path()).ok());
+        open.any(|it| files.contains(&it))
+    });
+    let named = holding.map(|process| {
+        let words = std::fs::read_to_string(process.join("cmdline")).unwrap_or_default();
+        format!("{}: {}", process.display(), words.replace('\0', " "))
+    });
+    named.collect()
+}
+
 /// Waits, for a minute at most, and fails then.
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
@@ -124,7 +139,11 @@ fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
         let mut command = superpage(&words);
         command.current_dir(dir.path()).env("XDG_CACHE_HOME", &cache).env("TMPDIR", &room);
         assert!(command.status().unwrap().success());
-        std::fs::read_dir(&room).unwrap().count() == 0
+        let left: Vec<_> =
+            std::fs::read_dir(&room).unwrap().flatten().map(|it| it.path()).collect();
+        let pipes = left.iter().map(|it| it.join("alive")).collect::<Vec<_>>();
+        println!("left: {left:?}, held open: {:?}", holders(&pipes));
+        left.is_empty()
     });
 }
 
