@@ -8,6 +8,7 @@
 mod costs;
 mod edit;
 mod geometry;
+mod organisation;
 mod presets;
 mod read;
 mod size;
@@ -17,6 +18,7 @@ mod walk;
 pub use costs::{BULKS, Costs, Nanoseconds, Stores, Zeroing};
 pub use edit::{CostLine, costs_marked, with_costs};
 pub use geometry::{Array, Index, Replacement, Tlb, WalkCaches};
+pub use organisation::{Hashed, Organisation};
 pub use presets::{UnknownMachine, names, preset, preset_of, preset_text};
 pub use size::{SIZES, Size};
 pub use tally::{Level, READS, Tally};
@@ -45,6 +47,10 @@ pub struct Machine {
     pub walk_caches: WalkCaches,
     /// Walks that may be under way at once.
     pub walkers: u8,
+    /// Nothing else is translated while a walk is under way: a program waits for all of it.
+    pub walk_blocks: bool,
+    /// How the page table is laid out.
+    pub organisation: Organisation,
     /// Address spaces keep their translations over a context switch.
     pub pcid: bool,
     /// It runs in a virtual machine.
@@ -53,6 +59,8 @@ pub struct Machine {
     pub caches: Vec<Cache>,
     /// Cycles of a load from memory.
     pub memory_cycles: u16,
+    /// MB/s (10^6 bytes) that one thread streams, as McCalpin's STREAM counts them; `None`: workloads' own pace.
+    pub stream_bandwidth: Option<u32>,
     /// What the kernel's work costs.
     pub costs: Costs,
 }

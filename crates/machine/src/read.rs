@@ -4,7 +4,10 @@
 use toml_keys::{DeValue, Field, FileError, Reader, parsed, quoted, word, wrong};
 use units::{ByteSize, PageSize};
 
-use super::{Array, Cache, Costs, Index, Machine, Nested, Replacement, Tlb, WalkCaches, Zeroing};
+use super::{
+    Array, Cache, Costs, Hashed, Index, Machine, Nested, Organisation, Replacement, Tlb,
+    WalkCaches, Zeroing,
+};
 use crate::{READS, SIZES, Size};
 
 /// The most entries an array may have: four times what any processor has.
@@ -24,24 +27,28 @@ impl Machine {
 
 fn machine(keys: &mut Reader<'_>) -> Machine {
     let (l1, l2) = keys.required_table("tlb", levels);
-    let (walkers, walk_caches) = keys.required_table("walk", |keys| {
+    let levels_of_walk = keys.within("levels", 1..=MAX_LEVELS);
+    let (walkers, walk_blocks, organisation, walk_caches) = keys.required_table("walk", |keys| {
         let caches = WalkCaches {
             pde: keys.optional_table("pde", array),
             pdpte: keys.optional_table("pdpte", array),
             pml4e: keys.optional_table("pml4e", array),
         };
-        (keys.within("walkers", 1..=64), caches)
+        let blocks = keys.optional("blocks").unwrap_or(false);
+        (keys.within("walkers", 1..=64), blocks, organisation(keys, levels_of_walk), caches)
     });
     Machine {
         name: keys.must("name"),
         summary: keys.must("summary"),
         mhz: keys.within("mhz", 1..=20_000),
         base_page: keys.must::<BasePage>("base-page").0,
-        levels: keys.within("levels", 1..=MAX_LEVELS),
+        levels: levels_of_walk,
         l1,
         l2,
         walk_caches,
         walkers,
+        walk_blocks,
+        organisation,
         pcid: keys.optional("pcid").unwrap_or(false),
         nested: keys.optional_table("nested", |keys| Nested {
             host_page: keys.required("host-page").unwrap_or(Size::Base),
@@ -49,7 +56,44 @@ fn machine(keys: &mut Reader<'_>) -> Machine {
         }),
         caches: caches(keys),
         memory_cycles: keys.within("memory-cycles", 1..=60_000),
+        stream_bandwidth: keys.optional_within("stream-bandwidth", 1..=10_000_000),
         costs: keys.required_table("costs", costs),
+    }
+}
+
+/// How the page table is laid out: radix, if neither of the two tables is there.
+fn organisation(keys: &mut Reader<'_>, levels: u8) -> Organisation {
+    let hashed = keys.optional_table("hashed", |keys| {
+        let (group, entry) = (keys.within("group", 8..=4096), keys.within("entry", 8..=128));
+        if group % entry != 0 {
+            keys.problem_here(format!(
+                "a group of {group} bytes holds no whole entries of {entry}"
+            ));
+        }
+        let part = keys.within("memory-part", 1..=4096);
+        Hashed {
+            group,
+            entry,
+            part,
+            handler_cycles: keys.optional_within("handler-cycles", 0..=60_000),
+        }
+    });
+    let linear = keys.optional_table("linear", |keys| keys.within("handler-cycles", 0..=60_000));
+    match (hashed, linear) {
+        (None, None) => Organisation::Radix,
+        (Some(hashed), None) => Organisation::Hashed(hashed),
+        (None, Some(handler_cycles)) => {
+            if levels < 3 {
+                keys.problem_here(format!(
+                    "a linear table lies over a tree of `levels` 3 or more, not {levels}"
+                ));
+            }
+            Organisation::Linear { handler_cycles }
+        }
+        (Some(hashed), Some(_)) => {
+            keys.problem_here("a page table is `hashed` or `linear`, not both");
+            Organisation::Hashed(hashed)
+        }
     }
 }
 

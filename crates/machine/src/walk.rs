@@ -6,7 +6,7 @@
 //! form): see [`Machine::load_cycles`].
 
 use super::Machine;
-use crate::{READS, Size, Tally};
+use crate::{Hashed, Organisation, READS, Size, Tally};
 
 /// The page table's entries in use, by level, in bytes. Entries have 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,12 +17,16 @@ pub struct Footprint {
     pub pde_bytes: u64,
     /// One entry for each 512 regions.
     pub pdpte_bytes: u64,
+    /// Pages of all sizes: the entries of a hashed table.
+    pub entries: u64,
+    /// The machine's memory, by which a hashed table is sized.
+    pub memory: u64,
 }
 
 /// Bytes of a page-table entry.
 const ENTRY: u64 = 8;
 /// Bytes of a cache line.
-const LINE: u64 = 64;
+pub(crate) const LINE: u64 = 64;
 
 /// Lines of data that a program brings into the caches for each walk. A look-up that misses the TLB
 /// touches a page that was not in use for a while, so at least one (inferred; not fitted).
@@ -35,12 +39,14 @@ const WALK_CYCLES: f64 = 12.0;
 
 impl Footprint {
     /// The page table of `base_pages` base pages that lie in `regions` regions, superpages among
-    /// the regions but not among the base pages.
-    pub fn new(base_pages: u64, regions: u64) -> Self {
+    /// the regions but not among the base pages; of a machine with so much memory.
+    pub fn new(base_pages: u64, regions: u64, memory: u64) -> Self {
         Self {
             pte_bytes: base_pages * ENTRY,
             pde_bytes: regions * ENTRY,
             pdpte_bytes: regions.div_ceil(512) * ENTRY,
+            entries: base_pages + regions.saturating_sub(base_pages.div_ceil(512)),
+            memory,
         }
     }
 }
@@ -50,6 +56,13 @@ impl Machine {
     /// program waits for, as `dtlb_load_misses.walk_pending` counts it. With overlapping walks it can
     /// be more than the time that passed, at most [`Machine::walkers`] times.
     pub fn walk_cycles(&self, walks: &Tally, footprint: Footprint) -> f64 {
+        let handler = match self.organisation {
+            Organisation::Radix => 0.0,
+            Organisation::Linear { handler_cycles } => f64::from(handler_cycles),
+            Organisation::Hashed(table) => {
+                return walks.all_walks() as f64 * self.hashed_walk(table, footprint);
+            }
+        };
         let levels = [
             self.load_cycles(footprint.pte_bytes),
             self.load_cycles(footprint.pde_bytes),
@@ -70,12 +83,21 @@ impl Machine {
                 if count > 0.0 {
                     let last = levels.len();
                     let loads = &levels[leaf.min(last)..(leaf + reads).min(last)];
-                    cycles += count * self.walk(loads, footprint);
+                    // Of a linear table: its own page's translation was missing.
+                    let handler = if reads > 1 { handler } else { 0.0 };
+                    cycles += count * (handler + self.walk(loads, footprint));
                 }
             }
             cycles += walks.near[size as usize] as f64 * (near - levels[leaf]).min(0.0);
         }
         cycles
+    }
+
+    /// Cycles of a walk of a hashed table, whatever the size of the page: neighbours share no line.
+    fn hashed_walk(&self, table: Hashed, footprint: Footprint) -> f64 {
+        let group = self.load_cycles(table.bytes_in_use(footprint));
+        let again = table.handler_cycles.map_or(group, |cycles| group + f64::from(cycles));
+        self.walk(&[group], footprint) + table.overflow(footprint) * again
     }
 
     /// Cycles of one walk that makes these loads.

@@ -41,6 +41,10 @@ pub struct Setup {
     pub first_process: u32,
     /// The simulated CPU's frequency, for what is known in seconds.
     pub cpu_mhz: u32,
+    /// Cycles of a load from its memory.
+    pub memory_cycles: u16,
+    /// MB/s that one thread of it streams, if that is known.
+    pub stream_bandwidth: Option<u32>,
 }
 
 /// What a workload is, for reports and for whoever must provide memory for it.
@@ -127,12 +131,25 @@ impl Setup {
 
     /// The pace of accesses with a cost, all of them there.
     pub(crate) fn pace(&self, cost: Cost, threads: u16) -> Pace {
-        cost.pace(threads)
+        self.here(cost).pace(threads)
+    }
+
+    /// A cost on this machine, whose memory is nearer or farther than that of the tables' machine.
+    fn here(&self, cost: Cost) -> Cost {
+        let farther = f64::from(self.memory_cycles) - f64::from(super::tables::LOAD);
+        Cost { cycles: (cost.cycles + cost.loads * farther).max(0.0), ..cost }
+    }
+
+    /// The cost of an access to 8 bytes of a stream: where memory delivers less, as long as that takes.
+    pub(crate) fn streamed(&self, cost: Cost) -> Cost {
+        let least = |rate| 8.0 * f64::from(self.cpu_mhz) / f64::from(rate);
+        let least = self.stream_bandwidth.map_or(0.0, least);
+        Cost { cycles: cost.cycles.max(least), ..cost }
     }
 
     /// The pace of accesses of which each stands for `weight`.
     pub(crate) fn sampled(&self, cost: Cost, threads: u16, weight: u32) -> Pace {
-        Pace { weight, ..cost.pace(threads) }
+        Pace { weight, ..self.pace(cost, threads) }
     }
 
     /// That an option's value is refused.
@@ -233,6 +250,8 @@ impl FromStr for Setup {
             first_region: 0,
             first_process: 1,
             cpu_mhz: 3700, // E3-1245v6, the probable machine of the published set
+            memory_cycles: super::tables::LOAD,
+            stream_bandwidth: None,
         };
         let mut given: Vec<&str> = Vec::new();
         for option in options {

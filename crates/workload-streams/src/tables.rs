@@ -18,7 +18,14 @@ pub struct Cost {
     pub cycles: f64,
     /// The part of a walk that the program waits for, 0 to 1.
     pub exposed: f64,
+    /// Loads from memory that `cycles` wait for, on a machine whose loads take [`LOAD`]; one whose loads take longer waits
+    /// longer.
+    #[serde(default)]
+    pub loads: f64,
 }
+
+/// Cycles of a load from memory on the machine that the tables are for, e3-1245v6.
+pub(crate) const LOAD: u16 = 220;
 
 impl Cost {
     /// As a stream says it.

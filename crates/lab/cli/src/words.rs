@@ -61,6 +61,7 @@ pub fn run(report: &Report) -> String {
                 counters.faults, counters.superpage_faults, counters.fallbacks
             ),
         ),
+        ("walks", walks(report)),
         (
             "memory",
             format!(
@@ -90,6 +91,20 @@ pub fn run(report: &Report) -> String {
     }
     text += &ledger(report);
     text + &ends([report])
+}
+
+/// How many walks there were, and what was waited for them: of all cycles, and of those that counters of user mode see.
+fn walks(report: &Report) -> String {
+    let (ledger, counters) = (&report.ledger, &report.counters);
+    let waited = ledger[Cause::WalkBase] + ledger[Cause::WalkLarge];
+    let user = ledger[Cause::Work] + ledger[Cause::SecondTlb] + waited;
+    let share = |of: u64| known((of > 0).then(|| waited as f64 / of as f64), percent);
+    let number = counters.walks_base + counters.walks_large;
+    format!(
+        "{number}, {} of all cycles, {} of those outside the kernel",
+        share(ledger.total()),
+        share(user)
+    )
 }
 
 /// Where the cycles went, the program's and the daemons'.

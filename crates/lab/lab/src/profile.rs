@@ -76,6 +76,8 @@ pub fn profile_watched(
         (setup.first_region, setup.first_process) = (region, process);
         setup.seed = experiment.seed;
         setup.cpu_mhz = experiment.machine.mhz;
+        setup.memory_cycles = experiment.machine.memory_cycles;
+        setup.stream_bandwidth = experiment.machine.stream_bandwidth;
         Ok(Watched::new(setup.build()?.1, description.records, watch))
     })
 }

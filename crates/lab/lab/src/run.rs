@@ -88,6 +88,8 @@ pub fn run_watched(
     (setup.first_region, setup.first_process) = first;
     setup.seed = experiment.seed;
     setup.cpu_mhz = experiment.machine.mhz;
+    setup.memory_cycles = experiment.machine.memory_cycles;
+    setup.stream_bandwidth = experiment.machine.stream_bandwidth;
     let (_, stream) = setup.build()?;
     let mut stream = Watched::new(stream, description.records, watch);
     pass(experiment, &mut runs, &mut stream)?;

@@ -68,7 +68,7 @@ fn walks(machine: &Machine, streams: &[Stream]) {
             let tally = dispatch(machine, Tallied(stream, size));
             let most = u64::from(stream.pages.iter().copied().max().unwrap_or(0)) + 1;
             let pages = if size == Size::Base { most } else { 0 };
-            let footprint = machine::Footprint::new(pages, most.div_ceil(512));
+            let footprint = machine::Footprint::new(pages, most.div_ceil(512), pages << 13);
             let cycles = machine.walk_cycles(&tally, footprint) / tally.all_walks() as f64;
             print!("{cycles:>11.1}");
         }

@@ -1,7 +1,7 @@
 //! `Naive`: the TLB written as one would explain it, with structs and time stamps. It is the oracle
 //! of [`crate::Fast`] and serves geometries that `Fast` has no code for; 5 to 130 M look-ups/s.
 
-use machine::{Array, Index, Level, Machine, Replacement, SIZES, Size, Tally, Tlb};
+use machine::{Array, Index, Level, Machine, Organisation, Replacement, SIZES, Size, Tally, Tlb};
 
 use crate::Translate;
 use crate::near::Near;
@@ -18,9 +18,16 @@ pub struct Naive {
     entry: [Size; SIZES],
     /// By the size of a page: the entries that a walk reads without walk caches.
     full_walk: [u8; SIZES],
+    /// The page table's leaves are mapped one after the other: so many of them to a page, as log2.
+    linear: Option<u32>,
     near: Near,
     tally: Tally,
 }
+
+/// Set in the numbers of the pages that hold a linear table; those of a program have 31 bits.
+const TABLE: u32 = 1 << 31;
+/// Bytes of an entry of a linear table, as log2.
+const ENTRY: u32 = 3;
 
 impl Naive {
     /// The empty TLB of `machine`.
@@ -39,6 +46,8 @@ impl Naive {
             pml4e: walk(machine.walk_caches.pml4e),
             entry: Size::ALL.map(|size| machine.entry_size(size)),
             full_walk: Size::ALL.map(|size| machine.full_walk(size)),
+            linear: matches!(machine.organisation, Organisation::Linear { .. })
+                .then(|| machine.base_page.bytes().ilog2() - ENTRY),
             near: Near::default(),
             tally: Tally::default(),
         }
@@ -48,6 +57,9 @@ impl Naive {
     /// what was read is entered.
     fn walk(&mut self, page: u32, size: Size) -> u8 {
         let full = self.full_walk[size as usize];
+        if let Some(leaves) = self.linear {
+            return if self.finds_table(page >> size.shift() >> leaves, size) { 1 } else { full };
+        }
         let asked = [(&mut self.pde, 9), (&mut self.pdpte, 18), (&mut self.pml4e, 27)];
         let leaf = match size {
             Size::Base | Size::Cont => 0,
@@ -61,6 +73,14 @@ impl Naive {
             }
         }
         full
+    }
+
+    /// Whether the second level translates the page of a linear table. A region of larger pages has a table of its own.
+    fn finds_table(&mut self, number: u32, size: Size) -> bool {
+        let level = if self.l2.is_empty() { &mut self.l1 } else { &mut self.l2 };
+        let store = level.iter_mut().find(|store| store.tlb.holds[Size::Base as usize]);
+        let number = TABLE | (size as u32) << 28 | number;
+        store.is_some_and(|store| store.look_up(Size::Base, number))
     }
 }
 

@@ -71,7 +71,7 @@ proptest! {
             for page in 0..100 {
                 naive.look_up(page * 513, Size::ALL[page as usize % 4]);
             }
-            let footprint = Footprint::new(1 << 20, 1 << 12);
+            let footprint = Footprint::new(1 << 20, 1 << 12, 32 << 30);
             prop_assert!(machine.walk_cycles(&naive.tally(), footprint) >= 0.0);
         }
     }

@@ -326,6 +326,8 @@ fn footprint(size: Size, numbers: &[u32]) -> Footprint {
         pte_bytes: above(Size::Cont, 0),
         pde_bytes: above(Size::Large, 9),
         pdpte_bytes: lines(18),
+        entries: numbers.len() as u64,
+        memory: 8 << 30,
     }
 }
 

@@ -39,10 +39,10 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program
         .map(area)
         .phase("setup")
-        .pace(setup.pace(tables.stream.setup, threads))
+        .pace(setup.pace(setup.streamed(tables.stream.setup), threads))
         .step(Sweep::write(area, filled, 8))
         .phase("run")
-        .pace(setup.pace(tables.stream.run, threads));
+        .pace(setup.pace(setup.streamed(tables.stream.run), threads));
     let stride = plan.stride();
     for _ in 0..plan.iterations {
         for kernel in KERNELS {

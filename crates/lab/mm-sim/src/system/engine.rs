@@ -215,7 +215,9 @@ impl<T: Translate> Engine<T> {
         self.booked = now;
         let system = &mut self.system;
         let pace = system.clock.pace();
+        let waited = if self.machine.walk_blocks { 1000 } else { pace.exposed_permille };
         let exposed = f64::from(pace.exposed_permille) / 1000.0 * f64::from(pace.weight);
+        let waited = f64::from(waited) / 1000.0 * f64::from(pace.weight);
         let weight = u64::from(pace.weight);
         system.counters.second_tlb_hits += l2_hits * weight;
         if l2_hits > 0 {
@@ -229,7 +231,11 @@ impl<T: Translate> Engine<T> {
         let large_pages = system.spaces.superpages();
         let base_pages = system.spaces.resident().saturating_sub(large_pages * u64::from(SLOTS));
         let regions = large_pages + base_pages.div_ceil(SLOTS.into());
-        let footprint = Footprint::new(base_pages, regions.max(1));
+        let footprint = Footprint::new(
+            base_pages,
+            regions.max(1),
+            u64::from(system.memory.frames()) * self.machine.base_page.bytes(),
+        );
         let mut large = new;
         let mut base = new;
         for size in Size::ALL {
@@ -242,7 +248,7 @@ impl<T: Translate> Engine<T> {
         system.counters.walks_large += large.all_walks() * weight;
         for (tally, cause) in [(base, Cause::WalkBase), (large, Cause::WalkLarge)] {
             if tally.all_walks() > 0 {
-                let cycles = self.machine.walk_cycles(&tally, footprint) * exposed;
+                let cycles = self.machine.walk_cycles(&tally, footprint) * waited;
                 system.clock.spend(cause, cycles as u64);
                 system.note_walks(cycles as u64);
             }

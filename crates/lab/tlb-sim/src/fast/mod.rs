@@ -25,7 +25,7 @@ use kinds::{Kind, tag};
 #[cfg(test)]
 mod tests;
 
-use machine::{Array, Level, Machine, SIZES, Size, Tally, Tlb};
+use machine::{Array, Level, Machine, Organisation, SIZES, Size, Tally, Tlb};
 
 use crate::Translate;
 use crate::near::Near;
@@ -99,7 +99,8 @@ impl<V: Vectors, A: Arrays, B: Arrays> Fast<V, A, B> {
         let caches =
             [machine.walk_caches.pde, machine.walk_caches.pdpte, machine.walk_caches.pml4e];
         let asked = usize::from(machine.levels - 1).min(caches.len());
-        if caches[..asked].contains(&None) {
+        let is_linear = matches!(machine.organisation, Organisation::Linear { .. });
+        if is_linear || caches[..asked].contains(&None) {
             return None;
         }
         Some(Self {

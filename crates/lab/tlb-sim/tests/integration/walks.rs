@@ -28,7 +28,7 @@ fn gups(machine: &Machine, size: Size) -> f64 {
     let pages = 1 << 24;
     let tally = dispatch(machine, Gups { pages, size });
     let base_pages = if size == Size::Base { u64::from(pages) } else { 0 };
-    machine.walk_cycles(&tally, Footprint::new(base_pages, u64::from(pages) / 512))
+    machine.walk_cycles(&tally, Footprint::new(base_pages, u64::from(pages) / 512, 128 << 30))
 }
 
 #[test]
