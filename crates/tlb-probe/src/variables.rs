@@ -1,4 +1,4 @@
-//! What scripts read: `NAME=value` lines, as libhugetlbfs' tlbmiss_cost.sh printed one. What was not measured is
+//! What scripts read: `NAME=value` lines, as libhugetlbfs' tlbmiss_cost.sh printed two. What was not measured is
 //! not there.
 
 use std::fmt::Write;
@@ -31,6 +31,10 @@ impl Calibration {
         for size in self.sizes.iter().filter(|size| size.page != self.base_page) {
             cost(&format!("TLB_MISS_COST_{}K", size.page.bytes() >> 10), size.miss.as_ref());
         }
+        let miss = base.and_then(|base| base.miss.as_ref()).map(|cost| cost.cycles);
+        let hit = level(1).and_then(|level| level.hit.as_ref()).map(|cost| cost.cycles);
+        let hertz = self.clock.core_mhz * 1e6;
+        line("MISSES_COST_ONE_SECOND", miss.filter(|cycles| *cycles > 0.0).map(|it| hertz / it));
         let code = self.instructions.iter().find(|size| size.page == self.base_page);
         let code = code.and_then(|code| code.levels.first());
         for (number, level) in [("1", level(0)), ("2", level(1)), ("1I", code)] {
@@ -43,6 +47,12 @@ impl Calibration {
         line("TLB_WARNINGS", Some(self.warnings.len() as f64));
         line("TLB_CORE_MHZ", Some(self.clock.core_mhz));
         line("TLB_COUNTER_MHZ", self.clock.counter_mhz);
+        // Some nanoseconds: rounded to one, a third of it would be lost.
+        for (name, cycles) in [("TLB_MISS_COST_NS", miss), ("TLB_L2_HIT_COST_NS", hit)] {
+            if let Some(ns) = cycles.map(|it| it * 1e9 / hertz).filter(|ns| ns.is_finite()) {
+                let _ = writeln!(out, "{name}={ns:.2}");
+            }
+        }
         if let Some(backing) = &self.backing {
             let word = match backing.verdict {
                 Verdict::Reaches => "reaches",

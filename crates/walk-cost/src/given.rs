@@ -21,6 +21,10 @@ pub struct Given {
     pub cost_ns: Option<f64>,
     /// The clock in MHz that `cost_ns` was measured at.
     pub mhz: Option<f64>,
+    /// Cycles of page walks, or samples of them: with the misses they give the cost of one.
+    pub walk_cycles: Option<f64>,
+    /// Cycles of walks that one sample stands for; 1 if the number is cycles.
+    pub walk_period: Option<f64>,
     /// Cycles, or samples of them.
     pub cycles: Option<f64>,
     /// Cycles that one sample stands for; 1 if the number is cycles.
@@ -31,7 +35,7 @@ pub struct Given {
 type Place = fn(&mut Given) -> &mut Option<f64>;
 
 /// Every key, as it stands in files.
-pub const KEYS: [(&str, Place); 9] = [
+pub const KEYS: [(&str, Place); 11] = [
     ("misses", |given| &mut given.misses),
     ("dtlb_misses", |given| &mut given.dtlb_misses),
     ("itlb_misses", |given| &mut given.itlb_misses),
@@ -39,6 +43,8 @@ pub const KEYS: [(&str, Place); 9] = [
     ("cost", |given| &mut given.cost),
     ("cost_ns", |given| &mut given.cost_ns),
     ("mhz", |given| &mut given.mhz),
+    ("walk_cycles", |given| &mut given.walk_cycles),
+    ("walk_period", |given| &mut given.walk_period),
     ("cycles", |given| &mut given.cycles),
     ("cycle_period", |given| &mut given.cycle_period),
 ];
@@ -58,6 +64,15 @@ impl Given {
         *self == Self::default()
     }
 
+    /// What one miss costs by the cycles of all walks (LWN "Huge pages" part 5, section 2.3), in cycles.
+    fn cost_by_walks(&self) -> Option<f64> {
+        let parts = [self.dtlb_misses, self.itlb_misses];
+        let misses = self.misses.or_else(|| parts.into_iter().flatten().reduce(|a, b| a + b))?;
+        let misses = misses * self.miss_period.unwrap_or(1.0);
+        let walks = self.walk_cycles? * self.walk_period.unwrap_or(1.0);
+        (misses > 0.0).then_some(walks / misses)
+    }
+
     /// The estimate; unknown with what is missing or wrong.
     pub fn estimate(&self) -> Estimate {
         let negative = KEYS.iter().find(|(_, place)| {
@@ -66,16 +81,35 @@ impl Given {
         if let Some((key, _)) = negative {
             return Estimate::unknown(format!("{key} must be a number of at least 0"));
         }
+        let costs = [self.cost, self.cost_ns, self.walk_cycles];
+        if costs.into_iter().flatten().count() > 1 {
+            return Estimate::unknown("give one of cost, cost_ns and walk_cycles");
+        }
+        let by_walks = self.cost_by_walks();
+        let estimate = self.of_shares(by_walks);
+        let given = KEYS.into_iter().filter_map(|(key, place)| {
+            Some(Evidence::new(key, (*place(&mut self.clone()))?, "given"))
+        });
+        let found =
+            by_walks.map(|cost| Evidence::new("cost of a miss", cost, "walk_cycles / misses"));
+        estimate.with_evidence(given.chain(found).collect::<Vec<_>>())
+    }
+
+    /// The shares of the time; unknown with what is missing.
+    fn of_shares(&self, by_walks: Option<f64>) -> Estimate {
         let in_ns = self.cost_ns.zip(self.mhz);
-        let cost = self.cost.or_else(|| in_ns.and_then(|(ns, mhz)| formula::ns_to_cycles(ns, mhz)));
+        let in_ns = in_ns.and_then(|(ns, mhz)| formula::ns_to_cycles(ns, mhz));
+        let cost = self.cost.or(in_ns).or(by_walks);
         let (Some(cost), Some(cycles)) = (cost, self.cycles) else {
             let missing = match cost {
                 Some(_) => "cycles",
                 None if self.cost_ns.is_some() => "mhz, the clock of cost_ns,",
+                None if self.walk_cycles.is_some() => "misses (more than 0), beside walk_cycles,",
                 None => "cost",
             };
             return Estimate::unknown(format!(
-                "{missing} is missing; misses, cost (of one miss, in cycles) and cycles are needed"
+                "{missing} is missing; misses, cost (of one miss, in cycles; or walk_cycles, of all) and \
+                 cycles are needed"
             ));
         };
         let cycles = cycles * self.cycle_period.unwrap_or(1.0);
@@ -87,22 +121,16 @@ impl Given {
             formula::misses_times_cost(misses, cost, cycles)
         };
         let method = Method::GivenMissesTimesCost;
-        let estimate = match (part(self.misses), part(self.dtlb_misses), part(self.itlb_misses)) {
+        match (part(self.misses), part(self.dtlb_misses), part(self.itlb_misses)) {
             (Some(_), Some(_), _) | (Some(_), _, Some(_)) => {
-                return Estimate::unknown("give either misses, or dtlb_misses and itlb_misses");
+                Estimate::unknown("give either misses, or dtlb_misses and itlb_misses")
             }
             (Some(share), None, None) => Estimate::of_share(method, share),
             (None, None, None) => {
-                return Estimate::unknown(
-                    "misses are missing: misses, or dtlb_misses and itlb_misses",
-                );
+                Estimate::unknown("misses are missing: misses, or dtlb_misses and itlb_misses")
             }
             (None, data, fetch) => Estimate::from_parts(method, data, fetch),
-        };
-        let given = KEYS.into_iter().filter_map(|(key, place)| {
-            Some(Evidence::new(key, (*place(&mut self.clone()))?, "given"))
-        });
-        estimate.with_evidence(given.collect::<Vec<_>>())
+        }
     }
 }
 
@@ -146,11 +174,36 @@ mod tests {
             (Given { cost: Some(-1.0), ..whole }, "cost must be"),
             (Given { cost: Some(f64::NAN), ..whole }, "cost must be"),
             (Given { dtlb_misses: Some(1.0), ..whole }, "give either misses"),
+            (Given { walk_cycles: Some(1.0), ..whole }, "give one of cost"),
         ] {
             let estimate = given.estimate();
             assert!(estimate.reason().is_some_and(|why| why.contains(word)), "{estimate:?}");
             assert_eq!(estimate.share, None);
         }
+    }
+
+    /// The same, section 2.3: one run counts the walker's cycles, another the misses.
+    #[test]
+    fn the_cost_of_a_miss_is_walk_cycles_over_misses() {
+        let given = Given {
+            misses: Some(9_644_000.0),
+            walk_cycles: Some(543_702.0),
+            walk_period: Some(10_000.0),
+            ..Given::default()
+        };
+        let cost = |given: Given| {
+            let estimate = given.estimate();
+            let found = estimate.evidence.iter().find(|it| it.name == "cost of a miss");
+            found.map(|it| format!("{:.1}", it.value))
+        };
+        // Known without the cycles of the program, of which it is then no share.
+        assert_eq!(cost(given).as_deref(), Some("563.8"));
+        assert!(given.estimate().reason().is_some_and(|why| why.contains("cycles is missing")));
+        assert_eq!(percent(Given { cycles: Some(5_437_020_000.0 * 4.0), ..given }), "25.00");
+        let parts = Given { misses: None, dtlb_misses: Some(1.0), itlb_misses: Some(3.0), ..given };
+        assert_eq!(cost(Given { walk_cycles: Some(0.01), ..parts }).as_deref(), Some("25.0"));
+        let none = Given { misses: Some(0.0), ..given };
+        assert!(none.estimate().reason().is_some_and(|why| why.contains("more than 0")));
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub fn interpret(counts: &[Count], context: Context) -> Estimate {
     estimate
 }
 
+const DATA: &[Side] = &[Side::Load, Side::Store, Side::Data];
+const CODE: &[Side] = &[Side::Fetch];
+
 /// The counts that say something, by what they say.
 struct Counted<'a> {
     cycles: Vec<&'a Count>,
@@ -74,8 +77,7 @@ impl<'a> Counted<'a> {
     fn by_walk_cycles(&self, context: Context) -> Option<Estimate> {
         // Unknown walkers: four, the most of any table here, so that the lower bound holds.
         let walkers = context.table.map_or(4, |table| table.walkers);
-        let data = self.busy(&[Side::Load, Side::Store, Side::Data], walkers);
-        let fetch = self.busy(&[Side::Fetch], walkers);
+        let (data, fetch) = (self.busy(DATA, walkers), self.busy(CODE, walkers));
         let mut estimate = match (data, fetch) {
             (None, None) => return None,
             (data, fetch) => Estimate::from_parts(Method::PmuWalkCycles, data, fetch),
@@ -100,6 +102,11 @@ impl<'a> Counted<'a> {
                 estimate = estimate.with_note(format!("walks for {what} were not counted"));
             }
         }
+        for (sides, name) in [(DATA, "cycles of a data walk"), (CODE, "cycles of a code walk")] {
+            let found = self.of_a_walk(sides);
+            estimate = estimate
+                .with_evidence(found.map(|(cost, source)| Evidence::new(name, cost, source)));
+        }
         let sums = self.has(Meaning::Outstanding) && !self.has(Meaning::Active);
         if sums && context.table.is_none() {
             estimate = estimate.with_note(
@@ -108,6 +115,22 @@ impl<'a> Counted<'a> {
             );
         }
         Some(estimate)
+    }
+
+    /// How long a walk for one of these took: the cycles of walks that overlap are summed where the processor sums
+    /// them, else those in which any was under way, which is less.
+    fn of_a_walk(&self, sides: &[Side]) -> Option<(f64, &'static str)> {
+        let both = |meaning| {
+            let of =
+                |side: &Side| Some((self.rate(*side, meaning)?, self.rate(*side, Meaning::Walks)?));
+            let pairs = sides.iter().filter_map(of);
+            let (cycles, walks) = pairs.fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+            (cycles > 0.0 && walks > 0.0).then(|| cycles / walks)
+        };
+        let summed = both(Meaning::Outstanding).map(|cost| (cost, "cycles of walks / walks"));
+        summed.or_else(|| {
+            both(Meaning::Active).map(|cost| (cost, "cycles with a walk / walks, at least"))
+        })
     }
 
     /// The time in which a walk for one of these was under way.
@@ -136,8 +159,7 @@ impl<'a> Counted<'a> {
                  measure it: superpage tlb --save",
             );
         };
-        let data = self.misses(&[Side::Load, Side::Store, Side::Data], cost);
-        let fetch = self.misses(&[Side::Fetch], cost);
+        let (data, fetch) = (self.misses(DATA, cost), self.misses(CODE, cost));
         let share = |part: Option<Misses>| part.and_then(|part| formula::active(part.cost, 1.0));
         let mut estimate =
             Estimate::from_parts(Method::PmuMissesTimesCost, share(data), share(fetch));
@@ -306,6 +328,27 @@ mod tests {
         // Nobody says how many walkers there are: the bound must hold for the most.
         let unknown = interpret(&counts, Context::default()).share.unwrap();
         assert!(unknown.low() <= share.low() / 2.0 + 1e-9);
+    }
+
+    #[test]
+    fn walk_cycles_over_walks_are_the_cost_of_a_walk() {
+        let mut counts = vec![
+            count("cycles", 1e9),
+            count("dtlb_load_misses.walk_completed", 2e6),
+            count("dtlb_load_misses.walk_active", 1e8),
+            count("itlb_misses.walk_active", 1e7),
+        ];
+        let found = |counts: &[Count]| {
+            let estimate = interpret(counts, Context { table: table("Skylake"), cost: None });
+            let found = estimate.evidence.into_iter().find(|it| it.name == "cycles of a data walk");
+            found.map(|it| (it.value, it.source.contains("at least")))
+        };
+        assert_eq!(found(&counts), Some((50.0, true)));
+        // Walks that overlap are cycles of each.
+        counts.push(count("dtlb_load_misses.walk_pending", 1.5e8));
+        assert_eq!(found(&counts), Some((75.0, false)));
+        counts.remove(1);
+        assert_eq!(found(&counts), None, "no walks, no cost");
     }
 
     #[test]

@@ -30,6 +30,10 @@ pub struct Flags {
     #[arg(long, value_name = "N", value_parser = number)]
     itlb_misses: Option<f64>,
 
+    /// Cycles of all page walks, instead of --cost: with the misses they give the cost of one.
+    #[arg(long, value_name = "N", value_parser = number, conflicts_with = "cost")]
+    walk_cycles: Option<f64>,
+
     /// Cycles of the whole program.
     #[arg(long, value_name = "N", value_parser = number)]
     cycles: Option<f64>,
@@ -62,8 +66,8 @@ impl Flags {
     }
 
     fn counted(&self) -> Given {
-        let Self { misses, dtlb_misses, itlb_misses, cycles, .. } = *self;
-        Given { misses, dtlb_misses, itlb_misses, cycles, ..Given::default() }
+        let Self { misses, dtlb_misses, itlb_misses, walk_cycles, cycles, .. } = *self;
+        Given { misses, dtlb_misses, itlb_misses, walk_cycles, cycles, ..Given::default() }
     }
 
     /// Refuses numbers that something else counts.
@@ -72,8 +76,8 @@ impl Flags {
             return Ok(());
         }
         Err(Failure::usage(
-            "--misses, --dtlb-misses, --itlb-misses and --cycles are counts already; leave them out, or \
-             leave out the program, --pid or --from",
+            "--misses, --dtlb-misses, --itlb-misses, --walk-cycles and --cycles are counts already; leave them \
+             out, or leave out the program, --pid or --from",
         ))
     }
 }

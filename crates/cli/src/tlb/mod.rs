@@ -94,6 +94,8 @@ const HELP: &str = "\
   TLB_MISS_COST      cycles beyond a first-level hit when no level has a base page's translation
   TLB_L2_HIT_COST    the same when the second level has it
   TLB_MISS_COST_nK   as TLB_MISS_COST, for pages of n KiB
+  TLB_MISS_COST_NS, TLB_L2_HIT_COST_NS   the first two in nanoseconds
+  MISSES_COST_ONE_SECOND   TLB misses that cost a second together: clock / TLB_MISS_COST
   TLB_L1_ENTRIES, TLB_L2_ENTRIES   neighbouring base pages that each level keeps
   TLB_L1I_ENTRIES    the same of the first level for instructions
   each of these with _LOW and _HIGH: the 95 % interval of a cost, the range of entries

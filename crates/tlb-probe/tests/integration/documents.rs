@@ -122,10 +122,17 @@ fn scripts_read_what_was_measured_and_nothing_else() {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }
     assert!(text.starts_with("TLB_MISS_COST="), "{text}");
+    // By hand, at 2,250 MHz.
+    let miss = calibration.sizes[0].miss.as_ref().unwrap().cycles;
+    let ns = format!("TLB_MISS_COST_NS={:.2}", miss / 2.25);
+    let misses = format!("MISSES_COST_ONE_SECOND={:.0}", 2.25e9 / miss);
+    assert!(text.contains(&ns) && text.contains(&misses), "{ns}, {misses}: {text}");
     calibration.sizes[0].miss = None;
     calibration.backing = None;
     let text = calibration.to_variables();
-    assert!(!text.contains("TLB_MISS_COST=") && !text.contains("TLB_SUPERPAGES"), "{text}");
+    for name in ["TLB_MISS_COST=", "TLB_MISS_COST_NS", "MISSES_COST", "TLB_SUPERPAGES"] {
+        assert!(!text.contains(name), "{name} in {text}");
+    }
 }
 
 #[test]

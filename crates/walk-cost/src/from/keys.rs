@@ -9,7 +9,7 @@ use super::reading::{FromError, Reading};
 use crate::GIVEN_KEYS;
 
 const EXPECTED: &str = "`key = number` with misses, dtlb_misses, itlb_misses, miss_period, cost, \
-                        cost_ns, mhz, cycles or cycle_period";
+                        cost_ns, mhz, walk_cycles, walk_period, cycles or cycle_period";
 
 pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError> {
     let mut reading = Reading::default();
