@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{fine, json, path};
-use crate::common::{lab, stderr};
+use crate::common::{lab, stderr, stdout};
 
 #[test]
 fn faults_are_in_the_papers_columns_or_a_document_or_a_picture() {
@@ -28,8 +28,14 @@ fn faults_are_in_the_papers_columns_or_a_document_or_a_picture() {
 
 #[test]
 fn a_faults_table_says_what_was_published_and_what_was_fitted() {
-    let text = fine(&["faults", "--table"]);
+    let output = lab(&["faults", "--table", "-q"]);
+    let text = stdout(&output);
     assert!(text.contains("1.00  f") && text.contains("most faults a second at"), "{text}");
+    // One peak of the checks is elsewhere.
+    assert!(text.contains("atomic-pte 4 x 3: 8 published, 16 simulated"), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(text.contains("c: a check") && text.contains("If faults took no CPU time"), "{text}");
+    assert!(text.contains(" atomic-pte   1    3      128      47286    73170"), "{text}");
     let document = json(&["faults", "--machine", "i386-up", "--table", "--json"]);
     assert_eq!(document["schema"], "superpage.faults.table/1");
     assert_eq!(document["lines"][0]["role"], "fitted");

@@ -10,10 +10,15 @@ use fault_scaling::{Experiment, FaultsError, Machine, Patches, Row, Stepping, To
 
 use super::{Role, geometric, typical};
 
+pub use bounds::{Bound, Order};
+
+mod bounds;
 #[cfg(test)]
 mod tests;
 
 const ROWS: &str = include_str!("../../../data/page-faults-2005.csv");
+/// Rows that nothing is ever fitted to.
+const CHECKS: &str = include_str!("../../../data/page-faults-2005-checks.csv");
 
 /// A published row.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,6 +33,8 @@ pub struct Published {
     pub threads: u32,
     /// Cache lines of each page.
     pub cache_lines: u32,
+    /// Whether it is one of the rows that nothing is ever fitted to.
+    pub is_check: bool,
     /// Rows that were published of this condition.
     pub samples: u32,
     /// Pages for each second of CPU time, and by the clock.
@@ -58,12 +65,20 @@ pub struct Comparison {
     pub scaling_error: Option<f64>,
     /// The same of rows that nothing was fitted to.
     pub held_out_error: Option<f64>,
-    /// The same of rows with one thread.
+    /// The same of rows that came after the model, with any number of threads.
+    pub check_error: Option<f64>,
+    /// Whether the patches stand in the published order in those rows.
+    pub check_order: Option<Order>,
+    /// The same of rows with one thread, without those.
     pub single_error: Option<f64>,
     /// With more than one thread, for each patch.
     pub by_patches: Vec<PatchError>,
     /// For each patch and size, where the most pages were mapped by the clock.
     pub peaks: Vec<Peak>,
+    /// What the published rows allow if faults took no time at all.
+    pub bounds: Vec<Bound>,
+    /// Published rows of this machine that are not here, and why.
+    pub left_out: &'static str,
 }
 
 /// How far a patch's rows are off.
@@ -93,8 +108,11 @@ pub struct Peak {
 /// The rows of a machine, samples joined; none for machines that nobody published rows of.
 pub fn published(machine: &str) -> Vec<Published> {
     let mut all: Vec<(Published, Vec<f64>, Vec<f64>)> = Vec::new();
-    let lines = ROWS.lines().filter(|line| !line.starts_with('#')).skip(1);
-    for line in lines {
+    let of = |text: &'static str, is_check: bool| {
+        let lines = text.lines().filter(|line| !line.starts_with('#')).skip(1);
+        lines.map(move |line| (line, is_check))
+    };
+    for (line, is_check) in of(ROWS, false).chain(of(CHECKS, true)) {
         let fields: Vec<&str> = line.split(',').collect();
         let [name, patches, mib, repetitions, threads, lines, .., per_cpu, per_wall] = fields[..]
         else {
@@ -111,6 +129,7 @@ pub fn published(machine: &str) -> Vec<Published> {
             repetitions: whole(repetitions),
             threads: whole(threads),
             cache_lines: whole(lines),
+            is_check,
             samples: 0,
             pages_per_cpu_second: 0.0,
             pages_per_wall_second: 0.0,
@@ -146,7 +165,11 @@ pub fn lines(
             || machine.fitted.iter().any(|fitted| {
                 fitted.patches == published.patches && fitted.threads.contains(&published.threads)
             });
-        let role = if is_fitted { Role::Fitted } else { Role::HeldOut };
+        let role = match is_fitted {
+            _ if published.is_check => Role::Check,
+            true => Role::Fitted,
+            false => Role::HeldOut,
+        };
         if !wants(&published, role) {
             continue;
         }
@@ -175,20 +198,31 @@ pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
     let error = |counts: &dyn Fn(&Line) -> bool| {
         typical(lines.iter().filter(|line| counts(line)).map(Line::ratio))
     };
-    let (scaling_error, single_error) =
-        (error(&|line| line.row.threads > 1), error(&|line| line.row.threads == 1));
+    let known = |line: &Line| line.role != Role::Check;
+    let scaling_error = error(&|line| known(line) && line.row.threads > 1);
+    let single_error = error(&|line| known(line) && line.row.threads == 1);
     let held_out_error = error(&|line| line.role == Role::HeldOut);
+    let check_error = error(&|line| !known(line));
     let mut names: Vec<&String> = lines.iter().map(|line| &line.published.patches).collect();
+    names.sort();
     names.dedup();
     let of = |name: &String| {
-        let error = error(&|line| line.row.threads > 1 && line.published.patches == *name)?;
+        let is = |line: &Line| line.row.threads > 1 && line.published.patches == *name;
+        let error = error(&|line| known(line) && is(line))?;
         Some(PatchError { patches: name.clone(), error })
     };
     let by_patches = names.into_iter().filter_map(of).collect();
     let peaks = peaks(&lines);
+    let bounds = bounds::of(&lines);
+    let check_order = bounds::order(lines.iter().filter(|line| !known(line)));
+    let left_out = left_out(&machine.name);
     let machine = machine.name.clone();
     Ok(Comparison {
         machine,
+        bounds,
+        left_out,
+        check_error,
+        check_order,
         lines,
         scaling_error,
         held_out_error,
@@ -196,6 +230,18 @@ pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
         by_patches,
         peaks,
     })
+}
+
+/// Published rows of a machine that no line is of.
+fn left_out(machine: &str) -> &'static str {
+    match machine {
+        "altix-8" => "kernel compilation (real, user and system time of five kernels)",
+        "i386-up" => {
+            "three rows of prefault that are labelled 600 MB and have the times of 200 MB; kernel \
+             compilation on an AMD64"
+        }
+        _ => "none",
+    }
 }
 
 impl Line {
