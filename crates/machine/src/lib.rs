@@ -37,6 +37,8 @@ pub struct Machine {
     pub mhz: u32,
     /// The base page.
     pub base_page: PageSize,
+    /// The sizes of its superpages, if they are not those of a tree of tables; see [`Machine::superpages`].
+    pub own_superpages: Option<Vec<PageSize>>,
     /// Page-table entries that a walk for a base page reads when no walk cache helps.
     pub levels: u8,
     /// First-level TLB arrays. No size is held by two, and one holds base pages.
@@ -112,6 +114,18 @@ impl Machine {
     pub fn reach(&self, level: &[Tlb], size: Size) -> u64 {
         let held = level.iter().find(|tlb| tlb.holds[size as usize]);
         held.map_or(0, |tlb| tlb.reach(size, self.base_page.bytes()))
+    }
+
+    /// The bytes of its superpages, ascending: where its file names none, 512 base pages, and 512 times that where the
+    /// first-level TLB holds pages of that size.
+    pub fn superpages(&self) -> Vec<u64> {
+        if let Some(sizes) = &self.own_superpages {
+            return sizes.iter().map(|size| size.bytes()).collect();
+        }
+        let held = |size: Size| self.l1.iter().any(|tlb| tlb.holds[size as usize]);
+        let sizes = [Size::Large, Size::Huge].into_iter();
+        let sizes = sizes.filter(|&size| size == Size::Large || held(size));
+        sizes.map(|size| self.base_page.bytes() << size.shift()).collect()
     }
 
     /// Nanoseconds as cycles of this machine.

@@ -23,16 +23,20 @@ macro_rules! presets {
 
 /// Names and texts, by name.
 const PRESETS: &[(&str, &str)] = presets![
+    "athlon64-3000",
     "cascade-lake",
+    "core-duo-t2600",
     "e3-1245v6",
     "e5-2640v4",
     "golden-cove",
     "haswell",
     "ice-lake",
     "itanium2-16k",
+    "itanium2-16k-long",
     "neoverse-n1",
     "neoverse-v1",
     "neoverse-v2",
+    "phenom-9950",
     "ppc970",
     "r7-2700x",
     "skylake",

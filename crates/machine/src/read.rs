@@ -27,6 +27,7 @@ impl Machine {
 
 fn machine(keys: &mut Reader<'_>) -> Machine {
     let (l1, l2) = keys.required_table("tlb", levels);
+    let base_page = keys.must::<BasePage>("base-page").0;
     let levels_of_walk = keys.within("levels", 1..=MAX_LEVELS);
     let (walkers, walk_blocks, organisation, walk_caches) = keys.required_table("walk", |keys| {
         let caches = WalkCaches {
@@ -41,7 +42,8 @@ fn machine(keys: &mut Reader<'_>) -> Machine {
         name: keys.must("name"),
         summary: keys.must("summary"),
         mhz: keys.within("mhz", 1..=20_000),
-        base_page: keys.must::<BasePage>("base-page").0,
+        base_page,
+        own_superpages: superpages(keys, base_page),
         levels: levels_of_walk,
         l1,
         l2,
@@ -59,6 +61,22 @@ fn machine(keys: &mut Reader<'_>) -> Machine {
         stream_bandwidth: keys.optional_within("stream-bandwidth", 1..=10_000_000),
         costs: keys.required_table("costs", costs),
     }
+}
+
+/// The sizes of superpages: from a region of 512 base pages to 512 regions.
+fn superpages(keys: &mut Reader<'_>, base_page: PageSize) -> Option<Vec<PageSize>> {
+    let sizes: Vec<Bytes> = keys.optional("superpages")?;
+    let range = base_page.bytes() << Size::Large.shift()..=base_page.bytes() << Size::Huge.shift();
+    let fits = |bytes: u64| PageSize::new(bytes).ok().filter(|_| range.contains(&bytes));
+    let read: Option<Vec<PageSize>> = sizes.iter().map(|&Bytes(bytes)| fits(bytes)).collect();
+    let read = read.filter(|sizes| !sizes.is_empty() && sizes.is_sorted());
+    if read.is_none() {
+        let (least, most) = (ByteSize(*range.start()), ByteSize(*range.end()));
+        keys.problem_here(format!(
+            "`superpages` are powers of two from {least} to {most}, ascending"
+        ));
+    }
+    read
 }
 
 /// How the page table is laid out: radix, if neither of the two tables is there.

@@ -5,7 +5,7 @@
 mod common;
 
 use common::simulated::{Noise, Simulated};
-use common::{altered, with_code};
+use common::{altered, on_a_tree, with_code};
 use machine::{Machine, Size};
 use superpage_tlb_probe::{Effort, Shape, SizeReport};
 
@@ -95,7 +95,7 @@ geometries! {
     zen_2: altered("zen2", &[]);
     zen_4: altered("zen4", &[]);
     neoverse_n1: altered("neoverse-n1", &[]);
-    itanium: altered("itanium2-16k", &[]);
+    itanium: on_a_tree(altered("itanium2-16k", &[]));
     ppc970: altered("ppc970", &[]);
     one_level_only: altered(
         "zen1",

@@ -37,6 +37,8 @@ pub struct Setup {
     pub seed: u64,
     /// The first region's number that the stream may use; those before are somebody else's.
     pub first_region: u32,
+    /// Areas begin at multiples of so many regions: a power of two.
+    pub align: u32,
     /// The first process's number.
     pub first_process: u32,
     /// The simulated CPU's frequency, for what is known in seconds.
@@ -248,6 +250,7 @@ impl FromStr for Setup {
             step: None,
             seed: 1,
             first_region: 0,
+            align: 1,
             first_process: 1,
             cpu_mhz: 3700, // E3-1245v6, the probable machine of the published set
             memory_cycles: super::tables::LOAD,

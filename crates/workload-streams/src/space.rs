@@ -5,6 +5,8 @@
 
 use trace::{Backing, Event, Page, Pages, Region, SLOTS};
 
+use crate::Setup;
+
 /// Bytes in a base page of a stream.
 pub(crate) const PAGE: u64 = 4096;
 /// Page numbers that a stream has (`Access::WRITE` takes the highest bit).
@@ -19,11 +21,20 @@ const HEAP: u64 = 0x5580_0000_0000 / PAGE;
 pub(crate) struct Space {
     first: u32,
     next: u32,
+    align: u32,
 }
 
 impl Space {
+    #[cfg(test)]
     pub fn new(first_region: u32) -> Self {
-        Self { first: first_region, next: first_region }
+        Self { first: first_region, next: first_region, align: 1 }
+    }
+
+    /// The space of a workload.
+    pub fn of(setup: &Setup) -> Self {
+        let first = setup.first_region;
+        debug_assert!(first.is_multiple_of(setup.align));
+        Self { first, next: first, align: setup.align }
     }
 
     /// An area of `bytes` with what backs it.
@@ -33,6 +44,7 @@ impl Space {
         let base = if backing == Backing::Heap { HEAP } else { MAPPINGS };
         let address = base + (u64::from(self.next - self.first) * u64::from(SLOTS));
         self.next += pages.div_ceil(u64::from(SLOTS)).max(1) as u32;
+        self.next = self.next.next_multiple_of(self.align);
         Area { first: first.0, pages: pages as u32, address, backing }
     }
 

@@ -57,16 +57,24 @@ pub fn machines(args: MachinesArgs) -> Result<Done, Failure> {
             .iter()
             .map(|machine| {
                 json!({ "name": machine.name, "summary": machine.summary, "mhz": machine.mhz,
-                        "base_page_bytes": machine.base_page.bytes() })
+                        "base_page_bytes": machine.base_page.bytes(),
+                        "superpage_bytes": machine.superpages() })
             })
             .collect();
         cli::exit::to_json(&json!({ "schema": "superpage.lab.machines/1", "machines": machines }))?
     } else {
         let row = |machine: &Machine| {
             let mhz = machine.mhz.to_string();
-            vec![machine.name.clone(), mhz, machine.base_page.to_string(), machine.summary.clone()]
+            let sizes = machine.superpages().into_iter().map(|size| ByteSize(size).to_string());
+            let superpages = sizes.collect::<Vec<_>>().join(", ");
+            let base_page = machine.base_page.to_string();
+            vec![machine.name.clone(), mhz, base_page, superpages, machine.summary.clone()]
         };
-        table(&["machine", "MHz", "pages", ""], all.iter().map(row).collect(), &[0, 3])
+        table(
+            &["machine", "MHz", "pages", "superpages", ""],
+            all.iter().map(row).collect(),
+            &[0, 3, 4],
+        )
     };
     exit::print(&text)?;
     Ok(Done::Fine)

@@ -81,8 +81,8 @@ impl Parts {
         Ok(Machine { name, ..machine.map_err(Failure::usage)? })
     }
 
-    /// What the simulated operating system cannot be: too small to boot, larger than frames have numbers
-    /// for, or with other pages than 4 KiB (such a machine's TLB is simulated, its kernel is not).
+    /// What the simulated operating system cannot be: too small to boot, larger than frames have numbers for, or with
+    /// pages smaller than a workload's.
     fn fits(&self, machine: &Machine) -> Result<(), Failure> {
         if !(MIN_MEMORY..=MAX_MEMORY).contains(&self.memory) {
             let asked = self.memory;
@@ -96,10 +96,9 @@ impl Parts {
                 "--swap {asked}: a simulated machine has at most {MAX_MEMORY} of it"
             )));
         }
-        if machine.base_page.bytes() != 4096 {
+        if machine.base_page.bytes() < lab::STREAM_PAGE {
             return Err(Failure::usage(format!(
-                "{} has base pages of {}; designs are simulated on machines with 4 KiB \
-                 (superpage lab machines)",
+                "{} has base pages of {}; workloads have pages of 4 KiB: a machine's must be as large or larger",
                 machine.name, machine.base_page
             )));
         }
@@ -139,16 +138,17 @@ impl Parts {
         self.designs(designs)?;
         let names: Vec<&str> = designs.iter().map(|one| one.name.as_str()).collect();
         let (memory, kernel) = (self.memory, kernel_memory(self.memory));
-        let (pages, records) = if what::is_trace(&self.workload.name) {
+        let (pages, page, records) = if what::is_trace(&self.workload.name) {
             let info = what::trace(&self.workload.name)?;
             let totals = info.info().totals;
-            (u64::from(totals.regions) * u64::from(SLOTS), Some(totals.records))
+            let page = self.machine()?.base_page.bytes();
+            (u64::from(totals.regions) * u64::from(SLOTS), page, Some(totals.records))
         } else {
             let setup: Setup = self.workload.name.parse().map_err(Failure::usage)?;
             let (description, _) = setup.build().map_err(Failure::usage)?;
-            (description.footprint_pages, description.records)
+            (description.footprint_pages, lab::STREAM_PAGE, description.records)
         };
-        let needs = ByteSize(pages.saturating_mul(self.machine()?.base_page.bytes()));
+        let needs = ByteSize(pages.saturating_mul(page));
         let left = ByteSize(memory.bytes() - kernel.bytes());
         let fits = match needs > left {
             true if self.swap > ByteSize(0) => "; more than that: pages are swapped",
@@ -207,6 +207,12 @@ impl Parts {
     ) -> Result<(Report, lab::Profile), Failure> {
         let base = self.designs(&[base])?.remove(0);
         let experiment = self.experiment()?;
+        if experiment.machine.base_page.bytes() != lab::STREAM_PAGE {
+            let (name, pages) = (&experiment.machine.name, experiment.machine.base_page);
+            return Err(Failure::usage(format!(
+                "--machine {name}: its base pages have {pages}; a profile is of 2M of 4 KiB pages: name another machine"
+            )));
+        }
         if !what::is_trace(&self.workload.name) {
             return lab::profile_watched(&experiment, &base, watch).map_err(Failure::usage);
         }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+mod coarse;
 mod load;
 pub mod plot;
 mod profile;
@@ -13,6 +14,7 @@ pub mod tables;
 mod watch;
 
 pub use self::report::{Cell, ENGINE, End, Report, Requests, SCHEMA};
+pub use coarse::STREAM_PAGE;
 pub use load::{NotSimulated, fault_kernel, has_fault_table, not_simulated, watches_contents};
 pub use profile::{PROFILE_SECONDS, Profile, ProfileSpan, profile_stream, profile_watched};
 pub use run::{Experiment, LabError, run, run_stream, run_watched};

@@ -6,9 +6,23 @@ use machine::Machine;
 pub use mm_sim::NotSimulated;
 use policy::Policy;
 
-/// What a design means on a machine.
+/// What a design means on a machine. Of a pool whose superpages have several regions it is asked as if base pages were
+/// larger by as much: the superpage is the order that the page table's is elsewhere.
 pub(crate) fn policy(design: &Design, machine: &Machine) -> Policy {
-    design.policy(mm_sim::scale(machine))
+    let scale = mm_sim::scale(machine);
+    let group = mm_sim::regions_of_superpage(&design.policy(scale), machine);
+    design.policy(policy::Scale { base_page: scale.base_page << group, ..scale })
+}
+
+/// Bytes of a design's superpages on a machine.
+pub(crate) fn superpage(design: &Design, machine: &Machine) -> u64 {
+    let group = mm_sim::regions_of_superpage(&policy(design, machine), machine);
+    (machine.base_page.bytes() * u64::from(trace::SLOTS)) << group
+}
+
+/// What of a design is not simulated on a machine.
+pub(crate) fn not_simulated_on(design: &Design, machine: &Machine) -> Option<NotSimulated> {
+    mm_sim::not_simulated_on(&design.policy(policy::Scale::X86), machine)
 }
 
 /// What of a design is not simulated.

@@ -4,7 +4,7 @@ use trace::Source;
 use units::ByteSize;
 
 use crate::load::Design;
-use crate::run::{pass, prepare, reports};
+use crate::run::{self, pass, prepare, reports};
 use crate::watch::{Pass, Watched};
 use crate::{Experiment, LabError, Report};
 
@@ -72,13 +72,8 @@ pub fn profile_watched(
 ) -> Result<(Report, Profile), LabError> {
     let (description, _) = experiment.workload.build()?;
     profile_stream(experiment, design, description.superpages, |region, process| {
-        let mut setup = experiment.workload.clone();
-        (setup.first_region, setup.first_process) = (region, process);
-        setup.seed = experiment.seed;
-        setup.cpu_mhz = experiment.machine.mhz;
-        setup.memory_cycles = experiment.machine.memory_cycles;
-        setup.stream_bandwidth = experiment.machine.stream_bandwidth;
-        Ok(Watched::new(setup.build()?.1, description.records, watch))
+        let stream = run::stream(experiment, std::slice::from_ref(design), (region, process))?;
+        Ok(Watched::new(stream, description.records, watch))
     })
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the simulation: goes up whenever any report would come out otherwise, so that sweeps
 /// do not take old results for new ones.
-pub const ENGINE: &str = "4";
+pub const ENGINE: &str = "5";
 
 /// The version of [`Report`]'s layout.
 pub const SCHEMA: &str = "superpage.lab.run/1";
@@ -49,6 +49,9 @@ pub struct Report {
     /// Whether the design is a bound that no system reaches, not a system (`memory.ideal`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bound: bool,
+    /// Base pages of a superpage, where they are not 512.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superpage_pages: Option<u64>,
     /// Of the machine's memory, what its kernel has for itself: the program cannot have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_bytes: Option<u64>,

@@ -5,8 +5,9 @@ use mm_sim::fragment::Fragmentation;
 use mm_sim::{Counts, Simulation, Stop, Touched, TouchedView, kernel_memory, simulation};
 use trace::{Block, Source};
 use units::ByteSize;
-use workload_streams::{Setup, WorkloadError};
+use workload_streams::{Setup, Stream, WorkloadError};
 
+use crate::coarse::{self, Coarse};
 use crate::load::{self, Design};
 use crate::side_by_side;
 use crate::watch::{Pass, Watched};
@@ -83,17 +84,39 @@ pub fn run_watched(
     watch: impl FnMut(Pass),
 ) -> Result<Vec<Report>, LabError> {
     let (description, _) = experiment.workload.build()?;
-    let (mut runs, first) = prepare(experiment, designs, description.superpages)?;
-    let mut setup = experiment.workload.clone();
-    (setup.first_region, setup.first_process) = first;
-    setup.seed = experiment.seed;
-    setup.cpu_mhz = experiment.machine.mhz;
-    setup.memory_cycles = experiment.machine.memory_cycles;
-    setup.stream_bandwidth = experiment.machine.stream_bandwidth;
-    let (_, stream) = setup.build()?;
+    let superpages = superpages(experiment, description.superpages);
+    let (mut runs, first) = prepare(experiment, designs, superpages)?;
+    let stream = stream(experiment, designs, first)?;
     let mut stream = Watched::new(stream, description.records, watch);
     pass(experiment, &mut runs, &mut stream)?;
     reports(runs, experiment)
+}
+
+/// The superpages of this machine that a workload needs.
+pub(crate) fn superpages(experiment: &Experiment, of_stream: u64) -> u64 {
+    of_stream.div_ceil(1 << coarse::shift(experiment.machine.base_page.bytes()))
+}
+
+/// The workload's stream on this machine, from this region and process on.
+pub(crate) fn stream(
+    experiment: &Experiment,
+    designs: &[Design],
+    (region, process): (u32, u32),
+) -> Result<Coarse<Stream>, LabError> {
+    let machine = &experiment.machine;
+    let mut setup = experiment.workload.clone();
+    // A kernel aligns what it maps to the largest superpages that it may use.
+    let largest = designs.iter().map(|design| load::superpage(design, machine)).max();
+    setup.align =
+        (largest.unwrap_or(0) / (coarse::STREAM_PAGE * u64::from(trace::SLOTS))).max(1) as u32;
+    let first = region << coarse::shift(machine.base_page.bytes());
+    setup.first_region = first.next_multiple_of(setup.align);
+    setup.first_process = process;
+    setup.seed = experiment.seed;
+    setup.cpu_mhz = machine.mhz;
+    setup.memory_cycles = machine.memory_cycles;
+    setup.stream_bandwidth = machine.stream_bandwidth;
+    Ok(Coarse::new(setup.build()?.1, machine.base_page.bytes()))
 }
 
 /// Runs a stream from another source (a recorded trace). `open` gets the first region and process
@@ -121,16 +144,20 @@ pub(crate) fn prepare(
 ) -> Result<(Vec<DesignRun>, (u32, u32)), LabError> {
     let machine = &experiment.machine;
     let ready = side_by_side::map(designs.iter().collect(), |design: &Design| {
-        if let Some(load::NotSimulated { key, why }) = load::not_simulated(design) {
+        if let Some(load::NotSimulated { key, why }) = load::not_simulated_on(design, machine) {
             return Err(LabError::NotSimulated { design: design.name.clone(), key, why });
         }
         let policy = load::policy(design, machine);
         let bound = policy.physical().is_ideal;
+        let superpage = load::superpage(design, machine);
         let mut machine = simulation(machine, policy, experiment.memory, experiment.swap);
         let first = machine.fragment(&experiment.fragmentation, superpages).map_err(|what| {
             LabError::IllFormed { workload: experiment.fragmentation_name.clone(), what }
         })?;
-        Ok::<_, LabError>((DesignRun { name: design.name.clone(), bound, machine }, first))
+        Ok::<_, LabError>((
+            DesignRun { name: design.name.clone(), bound, superpage, machine },
+            first,
+        ))
     });
     let mut first = (0, 0);
     let mut runs = Vec::new();
@@ -220,6 +247,8 @@ impl<S: Source + ?Sized> Reader<'_, S> {
 pub(crate) struct DesignRun {
     name: String,
     bound: bool,
+    /// Bytes of a superpage.
+    superpage: u64,
     machine: Box<dyn Simulation>,
 }
 
@@ -249,6 +278,7 @@ impl DesignRun {
             }
         };
         let mhz = experiment.machine.mhz;
+        let pages = self.superpage / experiment.machine.base_page.bytes();
         Ok(Report {
             schema: SCHEMA.to_string(),
             cell: Cell {
@@ -262,6 +292,7 @@ impl DesignRun {
                 free_lists: experiment.fragmentation.free_lists().cloned(),
             },
             bound: self.bound,
+            superpage_pages: (pages != u64::from(trace::SLOTS)).then_some(pages),
             kernel_bytes: Some(kernel_memory(experiment.memory).bytes()),
             end,
             mhz,

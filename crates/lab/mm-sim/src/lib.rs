@@ -17,6 +17,6 @@ mod touched;
 pub use counts::{Counters, Moment, Phase};
 pub use ledger::{Cause, CycleCounts};
 pub use simulation::{Simulation, simulation};
-pub use supported::{NotSimulated, not_simulated};
+pub use supported::{NotSimulated, not_simulated, not_simulated_on, regions_of_superpage};
 pub use system::{Observations, Outcome, Stop, kernel_memory, scale};
 pub use touched::{Counts, Touched, TouchedView};

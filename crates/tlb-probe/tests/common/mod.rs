@@ -47,3 +47,9 @@ pub fn with_code(
     let options = Options { effort, pages: pages.to_vec(), seed: 1, limit: None, processor };
     calibrate(probe, code, &options, &mut |_| {}).unwrap()
 }
+
+/// The same TLBs over a page table that is a tree. How dear a walk of a hashed one is depends on how many pages are walked to, and
+/// a linear one takes entries of the second level: both hide its shape.
+pub fn on_a_tree(machine: Machine) -> Machine {
+    Machine { organisation: machine::Organisation::Radix, ..machine }
+}

@@ -2,8 +2,8 @@
 //! within 6 per cent of what the simulator charged.
 
 use crate::common::simulated::Simulated;
-use crate::common::{EXACT, altered, found, with_code};
-use machine::{Machine, Organisation, Size};
+use crate::common::{EXACT, altered, found, on_a_tree, with_code};
+use machine::{Machine, Size};
 use superpage_tlb_probe::{Shape, SizeReport};
 use units::PageSize;
 
@@ -47,12 +47,6 @@ fn costs_agree(machine: &Machine, report: &SizeReport, entry: Size) {
     let truth = Simulated::new(machine.clone()).truth(report.page, &places, 99).unwrap();
     assert_eq!(truth.walks, 1.0, "{name}: the miss was measured where some accesses hit");
     assert!(miss.agreed && near(miss.cycles, truth.cycles), "{name}: {miss:?}, not {truth:?}");
-}
-
-/// The same TLBs over a page table that is a tree: how dear a walk of a hashed one is depends on how many pages are walked to,
-/// which hides the second level's ways.
-fn on_a_tree(machine: Machine) -> Machine {
-    Machine { organisation: Organisation::Radix, ..machine }
 }
 
 macro_rules! geometries {

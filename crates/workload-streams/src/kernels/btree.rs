@@ -25,7 +25,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let settings = setup.settings(setup.size_or(SIZE)?, threads)?;
     let plan = Plan::new(&settings);
     let (weight, operations, queries) = lookups(setup, plan.keys, threads);
-    let mut space = Space::new(setup.first_region);
+    let mut space = Space::of(setup);
     let layers = plan.layers().into_iter().map(|blocks| blocks * KEYS as u64 * 8);
     let sizes = layers.chain([plan.keys * 8]).collect::<Vec<_>>();
     let areas = sizes.iter().map(|&bytes| space.anonymous(bytes)).collect::<Vec<_>>();

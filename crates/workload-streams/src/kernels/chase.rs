@@ -26,7 +26,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let count = u32::try_from(plan.nodes).map_err(too_many)?;
     let mut next = Vec::new();
     next.try_reserve_exact(count as usize).map_err(|error| setup.host(error))?;
-    let area = Space::new(setup.first_region).anonymous(plan.nodes * NODE);
+    let area = Space::of(setup).anonymous(plan.nodes * NODE);
 
     let linked = Arc::new(OnceLock::new());
     let swaps = Box::new(swaps(plan.nodes, plan.seed));

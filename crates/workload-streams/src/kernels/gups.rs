@@ -26,7 +26,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let operations = setup.operations.unwrap_or(UPDATES);
     let mut plan = Plan::new(&setup.settings(size, threads)?);
     plan.updates = (operations / u64::from(weight)).max(plan.threads);
-    let mut space = Space::new(setup.first_region);
+    let mut space = Space::of(setup);
     let table = space.anonymous(plan.words * 8);
     let fill = shares(plan.words as usize, threads.into(), STRIPE as usize);
 

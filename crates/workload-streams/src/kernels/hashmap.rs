@@ -29,7 +29,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let mut found = Found::default();
     found.full.try_reserve_exact(plan.slots as usize / 64 + 1).map_err(host)?;
     found.away.try_reserve_exact(plan.keys as usize).map_err(host)?;
-    let area = Space::new(setup.first_region).anonymous(plan.slots * SLOT);
+    let area = Space::of(setup).anonymous(plan.slots * SLOT);
 
     let built = Arc::new(OnceLock::new());
     let mut program = Program::new(setup);

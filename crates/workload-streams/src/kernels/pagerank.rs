@@ -46,7 +46,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     // One thread: the rows are the same for any number, and runs of the laboratory have none.
     let csr = Arc::new(Csr::build(&plan.edges, 1).map_err(|error| setup.host(error))?);
     let vertices = csr.vertices() as u64;
-    let mut space = Space::new(setup.first_region);
+    let mut space = Space::of(setup);
     let arrays = Arrays {
         ends: space.anonymous(vertices * 8),
         neighbours: space.anonymous(plan.edges.drawn * 8),

@@ -26,7 +26,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let mut plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
     plan.iterations = setup.iterations.unwrap_or(plan.iterations);
-    let mut space = Space::new(setup.first_region);
+    let mut space = Space::of(setup);
     let area = space.anonymous(plan.stride() * 2 + plan.elements * 8);
     let parts = parts(&plan);
     let array = |number: u64, part: &Range<u64>| {

@@ -29,7 +29,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
         populate: false,
         latency: false,
     };
-    let mut space = Space::new(setup.first_region);
+    let mut space = Space::of(setup);
     let area = space.anonymous(plan.pages * PAGE);
 
     let mut program = Program::new(setup);

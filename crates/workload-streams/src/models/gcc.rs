@@ -20,7 +20,7 @@ const WORDS: u32 = 512;
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let table = &tables.gcc;
     let size = setup.size_or(size(table))?;
-    let heap = Space::new(setup.first_region).area(size, Backing::Heap);
+    let heap = Space::of(setup).area(size, Backing::Heap);
 
     let mut program = Program::default();
     program.phase("run");

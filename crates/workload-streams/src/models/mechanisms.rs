@@ -30,7 +30,7 @@ pub(crate) fn growing_heap(setup: &Setup, tables: &Tables) -> Built {
         let pages = steps * u64::from(step);
         return Err(WorkloadError::TooLarge { workload: setup.name(), pages });
     }
-    let heap = Space::new(setup.first_region).area(steps * u64::from(step) * PAGE, Backing::Heap);
+    let heap = Space::of(setup).area(steps * u64::from(step) * PAGE, Backing::Heap);
 
     let mut program = Program::new(setup);
     program
@@ -42,7 +42,7 @@ pub(crate) fn growing_heap(setup: &Setup, tables: &Tables) -> Built {
 
 /// The worst case of a superpage made at first touch: 1 page of 512 is used.
 pub(crate) fn sparse(setup: &Setup, tables: &Tables) -> Built {
-    let area = Space::new(setup.first_region).anonymous(setup.size_or(SIZE)?);
+    let area = Space::of(setup).anonymous(setup.size_or(SIZE)?);
     let regions = area.regions();
     let seed = setup.seed;
     // Which page of a region is touched: any, but always the same.
@@ -89,7 +89,7 @@ const PIECE: u32 = 64;
 /// Faults and frees, and nothing else: half of the pieces are there at any time.
 pub(crate) fn alloc_free(setup: &Setup, tables: &Tables) -> Built {
     let pieces = (setup.size_or(SIZE)? / PAGE / u64::from(PIECE)).max(1) as u32;
-    let area = Space::new(setup.first_region).anonymous(u64::from(pieces * PIECE) * PAGE);
+    let area = Space::of(setup).anonymous(u64::from(pieces * PIECE) * PAGE);
     let operations = setup.operations.unwrap_or(PAGES);
     let mut left = operations.div_ceil(PIECE.into());
     let mut rng = SplitMix64::new(setup.seed);

@@ -74,7 +74,7 @@ fn build(setup: &Setup, tables: &Tables) -> Built {
 fn areas(setup: &Setup, model: &Model) -> Result<BTreeMap<String, Area>, WorkloadError> {
     let total = model.areas.iter().map(|table| table.mib).sum::<f64>() * f64::from(1 << 20);
     let scale = setup.size_or(size(model))? as f64 / total;
-    let mut space = Space::new(setup.first_region);
+    let mut space = Space::of(setup);
     let mut files = 0;
     let areas = model.areas.iter().map(|table| {
         let bytes = (table.mib * scale * f64::from(1 << 20)) as u64;

@@ -43,7 +43,7 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Built {
     // One more value than keys: the new one is written before the old one is freed.
     let values = (keys + 1) * table.value_bytes;
     let most_buckets = keys.next_power_of_two().max(MIN_BUCKETS);
-    let mut space = Space::new(setup.first_region);
+    let mut space = Space::of(setup);
     let store = Store {
         table: table.clone(),
         values: Arena::new(space.anonymous(values), table.grow_kib),

@@ -4,7 +4,7 @@
 use crate::Report;
 use mm_sim::Moment;
 
-/// Base pages in a superpage of the streams (trace::SLOTS).
+/// Base pages in a superpage where a report says nothing else (trace::SLOTS).
 pub(crate) const PAGES: u64 = trace::SLOTS as u64;
 
 /// The most superpages at any moment.
@@ -36,7 +36,8 @@ pub fn mean_coverage(report: &Report) -> Option<f64> {
     let (mut covered, mut resident) = (0.0, 0.0);
     for (index, moment) in moments.iter().enumerate() {
         let time = lasted(index) as f64;
-        let superpages = (moment.superpages * PAGES).min(moment.resident_pages);
+        let pages = report.superpage_pages.unwrap_or(PAGES);
+        let superpages = (moment.superpages * pages).min(moment.resident_pages);
         covered += superpages as f64 * time;
         resident += moment.resident_pages as f64 * time;
     }

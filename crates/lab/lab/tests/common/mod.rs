@@ -23,6 +23,7 @@ pub fn report(design: &str, cycles: &[(Cause, u64)]) -> Report {
             free_lists: None,
         },
         bound: false,
+        superpage_pages: None,
         kernel_bytes: Some(32 << 30 >> 6),
         end: End::Done,
         mhz: 1000,

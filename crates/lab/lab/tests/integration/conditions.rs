@@ -50,10 +50,27 @@ fn sizes_that_are_not_simulated_are_refused() {
             other => panic!("{sizes}: {other:?}"),
         }
     }
-    let pool = "name = \"x\"\nallocation = {trigger = \"mmap\", form = \"pool\", sizes = [\"1G\"]}\n\
-                deallocation.when = \"to-pool\"";
-    let pool = Design::from_toml("x.toml", pool).expect("a design");
-    assert!(matches!(run(&touch, &[pool]), Err(LabError::NotSimulated { .. })));
+    let pool = |sizes| {
+        let text = format!(
+            "name = \"x\"\nallocation = {{trigger = \"mmap\", form = \"pool\", sizes = {sizes}}}\n\
+             deallocation.when = \"to-pool\""
+        );
+        Design::from_toml("x.toml", &text).expect("a design")
+    };
+    let ppc970 = experiment("touch:size=64MiB", "ppc970", 512, "none");
+    for (on, design, why) in [
+        (&touch, pool(r#"["16M"]"#), r#"the superpages of e3-1245v6 are of "2M", "1G": name one"#),
+        (&ppc970, pool(r#"["2M"]"#), r#"the superpages of ppc970 are of "16M": name one"#),
+        (&ppc970, design::designs::find("linux-6").unwrap(), "simulated of a pool only"),
+        (&ppc970, design::designs::find("freebsd").unwrap(), "simulated of a pool only"),
+    ] {
+        match run(on, &[design]) {
+            Err(error @ LabError::NotSimulated { .. }) => {
+                assert!(error.to_string().contains(why), "{error}");
+            }
+            other => panic!("{why}: {other:?}"),
+        }
+    }
 }
 
 #[test]

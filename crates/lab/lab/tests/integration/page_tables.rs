@@ -1,11 +1,13 @@
-//! Page tables that are no trees, on the machines that have them.
+//! Page tables that are no trees and superpages of other sizes than 512 base pages, on the machines that have them.
 
+use design::Design;
 use mm_sim::Cause;
-use superpage_lab::{Experiment, Report, run};
+use superpage_lab::analysis::figures;
+use superpage_lab::{End, Experiment, Report, run};
 use units::ByteSize;
 
-fn on(machine: &str, workload: &str, design: &str) -> Report {
-    let experiment = Experiment {
+fn experiment(machine: &str, workload: &str) -> Experiment {
+    Experiment {
         machine: machine::preset(machine).expect("a machine"),
         memory: ByteSize::gib(8),
         fragmentation: "none".parse().expect("a fragmentation"),
@@ -14,10 +16,24 @@ fn on(machine: &str, workload: &str, design: &str) -> Report {
         workload_name: workload.to_string(),
         seed: 1,
         swap: ByteSize(0),
-        utilisation: false,
+        utilisation: true,
+    }
+}
+
+fn on(machine: &str, workload: &str, design: &str) -> Report {
+    let experiment = experiment(machine, workload);
+    let design = match design.strip_prefix("pool of ") {
+        Some(size) => pool(size),
+        None => design::designs::find(design).expect("a design"),
     };
-    let design = design::designs::find(design).expect("a design");
     run(&experiment, &[design]).expect("it runs").remove(0)
+}
+
+/// hugetlb with superpages of another size.
+fn pool(size: &str) -> Design {
+    let text = design::designs::preset("hugetlb").expect("a design").text;
+    let text = text.replacen("sizes = [\"2M\"]", &format!("sizes = [\"{size}\"]"), 1);
+    Design::from_toml("pool.toml", &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// What was waited for walks, of all cycles and of those outside the kernel.
@@ -39,7 +55,7 @@ fn stream_on_a_hashed_page_table_misses_the_caches_at_every_page() {
     );
     let each = base.ledger[Cause::WalkBase] as f64 / base.counters.walks_base as f64;
     assert!((540.0..=563.0).contains(&each), "{each} cycles a walk");
-    assert!(shares(&on("ppc970", "stream:size=1G", "hugetlb")).0 < 1e-5);
+    assert!(shares(&on("ppc970", "stream:size=1G", "pool of 16M")).0 < 1e-5);
 }
 
 /// A random load waits for memory twice on base pages, for the table and for itself, and once on superpages.
@@ -48,6 +64,78 @@ fn a_walk_of_a_hashed_page_table_costs_a_random_load_about_as_much_as_itself() {
     for workload in ["chase:size=256M,operations=1M", "gups:size=256M,operations=1M,weight=1"] {
         let (share, _) = shares(&on("ppc970", workload, "base"));
         assert!((0.2..0.9).contains(&share), "{workload}: {share}");
-        assert!(shares(&on("ppc970", workload, "hugetlb")).0 < 1e-3, "{workload}");
+        assert!(shares(&on("ppc970", workload, "pool of 16M")).0 < 1e-3, "{workload}");
+    }
+}
+
+/// Of 4 GiB: faults and superpages by division; all of it zeroed, page by page of 4 KiB at the machine's price; no walk but the
+/// first to each superpage, before its fault and after it.
+#[test]
+fn superpages_of_every_size_by_hand() {
+    for (machine, size, superpages, base_page) in [
+        ("e3-1245v6", "1G", 4, 4096),
+        ("e3-1245v6", "2M", 2048, 4096),
+        ("ppc970", "16M", 256, 4096),
+        ("itanium2-16k", "16M", 256, 16384),
+        ("itanium2-16k", "256M", 16, 16384),
+    ] {
+        let report = on(machine, "touch:size=4G,iterations=1", &format!("pool of {size}"));
+        let (counters, name) = (&report.counters, format!("{size} on {machine}"));
+        let machine = machine::preset(machine).expect("a machine");
+        assert_eq!(counters.faults, superpages, "{name}");
+        assert_eq!(counters.made_at_fault, superpages, "{name}");
+        assert_eq!(counters.superpages, superpages, "{name}");
+        assert_eq!(counters.zeroed * base_page, 4 << 30, "{name}");
+        assert_eq!(counters.resident_pages * base_page, 4 << 30, "{name}");
+        assert_eq!(figures(&report, None).coverage, Some(1.0), "{name}");
+        // In calls of 4 KiB, as hugetlb zeroes: the first column.
+        let zeroing = machine.costs.zero.temporal[0] * 2048.0 * f64::from(machine.mhz);
+        let charged = report.ledger[Cause::Zero] as f64;
+        assert!((charged / zeroing - 1.0).abs() < 1e-6, "{name}: {charged}, {zeroing}");
+        assert!(
+            counters.walks_base <= superpages && counters.walks_large <= 2 * superpages,
+            "{name}"
+        );
+    }
+}
+
+/// Memory without a free gigabyte: the mapping is refused, not given in smaller pieces.
+#[test]
+fn a_gigabyte_that_lies_in_pieces_is_no_superpage() {
+    let experiment = Experiment {
+        fragmentation: "pinned-30".parse().expect("a fragmentation"),
+        ..experiment("e3-1245v6", "touch:size=4G,iterations=1")
+    };
+    let report = run(&experiment, &[pool("1G")]).expect("it runs").remove(0);
+    assert_eq!(report.end, End::Refused { short_by: 4 });
+}
+
+/// Four entries in the first level, 16 in the second, as the machine has for this size.
+#[test]
+fn superpages_of_1g_have_a_tlb_of_their_own() {
+    let walks = |size| {
+        on("e3-1245v6", &format!("gups:size={size},operations=1M,weight=1"), "pool of 1G").counters
+    };
+    assert!(walks("4G").walks_large < 20, "four entries for four superpages");
+    let twice_as_many = walks("6G");
+    assert!(
+        twice_as_many.walks_large < 20 && twice_as_many.second_tlb_hits > 100_000,
+        "{twice_as_many:?}"
+    );
+}
+
+/// Every machine that is listed runs a program on base pages, and one on the largest superpages that it has.
+#[test]
+fn every_machine_runs() {
+    for name in machine::names() {
+        let machine = machine::preset(name).expect("a machine");
+        let largest = ByteSize(*machine.superpages().last().expect("one size at least"));
+        let size = format!("{}M", largest.bytes() >> 20);
+        for design in ["base".to_string(), format!("pool of {size}")] {
+            let report = on(name, "touch:size=2G,iterations=1", &design);
+            assert_eq!(report.end, End::Done, "{name}, {design}");
+            let superpages = if design == "base" { 0 } else { (2 << 30) / largest.bytes() };
+            assert_eq!(report.counters.superpages, superpages, "{name}, {design}");
+        }
     }
 }

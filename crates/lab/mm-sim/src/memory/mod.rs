@@ -59,8 +59,8 @@ pub const MAX_ORDER: u8 = 10;
 pub const PAGEBLOCK_ORDER: u8 = 9;
 /// Frames in a pageblock.
 pub const PAGEBLOCK: u32 = 1 << PAGEBLOCK_ORDER;
-/// Bytes of a frame. The lab's machines have 4 KB base pages: 512 of them make a superpage of a page table
-/// whose entries are eight bytes.
+/// Bytes of a frame, as a [`Shape`] counts them. A machine with larger base pages has a shape that is smaller by as much;
+/// watermarks, which Linux computes from kilobytes, are then those of the smaller one.
 pub const FRAME_BYTES: u64 = 4096;
 
 /// A page frame's number.

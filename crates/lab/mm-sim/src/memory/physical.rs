@@ -172,6 +172,25 @@ impl Memory {
         if self.grouping { mobility } else { Mobility::Movable }
     }
 
+    /// Takes 2^`order` frames, more than a pageblock, that lie together and aligned: the lowest that are free. Linux
+    /// (`alloc_contig_pages`) also moves pages out of the way.
+    pub(crate) fn allocate_contiguous(&mut self, order: u8, node: usize) -> Option<Frame> {
+        let length = 1 << order;
+        let blocks = |at: u32| (at..at + length).step_by(PAGEBLOCK as usize);
+        let is_free = |zone: &Zone, at: u32| {
+            blocks(at).all(|frame| zone.blocks[zone.block_of(Frame(frame))].is_wholly_free())
+        };
+        let zones = self.zones.iter().filter(|zone| zone.node == node);
+        let first = zones.flat_map(|zone| {
+            let starts = zone.frame(0, 0).0.next_multiple_of(length)..zone.end().0;
+            let starts = starts.step_by(length as usize);
+            starts.filter(move |&at| at + length <= zone.end().0 && is_free(zone, at))
+        });
+        let first = first.min()?;
+        blocks(first).for_each(|block| assert!(self.claim(Frame(block), PAGEBLOCK_ORDER)));
+        Some(Frame(first))
+    }
+
     /// Takes these 2^`order` frames, if all of them are free.
     pub fn claim(&mut self, frame: Frame, order: u8) -> bool {
         let (zone, block) = self.locate_mut(frame);

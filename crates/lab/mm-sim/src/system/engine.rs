@@ -10,7 +10,7 @@ use trace::{Access, Block, Page, SLOTS};
 use super::apart::{Apart, PIECE};
 use super::formed::MAX_MICROSECONDS;
 use super::spaces::region::{BASE, LARGE, SIZE};
-use super::spaces::walk::{Attention, size_of};
+use super::spaces::walk::{Attention, Superpage};
 use super::spaces::{MANY, TlbInvalidation};
 use super::{Stop, System};
 use crate::Cause;
@@ -29,8 +29,7 @@ pub(crate) struct Engine<T> {
     booked: Tally,
     /// The last access, for the filter: the same page again is a hit.
     last: u32,
-    /// Pages of a superpage that one entry of the TLB translates: in those, the filter takes any page.
-    same: u32,
+    superpage: Superpage,
     /// An entry may hold joined base pages.
     joins: bool,
     /// The run of 16 pages that the TLB lost last, if nothing was looked up since.
@@ -42,7 +41,7 @@ const NO_RUN: u32 = u32::MAX;
 
 impl<T: Translate> Engine<T> {
     pub(crate) fn new(tlb: T, system: System, machine: Machine) -> Self {
-        let same = machine.entry_size(Size::Large).pages().min(SLOTS);
+        let superpage = superpage(&machine, system.group);
         let joins = machine.entry_size(Size::Cont) == Size::Cont;
         Self {
             booked: tlb.tally(),
@@ -50,7 +49,7 @@ impl<T: Translate> Engine<T> {
             system,
             machine,
             last: NO_ACCESS,
-            same,
+            superpage,
             joins,
             dropped: NO_RUN,
         }
@@ -105,13 +104,13 @@ impl<T: Translate> Engine<T> {
         let (mut at, mut prefetched) = (0, 0);
         loop {
             self.dropped = NO_RUN;
-            let (tlb, system, last, same) =
-                (&mut self.tlb, &mut self.system, &mut self.last, self.same);
+            let (tlb, system, last, superpage) =
+                (&mut self.tlb, &mut self.system, &mut self.last, self.superpage);
             // Without the attribute it would be compiled for narrow vectors, by itself, and each of the
             // TLB's vector instructions would be a call.
             let attention = T::vectorized(
                 #[inline(always)]
-                || through(tlb, system, last, accesses, (at, &mut prefetched), same),
+                || through(tlb, system, last, accesses, (at, &mut prefetched), superpage),
             );
             match attention {
                 Attention::None => return Ok(()),
@@ -137,7 +136,8 @@ impl<T: Translate> Engine<T> {
         if kind & SIZE != BASE {
             // The walk entered a base page; what is mapped now is larger.
             self.tlb.invalidate(page.0, Size::Base);
-            self.tlb.look_up(page.0, size_of(kind));
+            let (number, size) = self.superpage.of(page.0, kind);
+            self.tlb.look_up(number, size);
         }
         self.system.spaces.walked(page.region());
         self.last = access.0;
@@ -161,7 +161,8 @@ impl<T: Translate> Engine<T> {
         }
         let region = page.region();
         let kind = self.system.spaces.kind(region);
-        let level = self.tlb.look_up(page.0, size_of(kind));
+        let (number, size) = self.superpage.of(page.0, kind);
+        let level = self.tlb.look_up(number, size);
         let large = kind & SIZE == LARGE;
         if level == Level::Walk {
             let mapped = large || self.system.spaces.is_present(page);
@@ -185,11 +186,15 @@ impl<T: Translate> Engine<T> {
             self.tlb.flush();
         } else {
             let (tlb, dropped, joins) = (&mut self.tlb, &mut self.dropped, self.joins);
+            let group = self.superpage.group;
             T::vectorized(
                 #[inline(always)]
                 || {
                     for invalidation in invalidations {
                         drop_from(tlb, *invalidation, dropped, joins);
+                        if let (TlbInvalidation::Region(region), 1..) = (invalidation, group) {
+                            tlb.invalidate(region.first().0 >> group, Size::Large);
+                        }
                     }
                 },
             );
@@ -231,11 +236,11 @@ impl<T: Translate> Engine<T> {
         let large_pages = system.spaces.superpages();
         let base_pages = system.spaces.resident().saturating_sub(large_pages * u64::from(SLOTS));
         let regions = large_pages + base_pages.div_ceil(SLOTS.into());
-        let footprint = Footprint::new(
-            base_pages,
-            regions.max(1),
-            u64::from(system.memory.frames()) * self.machine.base_page.bytes(),
-        );
+        let memory = u64::from(system.memory.frames()) * self.machine.base_page.bytes();
+        let footprint = Footprint {
+            entries: base_pages + (large_pages >> system.group),
+            ..Footprint::new(base_pages, regions.max(1), memory)
+        };
         let mut large = new;
         let mut base = new;
         for size in Size::ALL {
@@ -254,6 +259,14 @@ impl<T: Translate> Engine<T> {
             }
         }
     }
+}
+
+/// Superpages of 2^`group` regions, as this machine's TLB sees them.
+fn superpage(machine: &Machine, group: u32) -> Superpage {
+    let is_huge = group == Size::Huge.shift() - Size::Large.shift();
+    let size = if is_huge { Size::Huge } else { Size::Large };
+    let same = machine.entry_size(size).pages().min(SLOTS);
+    Superpage { same, group: if is_huge { 0 } else { group }, size }
 }
 
 /// Takes what a shootdown names out of the TLB. `dropped` is the last run of 16 pages that went.
@@ -290,12 +303,12 @@ fn through<T: Translate>(
     last: &mut u32,
     accesses: &[Access],
     (mut from, prefetched): (usize, &mut usize),
-    same: u32,
+    superpage: Superpage,
 ) -> Attention {
     let sample = system.reads.has(policy::Reads::COVERAGE) || system.spaces.counts_walks();
     let mut apart = Apart::NONE;
     loop {
-        let attention = system.spaces.walk(tlb, last, accesses, from, sample, same);
+        let attention = system.spaces.walk(tlb, last, accesses, from, sample, superpage);
         let Attention::Absent(found) = attention else {
             system.end_apart(&mut apart);
             return attention;

@@ -232,6 +232,11 @@ impl System {
     /// The child maps what the parent maps; anonymous pages are shared until one of them writes.
     fn fork(&mut self, child: Process, offset: u32) -> Result<(), Stop> {
         self.system_call();
+        if self.pool.exists() && !offset.is_multiple_of(self.pool.pages()) {
+            return ill_formed(format!(
+                "a fork moves pages by {offset}, no multiple of a superpage"
+            ));
+        }
         let parent = self.spaces.process(self.spaces.running());
         let mappings: Vec<Place> = parent.into_iter().flat_map(|own| own.mappings()).collect();
         for &(first, mapping) in &mappings {

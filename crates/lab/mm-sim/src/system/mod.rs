@@ -51,13 +51,15 @@ mod tests;
 
 use machine::{Machine, Size};
 use policy::{Physical, Plain, Policy, Reads, Scale};
+use trace::SLOTS;
 use units::ByteSize;
 
 pub(crate) use engine::Engine;
 pub use observed::Observations;
 
 use crate::memory::compaction::{Compaction, Settings};
-use crate::memory::{Memory, Shape};
+use crate::memory::{FRAME_BYTES, Memory, Shape};
+use crate::supported::regions_of_superpage;
 use crate::touched::Counts;
 use crate::{Counters, CycleCounts, Moment};
 use clock::Clock;
@@ -101,6 +103,8 @@ pub(crate) struct System {
     joins: bool,
     pcid: bool,
     costs: Prices,
+    /// log2 of the regions that a superpage has: more than one in a pool of large superpages.
+    group: u32,
     spaces: Spaces,
     memory: Memory,
     compaction: Compaction,
@@ -150,6 +154,8 @@ pub fn kernel_memory(memory: ByteSize) -> ByteSize {
 
 impl System {
     pub(crate) fn new(machine: &Machine, policy: Policy, memory: ByteSize, swap: ByteSize) -> Self {
+        // `memory` counts frames; what a frame's bytes are is the machine's matter.
+        let memory = ByteSize(memory.bytes() / machine.base_page.bytes() * FRAME_BYTES);
         let kernel = kernel_memory(memory);
         let settings = policy.physical();
         let shape = Shape { grouping: settings.grouping, kernel, ..Shape::simple(memory) };
@@ -162,7 +168,8 @@ impl System {
             ..Settings::default()
         };
         let mut memory = Memory::new(&shape);
-        let pool = Pool::new(settings.pool, &mut memory);
+        let group = regions_of_superpage(&policy, machine);
+        let pool = Pool::new(settings.pool, &mut memory, group);
         Self {
             spaces: Spaces::new(memory.frames(), policy.reads().has(Reads::MISSES), swap),
             compaction: Compaction::new(&memory, compaction),
@@ -175,7 +182,13 @@ impl System {
             clock,
             counters: Counters::default(),
             runs: Vec::new(),
-            costs: Prices::new(machine, policy.zeroing(), settings.is_ideal),
+            costs: Prices::new(
+                machine,
+                policy.zeroing(),
+                settings.is_ideal,
+                u64::from(SLOTS) << group,
+            ),
+            group,
             pcid: machine.pcid,
             reads: policy.reads(),
             is_single: policy.plain(true, &policy::Mapping::default()) == Plain::Base,
@@ -211,6 +224,11 @@ impl System {
         self.spaces.walks(self.clock.pace().weight)
     }
 
+    /// Superpages that are mapped now.
+    pub(crate) fn superpages(&self) -> u64 {
+        self.spaces.superpages() >> self.group
+    }
+
     /// Whether a daemon asks which pages were touched.
     pub(crate) fn watches(&self) -> bool {
         self.reads.has(Reads::ZEROS)
@@ -224,7 +242,7 @@ impl System {
     /// Notes the peak, and a moment of the time line when one is due.
     #[inline]
     pub(crate) fn observe(&mut self) {
-        self.counters.superpages = self.counters.superpages.max(self.spaces.superpages());
+        self.counters.superpages = self.counters.superpages.max(self.superpages());
         if self.spaces.resident() > self.counters.resident_pages {
             self.counters.resident_pages = self.spaces.resident();
             self.observed.peak();
@@ -252,7 +270,7 @@ impl System {
         let now = self.clock.now();
         let moment = Moment {
             microseconds: self.clock.microseconds(now - self.observed.began()),
-            superpages: self.spaces.superpages(),
+            superpages: self.superpages(),
             resident_pages: self.spaces.resident(),
             free_superpages: self.memory.free_superpages(),
             free_pages: self.memory.free_frames() + self.frames.reservations().clear_frames(),

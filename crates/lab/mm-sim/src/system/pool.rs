@@ -18,58 +18,96 @@ use crate::memory::{Frame, Memory, Mobility, Owner};
 #[derive(Debug)]
 pub(crate) struct Pool {
     pool: Option<HugetlbPool>,
-    /// What the pool backs of each mapping: the first region, how many there were, how many are left.
+    /// log2 of a page's regions.
+    group: u32,
+    /// What the pool backs of each mapping, in its pages: the first, how many there were, how many are left.
     windows: BTreeMap<u32, (u32, u32, u32)>,
     /// Those of which the end was unmapped: they do not grow again.
     ended: BTreeSet<u32>,
 }
 
 /// Physical memory as the pool asks for it.
-struct Physical<'a>(&'a mut Memory);
+struct Physical<'a> {
+    memory: &'a mut Memory,
+    /// log2 of a page's regions.
+    group: u32,
+}
+
+impl Physical<'_> {
+    /// The pageblocks of a page.
+    fn blocks(&self, first: Frame) -> impl Iterator<Item = Frame> + use<> {
+        (0..1 << self.group).map(move |block| Frame(first.0 + block * SLOTS))
+    }
+}
 
 impl Frames for Physical<'_> {
     fn allocate(&mut self, node: u8) -> Option<Frame> {
-        let got = self.0.allocate(LARGE_ORDER, Mobility::Movable, node.into(), false)?;
-        self.0.set_owner(got.frame, Owner::Pinned);
-        self.0.set_superpage(got.frame, true);
-        Some(got.frame)
+        let first = match self.group {
+            0 => self.memory.allocate(LARGE_ORDER, Mobility::Movable, node.into(), false)?.frame,
+            group => self.memory.allocate_contiguous(LARGE_ORDER + group as u8, node.into())?,
+        };
+        for block in self.blocks(first) {
+            self.memory.set_owner(block, Owner::Pinned);
+            self.memory.set_superpage(block, true);
+        }
+        Some(first)
     }
     fn free(&mut self, frame: Frame, _: u8) {
-        self.0.free(frame, LARGE_ORDER);
+        for block in self.blocks(frame) {
+            self.memory.free(block, LARGE_ORDER);
+        }
     }
 }
 
 impl Pool {
     /// The pool of a design, filled from the memory of a machine that has just booted. Without a size it takes
     /// what mappings need, when they are made (overcommit).
-    pub(crate) fn new(pool: Option<Option<u64>>, memory: &mut Memory) -> Self {
+    pub(crate) fn new(pool: Option<Option<u64>>, memory: &mut Memory, group: u32) -> Self {
         let pool = pool.map(|size| {
             let overcommit = if size.is_none() { u64::from(memory.frames()) } else { 0 };
             let mut pool = HugetlbPool::new(1, overcommit);
-            pool.resize(size.unwrap_or(0), None, &mut Physical(memory));
+            pool.resize(size.unwrap_or(0), None, &mut Physical { memory, group });
             pool
         });
-        Self { pool, windows: BTreeMap::new(), ended: BTreeSet::new() }
+        Self { pool, group, windows: BTreeMap::new(), ended: BTreeSet::new() }
     }
 
-    /// The first frames of all its pages, or what is wrong with it.
+    /// Base pages of one of its pages.
+    pub(crate) fn pages(&self) -> u32 {
+        SLOTS << self.group
+    }
+
+    /// The regions of the page that has this one.
+    pub(crate) fn regions(&self, region: Region) -> impl Iterator<Item = Region> + use<> {
+        let first = region.0 >> self.group << self.group;
+        (first..first + (1 << self.group)).map(Region)
+    }
+
+    /// The number of the page that has a region.
+    fn number(&self, region: Region) -> u32 {
+        region.0 >> self.group
+    }
+
+    /// The first frames of all its pages' regions, or what is wrong with it.
     pub(crate) fn verify(&self) -> Result<BTreeSet<u32>, String> {
         let Some(pool) = &self.pool else { return Ok(BTreeSet::new()) };
         pool.verify()?;
         let mut all = BTreeSet::new();
         for frame in pool.frames() {
-            if !all.insert(frame.0) {
-                return Err(format!("{frame:?} is in the pool twice"));
+            for block in (0..1 << self.group).map(|block| frame.0 + block * SLOTS) {
+                if !all.insert(block) {
+                    return Err(format!("{frame:?} is in the pool twice"));
+                }
             }
         }
         Ok(all)
     }
 
-    /// The page behind a region of a mapping.
+    /// The frames behind a region of a mapping.
     pub(crate) fn page(&self, id: u32, region: Region) -> Option<Frame> {
-        let (first, count, _) = self.window(id);
-        let pool = self.pool.as_ref().filter(|_| (first..first + count).contains(&region.0))?;
-        pool.page(MappingId(id), region.0 - first)
+        let pool = self.pool.as_ref().filter(|_| self.backs(id, region))?;
+        let page = pool.page(MappingId(id), self.number(region) - self.window(id).0)?;
+        Some(Frame(page.0 + (region.0 & ((1 << self.group) - 1)) * SLOTS))
     }
 
     /// What the pool backs of a mapping; nothing, when all of that is unmapped.
@@ -86,12 +124,13 @@ impl Pool {
         self.pool.as_mut().expect("asked only where there is one")
     }
 
-    /// Sets pages aside for `count` regions from one on. Returns the mapping's number; an error is by how many the pool
+    /// Sets `count` pages aside, from this number on. Returns the mapping's number; an error is by how many the pool
     /// is short.
     pub(crate) fn map(&mut self, memory: &mut Memory, first: u32, count: u32) -> Result<u32, u64> {
         let request =
             Request { kind: Kind::Private, pages: count, reserve: true, place: Place::ANY };
-        let mapped = self.accounting().map(request, &mut Physical(memory));
+        let group = self.group;
+        let mapped = self.accounting().map(request, &mut Physical { memory, group });
         let id = mapped.map_err(|short| short.short_by)?.0;
         self.windows.insert(id, (first, count, count));
         Ok(id)
@@ -101,17 +140,17 @@ impl Pool {
     pub(crate) fn extend(&mut self, memory: &mut Memory, id: u32, wanted: u32) -> Result<(), u64> {
         let (first, count, left) = self.window(id);
         let more = wanted - count;
-        let extended =
-            self.accounting().extend(MappingId(id), more, Place::ANY, &mut Physical(memory));
+        let physical = &mut Physical { memory, group: self.group };
+        let extended = self.accounting().extend(MappingId(id), more, Place::ANY, physical);
         extended.map_err(|short| short.short_by)?;
         self.windows.insert(id, (first, wanted, left + more));
         Ok(())
     }
 
-    /// The first region of a mapping, and how many there are if it ends at page `end`; `None`: there are as many.
+    /// The first page of a mapping, and how many there are if it ends at base page `end`; `None`: there are as many.
     pub(crate) fn grown(&self, id: u32, end: u32) -> Option<(u32, u32)> {
         let (first, count, _) = self.window(id);
-        let wanted = end.div_ceil(SLOTS).saturating_sub(first);
+        let wanted = end.div_ceil(self.pages()).saturating_sub(first);
         (wanted > count).then_some((first, wanted))
     }
 
@@ -124,7 +163,8 @@ impl Pool {
     ) -> Range<u32> {
         let (start, Range { start: from, end: to }) = self.range(id, first, end);
         if from < to {
-            self.accounting().unmap(MappingId(id), from, to, &mut Physical(memory));
+            let physical = &mut Physical { memory, group: self.group };
+            self.accounting().unmap(MappingId(id), from, to, physical);
             let (_, count, left) = self.windows.get_mut(&id).expect("it backs some of them");
             *left -= to - from;
             if to == *count {
@@ -135,7 +175,7 @@ impl Pool {
                 self.windows.remove(&id);
             }
         }
-        start + from..start + to
+        (start + from) << self.group..(start + to) << self.group
     }
 
     /// Pages are discarded; the promise for them is renewed. Returns the regions where they were.
@@ -147,9 +187,10 @@ impl Pool {
     ) -> Range<u32> {
         let (start, Range { start: from, end: to }) = self.range(id, first, end);
         if from < to {
-            self.accounting().discard(MappingId(id), from, to, &mut Physical(memory));
+            let physical = &mut Physical { memory, group: self.group };
+            self.accounting().discard(MappingId(id), from, to, physical);
         }
-        start + from..start + to
+        (start + from) << self.group..(start + to) << self.group
     }
 
     /// A fault on the page behind a region of a mapping.
@@ -160,32 +201,34 @@ impl Pool {
         region: Region,
         write: bool,
     ) -> Fault {
-        let index = region.0 - self.window(id).0;
-        self.accounting().fault(MappingId(id), index, write, Place::ANY, &mut Physical(memory))
+        let index = self.number(region) - self.window(id).0;
+        let physical = &mut Physical { memory, group: self.group };
+        self.accounting().fault(MappingId(id), index, write, Place::ANY, physical)
     }
 
-    /// The region of another mapping that has the same page as one of this has.
+    /// The first region of another mapping that has the same page as one of this has.
     pub(crate) fn same_page(&self, id: u32, region: Region, other: MappingId) -> Region {
-        Region(self.window(other.0).0 + (region.0 - self.window(id).0))
+        let index = self.number(region) - self.window(id).0;
+        Region((self.window(other.0).0 + index) << self.group)
     }
 
     /// Whether pages of the pool behind a heap's end (now at page `end`) were unmapped: what it grows by is
     /// mapped anew.
     pub(crate) fn has_ended(&self, id: u32, end: u32) -> bool {
         let (first, count, _) = self.window(id);
-        self.ended.contains(&id) || end.div_ceil(SLOTS) < first + count
+        self.ended.contains(&id) || end.div_ceil(self.pages()) < first + count
     }
 
     /// Whether the pool backs this region of a mapping.
     pub(crate) fn backs(&self, id: u32, region: Region) -> bool {
         let (first, count, _) = self.window(id);
-        (first..first + count).contains(&region.0)
+        (first..first + count).contains(&self.number(region))
     }
 
-    /// The first region of a mapping, and those of `first..end` (pages) that the pool backs, counted from it.
+    /// The first page of a mapping, and those of `first..end` (base pages) that the pool backs, counted from it.
     fn range(&self, id: u32, first: u32, end: u32) -> (u32, Range<u32>) {
         let (start, count, _) = self.window(id);
-        let index = |page: u32| page.div_ceil(SLOTS).saturating_sub(start).min(count);
+        let index = |page: u32| page.div_ceil(self.pages()).saturating_sub(start).min(count);
         (start, index(first)..index(end).max(index(first)))
     }
 
@@ -201,14 +244,15 @@ impl Pool {
             let found = process.find(Page(page)).and_then(|(_, mapping)| mapping.pool);
             found.filter(|&id| self.backs(id, Page(page).region()))
         };
+        let size = self.pages();
         let in_pool_page =
-            |at: u32| !at.is_multiple_of(SLOTS) && pool(at).is_some() && pool(at) == pool(at - 1);
+            |at: u32| !at.is_multiple_of(size) && pool(at).is_some() && pool(at) == pool(at - 1);
         let (mut first, mut end) = (pages.first.0, pages.end().0);
         if in_pool_page(first) {
-            first = first.next_multiple_of(SLOTS);
+            first = first.next_multiple_of(size);
         }
         if in_pool_page(end) {
-            end = end / SLOTS * SLOTS;
+            end = end / size * size;
         }
         Pages { first: Page(first), count: end.saturating_sub(first) }
     }
@@ -265,7 +309,7 @@ impl Pool {
         let (first, count, left) = self.window(id);
         let pool = self.pool.as_mut().expect("a mapping of the pool");
         let child = pool.fork(MappingId(id)).0;
-        self.windows.insert(child, (first + offset, count, left));
+        self.windows.insert(child, (first + (offset >> self.group), count, left));
         if self.ended.contains(&id) {
             self.ended.insert(child);
         }

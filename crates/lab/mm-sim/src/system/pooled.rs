@@ -20,8 +20,9 @@ impl System {
             return Ok(None);
         }
         let end = pages.end().0;
-        let first = pages.first.0.div_ceil(SLOTS);
-        let last = if backing == Backing::Heap { end.div_ceil(SLOTS) } else { end / SLOTS };
+        let size = self.pool.pages();
+        let first = pages.first.0.div_ceil(size);
+        let last = if backing == Backing::Heap { end.div_ceil(size) } else { end / size };
         // A heap that begins within a superpage has its first one rounded up to.
         if last <= first && backing != Backing::Heap {
             return Ok(None);
@@ -29,7 +30,7 @@ impl System {
         let count = last.saturating_sub(first);
         let id = self.pool_ask(|pool, memory| pool.map(memory, first, count))?;
         if id.is_some() {
-            self.spaces.cover(Pages { first: Region(first).first(), count: count * SLOTS });
+            self.spaces.cover(Pages { first: Page(first * size), count: count * size });
         }
         Ok(id)
     }
@@ -63,7 +64,8 @@ impl System {
     pub(crate) fn pool_grow(&mut self, id: u32, end: u32) -> Result<(), Stop> {
         let Some((first, wanted)) = self.pool.grown(id, end) else { return Ok(()) };
         if self.pool_ask(|pool, memory| pool.extend(memory, id, wanted))?.is_some() {
-            self.spaces.cover(Pages { first: Region(first).first(), count: wanted * SLOTS });
+            let size = self.pool.pages();
+            self.spaces.cover(Pages { first: Page(first * size), count: wanted * size });
         }
         Ok(())
     }
@@ -95,21 +97,22 @@ impl System {
         match found {
             Fault::Fresh { frame, .. } => {
                 self.clock.spend(Cause::Zero, self.costs.zero_large);
-                self.counters.zeroed += u64::from(SLOTS);
+                self.counters.zeroed += u64::from(self.pool.pages());
                 self.counters.superpage_faults += 1;
                 self.counters.made_at_fault += 1;
                 self.map_pool(region, frame);
             }
             Fault::Present(frame) => {
                 if self.spaces.is_large(region) {
-                    self.spaces.take_large(region);
+                    self.take_pool(region);
                 } else {
                     self.map_pool(region, frame);
                 }
             }
             Fault::Copied { to, .. } => {
-                self.clock.spend(Cause::Copy, self.costs.copy_page * u64::from(SLOTS));
-                self.counters.copied += u64::from(SLOTS);
+                let pages = u64::from(self.pool.pages());
+                self.clock.spend(Cause::Copy, self.costs.copy_page * pages);
+                self.counters.copied += pages;
                 self.unmap_pool(region);
                 self.map_pool(region, to);
             }
@@ -117,14 +120,26 @@ impl System {
                 for child in children {
                     self.unmap_pool(self.pool.same_page(id, region, child));
                 }
-                self.spaces.take_large(region);
+                self.take_pool(region);
             }
             Fault::Killed(why) => return Err(Stop::Killed(format!("{why:?}"))),
         }
         Ok(())
     }
 
+    /// Maps the page of the pool that has a region: all its regions.
     fn map_pool(&mut self, region: Region, frame: Frame) {
+        for (number, region) in (0..).zip(self.pool.regions(region)) {
+            self.map_region_of_pool(region, Frame(frame.0 + number * SLOTS));
+        }
+    }
+
+    /// The page has one owner now, who may write it.
+    fn take_pool(&mut self, region: Region) {
+        self.pool.regions(region).for_each(|region| self.spaces.take_large(region));
+    }
+
+    fn map_region_of_pool(&mut self, region: Region, frame: Frame) {
         if self.spaces.at(region).place != NO_TABLE && !self.spaces.is_large(region) {
             // A mapping beside a heap has base pages here.
             self.release(region.pages());
@@ -135,8 +150,10 @@ impl System {
 
     /// Takes a mapping of a pool page away; the page is the pool's matter.
     fn unmap_pool(&mut self, region: Region) {
-        if self.spaces.is_large(region) {
-            self.spaces.unmap_large(region);
+        for region in self.pool.regions(region) {
+            if self.spaces.is_large(region) {
+                self.spaces.unmap_large(region);
+            }
         }
     }
 }

@@ -60,7 +60,8 @@ const RESERVED_PAGE_MISSES: f64 = 2.0;
 const DISK_MICROSECONDS: f64 = 80.0;
 
 impl Prices {
-    pub(crate) fn new(machine: &Machine, zeroing: Zeroing, is_ideal: bool) -> Self {
+    /// Superpages have so many base pages.
+    pub(crate) fn new(machine: &Machine, zeroing: Zeroing, is_ideal: bool, pages: u64) -> Self {
         let cycles =
             |nanoseconds: f64| (nanoseconds * f64::from(machine.mhz) / 1000.0).round() as u64;
         let costs = &machine.costs;
@@ -78,8 +79,8 @@ impl Prices {
             superpage_fault: cycles((costs.fault_superpage - costs.fault_base).max(0.0)),
             map_page: cycles(costs.fault_around_page),
             zero_page,
-            zero_large: zero(SLOTS.into()),
-            zero_ahead: zero_by(zeroing.ahead_non_temporal.unwrap_or(false), SLOTS.into()),
+            zero_large: zero(pages),
+            zero_ahead: zero_by(zeroing.ahead_non_temporal.unwrap_or(false), pages),
             copy_page: cycles(costs.copy_page),
             migrate_page: cycles(costs.migrate_page),
             collapse: cycles(costs.collapse),

@@ -102,7 +102,10 @@ impl System {
     fn release_superpage(&mut self, region: Region) {
         let at = *self.spaces.at(region);
         let base = self.spaces.base(region);
-        self.clock.spend(Cause::Map, self.costs.unmap_superpage);
+        // A page of the pool goes with the first of its regions.
+        if self.pool.regions(region).next() == Some(region) || !at.has(POOL) {
+            self.clock.spend(Cause::Map, self.costs.unmap_superpage);
+        }
         self.spaces.unmap_large(region);
         if at.has(ZEROS | POOL) {
             return;

@@ -70,7 +70,8 @@ impl System {
         }
         let process = self.spaces.owner(at);
         // A heap's last superpage of the pool reaches past the heap's end, and a part of one cannot be advised apart.
-        let place = process.and_then(|process| process.find(region.first()));
+        let first = if at.has(POOL) { self.pool.regions(region).next() } else { None };
+        let place = process.and_then(|process| process.find(first.unwrap_or(region).first()));
         if !at.has(POOL)
             && !place.is_some_and(|(first, mapping)| mapping.holds_window(first, region.first().0))
             && !self.is_mapped_throughout(region)

@@ -166,5 +166,6 @@ proptest! {
 #[test]
 fn most_built_in_machines_are_fast() {
     let slow: Vec<_> = names().filter(|name| hosts(&preset(name).unwrap(), &[]) == 0).collect();
-    assert!(slow.iter().all(|name| *name == "itanium2-16k"), "{slow:?}");
+    // Two arrays of which one is fully associative, and page tables that take entries of the TLB.
+    assert_eq!(slow, ["athlon64-3000", "itanium2-16k", "itanium2-16k-long", "phenom-9950"]);
 }

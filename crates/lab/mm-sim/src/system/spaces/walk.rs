@@ -19,8 +19,30 @@ pub(crate) enum Attention {
     Check(usize),
 }
 
+/// How the TLB sees a superpage.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Superpage {
+    /// Base pages of it that one entry translates: for those the filter takes any page.
+    pub same: u32,
+    /// log2 of its regions, where the TLB has no size for it of its own: its page's number is that of the superpage.
+    pub group: u32,
+    /// The TLB's size for it.
+    pub size: Size,
+}
+
+impl Superpage {
+    /// What the TLB is asked for, of a page of a region of this kind.
+    #[inline(always)]
+    pub(crate) fn of(self, page: u32, kind: Kind) -> (u32, Size) {
+        match kind & SIZE {
+            LARGE => (page >> self.group, self.size),
+            other => (page, size_of(other)),
+        }
+    }
+}
+
 /// The page size of a kind, for the TLB.
-pub(crate) const fn size_of(kind: Kind) -> Size {
+const fn size_of(kind: Kind) -> Size {
     match kind & SIZE {
         BASE => Size::Base,
         CONT => Size::Cont,
@@ -32,7 +54,7 @@ pub(crate) const fn size_of(kind: Kind) -> Size {
 
 impl Spaces {
     /// Everything that is a hit, or a walk to a page that is mapped. With `sample`, entries are marked accessed and
-    /// walks counted; `same` is how many pages of a superpage one entry of the TLB translates.
+    /// walks counted.
     #[inline(always)]
     pub(crate) fn walk<T: Translate>(
         &mut self,
@@ -41,7 +63,7 @@ impl Spaces {
         accesses: &[Access],
         from: usize,
         sample: bool,
-        same: u32,
+        superpage: Superpage,
     ) -> Attention {
         let Self { kinds, regions, tables, misses, .. } = self;
         let kinds = &mut kinds[..];
@@ -65,11 +87,12 @@ impl Spaces {
                 return Attention::Check(at);
             }
             // The same superpage again is a hit too.
-            if kind & SIZE == LARGE && (page.0 ^ previous & !Access::WRITE) < same {
+            if kind & SIZE == LARGE && (page.0 ^ previous & !Access::WRITE) < superpage.same {
                 previous = access;
                 continue;
             }
-            if tlb.look_up(page.0, size_of(kind & SIZE)) == Level::Walk && kind & QUIET == 0 {
+            let (number, size) = superpage.of(page.0, kind);
+            if tlb.look_up(number, size) == Level::Walk && kind & QUIET == 0 {
                 let found = regions.extend(region);
                 let large = kind & SIZE == LARGE;
                 if !large && !tables.is_present(found.place, page.slot()) {

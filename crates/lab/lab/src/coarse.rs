@@ -1,0 +1,134 @@
+//! `Coarse`: a workload's stream, which has pages of 4 KiB, on a machine whose base pages are larger.
+//!
+//! A page of the machine is a run of the stream's. Areas begin where regions do, so no page holds two of them; a range of the
+//! stream ends where the page ends that holds its last.
+
+use trace::{Access, Block, Event, Page, Pages, Source};
+
+/// Bytes of a workload's page.
+pub const STREAM_PAGE: u64 = 4096;
+
+/// A stream in pages of 2^`shift` of its own.
+#[derive(Debug)]
+pub struct Coarse<S> {
+    stream: S,
+    shift: u32,
+    is_forked: bool,
+}
+
+/// The stream cannot be had in larger pages.
+#[derive(Debug, thiserror::Error)]
+pub enum CoarseError {
+    /// A page would belong to two processes.
+    #[error(
+        "workloads that fork run on machines with base pages of 4 KiB only (superpage lab machines)"
+    )]
+    Forks,
+    /// The stream itself.
+    #[error(transparent)]
+    Source(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl<S: Source> Coarse<S> {
+    /// The stream in pages of `base_page` bytes, a power of two from 4 KiB on.
+    pub fn new(stream: S, base_page: u64) -> Self {
+        Self { stream, shift: shift(base_page), is_forked: false }
+    }
+
+    fn pages(&self, pages: Pages) -> Pages {
+        let up = |page: Page| page.0.div_ceil(1 << self.shift);
+        let first = up(pages.first);
+        Pages { first: Page(first), count: up(pages.end()) - first }
+    }
+
+    /// The event in larger pages; `None`: of no whole page.
+    fn event(&mut self, event: Event) -> Option<Event> {
+        let event = match event {
+            Event::Map { pages, address, backing } => {
+                Event::Map { pages: self.pages(pages), address: address >> self.shift, backing }
+            }
+            Event::Grow { pages } => Event::Grow { pages: self.pages(pages) },
+            Event::Unmap(pages) => Event::Unmap(self.pages(pages)),
+            Event::Advise(pages, advice) => Event::Advise(self.pages(pages), advice),
+            Event::Protect(pages, read_only) => Event::Protect(self.pages(pages), read_only),
+            Event::Fork { .. } => {
+                self.is_forked = true;
+                return None;
+            }
+            other => other,
+        };
+        event.pages().is_none_or(|pages| pages.count > 0).then_some(event)
+    }
+}
+
+/// log2 of the stream's pages in a base page.
+pub fn shift(base_page: u64) -> u32 {
+    (base_page / STREAM_PAGE).max(1).ilog2()
+}
+
+impl<S: Source> Source for Coarse<S> {
+    type Error = CoarseError;
+
+    fn next(&mut self, block: &mut Block) -> Result<bool, CoarseError> {
+        let more = self.stream.next(block).map_err(|error| CoarseError::Source(error.into()))?;
+        if self.shift == 0 {
+            return Ok(more);
+        }
+        for access in &mut block.accesses {
+            *access = Access(access.page().0 >> self.shift | access.0 & Access::WRITE);
+        }
+        let events = std::mem::take(&mut block.events).into_iter();
+        block.events = events.filter_map(|(at, event)| Some((at, self.event(event)?))).collect();
+        if self.is_forked { Err(CoarseError::Forks) } else { Ok(more) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::Backing;
+
+    /// One block, handed out once.
+    struct Once(Option<Block>);
+
+    impl Source for Once {
+        type Error = std::convert::Infallible;
+        fn next(&mut self, block: &mut Block) -> Result<bool, Self::Error> {
+            *block = self.0.take().unwrap_or_default();
+            Ok(!block.events.is_empty())
+        }
+    }
+
+    fn pages(first: u32, count: u32) -> Pages {
+        Pages { first: Page(first), count }
+    }
+
+    #[test]
+    fn four_pages_of_4k_are_one_of_16k() {
+        let mut block = Block::default();
+        let map = Event::Map { pages: pages(512, 6), address: 1024, backing: Backing::Heap };
+        for event in
+            [map, Event::Grow { pages: pages(518, 1) }, Event::Grow { pages: pages(519, 3) }]
+        {
+            block.event(event);
+        }
+        block.accesses.push(Access::write(Page(517)));
+        block.counts.push(3);
+        let mut coarse = Coarse::new(Once(Some(block)), 16384);
+        let mut block = Block::default();
+        assert!(coarse.next(&mut block).unwrap());
+        let map = Event::Map { pages: pages(128, 2), address: 256, backing: Backing::Heap };
+        // The first growth ends within the page that is there already.
+        assert_eq!(block.events, [(0, map), (0, Event::Grow { pages: pages(130, 1) })]);
+        assert_eq!(block.accesses, [Access::write(Page(129))]);
+        assert_eq!(block.counts, [3]);
+    }
+
+    #[test]
+    fn what_forks_is_refused() {
+        let mut block = Block::default();
+        block.event(Event::Fork { child: trace::Process(2), offset: 512 });
+        let error = Coarse::new(Once(Some(block)), 65536).next(&mut Block::default()).unwrap_err();
+        assert!(error.to_string().contains("4 KiB only"), "{error}");
+    }
+}
