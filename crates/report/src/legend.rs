@@ -11,6 +11,8 @@ pub enum Sign {
     Line(String),
     /// A block of this class.
     Block(String),
+    /// A circle of this class.
+    Dot(String),
 }
 
 const SIZE: f64 = 12.0;
@@ -29,6 +31,10 @@ pub fn draw(items: &[(Sign, String)], (left, y): (f64, f64), space: f64) -> (Vec
         drawn.push(match sign {
             Sign::Line(class) => line(x, y, x + SIGN - 6.0, y).class(class),
             Sign::Block(class) => block(x + 4.0, y - 6.0, 12, 12).class(class),
+            Sign::Dot(class) => {
+                let at = el("circle").with("cx", x + SIGN / 2.0 - 3.0).with("cy", y);
+                at.with("r", 3.5).class(class)
+            }
         });
         drawn.push(el("text").with("x", x + SIGN).with("y", y + 4.0).class("label").text(name));
     }

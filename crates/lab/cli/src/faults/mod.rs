@@ -73,10 +73,11 @@ pub struct Args {
     gap: u32,
 
     /// Compare the machine with its published rows instead, cell by cell.
-    #[arg(long, conflicts_with_all = ["patches", "designs", "threads", "size", "repeat", "cache_lines", "run", "gap", "svg"])]
+    #[arg(long, conflicts_with_all = ["patches", "designs", "threads", "size", "repeat", "cache_lines", "run", "gap"])]
     table: bool,
 
-    /// Draw pages per second against CPUs into a file.
+    /// Draw pages per second against CPUs into a file, by wall-clock and by CPU time; with --table the
+    /// published rows as points too.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
@@ -140,8 +141,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     };
     if let Some(path) = &args.svg {
         let title = format!("{}, {} x {}", machine.summary, args.size, args.repeat);
-        let lines: Vec<_> = sets.into_iter().map(|set| (set.name, set.rows)).collect();
-        files::write(path, plot::faults(&title, machine.cpus, &lines))?;
+        let curve = |set: Set| plot::Curve {
+            name: set.name,
+            simulated: set.rows.iter().map(plot::Point::from).collect(),
+            published: Vec::new(),
+        };
+        let curves: Vec<_> = sets.into_iter().map(curve).collect();
+        files::write(path, plot::faults(&title, machine.cpus, &curves))?;
     }
     files::deliver(args.output.as_deref(), &text)?;
     Ok(Done::Fine)

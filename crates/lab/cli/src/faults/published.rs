@@ -1,8 +1,9 @@
 //! `superpage lab faults --table`: a machine beside its published rows.
 
 use fault_scaling::Machine;
+use lab::plot::{self, Curve, Point};
 use lab::tables::Role;
-use lab::tables::faults::{Bound, Comparison, Line, compare};
+use lab::tables::faults::{Bound, Comparison, Line, Published, compare};
 use report::sig3::percent;
 use serde::Serialize;
 
@@ -34,6 +35,10 @@ pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
             machine.name
         )));
     }
+    if let Some(path) = &args.svg {
+        let title = format!("{}: simulated and published", machine.summary);
+        files::write(path, plot::faults(&title, machine.cpus, &curves(&comparison.lines)))?;
+    }
     let text = match args.json {
         true => json(&Document { schema: SCHEMA, comparison: &comparison })?,
         false => words(&comparison),
@@ -42,6 +47,26 @@ pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
     let is_off = comparison.scaling_error.is_some_and(|error| error > TOLERANCE);
     let is_elsewhere = comparison.peaks.iter().any(|peak| peak.simulated != peak.published);
     Ok(if is_off || is_elsewhere { Done::Negative } else { Done::Fine })
+}
+
+/// A curve for each set of patches, amount of memory and number of repetitions.
+fn curves(lines: &[Line]) -> Vec<Curve> {
+    let mut curves: Vec<Curve> = Vec::new();
+    for line in lines {
+        let Published { patches, bytes, repetitions, threads, .. } = &line.published;
+        let name = format!("{patches}, {} GB x {repetitions}", gigabytes(*bytes));
+        let at = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
+            curves.push(Curve { name, simulated: Vec::new(), published: Vec::new() });
+            curves.len() - 1
+        });
+        curves[at].simulated.push(Point::from(&line.row));
+        curves[at].published.push(Point {
+            threads: *threads,
+            per_wall_second: line.published.pages_per_wall_second,
+            per_cpu_second: line.published.pages_per_cpu_second,
+        });
+    }
+    curves
 }
 
 fn words(comparison: &Comparison) -> String {

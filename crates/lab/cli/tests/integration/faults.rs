@@ -23,7 +23,13 @@ fn faults_are_in_the_papers_columns_or_a_document_or_a_picture() {
     assert!(text.contains("mapped and never touched: up to 42.9 % of the pages"), "{text}");
     fine(&[&small[..], &["--svg", &picture, "-o", &path(&directory, "t.txt")]].concat());
     let drawn = fs::read_to_string(&picture).unwrap();
-    assert!(drawn.starts_with("<?xml") && drawn.matches("<path").count() == 5, "{drawn}");
+    // Five sets of patches, by the clock and by CPU time.
+    assert!(drawn.starts_with("<?xml") && drawn.matches("<path").count() == 10, "{drawn}");
+    assert!(!drawn.contains("<circle"), "{drawn}");
+    lab(&["faults", "--table", "-q", "--force", "--svg", &picture]);
+    let drawn = fs::read_to_string(&picture).unwrap();
+    // A point for each of 64 rows in both, and one in the legend.
+    assert_eq!(drawn.matches("<circle").count(), 2 * 64 + 1, "{drawn}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Pages mapped a second against CPUs, both logarithmic: one line for each set of patches.
+//! Pages mapped a second against CPUs, all logarithmic: by the clock, and by CPU time. One line for each set of
+//! patches; what was published stands beside it as points.
 
 use report::axis::{Axis, line, note_at, polyline, px};
 use report::frame;
-use report::markup::el;
+use report::markup::{Element, el};
 
 use super::{MARGIN, WIDTH};
 use super::{STYLE, text, titled};
@@ -11,45 +12,96 @@ use report::legend::{self, Sign};
 
 /// Space for the labels of the upright axis.
 const GUTTER: f64 = 64.0;
-const HEIGHT: f64 = 420.0;
+const HEIGHT: f64 = 320.0;
+/// From a panel's top to the next one's.
+const PANEL: f64 = HEIGHT + 60.0;
 /// Colours; more lines than these are dashed.
 const COLOURS: usize = 7;
 
-/// The picture of several sets of patches. A line's rows are in the order of their threads; what lies
-/// beyond `measured` CPUs is a prediction.
-pub fn faults(title: &str, measured: u32, sets: &[(String, Vec<Row>)]) -> String {
-    let rows = || sets.iter().flat_map(|(_, rows)| rows);
-    let rate = |row: &Row| row.pages_per_wall_second / 1e3;
-    let ends = |of: &dyn Fn(&Row) -> f64| {
-        let low = rows().map(of).fold(f64::INFINITY, f64::min);
-        (low.min(1e300), rows().map(of).fold(low, f64::max))
-    };
-    let (few, many) = ends(&|row| f64::from(row.threads));
-    let (slow, fast) = ends(&rate);
-    let (across, up) = (Axis::ratios(few, many), Axis::ratios(slow, fast));
-    let width = WIDTH - 2.0 * MARGIN - GUTTER;
-    let place = |row: &Row| {
-        (across.place(f64::from(row.threads)) * width, (1.0 - up.place(rate(row))) * HEIGHT)
-    };
+/// A number of threads, and pages mapped in each second of wall-clock time and of CPU time.
+#[derive(Debug, Clone, Copy)]
+pub struct Point {
+    /// Threads, each on a CPU.
+    pub threads: u32,
+    /// By the clock.
+    pub per_wall_second: f64,
+    /// By CPU time.
+    pub per_cpu_second: f64,
+}
 
+impl From<&Row> for Point {
+    fn from(row: &Row) -> Self {
+        Self {
+            threads: row.threads,
+            per_wall_second: row.pages_per_wall_second,
+            per_cpu_second: row.pages_per_cpu_second,
+        }
+    }
+}
+
+/// A set of patches. Points are in the order of their threads.
+#[derive(Debug, Clone)]
+pub struct Curve {
+    /// As the legend has it.
+    pub name: String,
+    /// As simulated: a line.
+    pub simulated: Vec<Point>,
+    /// As published: points.
+    pub published: Vec<Point>,
+}
+
+/// A panel's heading, and its figure.
+type Panel = (&'static str, fn(&Point) -> f64);
+const PANELS: [Panel; 2] = [
+    ("base pages mapped per second of wall-clock time (thousands), by CPUs", |point| {
+        point.per_wall_second / 1e3
+    }),
+    ("base pages mapped per second of CPU time (thousands), by CPUs", |point| {
+        point.per_cpu_second / 1e3
+    }),
+];
+
+/// The picture of several sets of patches. What lies beyond `measured` CPUs is a prediction.
+pub fn faults(title: &str, measured: u32, curves: &[Curve]) -> String {
     let (mut parts, y) = titled(title, WIDTH);
-    let class = |index: usize| {
-        let dash = if index / COLOURS % 2 == 1 { " d2" } else { "" };
-        format!("line c{}{dash}", index % COLOURS)
-    };
-    let items: Vec<(Sign, String)> = sets
-        .iter()
-        .enumerate()
-        .map(|(index, (name, _))| (Sign::Line(class(index)), name.clone()))
+    let mut items: Vec<(Sign, String)> = (0..)
+        .zip(curves)
+        .map(|(at, curve)| (Sign::Line(class("line", at)), curve.name.clone()))
         .collect();
+    if curves.iter().any(|curve| !curve.published.is_empty()) {
+        items.push((Sign::Dot("dot c0".into()), "published (2005)".into()));
+    }
     let (drawn, height) = legend::draw(&items, (MARGIN, y), WIDTH - 2.0 * MARGIN);
     parts.extend(drawn);
-    let top = y + height + 30.0;
-    let heading = "base pages mapped per second of wall-clock time (thousands), by CPUs";
-    parts.push(text(MARGIN, top - 10.0, "heading", heading));
+    let mut top = y + height + 30.0;
+    for (heading, of) in PANELS {
+        parts.push(text(MARGIN, top - 10.0, "heading", heading));
+        parts.push(panel(top, measured, curves, of));
+        top += PANEL;
+    }
+    frame::file(frame::picture(WIDTH, top - 20.0, title, STYLE, parts))
+}
 
+fn class(kind: &str, index: usize) -> String {
+    let dash = if index / COLOURS % 2 == 1 { " d2" } else { "" };
+    format!("{kind} c{}{dash}", index % COLOURS)
+}
+
+fn panel(top: f64, measured: u32, curves: &[Curve], of: fn(&Point) -> f64) -> Element {
+    let points = || curves.iter().flat_map(|curve| curve.simulated.iter().chain(&curve.published));
+    let ends = |of: &dyn Fn(&Point) -> f64| {
+        let low = points().map(of).fold(f64::INFINITY, f64::min);
+        (low.min(1e300), points().map(of).fold(low, f64::max))
+    };
+    let (few, many) = ends(&|point| f64::from(point.threads));
+    let (slow, fast) = ends(&of);
+    let (across, up) = (Axis::ratios(few, many), Axis::ratios(slow, fast));
+    let width = WIDTH - 2.0 * MARGIN - GUTTER;
+    let place = |point: &Point| {
+        (across.place(f64::from(point.threads)) * width, (1.0 - up.place(of(point))) * HEIGHT)
+    };
     let mut plot = frame::plot(MARGIN + GUTTER, top, width, HEIGHT).all(up.up(HEIGHT));
-    let mut threads: Vec<u32> = rows().map(|row| row.threads).collect();
+    let mut threads: Vec<u32> = points().map(|point| point.threads).collect();
     threads.sort_unstable();
     threads.dedup();
     for count in &threads {
@@ -61,9 +113,14 @@ pub fn faults(title: &str, measured: u32, sets: &[(String, Vec<Row>)]) -> String
         let x = across.place(f64::from(measured)) * width;
         plot = plot.add(note_at(&px(x + 6.0), 12.0, "prediction →", "start"));
     }
-    for (index, (_, rows)) in sets.iter().enumerate() {
-        plot = plot.add(el("path").with("d", polyline(rows.iter().map(place))).class(class(index)));
+    for (index, curve) in curves.iter().enumerate() {
+        let drawn = polyline(curve.simulated.iter().map(place));
+        plot = plot.add(el("path").with("d", drawn).class(class("line", index)));
+        for point in &curve.published {
+            let (x, y) = place(point);
+            let dot = el("circle").with("cx", px(x)).with("cy", px(y)).with("r", 3.5);
+            plot = plot.add(dot.class(class("dot", index)));
+        }
     }
-    parts.push(plot);
-    frame::file(frame::picture(WIDTH, top + HEIGHT + 40.0, title, STYLE, parts))
+    plot
 }

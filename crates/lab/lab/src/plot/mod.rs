@@ -9,7 +9,7 @@ mod faults;
 mod grid;
 mod lines;
 
-pub use faults::faults;
+pub use faults::{Curve, Point, faults};
 
 use report::frame::{self, text};
 use report::markup::{Element, el};
