@@ -34,6 +34,25 @@ fn errors_say_where_and_what_is_allowed() {
         ("fault-base = ", "fault-base = -", 99, &["costs.fault-base: -", "from 0 to 1000000000"]),
         ("fault-base = ", "#", 99, &["costs.fault-base: is missing"]),
         ("[walk]", "[wlak]", 99, &["wlak"]),
+        (
+            "walkers = 2",
+            "walkers = 2\nhashed = { entry = 8, memory-part = 9 }",
+            99,
+            &["walk.hashed.group"],
+        ),
+        (
+            "walkers = 2",
+            "walkers = 2\nhashed = { group = 64, entry = 24, memory-part = 9 }",
+            99,
+            &["whole entries of 24"],
+        ),
+        (
+            "walkers = 2",
+            "walkers = 2\nlinear.handler-cycles = 1\nhashed = { group = 64, entry = 8, memory-part = 9 }",
+            99,
+            &["not both"],
+        ),
+        ("mhz = 3700", "superpages = [\"1G\", \"2M\"]\nmhz = 3700", 99, &["ascending"]),
     ] {
         let (error, line) = error(from, to);
         if above != 99 {

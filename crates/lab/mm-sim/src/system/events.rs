@@ -6,7 +6,7 @@ use trace::{Advice, Backing, Event, Page, Pages, Process, Region, SLOTS};
 use super::clock::Payer;
 use super::collapse::Collapsed;
 use super::formed::ill_formed;
-use super::spaces::region::{CHECK, NO_TABLE};
+use super::spaces::region::{CHECK, NO_TABLE, POOL};
 use super::spaces::space::{Mapping, Place};
 use super::{Stop, System};
 use crate::Cause;
@@ -263,6 +263,11 @@ impl System {
                 *pools.entry(pool).or_insert_with(|| self.pool.fork(pool, offset / SLOTS))
             });
             copy.push((first + offset, mapping));
+            if let Some(pages) =
+                mapping.pool.map(|pool| self.pool.backed(pool)).filter(|at| at.count > 0)
+            {
+                self.spaces.take_free_regions(pages, child.0);
+            }
             self.share(start, end, offset, mapping);
         }
         self.spaces.fork_to(child.0, copy);
@@ -279,7 +284,11 @@ impl System {
             let stop = end.min(region.next().first().0);
             let whole = at.is_multiple_of(SLOTS) && stop - at == SLOTS;
             self.superpage_event(region, Happened::Shared { whole, private });
-            if self.spaces.is_large(region) {
+            if self.spaces.at(region).has(POOL) {
+                for region in self.pool.regions(region) {
+                    self.share_large(region, Page(region.first().0 + offset).region());
+                }
+            } else if self.spaces.is_large(region) {
                 self.share_large(region, Page(at + offset).region());
             } else if self.spaces.at(region).place != NO_TABLE {
                 for page in at..stop {

@@ -300,6 +300,12 @@ impl Pool {
             .find_map(|at| at.pool.filter(|&id| self.backs(id, region)))
     }
 
+    /// The base pages that the pool backs of a mapping, or did.
+    pub(crate) fn backed(&self, id: u32) -> Pages {
+        let (first, count, _) = self.window(id);
+        Pages { first: Page(first * self.pages()), count: count * self.pages() }
+    }
+
     /// A child's copy of a mapping: the pages are shared, the promises are not.
     pub(crate) fn fork(&mut self, id: u32, offset: u32) -> Option<u32> {
         if !self.windows.contains_key(&id) {

@@ -30,9 +30,17 @@ impl System {
         let count = last.saturating_sub(first);
         let id = self.pool_ask(|pool, memory| pool.map(memory, first, count))?;
         if id.is_some() {
-            self.spaces.cover(Pages { first: Page(first * size), count: count * size });
+            self.take_for_pool(Pages { first: Page(first * size), count: count * size });
         }
         Ok(id)
+    }
+
+    /// The regions of what the pool backs are the running process' own, also past the mapping's end.
+    fn take_for_pool(&mut self, pages: Pages) {
+        self.spaces.cover(pages);
+        if pages.count > 0 {
+            self.spaces.take_free_regions(pages, self.spaces.running());
+        }
     }
 
     /// Asks the pool, once more after compaction if it is short; then what the design says of shortage.
@@ -65,7 +73,7 @@ impl System {
         let Some((first, wanted)) = self.pool.grown(id, end) else { return Ok(()) };
         if self.pool_ask(|pool, memory| pool.extend(memory, id, wanted))?.is_some() {
             let size = self.pool.pages();
-            self.spaces.cover(Pages { first: Page(first * size), count: wanted * size });
+            self.take_for_pool(Pages { first: Page(first * size), count: wanted * size });
         }
         Ok(())
     }

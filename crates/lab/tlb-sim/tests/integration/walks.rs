@@ -1,7 +1,7 @@
 //! What walks cost: held against published figures, and against what must be so.
 
 use machine::{Footprint, Machine, Nested, Size, Tally, names, preset};
-use superpage_tlb_sim::{Translate, Visitor, dispatch};
+use superpage_tlb_sim::{Naive, Translate, Visitor, dispatch};
 
 /// Random accesses to so many pages of this size.
 struct Gups {
@@ -89,4 +89,46 @@ fn a_sequential_pass_reads_one_line_for_eight_pages() {
     // 157 regions: each first page reads its directory entry, the others only their own.
     assert_eq!(tally.reads(), 80_000 + 157 + 1 + 1);
     assert_eq!(tally.l1_hits(), 0);
+}
+
+/// Pages of 16 KiB hold 2,048 entries of 8 bytes: a pass over 4,096 pages walks for each, and needs two pages of the table.
+#[test]
+fn a_linear_table_needs_translations_itself() {
+    let machine = preset("itanium2-16k").unwrap();
+    let mut naive = Naive::new(&machine);
+    (0..4096).for_each(|page| {
+        naive.look_up(page, Size::Base);
+    });
+    let walks = naive.tally().walks[Size::Base as usize];
+    assert_eq!((walks[1], walks[3]), (4094, 2));
+    // Far apart, each page of the table is another: none of 128 is there still when its turn comes again.
+    let before = naive.tally();
+    (0..1024).for_each(|page| {
+        naive.look_up((page % 256 + 2) * 2048, Size::Base);
+    });
+    let walks = (naive.tally() - before).walks[Size::Base as usize];
+    assert_eq!((walks[1], walks[3]), (0, 1024));
+    // The handler and the two loads above the leaf are what it costs.
+    let cost = |reads: usize| {
+        let mut tally = Tally::default();
+        tally.walks[0][reads] = 1;
+        machine.walk_cycles(&tally, Footprint::new(1 << 20, 1 << 11, 32 << 30))
+    };
+    assert!(cost(3) - cost(1) >= 60.0 + 2.0 * 5.0, "{} {}", cost(3), cost(1));
+}
+
+/// A walk of a hashed table costs the same for a page's neighbour as for any other page, and more than the load once groups fill up.
+#[test]
+fn a_hashed_table_knows_no_neighbours() {
+    let machine = preset("ppc970").unwrap();
+    let mut tally = Tally::default();
+    tally.walks[0][1] = 1000;
+    let footprint = |entries| Footprint::new(entries, entries / 512, 8 << 30);
+    let alone = machine.walk_cycles(&tally, footprint(1 << 18));
+    tally.near[0] = 1000;
+    assert_eq!(machine.walk_cycles(&tally, footprint(1 << 18)), alone);
+    assert!((540.0..=563.0).contains(&(alone / 1000.0)), "{alone}");
+    // Few pages: their lines stay in the caches. More than places: each second entry is in the second group.
+    assert!(machine.walk_cycles(&tally, footprint(64)) < 40.0 * 1000.0);
+    assert!(machine.walk_cycles(&tally, footprint(16 << 20)) > 1.5 * 551.0 * 1000.0);
 }

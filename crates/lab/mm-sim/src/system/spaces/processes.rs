@@ -168,6 +168,17 @@ impl Spaces {
         self.processes.entry(child).or_default().mappings = mappings.into_iter().collect();
     }
 
+    /// Gives the regions of `pages` that are nobody's to a process: a page of the pool reaches past the mapping that has it.
+    pub(crate) fn take_free_regions(&mut self, pages: Pages, process: u32) {
+        self.cover(pages);
+        for region in pages.regions() {
+            let owner = self.regions[region].process;
+            if !self.processes.get(&owner).is_some_and(|other| other.meets(region.pages())) {
+                self.region(region).process = process;
+            }
+        }
+    }
+
     /// Gives the regions of `pages` to a process. They must not be mapped by another, and the pages by none.
     pub(crate) fn take_regions(&mut self, pages: Pages, process: u32) -> Result<(), Stop> {
         let first = pages.first.0;

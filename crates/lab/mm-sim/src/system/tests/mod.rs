@@ -47,7 +47,10 @@ fn machine(name: &str) -> Machine {
 impl Run {
     fn new(design: &design::Design, conditions: &Conditions) -> Self {
         let machine = machine(conditions.machine);
-        let policy = design.policy(crate::scale(&machine));
+        let scale = crate::scale(&machine);
+        let group = crate::regions_of_superpage(&design.policy(scale), &machine);
+        let base_page = scale.base_page << group;
+        let policy = design.policy(policy::Scale { base_page, ..scale });
         let system = System::new(&machine, policy, conditions.memory, conditions.swap);
         let mut engine = Engine::new(Naive::new(&machine), system, machine);
         let fragmentation: Fragmentation =
@@ -200,6 +203,24 @@ under! {
     cbmm "cbmm",
     elastic "elastic",
     hugescope "hugescope",
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Superpages of eight regions: what programs do to parts of them, and forks.
+    #[test]
+    fn a_pool_of_16m(ops in ops(120), memory in prop::sample::select(vec![64, 256, 512]), overcommits: bool) {
+        let text = design::designs::preset("hugetlb").expect("a preset").text;
+        let mut text = text.replacen("sizes = [\"2M\"]", "sizes = [\"16M\"]", 1);
+        if !overcommits {
+            text = text.replacen("[memory]", "[memory]\npool-pages = 3", 1);
+        }
+        let design = design::Design::from_toml("pool", &text).expect("a design");
+        let memory = ByteSize::mib(memory);
+        let conditions = Conditions { machine: "ppc970", memory, fragmentation: "none", swap: ByteSize(0) };
+        run_program(&design, &conditions, &ops);
+    }
 }
 
 #[test]
