@@ -1,35 +1,54 @@
-//! The directory where the plugin finds the recorder's socket. A pipe in it, which the recorder alone holds open, says
-//! that it lives: what a killed recorder leaves is removed by the next.
+//! The directory where the plugin finds the recorder's socket. The recorder holds its lock (flock) as long as it lives:
+//! what a killed recorder leaves, at whatever moment, is removed by the next.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{File, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 const PREFIX: &str = "superpage-record";
-/// The pipe's name.
-const ALIVE: &str = "alive";
 
 /// See the module.
 pub struct Scratch {
     pub directory: tempfile::TempDir,
-    /// Nothing is ever written to it.
-    _alive: File,
+    _lock: File,
 }
 
 impl Scratch {
     /// A fresh one, of this user alone.
     pub fn new() -> io::Result<Self> {
-        remove_left(&std::env::temp_dir());
-        let directory = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir()?;
-        let path = directory.path().join(ALIVE);
-        sys::fifo::make(&path)?;
-        // For reading too: a pipe without a reader could not be opened yet.
-        let alive = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Self { directory, _alive: alive })
+        let parent = std::env::temp_dir();
+        remove_left(&parent);
+        loop {
+            let mode = Permissions::from_mode(0o700);
+            let directory =
+                tempfile::Builder::new().prefix(PREFIX).permissions(mode).tempdir_in(&parent)?;
+            // Another recorder that finds it before it is locked removes it: then there is another try.
+            match lock(directory.path()) {
+                Ok(lock) => return Ok(Self { directory, _lock: lock }),
+                Err(error) if is_taken(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotFound)
+}
+
+/// Locks a directory, which must still be there afterwards.
+fn lock(path: &Path) -> io::Result<File> {
+    let directory = File::open(path)?;
+    match directory.try_lock() {
+        Ok(()) => {}
+        // A filesystem without such locks: nobody can take it for left.
+        Err(TryLockError::Error(_)) => return Ok(directory),
+        Err(error @ TryLockError::WouldBlock) => return Err(error.into()),
+    }
+    match std::fs::symlink_metadata(path)?.ino() == directory.metadata()?.ino() {
+        true => Ok(directory),
+        false => Err(io::ErrorKind::NotFound.into()),
     }
 }
 
@@ -41,20 +60,11 @@ fn remove_left(parent: &Path) {
             && entry
                 .metadata()
                 .is_ok_and(|it| it.is_dir() && it.uid() == sys::param::effective_user());
-        if is_own && is_left(&path.join(ALIVE)) {
+        if is_own && File::open(&path).is_ok_and(|directory| directory.try_lock().is_ok()) {
             let _ = std::fs::remove_dir_all(path);
         }
     }
 }
-
-/// Whether nobody holds the pipe open: reading it would wait otherwise.
-fn is_left(pipe: &Path) -> bool {
-    let opened = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(pipe);
-    opened.is_ok_and(|mut pipe| matches!(pipe.read(&mut [0]), Ok(0)))
-}
-
-/// open(2), x86.
-const O_NONBLOCK: i32 = 0o4000;
 
 #[cfg(test)]
 mod tests {
@@ -66,15 +76,20 @@ mod tests {
         let make = |name: &str| {
             let directory = parent.path().join(name);
             std::fs::create_dir(&directory).unwrap();
-            sys::fifo::make(&directory.join(ALIVE)).unwrap();
             directory
         };
-        let (left, used, other) = (make("superpage-recordA"), make("superpage-recordB"), make("x"));
-        let alive = OpenOptions::new().read(true).write(true).open(used.join(ALIVE)).unwrap();
+        // One was killed before it had put anything there.
+        let (left, empty) = (make("superpage-recordA"), make("superpage-recordB"));
+        let (used, other) = (make("superpage-recordC"), make("x"));
+        std::fs::write(left.join("frames"), "").unwrap();
+        let alive = lock(&used).unwrap();
+        assert!(is_taken(&lock(&used).unwrap_err()));
         remove_left(parent.path());
-        assert_eq!((left.exists(), used.exists(), other.exists()), (false, true, true));
+        let is_there = [&left, &empty, &used, &other].map(|it| it.exists());
+        assert_eq!(is_there, [false, false, true, true]);
         drop(alive);
         remove_left(parent.path());
         assert!(!used.exists());
+        assert!(is_taken(&lock(&used).unwrap_err()));
     }
 }

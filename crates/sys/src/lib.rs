@@ -14,7 +14,6 @@ pub mod affinity;
 pub mod code;
 mod error;
 pub mod exits;
-pub mod fifo;
 pub mod guard;
 pub mod heap;
 pub mod mem;

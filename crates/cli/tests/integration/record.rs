@@ -58,7 +58,7 @@ fn any_process_of(room: &Path) -> bool {
     })
 }
 
-/// The processes that have one of these files open, with what they run.
+/// The processes that have one of these directories open, with what they run.
 fn holders(files: &[std::path::PathBuf]) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
     let holding = processes.filter(|process| {
@@ -133,7 +133,7 @@ fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
         assert_eq!(verified.status.code(), Some(1), "{}", stderr(&verified));
         assert!(stdout(&verified).contains("truncated: the footer"), "{}", stdout(&verified));
     }
-    // The next removes what they left, unless one of their processes that has ended still has the pipe open.
+    // The next removes what they left, unless a process that is ending still has the directory open.
     wait_until("what killed recorders left is gone", || {
         let words = ["record", "-q", "--force", "-o", "first.spt", "--", "true"];
         let mut command = superpage(&words);
@@ -141,8 +141,7 @@ fn a_killed_recorder_takes_its_program_along_and_leaves_what_it_wrote() {
         assert!(command.status().unwrap().success());
         let left: Vec<_> =
             std::fs::read_dir(&room).unwrap().flatten().map(|it| it.path()).collect();
-        let pipes = left.iter().map(|it| it.join("alive")).collect::<Vec<_>>();
-        println!("left: {left:?}, held open: {:?}", holders(&pipes));
+        println!("left: {left:?}, held open: {:?}", holders(&left));
         left.is_empty()
     });
 }
