@@ -48,7 +48,7 @@ static MAIN: AtomicUsize = AtomicUsize::new(0);
 static THREADS: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 /// Where the main arena begins.
 static START: AtomicUsize = AtomicUsize::new(0);
-/// What threads' arenas hold, about.
+/// What threads' arenas hold, each one's last step left out.
 static IN_THREADS: AtomicUsize = AtomicUsize::new(0);
 /// The end of the brk area when it was last looked at.
 static LAST_BREAK: AtomicUsize = AtomicUsize::new(0);
@@ -141,9 +141,14 @@ fn advance(chunk: Chunk) -> bool {
         let span = end - end % SPAN;
         let limit = slot(end);
         let known = limit.load(Ordering::Relaxed);
-        let known = if (span..=span + SPAN).contains(&known) { known } else { span };
-        let more = next_look.saturating_sub(known);
-        (limit, known, IN_THREADS.fetch_add(more, Ordering::Relaxed) + more + main_size())
+        let is_first = !(span..=span + SPAN).contains(&known);
+        let known = if is_first { span } else { known };
+        // Of the last step only what is in use: a thread's first object makes no heap of 2 MiB.
+        let counted = if is_first { span + STEP } else { known };
+        let more = next_look.saturating_sub(counted);
+        let in_threads = IN_THREADS.fetch_add(more, Ordering::Relaxed) + more;
+        let in_step = end - (next_look - STEP);
+        (limit, known, in_threads + in_step + main_size())
     } else {
         LAST_BREAK.store(current_break(), Ordering::Relaxed);
         let known = MAIN.load(Ordering::Relaxed).max(START.load(Ordering::Relaxed));
@@ -185,7 +190,7 @@ fn is_for_pool() -> bool {
 
 fn main_size() -> usize {
     let start = START.load(Ordering::Relaxed);
-    MAIN.load(Ordering::Relaxed).saturating_sub(start)
+    current_break().saturating_sub(start)
 }
 
 /// Whether a heap that holds so much gets superpages.

@@ -289,6 +289,8 @@ fn child_of_threads() {
             unmap(start, length);
         }
     };
+    // Before the first child, whichever thread runs first.
+    work(THREADS);
     std::thread::scope(|scope| {
         for seed in 0..THREADS {
             scope.spawn(move || work(seed));
