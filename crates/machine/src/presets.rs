@@ -26,6 +26,7 @@ const PRESETS: &[(&str, &str)] = presets![
     "athlon64-3000",
     "cascade-lake",
     "core-duo-t2600",
+    "e3-1231v3",
     "e3-1245v6",
     "e5-2640v4",
     "golden-cove",

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 
-use lab::tables::{self, Agreement, Entry, Role, Step, TABLE_SCHEMA, Table};
+use lab::tables::{self, Agreement, Entry, Pair, Role, Step, TABLE_SCHEMA, Table};
 use report::sig3::{percent, ratio};
 use serde::Serialize;
 use serde_json::json;
@@ -15,8 +15,8 @@ use cli::progress::Progress;
 /// Rerun published tables and say how well they agree.
 ///
 /// What several tables need is simulated once. The longest simulations begin first, one on each CPU, with 0.2 to
-/// 0.3 GB of memory each. Exit code 1: the order of a pair that the paper separates by more than 5 % came out
-/// otherwise.
+/// 0.3 GB of memory each. Exit code 1: the order of a pair that the paper separates by more than 5 %, of checks too, came
+/// out otherwise.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Tables, `all` of them, or `list`.
@@ -113,7 +113,11 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
     progress.into_inner().expect("nothing in it panics").clear();
     ran.map_err(Failure::usage)?;
     printed?;
-    let is_wrong = documents.iter().any(|one| !one.agreement.wrong.is_empty());
+    let is_off = |agreement: &Agreement| {
+        let checks = agreement.checks.iter().flat_map(|checks| &checks.wrong);
+        !agreement.wrong.is_empty() || checks.count() > 0
+    };
+    let is_wrong = documents.iter().any(|one| is_off(&one.agreement));
     if args.json {
         exit::print(&match documents.pop() {
             Some(one) if !are_several => to_text(&one)?,
@@ -149,29 +153,30 @@ fn text(table: &Table, agreement: &Agreement) -> String {
     header.extend(table.columns.iter().map(String::as_str));
     let cell = |cell: &tables::Cell| {
         let figure = |value: Option<f64>| value.map_or("-".to_string(), ratio);
-        let mark = if cell.role == Role::Fitted { " f" } else { "" };
+        let mark = match cell.role {
+            Role::Fitted => " f",
+            Role::Check => " c",
+            Role::HeldOut | Role::Base => "",
+        };
         format!("{} / {}{mark}", figure(cell.published), figure(cell.simulated))
     };
     let row = |row: &tables::Row| {
         [row.name.clone()].into_iter().chain(row.cells.iter().map(cell)).collect()
     };
     let mut text = format!("{}: {} ({})\n", table.name, table.figure, table.source);
-    text += "published / simulated; f: a parameter was fitted to the published figure\n\n";
+    text += "published / simulated; f: a parameter was fitted to the published figure; c: a check, never fitted\n";
+    text += &format!("left out: {}\n\n", table.left_out);
     text += &cli::table(&header, table.rows.iter().map(row).collect(), &[0]);
     let right = agreement.pairs - agreement.wrong.len();
     text += &format!(
         "\norder: {right} of {} pairs that the paper separates by more than 5 % are in its order\n",
         agreement.pairs
     );
-    for pair in &agreement.wrong {
-        text += &format!(
-            "  {}: {} over {} is {} published, {} simulated\n",
-            pair.row,
-            pair.higher,
-            pair.lower,
-            ratio(pair.published),
-            ratio(pair.simulated)
-        );
+    text += &wrong(&agreement.wrong);
+    if let Some(checks) = &agreement.checks {
+        let right = checks.pairs - checks.wrong.len();
+        text += &format!("checks: {right} of {} such pairs are in their order\n", checks.pairs);
+        text += &wrong(&checks.wrong);
     }
     for mean in &agreement.means {
         text += &format!(
@@ -183,12 +188,30 @@ fn text(table: &Table, agreement: &Agreement) -> String {
             percent(mean.error)
         );
     }
-    for (what, error) in
-        [("all cells", agreement.typical_error), ("held-out cells", agreement.held_out_error)]
-    {
+    let of_checks = agreement.checks.as_ref().and_then(|checks| checks.typical_error);
+    for (what, error) in [
+        ("all cells but checks", agreement.typical_error),
+        ("held-out cells", agreement.held_out_error),
+        ("checks", of_checks),
+    ] {
         if let Some(error) = error {
             text += &format!("a cell is off by {} in the geometric mean, {what}\n", percent(error));
         }
     }
     text
+}
+
+/// Pairs in the wrong order, a line each.
+fn wrong(pairs: &[Pair]) -> String {
+    let line = |pair: &Pair| {
+        format!(
+            "  {}: {} over {} is {} published, {} simulated\n",
+            pair.row,
+            pair.higher,
+            pair.lower,
+            ratio(pair.published),
+            ratio(pair.simulated)
+        )
+    };
+    pairs.iter().map(line).collect()
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Role, Table};
+use super::{Role, Row, Table};
 
 /// Published figures that differ by no more than this are taken as equal: papers do not separate them.
 const APART: f64 = 1.05;
@@ -16,10 +16,23 @@ pub struct Agreement {
     pub wrong: Vec<Pair>,
     /// Each column's geometric mean over the rows that have both figures.
     pub means: Vec<GeometricMean>,
-    /// The mean factor by which a cell is off, less one: over all cells but bases.
+    /// The mean factor by which a cell is off, less one: over all cells but bases and checks.
     pub typical_error: Option<f64>,
     /// The same over held-out cells only.
     pub held_out_error: Option<f64>,
+    /// Of the rows that came after all parameters were set, of which nothing above is.
+    pub checks: Option<Checks>,
+}
+
+/// How well rows agree that nothing is ever fitted to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Checks {
+    /// As [`Agreement::pairs`].
+    pub pairs: usize,
+    /// As [`Agreement::wrong`].
+    pub wrong: Vec<Pair>,
+    /// As [`Agreement::typical_error`].
+    pub typical_error: Option<f64>,
 }
 
 /// Two cells of a row in the wrong order.
@@ -53,19 +66,27 @@ pub struct GeometricMean {
 impl Table {
     /// How well it was reproduced.
     pub fn agreement(&self) -> Agreement {
-        let (pairs, wrong) = self.pairs();
+        let is_check = |row: &Row| row.cells.iter().any(|cell| cell.role == Role::Check);
+        let (pairs, wrong) = self.pairs(|row| !is_check(row));
+        let checks = self.rows.iter().any(is_check).then(|| {
+            let (pairs, wrong) = self.pairs(is_check);
+            let typical_error = self.typical_error(|role| role == Role::Check);
+            Checks { pairs, wrong, typical_error }
+        });
         Agreement {
             pairs,
             wrong,
             means: self.means(),
-            typical_error: self.typical_error(|role| role != Role::Base),
+            typical_error: self.typical_error(Role::is_known),
             held_out_error: self.typical_error(|role| role == Role::HeldOut),
+            checks,
         }
     }
 
-    fn pairs(&self) -> (usize, Vec<Pair>) {
+    /// The pairs of some rows, and those that are in the wrong order.
+    fn pairs(&self, counts: impl Fn(&Row) -> bool) -> (usize, Vec<Pair>) {
         let (mut pairs, mut wrong) = (0, Vec::new());
-        for row in &self.rows {
+        for row in self.rows.iter().filter(|row| counts(row)) {
             for (high, higher) in row.cells.iter().enumerate() {
                 for (low, lower) in row.cells.iter().enumerate() {
                     let ratio = |a: Option<f64>, b: Option<f64>| Some(a? / b.filter(|b| *b > 0.0)?);
@@ -95,7 +116,7 @@ impl Table {
     fn means(&self) -> Vec<GeometricMean> {
         let column = |(index, name): (usize, &String)| {
             let both = self.rows.iter().filter_map(|row| {
-                let cell = row.cells.get(index).filter(|cell| cell.role != Role::Base)?;
+                let cell = row.cells.get(index).filter(|cell| cell.role.is_known())?;
                 positive(cell.published).zip(positive(cell.simulated))
             });
             let (published, simulated): (Vec<f64>, Vec<f64>) = both.unzip();
@@ -149,6 +170,7 @@ mod tests {
         Table {
             name: "t".to_string(),
             source: "a paper".to_string(),
+            left_out: String::new(),
             figure: "speed-up".to_string(),
             better: Better::Higher,
             columns: ["base", "a", "b"].map(String::from).to_vec(),

@@ -11,7 +11,7 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-pub use agreement::{Agreement, GeometricMean, Pair};
+pub use agreement::{Agreement, Checks, GeometricMean, Pair};
 pub(crate) use agreement::{geometric, typical};
 
 pub use queue::{Step, run};
@@ -35,6 +35,8 @@ pub struct Entry {
     pub source: &'static str,
     /// What it shows.
     pub summary: &'static str,
+    /// What was published with it and is not in it.
+    pub left_out: &'static str,
     /// What its rows need.
     pub(crate) runs: fn() -> Vec<Runs>,
     /// Makes the table of the reports.
@@ -71,6 +73,8 @@ pub struct Table {
     pub name: String,
     /// Where it was published.
     pub source: String,
+    /// What was published with it and is not in it.
+    pub left_out: String,
     /// What the figures are: `speed-up over base pages`.
     pub figure: String,
     /// Which way they are better.
@@ -123,6 +127,13 @@ pub enum Role {
     Check,
     /// The cell is 1 by definition: what others are relative to.
     Base,
+}
+
+impl Role {
+    /// Whether the figure was known while parameters were set.
+    fn is_known(self) -> bool {
+        matches!(self, Self::Fitted | Self::HeldOut)
+    }
 }
 
 impl Cell {

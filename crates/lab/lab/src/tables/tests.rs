@@ -29,6 +29,7 @@ fn times(entry: &Entry, reports: &Reports<'_>) -> Table {
     Table {
         name: entry.name.to_string(),
         source: String::new(),
+        left_out: String::new(),
         figure: "cycles".to_string(),
         better: Better::Lower,
         columns: Vec::new(),
@@ -37,7 +38,7 @@ fn times(entry: &Entry, reports: &Reports<'_>) -> Table {
 }
 
 const fn entry(name: &'static str, runs: fn() -> Vec<Runs>) -> Entry {
-    Entry { name, source: "", summary: "", runs, table: times }
+    Entry { name, source: "", summary: "", left_out: "", runs, table: times }
 }
 
 fn runs(conditions: Conditions, designs: &'static [&'static str]) -> Runs {
@@ -101,8 +102,8 @@ fn every_published_cell_is_in_one_pass() {
             assert!(cells.contains(&(conditions, design)), "{conditions:?}: {design}");
         }
     }
-    // The latency of Redis is of the runs that its three other tables need, GraphChi on a fresh boot of slide 21's.
-    assert_eq!(count, 5 * 6 + 5 * 6 + 4 + 3 * 7 + 3);
+    // The latency of Redis is of the runs that its three tables from a cold start need, GraphChi on a fresh boot of slide 21's.
+    assert_eq!(count, 8 * 6 + 8 * 6 + 4 + 3 * 7 + 3 * 7 + 3);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! What published rows say without the model: how fast they could be if faults took no time, and in which order the
-//! patches stand.
+//! patches stand. See docs/decisions/faults.md#8.
 
 use serde::Serialize;
 
