@@ -42,7 +42,7 @@ pub use pmu::{NoSuchTerm, Pmu};
 pub use root::{ReadError, Root};
 pub use snapshot::Snapshot;
 pub use thp::{Khugepaged, Thp, ThpSize};
-pub use tlb::{Leaves, TlbArray, TlbKind};
+pub use tlb::{AMD_UNIT, Leaves, TlbArray, TlbKind};
 pub use unknown::Unknown;
 pub use zones::{ZoneFree, ZoneLevels};
 

@@ -79,10 +79,21 @@ impl Calibration {
     ) -> Option<String> {
         let (low, high) = level.range?;
         let (found, slack) = (level.entries?, (CLOSE * said as f64) as u64);
-        if (low.saturating_sub(slack)..=high + slack).contains(&said) {
+        let is_in_range = |said: u64| (low.saturating_sub(slack)..=high + slack).contains(&said);
+        if is_in_range(said) {
             return None;
         }
+        let is_amd = self.processor.vendor.as_deref() == Some("AuthenticAMD");
+        let in_units = said * u64::from(host::AMD_UNIT);
         let why = match (found < said, self.processor.guest) {
+            (false, Some(true)) if number == 2 && is_amd && is_in_range(in_units) => {
+                return Some(format!(
+                    "{what}: level {number} keeps {found} ({low} to {high}); CPUID names {said}, which are \
+                     {in_units} if it counts in units of {} as since Zen 5: the hypervisor does not show whether \
+                     it does (leaf 0x80000021)",
+                    host::AMD_UNIT
+                ));
+            }
             (true, Some(true)) => {
                 "another thread of the core may use the rest, or the hypervisor shows another \
                  processor's CPUID"

@@ -11,6 +11,10 @@ const M2: u64 = 2 << 20;
 const M4: u64 = 4 << 20;
 const G1: u64 = 1 << 30;
 
+/// What AMD's second level is counted in where L2TlbSizeX32 says so (leaf 0x8000_0021, EAX bit 14; Zen 5's 4,096
+/// entries do not fit the 12 bits of their field).
+pub const AMD_UNIT: u32 = 32;
+
 /// The arrays that the leaves describe, first level first. Leaf 2 counts only where leaf 0x18 says nothing
 /// (its own descriptor 0xFE refers there).
 pub fn arrays(leaves: &Leaves) -> Vec<TlbArray> {
@@ -95,21 +99,23 @@ fn amd(leaves: &Leaves) -> Vec<TlbArray> {
             }
         }
     }
+    let is_in_units = leaves.amd_features.is_some_and(|[eax, ..]| eax >> 14 & 1 == 1);
+    let unit = if is_in_units { AMD_UNIT } else { 1 };
     if let Some([eax, ebx, ..]) = leaves.amd_giant {
-        arrays.extend(halves(1, eax, G1));
-        arrays.extend(halves(2, ebx, G1));
+        arrays.extend(halves(1, eax, G1, 1));
+        arrays.extend(halves(2, ebx, G1, unit));
     }
     if let Some([eax, ebx, ..]) = leaves.amd_second {
-        arrays.extend(halves(2, ebx, K4));
-        arrays.extend(halves(2, eax, M2));
+        arrays.extend(halves(2, ebx, K4, unit));
+        arrays.extend(halves(2, eax, M2, unit));
     }
     arrays
 }
 
 /// A register of 12 bits of entries and 4 of associativity, for instructions and, above them, data.
-fn halves(level: u32, register: u32, page: u64) -> [TlbArray; 2] {
+fn halves(level: u32, register: u32, page: u64, unit: u32) -> [TlbArray; 2] {
     let half = |bits: u32, kind| {
-        let entries = bits & 0xfff;
+        let entries = (bits & 0xfff) * unit;
         let ways = match bits >> 12 & 0xf {
             1 => Some(1),
             2 => Some(2),
@@ -238,6 +244,31 @@ mod tests {
     }
 
     #[test]
+    fn zen_5_counts_its_second_level_in_units_where_it_says_so() {
+        // (measured) an EPYC guest of family 26, whose hypervisor hides the bit of leaf 0x8000_0021.
+        let hidden = Leaves {
+            amd_first: Some([0xff60_ff40, 0xff60_ff40, 0x300c_0140, 0x2008_0140]),
+            amd_second: Some([0x4080_2040, 0x6080_4040, 0x0400_8140, 0x0c00_9140]),
+            amd_giant: Some([0; 4]),
+            amd_features: Some([0x0204, 0, 0x86, 0]),
+            ..Leaves::default()
+        };
+        let second = |leaves: &Leaves| -> Vec<Short> {
+            data(leaves).into_iter().filter(|array| array.0 == 2).collect()
+        };
+        let expected = |entries| -> Vec<Short> {
+            vec![(2, Data, vec![K4], entries, Some(8)), (2, Data, vec![M2], entries, Some(4))]
+        };
+        assert_eq!(second(&hidden), expected(128));
+        let shown = Leaves { amd_features: Some([0x4204, 0, 0x86, 0]), ..hidden.clone() };
+        assert_eq!(second(&shown), expected(4096));
+        assert!(
+            data(&shown).contains(&(1, Data, vec![K4], 96, Some(96))),
+            "the first is as it was"
+        );
+    }
+
+    #[test]
     fn core_2_has_a_small_level_under_its_own_name() {
         // Descriptors of a Core 2 (manual, example): 57 and 56 are DTLB0, B4 and 05 are DTLB1.
         let leaves = Leaves {
@@ -263,7 +294,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_said_makes_sense(
-            descriptors: [u32; 4], first: [u32; 4], second: [u32; 4], giant: [u32; 4],
+            descriptors: [u32; 4], first: [u32; 4], second: [u32; 4], giant: [u32; 4], features: [u32; 4],
             translation in prop::collection::vec(any::<[u32; 4]>(), 0..5), amd: bool,
         ) {
             let amd = |registers| amd.then_some(registers);
@@ -273,6 +304,7 @@ mod tests {
                 amd_first: amd(first),
                 amd_second: amd(second),
                 amd_giant: amd(giant),
+                amd_features: amd(features),
             };
             let arrays = arrays(&leaves);
             prop_assert!(arrays.iter().all(|array| array.entries > 0));

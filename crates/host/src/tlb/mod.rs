@@ -9,7 +9,7 @@ use units::PageSize;
 
 use crate::Root;
 
-pub use decode::arrays as decode;
+pub use decode::{AMD_UNIT, arrays as decode};
 
 /// One TLB array as CPUID describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,8 @@ pub struct Leaves {
     pub amd_second: Option<[u32; 4]>,
     /// Leaf 0x8000_0019: pages of 1 GiB at both levels (AMD).
     pub amd_giant: Option<[u32; 4]>,
+    /// Leaf 0x8000_0021: features, of which one says how the second level is counted (AMD since Zen 5).
+    pub amd_features: Option<[u32; 4]>,
 }
 
 /// What a TLB array translates.
@@ -88,6 +90,7 @@ impl Leaves {
             amd_first: amd(0x8000_0005),
             amd_second: amd(0x8000_0006),
             amd_giant: amd(0x8000_0019),
+            amd_features: amd(0x8000_0021),
         }
     }
 }

@@ -145,16 +145,23 @@ fn what_cpuid_contradicts_is_a_warning() {
         entries,
         ways: None,
     };
-    let warnings = |first, second| {
+    let warnings_of = |vendor: &str, first, second| {
         let arrays = vec![array(1, first), array(2, second)];
-        let processor = Processor { arrays, guest: Some(true), ..Processor::default() };
+        let vendor = Some(vendor.to_string());
+        let processor = Processor { arrays, vendor, guest: Some(true), ..Processor::default() };
         let options = Options { effort: EXACT, pages: vec![page], seed: 1, limit: None, processor };
         let mut probe = Simulated::new(altered("cascade-lake", &[]));
         calibrate(&mut probe, None, &options, &mut |_| {}).unwrap().warnings
     };
+    let warnings = |first, second| warnings_of("GenuineIntel", first, second);
     assert_eq!(warnings(64, 1536), [""; 0]);
     let [warning] = &warnings(64, 2048)[..] else { panic!("one level is smaller") };
     assert!(warning.contains("level 2 keeps 1536") && warning.contains("names 2048"), "{warning}");
+    // AMD's count in units of 32, and the bit that says so hidden; not a maker's that has no such units.
+    for (vendor, is_explained) in [("AuthenticAMD", true), ("GenuineIntel", false)] {
+        let [warning] = &warnings_of(vendor, 64, 48)[..] else { panic!("one level is larger") };
+        assert_eq!(warning.contains("names 48, which are 1536 if"), is_explained, "{warning}");
+    }
 }
 
 #[test]
