@@ -17,3 +17,4 @@ mod record;
 mod run;
 mod tlb;
 mod trace;
+mod works;
