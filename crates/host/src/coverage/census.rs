@@ -21,9 +21,10 @@ use crate::{ReadError, Root};
 
 /// Private memory is asked about in pieces of this many bytes of addresses.
 const CHUNK: u64 = 64 << 20;
-/// Pages asked in a full one: a share of one half is known within 25 percentage points there, and within 3 in
-/// 4 GiB. Fewer where less lies, but some.
+/// Pages of a kind asked in a full one: a share of one half is known within 25 percentage points there, and within 3
+/// in 4 GiB. Fewer where less lies: each stands for 1 MiB at most, down to so many.
 const ASKED: u64 = 16;
+const ASKED_BYTES: u64 = 1 << 20;
 const MIN_ASKED: u64 = 4;
 /// A mapping with more gaps than this in what is known of its object is read whole.
 const MAX_GAPS: usize = 64;
@@ -167,13 +168,12 @@ impl Census {
             }
         }
         for (place, piece) in pieces {
-            let exclusive = piece.exclusive_share(&pagemap)?;
-            if exclusive == 0.0 {
+            let (exclusive, shared) = split(&piece, |at| Ok(pagemap.is_exclusive(at)?))?;
+            tally.private += exclusive;
+            if exclusive.resident() == 0 {
                 let here = scanned.iter().filter(|(from, _)| from / CHUNK == place);
                 tally.forked.extend(here.copied());
             }
-            tally.private += piece.holds.times(exclusive);
-            let shared = piece.holds.times(1.0 - exclusive);
             let most = tally.shared.entry(place).or_default();
             if shared.resident() > most.resident() {
                 *most = shared;
@@ -227,9 +227,12 @@ impl Census {
     }
 }
 
-/// Private memory of one process in one piece of its addresses.
+/// Private memory of one process in one piece of its addresses: on base pages, and on superpages. Each is asked by
+/// itself: a few base pages beside many superpages would be asked by chance only.
+type Piece = [Part; 2];
+
 #[derive(Default)]
-struct Piece {
+struct Part {
     holds: Private,
     ranges: Vec<(u64, u64)>,
 }
@@ -241,9 +244,9 @@ fn add_to_pieces(
     is_eligible: bool,
 ) {
     for (from, to) in in_pieces(region.start, region.end) {
-        let piece = pieces.entry(from / CHUNK).or_default();
-        piece.holds += Private::of(to - from, is_huge, is_eligible);
-        piece.ranges.push((from, to));
+        let part = &mut pieces.entry(from / CHUNK).or_default()[usize::from(is_huge)];
+        part.holds += Private::of(to - from, is_huge, is_eligible);
+        part.ranges.push((from, to));
     }
 }
 
@@ -255,7 +258,7 @@ fn in_pieces(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
 
 /// How many pages are asked of so many bytes.
 fn asked_of(bytes: u64) -> u64 {
-    (bytes * ASKED / CHUNK).clamp(MIN_ASKED, ASKED)
+    (bytes / ASKED_BYTES).clamp(MIN_ASKED, ASKED)
 }
 
 /// Whether all pages asked in a range are there, and others map them too.
@@ -269,17 +272,37 @@ fn shares_all(pagemap: &Pagemap, from: u64, to: u64) -> Result<bool, ReadError> 
     Ok(true)
 }
 
-impl Piece {
+/// What of a piece one process alone maps, and what others map too.
+fn split(
+    piece: &Piece,
+    mut is_exclusive: impl FnMut(u64) -> Result<Option<bool>, ReadError>,
+) -> Result<(Private, Private), ReadError> {
+    let (mut exclusive, mut shared) = (Private::default(), Private::default());
+    for part in piece {
+        let share = part.exclusive_share(&mut is_exclusive)?;
+        exclusive += part.holds.times(share);
+        shared += part.holds.times(1.0 - share);
+    }
+    Ok((exclusive, shared))
+}
+
+impl Part {
     /// Which share of it no other process maps, by a sample at equal distances.
-    fn exclusive_share(&self, pagemap: &Pagemap) -> Result<f64, ReadError> {
+    fn exclusive_share(
+        &self,
+        mut is_exclusive: impl FnMut(u64) -> Result<Option<bool>, ReadError>,
+    ) -> Result<f64, ReadError> {
         let bytes = self.holds.resident();
+        if bytes == 0 {
+            return Ok(0.0);
+        }
         let step = (bytes / asked_of(bytes)).max(1);
         let (mut asked, mut exclusive, mut passed, mut next) = (0u32, 0u32, 0, step / 2);
         for (from, to) in &self.ranges {
             while next < passed + (to - from) {
-                if let Some(is_exclusive) = pagemap.is_exclusive(from + (next - passed))? {
+                if let Some(is_own) = is_exclusive(from + (next - passed))? {
                     asked += 1;
-                    exclusive += u32::from(is_exclusive);
+                    exclusive += u32::from(is_own);
                 }
                 next += step;
             }
@@ -401,6 +424,25 @@ mod tests {
         let pieces = [(CHUNK - 1, CHUNK), (CHUNK, 2 * CHUNK), (2 * CHUNK, 2 * CHUNK + 1)];
         assert_eq!(cut, pieces);
         assert_eq!(in_pieces(5, 7).collect::<Vec<_>>(), [(5, 7)]);
+    }
+
+    #[test]
+    fn a_few_shared_base_pages_beside_superpages_are_counted_as_shared() {
+        const MIB: u64 = 1 << 20;
+        let mut pieces = BTreeMap::new();
+        let mut add = |start, bytes, is_huge| {
+            let categories = Categories::PRESENT;
+            let region = PageRegion { start, end: start + bytes, categories };
+            add_to_pieces(&mut pieces, &region, is_huge, true);
+        };
+        add(0, 56 * MIB, true);
+        // Wherever they lie: pages asked at equal distances over all of the piece can miss all of these.
+        for at in [57, 59, 61, 63] {
+            add(at * MIB, MIB / 2, false);
+        }
+        let (exclusive, shared) = split(&pieces[&0], |at| Ok(Some(at < 56 * MIB))).unwrap();
+        assert_eq!((exclusive.thp, exclusive.base), (56 * MIB, 0));
+        assert_eq!((shared.thp, shared.base), (0, 2 * MIB));
     }
 
     #[test]
