@@ -364,7 +364,7 @@ fn supervise(
     relaying.stop();
     ended.map_err(ours)?;
     let (status, usage) = sys::wait::reap(pid).map_err(ours)?;
-    Ok(Ended::new(plan, status, seconds, usage, seen))
+    Ok(Ended::new(plan, pid, status, seconds, usage, seen))
 }
 
 /// How long a launcher waits before it gives back again what its looks at the program left; doubled each time.

@@ -27,7 +27,7 @@ use crate::process_tree::ProcessTree;
 use attached::Attached;
 use bounds::{Bounds, Part, Range};
 use members::Members;
-pub use observed::{Moment, Observed};
+pub use observed::{Killed, Moment, Observed};
 use sys::param::thread_cpu_time;
 use units::ByteSize;
 pub use when::BUDGET;
@@ -198,6 +198,7 @@ impl Watcher {
         let unseen = self.members.renew();
         let ends = self.members.ends(unseen, self.is_long());
         self.seen.lost = self.members.lost();
+        self.seen.killed = self.members.killed();
         self.seen.peak = self.bounds.end(&ends);
         self.seen.watch_seconds = (beginning + self.spent).as_secs_f64();
         self.seen.uncounted = self.attached.missing();

@@ -22,7 +22,8 @@ const REGISTER: u16 = 3;
 const DEREGISTER: u16 = 4;
 const OF_PID: u16 = 4;
 const STATS: u16 = 3;
-/// Where in `struct taskstats`: `ac_pid`, `ac_ppid`, `hiwater_rss` (KiB), and from version 12 on `ac_tgid`.
+/// Where in `struct taskstats`: `ac_exitcode` (as wait(2) has it; 0 for a thread that is not its process's first), `ac_pid`, `ac_ppid`, `hiwater_rss` (KiB), and from version 12 on `ac_tgid`.
+const AT_EXIT: usize = 4;
 const AT_PID: usize = 128;
 const AT_PARENT: usize = 132;
 const AT_HIGH_WATER: usize = 200;
@@ -40,6 +41,8 @@ pub struct Ended {
     pub parent: Pid,
     /// The most memory that it held since it executed its program, or was forked; hugetlb is not in it.
     pub high_water: ByteSize,
+    /// The signal that killed the process.
+    pub signal: Option<i32>,
 }
 
 /// A listener to ends on some CPUs. The kernel sends it a message for each, 2 to 3 us of the ending thread's time.
@@ -188,6 +191,7 @@ fn ended_of(body: &[u8]) -> Option<Ended> {
         process: Pid(process as i32),
         parent: Pid(u32_at(stats, AT_PARENT)? as i32),
         high_water: ByteSize(u64::from_ne_bytes(kib).saturating_mul(1024)),
+        signal: Some((u32_at(stats, AT_EXIT)? & 0x7f) as i32).filter(|signal| *signal != 0),
     })
 }
 
@@ -214,8 +218,10 @@ mod tests {
     fn of_pid(version: u16) -> Vec<u8> {
         let mut stats = vec![0; 416];
         stats[..2].copy_from_slice(&version.to_ne_bytes());
-        for (at, value) in [(AT_PID, 71u32), (AT_PARENT, 7), (AT_HIGH_WATER, 300), (AT_PROCESS, 70)]
-        {
+        // SIGBUS, with a core dump.
+        let exit = (AT_EXIT, 0x87);
+        let ids = [(AT_PID, 71u32), (AT_PARENT, 7), (AT_HIGH_WATER, 300), (AT_PROCESS, 70), exit];
+        for (at, value) in ids {
             stats[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         }
         let parts = [attribute(1, &71u32.to_ne_bytes()), attribute(STATS, &stats)].concat();
@@ -225,9 +231,9 @@ mod tests {
     #[test]
     fn an_end_is_read_and_what_is_cut_off_is_not() {
         let process = |version| ended_of(&of_pid(version)).unwrap();
-        let (parent, high_water) = (Pid(7), ByteSize::kib(300));
-        assert_eq!(process(13), Ended { process: Pid(70), parent, high_water });
-        assert_eq!(process(11), Ended { process: Pid(71), parent, high_water });
+        let (parent, high_water, signal) = (Pid(7), ByteSize::kib(300), Some(libc::SIGBUS));
+        assert_eq!(process(13), Ended { process: Pid(70), parent, high_water, signal });
+        assert_eq!(process(11), Ended { process: Pid(71), parent, high_water, signal });
         let body = of_pid(13);
         for length in 0..body.len() {
             assert_eq!(ended_of(&body[..length]), None, "{length}");
@@ -247,5 +253,12 @@ mod tests {
         let own = Pid(std::process::id() as i32);
         let ours = ended.iter().find(|it| it.process == Pid(child.id() as i32)).unwrap();
         assert!(ours.parent == own && ours.high_water > ByteSize(0), "{ours:?}");
+        assert_eq!(ours.signal, None);
+        let mut killed =
+            std::process::Command::new("sh").args(["-c", "kill -BUS $$"]).spawn().unwrap();
+        killed.wait().unwrap();
+        let ended = exits.ended().unwrap();
+        let ours = ended.iter().find(|it| it.process == Pid(killed.id() as i32)).unwrap();
+        assert_eq!(ours.signal, Some(libc::SIGBUS));
     }
 }

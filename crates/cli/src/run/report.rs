@@ -1,18 +1,18 @@
 //! What a run got: one line for people, or a document.
 
-use abi::{Column, Kind, Prepared, Reason, Totals};
+use abi::{Column, Kind, Prepared, Reason, Totals, environment};
 use experiment::analysis::took_effect;
 use experiment::counters::CounterFile;
 use experiment::verdict::Effect;
-use experiment::watch::{NEAR_PEAK, Observed};
+use experiment::watch::{Killed, NEAR_PEAK, Observed};
 use host::Root;
-use launch::{Pages, Plan, Promise};
+use launch::{Children, EnvironmentChange, Pages, Plan, Promise};
 use report::format as words;
 use serde_json::{Map, Value, json};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use sys::wait::Usage;
-use units::ByteSize;
+use units::{ByteSize, Pid};
 
 use crate::counters;
 
@@ -28,6 +28,8 @@ pub struct Ended {
     pub seconds: f64,
     usage: Usage,
     seen: Observed,
+    /// The program's own process: what killed it is the status.
+    pid: Pid,
 }
 
 /// Whether it got what was asked for.
@@ -41,6 +43,7 @@ enum Outcome {
 impl Ended {
     pub fn new(
         plan: &Plan,
+        pid: Pid,
         status: ExitStatus,
         seconds: f64,
         usage: Usage,
@@ -48,7 +51,7 @@ impl Ended {
     ) -> Self {
         let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
         seen.conclude(&Root::real(), usage.max_rss, uses_pool);
-        Self { status, seconds, usage, seen }
+        Self { status, seconds, usage, seen, pid }
     }
 
     fn outcome(&self, plan: &Plan) -> Outcome {
@@ -121,7 +124,18 @@ impl Ended {
         };
         let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
         let library = ledger.map(|ledger| counters::summary(ledger, seen.uncounted, fallback));
-        std::iter::once(line).chain(library).collect()
+        let killed = self.children_killed().unwrap_or_default().into_iter();
+        let killed = killed.filter_map(|child| {
+            let why = why_killed(plan, child)?;
+            Some(format!("child process {} was killed by SIGBUS: {why}", child.pid))
+        });
+        std::iter::once(line).chain(library).chain(killed).collect()
+    }
+
+    /// Child processes that a signal killed; `None` if the kernel does not tell.
+    fn children_killed(&self) -> Option<Vec<Killed>> {
+        let killed = self.seen.killed.as_ref()?.iter();
+        Some(killed.copied().filter(|child| child.pid != self.pid).collect())
     }
 
     /// `superpage.run/1`: bytes, seconds, shares of 1; `null` is unknown.
@@ -157,10 +171,33 @@ impl Ended {
             "memory": coverage,
             "outcome": outcome,
             "why": why,
+            "children_killed": self.children_killed().map(|killed| killed.into_iter().map(|child| json!({
+                "pid": child.pid.0, "signal": child.signal, "reason": why_killed(plan, child),
+            })).collect::<Vec<_>>()),
             "watch_seconds": seen.watch_seconds,
             "library": ledger.and_then(CounterFile::totals).map(|totals| library(&totals, seen.uncounted)),
         })
     }
+}
+
+/// Why a signal killed a child, if its pages can be the reason. The kernel names none: SIGBUS is what a touch of
+/// the pool's memory gets when no page is free.
+fn why_killed(plan: &Plan, child: Killed) -> Option<&'static str> {
+    if child.signal != libc::SIGBUS || !matches!(plan.pages, Pages::Hugetlb(_)) {
+        return None;
+    }
+    let is_same = |set: &EnvironmentChange| {
+        set.variable == environment::CHILDREN && set.value == Children::Same.name()
+    };
+    Some(match plan.environment.iter().any(is_same) {
+        true => {
+            "with --children same it shares the parent's superpages, and most likely the hugetlb pool had no free \
+             page for its copy; enlarge the pool (--grow-pool), or use --children base"
+        }
+        false => {
+            "most likely the hugetlb pool had no free page for it; enlarge the pool (--grow-pool), or use --pages thp"
+        }
+    })
 }
 
 /// A figure that is within 5 %, or bounds and why there is none.

@@ -289,6 +289,46 @@ impl Drop for NoHugetlb {
     }
 }
 
+/// The parent ends well, so that only the report can say it.
+#[test]
+fn a_child_that_the_pool_could_not_serve_is_named_with_the_signal_and_the_reason() {
+    testkit::require!(testkit::is_root(), "not root: no pool, and no ends of processes");
+    testkit::require!(std::path::Path::new(POOL).exists(), "no pool of 2 MiB pages");
+    let program = built("cow.c", "run-cow", &[]);
+    testkit::require!(program.is_some(), "no gcc");
+    let path = program.unwrap();
+    let path = path.to_str().unwrap();
+    let _lock = testkit::machine_lock();
+    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
+    let _found = testkit::PoolsAsFound::note();
+    // 32 for the parent's memory, and too few for a copy of it.
+    testkit::require!(testkit::leave_free(40), "no 40 pages for the pool");
+    let cow = |children: &str, more: &[&str]| {
+        let words = ["run", "--pages", "hugetlb", "--heap", "--children", children];
+        let output = run(&[&words, more, &["--", path, "64"]].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let said = stdout(&output);
+        let (child, signal) = said.trim().split_once(' ').unwrap();
+        (child.to_string(), signal == libc::SIGBUS.to_string(), stderr(&output))
+    };
+    let (child, is_killed, lines) = cow("same", &[]);
+    assert!(is_killed, "the pool had a copy's pages: {lines}");
+    let json = |lines: &str| -> serde_json::Value { serde_json::from_str(lines).unwrap() };
+    let (json_child, _, document) = cow("same", &["--json"]);
+    let killed = &json(&document)["children_killed"];
+    testkit::require!(!killed.is_null(), "the kernel does not tell of ends (taskstats)");
+    let why = format!("child process {child} was killed by SIGBUS: with --children same");
+    assert!(lines.contains(&why) && lines.contains("pool"), "{lines}");
+    assert_eq!(killed[0]["pid"].to_string(), json_child);
+    assert_eq!(killed[0]["signal"], libc::SIGBUS);
+    assert!(killed[0]["reason"].as_str().unwrap().contains("--children base"), "{killed}");
+    let (_, is_killed, document) = cow("base", &["--json"]);
+    assert!(
+        !is_killed && json(&document)["children_killed"] == serde_json::json!([]),
+        "{document}"
+    );
+}
+
 /// A pool's reservation holds, and the limit makes each fault fail: without looking at the limit every process
 /// of the database is killed by SIGBUS.
 #[test]

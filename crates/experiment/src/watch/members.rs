@@ -10,6 +10,7 @@ use sys::exits::Exits;
 use units::Pid;
 
 use super::bounds::Ends;
+use super::observed::Killed;
 use crate::process_tree::ProcessTree;
 
 /// Files kept open at most: a launcher may have 1024 descriptors, and passes none on.
@@ -42,6 +43,8 @@ pub(super) struct Members {
     /// Our process group.
     group: Option<Pid>,
     exits: Option<Exits>,
+    /// Those that a signal killed, as the kernel told.
+    killed: Vec<Killed>,
 }
 
 impl Members {
@@ -64,6 +67,7 @@ impl Members {
             lost: 0,
             group,
             exits: None,
+            killed: Vec::new(),
         }
     }
 
@@ -83,6 +87,11 @@ impl Members {
     /// How many may be of the tree and were not counted.
     pub(super) fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Those that a signal killed; `None` if the kernel does not tell, or told of more than we keep.
+    pub(super) fn killed(&mut self) -> Option<Vec<Killed>> {
+        self.exits.is_some().then(|| std::mem::take(&mut self.killed))
     }
 
     /// As it was when they were found.
@@ -172,6 +181,9 @@ impl Members {
             if tree.contains(&ended.process) || tree.contains(&ended.parent) {
                 tree.insert(ended.process);
                 known.push((ended.process, ended.high_water.bytes()));
+                if let Some(signal) = ended.signal {
+                    self.killed.push(Killed { pid: ended.process, signal });
+                }
             }
         }
         Ends { unseen: 0, known, is_long }

@@ -3,7 +3,7 @@
 use host::coverage::Coverage;
 use host::{Root, process};
 use serde::{Deserialize, Serialize};
-use units::ByteSize;
+use units::{ByteSize, Pid};
 
 use super::bounds::{Peak, Range};
 
@@ -19,6 +19,15 @@ pub struct Moment {
     pub resident_bytes: u64,
     /// Of these on superpages; `null` when only a tick was made.
     pub superpage_bytes: Option<u64>,
+}
+
+/// A process that a signal killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Killed {
+    /// Its pid.
+    pub pid: Pid,
+    /// The signal.
+    pub signal: i32,
 }
 
 /// What a watch saw.
@@ -57,6 +66,9 @@ pub struct Observed {
     /// Processes seen that have the library in them and do not add to the run's counters.
     #[serde(skip)]
     pub uncounted: usize,
+    /// Processes that a signal killed, the first among them; `None` if the kernel does not tell (taskstats).
+    #[serde(skip)]
+    pub killed: Option<Vec<Killed>>,
     /// Whether any process held pages of a pool at a tick.
     #[serde(skip)]
     pub(super) saw_pool: bool,
