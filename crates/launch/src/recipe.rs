@@ -117,6 +117,18 @@ impl Recipe {
         Self { name: "superpage".to_string(), memory, ..Self::new(Pages::Auto) }
     }
 
+    /// Whether it asks a JVM for the pool's pages itself: an arm that leaves memory to the system's settings
+    /// finds no page of a pool that nobody grew (HotSpot: "UseLargePages disabled, no large pages configured").
+    /// See docs/decisions/launch.md#3.
+    pub fn asks_jvm_for_large_pages(&self) -> bool {
+        // The variables that HotSpot and its launcher read.
+        ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"].iter().any(|name| {
+            let options = self.variable(name).unwrap_or_default();
+            let mut switched = options.split_whitespace().rev();
+            switched.find(|word| word.ends_with("UseLargePages")) == Some("-XX:+UseLargePages")
+        })
+    }
+
     /// What the recipe sets a variable to: the last of several.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let mut set = self.environment.iter().rev();
@@ -295,6 +307,20 @@ mod tests {
         assert_eq!(serde_json::from_str::<Recipe>(&written).unwrap(), recipe);
         let without = serde_json::to_string(&Recipe::superpage()).unwrap();
         assert!(!without.contains("ahead"), "recipes without are written as ever: {without}");
+    }
+
+    #[test]
+    fn a_jvm_that_is_asked_for_large_pages_needs_a_pool() {
+        for (text, asks) in [
+            ("jvm: JAVA_TOOL_OPTIONS='-Xmx1g -XX:+UseLargePages'", true),
+            ("jvm: pages=system JDK_JAVA_OPTIONS=-XX:+UseLargePages", true),
+            ("jvm: JAVA_TOOL_OPTIONS='-XX:+UseLargePages -XX:-UseLargePages'", false),
+            ("jvm: JAVA_TOOL_OPTIONS=-XX:+UseTransparentHugePages", false),
+            ("jvm: OTHER=-XX:+UseLargePages", false),
+            ("base", false),
+        ] {
+            assert_eq!(text.parse::<Recipe>().unwrap().asks_jvm_for_large_pages(), asks, "{text}");
+        }
     }
 
     #[test]

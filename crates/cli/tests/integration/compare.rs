@@ -346,3 +346,28 @@ fn a_document_with_a_time_that_cannot_be_is_refused_in_a_line() {
         assert!(said.contains(field) && said.lines().count() == 1, "{said}");
     }
 }
+
+/// HotSpot maps a page of the pool when it starts, and runs on base pages if it gets none.
+#[test]
+fn a_jvm_that_is_asked_for_large_pages_finds_the_pool() {
+    testkit::require!(testkit::is_root(), "not root: no pool can be raised");
+    testkit::require!(overcommit().is_some(), "no pool of 2 MiB pages");
+    let java = std::process::Command::new("java").arg("-version").output();
+    testkit::require!(java.is_ok_and(|output| output.status.success()), "no java");
+    let _lock = testkit::machine_lock();
+    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
+    let found = testkit::PoolsAsFound::note();
+    let arm = "jvm: JAVA_TOOL_OPTIONS=-XX:+UseLargePages";
+    let sizes = "Usable page sizes: 4k, ([0-9]+)M";
+    let words = ["compare", "-q", "--json", "--max-runs", "2", "--arm", arm, "--metric", sizes];
+    let java = ["--", "java", "-Xlog:pagesize", "-Xms64m", "-Xmx64m", "-version"];
+    let with = |pool| run(&[&words[..], &["--pool", pool], &java].concat());
+    let output = with("lend");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(document["samples"][0]["metric"], 2.0, "{document}");
+    assert!(found.is_intact());
+    // Without a pool it has base pages only: what it says of larger ones is not found.
+    let output = with("keep");
+    assert!(!output.status.success(), "{}", stdout(&output));
+}
