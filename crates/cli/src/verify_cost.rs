@@ -19,7 +19,7 @@ use workload::Workload;
 use crate::bench::Outputs;
 use crate::exit::{self, Done, Failure};
 use crate::pool::show::table;
-use crate::predict::{self, Pricing, Subject, SubjectDemand};
+use crate::predict::{self, Priced, Pricing, Subject, SubjectDemand};
 use crate::runs::{Job, JobOutcome, runs, seconds, share};
 use crate::workload::WorkloadArgs;
 
@@ -29,6 +29,8 @@ use crate::workload::WorkloadArgs;
 /// than it runs; those of built-in workloads are known. Compared is the share of CPU time that superpages
 /// save: of the program, or of the timed phase of a workload. Runs continue until their ratio is known
 /// within 2 % at 99 % confidence, or until --max-runs or --max-time; the saving has a confidence interval.
+/// A prediction lies between what the least and the most favourable prices and run times would say, and at the
+/// lower end walks go on beside other work.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Built-in workloads: gups, chase, stream, touch, pagerank, btree, hashmap.
@@ -159,7 +161,7 @@ impl Args {
 fn row(
     name: String,
     asked: SubjectDemand,
-    prices: Prices,
+    prices: Priced,
     document: &Document,
     timed: bool,
 ) -> Result<Row, Failure> {
@@ -171,7 +173,8 @@ fn row(
     if base.0 + base.1 <= 0.0 {
         return Err(Failure::usage(format!("{name}: too little CPU time; give it more work")));
     }
-    let prediction = predict::predict(&asked, &prices, base.0, base.1);
+    let prediction =
+        predict::predict(&asked, &prices, base, &predict::base_runs(&document.samples, timed));
     let coverage = analysis.arms[1].eligible_coverage;
     let mut notes = asked.notes;
     let least = document.judging.least_coverage;
@@ -180,7 +183,11 @@ fn row(
     }
     let seconds = [base.0 + base.1, superpage.0 + superpage.1];
     let between = saved_between(document, timed);
-    Ok(Row { name, seconds, coverage, between, prediction, source: asked.source, prices, notes })
+    if prediction.saved.low == prediction.saved.high {
+        notes.push("no access, and no first touch, that superpages could speed up".to_string());
+    }
+    let (source, prices) = (asked.source, prices.all);
+    Ok(Row { name, seconds, coverage, between, prediction, source, prices, notes })
 }
 
 /// The interval that `compare` would give the ratio of the arms, as a saving.
@@ -219,7 +226,11 @@ fn text(rows: &[Row], error: f64) -> String {
         "error (points)",
     ];
     let points = |share: f64| format!("{:+.1}", 100.0 * share);
-    let between = |low: f64, high: f64| format!("{} to {}", percent(low), percent(high));
+    // Of no width is only what has none: digits enough to see the rest.
+    let between = |low: f64, high: f64| match low == high {
+        true => "n/a".to_string(),
+        false => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),
+    };
     let cells = |row: &Row| {
         let told = &row.prediction;
         vec![
@@ -237,6 +248,8 @@ fn text(rows: &[Row], error: f64) -> String {
     };
     let mut text = table(&header, rows.iter().map(cells).collect(), &[0]);
     text += &format!("\nmean absolute error: {:.1} points of the base run's time\n", 100.0 * error);
+    text += "between: with the prices of each visit and the time of each run; at the low end walks go on beside \
+             other work\n";
     for row in rows {
         text += &format!("{}: predicted from {}\n", row.name, row.source);
         for note in &row.notes {

@@ -3,8 +3,8 @@
 //! How much of a miss a program waits for depends on whether its accesses need one another, which no trace
 //! of pages tells. But the prices for both extremes are known (a chase of pointers, and independent
 //! accesses), and so is the time the program really took: the mixture that explains that time is taken. The
-//! two extremes are the error bar.
-//! See docs/decisions/prediction.md#5.
+//! two extremes are the error bar; at the lower one walks go on beside instructions.
+//! See docs/decisions/prediction.md#5 and docs/decisions/prediction.md#10.
 
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +105,10 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
     };
     let mid = together(mid, IPC.mid);
     let low = together(independent.within(budget(IPC.low)), IPC.low);
-    let ends = [low, together(dependent.within(budget(IPC.high)), IPC.high), mid];
+    // A core that goes on past a miss walks while it executes: what it waits for is what takes longer.
+    let beside = independent.walked_beside(executing(IPC.mid));
+    let beside = together(beside.within(user), IPC.mid);
+    let ends = [beside, low, together(dependent.within(budget(IPC.high)), IPC.high), mid];
     let faults = faults(demand, prices, native.system_seconds);
     let total = user + native.system_seconds;
     let range = |value: &dyn Fn(Seconds) -> f64| {
@@ -125,6 +128,25 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
         superpage: Parts { rest, translation: mid.translation_super, faults: faults.1 },
         dependence,
         explained: (independent.all + in_order.all, dependent.all + in_order.all),
+    }
+}
+
+impl Prediction {
+    /// The same estimate, between the lowest and the highest bounds of `others` too: the same program with the
+    /// prices of one visit, or the time of one run. An estimate is then not known better than what it is made of.
+    /// See docs/decisions/prediction.md#10.
+    pub fn widened(mut self, others: impl IntoIterator<Item = Self>) -> Self {
+        for other in others {
+            self.translating = self.translating.widened(other.translating);
+            self.saved = self.saved.widened(other.saved);
+        }
+        self
+    }
+}
+
+impl Range {
+    fn widened(self, other: Self) -> Self {
+        Self { low: self.low.min(other.low), high: self.high.max(other.high), ..self }
     }
 }
 
@@ -155,6 +177,13 @@ impl Seconds {
     fn shown_beside(self, working: f64) -> Self {
         let shown = (self.all - working.max(self.all - self.translation)).max(0.0);
         Self { translation: shown, translation_super: 0.0, ..self }
+    }
+
+    /// Of translation, what is longer than other work; what superpages leave of it likewise.
+    fn walked_beside(self, working: f64) -> Self {
+        let shown = self.shown_beside(working);
+        let by = if self.translation > 0.0 { shown.translation / self.translation } else { 1.0 };
+        Self { translation_super: self.translation_super * by, ..shown }
     }
 
     /// No more than `seconds`, by data that was nearer than its page was: a page that comes again after many

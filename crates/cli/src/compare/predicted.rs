@@ -43,7 +43,11 @@ impl Predicting {
     /// Predicts, once it is known what the reference arm took.
     pub fn predict(self, document: &Document) -> Result<Predicted, Failure> {
         let of_metric = self.timed.is_some();
-        let (user, system) = match self.timed {
+        let runs = match of_metric {
+            true => Vec::new(),
+            false => predict::base_runs(&document.samples, false),
+        };
+        let median = match self.timed {
             Some(seconds) => (seconds, 0.0),
             None => {
                 let reference = &analyse(document).arms[0];
@@ -57,7 +61,7 @@ impl Predicting {
             }
         };
         let prices = self.pricing.finish()?;
-        let prediction = predict::predict(&self.asked, &prices, user, system);
+        let prediction = predict::predict(&self.asked, &prices, median, &runs);
         let SubjectDemand { source, notes, .. } = self.asked;
         Ok(Predicted { prediction, of_metric, source, notes })
     }

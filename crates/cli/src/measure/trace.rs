@@ -32,7 +32,7 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     }
     let pricing = Pricing::begin(&followed.asked, false)?;
     let subject = Subject::Program(command.to_vec());
-    let (user, system) = match predict::on_base_pages(&subject, true)?.run()? {
+    let ((user, system), runs) = match predict::on_base_pages(&subject, true)?.run()? {
         JobOutcome::Signal(signal, _) => {
             let estimate = Estimate::unknown("interrupted before it was timed");
             return Ok(Measured {
@@ -42,7 +42,8 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
         }
         JobOutcome::Document(document) => {
             let arm = analyse(&document).arms.swap_remove(0);
-            arm.user_seconds.zip(arm.system_seconds).unwrap_or_default()
+            let median = arm.user_seconds.zip(arm.system_seconds).unwrap_or_default();
+            (median, predict::base_runs(&document.samples, false))
         }
     };
     let total = user + system;
@@ -51,12 +52,12 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
         return Ok(of(Estimate::unknown(reason), Some(total)));
     }
     let prices = pricing.finish()?;
-    let told = predict::predict(&followed.asked, &prices, user, system);
+    let told = predict::predict(&followed.asked, &prices, (user, system), &runs);
     let share = told.translating;
     let dtlb = Interval::new(share.low, share.mid, share.high.min(1.0));
     let itlb = followed.fetches.and_then(|fetches| {
         // A fetch that waits stops everything behind it; but much of it is fetched ahead.
-        let most = (prediction::dependent_seconds(&fetches, &prices) / total).min(1.0);
+        let most = (prediction::dependent_seconds(&fetches, &prices.all) / total).min(1.0);
         Interval::new(0.0, most, most)
     });
     let mut estimate = Estimate::from_parts(Method::RecordedTrace, dtlb, itlb);

@@ -14,6 +14,7 @@ use experiment::document::Judging;
 use experiment::metric::MetricSpec;
 use experiment::prices::{PricesError, Samples};
 use experiment::procedure::Settings;
+use experiment::sample::{Purpose, Sample};
 use experiment::stats::stopping::Rule;
 use experiment::stats::{Better, Confidence};
 use host::{MemInfo, Root, Snapshot};
@@ -76,7 +77,7 @@ impl Pricing {
     }
 
     /// Measures after the runs: the prices of all visits.
-    pub fn finish(mut self) -> Result<Prices, Failure> {
+    pub fn finish(mut self) -> Result<Priced, Failure> {
         if let Some(failure) = self.failed.take() {
             return Err(failure);
         }
@@ -84,7 +85,7 @@ impl Pricing {
         while self.visits < MIN_VISITS {
             self.visit()?;
         }
-        Ok(self.samples.prices())
+        Ok(Priced { all: self.samples.prices(), visits: self.samples.by_visit() })
     }
 
     fn visit(&mut self) -> Result<(), Failure> {
@@ -109,16 +110,43 @@ fn unpriced(error: PricesError) -> Failure {
     }
 }
 
-/// Predicts for a run on base pages that took so many seconds of one thread, `system` of them in the kernel.
-pub fn predict(demand: &SubjectDemand, prices: &Prices, user: f64, system: f64) -> Prediction {
-    let native = Native {
-        user_seconds: user,
-        system_seconds: system,
-        instructions: demand.instructions,
-        // Measured: what a guest is told may be 2.6 GHz where the core runs at 3.7.
-        mhz: tlb_probe::clock().core_mhz,
+/// What accesses cost: in the median of all visits, and at each.
+pub struct Priced {
+    pub all: Prices,
+    visits: Vec<Prices>,
+}
+
+/// Seconds of one thread in user mode and in the kernel.
+pub type Seconds = (f64, f64);
+
+/// Predicts for runs on base pages that took so many seconds in the median. The interval holds what each visit's
+/// prices, and the time of each of `runs`, would predict.
+pub fn predict(
+    demand: &SubjectDemand,
+    prices: &Priced,
+    median: Seconds,
+    runs: &[Seconds],
+) -> Prediction {
+    // Measured: what a guest is told may be 2.6 GHz where the core runs at 3.7.
+    let mhz = tlb_probe::clock().core_mhz;
+    let predicted = |prices: &Prices, (user_seconds, system_seconds): Seconds| {
+        let instructions = demand.instructions;
+        let native = Native { user_seconds, system_seconds, instructions, mhz };
+        prediction::predict(&demand.demand, prices, &native)
     };
-    prediction::predict(&demand.demand, prices, &native)
+    let by_visit = prices.visits.iter().map(|visit| predicted(visit, median));
+    let by_run = runs.iter().map(|run| predicted(&prices.all, *run));
+    predicted(&prices.all, median).widened(by_visit.chain(by_run))
+}
+
+/// What each measured run on base pages took; of our workloads, if `timed`, their timed phase.
+pub fn base_runs(samples: &[Sample], timed: bool) -> Vec<Seconds> {
+    let runs = samples.iter().filter(|it| it.arm == 0 && it.purpose == Purpose::Measured);
+    let seconds = |sample: &Sample| match timed {
+        true => sample.metric.map(|seconds| (seconds, 0.0)),
+        false => Some((sample.user_seconds, sample.system_seconds)),
+    };
+    runs.filter_map(seconds).filter(|(user, system)| user + system > 0.0).collect()
 }
 
 /// Two runs of a subject on base pages.

@@ -68,6 +68,10 @@ fn verify_cost_says_predicted_measured_and_the_error() {
         let [low, high] = ["low", "high"].map(|end| share(&between[end]));
         assert!(low <= measured && measured <= high, "{row}");
     }
+    let [low, mid, high] =
+        ["low", "mid", "high"].map(|key| share(&row["prediction"]["saved"][key]));
+    assert!(low <= mid && mid <= high, "{row}");
+    assert!(low < high || (low, high) == (0.0, 0.0), "no width: {row}");
     let error = row["prediction"]["saved"]["mid"].as_f64().unwrap() - measured;
     assert!((row["error"].as_f64().unwrap() - error).abs() < 1e-9, "{row}");
     let mean = document["mean_absolute_error"].as_f64().unwrap();

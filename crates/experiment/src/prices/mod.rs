@@ -73,6 +73,8 @@ pub struct Samples {
     sequential: [[Vec<f64>; 2]; 2],
     /// Nanoseconds of first touches on base pages and on superpages.
     faults: [Vec<f64>; 2],
+    /// Visits that were finished; each adds as many times to every list.
+    visits: usize,
 }
 
 /// Memory of one kind of page.
@@ -91,7 +93,7 @@ impl Samples {
             (MIN_OCTAVE..).map(|k| page << k).take_while(|footprint| *footprint <= bytes).collect();
         let points = footprints.iter().map(|_| Default::default()).collect();
         let (sequential, faults) = Default::default();
-        Ok(Self { superpage, base, bytes, footprints, points, sequential, faults })
+        Ok(Self { superpage, base, bytes, footprints, points, sequential, faults, visits: 0 })
     }
 
     /// Measures everything, on memory got anew. `step` is told how far it is, of how much; false stops it.
@@ -132,6 +134,7 @@ impl Samples {
                 first_touches(self.superpage, advice, size.bytes() as usize, REPEATS as usize)?;
             times.extend(touches.iter().map(|touch| touch.with_return));
         }
+        self.visits += 1;
         Ok(())
     }
 
@@ -155,6 +158,22 @@ impl Samples {
 
     /// Medians of all visits.
     pub fn prices(&self) -> Prices {
+        self.priced(&middle)
+    }
+
+    /// Medians of each visit, as far apart as prices were: frames and neighbours were others.
+    pub fn by_visit(&self) -> Vec<Prices> {
+        (0..self.visits)
+            .map(|visit| {
+                self.priced(&|times| {
+                    let part = |visit| times.len() * visit / self.visits;
+                    middle(&times[part(visit)..part(visit + 1)])
+                })
+            })
+            .collect()
+    }
+
+    fn priced(&self, middle: &dyn Fn(&[f64]) -> f64) -> Prices {
         let mut curves: [[Vec<f64>; 2]; 3] = Default::default();
         for point in &self.points {
             for (curves, point) in curves.iter_mut().zip(point) {

@@ -132,6 +132,40 @@ fn data_that_must_have_been_nearer_leaves_translation_as_it_is() {
     close(told.translating.low, translating(20.0) / told.explained.0);
 }
 
+#[test]
+fn walks_may_go_on_beside_instructions() {
+    // Independent accesses, and instructions that take as long at 2.5 per cycle of a nanosecond.
+    let seconds = translating(20.0);
+    let of = |instructions: f64, user: f64| {
+        let run = Native { instructions: Some(instructions * 2.5e9), ..native(user, 0.0) };
+        predict(&uniform(), &prices(), &run)
+    };
+    let told = of(seconds, 2.0 * seconds);
+    close(told.saved.mid, 0.5);
+    assert!(told.saved.low < 0.01, "{told:?}");
+    // Half as long: half of the walks at least are waited for.
+    close(of(seconds / 2.0, 2.0 * seconds).saved.low, 0.25);
+}
+
+#[test]
+fn an_estimate_is_no_better_known_than_its_prices_and_runs() {
+    let seconds = translating(20.0);
+    let told = |ns: f64, user: f64| {
+        let prices = Prices { reads: pair(ns), writes: pair(ns), dependent: pair(ns), ..prices() };
+        predict(&uniform(), &prices, &native(user, 0.0))
+    };
+    // One price for both extremes and no instructions: one number, the interval has no width.
+    let one = told(20.0, 2.0 * seconds);
+    assert_eq!(one.saved.low, one.saved.high);
+    for other in [told(18.0, 2.0 * seconds), told(20.0, 2.1 * seconds), told(22.0, 2.0 * seconds)] {
+        let wide = one.clone().widened([other.clone()]);
+        assert!(wide.saved.low < wide.saved.high, "{wide:?}");
+        assert_eq!(wide.saved.mid, one.saved.mid);
+        let of_other = [other.saved.low, other.saved.high];
+        assert!(of_other.iter().all(|it| (wide.saved.low..=wide.saved.high).contains(it)));
+    }
+}
+
 /// Two passes in order over the same regions, all lines of a page: the second uses every page again.
 fn in_order() -> Demand {
     let mut block = Block::default();
