@@ -24,8 +24,8 @@ use crate::files;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub struct Args {
-    /// Read counts from the output of perf stat -j, a perf.data, or lines of key=value (misses, cost,
-    /// cycles); - is standard input.
+    /// Read counts from the output of perf stat -j, a perf.data, opreport -l, or lines of key=value
+    /// (misses, cost, cycles); - is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "command"])]
     from: Option<PathBuf>,
 
@@ -140,7 +140,7 @@ fn by_file(path: &Path, args: &Args) -> Result<Measured, Failure> {
     }
     let place = if files::is_stdout(path) { Path::new("/dev/stdin") } else { path };
     let reading = from::read(place)?;
-    let mut estimate = if reading.format == Format::Keys {
+    let mut estimate = if matches!(reading.format, Format::Keys | Format::Opreport) {
         args.given.numbers()?.or(reading.given).estimate()
     } else {
         args.given.only_cost()?;

@@ -54,6 +54,20 @@ fn lwns_worked_example_from_a_file_and_from_flags() {
 }
 
 #[test]
+fn samples_of_opreport_give_the_same_as_keys() {
+    let event = |name: &str, count: u32, samples: u32| {
+        format!(
+            "CPU: Core 2, speed 2534 MHz (estimated)\nCounted {name} events (x) with a unit mask of 0x00 (x) \
+             count {count}\nsamples  %  image name  symbol name\n{samples}  100.000  stream  main\n"
+        )
+    };
+    let report = event("DTLB_MISSES", 1000, 9492) + &event("CPU_CLK_UNHALTED", 50_000, 599_073);
+    let document = json(&from(&report, &["--cost", "563", "--json"]));
+    let share = document["estimate"]["dtlb"]["mid"].as_f64().unwrap();
+    assert_eq!(format!("{:.2}", share * 100.0), "17.84");
+}
+
+#[test]
 fn perf_stat_gives_both_parts_or_the_reason_why_not() {
     let walks = [
         counted("cycles:u", "2000000000.0", 100),

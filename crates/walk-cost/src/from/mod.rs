@@ -1,4 +1,5 @@
-//! Files that somebody else's measurement left: `perf stat -j`, `perf.data`, and `key = value`.
+//! Files that somebody else's measurement left: `perf stat -j`, `perf.data`, `opreport -l`, and
+//! `key = value`.
 //! Which of them a file is, is read off its beginning.
 //!
 //! Readers are total: what they do not know they pass over, what is broken they name with its
@@ -8,6 +9,7 @@ mod data;
 mod keys;
 mod lines;
 mod number;
+mod opreport;
 mod reading;
 mod spaces;
 mod stat_json;
@@ -47,6 +49,7 @@ fn text(input: impl Read, head: &[u8], path: &Path) -> Result<Reading, FromError
     let lines = lines::Lines::new(BufReader::new(input), path);
     let mut reading = match format {
         Format::StatJson => stat_json::read(lines)?,
+        Format::Opreport => opreport::read(lines)?,
         Format::Keys | Format::Data => keys::read(lines)?,
     };
     reading.format = format;
@@ -65,6 +68,9 @@ fn format(head: &str) -> Option<Format> {
     let lines = || head.lines().take(MAX_LINES);
     if lines().any(|line| line.starts_with('{') && line.contains("\"counter-value\"")) {
         return Some(Format::StatJson);
+    }
+    if lines().any(opreport::is_line) {
+        return Some(Format::Opreport);
     }
     // A file of keys is one from its first line on.
     let first = lines()

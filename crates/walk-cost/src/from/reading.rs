@@ -30,6 +30,8 @@ pub enum Format {
     StatJson,
     /// `perf record`'s file.
     Data,
+    /// `opreport -l`.
+    Opreport,
     /// `key = value`.
     #[default]
     Keys,
@@ -80,7 +82,7 @@ pub enum FromError {
     },
     /// None of the formats.
     #[error(
-        "{}: unknown format: expected the output of perf stat -j, a perf.data, or lines of \
+        "{}: unknown format: expected the output of perf stat -j, a perf.data, opreport -l, or lines of \
          key=value (misses, cost, cycles)",
         path.display()
     )]
@@ -96,6 +98,7 @@ impl Format {
         match self {
             Self::StatJson => "perf stat -j",
             Self::Data => "perf.data",
+            Self::Opreport => "opreport -l",
             Self::Keys => "key = value",
         }
     }
