@@ -187,6 +187,9 @@ impl Plan {
         if plan.left_alone.is_none() {
             plan.note_allocator(recipe, wrapped);
         }
+        if by_library && matches!(recipe.pages, Pages::System | Pages::Base) {
+            plan.note_no_pages(recipe.pages);
+        }
         if !preload.is_empty() {
             let others = recipe.variable(LD_PRELOAD).or(facts.ld_preload.as_deref());
             preload.extend(others.filter(|list| !list.is_empty()).map(str::to_string));

@@ -18,6 +18,17 @@ pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
 pub(super) const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
 
 impl Plan {
+    /// `memory=` says what is backed, not by what: alone it asks for nothing.
+    pub(super) fn note_no_pages(&mut self, pages: Pages) {
+        let why = match pages {
+            Pages::Base => "with pages=base",
+            _ => "without pages=",
+        };
+        self.notes.push(format!(
+            "memory= {why} asks for no superpages, and libsuperpage.so is not used; add e.g. pages=thp"
+        ));
+    }
+
     pub(super) fn ask_for_base_pages(&mut self, recipe: &Recipe, facts: &Facts) {
         self.thp = ThpRequest::Disabled;
         self.promise = Promise::BasePages;

@@ -132,6 +132,19 @@ fn system_changes_nothing_but_what_the_recipe_says() {
 }
 
 #[test]
+fn memory_without_superpages_is_said_to_ask_for_nothing() {
+    let asks_for_nothing = |recipe: &str| {
+        let plan = resolve(recipe, &facts()).unwrap();
+        let said = plan.notes.iter().any(|note| note.contains("asks for no superpages"));
+        (said, plan.uses_library())
+    };
+    assert_eq!(asks_for_nothing("x: memory=heap"), (true, false));
+    assert_eq!(asks_for_nothing("x: memory=heap,mmap pages=base"), (true, false));
+    assert_eq!(asks_for_nothing("x: memory=heap pages=thp"), (false, true));
+    assert_eq!(asks_for_nothing("x: A=1"), (false, false));
+}
+
+#[test]
 fn what_the_recipe_sets_joins_what_the_plan_needs() {
     let inherited = Facts {
         ld_preload: Some("/lib/inherited.so".to_string()),
