@@ -49,6 +49,9 @@ pub struct Summary {
     pub peak_bytes: Option<f64>,
     /// Median figure of merit.
     pub metric: Option<f64>,
+    /// Median of each further figure, in the document's order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub more_metrics: Vec<Option<f64>>,
     /// Median share of all resident memory on superpages.
     pub coverage: Option<f64>,
     /// Median share of the memory that can be on superpages that was.
@@ -74,7 +77,7 @@ pub struct Judgement {
     pub arm: String,
     /// `wall` or the metric's name.
     pub quantity: String,
-    /// Whether this is the quantity the comparison is about.
+    /// Whether this is a quantity that the comparison is about.
     pub is_primary: bool,
     /// The word and its numbers.
     pub verdict: Verdict,
@@ -117,6 +120,16 @@ pub fn analyse(document: &Document) -> Analysis {
     Analysis { arms: summaries, judgements, noise_floor: floor }
 }
 
+impl Summary {
+    /// Median of the document's `index`-th metric, from 0.
+    pub fn metric_at(&self, index: usize) -> Option<f64> {
+        match index.checked_sub(1) {
+            None => self.metric,
+            Some(further) => self.more_metrics.get(further).copied().flatten(),
+        }
+    }
+}
+
 impl Judgement {
     /// Where more runs would decide it: how many more of each arm, and about how many seconds all of them take.
     pub fn to_decide(&self, analysis: &Analysis) -> Option<(u32, f64)> {
@@ -130,29 +143,36 @@ struct Quantity {
     name: String,
     better: Better,
     is_primary: bool,
-    of: fn(&Sample) -> Option<f64>,
+    /// Which metric; `None` is wall time.
+    metric: Option<usize>,
 }
 
-/// Wall time and, if there is one, the program's own figure.
+impl Quantity {
+    fn of(&self, sample: &Sample) -> Option<f64> {
+        self.metric.map_or(Some(sample.wall_seconds), |index| sample.metric_at(index))
+    }
+}
+
+/// Wall time and the program's own figures.
 fn quantities(document: &Document) -> Vec<Quantity> {
-    let metric = document.metric.as_ref().map(|metric| Quantity {
+    let metrics = document.metrics().enumerate().map(|(index, metric)| Quantity {
         name: metric.name.clone(),
         better: metric.better,
         is_primary: document.metric_is_primary,
-        of: |sample| sample.metric,
+        metric: Some(index),
     });
     let wall = Quantity {
         name: "wall".to_string(),
         better: Better::Lower,
-        is_primary: !metric.as_ref().is_some_and(|metric| metric.is_primary),
-        of: |sample| Some(sample.wall_seconds),
+        is_primary: !(document.metric.is_some() && document.metric_is_primary),
+        metric: None,
     };
-    [Some(wall), metric].into_iter().flatten().collect()
+    std::iter::once(wall).chain(metrics).collect()
 }
 
 fn compare(document: &Document, quantity: &Quantity, arm: u32) -> Result<Comparison, SampleError> {
     let settings = document.statistics();
-    let values = values(&document.samples, quantity.of);
+    let values = values(&document.samples, |sample| quantity.of(sample));
     stats::compare(&values, 0, arm, quantity.better, &settings)
 }
 
@@ -353,6 +373,9 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
         major_faults: median(&|sample| Some(sample.major_faults as f64)),
         peak_bytes: median(&|sample| sample.peak_bytes().map(|bytes| bytes as f64)),
         metric: median(&|sample| sample.metric),
+        more_metrics: (1..=document.more_metrics.len())
+            .map(|index| median(&|sample| sample.metric_at(index)))
+            .collect(),
         coverage: share(Coverage::ratio),
         eligible_coverage: share(Coverage::anon_ratio),
         zero_filled_bytes: zero_filled(Purpose::Measured).or_else(|| zero_filled(Purpose::WarmUp)),

@@ -29,7 +29,9 @@ const COLUMNS: [Column; 16] = [
 /// All runs, warm-ups included.
 pub fn samples(document: &Document) -> String {
     let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
-    let mut text = format!("arm,purpose,{}\n", names.join(","));
+    let further = 1..=document.more_metrics.len();
+    let more: String = further.clone().map(|index| format!(",metric_{}", index + 1)).collect();
+    let mut text = format!("arm,purpose,{}{more}\n", names.join(","));
     for sample in &document.samples {
         let arm = document.arms[sample.arm as usize].name.replace('"', "\"\"");
         let purpose = match sample.purpose {
@@ -37,8 +39,9 @@ pub fn samples(document: &Document) -> String {
             crate::sample::Purpose::Measured => "measured",
         };
         let _ = write!(text, "\"{arm}\",{purpose}");
-        for (_, of) in COLUMNS {
-            match of(sample) {
+        let further = further.clone().map(|index| sample.metric_at(index));
+        for value in COLUMNS.iter().map(|(_, of)| of(sample)).chain(further) {
+            match value {
                 Some(value) => {
                     let _ = write!(text, ",{value}");
                 }

@@ -33,7 +33,10 @@ pub struct Document {
     pub judging: Judging,
     /// The program's own figure, if it was looked for.
     pub metric: Option<MetricSpec>,
-    /// Whether the comparison is about that figure rather than wall time.
+    /// Further figures of the same output, each with verdicts of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_metrics: Vec<MetricSpec>,
+    /// Whether the comparison is about the program's figures rather than wall time.
     pub metric_is_primary: bool,
     /// The arms that ran; the first is the reference.
     pub arms: Vec<Arm>,
@@ -87,6 +90,11 @@ impl Predicted {
 }
 
 impl Document {
+    /// The program's figures that were looked for, in the order of [`Sample::metric_at`].
+    pub fn metrics(&self) -> impl Iterator<Item = &MetricSpec> {
+        self.metric.iter().chain(&self.more_metrics)
+    }
+
     /// The settings of the statistics.
     pub fn statistics(&self) -> stats::Settings {
         let confidence = self.judging.confidence;
@@ -212,11 +220,12 @@ impl Document {
                 return Err(format!("{at}: {name} is {seconds:e}, which is not a valid run time"));
             }
         }
-        match sample.metric {
-            Some(figure) if !(figure.is_finite() && figure > 0.0) => {
+        let mut figures = sample.metric.iter().chain(&sample.more_metrics);
+        match figures.find(|figure| !(figure.is_finite() && **figure > 0.0)) {
+            Some(figure) => {
                 Err(format!("{at}: its metric is {figure:e}, which is not a positive number"))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 

@@ -129,7 +129,7 @@ impl Interrupt {
 pub struct Launcher<'a> {
     root: Root,
     plans: &'a [Plan],
-    metric: Option<Metric>,
+    metrics: Vec<Metric>,
     ignore_failure: bool,
     superpage: PageSize,
     warms_memory: bool,
@@ -145,8 +145,8 @@ pub struct Launcher<'a> {
 /// How a [`Launcher`] makes runs.
 #[derive(Debug)]
 pub struct Options {
-    /// Look for the program's own figure.
-    pub metric: Option<Metric>,
+    /// Look for these figures of the program.
+    pub metrics: Vec<Metric>,
     /// Count runs that fail.
     pub ignore_failure: bool,
     /// The size that free contiguity is counted in.
@@ -164,11 +164,11 @@ impl<'a> Launcher<'a> {
         interrupt: &'a Interrupt,
     ) -> Result<Self, RunError> {
         sys::prctl::become_subreaper()?;
-        let Options { metric, ignore_failure, superpage, warms_memory } = options;
+        let Options { metrics, ignore_failure, superpage, warms_memory } = options;
         Ok(Self {
             root: Root::real(),
             plans,
-            metric,
+            metrics,
             ignore_failure,
             superpage,
             warms_memory,
@@ -310,6 +310,7 @@ impl Executor for Launcher<'_> {
             free_superpage_bytes_before: free_before,
             free_superpage_bytes_after: self.free_superpage_bytes(),
             metric: None,
+            more_metrics: Vec::new(),
             exit_code: status.code(),
             signal: status.signal(),
             warmed_bytes,
@@ -324,10 +325,13 @@ impl Executor for Launcher<'_> {
             return Err(self.failure(plan, &sample, &tail_of(&mut stderr)?));
         }
         self.printed = tail_of(&mut stdout)?;
-        if let Some(metric) = self.metric.as_ref().filter(|_| sample.succeeded()) {
-            let found = metric.find(&format!("{}\n{}", self.printed, tail_of(&mut stderr)?));
+        if sample.succeeded() && !self.metrics.is_empty() {
+            let printed = format!("{}\n{}", self.printed, tail_of(&mut stderr)?);
             let named = |source| RunError::Metric { arm: plan.name.clone(), source };
-            sample.metric = Some(found.map_err(named)?);
+            let found: Result<Vec<f64>, _> =
+                self.metrics.iter().map(|metric| metric.find(&printed)).collect();
+            let mut found = found.map_err(named)?.into_iter();
+            (sample.metric, sample.more_metrics) = (found.next(), found.collect());
         }
         Ok(sample)
     }

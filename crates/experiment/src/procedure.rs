@@ -32,18 +32,12 @@ pub struct Settings {
 }
 
 /// What is asked of the runs: a rule that looks at verdicts must know them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Question {
     /// How large a difference is worth a word.
     pub margin: Margin,
-    /// Which way the metric is better.
-    pub metric_better: Better,
-}
-
-impl Default for Question {
-    fn default() -> Self {
-        Self { margin: Margin::default(), metric_better: Better::Higher }
-    }
+    /// Which way each metric is better, in the order of [`Sample::metric_at`].
+    pub metrics_better: Vec<Better>,
 }
 
 /// Why the runs ended.
@@ -97,7 +91,7 @@ pub struct Ran {
     pub elapsed: Duration,
 }
 
-/// Runs `arms` arms. The stopping rule is asked of wall time, and of the metric if there is one.
+/// Runs `arms` arms. The stopping rule is asked of wall time and of every metric.
 ///
 /// Interrupted after a complete block, it returns what there is.
 pub fn run(
@@ -220,14 +214,18 @@ fn progress(
     end: End,
 ) -> Progress {
     let wall = values(samples, |sample| Some(sample.wall_seconds));
-    let metric = values(samples, |sample| sample.metric);
-    let metric = (!metric.is_empty()).then_some((metric, question.metric_better));
+    let metrics = question
+        .metrics_better
+        .iter()
+        .enumerate()
+        .map(|(index, better)| (values(samples, |sample| sample.metric_at(index)), *better));
+    let metrics = metrics.filter(|(values, _)| !values.is_empty());
     let rule = &settings.rule;
     let (confidence, seed) = (rule.confidence, settings.seed);
     let estimate = stats::Settings { confidence, level: looks.level(confidence, end), seed };
     let blocks = |samples: &[stats::Sample]| samples.len() as u32 / (2 * arms);
     let mut all = Progress { blocks: blocks(&wall), half_width: Some(0.0), decided: true };
-    for (values, better) in std::iter::once((wall, Better::Lower)).chain(metric) {
+    for (values, better) in std::iter::once((wall, Better::Lower)).chain(metrics) {
         for arm in 1..arms {
             // Values that cannot be compared (a metric of a failed run) never stop an experiment early.
             let compared = stats::compare(&values, 0, arm, better, &estimate);

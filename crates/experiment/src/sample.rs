@@ -52,6 +52,9 @@ pub struct Sample {
     pub free_superpage_bytes_after: Option<u64>,
     /// The program's own figure of merit, if it was looked for.
     pub metric: Option<f64>,
+    /// Further figures, in the order of the document's `more_metrics`; none if the first is unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_metrics: Vec<f64>,
     /// Exit code; `null` if a signal ended it.
     pub exit_code: Option<i32>,
     /// The signal that ended it, if one did.
@@ -74,6 +77,14 @@ impl Sample {
     /// Whether the program said it succeeded.
     pub fn succeeded(&self) -> bool {
         self.exit_code == Some(0)
+    }
+
+    /// The program's figure of the document's `index`-th metric, from 0.
+    pub fn metric_at(&self, index: usize) -> Option<f64> {
+        match index.checked_sub(1) {
+            None => self.metric,
+            Some(further) => self.more_metrics.get(further).copied(),
+        }
     }
 
     /// The most memory it held at once; `None` of a run too short to be seen.

@@ -92,7 +92,7 @@ pub fn run(
     let (ran, seen) = loop {
         let plans: Vec<launch::Plan> = cells.iter().map(|cell| cell.plan.clone()).collect();
         let options = Options {
-            metric: None,
+            metrics: Vec::new(),
             ignore_failure: false,
             superpage,
             warms_memory: WarmMemory::Auto.applies(&machine),

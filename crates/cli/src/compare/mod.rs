@@ -50,17 +50,18 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "lend")]
     pool: PoolPolicy,
 
-    /// Compare a number that the program prints: the first group of the last match.
+    /// Compare a number that the program prints: the first group of the last match; repeatable, each
+    /// number gets verdicts of its own.
     #[arg(long, value_name = "REGEX")]
-    metric: Option<String>,
+    metric: Vec<String>,
 
-    /// Name of that number.
-    #[arg(long, value_name = "NAME", requires = "metric", default_value = "metric")]
-    metric_name: String,
+    /// Name of that number; repeatable, the first is of the first --metric [default: metric, metric 2, ...].
+    #[arg(long, value_name = "NAME", requires = "metric")]
+    metric_name: Vec<String>,
 
-    /// Whether a higher or a lower number is better.
-    #[arg(long, value_enum, requires = "metric", default_value = "higher")]
-    metric_better: arms::BetterArg,
+    /// Whether a higher or a lower number is better; once for all, or once per --metric [default: higher].
+    #[arg(long, value_enum, value_name = "BETTER", requires = "metric")]
+    metric_better: Vec<arms::BetterArg>,
 
     /// Before each run, touch and free as much memory as any arm used: in a virtual machine, memory
     /// that was not used recently is slow to touch, and the order of runs would decide.
@@ -194,7 +195,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return finish(&args, &document);
     }
     let command = args.command_to_compare()?;
-    let metric = args.metric_spec();
+    let metrics = args.metric_specs()?;
     args.outputs.check()?;
     let job = Job {
         shown: args.shown_command(&command),
@@ -202,8 +203,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         recipes: args.arms.clone(),
         aa: args.aa,
         pool: args.pool,
-        metric,
-        metric_is_primary: args.metric.is_some(),
+        metrics,
+        metric_is_primary: !args.metric.is_empty(),
         settings: args.settings()?,
         judging: args.judging(),
         warm_memory: args.warm_memory,
@@ -275,25 +276,76 @@ impl Args {
         shown
     }
 
-    fn metric_spec(&self) -> Option<MetricSpec> {
-        if let Some(regex) = &self.metric {
-            return Some(MetricSpec {
-                name: self.metric_name.clone(),
-                unit: None,
-                regex: regex.clone(),
-                better: self.metric_better.into(),
-            });
-        }
-        let (name, unit, better) = self.workload?.figure();
-        Some(MetricSpec {
+    fn metric_specs(&self) -> Result<Vec<MetricSpec>, Failure> {
+        let Some(workload) = self.workload.filter(|_| self.metric.is_empty()) else {
+            return self.given_metrics();
+        };
+        let of_figure = |name: &str, unit: &str, regex: String, better| MetricSpec {
             name: name.to_string(),
             unit: Some(unit.to_string()),
-            regex: r#""figure":\{[^}]*"value":([-+0-9.eE]+)"#.to_string(),
+            regex,
             better: match better {
                 workload::Better::Higher => Better::Higher,
                 workload::Better::Lower => Better::Lower,
             },
-        })
+        };
+        let (name, unit, better) = workload.figure();
+        let figure = r#""figure":\{[^}]*"value":([-+0-9.eE]+)"#.to_string();
+        let mut metrics = vec![of_figure(name, unit, figure, better)];
+        if workload == Workload::Stream {
+            metrics.extend(["copy", "scale", "add"].map(|kernel| {
+                let regex = format!(r#""{kernel}":\{{"best_bytes_per_second":([-+0-9.eE]+)"#);
+                of_figure(&format!("{kernel}, best"), unit, regex, better)
+            }));
+        }
+        Ok(metrics)
+    }
+
+    /// Those of `--metric`, with their names and directions.
+    fn given_metrics(&self) -> Result<Vec<MetricSpec>, Failure> {
+        let count = self.metric.len();
+        let (names, better) = (&self.metric_name, &self.metric_better);
+        if names.len() > count || better.len() > count {
+            return Err(Failure::usage(format!(
+                "{} --metric-name and {} --metric-better for {count} --metric; give each at most once \
+                 per --metric",
+                names.len(),
+                better.len()
+            )));
+        }
+        if better.len() > 1 && better.len() < count {
+            return Err(Failure::usage(format!(
+                "{} --metric-better for {count} --metric; give it once, or once per --metric",
+                better.len()
+            )));
+        }
+        let name = |index: usize| match names.get(index) {
+            Some(name) => name.clone(),
+            None if index == 0 => "metric".to_string(),
+            None => format!("metric {}", index + 1),
+        };
+        let specs: Vec<MetricSpec> = self
+            .metric
+            .iter()
+            .enumerate()
+            .map(|(index, regex)| MetricSpec {
+                name: name(index),
+                unit: None,
+                regex: regex.clone(),
+                better: better
+                    .get(index)
+                    .or(better.first())
+                    .map_or(Better::Higher, |better| (*better).into()),
+            })
+            .collect();
+        let mut taken = std::collections::BTreeSet::new();
+        match specs.iter().find(|spec| !taken.insert(spec.name.as_str())) {
+            Some(spec) => Err(Failure::usage(format!(
+                "two metrics are named `{}`; give each its own --metric-name",
+                spec.name
+            ))),
+            None => Ok(specs),
+        }
     }
 
     fn settings(&self) -> Result<Settings, Failure> {

@@ -54,11 +54,11 @@ fn head(document: &Document) -> String {
 }
 
 fn arms(document: &Document, analysis: &Analysis) -> String {
-    let metric = document.metric.as_ref();
-    let figure = metric.map(|metric| match &metric.unit {
+    let figures = document.metrics().map(|metric| match &metric.unit {
         Some(unit) => format!("{} ({unit})", metric.name),
         None => metric.name.clone(),
     });
+    let figures: Vec<String> = figures.collect();
     let mut header = vec![
         "arm",
         "runs",
@@ -70,12 +70,12 @@ fn arms(document: &Document, analysis: &Analysis) -> String {
         "on superpages",
         "zero-filled",
     ];
-    header.extend(figure.as_deref());
-    let figures = |summary: &Summary| {
-        let figure = metric.map(|_| words::known(summary.metric, words::figure));
-        row(summary).into_iter().chain(figure).collect()
+    header.extend(figures.iter().map(String::as_str));
+    let cells = |summary: &Summary| {
+        let figure = |index| words::known(summary.metric_at(index), words::figure);
+        row(summary).into_iter().chain((0..figures.len()).map(figure)).collect()
     };
-    table(&header, analysis.arms.iter().map(figures).collect(), &[0])
+    table(&header, analysis.arms.iter().map(cells).collect(), &[0])
 }
 
 fn row(arm: &Summary) -> Vec<String> {

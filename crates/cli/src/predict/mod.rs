@@ -188,7 +188,7 @@ pub fn timed_job(
         aa: false,
         pool: PoolPolicy::Keep,
         metric_is_primary: metric.is_some(),
-        metric,
+        metrics: metric.into_iter().collect(),
         settings: Settings { seed: 1, warm_ups: 1, rule, max_seconds, patience_seconds: None },
         judging: Judging {
             same_within: 0.02,

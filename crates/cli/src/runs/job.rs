@@ -10,7 +10,6 @@ use experiment::document::{Document, Judging, LeftOut, SCHEMA};
 use experiment::execute::{Interrupt, Launcher, Options, RunError};
 use experiment::metric::{Metric, MetricSpec};
 use experiment::procedure::{self, Question, Settings};
-use experiment::stats::Better;
 use host::{Root, Snapshot};
 use launch::Recipe;
 
@@ -31,9 +30,9 @@ pub struct Job {
     pub aa: bool,
     /// Whether a short pool is lent pages.
     pub pool: PoolPolicy,
-    /// The program's own figure.
-    pub metric: Option<MetricSpec>,
-    /// Whether the comparison is about that figure.
+    /// The program's own figures.
+    pub metrics: Vec<MetricSpec>,
+    /// Whether the comparison is about those figures.
     pub metric_is_primary: bool,
     /// Order, warm-ups, stopping rule.
     pub settings: Settings,
@@ -78,9 +77,9 @@ impl Job {
         Ok(())
     }
 
-    fn compiled(&self) -> Result<Option<Metric>, Failure> {
-        let compiled = self.metric.as_ref().map(|metric| Metric::compile(&metric.regex));
-        compiled.transpose().map_err(Failure::usage)
+    fn compiled(&self) -> Result<Vec<Metric>, Failure> {
+        let compiled = self.metrics.iter().map(|metric| Metric::compile(&metric.regex));
+        compiled.collect::<Result<_, _>>().map_err(Failure::usage)
     }
 
     /// Makes the runs.
@@ -107,7 +106,7 @@ impl Job {
         let ran = loop {
             let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
             let options = Options {
-                metric: compiled.clone(),
+                metrics: compiled.clone(),
                 ignore_failure: self.ignore_failure,
                 superpage,
                 warms_memory: self.warm_memory.applies(&machine),
@@ -155,7 +154,8 @@ impl Job {
             settings: self.settings,
             judging: self.judging,
             metric_is_primary: self.metric_is_primary,
-            metric: self.metric.clone(),
+            metric: self.metrics.first().cloned(),
+            more_metrics: self.metrics.iter().skip(1).cloned().collect(),
             arms,
             left_out,
             machine,
@@ -174,7 +174,7 @@ impl Job {
     }
 
     fn question(&self) -> Question {
-        let metric_better = self.metric.as_ref().map_or(Better::Higher, |metric| metric.better);
-        Question { margin: self.judging.margin(None), metric_better }
+        let metrics_better = self.metrics.iter().map(|metric| metric.better).collect();
+        Question { margin: self.judging.margin(None), metrics_better }
     }
 }

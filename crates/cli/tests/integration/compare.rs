@@ -93,6 +93,37 @@ fn any_command_any_recipe_and_its_own_figure() {
 }
 
 #[test]
+fn each_metric_gets_verdicts_of_its_own() {
+    let arms = ["--arm", "a: X=1 Y=30", "--arm", "b: X=30 Y=1"];
+    let metrics = ["--metric", "x=([0-9]+)", "--metric", "y=([0-9]+)", "--metric-name", "up"];
+    let script = ["--", "sh", "-c", "echo x=$X y=$Y"];
+    let six = ["compare", "-q", "--max-runs", "6"];
+    let table = stdout(&run(&[&six[..], &arms, &metrics, &script].concat()));
+    assert!(table.contains("up: 30.0x faster"), "{table}");
+    assert!(table.contains("metric 2: 30.0x slower"), "{table}");
+    let lower = ["--metric-better", "higher", "--metric-better", "lower", "--json"];
+    let document = json(&[&six[..], &arms, &metrics, &lower, &script].concat());
+    assert_eq!(document["metric"]["name"], "up");
+    assert_eq!(document["more_metrics"][0]["better"], "lower");
+    let sample = &document["samples"][0];
+    assert_eq!((&sample["metric"], &sample["more_metrics"][0]), (&1.0.into(), &30.0.into()));
+    let twice = ["--metric-name", "up"];
+    let (code, said) = refused(&[&arms[..], &metrics, &twice, &script].concat());
+    assert!(code == Some(2) && said.contains("two metrics are named `up`"), "{said}");
+}
+
+#[test]
+fn stream_is_judged_by_its_four_rates() {
+    let words = ["compare", "-q", "stream", "--size", "6M", "--arm", "system", "--arm", "base"];
+    let document = json(&[&words[..], &["--max-runs", "2", "--json"]].concat());
+    let more: Vec<&Value> = document["more_metrics"].as_array().unwrap().iter().collect();
+    let names: Vec<&str> = more.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["copy, best", "scale, best", "add, best"]);
+    let rates = document["samples"][0]["more_metrics"].as_array().unwrap();
+    assert!(rates.len() == 3 && rates.iter().all(|rate| rate.as_f64().unwrap() > 1e6), "{rates:?}");
+}
+
+#[test]
 fn a_verdict_asked_about_sets_the_exit_code() {
     let arms = ["--arm", "a: X=1", "--arm", "b: X=30", "--max-runs", "6", "--metric", "([0-9]+)"];
     let script = ["--", "sh", "-c", "echo $X"];

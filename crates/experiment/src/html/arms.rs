@@ -47,11 +47,11 @@ pub fn summaries(document: &Document, analysis: &Analysis) -> Element {
         row
     };
     let mut rows: Vec<Vec<String>> = FIELDS.iter().map(|(name, of)| row(name, of)).collect();
-    if let Some(metric) = &document.metric {
+    for (index, metric) in document.metrics().enumerate() {
         let unit = metric.unit.as_ref().map_or(String::new(), |unit| format!(", {unit}"));
         let name = format!("{}{unit}", metric.name);
-        let place = if document.metric_is_primary { 2 } else { 3 };
-        rows.insert(place, row(&name, &|summary| known(summary.metric, format::figure)));
+        let place = index + if document.metric_is_primary { 2 } else { 3 };
+        rows.insert(place, row(&name, &|summary| known(summary.metric_at(index), format::figure)));
     }
     let section = el("section").add(el("h2").text("Summary of the arms"));
     let section = section.add(table("Medians of each arm", true, head, rows));

@@ -16,6 +16,7 @@ mod samples;
 
 use crate::analysis::Analysis;
 use crate::document::Document;
+use crate::sample::Sample;
 use report::format;
 use report::markup::el;
 use report::{frame, marks};
@@ -31,21 +32,26 @@ pub fn page(document: &Document, analysis: &Analysis) -> String {
         name: "wall time",
         words: &format::seconds,
         unit: None,
-        of: |sample| Some(sample.wall_seconds),
+        of: &|sample| Some(sample.wall_seconds),
     };
-    let metric = document.metric.as_ref().map(|metric| Quantity {
-        id: "metric",
+    let metrics = document.metrics().enumerate().map(|(index, metric)| {
+        let id = if index == 0 { "metric".to_string() } else { format!("metric-{}", index + 1) };
+        (metric, id, move |sample: &Sample| sample.metric_at(index))
+    });
+    let metrics: Vec<_> = metrics.collect();
+    let metrics = metrics.iter().map(|(metric, id, of)| Quantity {
+        id,
         name: &metric.name,
         words: &format::figure,
         unit: Some(metric.unit.as_deref().unwrap_or("")),
-        of: |sample| sample.metric,
+        of,
     });
     // What the comparison is about comes first.
-    let mut quantities: Vec<&Quantity> = std::iter::once(&wall).chain(&metric).collect();
+    let mut quantities: Vec<Quantity> = std::iter::once(wall).chain(metrics).collect();
     if document.metric_is_primary {
-        quantities.reverse();
+        quantities.rotate_left(1);
     }
-    let panels = quantities.into_iter().map(|of| samples::panels(document, analysis, of));
+    let panels = quantities.iter().map(|of| samples::panels(document, analysis, of));
     let body = body
         .all(panels)
         .all(ratio::section(document, analysis))

@@ -29,27 +29,25 @@ pub fn settings(document: &Document) -> Element {
         ("minimum share on superpages where promised", format::percent(judging.least_coverage)),
     ];
     let tables = el("div").class("tables").add(pairs("Order, stopping, judging", rows));
-    let tables = match &document.metric {
-        None => tables,
-        Some(metric) => {
-            let better = match metric.better {
-                Better::Lower => "lower",
-                Better::Higher => "higher",
-            };
-            let asked = if document.metric_is_primary { "yes" } else { "no, wall time is" };
-            let unit = metric.unit.clone().unwrap_or("not given".to_string());
-            tables.add(pairs(
-                "The program's own metric",
-                vec![
-                    ("name", metric.name.clone()),
-                    ("unit", unit),
-                    ("found by", metric.regex.clone()),
-                    ("better is", better.to_string()),
-                    ("the primary metric", asked.to_string()),
-                ],
-            ))
-        }
-    };
+    let metrics = document.metrics().map(|metric| {
+        let better = match metric.better {
+            Better::Lower => "lower",
+            Better::Higher => "higher",
+        };
+        let asked = if document.metric_is_primary { "yes" } else { "no, wall time is" };
+        let unit = metric.unit.clone().unwrap_or("not given".to_string());
+        pairs(
+            "The program's own metric",
+            vec![
+                ("name", metric.name.clone()),
+                ("unit", unit),
+                ("found by", metric.regex.clone()),
+                ("better is", better.to_string()),
+                ("the primary metric", asked.to_string()),
+            ],
+        )
+    });
+    let tables = tables.all(metrics);
     el("section").add(el("h2").text("Settings")).add(tables)
 }
 
@@ -95,6 +93,8 @@ const COLUMNS: [Column; 23] = [
 pub fn all(document: &Document) -> Element {
     let mut head = ["run", "arm", "purpose"].map(String::from).to_vec();
     head.extend(COLUMNS.iter().map(|(name, _)| name.to_string()));
+    let further = document.more_metrics.iter().map(|metric| format::name(&metric.name, 40));
+    head.extend(further);
     head.push("unknown because".to_string());
     let rows = document.samples.iter().enumerate().map(|(index, sample)| {
         let purpose = match sample.purpose {
@@ -104,6 +104,8 @@ pub fn all(document: &Document) -> Element {
         let arm = &document.arms[sample.arm as usize].name;
         let mut row = vec![(index + 1).to_string(), format::name(arm, 40), purpose.to_string()];
         row.extend(COLUMNS.iter().map(|(_, of)| of(sample)));
+        let further = 1..=document.more_metrics.len();
+        row.extend(further.map(|index| known(sample.metric_at(index), format::figure)));
         row.push(sample.memory.unknown.clone().unwrap_or_default());
         row
     });

@@ -17,7 +17,7 @@ use report::swarm::swarm;
 /// One quantity of the runs.
 pub struct Quantity<'a> {
     /// Unique on the page.
-    pub id: &'static str,
+    pub id: &'a str,
     /// For people.
     pub name: &'a str,
     /// A value in words.
@@ -25,7 +25,7 @@ pub struct Quantity<'a> {
     /// Its unit, if it is not seconds.
     pub unit: Option<&'a str>,
     /// The value of a run.
-    pub of: fn(&Sample) -> Option<f64>,
+    pub of: &'a dyn Fn(&Sample) -> Option<f64>,
 }
 
 /// A run that has a value.

@@ -93,6 +93,7 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
         free_superpage_bytes_before: Some(1 << 30),
         free_superpage_bytes_after: None,
         metric: Some(1e6 / wall),
+        more_metrics: Vec::new(),
         exit_code: Some(0),
         signal: None,
         warmed_bytes: 236 << 20,
@@ -140,6 +141,7 @@ fn document(names: &[&str], blocks: u32, walls: &[f64], machine: Snapshot) -> Do
             regex: HOSTILE.to_string(),
             better: Better::Higher,
         }),
+        more_metrics: Vec::new(),
         metric_is_primary: false,
         arms: names.iter().map(|name| arm(name, Promise::Nothing)).collect(),
         left_out: vec![LeftOut { name: HOSTILE.to_string(), why: HOSTILE.to_string() }],
@@ -255,6 +257,25 @@ fn the_page_leads_with_what_the_comparison_is_about() {
         panel("metric") < panel("wall")
     };
     assert!(first(true) && !first(false));
+}
+
+#[test]
+fn every_metric_has_a_panel_a_row_and_a_column() {
+    let mut document = document(&["base", "thp"], 3, &[1.0, 0.5, 0.5, 1.0], nothing());
+    document.metric.as_mut().unwrap().name = "updates".to_string();
+    let second = MetricSpec { name: "latency".to_string(), ..document.metric.clone().unwrap() };
+    document.more_metrics = vec![second];
+    document.samples.iter_mut().for_each(|sample| sample.more_metrics = vec![sample.wall_seconds]);
+    let page = draw(&document);
+    check(&page, &document);
+    assert_eq!(dots(&page, "metric-2-order"), document.samples.len());
+    assert!(page.contains("Besides, latency"), "each has a verdict");
+    let csv = superpage_experiment::csv::samples(&document);
+    assert!(csv.lines().next().unwrap().ends_with(",metric_2"), "{csv}");
+    let again = Document::parse(&document.to_json(), "x").unwrap();
+    assert_eq!(again, document);
+    document.samples[0].more_metrics[0] = -1.0;
+    assert!(Document::parse(&document.to_json(), "x").is_err());
 }
 
 #[test]
