@@ -70,6 +70,27 @@ impl WorkloadArgs {
         Self { options: self.options.for_workload(workload), ..self.clone() }
     }
 
+    /// The same with an option set to a value, by the option's own parser.
+    pub fn with(&self, option: &str, value: &str) -> Result<Self, Failure> {
+        #[derive(clap::Parser)]
+        #[command(no_binary_name = true, args_override_self = true)]
+        struct Only {
+            #[command(flatten)]
+            args: WorkloadArgs,
+        }
+        let mut words =
+            vec![format!("--seed={}", self.seed), format!("--threads={}", self.threads)];
+        words.extend(self.size.map(|size| format!("--size={}", size.to_exact())));
+        words.extend(self.options.to_arguments());
+        words.push(format!("--{option}={value}"));
+        let parsed = <Only as clap::Parser>::try_parse_from(words);
+        parsed.map(|only| only.args).map_err(|error| {
+            let said = error.to_string();
+            let line = said.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            Failure::usage(format!("--vary {option}={value}: {line}"))
+        })
+    }
+
     /// Whether any flag was given that only a workload has.
     pub fn is_given(&self) -> bool {
         self.size.is_some() || self.threads.get() > 1 || self.options != Options::default()

@@ -21,6 +21,7 @@ pub mod procedure;
 pub mod process_tree;
 pub mod sample;
 pub mod schedule;
+pub mod series;
 pub mod stats;
 pub mod verdict;
 mod warm;

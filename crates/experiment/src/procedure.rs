@@ -32,12 +32,18 @@ pub struct Settings {
 }
 
 /// What is asked of the runs: a rule that looks at verdicts must know them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Question {
     /// How large a difference is worth a word.
     pub margin: Margin,
     /// Which way each metric is better, in the order of [`Sample::metric_at`].
     pub metrics_better: Vec<Better>,
+}
+
+impl Default for Question {
+    fn default() -> Self {
+        Self { margin: Margin::default(), metrics_better: vec![Better::Higher] }
+    }
 }
 
 /// Why the runs ended.

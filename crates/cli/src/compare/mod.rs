@@ -3,6 +3,7 @@
 mod outputs;
 mod predicted;
 mod table;
+mod vary;
 
 use std::path::PathBuf;
 
@@ -78,6 +79,11 @@ pub struct Args {
     #[arg(long)]
     predict: bool,
 
+    /// Compare at each value of a workload's option, or of {NAME} in the program's arguments: from..to doubles,
+    /// a list has commas, 4x is four times the CPUs: size=128K..3G, clients=1..4x. --max-time is shared.
+    #[arg(long, value_name = "NAME=VALUES", value_parser = vary::parse, conflicts_with_all = ["predict", "dry_run"])]
+    vary: Option<vary::Vary>,
+
     /// Exit with 1 if an arm gets this verdict; repeatable.
     #[arg(long, value_enum, value_name = "VERDICT")]
     fail_if: Vec<outputs::FailIf>,
@@ -102,7 +108,8 @@ pub struct Args {
 }
 
 /// Flags that mean a run to be made, and nothing to a comparison that was made.
-const FRESH: [&str; 36] = [
+const FRESH: [&str; 37] = [
+    "vary",
     "workload",
     "command",
     "arms",
@@ -191,26 +198,23 @@ struct RuleArgs {
 pub fn run(args: Args) -> Result<Done, Failure> {
     if let Some(file) = &args.from {
         args.outputs.check()?;
-        let document = outputs::read(file)?;
-        return finish(&args, &document);
+        return match outputs::read(file)? {
+            outputs::Saved::Comparison(document) => finish(&args, &document),
+            outputs::Saved::Series(series) => {
+                vary::finish(&args, &series)?;
+                let failed = args.has_failed(series.points.iter().map(|one| &one.comparison));
+                Ok(if failed { Done::Negative } else { Done::Fine })
+            }
+        };
     }
+    if let Some(vary) = &args.vary {
+        return vary::run(&args, vary);
+    }
+    args.outputs.refuse_svg()?;
     let command = args.command_to_compare()?;
     let metrics = args.metric_specs()?;
     args.outputs.check()?;
-    let job = Job {
-        shown: args.shown_command(&command),
-        command,
-        recipes: args.arms.clone(),
-        aa: args.aa,
-        pool: args.pool,
-        metrics,
-        metric_is_primary: !args.metric.is_empty(),
-        settings: args.settings()?,
-        judging: args.judging(),
-        warm_memory: args.warm_memory,
-        ignore_failure: args.ignore_failure,
-        quiet: args.outputs.quiet,
-    };
+    let job = args.job(command, metrics)?;
     if args.dry_run {
         job.print_plans()?;
         return Ok(Done::Fine);
@@ -238,15 +242,29 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {
     let analysis = experiment::analysis::analyse(document);
     args.outputs.write(document, &analysis)?;
-    let failed = analysis
-        .judgements
-        .iter()
-        .filter(|judgement| judgement.is_primary)
-        .any(|judgement| args.fail_if.iter().any(|asked| asked.matches(&judgement.verdict)));
+    let failed = args.has_failed([document]);
     Ok(if failed { Done::Negative } else { Done::Fine })
 }
 
 impl Args {
+    /// The experiment with one command.
+    fn job(&self, command: Vec<String>, metrics: Vec<MetricSpec>) -> Result<Job, Failure> {
+        Ok(Job {
+            shown: self.shown_command(&command),
+            command,
+            recipes: self.arms.clone(),
+            aa: self.aa,
+            pool: self.pool,
+            metrics,
+            metric_is_primary: !self.metric.is_empty(),
+            settings: self.settings()?,
+            judging: self.judging(),
+            warm_memory: self.warm_memory,
+            ignore_failure: self.ignore_failure,
+            quiet: self.outputs.quiet,
+        })
+    }
+
     /// The words to start: the command given, or ourselves with a workload.
     fn command_to_compare(&self) -> Result<Vec<String>, Failure> {
         let Some(workload) = self.workload else {
@@ -346,6 +364,16 @@ impl Args {
             ))),
             None => Ok(specs),
         }
+    }
+
+    /// Whether an arm got a verdict of `--fail-if`.
+    fn has_failed<'a>(&self, documents: impl IntoIterator<Item = &'a Document>) -> bool {
+        !self.fail_if.is_empty()
+            && documents.into_iter().any(|document| {
+                let judgements = experiment::analysis::analyse(document).judgements;
+                let mut primary = judgements.iter().filter(|judgement| judgement.is_primary);
+                primary.any(|one| self.fail_if.iter().any(|asked| asked.matches(&one.verdict)))
+            })
     }
 
     fn settings(&self) -> Result<Settings, Failure> {

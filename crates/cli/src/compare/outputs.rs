@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use experiment::analysis::Analysis;
 use experiment::document::Document;
+use experiment::series::Series;
 use experiment::verdict::Verdict;
 
 use super::table;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::files;
 
 /// The flags.
@@ -29,6 +30,10 @@ pub struct Outputs {
     /// Also write an HTML report: one self-contained file with every sample.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    /// With --vary: also write a picture of the ratios against the values.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 
     /// Overwrite existing files.
     #[arg(long)]
@@ -85,6 +90,7 @@ impl Outputs {
             html,
             self.force,
         )?;
+        files::check_outputs(None, "--svg", self.svg.as_deref(), self.force)?;
         let printed = self.output.as_deref().is_none_or(files::is_stdout);
         if printed && self.html.as_deref().is_some_and(files::is_stdout) {
             return Err(Failure::usage(
@@ -92,6 +98,37 @@ impl Outputs {
             ));
         }
         Ok(())
+    }
+
+    /// Refuses `--svg` of a single comparison.
+    pub fn refuse_svg(&self) -> Result<(), Failure> {
+        match self.svg {
+            Some(_) => Err(Failure::usage("--svg draws a series; give --vary, or use --html")),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses `--format csv` of a series.
+    pub fn refuse_csv(&self) -> Result<(), Failure> {
+        match self.format {
+            Format::Csv => Err(Failure::usage("--format csv is of one comparison; use --json")),
+            Format::Human | Format::Json => Ok(()),
+        }
+    }
+
+    /// Writes a series everywhere it was asked for; `text` is its table.
+    pub fn write_series(&self, series: &Series, text: &str) -> Result<(), Failure> {
+        let html = self.html.as_ref().map_or(Ok(()), |path| files::write(path, series.to_html()));
+        let svg = self.svg.as_ref().map_or(Ok(()), |path| match series.to_svg() {
+            Some(picture) => files::write(path, picture),
+            None => Err(Failure::usage("--svg: no arm has a ratio; nothing to draw")),
+        });
+        let text = match if self.json { Format::Json } else { self.format } {
+            Format::Human => text.to_string(),
+            Format::Json => exit::to_json(series)?,
+            Format::Csv => return self.refuse_csv(),
+        };
+        files::deliver(self.output.as_deref(), &text).and(html).and(svg)
     }
 
     /// Writes everything asked for.
@@ -111,9 +148,22 @@ impl Outputs {
     }
 }
 
+/// What `--from` may name.
+pub enum Saved {
+    /// One comparison.
+    Comparison(Box<Document>),
+    /// A series of `--vary`.
+    Series(Series),
+}
+
 /// Reads a document for `--from`.
-pub fn read(path: &Path) -> Result<Document, Failure> {
+pub fn read(path: &Path) -> Result<Saved, Failure> {
     const MAX_BYTES: u64 = 256 << 20;
     let text = files::text(path, MAX_BYTES, "a file that `compare --json` wrote")?;
-    Document::parse(&text, &path.display().to_string()).map_err(Failure::usage)
+    let name = path.display().to_string();
+    let saved = match Series::is_one(&text) {
+        true => Series::parse(&text, &name).map(Saved::Series),
+        false => Document::parse(&text, &name).map(|one| Saved::Comparison(Box::new(one))),
+    };
+    saved.map_err(Failure::usage)
 }

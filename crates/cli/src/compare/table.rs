@@ -25,7 +25,7 @@ pub fn text(document: &Document, analysis: &Analysis) -> String {
     text
 }
 
-fn head(document: &Document) -> String {
+pub fn head(document: &Document) -> String {
     let command = words::command(document.command.iter().map(String::as_str));
     let machine = &document.machine;
     let cpu = machine.cpu.as_ref();

@@ -123,6 +123,96 @@ fn stream_is_judged_by_its_four_rates() {
     assert!(rates.len() == 3 && rates.iter().all(|rate| rate.as_f64().unwrap() > 1e6), "{rates:?}");
 }
 
+/// A series over `{n}` with a ratio that is known: 2 at every value.
+const SERIES: [&str; 14] = [
+    "compare",
+    "-q",
+    "--max-runs",
+    "6",
+    "--arm",
+    "a: X=1",
+    "--arm",
+    "b: X=2",
+    "--vary",
+    "n=1..3",
+    "--metric",
+    "v=([0-9]+)",
+    "--metric-name",
+    "v",
+];
+const SERIES_PROGRAM: [&str; 4] = ["--", "sh", "-c", "echo v=$(({n} * X))"];
+
+#[test]
+fn a_series_compares_at_each_value_and_redraws() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let (document, svg, html) = (path("a.json"), path("a.svg"), path("a.html"));
+    let files = ["--json", "-o", &document, "--svg", &svg, "--html", &html];
+    let made = run(&[&SERIES[..], &files, &SERIES_PROGRAM].concat());
+    assert!(made.status.success(), "{}", stderr(&made));
+    let text = std::fs::read_to_string(&document).unwrap();
+    let series: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(series["schema"], "superpage.compare-series/1");
+    let points = series["points"].as_array().unwrap();
+    let values: Vec<&str> = points.iter().map(|one| one["value"].as_str().unwrap()).collect();
+    assert_eq!(values, ["1", "2", "3"]);
+    for (point, figure) in points.iter().zip([1.0, 2.0, 3.0]) {
+        assert_eq!(point["comparison"]["samples"][0]["metric"], figure);
+    }
+    let table = stdout(&run(&["compare", "--from", &document]));
+    assert_eq!(table.matches("2.00x (").count(), 3, "{table}");
+    assert_eq!(stdout(&run(&["compare", "--from", &document, "--json"])), text);
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    assert!(drawn.matches("<circle").count() >= 6, "two panels of three values");
+    assert!(std::fs::read_to_string(&html).unwrap().contains("Every verdict"));
+    let asked = ["--from", &document, "--fail-if", "slower"];
+    assert_eq!(run(&[&["compare"][..], &asked].concat()).status.code(), Some(0));
+}
+
+#[test]
+fn a_series_varies_an_option_of_a_workload() {
+    let words = ["compare", "-q", "gups", "--max-runs", "2", "--arm", "system", "--arm", "base"];
+    let series = json(&[&words[..], &["--vary", "size=1M,2M", "--json"]].concat());
+    let size = |index: usize| series["points"][index]["comparison"]["command"][4].clone();
+    assert_eq!((size(0), size(1)), ("1MiB".into(), "2MiB".into()));
+}
+
+#[test]
+fn a_series_that_cannot_be_is_refused_before_runs() {
+    for (words, part) in [
+        (&["--vary", "n=1..2", "--", "true"][..], "have no {n}"),
+        (&["gups", "--vary", "nope=1..2"], "'--nope'"),
+        (&["gups", "--vary", "size=1..x"], "invalid series"),
+        (&["gups", "--vary", "size=1M,2M", "--format", "csv"], "--format csv"),
+        (&["--svg", "x.svg", "--", "true"], "--vary"),
+    ] {
+        let (code, said) = refused(words);
+        assert_eq!((code, said.contains(part)), (Some(2), true), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn an_interrupted_series_keeps_what_it_has() {
+    use std::os::unix::process::ExitStatusExt;
+    let directory = tempfile::tempdir().unwrap();
+    let (document, made) = (directory.path().join("a.json"), directory.path().join("made"));
+    let script = format!("echo {{n}} >> {}; sleep 0.05", made.display());
+    let arms = ["--arm", "a: X=1", "--arm", "b: X=2", "--json", "-o", document.to_str().unwrap()];
+    let words = ["compare", "-q", "--max-runs", "2", "--vary", "n=1,2,1000"];
+    let mut child =
+        superpage(&[&words[..], &arms, &["--", "sh", "-c", &script]].concat()).spawn().unwrap();
+    while !std::fs::read_to_string(&made).is_ok_and(|lines| lines.contains('2')) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    sys::signal::send(units::Pid(child.id() as i32), libc::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
+    let series: Value = serde_json::from_slice(&std::fs::read(&document).unwrap()).unwrap();
+    assert_eq!(series["points"][0]["value"], "1");
+    let missing = series["missing"].as_array().unwrap();
+    assert!(missing.contains(&"1000".into()), "{missing:?}");
+}
+
 #[test]
 fn a_verdict_asked_about_sets_the_exit_code() {
     let arms = ["--arm", "a: X=1", "--arm", "b: X=30", "--max-runs", "6", "--metric", "([0-9]+)"];

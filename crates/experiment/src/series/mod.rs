@@ -1,0 +1,65 @@
+//! `Series`: comparisons of the same arms at several values of one parameter. Facts only, as `Document`.
+
+mod picture;
+
+use serde::{Deserialize, Serialize};
+
+use crate::document::{Document, DocumentError};
+
+/// Name and version of the format.
+pub const SCHEMA: &str = "superpage.compare-series/1";
+
+/// Comparisons at several values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was varied: an option of the workload, or the `{NAME}` in the program's arguments.
+    pub varied: String,
+    /// The values in the order they were run; fewer than requested if the series was interrupted.
+    pub points: Vec<Point>,
+    /// Values that were requested and not run.
+    pub missing: Vec<String>,
+}
+
+/// One comparison of the series.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The value as it was given to the program.
+    pub value: String,
+    /// The same as a number: bytes of a size.
+    pub number: f64,
+    /// The comparison.
+    pub comparison: Document,
+}
+
+impl Series {
+    /// Whether a file says that it is one.
+    pub fn is_one(text: &str) -> bool {
+        let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
+        value.is_some_and(|value| value["schema"] == SCHEMA)
+    }
+
+    /// Reads a series; `file` is for messages.
+    ///
+    /// # Errors
+    /// If it is not JSON of these fields, or a comparison in it is damaged.
+    pub fn parse(text: &str, file: &str) -> Result<Self, DocumentError> {
+        let series: Self = serde_json::from_str(text)
+            .map_err(|error| DocumentError::NotADocument(file.into(), error.to_string()))?;
+        for point in &series.points {
+            Document::parse(&point.comparison.to_json(), file)?;
+        }
+        Ok(series)
+    }
+
+    /// The ratios as a picture, a panel for each quantity; `None` if nothing has a ratio.
+    pub fn to_svg(&self) -> Option<String> {
+        picture::draw(self).map(report::frame::file)
+    }
+
+    /// The picture and every verdict as one self-contained page.
+    pub fn to_html(&self) -> String {
+        picture::page(self)
+    }
+}
