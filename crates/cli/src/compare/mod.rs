@@ -2,6 +2,7 @@
 
 mod outputs;
 mod predicted;
+mod spread;
 mod table;
 mod vary;
 

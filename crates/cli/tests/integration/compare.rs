@@ -178,6 +178,32 @@ fn a_series_varies_an_option_of_a_workload() {
 }
 
 #[test]
+fn rates_of_stream_that_differ_too_much_ask_for_another_offset() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.json");
+    let words = ["compare", "-q", "stream", "--size", "6M", "--arm", "system", "--arm", "base"];
+    let mut document = json(&[&words[..], &["--max-runs", "6", "--json"]].concat());
+    let mut table = |second: f64, offset: Option<&str>| {
+        for (index, sample) in document["samples"].as_array_mut().unwrap().iter_mut().enumerate() {
+            sample["metric"] = if index % 4 < 2 { 1e9 } else { second }.into();
+            sample["more_metrics"] = vec![1e9; 3].into();
+        }
+        let command = document["command"].as_array_mut().unwrap();
+        command.extend(offset.into_iter().flat_map(|offset| ["--offset".into(), offset.into()]));
+        std::fs::write(&path, document.to_string()).unwrap();
+        stdout(&run(&["compare", "--from", path.to_str().unwrap()]))
+    };
+    assert!(!table(1.01e9, None).contains("standard deviation"));
+    // 341 lines are the default.
+    let told = table(1.3e9, None);
+    assert!(
+        told.contains("triad, best has a standard deviation") && told.contains("--offset 21888"),
+        "{told}"
+    );
+    assert!(table(1.3e9, Some("128")).contains("--offset 192"));
+}
+
+#[test]
 fn a_series_that_cannot_be_is_refused_before_runs() {
     for (words, part) in [
         (&["--vary", "n=1..2", "--", "true"][..], "have no {n}"),
