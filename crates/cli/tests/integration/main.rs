@@ -6,6 +6,7 @@ mod common;
 mod bad_input;
 mod bench;
 mod compare;
+mod compare_series;
 mod design;
 mod lab;
 mod legacy;
