@@ -3,18 +3,24 @@
 //!
 //! libsuperpage.so is not built yet at this moment, and need not be: what is linked is an empty
 //! library with its name, so that the loader is told the name, and the symbols stay open.
-//! See docs/decisions/libhugetlbfs.md#3 and #4.
+//! See docs/decisions/libhugetlbfs.md#3, #4 and #6.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const NAME: &str = "libhugetlbfs.so.0";
 const SHORT_NAME: &str = "libhugetlbfs.so";
+const LINKER: &str = "ld.hugetlbfs";
 
 fn main() {
-    for input in
-        ["hugetlbfs.c", "hugetlbfs.map", "include", "../../../include/superpage.h", "build.rs"]
-    {
+    for input in [
+        "hugetlbfs.c",
+        "hugetlbfs.map",
+        "include",
+        LINKER,
+        "../../../include/superpage.h",
+        "build.rs",
+    ] {
         println!("cargo::rerun-if-changed={input}");
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -33,7 +39,12 @@ fn main() {
 
     // OUT_DIR is <profile>/build/<package>-<hash>/out; cargo names no variable for the profile.
     let profile = out.ancestors().nth(3).expect("OUT_DIR lies in the profile's directory");
-    install(&library, profile);
+    install(&library, profile, NAME, SHORT_NAME);
+    // gcc looks for `ld` in the directory that -B names.
+    let linkers = profile.join("libhugetlbfs");
+    std::fs::create_dir_all(&linkers)
+        .unwrap_or_else(|error| panic!("{}: {error}", linkers.display()));
+    install(Path::new(LINKER), &linkers, LINKER, "ld");
     println!("cargo::rustc-env=LIBHUGETLBFS={}", library.display());
 }
 
@@ -48,15 +59,15 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?}: {status}");
 }
 
-/// Replaced by renaming: programs may be running with the old one.
-fn install(library: &Path, directory: &Path) {
-    let new = directory.join(format!("{NAME}.new"));
-    let place = directory.join(NAME);
-    let link = directory.join(SHORT_NAME);
-    std::fs::copy(library, &new)
+/// A file and a link to it. Replaced by renaming: programs may be running with the old one.
+fn install(file: &Path, directory: &Path, name: &str, short_name: &str) {
+    let new = directory.join(format!("{name}.new"));
+    let place = directory.join(name);
+    let link = directory.join(short_name);
+    std::fs::copy(file, &new)
         .and_then(|_| std::fs::rename(&new, &place))
         .unwrap_or_else(|error| panic!("{}: {error}", place.display()));
     let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(NAME, &link)
+    std::os::unix::fs::symlink(name, &link)
         .unwrap_or_else(|error| panic!("{}: {error}", link.display()));
 }

@@ -15,6 +15,7 @@ mod pool;
 mod predict;
 mod programs;
 mod record;
+mod relinking;
 mod run;
 mod tlb;
 mod trace;

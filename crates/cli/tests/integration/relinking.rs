@@ -1,0 +1,115 @@
+//! Relinking as the works on libhugetlbfs print it: `gcc -B DIR -Wl,--hugetlbfs-align`, `--hugetlbfs-link`, and
+//! `hugectl --text --data --no-preload`, with what lies on superpages read back.
+//!
+//! Privileged tier: a pool of a few superpages.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use testkit::PoolsAsFound;
+
+use crate::common::superpage;
+
+/// Writes to 6 MiB of data and of bss, then prints the KiB of its pool pages: all, and of code.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <string.h>
+static char data[6 << 20] = {1};
+static char bss[6 << 20];
+int main(void) {
+    for (int i = 0; i < (int) sizeof data; i += 4096)
+        data[i]++, bss[i] = 2;
+    unsigned long all = 0, code = 0, from, to, kib;
+    char line[512], may[8] = "";
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    while (fgets(line, sizeof line, smaps)) {
+        sscanf(line, "%lx-%lx %7s", &from, &to, may);
+        if (sscanf(line, "Private_Hugetlb: %lu", &kib) == 1 || sscanf(line, "Shared_Hugetlb: %lu", &kib) == 1)
+            all += kib, code += strchr(may, 'x') ? kib : 0;
+    }
+    printf("%lu %lu %d\n", all, code, data[0] + bss[4096]);
+    return 0;
+}
+"#;
+
+/// Where cargo puts the commands and the libraries.
+fn built() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_superpage")).parent().expect("a directory")
+}
+
+fn relinked(dir: &Path, options: &[&str]) -> PathBuf {
+    let (source, program) = (dir.join("prog.c"), dir.join("prog"));
+    std::fs::write(&source, PROGRAM).expect("written");
+    let mut gcc = Command::new("gcc");
+    gcc.arg("-O1").arg("-B").arg(built().join("libhugetlbfs")).args(options).arg(&source);
+    gcc.arg("-L").arg(built()).arg("-lhugetlbfs").arg("-o").arg(&program);
+    let done = gcc.output().expect("gcc starts");
+    assert!(done.status.success(), "{gcc:?}: {}", String::from_utf8_lossy(&done.stderr));
+    program
+}
+
+/// MiB of pool pages, all and of code.
+fn pool_mib(mut command: Command) -> [u64; 2] {
+    let done = command.env("LD_LIBRARY_PATH", built()).output().expect("it starts");
+    let said = String::from_utf8_lossy(&done.stdout);
+    let numbers: Vec<u64> = said.split_whitespace().map(|it| it.parse().expect("KiB")).collect();
+    let [all, code, sum] = numbers[..] else {
+        panic!("{command:?}: {said}{}", String::from_utf8_lossy(&done.stderr))
+    };
+    assert_eq!(sum, 4, "its memory holds what was written");
+    [all >> 10, code >> 10]
+}
+
+fn can_link() -> bool {
+    let is_there = |name: &str| built().join(name).exists();
+    is_there("libhugetlbfs/ld") && is_there("libhugetlbfs.so") && is_there("libsuperpage.so")
+}
+
+#[test]
+fn relinked_programs_have_their_segments_on_superpages() {
+    testkit::require!(can_link(), "libhugetlbfs.so was not built: cargo build -p superpage-compat");
+    testkit::require!(Command::new("gcc").arg("--version").output().is_ok(), "there is no gcc");
+    testkit::require!(testkit::is_root(), "the pool is root's");
+    let _lock = testkit::machine_lock();
+    let _pools = PoolsAsFound::note();
+    testkit::require!(testkit::leave_free(20), "this machine has no 20 free superpages");
+    let dir = tempfile::tempdir().expect("a directory");
+    for kind in ["-pie", "-no-pie"] {
+        // Data and bss have 12 MiB; where they begin in a superpage is the linker's choice. Code has one superpage.
+        for (link, least, code_itself) in [
+            ("-Wl,--hugetlbfs-align", 0, 0),
+            ("-Wl,--hugetlbfs-link=B", 12, 0),
+            ("-Wl,--hugetlbfs-link=BDT", 14, 2),
+        ] {
+            let program = relinked(dir.path(), &[kind, link]);
+            let context = format!("{kind} {link}");
+            let [all, code] = pool_mib(Command::new(&program));
+            let is_right = all >= least && code == code_itself && (least > 0 || all == 0);
+            assert!(is_right, "{context}: {all}, {code} MiB");
+            let mut asked = Command::new(&program);
+            asked.env("HUGETLB_ELFMAP", "RW");
+            let [all, code] = pool_mib(asked);
+            assert!(all >= 16 && code == 2, "{context}: {all}, {code} MiB");
+            let words = ["hugectl", "--text", "--data", "--no-preload", program.to_str().unwrap()];
+            assert_eq!(pool_mib(superpage(&words)), [all, code], "{context}");
+        }
+    }
+}
+
+#[test]
+fn the_linker_says_what_it_does_not_know() {
+    testkit::require!(can_link(), "libhugetlbfs.so was not built: cargo build -p superpage-compat");
+    let refused = |option: &str| {
+        let done = Command::new(built().join("libhugetlbfs/ld")).arg(option).output().unwrap();
+        assert!(!done.status.success());
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    assert_eq!(
+        refused("--hugetlbfs-link=D"),
+        "ld.hugetlbfs: invalid --hugetlbfs-link=D: expected B or BDT\n"
+    );
+    assert!(refused("--hugetlbfs-x").contains("expected --hugetlbfs-align or --hugetlbfs-link"));
+    // Without an option of its own it is ld.
+    let plain = Command::new(built().join("libhugetlbfs/ld")).arg("--version").output().unwrap();
+    assert!(plain.status.success() && String::from_utf8_lossy(&plain.stdout).contains("ld"));
+}
