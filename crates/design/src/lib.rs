@@ -99,6 +99,15 @@ impl Design {
         Ok(self)
     }
 
+    /// The same with pages of this size, if it has a pool; as it is otherwise.
+    #[must_use]
+    pub fn with_pool_of(mut self, size: units::ByteSize) -> Self {
+        if self.rules.allocation.form == policy::rules::Form::Pool {
+            self.rules.allocation.sizes = vec![size];
+        }
+        self
+    }
+
     /// The line of a key in a design's text; where it is missing, that of its table, or the first.
     pub fn line_of(text: &str, key: &str) -> usize {
         toml_keys::line_of(text, key)

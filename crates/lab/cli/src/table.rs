@@ -60,7 +60,7 @@ impl Document {
 pub fn run(args: Args) -> Result<Done, Failure> {
     match &args.names[..] {
         [name] if name == "list" => list(args.json),
-        [name] if name == "all" => rerun(&tables::list().iter().collect::<Vec<_>>(), true, &args),
+        [name] if name == "all" => rerun(&tables::list().collect::<Vec<_>>(), true, &args),
         names => rerun(&named(names)?, names.len() > 1, &args),
     }
 }
@@ -83,7 +83,7 @@ fn unknown(name: &str) -> Failure {
             "`{name}` is no table; give it alone, or tables without it"
         ));
     }
-    let names = || tables::list().iter().map(|entry| entry.name);
+    let names = || tables::list().map(|entry| entry.name);
     let near = design::nearest(name, names());
     let near = near.map_or(String::new(), |near| format!(" (did you mean `{near}`?)"));
     let known: Vec<&str> = names().collect();
@@ -133,7 +133,6 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
 fn list(json: bool) -> Result<Done, Failure> {
     let text = if json {
         let all: Vec<_> = tables::list()
-            .iter()
             .map(|one| json!({ "name": one.name, "source": one.source, "summary": one.summary }))
             .collect();
         to_text(&json!({ "schema": "superpage.lab.tables/1", "tables": all }))?
@@ -141,7 +140,7 @@ fn list(json: bool) -> Result<Done, Failure> {
         let row = |one: &tables::Entry| {
             vec![one.name.to_string(), one.source.to_string(), one.summary.to_string()]
         };
-        cli::table(&["table", "source", ""], tables::list().iter().map(row).collect(), &[0, 1, 2])
+        cli::table(&["table", "source", ""], tables::list().map(row).collect(), &[0, 1, 2])
     };
     exit::print(&text)?;
     Ok(Done::Fine)

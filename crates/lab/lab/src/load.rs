@@ -50,6 +50,13 @@ pub(crate) fn preset(name: &str) -> Design {
     design::designs::find(name).expect("a preset")
 }
 
+/// The same on a machine: a pool has its smallest superpages.
+pub(crate) fn preset_on(name: &str, machine: &Machine) -> Design {
+    let smallest = machine.superpages().first().copied();
+    let design = preset(name);
+    smallest.map_or(design.clone(), |size| design.with_pool_of(units::ByteSize(size)))
+}
+
 /// What a design says of faults, for the model of many CPUs.
 pub fn fault_kernel(design: &Design, machine: &fault_scaling::Machine) -> Kernel {
     let scale = policy::Scale { base_page: machine.base_page.bytes(), superpage: 9, ticks: 1000 };

@@ -7,9 +7,9 @@
 use machine::Stores;
 use units::ByteSize;
 
-use super::{Better, Cell, Conditions, Entry, Reports, Role, Row, Runs, Table};
+use super::{Better, Conditions, Entry, Reports, Role, Row, Runs, Table, done, row};
+use crate::Report;
 use crate::analysis::{Account, Made};
-use crate::{End, Report};
 
 /// The machine: indirect evidence says E3-1245 v6 with 32 GB (docs/sources/policies.md 4.1).
 const MACHINE: &str = "e3-1245v6";
@@ -260,39 +260,13 @@ fn warm_runs(level: &'static str) -> Vec<Runs> {
     vec![runs("Redis", "redis-warm", level, &SEVEN)]
 }
 
-fn done(report: &Report, figure: impl Fn(&Report) -> f64) -> Option<f64> {
-    (report.end == End::Done).then(|| figure(report))
-}
-
 fn role(fitted: &[usize], column: usize) -> Role {
     if fitted.contains(&column) { Role::Fitted } else { Role::HeldOut }
 }
 
-/// A row of as many figures as were published. `simulated` is asked by column.
-fn row(
-    name: &str,
-    published: &[f64],
-    role: impl Fn(usize) -> Role,
-    simulated: impl Fn(usize) -> Option<f64>,
-) -> Row {
-    let cell = |(column, &published): (usize, &f64)| Cell {
-        published: Some(published),
-        simulated: simulated(column),
-        role: role(column),
-    };
-    Row { name: name.to_string(), cells: published.iter().enumerate().map(cell).collect() }
-}
-
 fn table(entry: &Entry, figure: &str, better: Better, columns: &[&str], rows: Vec<Row>) -> Table {
-    Table {
-        name: entry.name.to_string(),
-        source: format!("Quicksilver, ATC 2020, {}", entry.source),
-        left_out: entry.left_out.to_string(),
-        figure: figure.to_string(),
-        better,
-        columns: columns.iter().map(|column| (*column).to_string()).collect(),
-        rows,
-    }
+    let source = format!("Quicksilver, ATC 2020, {}", entry.source);
+    Table { source, ..entry.grid(figure, better, columns, rows) }
 }
 
 fn speedups(entry: &Entry, designs: &[&str], lines: &[Line], reports: &Reports<'_>) -> Table {

@@ -7,6 +7,7 @@
 mod agreement;
 mod atc20;
 pub mod faults;
+mod gorman10;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 use units::ByteSize;
 
-use crate::{LabError, Report};
+use crate::{End, LabError, Report};
 
 /// The version of a table's layout.
 pub const TABLE_SCHEMA: &str = "superpage.lab.table/1";
@@ -145,19 +146,48 @@ impl Cell {
 }
 
 /// Every table, in order.
-const TABLES: &[Entry] = &atc20::TABLES;
-
-/// Every table, in order.
-pub fn list() -> &'static [Entry] {
-    TABLES
+pub fn list() -> impl Iterator<Item = &'static Entry> {
+    atc20::TABLES.iter().chain(&gorman10::TABLES)
 }
 
 /// The table of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
-    TABLES.iter().find(|entry| entry.name == name)
+    list().find(|entry| entry.name == name)
+}
+
+fn done(report: &Report, figure: impl Fn(&Report) -> f64) -> Option<f64> {
+    (report.end == End::Done).then(|| figure(report))
+}
+
+/// A row of these figures; NaN is one that was not published. `simulated` is asked by column.
+fn row(
+    name: &str,
+    published: &[f64],
+    role: impl Fn(usize) -> Role,
+    simulated: impl Fn(usize) -> Option<f64>,
+) -> Row {
+    let cell = |(column, &published): (usize, &f64)| Cell {
+        published: (!published.is_nan()).then_some(published),
+        simulated: simulated(column),
+        role: role(column),
+    };
+    Row { name: name.to_string(), cells: published.iter().enumerate().map(cell).collect() }
 }
 
 impl Entry {
+    /// Its table of these rows.
+    fn grid(&self, figure: &str, better: Better, columns: &[&str], rows: Vec<Row>) -> Table {
+        Table {
+            name: self.name.to_string(),
+            source: self.source.to_string(),
+            left_out: self.left_out.to_string(),
+            figure: figure.to_string(),
+            better,
+            columns: columns.iter().map(|column| (*column).to_string()).collect(),
+            rows,
+        }
+    }
+
     /// Runs the table; `step` is called with its progress.
     ///
     /// # Errors

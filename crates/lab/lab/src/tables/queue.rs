@@ -115,8 +115,10 @@ impl Pass {
     }
 
     fn run(&self) -> Result<Vec<Report>, LabError> {
-        let designs: Vec<Design> = self.designs.iter().map(|name| load::preset(name)).collect();
-        crate::run(&self.experiment(), &designs)
+        let experiment = self.experiment();
+        let preset = |name: &&str| load::preset_on(name, &experiment.machine);
+        let designs: Vec<Design> = self.designs.iter().map(preset).collect();
+        crate::run(&experiment, &designs)
     }
 
     fn experiment(&self) -> Experiment {

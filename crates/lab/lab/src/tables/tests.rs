@@ -88,7 +88,7 @@ fn what_several_tables_need_is_simulated_once() {
 
 #[test]
 fn every_published_cell_is_in_one_pass() {
-    let all: Vec<&Entry> = list().iter().collect();
+    let all: Vec<&Entry> = list().collect();
     let mut cells = Vec::new();
     for pass in passes(&all) {
         cells.extend(pass.designs.iter().map(|&design| (pass.conditions, design)));
@@ -102,8 +102,9 @@ fn every_published_cell_is_in_one_pass() {
             assert!(cells.contains(&(conditions, design)), "{conditions:?}: {design}");
         }
     }
-    // The latency of Redis is of the runs that its three tables from a cold start need, GraphChi on a fresh boot of slide 21's.
-    assert_eq!(count, 8 * 6 + 8 * 6 + 4 + 3 * 7 + 3 * 7 + 3);
+    // The latency of Redis is of the runs that its three tables from a cold start need, GraphChi on a fresh boot of slide 21's;
+    // all of STREAM is of two runs on each of two machines.
+    assert_eq!(count, 8 * 6 + 8 * 6 + 4 + 3 * 7 + 3 * 7 + 3 + 2 * 2);
 }
 
 #[test]
