@@ -52,6 +52,7 @@ const PRESETS: &[Preset] = presets! {
     "hawkeye-star" "hawkeye*",
     "navarro",
     "freebsd",
+    "freebsd-11.2",
     "quicksilver-sync-1" "sync-1",
     "quicksilver-sync-64" "sync-64" "quicksilver",
     "quicksilver-async-64" "async-64",

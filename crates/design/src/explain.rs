@@ -170,6 +170,12 @@ impl Explainer<'_> {
             line("all are mapped, none is written", Event::Mapped, [0; 8]),
             line("all are mapped, some are written", Event::Mapped, [!0, 0, 0, 0, 0, 0, 0, 0]),
             line("all are prepared, and one is written", prepared, [0; 8]),
+            self.line(
+                "in place",
+                "all are mapped, some beside a fault and not used since",
+                Event::Mapped,
+                &full([!0; 8]).with(|facts| facts.region.has_unaccessed = true),
+            ),
         ];
         // Where nothing is made in place, one line says so.
         match lines.iter().all(|line| line.actions == ["nothing"]) {

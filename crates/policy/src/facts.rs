@@ -101,6 +101,8 @@ pub struct Region {
     pub is_mapped: bool,
     /// A write to some of its pages copies (after a fork).
     pub has_cow: bool,
+    /// A page that a fault on another one mapped was not used since (with [`Reads::UNACCESSED`], where all are mapped).
+    pub has_unaccessed: bool,
     /// It lies in one mapping.
     pub inside: bool,
     /// Sizes whose aligned extent around the page begins in its mapping.
@@ -238,6 +240,8 @@ impl Reads {
     pub const OF_CANDIDATES: Self = Self(256);
     /// [`Extent::misses`]: walks by region.
     pub const MISSES: Self = Self(512);
+    /// [`Region::has_unaccessed`].
+    pub const UNACCESSED: Self = Self(1024);
 
     pub(crate) const fn when(self, is_read: bool) -> Self {
         if is_read { self } else { Self(0) }

@@ -78,6 +78,7 @@ impl AtFault {
             Reads::COVERAGE.when(rules.mapping.sampling().is_some()),
             Reads::ZEROS.when(rules.deallocation.bloat.is_some()),
             Reads::WRITTEN.when(in_place),
+            Reads::UNACCESSED.when(in_place && rules.mapping.needs_accessed),
             sizes::reads(rules),
         ];
         Self {
@@ -373,6 +374,7 @@ impl Policy {
             full: true,
             mapped: true,
             uniform: !region.has_cow,
+            accessed: !self.rules.mapping.needs_accessed || !region.has_unaccessed,
             writable: facts.mapping.writable && !is_file,
             dirty: &region.dirty,
         }) {

@@ -11,8 +11,10 @@ pub struct Pages<'a> {
     pub full: bool,
     /// All 512 entries of the page-table page are valid. In a full reservation they are contiguous.
     pub mapped: bool,
-    /// All entries have the same protection, wiring, cache mode and so on. Accessed bits may differ.
+    /// All entries have the same protection, wiring, cache mode and so on.
     pub uniform: bool,
+    /// All entries have their accessed bit, or it does not matter.
+    pub accessed: bool,
     /// The mapping permits writes.
     pub writable: bool,
     /// Which pages were written through these entries.
@@ -65,6 +67,8 @@ pub enum Refused {
     NotMapped,
     /// The entries' attributes differ.
     NotUniform,
+    /// A page that was mapped beside a fault was not used since.
+    NotAccessed,
     /// Some pages are dirty, some clean. The clean ones are write-protected now, and the next write to
     /// each tries again.
     MixedDirty,
@@ -93,6 +97,7 @@ pub fn promotion(pages: &Pages) -> Promotion {
         Pages { full: false, .. } => Promotion::None(Refused::NotFull),
         Pages { mapped: false, .. } => Promotion::None(Refused::NotMapped),
         Pages { uniform: false, .. } => Promotion::None(Refused::NotUniform),
+        Pages { accessed: false, .. } => Promotion::None(Refused::NotAccessed),
         // An entry that may not be written carries no dirty bit.
         Pages { writable: false, .. } => Promotion::ReadOnly,
         _ if dirty => Promotion::ReadWrite,

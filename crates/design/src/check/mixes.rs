@@ -62,6 +62,8 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => fill(r, |fill| r.preparation.fill_at.is_some_and(|at| fill.at >= at));
     ["mapping.clean-pages", WHEN] "is about mapping in place: \"relaxed\" needs when = \"prepared\""
         => r.mapping.clean_pages == CleanPages::Relaxed && r.mapping.when != MapWhen::Prepared;
+    ["mapping.needs-accessed", WHEN] "is about mapping in place: needs when = \"prepared\""
+        => r.mapping.needs_accessed && r.mapping.when != MapWhen::Prepared;
     ["unmapping.on", FORM] "freeing a part of a superpage splits it, but for a pool's: needs \"partial-free\""
         => !r.unmapping.on.free && !form(r, Form::Pool);
     ["unmapping.on", FORM] "superpages of a pool are never split: needs on = []"

@@ -86,6 +86,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (FAULT, "preparation.background.at = 64", "preparation.background"),
     (FAULT, "mapping.when = \"prepared\"", "mapping.when"),
     (FAULT, "mapping.clean-pages = \"relaxed\"", "mapping.clean-pages"),
+    (FAULT, "mapping.needs-accessed = true", "mapping.needs-accessed"),
     (FAULT, "unmapping.clean-write = \"demote\"", "unmapping.clean-write"),
     (FAULT, "unmapping.on = [\"partial-protect\"]", "unmapping.on"),
     (FAULT, "deallocation.when = \"inactive\"", "deallocation.when"),

@@ -13,6 +13,8 @@ rules! {
         when: MapWhen = MapWhen::WithPreparation, "when";
         /// What is asked of the pages' dirty state for an in-place mapping.
         clean_pages: CleanPages = CleanPages::Uniform, "clean-pages";
+        /// A page that a fault on another one mapped, and that was not used since, hinders an in-place mapping.
+        needs_accessed: bool = false, "needs-accessed";
         /// A background scan that makes superpages.
         scan: Option<Scan> = None, "scan";
     }

@@ -15,24 +15,25 @@ fn booleans<const N: usize>() -> impl Iterator<Item = [bool; N]> {
 
 #[test]
 fn in_place_promotion() {
-    for [full, mapped, uniform, writable] in booleans() {
+    for [full, mapped, uniform, accessed, writable] in booleans() {
         for dirty in [&CLEAN, &ALMOST, &MIXED, &DIRTY] {
-            let made = promotion(&Pages { full, mapped, uniform, writable, dirty });
+            let made = promotion(&Pages { full, mapped, uniform, accessed, writable, dirty });
             // From the rule: 512 valid entries of a full reservation, alike; clean writable ones lose
             // their write permission, then entries with and without it must not be mixed.
             let writable_entries = match dirty {
                 _ if !writable => 0,
                 map => map.iter().map(|word| word.count_ones()).sum(),
             };
-            let expected = match (full && mapped && uniform, writable_entries) {
+            let expected = match (full && mapped && uniform && accessed, writable_entries) {
                 (true, 512) => Promotion::ReadWrite,
                 (true, 0) => Promotion::ReadOnly,
                 (true, _) => Promotion::None(Refused::MixedDirty),
                 (false, _) if !full => Promotion::None(Refused::NotFull),
                 (false, _) if !mapped => Promotion::None(Refused::NotMapped),
-                (false, _) => Promotion::None(Refused::NotUniform),
+                (false, _) if !uniform => Promotion::None(Refused::NotUniform),
+                (false, _) => Promotion::None(Refused::NotAccessed),
             };
-            assert_eq!(made, expected, "{full} {mapped} {uniform} {writable} {dirty:?}");
+            assert_eq!(made, expected, "{full} {mapped} {uniform} {accessed} {writable} {dirty:?}");
         }
     }
 }

@@ -16,9 +16,9 @@ const MACHINE: &str = "e3-1245v6";
 const MEMORY: ByteSize = ByteSize::gib(32);
 
 const SPEEDUP: &str = "speed-up over Linux in the same condition";
-const SIX: [&str; 6] = ["linux-4.3", "ingens", "hawkeye-pmu", "freebsd", "sync-1", "sync-64"];
+const SIX: [&str; 6] = ["linux-4.3", "ingens", "hawkeye-pmu", "freebsd-11.2", "sync-1", "sync-64"];
 const SEVEN: [&str; 7] =
-    ["base", "linux-4.3", "ingens", "hawkeye-pmu", "freebsd", "sync-1", "sync-64"];
+    ["base", "linux-4.3", "ingens", "hawkeye-pmu", "freebsd-11.2", "sync-1", "sync-64"];
 
 /// Figures of a workload: the slide's name, what is simulated, the published cells.
 struct Line {
@@ -223,7 +223,7 @@ const REDIS_WARM_GBPS: [[f64; 7]; 3] = [
 ];
 const REDIS: &str = "redis-cold";
 const LEVELS: [&str; 3] = ["none", "frag-50", "frag-100"];
-const BUILD: [&str; 3] = ["sync-1", "sync-64", "freebsd"];
+const BUILD: [&str; 3] = ["sync-1", "sync-64", "freebsd-11.2"];
 /// What a build does in the kernel beside memory: programs started, files (docs/sources/policies.md 2.4
 /// derives it from the slide's three times and counts; a machine that knows only memory cannot).
 const OTHER_KERNEL_SECONDS: f64 = 36.9;

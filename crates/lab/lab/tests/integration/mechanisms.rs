@@ -146,6 +146,31 @@ fn freebsd_asks_for_uniform_pages() {
     assert_eq!(completed.counters.made_in_place, 1);
 }
 
+/// A fault on a file's page reads and maps 16. FreeBSD 11.2 wants all entries used when the last one is mapped, which
+/// those read with it are not; Quicksilver does not, so that the file is a superpage.
+#[test]
+fn files_are_promoted_where_unused_entries_do_not_hinder() {
+    let file = Backing::File { file: 1, cached: false };
+    for (design, superpages) in
+        [("base", 0), ("freebsd-11.2", 0), ("freebsd", 1), ("quicksilver-sync-1", 1)]
+    {
+        let report = report(design, MEMORY, |script| {
+            script.map(0, 512, file).read(0..512).read(0..512);
+        });
+        let made = report.counters.made_in_place;
+        assert_eq!((report.counters.faults, report.counters.read, made), (32, 512, superpages));
+    }
+    // All were used before the last fault, which maps nothing beside its page.
+    for (used, superpages) in [(512, 1), (511, 0)] {
+        let report = report("freebsd-11.2", MEMORY, |script| {
+            let one = Event::Advise(script.pages(7, 1), Advice::DontNeed);
+            script.map(0, 512, file).read((0..32).map(|at| at * 16));
+            script.read(0..used).event(one).read([7]);
+        });
+        assert_eq!(report.counters.made_in_place, superpages, "{used} of 512 used");
+    }
+}
+
 /// Sync-1 prepares all of a superpage at its first fault, Sync-64 at its 64th page.
 #[test]
 fn quicksilver_fills_at_its_threshold() {

@@ -180,6 +180,9 @@ impl System {
         facts.region.has_cow = at.has(COW);
         self.add_full(page, &mut facts);
         if facts.region.reservation.is_some() {
+            if self.reads.has(Reads::UNACCESSED) {
+                facts.region.has_unaccessed = self.spaces.has_unaccessed(region);
+            }
             facts.region.dirty =
                 if at.clean == 0 { [!0; 8] } else { self.spaces.dirty_map(region) };
         }

@@ -1,15 +1,20 @@
 //! Page faults: what the policy asks for is done, and charged.
 
+use std::ops::Range;
+
 use policy::{Action, Event, Facts, How, Reads, Result as Ended};
 use trace::{Backing, Page, Region, SLOTS};
 
 use super::clock::Payer;
 use super::frames::LARGE_ORDER;
-use super::spaces::region::{LISTED, RESERVED, ZEROS};
+use super::spaces::region::{Entry, LISTED, RESERVED, ZEROS};
 use super::spaces::space::Place;
 use super::{Stop, System};
 use crate::Cause;
 use crate::memory::{Frame, Mobility, Owner};
+
+/// Pages that are read from a file at once.
+const READ_AROUND: u32 = 16;
 
 impl System {
     /// The program touched a page that is not mapped, or not for this.
@@ -194,7 +199,9 @@ impl System {
                 self.single(next, write, place)?;
             }
         }
-        self.single(page, write, place)
+        self.single(page, write, place)?;
+        self.read_around(page, place);
+        Ok(())
     }
 
     fn single(&mut self, page: Page, write: bool, (_, mapping): Place) -> Result<(), Stop> {
@@ -258,10 +265,57 @@ impl System {
         }
     }
 
-    /// Pages beside it that are in memory are mapped too, as if read.
-    pub(crate) fn map_neighbours(&mut self, page: Page, around: u8, place: Place) {
-        let mapped = self.spaces.map_neighbours(page, around, place);
+    /// Pages beside it that are in memory are mapped too, as if read: up to so many on each side, within its mapping
+    /// and its region.
+    pub(crate) fn map_neighbours(&mut self, page: Page, around: u8, (first, mapping): Place) {
+        if around == 0 {
+            return;
+        }
+        let (side, region) = (u32::from(around), page.region().first().0);
+        let start = page.0.saturating_sub(side).max(first).max(region);
+        self.map_beside(start..(page.0 + side + 1).min(mapping.end).min(region + SLOTS));
+    }
+
+    fn map_beside(&mut self, pages: Range<u32>) {
+        let is_noted = self.reads.has(Reads::UNACCESSED);
+        let mapped =
+            self.spaces.map_neighbours(pages, if is_noted { Entry::UNACCESSED } else { 0 });
         self.clock.spend(Cause::Map, self.costs.map_page * mapped);
+    }
+
+    /// What is read from a file with a page of it: the aligned pages around, which are mapped as well (FreeBSD:
+    /// VM_FAULT_READ_DEFAULT; Linux: fault_around_bytes). Free memory permitting.
+    pub(crate) fn read_around(&mut self, page: Page, (first, mapping): Place) {
+        if !matches!(mapping.backing, Backing::File { cached: false, .. }) {
+            return;
+        }
+        let start = page.0 & !(READ_AROUND - 1);
+        let pages = start.max(first)..(start + READ_AROUND).min(mapping.end);
+        for beside in pages.clone().map(Page) {
+            if self.spaces.entry(beside).is_empty() {
+                let Some(frame) = self.frame_beside(beside) else { continue };
+                self.memory.set_owner(frame, Owner::Page(beside));
+                self.spaces.make_resident(beside, frame, 1);
+                self.populated(beside.region(), 1);
+                self.counters.read += 1;
+            }
+        }
+        self.map_beside(pages);
+    }
+
+    /// A frame for a page of a file that is read with another one: of its reservation, or any.
+    fn frame_beside(&mut self, page: Page) -> Option<Frame> {
+        let reservations = self.frames.reservations();
+        let Some(id) = reservations.find(page.0) else {
+            return Some(self.memory.allocate(0, Mobility::Movable, 0, false)?.frame);
+        };
+        let slot = page.0 - reservations.key(id).page;
+        if reservations.is_populated(id, slot as u16) {
+            return None;
+        }
+        let frame = Frame(reservations.base(id).0 + slot);
+        self.frames.populate(id, slot, 1, self.clock.now());
+        Some(frame)
     }
 }
 

@@ -245,6 +245,7 @@ pub fn asked(policy: &superpage_policy::Policy) -> Vec<Reads> {
         Reads::AT_FAULT,
         Reads::OF_CANDIDATES,
         Reads::MISSES,
+        Reads::UNACCESSED,
     ];
     all.into_iter().filter(|&one| policy.reads().has(one)).collect()
 }

@@ -46,10 +46,18 @@ struct Reserving {
     past_end: bool,
     /// Reservations are taken from each other.
     preempts: bool,
+    /// Entries without the accessed bit hinder.
+    needs_accessed: bool,
 }
 
-const PLAIN: Reserving =
-    Reserving { relaxed: false, around: 4, demotes: true, past_end: true, preempts: false };
+const PLAIN: Reserving = Reserving {
+    relaxed: false,
+    around: 4,
+    demotes: true,
+    past_end: true,
+    preempts: false,
+    needs_accessed: false,
+};
 
 /// A page in memory, not mapped.
 fn soft(dirty: [u64; 8]) -> Facts {
@@ -113,6 +121,7 @@ fn promotion(design: &Reserving) -> Table {
         at("all pages are mapped, none may be written", PROMOTE, mapped, fresh().full(MIXED).with(|facts| facts.mapping.writable = false), in_place(false)),
         at("all pages of a file are mapped", PROMOTE, mapped, file(MIXED), in_place(false)),
         at("all pages are mapped, some after a fork", PROMOTE, mapped, fresh().full(DIRTY).region(|region| region.has_cow = true), Action::Nothing),
+        at("all pages are mapped, some beside a fault and not used since", PROMOTE, mapped, fresh().full(DIRTY).region(|region| region.has_unaccessed = true), if design.needs_accessed { Action::Nothing } else { in_place(true) }),
         at("not all pages are mapped", PROMOTE, mapped, fresh().full(DIRTY).region(|region| region.is_mapped = false), Action::Nothing),
         at("not all pages of the reservation are in use", PROMOTE, mapped, not_full(), Action::Nothing),
         at("it is a superpage", PROMOTE, mapped, fresh().full(DIRTY).superpage(|_| {}), Action::Nothing),
@@ -325,7 +334,8 @@ const SCANS: [Daemon; 5] =
 /// Presets with a table of their own here.
 pub fn table(preset: &str) -> Option<Table> {
     Some(match preset {
-        "freebsd" => freebsd(),
+        "freebsd" => freebsd(&PLAIN),
+        "freebsd-11.2" => freebsd(&Reserving { needs_accessed: true, ..PLAIN }),
         "quicksilver-sync-1" => quicksilver(Some(1), None),
         "quicksilver-sync-64" => quicksilver(Some(64), None),
         "quicksilver-async-64" => quicksilver(None, Some(64)),
@@ -336,16 +346,20 @@ pub fn table(preset: &str) -> Option<Table> {
     })
 }
 
-fn freebsd() -> Table {
+fn freebsd(design: &Reserving) -> Table {
+    let mut settings = Settings::new();
+    if design.needs_accessed {
+        settings.reads.push(Reads::UNACCESSED);
+    }
     let quiet = [Daemon::Evacuate, Daemon::Fill];
     let tables = [
-        reserving(&PLAIN),
+        reserving(design),
         no_effort(),
         filling(None),
         watermarks(PAGEOUT),
         idle("inactive reservations stay", RECLAIM, &quiet),
         idle("nothing scans, zeroes or compacts", NO_DAEMON, &SCANS),
-        Settings::new().lines(),
+        settings.lines(),
     ];
     tables.into_iter().flatten().collect()
 }
@@ -393,7 +407,7 @@ fn navarro() -> Table {
         at("a heap: shorter than the smallest size", NAVARRO, WRITE, ends(&[]), BASE),
         at("the largest that overlaps no other reservation", NAVARRO, WRITE, fresh().region(|region| region.unreserved = orders(&[4, 7])), reserve(7, true)),
     ];
-    let design = Reserving { relaxed: false, around: 0, demotes: true, past_end: false, preempts: true };
+    let design = Reserving { around: 0, past_end: false, preempts: true, ..PLAIN };
     let quiet = [Daemon::Evacuate, Daemon::Fill];
     let tables = [
         reserving(&design), own, no_effort(), filling(None), watermarks(PAGEOUT),
@@ -420,8 +434,7 @@ fn ideal() -> Table {
         below: [Plain::Reserved { below: 1 }, Plain::None],
         ..Settings::new()
     };
-    let design =
-        Reserving { relaxed: true, around: 64, demotes: false, past_end: true, preempts: false };
+    let design = Reserving { relaxed: true, around: 64, demotes: false, ..PLAIN };
     let quiet = [Daemon::Evacuate, Daemon::Fill];
     let tables = [
         reserving(&design),

@@ -1,11 +1,13 @@
 //! Base pages: mapped, moved, written.
 
+use std::ops::Range;
+
 use trace::{Page, Region, SLOTS};
 
 use super::region::{
-    ACCESSED, BASE, CHECK, CONT, COW, Entry, LARGE, NO_TABLE, PROTECTED, Present, SIZE, ZEROS,
+    ACCESSED, BASE, CHECK, CONT, COW, Entry, LARGE, NO_TABLE, PROTECTED, Present, SIZE, UNACCESSED,
+    ZEROS,
 };
-use super::space::Place;
 use super::{MANY, Spaces, TlbInvalidation};
 use crate::memory::Frame;
 use crate::reservation;
@@ -139,29 +141,28 @@ impl Spaces {
         self.map_entry(page, if write { entry.with(Entry::DIRTY) } else { entry });
     }
 
-    /// Maps pages beside one that are in memory too, as if read: up to so many on each side, within its mapping and
-    /// its region. Returns how many.
-    pub(crate) fn map_neighbours(
-        &mut self,
-        page: Page,
-        around: u8,
-        (first, mapping): Place,
-    ) -> u64 {
-        if around == 0 {
-            return 0;
-        }
-        let side = u32::from(around);
-        let start = page.0.saturating_sub(side).max(first).max(page.region().first().0);
-        let end = (page.0 + side + 1).min(mapping.end).min(page.region().first().0 + SLOTS);
+    /// Maps those pages of a region that are in memory and not mapped, as if read, with these flags. Returns how many.
+    pub(crate) fn map_neighbours(&mut self, pages: Range<u32>, flags: u32) -> u64 {
+        let region = Page(pages.start).region();
         let mut mapped = 0;
-        for beside in (start..end).map(Page) {
+        for beside in pages.map(Page) {
             let entry = self.entry(beside);
             if entry.frame().is_some() && !self.is_present(beside) {
-                self.map_entry(beside, entry.without(Entry::DIRTY));
+                self.map_entry(beside, entry.without(Entry::DIRTY).with(flags));
                 mapped += 1;
             }
         }
+        if mapped > 0 && flags & Entry::UNACCESSED != 0 {
+            self.region(region).flags |= UNACCESSED;
+        }
         mapped
+    }
+
+    /// Whether a page of a region, all of which are mapped, was mapped by a fault on another one and not used since.
+    pub(crate) fn has_unaccessed(&self, region: Region) -> bool {
+        self.at(region).has(UNACCESSED)
+            && (0..SLOTS)
+                .any(|slot| self.entry(Page(region.first().0 + slot)).has(Entry::UNACCESSED))
     }
 
     /// Pages that have nothing get frames side by side, and are not mapped.

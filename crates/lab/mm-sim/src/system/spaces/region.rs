@@ -68,6 +68,8 @@ pub(crate) const ZEROS: u16 = 64;
 pub(crate) const PROTECTED: u16 = 128;
 /// A superpage that is mapped by its base pages for a while, to see which are accessed.
 pub(crate) const WATCHED: u16 = 256;
+/// Entries of it may be [`Entry::UNACCESSED`].
+pub(crate) const UNACCESSED: u16 = 512;
 
 impl RegionEntry {
     pub(crate) const EMPTY: Self =
@@ -118,7 +120,7 @@ impl std::ops::Index<Region> for Regions {
     }
 }
 
-/// A base page's entry: a frame or a mark, and four flags.
+/// A base page's entry: a frame or a mark, and its flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry(pub(super) u32);
 
@@ -134,6 +136,8 @@ impl Entry {
     pub(crate) const ACCESSED: u32 = 1 << 29;
     /// Shared after a fork: a write copies.
     pub(crate) const COW: u32 = 1 << 30;
+    /// A fault on another page mapped it, and it was not walked to since (kept only for designs that look).
+    pub(crate) const UNACCESSED: u32 = 1 << 31;
 
     pub(crate) fn new(frame: Frame) -> Self {
         Self(frame.0 + 1)

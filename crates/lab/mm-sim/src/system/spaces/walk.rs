@@ -7,7 +7,7 @@ use tlb_sim::Translate;
 use trace::{Access, Page, Region};
 
 use super::Spaces;
-use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, QUIET, SIZE};
+use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, QUIET, SIZE, UNACCESSED};
 
 /// Why the loop was left, and at which access.
 pub(crate) enum Attention {
@@ -100,13 +100,18 @@ impl Spaces {
                     return Attention::Absent(at);
                 }
                 found.flags |= ACCESSED;
+                let noted = found.flags & UNACCESSED != 0 && !large;
+                if noted {
+                    let entry = tables.entry(found.place, page.slot());
+                    *entry = entry.without(Entry::UNACCESSED);
+                }
                 if sample && !large {
                     let entry = tables.entry(found.place, page.slot());
                     *entry = entry.with(Entry::ACCESSED);
                     if let Some(misses) = misses {
                         misses.count(page);
                     }
-                } else if large || *tables.present(found.place) == [!0; 8] {
+                } else if !noted && (large || *tables.present(found.place) == [!0; 8]) {
                     *kind_of |= QUIET;
                 }
             }

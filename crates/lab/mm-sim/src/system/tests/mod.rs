@@ -195,6 +195,7 @@ under! {
     hawkeye_star "hawkeye-star",
     navarro "navarro",
     freebsd "freebsd",
+    freebsd_11_2 "freebsd-11.2",
     quicksilver_sync_1 "quicksilver-sync-1",
     quicksilver_sync_64 "quicksilver-sync-64",
     quicksilver_async_64 "quicksilver-async-64",

@@ -1,5 +1,5 @@
 //! What is resident under `base`, against sets: a page written has a frame, a page of the program's own that was
-//! only read maps zeros, and nothing else is there.
+//! only read maps zeros, a page of a file brings those around, and nothing else is there.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,40 @@ struct Model {
     running: u32,
     /// Pages of each process: whether they have a frame.
     pages: BTreeMap<u32, BTreeMap<u32, bool>>,
-    mapped: BTreeMap<u32, BTreeMap<u32, Backing>>,
+    mapped: BTreeMap<u32, BTreeMap<u32, Mapped>>,
 }
+
+/// What a page is mapped to, and which mapping it was when it was made.
+type Mapped = (Backing, u32);
 
 impl Model {
     fn follow(&mut self, event: Option<&Event>, accesses: &[Access], zero_page: bool) {
         if let Some(event) = event {
             self.event(event);
         }
-        let backings = self.mapped.get(&self.running);
         for access in accesses {
             let page = access.page().0;
-            let backing = backings.and_then(|own| own.get(&page)).expect("well-formed");
-            let own = matches!(backing, Backing::Anonymous | Backing::Heap);
-            let framed = access.writes() || !own || !zero_page;
-            *self.pages.entry(self.running).or_default().entry(page).or_default() |= framed;
+            let own = matches!(self.backing(page), Backing::Anonymous | Backing::Heap);
+            self.touch(page, access.writes() || !own || !zero_page);
+        }
+    }
+
+    fn backing(&self, page: u32) -> Backing {
+        self.mapped.get(&self.running).and_then(|own| own.get(&page)).expect("well-formed").0
+    }
+
+    fn touch(&mut self, page: u32, framed: bool) {
+        let mapped = &self.mapped[&self.running];
+        let own = self.pages.entry(self.running).or_default();
+        let is_read = !own.contains_key(&page);
+        *own.entry(page).or_default() |= framed;
+        if is_read && matches!(mapped[&page].0, Backing::File { cached: false, .. }) {
+            let start = page & !15;
+            let same = |at: &u32| mapped.get(at) == Some(&mapped[&page]);
+            let before = (start..page).rev().take_while(same);
+            for beside in before.chain((page..start + 16).take_while(same)) {
+                own.insert(beside, true);
+            }
         }
     }
 
@@ -34,12 +53,13 @@ impl Model {
             Event::Spawn(process) | Event::Run(process) => self.running = process.0,
             Event::Map { pages, backing, .. } => {
                 let own = self.mapped.entry(self.running).or_default();
-                own.extend((pages.first.0..).take(pages.count as usize).map(|at| (at, *backing)));
+                let all = (pages.first.0..).take(pages.count as usize);
+                own.extend(all.map(|at| (at, (*backing, pages.first.0))));
             }
             Event::Grow { pages } => {
                 let own = self.mapped.entry(self.running).or_default();
                 let new = (pages.first.0..).take(pages.count as usize);
-                own.extend(new.map(|at| (at, Backing::Heap)));
+                own.extend(new.map(|at| (at, (Backing::Heap, 0))));
             }
             Event::Unmap(pages) | Event::Advise(pages, Advice::DontNeed | Advice::Free) => {
                 let gone = pages.first.0..pages.first.0 + pages.count;
@@ -50,10 +70,9 @@ impl Model {
                 }
             }
             Event::Advise(pages, Advice::Populate) => {
-                let own = self.pages.entry(self.running).or_default();
                 for page in pages.first.0..pages.first.0 + pages.count {
                     // What is mapped stays, zeros too: see the note at the system's populate.
-                    own.insert(page, true);
+                    self.touch(page, true);
                 }
             }
             Event::Fork { child, offset } => {

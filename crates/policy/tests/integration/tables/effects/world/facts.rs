@@ -62,6 +62,7 @@ impl World {
             swapped,
             is_mapped: random.percent(60),
             has_cow: random.percent(15),
+            has_unaccessed: random.percent(15),
             inside: random.percent(85),
             begins: random.orders(),
             ends: random.orders(),
