@@ -3,8 +3,9 @@
 use fault_scaling::Machine;
 use lab::plot::{self, Curve, Point};
 use lab::tables::Role;
-use lab::tables::faults::{Bound, Comparison, Line, Published, compare};
-use report::sig3::percent;
+use lab::tables::faults::{Bound, Build, Comparison, Line, Published, compare};
+use report::format::known;
+use report::sig3::{percent, seconds};
 use serde::Serialize;
 
 use super::Args;
@@ -143,7 +144,7 @@ fn words(comparison: &Comparison) -> String {
             peak.simulated
         );
     }
-    text + &bounds(&comparison.bounds)
+    text + &bounds(&comparison.bounds) + &builds(&comparison.builds)
 }
 
 /// What no patch of faults can exceed, by the published rows alone. See docs/decisions/faults.md#8.
@@ -168,4 +169,36 @@ more threads less is left, under every patch. So these rows do not support \"alm
 all patches together (2005), and the model does not show it (docs/decisions/faults.md, 8).
 ";
     text.to_string() + &table(&columns, bounds.iter().map(row).collect(), &[0])
+}
+
+/// Published compilations beside what the price of a fault says of them. See docs/decisions/faults.md#10.
+fn builds(builds: &[Build]) -> String {
+    if builds.is_empty() {
+        return String::new();
+    }
+    let row = |build: &Build| {
+        vec![
+            build.computer.clone(),
+            format!("{} {}", build.patches, build.setting).trim_end().to_string(),
+            known(build.faults, |faults| faults.to_string()),
+            seconds(build.system_seconds),
+            seconds(build.saved_seconds),
+            known(build.saved_at_most_seconds, seconds),
+            known(build.zeroed_pages, rate),
+            seconds(build.user_seconds),
+            seconds(build.more_user_seconds),
+            known(build.more_user_at_most_seconds, seconds),
+        ]
+    };
+    let columns = [
+        "computer", "kernel", "faults", "system", "saved", "at most", "pages", "user", "more",
+        "at most",
+    ];
+    let text = "
+Kernel compilation: faults, system and user time as published, and how much less or more they are than without the patch.
+Simulated, nothing fitted: saved at most, by the price of a fault, if each gets a page that was zeroed before; the pages that
+the published saving is the price of; the user time if the program uses every line of these pages, which are in no cache.
+Where less was saved, fewer pages were zeroed ahead or zeroing them costs less in a compilation (docs/decisions/faults.md, 10).
+";
+    text.to_string() + &table(&columns, builds.iter().map(row).collect(), &[0, 1])
 }

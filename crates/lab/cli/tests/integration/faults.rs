@@ -45,6 +45,9 @@ fn a_faults_table_says_what_was_published_and_what_was_fitted() {
     let document = json(&["faults", "--machine", "i386-up", "--table", "--json"]);
     assert_eq!(document["schema"], "superpage.faults.table/1");
     assert_eq!(document["lines"][0]["role"], "fitted");
+    assert_eq!(document["builds"][0]["faults"], 8_053_981);
+    let text = fine(&["faults", "--machine", "i386-up", "--table"]);
+    assert!(text.contains("8053981  24.3 s  2.32 s   7.09 s  2636364"), "{text}");
 }
 
 #[test]
