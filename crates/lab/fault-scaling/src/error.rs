@@ -74,6 +74,19 @@ pub enum FaultsError {
     /// No repetition, or too many.
     #[error("{0} repetitions: expected 1 to 1000")]
     Repetitions(u32),
+    /// A setting of the daemon that zeroes ahead.
+    #[error("{setting}: {wanted}")]
+    Scrub {
+        /// As on the command line.
+        setting: String,
+        /// What would be right.
+        wanted: String,
+    },
+    /// No block transfer engine.
+    #[error(
+        "--zeroing bte: {0} has no block transfer engine; use --zeroing cpu, or altix-128 or altix-8"
+    )]
+    NoEngine(String),
     /// Cache lines that a page does not have.
     #[error("{asked} cache lines: a page here has {most}")]
     CacheLines {

@@ -1,10 +1,11 @@
 //! `Kernel`: how faults are served, as a value: made from a design, or from a machine's own and patches.
 
 use policy::FaultPath;
-use policy::ahead::Refill;
 use policy::rules::{Locking, ResidentCount};
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
+
+use super::{Scrub, Zeroing};
 
 /// How one operating system serves the faults of one address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +38,7 @@ enum Counting {
     Locked,
     Atomic,
     Split,
+    OnDemand,
 }
 
 /// What keeps the mapping in place during a fault.
@@ -76,34 +78,6 @@ pub enum Lock {
     Hierarchical,
 }
 
-/// When free memory is zeroed, and in what pieces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Scrub {
-    /// Starts when less than this many per mille of a node's free memory are zeroed.
-    pub start_permille: u16,
-    /// Stops at this many.
-    pub stop_permille: u16,
-    /// Zeroes blocks of 2^this pages. Large ones first: each is split into many, and costs less a byte.
-    pub order: u8,
-    /// Rests while so many threads run, or more.
-    pub load: u32,
-}
-
-impl Scrub {
-    /// The rule of one node with so much free memory, in pages.
-    pub(super) fn refill(&self, free: u64) -> Refill {
-        let share = |permille: u16| (free as u128 * u128::from(permille) / 1000) as u64;
-        // It zeroes what was freed; nobody gives zeroed memory back, however long it is not used.
-        Refill {
-            start: share(self.start_permille),
-            stop: share(self.stop_permille),
-            load: u64::from(self.load),
-            patience_ms: u64::MAX,
-        }
-    }
-}
-
 impl Kernel {
     /// A kernel that serves faults so. What that does not say is the machine's: the kind of locks, and the number of
     /// running threads at which zeroing rests.
@@ -118,7 +92,9 @@ impl Kernel {
             start_permille,
             stop_permille,
             order,
+            stop_order: order,
             load: machine.scrub.load,
+            by: Zeroing::Cpu,
         });
         let FaultPath { resident: rss, superpage, .. } = *path;
         let (prefault, lock) = (u32::from(path.prefault), machine.kernel.lock);

@@ -25,16 +25,18 @@ mod patch;
 mod period;
 mod prices;
 mod run;
+mod scrub;
 mod server;
 #[cfg(test)]
 mod tests;
 mod touches;
 
 pub use error::FaultsError;
-pub use kernel::{Entries, Kernel, Lock, MapLock, Scrub};
+pub use kernel::{Entries, Kernel, Lock, MapLock};
 pub use machine::{Costs, Fitted, Machine, Placement, Starting, names, preset, preset_text};
 pub use patch::{Patch, Patches};
 pub use run::{Experiment, Row, Stepping, rows};
+pub use scrub::{Engine, FreeBlocks, Scrub, ScrubSettings, ZeroedAhead, Zeroing};
 pub use touches::Touches;
 
 /// The most threads.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use toml_keys::{FileError, Problem};
 use units::ByteSize;
 
-use super::{FaultsError, Kernel, Scrub};
+use super::scrub::MAX_BLOCK_ORDER;
+use super::{Engine, FaultsError, Kernel, Scrub};
 
 /// A machine, as far as faults are concerned.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -52,6 +53,9 @@ pub struct Machine {
     pub kernel: Kernel,
     /// When it zeroes free memory, with `--patches prezero`.
     pub scrub: Scrub,
+    /// Its block transfer engine, for `--zeroing bte`.
+    #[serde(default)]
+    pub engine: Option<Engine>,
     /// What everything costs.
     pub costs: Costs,
     /// Published rows that contention constants were fitted to, beside those with one thread.
@@ -172,7 +176,12 @@ impl Machine {
                     || self.scrub.stop_permille > 1000,
                 "[scrub]: start-permille is at most stop-permille, and that at most 1000",
             ),
-            (self.scrub.order > 20, "[scrub]: an order is 0 to 20"),
+            (self.scrub.order > MAX_BLOCK_ORDER, "[scrub]: an order is 0 to 10"),
+            (self.scrub.stop_order > self.scrub.order, "[scrub]: stop-order is at most order"),
+            (
+                self.engine.is_some_and(|it| it.bandwidth.0 < 1 << 20 || it.least > it.most),
+                "[engine]: bandwidth is 1M or more, and least at most most",
+            ),
         ];
         checks.into_iter().filter(|(is_strange, _)| *is_strange).map(|(_, why)| why)
     }
@@ -196,7 +205,7 @@ fn within<'de, D: Deserializer<'de>, const LOW: u32, const HIGH: u32>(
     found.ok_or_else(|| D::Error::custom(format!("{value} is not within {LOW} to {HIGH}")))
 }
 
-fn size<'de, D: Deserializer<'de>>(from: D) -> Result<ByteSize, D::Error> {
+pub(super) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<ByteSize, D::Error> {
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 

@@ -2,12 +2,12 @@
 //! (scrubd, one per node).
 //!
 //! The daemon's work is carried out when somebody looks: it needs no events, and is exact all the same.
-//! See docs/decisions/faults.md#2 and #3.
+//! See docs/decisions/faults.md#2, #3 and #11.
 
 use policy::ahead::{Decision, Facts, Refill};
 
 use super::prices::Prices;
-use super::{Experiment, Kernel};
+use super::{Engine, Experiment, FreeBlocks, Kernel, Zeroing};
 
 /// All nodes.
 #[derive(Debug, Clone)]
@@ -20,10 +20,15 @@ pub(super) struct Memory {
 #[derive(Debug, Clone, Copy)]
 struct Rule {
     refill: Refill,
-    /// Pages that it zeroes at once.
-    block: u64,
-    /// Time for one of these.
+    /// Pages of the largest block that it zeroes at once, and of the smallest.
+    largest: u64,
+    smallest: u64,
+    /// A CPU's time for a page.
     time: u64,
+    /// The engine that zeroes the blocks it takes, and its time for a page.
+    engine: Option<(Engine, u64)>,
+    /// Bytes of a page.
+    page: u64,
     /// Threads that run.
     running: u64,
 }
@@ -33,14 +38,26 @@ struct Node {
     /// Free pages, the zeroed ones among them.
     free: u64,
     zeroed: u64,
-    /// Time until the daemon's block is done. 0: it sleeps.
+    /// Time until the daemon's block is done, and its pages. 0: it sleeps.
     left: u64,
+    block: u64,
+    /// What the daemon did since it was last asked.
+    work: Work,
     /// It has a CPU to run on while threads fault.
     has_idle_cpu: bool,
     /// The time of the last look.
     seen: u64,
     /// Until then its CPUs' bus is taken by zeroing.
     busy_until: u64,
+}
+
+/// What daemons did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Work {
+    /// Pages that they zeroed.
+    pub pages: u64,
+    /// CPU time that it took.
+    pub cpu: u64,
 }
 
 /// Pages that somebody got.
@@ -58,16 +75,29 @@ impl Memory {
         let machine = &experiment.machine;
         let frames = machine.node_memory.0 / machine.base_page.0;
         let Kernel { prezero, .. } = experiment.kernel;
+        let page = machine.base_page.0;
+        let engine = |scrub: Zeroing| machine.engine.filter(|_| scrub == Zeroing::Bte);
+        let engine_time = |engine: Engine| {
+            let time = u128::from(page) * 1_000_000_000_000 / u128::from(engine.bandwidth.0);
+            (engine, (time as u64).max(1))
+        };
         let scrub = prezero.map(|scrub| Rule {
             refill: scrub.refill(frames),
-            block: 1 << scrub.order,
-            time: (machine.costs.zero_bulk << scrub.order).max(1),
+            largest: 1 << scrub.order,
+            smallest: 1 << scrub.stop_order,
+            time: machine.costs.zero_bulk.max(1),
+            engine: engine(scrub.by).map(engine_time),
+            page,
             running: u64::from(experiment.threads),
         });
+        // Nobody runs before the first repetition, so a load of 1 or more lets the daemon zero.
+        let zeroed = scrub.filter(|rule| rule.refill.load > 0);
         let node = Node {
             free: frames,
-            zeroed: if scrub.is_some() { frames } else { 0 },
+            zeroed: zeroed.map_or(0, |rule| frames / rule.smallest * rule.smallest),
             left: 0,
+            block: 0,
+            work: Work::default(),
             has_idle_cpu: false,
             seen: 0,
             busy_until: 0,
@@ -77,9 +107,35 @@ impl Memory {
         memory
     }
 
-    /// On which nodes a daemon works.
+    /// On which nodes a daemon has a CPU.
     pub fn daemons(&self) -> Vec<bool> {
-        self.nodes.iter().map(|node| node.left > 0).collect()
+        self.nodes.iter().map(|node| node.left > 0 && !self.is_engine(node)).collect()
+    }
+
+    /// Whether a node's block is the engine's, which needs no CPU.
+    fn is_engine(&self, node: &Node) -> bool {
+        self.scrub.is_some_and(|rule| rule.engine_time(node.block).is_some())
+    }
+
+    /// What the daemons did since this was last asked.
+    pub fn work(&mut self) -> Work {
+        let mut all = Work::default();
+        for node in &mut self.nodes {
+            let Work { pages, cpu } = std::mem::take(&mut node.work);
+            all = Work { pages: all.pages + pages, cpu: all.cpu + cpu };
+        }
+        all
+    }
+
+    /// Zeroed pages of all nodes.
+    pub fn zeroed(&self) -> u64 {
+        self.nodes.iter().map(|node| node.zeroed).sum()
+    }
+
+    /// Free blocks of each node, of kernels that zero ahead.
+    pub fn blocks(&self) -> Option<Vec<FreeBlocks>> {
+        let blocks = |node: &Node| FreeBlocks::new(node.free - node.zeroed, node.zeroed);
+        self.scrub.map(|_| self.nodes.iter().map(blocks).collect())
     }
 
     /// Daemons have the CPUs that threads leave idle.
@@ -136,7 +192,7 @@ impl Memory {
     pub fn preempt(&mut self, at: u64) -> u64 {
         let mut taken = 0;
         for node in 0..self.nodes.len() {
-            while self.nodes[node].left > 0 {
+            while self.nodes[node].left > 0 && !self.is_engine(&self.nodes[node]) {
                 let left = self.nodes[node].left;
                 taken += left;
                 self.nodes[node].seen = at;
@@ -161,15 +217,24 @@ impl Memory {
         let node = &mut self.nodes[node];
         let mut time = at.saturating_sub(node.seen);
         node.seen = node.seen.max(at);
-        let Some(rule) = self.scrub.filter(|_| is_alone || node.has_idle_cpu) else { return };
-        while node.left > 0 && time >= node.left {
-            time -= node.left;
+        let Some(rule) = self.scrub else { return };
+        while node.left > 0 {
+            let is_engine = rule.engine_time(node.block).is_some();
+            if !is_engine && !is_alone && !node.has_idle_cpu {
+                return;
+            }
+            let worked = time.min(node.left);
+            time -= worked;
+            node.left -= worked;
+            node.work.cpu += if is_engine { 0 } else { worked };
+            if node.left > 0 {
+                return;
+            }
             // Others may have taken what it was about to zero.
-            node.zeroed = (node.zeroed + rule.block).min(node.free);
-            node.left = if rule.goes_on(node) { rule.time } else { 0 };
-        }
-        if node.left > 0 {
-            node.left -= time;
+            let zeroed = (node.zeroed + node.block).min(node.free);
+            node.work.pages += zeroed - node.zeroed;
+            node.zeroed = zeroed;
+            rule.begin(node, rule.smallest, true);
         }
     }
 
@@ -178,9 +243,8 @@ impl Memory {
         let node = &mut self.nodes[node];
         if let Some(rule) = self.scrub
             && node.left == 0
-            && rule.decides(node, false)
         {
-            node.left = rule.time;
+            rule.begin(node, rule.largest, false);
         }
     }
 
@@ -221,7 +285,8 @@ impl Memory {
     /// The same stocks and daemons: then the next repetition is as the last one.
     pub fn is_as(&self, other: &Self) -> bool {
         let same = |(one, other): (&Node, &Node)| {
-            (one.free, one.zeroed, one.left) == (other.free, other.zeroed, other.left)
+            let state = |node: &Node| (node.free, node.zeroed, node.left, node.block);
+            state(one) == state(other)
         };
         self.nodes.iter().zip(&other.nodes).all(same)
     }
@@ -237,7 +302,8 @@ pub(super) struct Stock {
 }
 
 impl Rule {
-    fn decides(&self, node: &Node, is_filling: bool) -> bool {
+    /// The daemon's next block, if it has one: not before there are `least` pages to zero.
+    fn begin(&self, node: &mut Node, least: u64, is_filling: bool) {
         let facts = Facts {
             ready: node.zeroed,
             is_filling,
@@ -245,10 +311,15 @@ impl Rule {
             headroom: Some(node.free - node.zeroed),
             ..Facts::default()
         };
-        matches!(self.refill.decide(&facts), Decision::Fill(pages) if pages >= self.block)
+        node.block = match self.refill.decide(&facts) {
+            Decision::Fill(pages) if pages >= least => self.largest.min(1 << pages.ilog2()),
+            _ => 0,
+        };
+        node.left = node.block * self.engine_time(node.block).unwrap_or(self.time);
     }
 
-    fn goes_on(&self, node: &Node) -> bool {
-        self.decides(node, true)
+    /// The engine's time for a page of a block, if it takes that.
+    fn engine_time(&self, block: u64) -> Option<u64> {
+        self.engine.filter(|(engine, _)| engine.takes(block * self.page)).map(|(_, time)| time)
     }
 }

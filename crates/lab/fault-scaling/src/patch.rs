@@ -19,8 +19,10 @@ pub enum Patch {
     PerVma,
     /// Resident pages by an atomic that all threads share.
     RssAtomic,
-    /// Resident pages per thread.
+    /// Resident pages per thread, summed by who reads them.
     RssSplit,
+    /// Resident pages are not counted: who reads them looks at the page tables.
+    RssOnDemand,
     /// Sequential faults map up to 2^this pages.
     Prefault(u32),
     /// Memory is zeroed before it is needed, by the machine's rule.
@@ -52,12 +54,13 @@ const BEST_ORDER: u32 = 4;
 const MAX_ORDER: u32 = 9;
 
 /// Every patch as it is without a value, with its name and the value that it may have.
-const PATCHES: [(Patch, &str, &str); 11] = [
+const PATCHES: [(Patch, &str, &str); 12] = [
     (Patch::AtomicPte, "atomic-pte", ""),
     (Patch::SplitPtl, "split-ptl", ""),
     (Patch::PerVma, "per-vma", ""),
     (Patch::RssAtomic, "rss-atomic", ""),
     (Patch::RssSplit, "rss-split", ""),
+    (Patch::RssOnDemand, "rss-on-demand", ""),
     (Patch::Prefault(BEST_ORDER), "prefault", "[=ORDER]"),
     (Patch::Prezero, "prezero", ""),
     (Patch::Superpage(None), "superpage", "[=SIZE]"),
@@ -111,7 +114,7 @@ impl Patch {
         match self {
             Self::AtomicPte | Self::SplitPtl => Part::Entries,
             Self::PerVma => Part::Map,
-            Self::RssAtomic | Self::RssSplit => Part::Rss,
+            Self::RssAtomic | Self::RssSplit | Self::RssOnDemand => Part::Rss,
             Self::Prefault(_) | Self::Superpage(_) => Part::Size,
             Self::Prezero => Part::Zeroing,
             Self::TicketLock | Self::QueuedLock | Self::NumaLock => Part::Locks,
@@ -125,6 +128,7 @@ impl Patch {
             Self::PerVma => kernel.map = MapLock::Mapping,
             Self::RssAtomic => kernel.rss = ResidentCount::Atomic,
             Self::RssSplit => kernel.rss = ResidentCount::Split,
+            Self::RssOnDemand => kernel.rss = ResidentCount::OnDemand,
             Self::Prefault(order) => kernel.prefault = order,
             Self::Prezero => kernel.prezero = Some(machine.scrub),
             Self::Superpage(size) => kernel.superpage = Some(size.unwrap_or(machine.superpage)),

@@ -4,6 +4,7 @@
 
 use policy::rules::ResidentCount;
 
+use super::run::LINE;
 use super::{Costs, Entries, Experiment, Kernel, Lock, MapLock, Placement, Starting, Touches};
 
 /// Of one experiment. Times in picoseconds.
@@ -15,6 +16,8 @@ pub(super) struct Prices {
     pub unit: u64,
     /// Entries of a page-table page.
     pub table_entries: u64,
+    /// Those of a cache line.
+    line_entries: u64,
     /// Nodes.
     pub nodes: u32,
     /// CPUs of a node.
@@ -57,6 +60,7 @@ impl Prices {
             kernel: experiment.kernel,
             unit: experiment.kernel.superpage.map_or(1, |size| (size.0 / page).max(1)),
             table_entries: u64::from(machine.table_entries),
+            line_entries: (LINE * u64::from(machine.table_entries) / page).max(1),
             nodes,
             per_node: machine.cpus_per_node,
             homes: Vec::new(),
@@ -132,6 +136,31 @@ impl Prices {
         let each = pages / self.unit / u64::from(self.threads);
         let lines: u64 = (1..self.threads).map(|cpu| each * self.transfer(Some(cpu), 0)).sum();
         pages / self.unit * self.costs.unmap + lines
+    }
+
+    /// Counting a resident page in a fault, while nobody else does: an atomic's line comes from another CPU. The other kinds
+    /// count under a lock that is held anyway, in the thread's own line, or not at all.
+    pub fn count_resident(&self) -> u64 {
+        match self.kernel.rss {
+            ResidentCount::Atomic if self.threads > 1 => self.costs.transfer,
+            _ => 0,
+        }
+    }
+
+    /// Reading how many pages are resident, by the first thread, while so many are mapped: one line where there is one
+    /// counter, one from each thread where these have their own, else all entries of the page tables, from the CPUs that
+    /// filled them. See docs/decisions/faults.md#12.
+    pub fn read_resident(&self, pages: u64) -> u64 {
+        let line = |cpu: u32| self.transfer(Some(cpu), 0).max(self.costs.line);
+        let lines = || (0..self.threads).map(line).sum::<u64>();
+        match self.kernel.rss {
+            ResidentCount::Locked | ResidentCount::Atomic => line(self.threads - 1),
+            ResidentCount::Split => lines(),
+            ResidentCount::OnDemand => {
+                let each = pages / self.unit / u64::from(self.threads);
+                each.div_ceil(self.line_entries) * lines()
+            }
+        }
     }
 
     /// Time for a modified line to come from one CPU to another.

@@ -20,7 +20,7 @@ use units::ByteSize;
 use super::engine::Engine;
 use super::memory::Memory;
 use super::prices::Prices;
-use super::{FaultsError, Kernel, Machine, Touches};
+use super::{FaultsError, Kernel, Machine, Touches, ZeroedAhead};
 
 /// One run of `pft`.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,6 +78,12 @@ pub struct Row {
     pub pages_per_cpu_second: f64,
     /// Base pages for each second by the clock.
     pub pages_per_wall_second: f64,
+    /// What a fault takes for counting a page as resident, while no other does.
+    pub resident_count_seconds: f64,
+    /// What a read of that count takes (/proc/PID/statm) while everything is mapped.
+    pub resident_read_seconds: f64,
+    /// What was zeroed ahead. `None`: the kernel does not.
+    pub zeroed_ahead: Option<ZeroedAhead>,
     /// More threads than CPUs that were measured on this machine, or than published rows have.
     pub is_prediction: bool,
     /// Events that were simulated one by one.
@@ -140,6 +146,9 @@ impl Experiment {
         let mut memory = Memory::new(self, &prices);
         let (mut wall, mut busy, mut faults, mut mapped) = (0u128, 0u128, 0, 0);
         let (mut events, mut skipped) = (0, 0);
+        let zeroed_before = memory.zeroed();
+        let (mut zeroed_pages, mut daemons) = (0, 0u128);
+        let mut ending = memory.clone();
         let mut repetition = 0;
         while repetition < self.repetitions {
             memory.restart();
@@ -155,6 +164,8 @@ impl Experiment {
             for (node, pages) in done.taken.iter().enumerate() {
                 after.give(node, *pages, freed);
             }
+            let work = after.work();
+            ending = after.clone();
             let is_last = repetition + 1 == self.repetitions;
             let preempted = if is_alone && !is_last { after.preempt(freed) } else { 0 };
             // As it was before: then all that are left are as this one.
@@ -166,6 +177,10 @@ impl Experiment {
             let gaps = if is_last { 0 } else { times.max(2) - 1 };
             wall +=
                 u128::from(freed) * u128::from(times) + u128::from(preempted) * u128::from(gaps);
+            let between = after.work();
+            zeroed_pages += work.pages * u64::from(times) + between.pages * u64::from(gaps);
+            daemons += u128::from(work.cpu) * u128::from(times)
+                + u128::from(between.cpu) * u128::from(gaps);
             busy += u128::from(done.busy + start + unmap) * u128::from(times);
             faults += done.faults * u64::from(times);
             mapped += taken * u64::from(times);
@@ -177,6 +192,12 @@ impl Experiment {
         let pages = self.touches.before(self.pages()) * u64::from(self.repetitions);
         let user = (u128::from(pages) * u128::from(prices.touch)).min(busy);
         let (wall_seconds, busy_seconds) = (wall as f64 / PICOSECONDS, busy as f64 / PICOSECONDS);
+        let zeroed_ahead = ending.blocks().map(|nodes| ZeroedAhead {
+            pages: zeroed_pages,
+            found_pages: zeroed_before + zeroed_pages - ending.zeroed(),
+            cpu_seconds: daemons as f64 / PICOSECONDS,
+            nodes,
+        });
         Ok(Row {
             bytes: self.size.0,
             repetitions: self.repetitions,
@@ -190,6 +211,9 @@ impl Experiment {
             faults,
             pages_per_cpu_second: pages as f64 / busy_seconds,
             pages_per_wall_second: pages as f64 / wall_seconds,
+            resident_count_seconds: prices.count_resident() as f64 / PICOSECONDS,
+            resident_read_seconds: prices.read_resident(self.pages()) as f64 / PICOSECONDS,
+            zeroed_ahead,
             is_prediction: self.threads > self.machine.cpus,
             events,
             skipped_faults: skipped,
@@ -198,7 +222,7 @@ impl Experiment {
 }
 
 /// A cache line. Larger ones exist (the Altix has 128 bytes); Lameter's column counts steps of its own.
-const LINE: u64 = 64;
+pub(super) const LINE: u64 = 64;
 
 /// One row for each number of threads.
 ///

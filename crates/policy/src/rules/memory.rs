@@ -82,5 +82,7 @@ words! {
         Atomic = "atomic",
         /// Per thread, summed on demand.
         Split = "split",
+        /// Not at all: who reads it counts the entries of the page tables.
+        OnDemand = "on-demand",
     }
 }

@@ -7,7 +7,9 @@ mod words;
 use std::path::PathBuf;
 
 use design::designs;
-use fault_scaling::{self as faults, Experiment, Kernel, Machine, Patches, Row, Touches};
+use fault_scaling::{
+    self as faults, Experiment, Kernel, Machine, Patches, Row, ScrubSettings, Touches, Zeroing,
+};
 use lab::plot;
 use serde::Serialize;
 use units::ByteSize;
@@ -17,6 +19,9 @@ use cli::exit::to_json as json;
 use cli::exit::{Done, Failure};
 use cli::files;
 use cli::progress::Progress;
+
+/// The heading of the daemon's options.
+const ZEROING: &str = "Zeroing ahead";
 
 /// The version of the document.
 const SCHEMA: &str = "superpage.faults/1";
@@ -38,8 +43,8 @@ pub struct Args {
     machine: String,
 
     /// Changes of the machine's kernel, by comma: atomic-pte, split-ptl, per-vma, rss-atomic, rss-split,
-    /// prefault[=ORDER], prezero, superpage[=SIZE], ticket-lock, queued-lock, numa-lock; or baseline.
-    /// Repeatable.
+    /// rss-on-demand, prefault[=ORDER], prezero, superpage[=SIZE], ticket-lock, queued-lock, numa-lock;
+    /// or baseline. Repeatable.
     #[arg(long, short, value_name = "PATCHES")]
     patches: Vec<Patches>,
 
@@ -72,8 +77,26 @@ pub struct Args {
     #[arg(long, value_name = "PAGES", default_value_t = 0)]
     gap: u32,
 
+    /// What zeroes memory ahead, with prezero: an idle CPU of the node (cpu), or the machine's block transfer engine, which
+    /// needs none (bte; altix-128, altix-8).
+    #[arg(long, value_name = "WHAT", help_heading = ZEROING)]
+    zeroing: Option<Zeroing>,
+
+    /// Zeroing starts once a block of 2^ORDER pages is free and not zeroed. Default: the machine's; 0 to 10. With this or
+    /// --scrub-stop, orders alone decide, not how much of the memory is zeroed.
+    #[arg(long, value_name = "ORDER", help_heading = ZEROING)]
+    scrub_start: Option<u8>,
+
+    /// Zeroing goes on down to blocks of 2^ORDER pages; smaller ones are zeroed in the fault.
+    #[arg(long, value_name = "ORDER", help_heading = ZEROING)]
+    scrub_stop: Option<u8>,
+
+    /// Zeroing rests while N threads run, or more: 1 zeroes only before the run, 0 never.
+    #[arg(long, value_name = "N", help_heading = ZEROING)]
+    scrub_load: Option<u32>,
+
     /// Compare the machine with its published rows instead, cell by cell.
-    #[arg(long, conflicts_with_all = ["patches", "designs", "threads", "size", "repeat", "cache_lines", "run", "gap"])]
+    #[arg(long, conflicts_with_all = ["patches", "designs", "threads", "size", "repeat", "cache_lines", "run", "gap", "zeroing", "scrub_start", "scrub_stop", "scrub_load"])]
     table: bool,
 
     /// Draw pages per second against CPUs into a file, by wall-clock and by CPU time; with --table the
@@ -102,6 +125,7 @@ const HELP: &str = "\
 Examples:
   superpage lab faults --machine altix-128 --patches atomic-pte,prefault,prezero
   superpage lab faults -p baseline -p numa-lock -p split-ptl,rss-split --threads 1,8,64,512 --svg faults.svg
+  superpage lab faults -m altix-8 -p prezero -t 8 --zeroing bte --scrub-start 4 --scrub-stop 2
   superpage lab faults --machine altix-8 --table";
 
 /// What faults are served with, and how fast.
@@ -160,7 +184,8 @@ fn simulate(machine: &Machine, args: &Args) -> Result<Vec<Set>, Failure> {
     };
     let mut progress = Progress::of_pass(args.quiet, "page faults");
     let mut sets = Vec::new();
-    let kernels = kernels(machine, args)?;
+    let mut kernels = kernels(machine, args)?;
+    set_daemon(&mut kernels, machine, args)?;
     let of = kernels.len() as u64;
     for (name, kernel) in kernels {
         progress.tell(sets.len() as u64, Some(of), || format!("{name} on {}", machine.name));
@@ -178,6 +203,34 @@ fn simulate(machine: &Machine, args: &Args) -> Result<Vec<Set>, Failure> {
     }
     progress.clear();
     Ok(sets)
+}
+
+/// The daemon's settings on the command line, in the kernels that zero ahead.
+fn set_daemon(
+    kernels: &mut [(String, Kernel)],
+    machine: &Machine,
+    args: &Args,
+) -> Result<(), Failure> {
+    let (start, stop, load) = (args.scrub_start, args.scrub_stop, args.scrub_load);
+    let given = [
+        ("--zeroing", args.zeroing.is_some()),
+        ("--scrub-start", start.is_some()),
+        ("--scrub-stop", stop.is_some()),
+        ("--scrub-load", load.is_some()),
+    ];
+    let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) else {
+        return Ok(());
+    };
+    if kernels.iter().all(|(_, kernel)| kernel.prezero.is_none()) {
+        let said =
+            format!("{option} has no effect: nothing zeroes ahead; add prezero to --patches");
+        return Err(Failure::usage(said));
+    }
+    let settings = ScrubSettings { start, stop, load, by: args.zeroing.unwrap_or_default() };
+    kernels
+        .iter_mut()
+        .try_for_each(|(_, kernel)| settings.apply(kernel, machine))
+        .map_err(Failure::usage)
 }
 
 const WHEN: &str = "allocation.when";

@@ -1,6 +1,6 @@
 //! Rows as Lameter printed them (docs/sources/policies.md 3.8): one table for each set of patches.
 
-use fault_scaling::{Machine, Row};
+use fault_scaling::{FreeBlocks, Machine, Row};
 use report::format::seconds;
 use report::sig3::{self as three, percent};
 use units::ByteSize;
@@ -19,6 +19,10 @@ pub fn tables(machine: &Machine, sets: &[Set]) -> String {
         text += &table(&COLUMNS, set.rows.iter().map(row).collect(), &[9]);
         text += &peak(&set.rows);
         text += &wasted(&set.rows);
+        if set.kernel.rss != machine.kernel.rss {
+            text += &resident(&set.rows);
+        }
+        text += &zeroed_ahead(&set.rows);
     }
     text += "\nA fault is a base page touched, as in Lameter's tables, also where one trap maps several.\n";
     text
@@ -70,4 +74,52 @@ fn peak(rows: &[Row]) -> String {
         best.threads,
         three::figure(best.pages_per_wall_second)
     )
+}
+
+/// What counting resident pages costs, with the most threads.
+fn resident(rows: &[Row]) -> String {
+    let Some(row) = rows.last() else { return String::new() };
+    format!(
+        "resident pages, {} threads: {} a fault to count one without contention, {} to read the count\n",
+        row.threads,
+        three::seconds(row.resident_count_seconds),
+        three::seconds(row.resident_read_seconds)
+    )
+}
+
+/// What the daemons did in the last row, and the free blocks it left, as Lameter's patch prints them in /proc/buddyinfo.
+fn zeroed_ahead(rows: &[Row]) -> String {
+    let Some((row, ahead)) = rows.last().and_then(|row| Some((row, row.zeroed_ahead.as_ref()?)))
+    else {
+        return String::new();
+    };
+    let mut text = format!(
+        "zeroed ahead, {} threads: {} of {} pages were found zeroed; {} were zeroed meanwhile, in {} of CPU time\n",
+        row.threads,
+        ahead.found_pages,
+        row.pages + row.wasted_pages,
+        ahead.pages,
+        three::seconds(ahead.cpu_seconds)
+    );
+    text += "free blocks at the end, of 2^0, 2^1, 2^2 and so on pages:\n";
+    let mut first = 0;
+    for nodes in ahead.nodes.chunk_by(|one, other| one == other) {
+        let last = first + nodes.len() - 1;
+        let name = if first == last {
+            format!("Node {first}")
+        } else {
+            format!("Nodes {first} to {last}")
+        };
+        text += &blocks(&name, &nodes[0]);
+        first = last + 1;
+    }
+    text
+}
+
+fn blocks(name: &str, free: &FreeBlocks) -> String {
+    let line = |name: &str, blocks: &[u64]| {
+        let blocks: String = blocks.iter().map(|count| format!(" {count:>6}")).collect();
+        format!("{name:<16}{blocks}\n")
+    };
+    line(name, &free.not_zeroed) + &line("  zeroed pages", &free.zeroed)
 }

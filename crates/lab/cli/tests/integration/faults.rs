@@ -51,12 +51,58 @@ fn a_faults_table_says_what_was_published_and_what_was_fitted() {
 }
 
 #[test]
+fn zeroing_ahead_has_settings_and_says_what_it_left() {
+    let small =
+        ["faults", "-m", "altix-8", "-p", "prezero", "-p", "baseline", "-s", "4G", "-t", "2"];
+    let with = |more: &[&'static str]| json(&[&small[..], &["--json"], more].concat());
+    let ahead = |more| with(more)["sets"][0]["rows"][0]["zeroed_ahead"].clone();
+    let number = |value: &serde_json::Value| value.as_f64().expect("a number");
+    let document = with(&["--scrub-start", "8", "--scrub-stop", "3", "--zeroing", "bte"]);
+    let scrub = &document["sets"][0]["kernel"]["prezero"];
+    assert_eq!(
+        (&scrub["order"], &scrub["stop-order"], &scrub["by"]),
+        (&8.into(), &3.into(), &"bte".into())
+    );
+    assert!(document["sets"][1]["rows"][0]["zeroed_ahead"].is_null());
+    assert!(number(&ahead(&[])["cpu_seconds"]) > 0.0);
+    let engine = ahead(&["--zeroing", "bte"]);
+    assert!(number(&engine["pages"]) > 0.0 && number(&engine["cpu_seconds"]) == 0.0, "{engine}");
+    assert_eq!(engine["nodes"][3]["zeroed"].as_array().expect("orders").len(), 11);
+    assert_eq!(ahead(&["--scrub-load", "1"])["pages"], 0);
+    let text = fine(&[&small[..], &["--scrub-load", "0"]].concat());
+    assert!(
+        text.contains("2 threads: 0 of 786432 pages were found zeroed; 0 were zeroed"),
+        "{text}"
+    );
+    assert!(
+        text.contains("Nodes 0 to 3") && text.contains("  zeroed pages        0      0"),
+        "{text}"
+    );
+    let text = fine(&["faults", "-p", "rss-on-demand", "-t", "128"]);
+    assert!(
+        text.contains("0 s a fault to count one without contention, 9.23 ms to read"),
+        "{text}"
+    );
+}
+
+#[test]
 fn bad_faults_have_one_line() {
+    for (arguments, says) in [
+        (["--scrub-load", "1"], "--scrub-load has no effect: nothing zeroes ahead"),
+        (["--zeroing", "dma"], "invalid value 'dma' for '--zeroing <WHAT>': expected cpu or bte"),
+    ] {
+        let output = lab(&[&["faults", "-p", "baseline"], &arguments[..]].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(says) && said.lines().count() == 1, "{said}");
+    }
     for (arguments, says) in [
         (["--threads", "0"], "0 threads: altix-128 supports 1 to 512"),
         (["--threads", "513"], "513 threads: altix-128 supports 1 to 512"),
         (["--patches", "atomic"], "unknown patch `atomic`: expected one of baseline, atomic-pte"),
         (["--size", "1M"], "1 MiB is too small for 128 threads: each touches a page of 16 KiB"),
+        (["--scrub-start", "11"], "--scrub-start 11: expected an order of 0 to 10"),
+        (["--scrub-stop", "5"], "--scrub-stop 5: expected at most 4, the order at which it starts"),
         (["--machine", "altix"], "unknown machine `altix`: expected one of altix-128"),
     ] {
         let output = lab(&[&["faults"], &arguments[..]].concat());

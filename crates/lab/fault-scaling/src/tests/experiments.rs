@@ -3,27 +3,28 @@
 use proptest::prelude::*;
 use units::ByteSize;
 
-use crate::{Experiment, Patches, Placement, Starting, Touches, preset};
+use crate::{Experiment, Patches, Placement, ScrubSettings, Starting, Touches, Zeroing, preset};
 
 /// Patches of which any choice goes together.
 const CHOICES: [&[&str]; 5] = [
     &["", "atomic-pte", "split-ptl"],
     &["", "per-vma"],
-    &["", "rss-atomic", "rss-split"],
+    &["", "rss-atomic", "rss-split", "rss-on-demand"],
     &["", "prefault=1", "prefault", "superpage=64K"],
     &["", "ticket-lock", "queued-lock", "numa-lock"],
 ];
 
 /// An experiment on a small machine: some threads, some pages, nodes that run out of memory.
 pub fn any() -> impl Strategy<Value = Experiment> {
-    let places = (0..3usize, 0..2usize, 0..3usize, 0..4usize, 0..4usize, proptest::bool::ANY);
+    let places = (0..3usize, 0..2usize, 0..4usize, 0..4usize, 0..4usize, proptest::bool::ANY);
     let shape = (1..=3u32, 0..4u32, 20..400u64, 1..4u32);
     let touches = prop_oneof![
         Just(Touches::ALL),
         (1..20u32, 1..40u32).prop_map(|(run, gap)| Touches { run, gap }),
     ];
-    let of = (places, 1..=24u32, 1..=40u64, shape, touches);
-    of.prop_map(|(places, threads, pages, shape, touches)| {
+    let daemon = (0..=2u8, prop_oneof![Just(99), 0..=24u32], proptest::bool::ANY);
+    let of = (places, 1..=24u32, 1..=40u64, shape, touches, daemon);
+    of.prop_map(|(places, threads, pages, shape, touches, daemon)| {
         let chosen = [places.0, places.1, places.2, places.3, places.4];
         let names: Vec<&str> = CHOICES
             .iter()
@@ -44,13 +45,18 @@ pub fn any() -> impl Strategy<Value = Experiment> {
         machine.costs.thread = 100_000_000;
         machine.table_entries = 32;
         machine.list_pages = 8;
-        machine.scrub.order = 2;
+        // The engine's smallest; smaller blocks are a CPU's.
+        (machine.scrub.order, machine.scrub.stop_order) = (2, 2);
         let pages = pages * u64::from(threads) * 4;
         let nodes = u64::from(machine.cpus.div_ceil(per_node));
         // Enough in all, and not always enough on a node.
         let least = pages.div_ceil(nodes) + 64;
         machine.node_memory = ByteSize((least + node_pages) * machine.base_page.0);
-        let kernel = patches.kernel(&machine);
+        let mut kernel = patches.kernel(&machine);
+        let (stop, load, is_engine) = daemon;
+        let by = if is_engine { Zeroing::Bte } else { Zeroing::Cpu };
+        let settings = ScrubSettings { start: None, stop: Some(stop), load: Some(load), by };
+        settings.apply(&mut kernel, &machine).expect("a daemon");
         let size = ByteSize(pages * machine.base_page.0);
         Experiment { machine, kernel, threads, size, repetitions, cache_lines: 1, touches }
     })

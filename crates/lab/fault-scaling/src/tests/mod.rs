@@ -1,5 +1,6 @@
 //! Tests of the model as a whole.
 
+mod daemon;
 mod experiments;
 mod properties;
 mod twin;

@@ -30,6 +30,16 @@ proptest! {
         prop_assert_eq!(row.wall_seconds, stepped.wall_seconds);
         prop_assert_eq!(row.system_seconds, stepped.system_seconds);
         prop_assert_eq!(row.faults, stepped.faults);
+        prop_assert_eq!(&row.zeroed_ahead, &stepped.zeroed_ahead);
+        prop_assert_eq!(row.zeroed_ahead.is_some(), experiment.kernel.prezero.is_some());
+        if let Some(ahead) = &row.zeroed_ahead {
+            let pages = |blocks: &[u64]| (0..).zip(blocks).map(|(order, count)| count << order).sum::<u64>();
+            let frames = experiment.machine.node_memory.0 / experiment.machine.base_page.0;
+            for node in &ahead.nodes {
+                prop_assert_eq!(pages(&node.zeroed) + pages(&node.not_zeroed), frames);
+            }
+            prop_assert!(ahead.found_pages <= row.pages + row.wasted_pages);
+        }
     }
 
     #[test]

@@ -93,6 +93,9 @@ fn a_mistake_in_a_machine_has_its_line() {
     assert_eq!(said, format!("m.toml:{line}: 1000 is not within 1 to 512"));
     assert!(error(text.replace("zero =", "zeroo =")).contains("unknown field `zeroo`"));
     assert!(error(text.replace("entry = ", "entry = -")).contains("nanoseconds"));
+    let wrong = |key: &str, with: &str| error(text.replace(key, with));
+    assert!(wrong("stop-order = 2", "stop-order = 5").contains("stop-order is at most order"));
+    assert!(wrong("least = \"64K\"", "least = \"8M\"").contains("least at most most"));
     assert!(error(text.replace("largest = 512", "largest = 8")).contains("`largest` is less than"));
 }
 
