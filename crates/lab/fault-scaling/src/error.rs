@@ -84,7 +84,7 @@ pub enum FaultsError {
     },
     /// No block transfer engine.
     #[error(
-        "--zeroing bte: {0} has no block transfer engine; use --zeroing cpu, or altix-128 or altix-8"
+        "--zeroing bte: {0} has no block transfer engine; use --zeroing cpu, or an Altix (altix-128)"
     )]
     NoEngine(String),
     /// Cache lines that a page does not have.

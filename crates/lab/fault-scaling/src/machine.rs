@@ -232,7 +232,7 @@ macro_rules! presets {
     };
 }
 
-const PRESETS: &[(&str, &str)] = presets!["altix-128", "altix-8", "i386-up", "modern"];
+const PRESETS: &[(&str, &str)] = presets!["altix-128", "altix-512", "altix-8", "i386-up", "modern"];
 
 /// The names of the machines that are built in.
 pub fn names() -> impl Iterator<Item = &'static str> {

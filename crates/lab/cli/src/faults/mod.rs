@@ -38,7 +38,7 @@ const SCHEMA: &str = "superpage.faults/1";
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// The machine: altix-128, altix-8, i386-up, modern, or a file.
+    /// The machine: altix-128, altix-512, altix-8, i386-up, modern, or a file.
     #[arg(long, short, value_name = "MACHINE", default_value = "altix-128")]
     machine: String,
 
@@ -78,7 +78,7 @@ pub struct Args {
     gap: u32,
 
     /// What zeroes memory ahead, with prezero: an idle CPU of the node (cpu), or the machine's block transfer engine, which
-    /// needs none (bte; altix-128, altix-8).
+    /// needs none (bte; the Altix have one).
     #[arg(long, value_name = "WHAT", help_heading = ZEROING)]
     zeroing: Option<Zeroing>,
 

@@ -32,7 +32,7 @@ pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
     let comparison = compare(machine).map_err(Failure::usage)?;
     if comparison.lines.is_empty() {
         return Err(Failure::usage(format!(
-            "nobody published rows of {}; there are some of altix-128, altix-8, i386-up",
+            "nobody published rows of {}; there are some of altix-128, altix-512, altix-8, i386-up",
             machine.name
         )));
     }
@@ -147,7 +147,7 @@ fn words(comparison: &Comparison) -> String {
     text + &bounds(&comparison.bounds) + &builds(&comparison.builds)
 }
 
-/// What no patch of faults can exceed, by the published rows alone. See docs/decisions/faults.md#8.
+/// What no patch of faults can exceed, by the published rows alone. See docs/decisions/faults.md#8 and #13.
 fn bounds(bounds: &[Bound]) -> String {
     if bounds.is_empty() {
         return String::new();
@@ -159,16 +159,33 @@ fn bounds(bounds: &[Bound]) -> String {
             bound.repetitions.to_string(),
             bound.threads.to_string(),
             rate(bound.pages_per_wall_second),
+            rate(bound.busy_cpus),
             rate(bound.at_most),
         ]
     };
-    let columns = ["patches", "Gb", "Rep", "Threads", "published", "at most"];
-    let text = "
-If faults took no CPU time at all: the published fault/wsec, and what starting, waiting and unmapping leave of it. With
+    let columns = ["patches", "Gb", "Rep", "Threads", "published", "CPUs busy", "at most"];
+    let curve = |bound: &Bound| (bound.patches.clone(), bound.bytes, bound.repetitions);
+    let falls = bounds
+        .windows(2)
+        .all(|pair| curve(&pair[0]) != curve(&pair[1]) || pair[1].at_most < pair[0].at_most);
+    let what = match falls {
+        true => {
+            "With
 more threads less is left, under every patch. So these rows do not support \"almost linear\" scaling up to 512 CPUs with
-all patches together (2005), and the model does not show it (docs/decisions/faults.md, 8).
-";
-    text.to_string() + &table(&columns, bounds.iter().map(row).collect(), &[0])
+all patches together (2005), and the model does not show it (docs/decisions/faults.md, 8)."
+        }
+        false => {
+            "Where
+twice the threads are twice as fast, with and without patches, while no more CPUs are busy, it looks as if there was less to
+do (inferred; docs/decisions/faults.md, 13)."
+        }
+    };
+    let text = format!(
+        "
+If faults took no CPU time at all: the published fault/wsec, and what starting, waiting and unmapping leave of it. {what}
+"
+    );
+    text + &table(&columns, bounds.iter().map(row).collect(), &[0])
 }
 
 /// Published compilations beside what the price of a fault says of them. See docs/decisions/faults.md#10.

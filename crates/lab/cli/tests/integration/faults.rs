@@ -41,7 +41,18 @@ fn a_faults_table_says_what_was_published_and_what_was_fitted() {
     assert!(text.contains("atomic-pte 4 x 3: 8 published, 16 simulated"), "{text}");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(text.contains("c: a check") && text.contains("If faults took no CPU time"), "{text}");
-    assert!(text.contains(" atomic-pte   1    3      128      47286    73170"), "{text}");
+    assert!(
+        text.contains(" atomic-pte   1    3      128      47286         45    73170"),
+        "{text}"
+    );
+    assert!(text.contains("do not support \"almost linear\" scaling"), "{text}");
+    // 512 CPUs with version 12 of the patches.
+    let text = stdout(&lab(&["faults", "--table", "-q", "-m", "altix-512"]));
+    assert!(
+        text.contains("it looks as if there was less to\ndo (inferred")
+            && !text.contains("almost linear"),
+        "{text}"
+    );
     let document = json(&["faults", "--machine", "i386-up", "--table", "--json"]);
     assert_eq!(document["schema"], "superpage.faults.table/1");
     assert_eq!(document["lines"][0]["role"], "fitted");

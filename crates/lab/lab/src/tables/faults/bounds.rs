@@ -1,5 +1,5 @@
 //! What published rows say without the model: how fast they could be if faults took no time, and in which order the
-//! patches stand. See docs/decisions/faults.md#8.
+//! patches stand. See docs/decisions/faults.md#8 and #13.
 
 use serde::Serialize;
 
@@ -18,7 +18,9 @@ pub struct Bound {
     pub threads: u32,
     /// Published pages by the clock.
     pub pages_per_wall_second: f64,
-    /// The same if all CPU time of the threads had been nothing: what is left are starting, waiting and unmapping.
+    /// Published CPU time over time by the clock: CPUs that were busy on average.
+    pub busy_cpus: f64,
+    /// Pages by the clock if all CPU time of the threads had been nothing: what is left are starting, waiting and unmapping.
     pub at_most: f64,
 }
 
@@ -49,6 +51,7 @@ pub(super) fn of(lines: &[Line]) -> Vec<Bound> {
             repetitions: published.repetitions,
             threads: published.threads,
             pages_per_wall_second: wall,
+            busy_cpus: wall / cpu,
             at_most: 1.0 / idle,
         })
     };

@@ -128,7 +128,7 @@ pub fn published(machine: &str) -> Vec<Published> {
         let whole = |text: &str| text.parse::<u32>().expect("the file is built in");
         let rate = |text: &str| text.parse::<f64>().expect("the file is built in");
         let one = Published {
-            patches: patches.to_string(),
+            patches: patches.replace('+', ","),
             bytes: ByteSize::mib(u64::from(whole(mib))).0,
             repetitions: whole(repetitions),
             threads: whole(threads),
