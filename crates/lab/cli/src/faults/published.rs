@@ -50,12 +50,14 @@ pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
     Ok(if is_off || is_elsewhere { Done::Negative } else { Done::Fine })
 }
 
-/// A curve for each set of patches, amount of memory and number of repetitions.
+/// A curve for each set of patches, amount of memory and number of repetitions; checks have their own. Of pages of which one
+/// cache line is written.
 fn curves(lines: &[Line]) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
-    for line in lines {
-        let Published { patches, bytes, repetitions, threads, .. } = &line.published;
-        let name = format!("{patches}, {} GB x {repetitions}", gigabytes(*bytes));
+    for line in lines.iter().filter(|line| line.published.cache_lines == 1) {
+        let Published { patches, bytes, repetitions, threads, is_check, .. } = &line.published;
+        let checks = if *is_check { " (checks)" } else { "" };
+        let name = format!("{patches}, {} GB x {repetitions}{checks}", gigabytes(*bytes));
         let at = curves.iter().position(|curve| curve.name == name).unwrap_or_else(|| {
             curves.push(Curve { name, simulated: Vec::new(), published: Vec::new() });
             curves.len() - 1
@@ -81,6 +83,7 @@ fn words(comparison: &Comparison) -> String {
             gigabytes(published.bytes),
             published.repetitions.to_string(),
             published.threads.to_string(),
+            published.cache_lines.to_string(),
         ];
         cells.extend(pair(line.row.pages_per_cpu_second, published.pages_per_cpu_second));
         cells.extend(pair(line.row.pages_per_wall_second, published.pages_per_wall_second));
@@ -97,6 +100,7 @@ fn words(comparison: &Comparison) -> String {
         "Gb",
         "Rep",
         "Threads",
+        "CLine",
         "flt/cpu/s",
         "published",
         "ratio",
@@ -110,7 +114,7 @@ fn words(comparison: &Comparison) -> String {
          that came after\nthe model, never fitted. Left out of what was published of it: {}\n\n",
         comparison.machine, comparison.left_out
     );
-    text += &table(&columns, comparison.lines.iter().map(row).collect(), &[0, 10]);
+    text += &table(&columns, comparison.lines.iter().map(row).collect(), &[0, 11]);
     text += "\nfault/wsec is off in the geometric mean by\n";
     for (error, of) in [
         (comparison.scaling_error, "rows with several threads"),
@@ -136,10 +140,11 @@ fn words(comparison: &Comparison) -> String {
     }
     for peak in &comparison.peaks {
         text += &format!(
-            "  {} {} x {}: {} published, {} simulated\n",
+            "  {} {} x {}{}: {} published, {} simulated\n",
             peak.patches,
             gigabytes(peak.bytes),
             peak.repetitions,
+            if peak.is_check { " (checks)" } else { "" },
             peak.published,
             peak.simulated
         );

@@ -38,7 +38,7 @@ fn a_faults_table_says_what_was_published_and_what_was_fitted() {
     let text = stdout(&output);
     assert!(text.contains("1.00  f") && text.contains("most faults a second at"), "{text}");
     // One peak of the checks is elsewhere.
-    assert!(text.contains("atomic-pte 4 x 3: 8 published, 16 simulated"), "{text}");
+    assert!(text.contains("atomic-pte 4 x 3 (checks): 8 published, 16 simulated"), "{text}");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(text.contains("c: a check") && text.contains("If faults took no CPU time"), "{text}");
     assert!(

@@ -103,6 +103,8 @@ pub struct Peak {
     pub bytes: u64,
     /// Repetitions.
     pub repetitions: u32,
+    /// Whether the curve is of checks.
+    pub is_check: bool,
     /// Threads at the published peak.
     pub published: u32,
     /// At the simulated one.
@@ -245,8 +247,8 @@ fn left_out(machine: &str) -> &'static str {
             "kernel compilation with prefault (two rows, max_prealloc_order 1 and 4: neither how many faults there were \
              nor how far they go in order is published); LMBench (named as a result, without figures in any source here; \
              its author says that prezeroing does not change it, as it uses every line of a page); tables of the posts \
-             before 2.6.11 (12 rows of V11 on 32 CPUs, 9 of prezeroing on 8 CPUs, 8 by cache lines touched: other \
-             kernels and machines, of which no prices are known)"
+             before 2.6.11 (12 rows of V11 on 32 CPUs, another machine; two rows by cache lines touched, with 1 and 128, \
+             that the price of a line is from)"
         }
         "i386-up" => {
             "three rows of prefault that are labelled 600 MB and have the times of 200 MB; LMBench (as altix-8); 8 rows of \
@@ -266,19 +268,19 @@ impl Line {
 fn peaks(lines: &[Line]) -> Vec<Peak> {
     let curve = |line: &Line| {
         let published = &line.published;
-        (published.patches.clone(), published.bytes, published.repetitions)
+        (published.patches.clone(), published.bytes, published.repetitions, published.is_check)
     };
     let mut curves: Vec<_> = lines.iter().map(curve).collect();
     curves.dedup();
-    let peak = |of: &dyn Fn(&Line) -> f64, which: &(String, u64, u32)| {
+    let peak = |of: &dyn Fn(&Line) -> f64, which: &(String, u64, u32, bool)| {
         let own = lines.iter().filter(|line| curve(line) == *which);
         own.max_by(|a, b| of(a).total_cmp(&of(b))).map(|line| line.row.threads)
     };
-    let peak = |which: (String, u64, u32)| {
+    let peak = |which: (String, u64, u32, bool)| {
         let published = peak(&|line| line.published.pages_per_wall_second, &which)?;
         let simulated = peak(&|line| line.row.pages_per_wall_second, &which)?;
-        let (patches, bytes, repetitions) = which;
-        Some(Peak { patches, bytes, repetitions, published, simulated })
+        let (patches, bytes, repetitions, is_check) = which;
+        Some(Peak { is_check, patches, bytes, repetitions, published, simulated })
     };
     curves.into_iter().filter_map(peak).collect()
 }
