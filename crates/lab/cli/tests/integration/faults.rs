@@ -89,6 +89,12 @@ fn zeroing_ahead_has_settings_and_says_what_it_left() {
         text.contains("Nodes 0 to 3") && text.contains("  zeroed pages        0      0"),
         "{text}"
     );
+    let directory = tempfile::tempdir().unwrap();
+    let file = path(&directory, "on-demand.toml");
+    let design = include_str!("../../../../../designs/linux-6.toml");
+    fs::write(&file, design.replace("rss = \"split\"", "rss = \"on-demand\"")).unwrap();
+    let document = json(&["faults", "-d", &file, "-t", "8", "--json"]);
+    assert_eq!(document["sets"][0]["kernel"]["rss"], "on-demand");
     let text = fine(&["faults", "-p", "rss-on-demand", "-t", "128"]);
     assert!(
         text.contains("0 s a fault to count one without contention, 9.23 ms to read"),
