@@ -60,6 +60,48 @@ pub struct Document {
     /// What superpages were predicted to bring, if that was asked.
     #[serde(default)]
     pub predicted: Option<Predicted>,
+    /// Where `compare stream` placed the arrays, unless it was told to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrays: Option<Arrays>,
+}
+
+/// Where STREAM's arrays were, and where else they were tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Arrays {
+    /// By how much they are shifted at a time: a cache line.
+    pub line_bytes: u64,
+    /// The `--offset` of the runs.
+    pub offset_bytes: u64,
+    /// How much these runs differed; `null` under two runs.
+    pub deviation: Option<Deviation>,
+    /// Runs with other offsets before them, given up because equal runs differed too much. They are in no verdict.
+    pub earlier: Vec<Attempt>,
+}
+
+/// The largest standard deviation of an arm's figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Deviation {
+    /// The arm's name.
+    pub arm: String,
+    /// The metric's name.
+    pub metric: String,
+    /// The deviation as a share of the mean.
+    pub share: f64,
+}
+
+/// Runs with arrays that were shifted afterwards.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Their `--offset`.
+    pub offset_bytes: u64,
+    /// How much they differed.
+    pub deviation: Option<Deviation>,
+    /// Names of the arms, as the samples count them.
+    pub arms: Vec<String>,
+    /// Every run, in the order they were made.
+    pub samples: Vec<Sample>,
+    /// Seconds from the first warm-up to the last run.
+    pub elapsed_seconds: f64,
 }
 
 /// What superpages should bring the reference arm's program.
@@ -93,6 +135,12 @@ impl Document {
     /// The program's figures that were looked for, in the order of [`Sample::metric_at`].
     pub fn metrics(&self) -> impl Iterator<Item = &MetricSpec> {
         self.metric.iter().chain(&self.more_metrics)
+    }
+
+    /// Seconds of all runs, those with other offsets included.
+    pub fn total_seconds(&self) -> f64 {
+        let earlier = self.arrays.iter().flat_map(|arrays| &arrays.earlier);
+        self.elapsed_seconds + earlier.map(|attempt| attempt.elapsed_seconds).sum::<f64>()
     }
 
     /// The settings of the statistics.
@@ -205,7 +253,7 @@ impl Document {
     }
 
     /// What is no measurement is neither judged nor drawn.
-    fn check_sample(&self, sample: &Sample) -> Result<(), String> {
+    fn check_sample(sample: &Sample, arm: &str) -> Result<(), String> {
         let times = [
             ("wall_seconds", sample.wall_seconds, sample.wall_seconds > 0.0),
             ("user_seconds", sample.user_seconds, true),
@@ -213,7 +261,6 @@ impl Document {
             ("watch_seconds", sample.memory.watch_seconds, true),
             ("longest_look_seconds", sample.memory.longest_look_seconds, true),
         ];
-        let arm = &self.arms[sample.arm as usize].name;
         let at = format!("a run of {arm} in block {}", sample.block);
         for (name, seconds, is_possible) in times {
             if !(is_time(seconds) && is_possible) {
@@ -229,20 +276,28 @@ impl Document {
         }
     }
 
+    fn check_samples(samples: &[Sample], arms: &[&str], elapsed: f64) -> Result<(), String> {
+        for sample in samples {
+            let arm = arms.get(sample.arm as usize).ok_or_else(|| {
+                format!("a sample belongs to arm {} of {}", sample.arm, arms.len())
+            })?;
+            Self::check_sample(sample, arm)?;
+        }
+        match is_time(elapsed) {
+            true => Ok(()),
+            false => Err(format!("elapsed_seconds is {elapsed:e}, which is not a valid time")),
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.arms.is_empty() {
             return Err("it has no arms".to_string());
         }
-        let arms = self.arms.len() as u32;
-        if let Some(sample) = self.samples.iter().find(|sample| sample.arm >= arms) {
-            return Err(format!("a sample belongs to arm {} of {arms}", sample.arm));
-        }
-        self.samples.iter().try_for_each(|sample| self.check_sample(sample))?;
-        if !is_time(self.elapsed_seconds) {
-            return Err(format!(
-                "elapsed_seconds is {:e}, which is not a valid time",
-                self.elapsed_seconds
-            ));
+        let names: Vec<&str> = self.arms.iter().map(|arm| arm.name.as_str()).collect();
+        Self::check_samples(&self.samples, &names, self.elapsed_seconds)?;
+        for attempt in self.arrays.iter().flat_map(|arrays| &arrays.earlier) {
+            let names: Vec<&str> = attempt.arms.iter().map(String::as_str).collect();
+            Self::check_samples(&attempt.samples, &names, attempt.elapsed_seconds)?;
         }
         let judging = &self.judging;
         let fractions = [judging.same_within, judging.same_at_most, judging.least_coverage];

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod arrays;
 pub mod bench;
 pub mod counters;
 pub mod csv;
@@ -22,6 +23,7 @@ pub mod process_tree;
 pub mod sample;
 pub mod schedule;
 pub mod series;
+pub mod spread;
 pub mod stats;
 pub mod verdict;
 mod warm;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::execute::{Executor, Run, RunError};
 use crate::sample::{Purpose, Sample};
 use crate::schedule::{Schedule, Slot};
+use crate::spread;
 use crate::stats::random::{Random, Stream};
 use crate::stats::stopping::{self, End, Looks, Next, Progress, Rule, Time};
 use crate::stats::{self, Better};
@@ -54,6 +55,8 @@ pub enum Stopped {
     RuleMet,
     /// After a minute: every verdict is decided.
     Decided,
+    /// Equal runs differed by more than the rule allows.
+    Deviation,
     /// The most runs allowed were made.
     MaxRuns,
     /// The time allowed was spent.
@@ -68,7 +71,7 @@ impl Stopped {
         match self {
             Self::Decided => End::Decided,
             Self::RuleMet => End::Enough,
-            Self::MaxRuns | Self::MaxTime | Self::Interrupted => End::Other,
+            Self::Deviation | Self::MaxRuns | Self::MaxTime | Self::Interrupted => End::Other,
         }
     }
 }
@@ -172,6 +175,13 @@ fn make(
         let time = Time { elapsed, limit, patience };
         let most = time.blocks(begun).unwrap_or(u32::MAX).min(stopping::max_blocks(rule));
         observe(Event::Block(&progress, 2 * most.max(begun)));
+        if begun == stopping::min_blocks(rule) && time.is_half_left() {
+            let figures = question.metrics_better.len();
+            let deviation = spread::widest(samples, arms, figures).map(|widest| widest.deviation);
+            if deviation.zip(rule.max_deviation).is_some_and(|(found, most)| found > most) {
+                return Ok(Stopped::Deviation);
+            }
+        }
         let next = stopping::next(&progress, begun, rule, time);
         if next != Next::Enough && looks.is_due(begun, rule, time) {
             looks.make(begun);

@@ -31,6 +31,9 @@ pub struct Cpu {
     pub hypervisor: Hypervisor,
     /// `TLB size`: entries of the second-level TLB for base pages. Only AMD prints it.
     pub tlb_entries: Option<u32>,
+    /// Bytes of a line of the first cache.
+    #[serde(default)]
+    pub cache_line_bytes: Option<u64>,
 }
 
 /// Whether the kernel runs under a hypervisor.
@@ -61,11 +64,19 @@ impl Cpu {
         if cpu.nominal_mhz.is_none() {
             reasons.note("cpu.nominal_mhz", "neither cpufreq, CPPC nor the model's name tells it");
         }
+        cpu.cache_line_bytes = Self::cache_line(root);
         if let Hypervisor::Present(name) = &mut cpu.hypervisor {
             *name = tlb::hypervisor_name(root)
                 .or_else(|| text::word(root, "/sys/hypervisor/type").ok());
         }
         Some(cpu)
+    }
+
+    /// Bytes of a line of the first CPU's first cache, as sysfs says.
+    pub fn cache_line(root: &Root) -> Option<u64> {
+        let path = "/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size";
+        let line = text::number(root, path).ok();
+        line.filter(|line| line.is_power_of_two() && (16..=1024).contains(line))
     }
 }
 
@@ -89,6 +100,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Cpu, ReadError> {
         reported_mhz: None,
         hypervisor: Hypervisor::Unknown,
         tlb_entries: None,
+        cache_line_bytes: None,
     };
     for (line, bad) in text::numbered(text, path) {
         if line.trim().is_empty() {

@@ -73,7 +73,8 @@ pub struct Options {
     /// pagerank: graph, kronecker or uniform.
     #[cfg_attr(feature = "clap", arg(long, value_name = "KIND"))]
     pub graph: Option<Graph>,
-    /// stream: offset of each array from a superpage boundary, a multiple of 8 below 1M.
+    /// stream: offset of each array from a superpage boundary, a multiple of 8 below 1M [default: 21824;
+    /// `compare` shifts it by cache lines while equal runs differ too much].
     #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE"))]
     pub offset: Option<ByteSize>,
 }
@@ -81,7 +82,6 @@ pub struct Options {
 /// 2·15^passes is the largest value STREAM computes; beyond 261 passes it is no longer a number.
 const MAX_STREAM_PASSES: u64 = 256;
 const MAX_PAGERANK_ITERATIONS: u64 = 1000;
-const OFFSET_LIMIT: u64 = 1 << 20;
 const MAX_OPERATIONS: u64 = 1 << 48;
 const MAX_GAP: u64 = 60_000;
 /// A block of `requests` is at least a word.
@@ -166,7 +166,7 @@ impl Options {
             ("iterations", Workload::Stream) => (2, MAX_STREAM_PASSES),
             ("iterations", _) => (1, MAX_PAGERANK_ITERATIONS),
             ("lines", _) => (1, page / crate::touch::LINE),
-            ("offset", _) => (0, OFFSET_LIMIT - 8),
+            ("offset", _) => (0, crate::stream::OFFSET_LIMIT - 8),
             ("repeat", _) => (1, u64::from(u32::MAX)),
             ("burst", _) => (page, u64::MAX),
             ("gap", _) => (0, MAX_GAP),

@@ -19,6 +19,8 @@ use crate::{Settings, Workload, WorkloadError};
 
 /// The default offset between the arrays, in bytes.
 pub const OFFSET: u64 = 341 * 64;
+/// Offsets lie below this.
+pub const OFFSET_LIMIT: u64 = 1 << 20;
 /// The arrays' distance without the offset is a multiple of this; every cache repeats within it.
 pub const COLOUR_PERIOD: u64 = 2 << 20;
 /// Passes over the four kernels, as the reference's NTIMES.

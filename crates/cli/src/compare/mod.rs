@@ -2,7 +2,7 @@
 
 mod outputs;
 mod predicted;
-mod spread;
+mod shift;
 mod table;
 mod vary;
 
@@ -223,7 +223,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     // First, so that what cannot be predicted is said before minutes of runs.
     let mut asked = args.predict.then(|| Predicting::new(&args)).transpose()?;
     let between = &mut || asked.iter_mut().for_each(Predicting::between);
-    let mut document = match job.run_and(between)? {
+    let mut document = match shift::run(job, args.workload, between)? {
         JobOutcome::Document(document) => document,
         JobOutcome::Signal(signal, made) => {
             if let Some(document) = made {

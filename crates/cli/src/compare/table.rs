@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
 use experiment::analysis::{Analysis, Judgement, Summary};
+use experiment::arrays;
 use experiment::document::Document;
 use experiment::procedure::Stopped;
 use experiment::sample::Purpose;
@@ -42,6 +43,7 @@ pub fn head(document: &Document) -> String {
             percent(document.settings.rule.within),
             percent(document.judging.confidence.level())
         ),
+        Stopped::Deviation => "until equal runs differed too much".to_string(),
         Stopped::MaxRuns => "stopped by --max-runs".to_string(),
         Stopped::Decided => "until every verdict was decided".to_string(),
         Stopped::MaxTime => "stopped by --max-time".to_string(),
@@ -49,7 +51,7 @@ pub fn head(document: &Document) -> String {
     };
     format!(
         "{command}\n{cpus} x {model}, {memory}, Linux {kernel}, THP {thp}; {:.0} s, {stopped}\n",
-        document.elapsed_seconds
+        document.total_seconds()
     )
 }
 
@@ -172,7 +174,7 @@ fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) 
 fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     let mut notes = document.lent.clone();
     notes.extend(more_memory(analysis));
-    notes.extend(super::spread::note(document));
+    notes.extend(arrays::notes(document));
     let undecided = analysis.judgements.iter().filter(|one| one.is_primary);
     let undecided = undecided.filter_map(|one| one.to_decide(analysis));
     if let Some((runs, seconds)) = undecided.max_by(|a, b| a.1.total_cmp(&b.1)) {

@@ -1,6 +1,7 @@
 //! `--vary NAME=VALUES`: a comparison at each value of a workload's option, or of `{NAME}` in a program's arguments.
 
 use experiment::analysis::analyse;
+use experiment::arrays;
 use experiment::document::Document;
 use experiment::series::{Point, SCHEMA, Series};
 use experiment::verdict::{Verdict, is_meaningful};
@@ -110,7 +111,7 @@ pub fn run(args: &Args, vary: &Vary) -> Result<Done, Failure> {
         let part = left / series.missing.len() as f64;
         job.settings.max_seconds = Some(part.max(f64::MIN_POSITIVE));
         job.settings.patience_seconds = None;
-        let outcome = match job.run() {
+        let outcome = match super::shift::run(job, args.workload, &mut || ()) {
             Ok(outcome) => outcome,
             Err(failure) => {
                 ended = Err(failure.on(&format!("{}={}", vary.name, value.text)));
@@ -122,7 +123,7 @@ pub fn run(args: &Args, vary: &Vary) -> Result<Done, Failure> {
             JobOutcome::Signal(signal, made) => (made, Some(signal)),
         };
         if let Some(document) = made {
-            left = (left - document.elapsed_seconds).max(0.0);
+            left = (left - document.total_seconds()).max(0.0);
             series.missing.remove(0);
             series.points.push(Point {
                 value: value.text.clone(),
@@ -186,7 +187,7 @@ fn text(series: &Series) -> String {
     text = text.lines().nth(1).and_then(|line| line.split_once(';')).map_or(
         text.clone(),
         |(machine, _)| {
-            let seconds: f64 = series.points.iter().map(|one| one.comparison.elapsed_seconds).sum();
+            let seconds: f64 = series.points.iter().map(|one| one.comparison.total_seconds()).sum();
             format!(
                 "{machine}; {seconds:.0} s for {} values of {}\n",
                 series.points.len(),
@@ -199,8 +200,10 @@ fn text(series: &Series) -> String {
         table(&header, rows.collect(), &[0, 1])
     );
     for point in &series.points {
-        for (arm, why) in missed(&point.comparison) {
-            text += &format!("note: {}={}: {arm}: {why}\n", series.varied, point.value);
+        let missed =
+            missed(&point.comparison).into_iter().map(|(arm, why)| format!("{arm}: {why}"));
+        for note in missed.chain(arrays::notes(&point.comparison)) {
+            text += &format!("note: {}={}: {note}\n", series.varied, point.value);
         }
     }
     if !series.missing.is_empty() {

@@ -166,6 +166,7 @@ impl Job {
             looks: ran.looks,
             elapsed_seconds: ran.elapsed.as_secs_f64(),
             predicted: None,
+            arrays: None,
         });
         Ok(match is_interrupted {
             true => JobOutcome::Signal(interrupting.signal(), Some(document)),

@@ -43,7 +43,7 @@ fn rates_of_stream_that_differ_too_much_ask_for_another_offset() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.json");
     let words = ["compare", "-q", "stream", "--size", "6M", "--arm", "system", "--arm", "base"];
-    let mut document = json(&[&words[..], &["--max-runs", "6", "--json"]].concat());
+    let mut document = json(&[&words[..], &["--max-runs", "2", "--json"]].concat());
     let mut table = |second: f64, offset: Option<&str>| {
         for (index, sample) in document["samples"].as_array_mut().unwrap().iter_mut().enumerate() {
             sample["metric"] = if index % 4 < 2 { 1e9 } else { second }.into();

@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod compare;
 mod compare_series;
+mod compare_shift;
 mod design;
 mod lab;
 mod legacy;

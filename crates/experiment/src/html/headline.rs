@@ -2,6 +2,7 @@
 
 use super::ratio::quantity_name;
 use crate::analysis::{Analysis, Judgement};
+use crate::arrays;
 use crate::document::{Arm, Document};
 use crate::procedure::Stopped;
 use crate::verdict::{Terms, Verdict, floor_text};
@@ -90,6 +91,7 @@ fn course(document: &Document, analysis: &Analysis) -> String {
     let stopped = match document.stopped {
         Stopped::RuleMet => format!("every ratio is known to within {within} at {sure} confidence"),
         Stopped::Decided => "every verdict is decided".to_string(),
+        Stopped::Deviation => "equal runs differed too much".to_string(),
         Stopped::MaxRuns => {
             format!(
                 "the maximum number of runs; not every ratio is known to within {within} at \
@@ -111,7 +113,7 @@ fn course(document: &Document, analysis: &Analysis) -> String {
     let model = machine.cpu.as_ref().and_then(|cpu| cpu.model.clone());
     format!(
         "{runs} measured runs of each arm, interleaved, in {}: {stopped}. {}, Linux {}, {}.{floor}",
-        format::seconds(document.elapsed_seconds),
+        format::seconds(document.total_seconds()),
         model.unwrap_or("unknown CPU".to_string()),
         format::known(machine.kernel.clone(), |kernel| kernel),
         format::utc(document.began_unix_seconds),
@@ -127,6 +129,7 @@ fn warnings(document: &Document, analysis: &Analysis) -> Vec<String> {
     for arm in analysis.arms.iter().filter(|arm| arm.failed_runs > 0) {
         warnings.push(format!("⚠ {}: {} of {} runs failed", arm.name, arm.failed_runs, arm.runs));
     }
+    warnings.extend(arrays::notes(document));
     for arm in &document.left_out {
         warnings.push(format!("{} left out: {}", arm.name, arm.why));
     }

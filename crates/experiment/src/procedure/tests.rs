@@ -101,6 +101,32 @@ fn a_decided_verdict_ends_long_runs_and_not_short_ones() {
 }
 
 #[test]
+fn figures_that_differ_too_much_end_it_after_the_least_number_of_runs() {
+    // Runs of a second; the second arm's figure varies by `noise`.
+    let ran = |noise: f64, max_deviation: Option<f64>, max_seconds: f64| {
+        let clock = std::cell::Cell::new(0.0);
+        let mut executor = Mock(|run: Run| {
+            clock.set(clock.get() + 1.0);
+            let varies = noise * f64::from(run.at.arm * (run.at.block % 2));
+            Ok(Sample { metric: Some(1.0 + varies), ..sample(run, 1.0) })
+        });
+        let now = || Duration::from_secs_f64(clock.get());
+        let rule = Rule { max_runs: 20, max_deviation, ..Rule::default() };
+        let settings = Settings { rule, max_seconds: Some(max_seconds), ..settings(20) };
+        let question = Question::default();
+        let ran = run_by(&now, &mut executor, 2, &settings, &question, &mut |_| {}).unwrap();
+        (ran.stopped, ran.samples.len())
+    };
+    let least = 2 + 12;
+    assert_eq!(ran(0.2, Some(0.05), 100.0), (Stopped::Deviation, least));
+    assert_eq!(ran(0.2, Some(0.05), 24.0), (Stopped::Deviation, least), "as much is left");
+    assert_ne!(ran(0.2, Some(0.05), 23.0).0, Stopped::Deviation, "less is left");
+    assert_ne!(ran(0.2, None, 100.0).0, Stopped::Deviation);
+    assert_ne!(ran(0.2, Some(0.2), 100.0).0, Stopped::Deviation);
+    assert_eq!(ran(0.0, Some(0.05), 100.0), (Stopped::RuleMet, least));
+}
+
+#[test]
 fn the_same_seed_makes_the_same_runs() {
     let runs = |seed| {
         let mut seen = Vec::new();

@@ -32,13 +32,23 @@ pub struct Rule {
     /// From so many seconds on, decided verdicts are enough; `null`: never.
     #[serde(default)]
     pub decide_after: Option<f64>,
+    /// Stop after the least number of runs where the figures of equal runs have a larger standard deviation, as a
+    /// fraction of their mean, and as much time is left as they took; `null`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_deviation: Option<f64>,
 }
 
 impl Default for Rule {
     /// At least 5 runs (Gorman's figure, mmtests) and at most 100.
     fn default() -> Rule {
-        let decide_after = Some(60.0);
-        Rule { min_runs: 5, max_runs: 100, confidence: Confidence::P99, within: 0.02, decide_after }
+        Rule {
+            min_runs: 5,
+            max_runs: 100,
+            confidence: Confidence::P99,
+            within: 0.02,
+            decide_after: Some(60.0),
+            max_deviation: None,
+        }
     }
 }
 
@@ -160,6 +170,11 @@ impl Time {
         let ahead = if begun >= min_blocks(rule) { one_block } else { Duration::ZERO };
         // A hair: the last of so many equal blocks fits.
         self.elapsed + ahead < limit + limit / 1000
+    }
+
+    /// Whether as much is left as was spent.
+    pub fn is_half_left(&self) -> bool {
+        self.limit.is_none_or(|limit| self.elapsed * 2 <= limit)
     }
 
     /// Blocks that the time allows in all, by what the first `begun` took.

@@ -93,6 +93,23 @@ fn the_interval_contains_the_true_ratio() {
     }
 }
 
+/// Runs given up because equal runs differed, and repeated, favour repetitions that happen to agree.
+#[test]
+fn repeating_until_equal_runs_agree_keeps_the_error() {
+    for noise in MODELS {
+        let results = simulate(EXPERIMENTS, |seed| {
+            let mut experiment = Experiment::new(noise, &[1.0], seed);
+            experiment.until_equal_runs_agree(&Rule::default());
+            experiment.judged()
+        });
+        let wrong = count(&results, |(_, v)| matches!(v, Verdict::Faster(_) | Verdict::Slower(_)));
+        let missed = count(&results, |(c, _)| !covers(c, 1.0));
+        println!("{:45} {wrong} called different, {missed} missed", format!("{noise:?}"));
+        assert!(upper_limit(wrong, EXPERIMENTS) < 0.01, "{noise:?}: {wrong} false verdicts");
+        assert!(upper_limit(missed, EXPERIMENTS) < 0.01, "{noise:?}: {missed} missed");
+    }
+}
+
 #[test]
 fn a_third_arm_twice_as_fast_does_not_disturb_the_other_two() {
     for noise in [Noise::Lognormal(0.02), Noise::EveryFourth, Noise::Drift(0.002)] {

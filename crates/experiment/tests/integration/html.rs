@@ -153,6 +153,7 @@ fn document(names: &[&str], blocks: u32, walls: &[f64], machine: Snapshot) -> Do
         looks: Looks::default(),
         elapsed_seconds: 12.5,
         predicted: None,
+        arrays: None,
     }
 }
 

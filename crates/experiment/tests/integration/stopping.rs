@@ -21,6 +21,7 @@ const RULE: Rule = Rule {
     confidence: Confidence::P99,
     within: 0.02,
     decide_after: Some(60.0),
+    max_deviation: None,
 };
 
 #[test]

@@ -191,8 +191,5 @@ fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
 
 /// Bytes of a cache line.
 pub(super) fn line(root: &Root) -> u64 {
-    let path = "/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size";
-    let said = root.read(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
-    // 64 on every x86-64 and nearly every Arm.
-    said.filter(|line| line.is_power_of_two() && (16..=1024).contains(line)).unwrap_or(64)
+    host::Cpu::cache_line(root).unwrap_or(64) // on every x86-64 and nearly every Arm
 }

@@ -1,0 +1,73 @@
+//! Gorman's rule for STREAM: where the rates of equal runs have a standard deviation over 5 %, the arrays may meet in
+//! the caches, and are to be shifted by a further cache line ("Huge pages", part 4, LWN 2010). Pure.
+
+use report::format::percent;
+use units::ByteSize;
+use workload::stream;
+
+use crate::document::{Deviation, Document};
+use crate::spread::{MAX_DEVIATION, widest};
+
+/// A cache line where the machine does not say: the longest of common ones.
+const UNKNOWN_LINE: u64 = 128;
+
+/// The largest standard deviation of an arm's figures.
+pub fn deviation(document: &Document) -> Option<Deviation> {
+    let (arms, metrics) = (document.arms.len() as u32, document.metrics().count());
+    let widest = widest(&document.samples, arms, metrics)?;
+    Some(Deviation {
+        arm: document.arms[widest.arm as usize].name.clone(),
+        metric: document.metrics().nth(widest.metric)?.name.clone(),
+        share: widest.deviation,
+    })
+}
+
+/// By how much arrays are shifted on the document's machine.
+pub fn line(document: &Document) -> u64 {
+    let cpu = document.machine.cpu.as_ref();
+    cpu.and_then(|cpu| cpu.cache_line_bytes).unwrap_or(UNKNOWN_LINE)
+}
+
+/// The next offset.
+pub fn shifted(offset: u64, line: u64) -> u64 {
+    (offset + line) % stream::OFFSET_LIMIT
+}
+
+/// What a reader is to know of a comparison of STREAM: how the arrays were shifted, and whether the rates still
+/// differ too much.
+pub fn notes(document: &Document) -> Vec<String> {
+    let words: Vec<&str> = document.command.iter().map(String::as_str).collect();
+    if !matches!(words[..], ["superpage", "workload", "stream", ..]) {
+        return Vec::new();
+    }
+    let (found, limit) = (deviation(document), percent(MAX_DEVIATION));
+    let mut notes = Vec::new();
+    if let Some(arrays) = document.arrays.as_ref().filter(|arrays| !arrays.earlier.is_empty()) {
+        let tried = arrays.earlier.iter().map(|one| (one.offset_bytes, one.deviation.as_ref()));
+        let tried = tried.chain([(arrays.offset_bytes, found.as_ref())]).map(|(offset, found)| {
+            let found = found.map_or("unknown".to_string(), |one| {
+                format!("{} ({}: {})", percent(one.share), one.arm, one.metric)
+            });
+            format!("--offset {}: {found}", ByteSize(offset).to_exact())
+        });
+        notes.push(format!(
+            "arrays shifted by a cache line because a standard deviation was over {limit}; {}; the \
+             figures are of the last",
+            tried.collect::<Vec<_>>().join("; ")
+        ));
+    }
+    if let Some(found) = found.filter(|found| found.share > MAX_DEVIATION) {
+        let given = words.iter().position(|word| *word == "--offset");
+        let given = given.and_then(|at| words.get(at + 1)?.parse::<ByteSize>().ok());
+        let offset = given.map_or(stream::OFFSET, ByteSize::bytes);
+        let next = ByteSize(shifted(offset, line(document))).to_exact();
+        notes.push(format!(
+            "{}: {} has a standard deviation of {} (over {limit}): shift the arrays by a cache line with \
+             --offset {next} and repeat",
+            found.arm,
+            found.metric,
+            percent(found.share)
+        ));
+    }
+    notes
+}

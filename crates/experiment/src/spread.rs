@@ -1,0 +1,31 @@
+//! How much equal runs differ. Pure.
+
+use crate::sample::{Purpose, Sample};
+use crate::stats::describe;
+
+/// Over this share of the mean, equal runs differ too much.
+pub const MAX_DEVIATION: f64 = 0.05;
+
+/// The arm and the figure whose measured runs differ most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Widest {
+    /// Which arm.
+    pub arm: u32,
+    /// Which metric, as [`Sample::metric_at`] counts.
+    pub metric: usize,
+    /// The standard deviation as a share of the mean.
+    pub deviation: f64,
+}
+
+/// The largest standard deviation of an arm's figures; `None` if no arm has two runs with figures.
+pub fn widest(samples: &[Sample], arms: u32, metrics: usize) -> Option<Widest> {
+    let pairs = (0..arms).flat_map(|arm| (0..metrics).map(move |metric| (arm, metric)));
+    let all = pairs.filter_map(|(arm, metric)| {
+        let is_measured = |one: &&Sample| one.arm == arm && one.purpose == Purpose::Measured;
+        let runs = samples.iter().filter(is_measured);
+        let values: Vec<f64> = runs.filter_map(|one| one.metric_at(metric)).collect();
+        let deviation = describe::variance(&values).sqrt() / describe::mean(&values);
+        deviation.is_finite().then_some(Widest { arm, metric, deviation })
+    });
+    all.max_by(|a, b| a.deviation.total_cmp(&b.deviation))
+}
