@@ -35,39 +35,37 @@ pub fn shifted(offset: u64, line: u64) -> u64 {
 
 /// What a reader is to know of a comparison of STREAM: how the arrays were shifted, and whether the rates still
 /// differ too much.
-pub fn notes(document: &Document) -> Vec<String> {
+pub fn note(document: &Document) -> Option<String> {
     let words: Vec<&str> = document.command.iter().map(String::as_str).collect();
     if !matches!(words[..], ["superpage", "workload", "stream", ..]) {
-        return Vec::new();
+        return None;
     }
     let (found, limit) = (deviation(document), percent(MAX_DEVIATION));
-    let mut notes = Vec::new();
+    let is_over = found.as_ref().is_some_and(|found| found.share > MAX_DEVIATION);
     if let Some(arrays) = document.arrays.as_ref().filter(|arrays| !arrays.earlier.is_empty()) {
         let tried = arrays.earlier.iter().map(|one| (one.offset_bytes, one.deviation.as_ref()));
         let tried = tried.chain([(arrays.offset_bytes, found.as_ref())]).map(|(offset, found)| {
             let found = found.map_or("unknown".to_string(), |one| {
                 format!("{} ({}: {})", percent(one.share), one.arm, one.metric)
             });
-            format!("--offset {}: {found}", ByteSize(offset).to_exact())
+            format!("--offset {offset}: {found}")
         });
-        notes.push(format!(
-            "arrays shifted by a cache line because a standard deviation was over {limit}; {}; the \
-             figures are of the last",
-            tried.collect::<Vec<_>>().join("; ")
+        let tried = tried.collect::<Vec<_>>().join("; ");
+        let still = if is_over { ", and still is" } else { "" };
+        return Some(format!(
+            "arrays shifted by a cache line because a standard deviation was over {limit}{still}; {tried}; \
+             the figures are of the last"
         ));
     }
-    if let Some(found) = found.filter(|found| found.share > MAX_DEVIATION) {
-        let given = words.iter().position(|word| *word == "--offset");
-        let given = given.and_then(|at| words.get(at + 1)?.parse::<ByteSize>().ok());
-        let offset = given.map_or(stream::OFFSET, ByteSize::bytes);
-        let next = ByteSize(shifted(offset, line(document))).to_exact();
-        notes.push(format!(
-            "{}: {} has a standard deviation of {} (over {limit}): shift the arrays by a cache line with \
-             --offset {next} and repeat",
-            found.arm,
-            found.metric,
-            percent(found.share)
-        ));
-    }
-    notes
+    let found = found.filter(|_| is_over)?;
+    let given = words.iter().position(|word| *word == "--offset");
+    let given = given.and_then(|at| words.get(at + 1)?.parse::<ByteSize>().ok());
+    let next = shifted(given.map_or(stream::OFFSET, ByteSize::bytes), line(document));
+    Some(format!(
+        "{}: {} has a standard deviation of {} (over {limit}): shift the arrays by a cache line with \
+         --offset {next} and repeat",
+        found.arm,
+        found.metric,
+        percent(found.share)
+    ))
 }

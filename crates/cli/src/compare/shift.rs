@@ -6,7 +6,6 @@ use experiment::document::{Arrays, Attempt, Document};
 use experiment::procedure::Stopped;
 use experiment::spread::MAX_DEVIATION;
 use report::format::percent;
-use units::ByteSize;
 use workload::{Workload, stream};
 
 use crate::exit::{self, Failure};
@@ -57,20 +56,19 @@ pub fn run(
 fn shift(job: &mut Job, offset: u64, last: &Document) {
     if let (Some(found), false) = (arrays::deviation(last), job.quiet) {
         exit::say(&format!(
-            "{}: {} has a standard deviation of {}: repeating with --offset {}",
+            "{}: {} has a standard deviation of {}: repeating with --offset {offset}",
             found.arm,
             found.metric,
-            percent(found.share),
-            ByteSize(offset).to_exact()
+            percent(found.share)
         ));
     }
     let left = job.settings.max_seconds.map(|limit| limit - last.elapsed_seconds);
     job.settings.max_seconds = left.map(|left| left.max(f64::MIN_POSITIVE));
     for words in [&mut job.command, &mut job.shown] {
         match words.iter().position(|word| word == "--offset") {
-            Some(at) => words[at + 1] = ByteSize(offset).to_exact(),
+            Some(at) => words[at + 1] = offset.to_string(),
             // After `superpage workload stream`.
-            None => drop(words.splice(3..3, ["--offset".into(), ByteSize(offset).to_exact()])),
+            None => drop(words.splice(3..3, ["--offset".into(), offset.to_string()])),
         }
     }
 }

@@ -174,7 +174,7 @@ fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) 
 fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     let mut notes = document.lent.clone();
     notes.extend(more_memory(analysis));
-    notes.extend(arrays::notes(document));
+    notes.extend(arrays::note(document));
     let undecided = analysis.judgements.iter().filter(|one| one.is_primary);
     let undecided = undecided.filter_map(|one| one.to_decide(analysis));
     if let Some((runs, seconds)) = undecided.max_by(|a, b| a.1.total_cmp(&b.1)) {

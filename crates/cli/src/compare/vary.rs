@@ -202,7 +202,7 @@ fn text(series: &Series) -> String {
     for point in &series.points {
         let missed =
             missed(&point.comparison).into_iter().map(|(arm, why)| format!("{arm}: {why}"));
-        for note in missed.chain(arrays::notes(&point.comparison)) {
+        for note in missed.chain(arrays::note(&point.comparison)) {
             text += &format!("note: {}={}: {note}\n", series.varied, point.value);
         }
     }

@@ -129,7 +129,7 @@ fn warnings(document: &Document, analysis: &Analysis) -> Vec<String> {
     for arm in analysis.arms.iter().filter(|arm| arm.failed_runs > 0) {
         warnings.push(format!("⚠ {}: {} of {} runs failed", arm.name, arm.failed_runs, arm.runs));
     }
-    warnings.extend(arrays::notes(document));
+    warnings.extend(arrays::note(document));
     for arm in &document.left_out {
         warnings.push(format!("{} left out: {}", arm.name, arm.why));
     }

@@ -23,6 +23,8 @@ const COLOURS: usize = 7;
 
 /// A ratio at a place along the panel.
 struct Mark {
+    /// Which value of the series.
+    index: usize,
     x: f64,
     ratio: f64,
     interval: Option<Interval>,
@@ -78,7 +80,7 @@ fn marks(series: &Series, analyses: &[Analysis], quantity: &str, arm: &str) -> V
             }
             Verdict::DidNotTakeEffect { .. } | Verdict::NoData { .. } => return None,
         };
-        Some(Mark { x: along(series, index), ratio, interval })
+        Some(Mark { index, x: along(series, index), ratio, interval })
     });
     marks.collect()
 }
@@ -119,9 +121,11 @@ fn panel(series: &Series, curves: &[(usize, Vec<Mark>)], y: f64) -> Option<Eleme
     }
     for (arm, marks) in curves {
         let class = format!("c{}", arm % COLOURS);
-        let points = polyline(marks.iter().map(|mark| (x(mark.x), up(mark.ratio))));
-        let curve = el("path").with("d", points).with("fill", "none");
-        plot = plot.add(curve.class(format!("line {class}")));
+        for part in unbroken(marks) {
+            let points = polyline(part.iter().map(|mark| (x(mark.x), up(mark.ratio))));
+            let curve = el("path").with("d", points).with("fill", "none");
+            plot = plot.add(curve.class(format!("line {class}")));
+        }
         for mark in marks {
             let at = px(x(mark.x));
             if let Some(interval) = mark.interval {
@@ -133,6 +137,11 @@ fn panel(series: &Series, curves: &[(usize, Vec<Mark>)], y: f64) -> Option<Eleme
         }
     }
     Some(plot)
+}
+
+/// Marks of values that follow one another: no line crosses a value without a ratio.
+fn unbroken(marks: &[Mark]) -> impl Iterator<Item = &[Mark]> {
+    marks.chunk_by(|a, b| a.index + 1 == b.index)
 }
 
 pub(super) fn page(series: &Series) -> String {
@@ -152,4 +161,21 @@ pub(super) fn page(series: &Series) -> String {
     let table = report::tables::table("Every verdict", false, head, rows.collect());
     let body = body.add(el("section").add(table));
     frame::page(title, &[frame::PAGE], body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_crosses_a_value_without_a_ratio() {
+        let mark = |index: usize| Mark { index, x: 0.0, ratio: 1.0, interval: None };
+        let lengths = |indices: &[usize]| -> Vec<usize> {
+            let marks: Vec<Mark> = indices.iter().map(|index| mark(*index)).collect();
+            unbroken(&marks).map(<[Mark]>::len).collect()
+        };
+        assert_eq!(lengths(&[0, 1, 2]), [3]);
+        assert_eq!(lengths(&[0, 1, 3, 4, 6]), [2, 2, 1]);
+        assert!(lengths(&[]).is_empty());
+    }
 }
