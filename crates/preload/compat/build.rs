@@ -1,5 +1,6 @@
 //! Compiles `libhugetlbfs.so.0` and puts it, with the name `libhugetlbfs.so`, beside libsuperpage.so
-//! in cargo's profile directory (`target/release`), from where `$ORIGIN` finds the latter.
+//! in cargo's profile directory (`target/release`), from where `$ORIGIN` finds the latter; and
+//! `libhugetlbfs_privutils.so`, which needs neither.
 //!
 //! libsuperpage.so is not built yet at this moment, and need not be: what is linked is an empty
 //! library with its name, so that the loader is told the name, and the symbols stay open.
@@ -10,12 +11,15 @@ use std::process::Command;
 
 const NAME: &str = "libhugetlbfs.so.0";
 const SHORT_NAME: &str = "libhugetlbfs.so";
+const PRIVUTILS: &str = "libhugetlbfs_privutils.so";
 const LINKER: &str = "ld.hugetlbfs";
 
 fn main() {
     for input in [
         "hugetlbfs.c",
         "hugetlbfs.map",
+        "privutils.c",
+        "privutils.map",
         "include",
         LINKER,
         "../../../include/superpage.h",
@@ -31,22 +35,34 @@ fn main() {
 
     let library = out.join(NAME);
     run(shared(&library, NAME)
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-Iinclude", "-I../../../include"])
+        .args(COMPILED)
         .arg("hugetlbfs.c")
         .args(["-Wl,--no-as-needed", "-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN"])
         .args(["-Wl,--version-script=hugetlbfs.map", "-Wl,--auxiliary=libsuperpage.so"])
         .arg(&stub));
+    let privutils = out.join(PRIVUTILS);
+    run(shared(&privutils, PRIVUTILS)
+        .args(COMPILED)
+        .arg("privutils.c")
+        .arg("-Wl,--version-script=privutils.map"));
 
     // OUT_DIR is <profile>/build/<package>-<hash>/out; cargo names no variable for the profile.
     let profile = out.ancestors().nth(3).expect("OUT_DIR lies in the profile's directory");
-    install(&library, profile, NAME, SHORT_NAME);
+    install(&library, profile, NAME);
+    link(profile, NAME, SHORT_NAME);
+    install(&privutils, profile, PRIVUTILS);
     // gcc looks for `ld` in the directory that -B names.
     let linkers = profile.join("libhugetlbfs");
     std::fs::create_dir_all(&linkers)
         .unwrap_or_else(|error| panic!("{}: {error}", linkers.display()));
-    install(Path::new(LINKER), &linkers, LINKER, "ld");
+    install(Path::new(LINKER), &linkers, LINKER);
+    link(&linkers, LINKER, "ld");
     println!("cargo::rustc-env=LIBHUGETLBFS={}", library.display());
+    println!("cargo::rustc-env=LIBHUGETLBFS_PRIVUTILS={}", privutils.display());
 }
+
+const COMPILED: [&str; 6] =
+    ["-O2", "-Wall", "-Wextra", "-Werror", "-Iinclude", "-I../../../include"];
 
 fn shared(output: &Path, soname: &str) -> Command {
     let mut command = cc::Build::new().get_compiler().to_command();
@@ -59,14 +75,17 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?}: {status}");
 }
 
-/// A file and a link to it. Replaced by renaming: programs may be running with the old one.
-fn install(file: &Path, directory: &Path, name: &str, short_name: &str) {
+/// Replaced by renaming: programs may be running with the old one.
+fn install(file: &Path, directory: &Path, name: &str) {
     let new = directory.join(format!("{name}.new"));
     let place = directory.join(name);
-    let link = directory.join(short_name);
     std::fs::copy(file, &new)
         .and_then(|_| std::fs::rename(&new, &place))
         .unwrap_or_else(|error| panic!("{}: {error}", place.display()));
+}
+
+fn link(directory: &Path, name: &str, short_name: &str) {
+    let link = directory.join(short_name);
     let _ = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(name, &link)
         .unwrap_or_else(|error| panic!("{}: {error}", link.display()));

@@ -7,5 +7,8 @@
 /// The file as it was built.
 pub const LIBRARY: &str = env!("LIBHUGETLBFS");
 
+/// `libhugetlbfs_privutils.so`, likewise.
+pub const PRIVUTILS: &str = env!("LIBHUGETLBFS_PRIVUTILS");
+
 /// The names under which programs look for it. The first is the file, the second a link to it.
 pub const NAMES: [&str; 2] = ["libhugetlbfs.so.0", "libhugetlbfs.so"];

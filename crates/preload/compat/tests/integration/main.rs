@@ -12,6 +12,8 @@ use object::read::elf::{FileHeader, Sym};
 use object::{Endianness, SymbolIndex};
 use testkit::PoolsAsFound;
 
+mod archive;
+mod privutils;
 mod text_sharing;
 
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
@@ -21,8 +23,8 @@ fn repository() -> &'static Path {
 }
 
 /// Every defined dynamic symbol with its version; the empty text for none.
-fn exported() -> BTreeMap<String, String> {
-    let bytes = std::fs::read(compat::LIBRARY).expect("build.rs made it");
+fn exported(library: &str) -> BTreeMap<String, String> {
+    let bytes = std::fs::read(library).expect("build.rs made it");
     let data = bytes.as_slice();
     let header = FileHeader64::<Endianness>::parse(data).expect("an ELF file");
     let endian = header.endian().expect("known");
@@ -65,7 +67,15 @@ fn every_symbol_has_the_version_that_programs_ask_for() {
     ];
     let expected: BTreeMap<String, String> =
         expected.map(|(version, name)| (name.to_string(), version.to_string())).into();
-    assert_eq!(exported(), expected);
+    assert_eq!(exported(compat::LIBRARY), expected);
+}
+
+/// A library as it was built, as a dependency of this test.
+fn built(name: &str) -> PathBuf {
+    let exe = std::env::current_exe().expect("our own path");
+    let deps = exe.parent().expect("a directory");
+    let places = [deps.join(name), deps.join("..").join(name)];
+    places.into_iter().find(|path| path.is_file()).expect("built as a dependency")
 }
 
 /// The libraries side by side, as an installation has them, and room for programs.
@@ -76,14 +86,13 @@ struct Installed {
 impl Installed {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let exe = std::env::current_exe().expect("our own path");
-        let deps = exe.parent().expect("a directory");
-        let runtime = [deps.join("libsuperpage.so"), deps.join("../libsuperpage.so")];
-        let runtime = runtime.iter().find(|path| path.is_file()).expect("built as a dependency");
-        std::fs::copy(runtime, dir.path().join("libsuperpage.so")).expect("copied");
+        std::fs::copy(built("libsuperpage.so"), dir.path().join("libsuperpage.so"))
+            .expect("copied");
         let [file, link] = compat::NAMES;
         std::fs::copy(compat::LIBRARY, dir.path().join(file)).expect("copied");
         std::os::unix::fs::symlink(file, dir.path().join(link)).expect("linked");
+        std::fs::copy(compat::PRIVUTILS, dir.path().join("libhugetlbfs_privutils.so"))
+            .expect("copied");
         Self { dir }
     }
 
@@ -398,7 +407,11 @@ fn what_falls_back_is_said() {
 fn the_headers_are_for_c_plus_plus_too() {
     let has_compiler = Command::new("c++").arg("--version").output().is_ok();
     testkit::require!(has_compiler, "no C++ compiler");
-    for header in ["include/superpage.h", "crates/preload/compat/include/hugetlbfs.h"] {
+    for header in [
+        "include/superpage.h",
+        "crates/preload/compat/include/hugetlbfs.h",
+        "crates/preload/compat/include/libhugetlbfs_privutils.h",
+    ] {
         let output = Command::new("c++")
             .args(["-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"])
             .args(["-x", "c++", "-include"])
