@@ -303,6 +303,8 @@ fn hugeadm_of_a_user_who_may_not() {
     testkit::require!(testkit::is_root(), "not root, so privilege cannot be dropped");
     let setpriv = Command::new("setpriv").arg("--version").output();
     testkit::require!(setpriv.is_ok(), "no setpriv (util-linux) to drop privilege with");
+    // A pool that another test has just made larger would need nothing more.
+    let _lock = testkit::machine_lock();
     let dir = tempfile::tempdir().unwrap();
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(dir.path(), everybody).unwrap();
