@@ -173,6 +173,11 @@ impl Segment {
         self.access() == elf::PF_R.0 | elf::PF_W.0 | executable
     }
 
+    /// Bss alone: nothing of it is in the file.
+    pub fn is_bss(&self) -> bool {
+        self.is_data() && self.file_size == 0
+    }
+
     /// Whether it is to have superpages.
     pub fn is_marked(&self) -> bool {
         self.flags.0 & MARK != 0

@@ -26,9 +26,10 @@ hugeedit [options] FILE: show, or set, which segments of a program are to have s
 options:
  --text                     Mark the program's code
  --data                     Mark the program's data and bss
+ --bss                      Mark bss that is a segment of its own
  --disable                  Mark nothing
  --help, -h                 Print this
-Without --text, --data or --disable nothing is changed.
+Without --text, --data, --bss or --disable nothing is changed.
 ";
 
 #[derive(Clone, Copy, PartialEq)]
@@ -37,6 +38,7 @@ enum Name {
     Disable,
     Text,
     Data,
+    Bss,
 }
 
 const OPTIONS: &[Opt<Name>] = &[
@@ -44,6 +46,7 @@ const OPTIONS: &[Opt<Name>] = &[
     Opt::long("disable", Takes::Nothing, Name::Disable),
     Opt::long("text", Takes::Nothing, Name::Text),
     Opt::long("data", Takes::Nothing, Name::Data),
+    Opt::long("bss", Takes::Nothing, Name::Bss),
 ];
 
 /// Which segments are to be marked, all others not.
@@ -51,6 +54,7 @@ const OPTIONS: &[Opt<Name>] = &[
 struct Marks {
     text: bool,
     data: bool,
+    bss: bool,
 }
 
 pub fn run(_: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<(), Stop> {
@@ -59,10 +63,10 @@ pub fn run(_: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<(), Stop> {
     if has(Name::Help) {
         return Err(Stop::Help);
     }
-    let marks = Marks { text: has(Name::Text), data: has(Name::Data) };
+    let marks = Marks { text: has(Name::Text), data: has(Name::Data), bss: has(Name::Bss) };
     let wanted = has(Name::Disable) || marks != Marks::default();
     if has(Name::Disable) && marks != Marks::default() {
-        let why = "--disable is not compatible with --text or --data";
+        let why = "--disable is not compatible with --text or --data, nor with --bss";
         return Err(Failure::usage(why).into());
     }
     let [file] = read.rest.as_slice() else {
@@ -96,9 +100,16 @@ fn look(path: &Path) -> Result<(Table, Vec<Segment>, Vec<u8>), Failure> {
 
 fn edit(path: &Path, marks: Marks) -> Result<Vec<Segment>, Failure> {
     let (table, segments, bytes) = look(path)?;
+    if marks.bss && !segments.iter().any(Segment::is_bss) {
+        let why =
+            "its bss is no segment of its own: link it with -Wl,--hugetlbfs-link=B, or use --data";
+        return Err(Failure::usage(format!("{}: {why}", path.display())));
+    }
     let mut edited = bytes.clone();
     for segment in &segments {
-        let marked = marks.text && segment.is_text() || marks.data && segment.is_data();
+        let marked = marks.text && segment.is_text()
+            || marks.data && segment.is_data()
+            || marks.bss && segment.is_bss();
         table.mark(&mut edited, segment, marked);
     }
     if edited == bytes {

@@ -35,6 +35,10 @@ fn marks_and_unmarks_to_the_same_bytes() {
 
     let data = stdout(&tool("hugeedit", &["--dat", name]));
     assert!(data.lines().all(|line| line.ends_with("HUGE pages") == line.contains("(DATA)")));
+    // Its bss lies behind its data, in the same segment.
+    let bss = tool("hugeedit", &["--bss", name]);
+    assert_eq!(bss.status.code(), Some(1));
+    assert!(stderr(&bss).contains("no segment of its own"), "{}", stderr(&bss));
     assert_eq!(tool("hugeedit", &["--disable", name]).status.code(), Some(0));
     assert_eq!(fs::read(&path).unwrap(), before.0);
 }
