@@ -5,7 +5,7 @@ use experiment::arrays;
 use experiment::document::{Arrays, Attempt, Document};
 use experiment::procedure::Stopped;
 use experiment::spread::MAX_DEVIATION;
-use report::format::percent;
+use report::format::{self as words, percent};
 use workload::{Workload, stream};
 
 use crate::exit::{self, Failure};
@@ -55,8 +55,10 @@ pub fn run(
 /// Makes the next runs those with `offset`, in the time that is left.
 fn shift(job: &mut Job, offset: u64, last: &Document) {
     if let (Some(found), false) = (arrays::deviation(last), job.quiet) {
+        // Which value of a series it is.
+        let run = words::command(job.shown.iter().skip(2).map(String::as_str));
         exit::say(&format!(
-            "{}: {} has a standard deviation of {}: repeating with --offset {offset}",
+            "{run}: {}: {} has a standard deviation of {}: repeating with --offset {offset}",
             found.arm,
             found.metric,
             percent(found.share)
@@ -64,11 +66,11 @@ fn shift(job: &mut Job, offset: u64, last: &Document) {
     }
     let left = job.settings.max_seconds.map(|limit| limit - last.elapsed_seconds);
     job.settings.max_seconds = left.map(|left| left.max(f64::MIN_POSITIVE));
-    for words in [&mut job.command, &mut job.shown] {
-        match words.iter().position(|word| word == "--offset") {
-            Some(at) => words[at + 1] = offset.to_string(),
+    for command in [&mut job.command, &mut job.shown] {
+        match command.iter().position(|word| word == "--offset") {
+            Some(at) => command[at + 1] = offset.to_string(),
             // After `superpage workload stream`.
-            None => drop(words.splice(3..3, ["--offset".into(), offset.to_string()])),
+            None => drop(command.splice(3..3, ["--offset".into(), offset.to_string()])),
         }
     }
 }
