@@ -4,7 +4,7 @@ mod conditions;
 mod daemons;
 mod facts;
 
-use policy::{Action, Event, Facts, Page, Policy, Result as Ended, Scale, Superpage};
+use policy::{Action, Attempt, Event, Facts, Page, Policy, Result as Ended, Scale, Superpage};
 
 use self::facts::{
     READ, WRITE, With, advised, beside, cut, file, fresh, full, large, reserved, shared_after_fork,
@@ -211,10 +211,12 @@ impl Explainer<'_> {
                 lines.push(line(&format!("no superpage is free for {event}"), happens));
             }
         }
-        if self.ask(Event::NoPoolPage { retried: true }, &fresh()) == Action::Refuse {
-            let short = |retried| self.ask(Event::NoPoolPage { retried }, &fresh());
+        let short = |tried| self.ask(Event::NoPoolPage { tried }, &fresh());
+        if short(Attempt::Reclaim) == Action::Refuse {
             let event = "the pool is too small for a mapping".to_string();
-            let actions = texts(&[short(false), short(true)]);
+            let tries = [Attempt::Nothing, Attempt::Compaction, Attempt::Reclaim];
+            let mut actions = texts(&tries.map(short));
+            actions.dedup();
             lines.push(Explained { part: "shortage", event, actions, alternatives: true });
         }
         lines

@@ -2,7 +2,7 @@
 
 use crate::action::Compaction;
 use crate::rules::{Effort, Reclaim, Shortage};
-use crate::{Action, Policy, Result};
+use crate::{Action, Attempt, Policy, Result};
 
 /// An allocation of a superpage that compacts and reclaims (`__alloc_pages_slowpath` of an order that is costly):
 /// how far it is. Executors hand it back as they got it.
@@ -83,12 +83,14 @@ impl Policy {
         Action::Compact { mode: direct.second, direct: Some(again) }
     }
 
-    /// The pool is short: memory is compacted for it once.
-    pub(crate) fn no_pool_page(&self, retried: bool) -> Action {
-        match self.rules.allocation.shortage {
-            _ if !retried => Action::Compact { mode: Compaction::Sync, direct: None },
-            Shortage::Refuse => Action::Refuse,
-            Shortage::BasePage | Shortage::Preempt => Action::GiveUp,
+    /// The pool is short of a superpage: memory is compacted for it, then pages are reclaimed.
+    pub(crate) fn no_pool_page(&self, tried: Attempt) -> Action {
+        let reclaims = self.rules.memory.reclaim != Reclaim::None;
+        match (tried, self.rules.allocation.shortage) {
+            (Attempt::Nothing, _) => Action::Compact { mode: Compaction::Sync, direct: None },
+            (Attempt::Compaction, _) if reclaims => self.reclaim(1 << self.scale.superpage, None),
+            (_, Shortage::Refuse) => Action::Refuse,
+            (_, Shortage::BasePage | Shortage::Preempt) => Action::GiveUp,
         }
     }
 

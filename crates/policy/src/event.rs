@@ -3,6 +3,17 @@
 use crate::rules::Effort;
 use crate::{Action, Daemon};
 
+/// What was done to get a superpage for the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt {
+    /// Nothing yet.
+    Nothing,
+    /// Memory was compacted.
+    Compaction,
+    /// Memory was compacted, then pages were reclaimed.
+    Reclaim,
+}
+
 /// What happened. Which facts each is decided by is said at the function that decides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
@@ -39,10 +50,10 @@ pub enum Event {
         /// A daemon wants it.
         daemon: bool,
     },
-    /// The pool has too few superpages for a mapping.
+    /// Memory has no superpage for the pool, which has too few for a mapping.
     NoPoolPage {
-        /// It was compacted for already.
-        retried: bool,
+        /// What was done to get this one.
+        tried: Attempt,
     },
     /// Pages of a superpage are unmapped or discarded.
     Unmapped {

@@ -42,7 +42,7 @@ pub use acquire::Direct;
 pub use action::{Action, Candidates, Compaction, How, Wait};
 pub use daemon::Daemon;
 pub use display::ActionDisplay;
-pub use event::{Event, Result};
+pub use event::{Attempt, Event, Result};
 pub use expression::{Condition, Kind, Malformed, Operation, Step};
 pub use facts::{
     Backing, Extent, Facts, Machine, Mapping, Page, Reads, Region, Reservation, Superpage,
@@ -97,7 +97,7 @@ impl Policy {
             Event::Mapped => self.mapped(facts),
             Event::NoPage { wanted } => self.no_page(wanted),
             Event::NoSuperpage { effort, daemon } => self.no_superpage(effort, daemon),
-            Event::NoPoolPage { retried } => self.no_pool_page(retried),
+            Event::NoPoolPage { tried } => self.no_pool_page(tried),
             Event::Unmapped { whole } => self.unmapped(whole, facts),
             Event::Protected { whole } => self.protected(whole, facts),
             Event::Shared { whole, private } => self.shared(whole, private, facts),

@@ -84,7 +84,7 @@ fn what_daemons_do() {
     );
     assert_eq!(
         at(&preset("hugetlb"), "the pool is too small for a mapping"),
-        "compact synchronously; else refuse the mapping"
+        "compact synchronously; else reclaim 512 pages of one aligned block; else refuse the mapping"
     );
 }
 

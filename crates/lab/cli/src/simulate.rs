@@ -4,7 +4,7 @@ use design::Design;
 use lab::sweep::{Group, NamedInput};
 use lab::{Experiment, LabError, Pass, Report, Watched};
 use machine::Machine;
-use mm_sim::kernel_memory;
+use mm_sim::{Layout, kernel_memory};
 use report::sig3 as three;
 use trace::Placement;
 use trace::{Process, Reader, Region, SLOTS, Source};
@@ -12,6 +12,7 @@ use units::ByteSize;
 use workload_streams::Setup;
 
 use super::what::{self, ExperimentArgs};
+use super::words;
 use cli::exit::Failure;
 use cli::progress::Progress;
 
@@ -21,6 +22,7 @@ pub struct Parts {
     pub workload: NamedInput,
     pub fragmentation: NamedInput,
     pub memory: ByteSize,
+    pub layout: Layout,
     pub seed: u64,
     pub swap: ByteSize,
     pub utilisation: bool,
@@ -45,7 +47,8 @@ impl Parts {
             machine: what::machine(&asked.machine)?,
             workload: what::workload(workload)?,
             fragmentation: what::fragmentation(&asked.fragmentation)?,
-            memory: asked.memory,
+            memory: what::memory(asked.memory, std::iter::once(&asked.nodes)),
+            layout: Layout { nodes: asked.nodes.clone(), movable: asked.movable },
             seed: asked.seed,
             swap: asked.swap,
             utilisation: !asked.no_utilisation,
@@ -67,6 +70,7 @@ impl Parts {
             workload: group.workload.clone(),
             fragmentation: group.fragmentation.clone(),
             memory: group.memory,
+            layout: group.layout.clone(),
             seed: group.seed,
             swap: ByteSize(0),
             utilisation: true,
@@ -84,10 +88,18 @@ impl Parts {
     /// What the simulated operating system cannot be: too small to boot, larger than frames have numbers for, or with
     /// pages smaller than a workload's.
     fn fits(&self, machine: &Machine) -> Result<(), Failure> {
+        self.nodes(machine)?;
         if !(MIN_MEMORY..=MAX_MEMORY).contains(&self.memory) {
             let asked = self.memory;
             return Err(Failure::usage(format!(
                 "--memory {asked}: a simulated machine has {MIN_MEMORY} to {MAX_MEMORY}"
+            )));
+        }
+        if self.layout.movable > ByteSize(0) && !self.fragmentation.content.is_empty() {
+            let (asked, lists) = (self.layout.movable, &self.fragmentation.name);
+            return Err(Failure::usage(format!(
+                "--movable {asked}: free lists do not tell which pages are in a partition; take another --fragmentation \
+                 than {lists}, or leave --movable away"
             )));
         }
         if self.swap > MAX_MEMORY {
@@ -103,6 +115,13 @@ impl Parts {
             )));
         }
         Ok(())
+    }
+
+    /// The memory of each node.
+    fn nodes(&self, machine: &Machine) -> Result<Vec<ByteSize>, Failure> {
+        let kernel = kernel_memory(self.memory);
+        let sizes = self.layout.sizes(self.memory, machine.base_page.bytes(), kernel);
+        sizes.map_err(|error| Failure::usage(format!("--{error}")))
     }
 
     fn designs(&self, designs: &[&NamedInput]) -> Result<Vec<Design>, Failure> {
@@ -158,9 +177,16 @@ impl Parts {
         let records = records.map_or("unknown before its end".to_string(), |records| {
             format!("about {}, for each design", three::figure(records as f64))
         });
+        let divided = match self.layout == Layout::default() {
+            true => String::new(),
+            false => {
+                let nodes = self.nodes(&self.machine()?)?;
+                format!("\n  divided      {}", words::divided(&nodes, self.layout.movable))
+            }
+        };
         Ok(format!(
             "would run      {}\n  designs      {}\n  machine      {}, {memory}: {kernel} for its kernel, {left} for \
-             the program; swap {}\n  memory       at most {needs}{fits}\n  fragmented   {}\n  seed         {}\n  \
+             the program; swap {}{divided}\n  memory       at most {needs}{fits}\n  fragmented   {}\n  seed         {}\n  \
              records      {records}\n",
             self.workload.name,
             names.join(", "),
@@ -232,6 +258,7 @@ impl Parts {
         Ok(Experiment {
             machine,
             memory: self.memory,
+            layout: self.layout.clone(),
             fragmentation: what::fragmentation_of(&self.fragmentation)?,
             fragmentation_name: self.fragmentation.name.clone(),
             workload,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use host::{MemInfo, Root};
 use lab::sweep::{Hash, NamedInput};
 use machine::Machine;
+use mm_sim::Nodes;
 use mm_sim::fragment::{FragmentError, Fragmentation, FreeLists};
 use trace::Reader;
 use units::ByteSize;
@@ -32,9 +33,19 @@ pub struct ExperimentArgs {
     #[arg(long, short, value_name = "MACHINE", default_value = MACHINE)]
     pub machine: String,
 
-    /// The machine's memory.
-    #[arg(long, value_name = "SIZE", default_value = "32G")]
-    pub memory: ByteSize,
+    /// The machine's memory [default: what --nodes adds up to, else 32G].
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<ByteSize>,
+
+    /// NUMA nodes that memory is divided into: how many (2), or the memory of each (8G,8G). Programs run on node 0 and
+    /// get memory of the next node where theirs has none; all of it takes the same time to access.
+    #[arg(long, value_name = "N|SIZE,...", default_value = "1")]
+    pub nodes: Nodes,
+
+    /// How much of memory takes movable pages only, as the kernel's movablecore=: pages of programs, page cache, and a
+    /// pool's superpages (up to the largest free block). Spread evenly over the nodes.
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub movable: ByteSize,
 
     /// How memory is fragmented beforehand: none, frag-L (L per cent of the superpages that the workload needs
     /// are not free), pinned-L (L per cent of all superpages hold a page that cannot be moved),
@@ -71,6 +82,11 @@ fn seed(text: &str) -> Result<u64, String> {
 
 /// The machine of the ATC'20 evaluation (Zhu, Cox, Rixner), which most designs were compared on.
 pub const MACHINE: &str = "e3-1245v6";
+/// The memory that is meant.
+pub fn memory<'a>(asked: Option<ByteSize>, mut nodes: impl Iterator<Item = &'a Nodes>) -> ByteSize {
+    asked.or_else(|| nodes.find_map(Nodes::memory)).unwrap_or(MEMORY)
+}
+
 /// Its memory; what --help says of it is the same.
 pub const MEMORY: ByteSize = ByteSize::gib(32);
 /// A machine just booted.

@@ -1,7 +1,7 @@
 //! Reports and figures as text for people. Pure.
 
-use lab::Report;
 use lab::analysis::{Figures, end, explain, figures, speedup};
+use lab::{MemoryPart, Report};
 use mm_sim::Cause;
 use report::format::{clipped, known};
 use report::sig3::{self as three, percent};
@@ -27,11 +27,67 @@ pub fn experiment(report: &Report) -> String {
         0 => String::new(),
         swap => format!(", swap {}", ByteSize(swap)),
     };
+    let nodes: Vec<ByteSize> = cell.nodes_bytes.iter().copied().map(ByteSize).collect();
+    let divided = match divided(&nodes, ByteSize(cell.movable_bytes)) {
+        none if none.is_empty() => none,
+        divided => format!(", {divided}"),
+    };
     format!(
-        "{} on {}, {memory}{kernel}{swap}, fragmentation {}, seed {}\n",
+        "{} on {}, {memory}{kernel}{divided}{swap}, fragmentation {}, seed {}\n",
         cell.workload, cell.machine, cell.fragmentation, cell.seed
     )
 }
+
+/// How memory is divided: into several nodes, and what takes movable pages only.
+pub fn divided(nodes: &[ByteSize], movable: ByteSize) -> String {
+    let sizes = || nodes.iter().map(ByteSize::to_string).collect::<Vec<_>>().join(", ");
+    let nodes = match nodes {
+        [] | [_] => None,
+        [first, rest @ ..] if rest.iter().all(|size| size == first) => {
+            Some(format!("{} nodes of {first}", nodes.len()))
+        }
+        _ => Some(format!("nodes of {}", sizes())),
+    };
+    let movable = (movable > ByteSize(0)).then(|| format!("{movable} for movable pages only"));
+    nodes.into_iter().chain(movable).collect::<Vec<_>>().join(", ")
+}
+
+/// How each part of memory was used, if it has several.
+fn parts(reports: &[&Report]) -> String {
+    let several = reports.len() > 1;
+    let row = |report: &Report, part: &MemoryPart| {
+        let use_of = part.peak;
+        let only = if use_of.movable_only { ", movable only" } else { "" };
+        let numbers = [
+            use_of.pages,
+            use_of.unmovable_pages,
+            use_of.pool_pages,
+            use_of.movable_pages,
+            use_of.free_pages,
+            use_of.free_superpages,
+            part.free_superpages_at_start,
+        ];
+        let design = several.then(|| report.cell.design.clone());
+        let place = format!("node {}{only}", use_of.node);
+        let numbers = numbers.iter().map(u64::to_string);
+        design.into_iter().chain([place]).chain(numbers).collect()
+    };
+    let rows: Vec<Vec<String>> = reports
+        .iter()
+        .flat_map(|report| report.memory_parts.iter().map(|part| row(report, part)))
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let names = ["memory", "pages", "unmovable", "pool", "movable", "free", "superpages", "before"];
+    let header: Vec<&str> = several.then_some("design").into_iter().chain(names).collect();
+    let left: &[usize] = if several { &[0, 1] } else { &[0] };
+    format!("\n{}{PARTS}", table(&header, rows, left))
+}
+
+/// What the columns of memory's parts are.
+const PARTS: &str = "\
+pages when most were resident; superpages: those that could be taken from free memory then, and before the run\n";
 
 /// One run in full.
 pub fn run(report: &Report) -> String {
@@ -90,6 +146,7 @@ pub fn run(report: &Report) -> String {
         );
     }
     text += &ledger(report);
+    text += &parts(&[report]);
     text + &ends([report])
 }
 
@@ -169,7 +226,8 @@ pub fn compare(reports: &[Report]) -> String {
         true => String::new(),
         false => format!("{}: a bound that no system reaches\n", bounds.join(", ")),
     };
-    format!("{}\n{lines}{}\n{bounds}{COLUMNS}\n", experiment(base), ends(reports))
+    let parts = parts(&reports.iter().collect::<Vec<_>>());
+    format!("{}\n{lines}{parts}{}\n{bounds}{COLUMNS}\n", experiment(base), ends(reports))
 }
 
 /// Which run did not come to its end, and why.

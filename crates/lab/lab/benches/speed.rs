@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use machine::Machine;
 use mm_sim::fragment::Fragmentation;
+use mm_sim::{Layout, Nodes};
 use rustix::time::{ClockId, clock_gettime};
 use superpage_lab::sweep::{NamedInput, PLAN_SCHEMA, Plan, Shard, Store};
 use superpage_lab::{Experiment, Report, run, run_stream};
@@ -112,6 +113,7 @@ fn experiment(memory: &str, workload: &str, utilisation: bool) -> Experiment {
     Experiment {
         machine,
         memory: memory.parse::<ByteSize>().expect("a size"),
+        layout: Layout::default(),
         fragmentation: Fragmentation::None,
         fragmentation_name: "none".to_string(),
         workload: workload.parse().expect("a workload"),
@@ -392,6 +394,8 @@ fn sweep() {
             .to_vec(),
         fragmentations: ["none", "frag-50"].map(input).to_vec(),
         memories: vec![ByteSize::gib(8)],
+        nodes: vec![Nodes::default()],
+        movables: vec![ByteSize(0)],
         seeds: (1..=3).collect(),
     };
     let seconds = |jobs| {

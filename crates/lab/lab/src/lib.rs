@@ -13,7 +13,7 @@ pub mod sweep;
 pub mod tables;
 mod watch;
 
-pub use self::report::{Cell, ENGINE, End, Report, Requests, SCHEMA};
+pub use self::report::{Cell, ENGINE, End, MemoryPart, Report, Requests, SCHEMA};
 pub use coarse::STREAM_PAGE;
 pub use load::{NotSimulated, fault_kernel, has_fault_table, not_simulated, watches_contents};
 pub use profile::{PROFILE_SECONDS, Profile, ProfileSpan, profile_stream, profile_watched};

@@ -1,12 +1,12 @@
 //! What a run yields: facts only. Ratios, tables, words and pictures are computed from it.
 
 use mm_sim::fragment::FreeLists;
-use mm_sim::{Counters, CycleCounts, Moment, Phase};
+use mm_sim::{Counters, CycleCounts, Moment, PartUse, Phase};
 use serde::{Deserialize, Serialize};
 
 /// The version of the simulation: goes up whenever any report would come out otherwise, so that sweeps
 /// do not take old results for new ones.
-pub const ENGINE: &str = "5";
+pub const ENGINE: &str = "6";
 
 /// The version of [`Report`]'s layout.
 pub const SCHEMA: &str = "superpage.lab.run/1";
@@ -24,6 +24,12 @@ pub struct Cell {
     pub fragmentation: String,
     /// The machine's memory, bytes.
     pub memory_bytes: u64,
+    /// The memory of each NUMA node, bytes, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes_bytes: Vec<u64>,
+    /// Of the machine's memory, what takes movable pages only, bytes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub movable_bytes: u64,
     /// The seed.
     pub seed: u64,
     /// Swap space, bytes. Reports that say nothing of it had none.
@@ -73,6 +79,19 @@ pub struct Report {
     pub timeline: Vec<Moment>,
     /// Latency of the program's requests, if it has any.
     pub requests: Option<Requests>,
+    /// How each part of memory was used, if it has several: nodes, and on each the partition for movable pages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory_parts: Vec<MemoryPart>,
+}
+
+/// How a part of memory was used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryPart {
+    /// When the program had most memory.
+    #[serde(flatten)]
+    pub peak: PartUse,
+    /// [`PartUse::free_superpages`] when the program began.
+    pub free_superpages_at_start: u64,
 }
 
 /// How a run ended.

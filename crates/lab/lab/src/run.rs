@@ -2,7 +2,10 @@
 
 use machine::Machine;
 use mm_sim::fragment::Fragmentation;
-use mm_sim::{Counts, Simulation, Stop, Touched, TouchedView, kernel_memory, simulation};
+use mm_sim::{
+    Counts, Layout, LayoutError, PartUse, Simulation, Stop, Touched, TouchedView, kernel_memory,
+    simulation,
+};
 use trace::{Block, Source};
 use units::ByteSize;
 use workload_streams::{Setup, Stream, WorkloadError};
@@ -11,7 +14,7 @@ use crate::coarse::{self, Coarse};
 use crate::load::{self, Design};
 use crate::side_by_side;
 use crate::watch::{Pass, Watched};
-use crate::{Cell, End, Report, Requests, SCHEMA};
+use crate::{Cell, End, MemoryPart, Report, Requests, SCHEMA};
 
 /// What is run, but for the design.
 #[derive(Debug, Clone)]
@@ -20,6 +23,8 @@ pub struct Experiment {
     pub machine: Machine,
     /// Its memory.
     pub memory: ByteSize,
+    /// How that is divided.
+    pub layout: Layout,
     /// How memory is fragmented before the workload runs.
     pub fragmentation: Fragmentation,
     /// As it was asked for, for the report.
@@ -42,6 +47,9 @@ pub enum LabError {
     /// The workload's options do not fit.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// Memory cannot be divided so.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     /// A design has rules that are not simulated.
     #[error("{design}: {key}: {why}")]
     NotSimulated {
@@ -150,7 +158,8 @@ pub(crate) fn prepare(
         let policy = load::policy(design, machine);
         let bound = policy.physical().is_ideal;
         let superpage = load::superpage(design, machine);
-        let mut machine = simulation(machine, policy, experiment.memory, experiment.swap);
+        let Experiment { memory, layout, swap, .. } = experiment;
+        let mut machine = simulation(machine, policy, *memory, layout, *swap)?;
         let first = machine.fragment(&experiment.fragmentation, superpages).map_err(|what| {
             LabError::IllFormed { workload: experiment.fragmentation_name.clone(), what }
         })?;
@@ -287,6 +296,8 @@ impl DesignRun {
                 workload: experiment.workload_name.clone(),
                 fragmentation: experiment.fragmentation_name.clone(),
                 memory_bytes: experiment.memory.bytes(),
+                nodes_bytes: nodes_bytes(experiment)?,
+                movable_bytes: experiment.layout.movable.bytes(),
                 seed: experiment.seed,
                 swap_bytes: experiment.swap.bytes(),
                 free_lists: experiment.fragmentation.free_lists().cloned(),
@@ -303,8 +314,26 @@ impl DesignRun {
             phases: outcome.observations.phases,
             timeline: outcome.observations.timeline,
             requests: requests(outcome.observations.latencies, mhz),
+            memory_parts: parts(outcome.uses),
         })
     }
+}
+
+/// The memory of each node, where there are several.
+fn nodes_bytes(experiment: &Experiment) -> Result<Vec<u64>, LabError> {
+    let (memory, base_page) = (experiment.memory, experiment.machine.base_page.bytes());
+    let nodes = experiment.layout.sizes(memory, base_page, kernel_memory(memory))?;
+    let several = if nodes.len() > 1 { nodes } else { Vec::new() };
+    Ok(several.into_iter().map(ByteSize::bytes).collect())
+}
+
+/// How each part of memory was used.
+fn parts([before, peak]: [Vec<PartUse>; 2]) -> Vec<MemoryPart> {
+    let part = |(before, peak): (PartUse, PartUse)| MemoryPart {
+        peak,
+        free_superpages_at_start: before.free_superpages,
+    };
+    before.into_iter().zip(peak).map(part).collect()
 }
 
 /// The distribution of latencies, given in cycles.

@@ -16,6 +16,7 @@ mod touched;
 
 pub use counts::{Counters, Moment, Phase};
 pub use ledger::{Cause, CycleCounts};
+pub use memory::{Layout, LayoutError, Nodes, PartUse};
 pub use simulation::{Simulation, simulation};
 pub use supported::{NotSimulated, not_simulated, not_simulated_on, regions_of_superpage};
 pub use system::{Observations, Outcome, Stop, kernel_memory, scale};

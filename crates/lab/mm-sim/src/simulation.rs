@@ -9,7 +9,8 @@ use trace::Block;
 use units::ByteSize;
 
 use crate::fragment::{Fragmentation, PhysicalMemoryView, Place};
-use crate::system::{Engine, Outcome, Stop, System};
+use crate::memory::{Layout, LayoutError};
+use crate::system::{Engine, Outcome, Stop, System, kernel_memory};
 use crate::touched::{Counts, TouchedView};
 
 /// A machine under a policy, as whoever runs a workload on it sees it.
@@ -34,15 +35,20 @@ pub trait Simulation: Send {
     fn finish(self: Box<Self>) -> (Option<Stop>, Outcome);
 }
 
-/// A machine with so much memory and swap under a policy. Nothing runs on it yet.
+/// A machine with so much memory, divided so, and swap under a policy. Nothing runs on it yet.
+///
+/// # Errors
+/// [`LayoutError`]: memory cannot be divided so.
 pub fn simulation(
     machine: &Machine,
     policy: Policy,
     memory: ByteSize,
+    layout: &Layout,
     swap: ByteSize,
-) -> Box<dyn Simulation> {
-    let system = System::new(machine, policy, memory, swap);
-    tlb_sim::dispatch(machine, Build { system, machine })
+) -> Result<Box<dyn Simulation>, LayoutError> {
+    let nodes = layout.shape(memory, machine.base_page.bytes(), kernel_memory(memory))?;
+    let system = System::new(machine, policy, memory, nodes, swap);
+    Ok(tlb_sim::dispatch(machine, Build { system, machine }))
 }
 
 struct Build<'a> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lab::sweep::{PLAN_SCHEMA, Plan, Store, Wanted, seeds};
-use mm_sim::kernel_memory;
+use mm_sim::{Nodes, kernel_memory};
 use units::ByteSize;
 
 use crate::simulate::Parts;
@@ -14,7 +14,7 @@ use cli::files;
 /// Write the plan of a sweep into a directory.
 ///
 /// What is wanted comes from flags, from a TOML file with the same words as lists (designs, machines,
-/// workloads, fragmentations, memory, seeds), or from both. The plan holds the contents of all designs
+/// workloads, fragmentations, memory, nodes, movable, seeds), or from both. The plan holds the contents of all designs
 /// and machines, so that a shard needs the directory only. Planning more into a directory that has
 /// results keeps them (--force).
 #[derive(Debug, clap::Args)]
@@ -43,9 +43,17 @@ pub struct Args {
     #[arg(long = "fragmentation", short, value_name = "HOW")]
     fragmentations: Vec<String>,
 
-    /// A memory size; repeatable [default: 32G].
+    /// A memory size; repeatable [default: what --nodes adds up to, else 32G].
     #[arg(long = "memory", value_name = "SIZE")]
     memories: Vec<ByteSize>,
+
+    /// NUMA nodes that memory is divided into: how many, or the memory of each (8G,8G); repeatable [default: 1].
+    #[arg(long, value_name = "N|SIZE,...")]
+    nodes: Vec<Nodes>,
+
+    /// How much of memory takes movable pages only; repeatable [default: 0].
+    #[arg(long = "movable", value_name = "SIZE")]
+    movables: Vec<ByteSize>,
 
     /// Seeds: 1-10,20 [default: 1].
     #[arg(long, value_name = "LIST", value_parser = seed_list)]
@@ -98,6 +106,12 @@ fn notes(plan: &Plan) -> String {
         |memory: &ByteSize| format!("{memory} ({} of it the kernel's)", kernel_memory(*memory));
     let memories: Vec<String> = plan.memories.iter().map(memory).collect();
     let mut text = format!("memory {}\n", memories.join(", "));
+    if plan.nodes != [Nodes::default()] || plan.movables != [ByteSize(0)] {
+        let nodes: Vec<String> = plan.nodes.iter().map(Nodes::to_string).collect();
+        let movables: Vec<String> = plan.movables.iter().map(ByteSize::to_string).collect();
+        let (nodes, movables) = (nodes.join(" or "), movables.join(" or "));
+        text += &format!("nodes {nodes}, for movable pages only {movables}\n");
+    }
     for one in plan.fragmentations.iter().filter(|one| !one.content.is_empty()) {
         text += &format!("fragmentation {}: the free lists are in the plan\n", one.name);
     }
@@ -127,6 +141,8 @@ fn wanted(args: &Args) -> Result<Wanted, Failure> {
     wanted.workloads.extend(args.workloads.iter().cloned());
     wanted.fragmentations.extend(args.fragmentations.iter().cloned());
     wanted.memories.extend(&args.memories);
+    wanted.nodes.extend(args.nodes.iter().cloned());
+    wanted.movables.extend(&args.movables);
     wanted.seeds.extend(args.seeds.iter().flat_map(|seeds| &seeds.0));
     for (list, flag) in [(&wanted.designs, "--design"), (&wanted.workloads, "--workload")] {
         if list.is_empty() {
@@ -134,6 +150,8 @@ fn wanted(args: &Args) -> Result<Wanted, Failure> {
         }
     }
     once(&wanted.memories, "memory")?;
+    once(&wanted.nodes, "nodes")?;
+    once(&wanted.movables, "movable")?;
     let or = |list: &mut Vec<String>, default: &str| {
         if list.is_empty() {
             list.push(default.to_string());
@@ -142,7 +160,13 @@ fn wanted(args: &Args) -> Result<Wanted, Failure> {
     or(&mut wanted.machines, what::MACHINE);
     or(&mut wanted.fragmentations, what::FRAGMENTATION);
     if wanted.memories.is_empty() {
-        wanted.memories.push(what::MEMORY);
+        wanted.memories.push(what::memory(None, wanted.nodes.iter()));
+    }
+    if wanted.nodes.is_empty() {
+        wanted.nodes.push(Nodes::default());
+    }
+    if wanted.movables.is_empty() {
+        wanted.movables.push(ByteSize(0));
     }
     if wanted.seeds.is_empty() {
         wanted.seeds.push(what::SEED);
@@ -162,6 +186,8 @@ fn resolve(wanted: &Wanted) -> Result<Plan, Failure> {
             what::fragmentation,
         )?,
         memories: wanted.memories.clone(),
+        nodes: wanted.nodes.clone(),
+        movables: wanted.movables.clone(),
         seeds: wanted.seeds.clone(),
     })
 }

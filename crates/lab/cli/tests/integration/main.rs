@@ -138,6 +138,37 @@ fn swap_holds_as_much_as_it_was_given() {
 }
 
 #[test]
+fn memory_is_divided_into_nodes_and_a_partition() {
+    let pool = ["run", "-d", "hugetlb", "-w", "gups:size=64M,operations=1K", "-f", "pinned-100"];
+    let whole = fine(&[&pool[..], &["--memory", "256M"]].concat());
+    assert!(whole.contains("its pool was 32 superpages short"), "{whole}");
+    let same = ["--memory", "256M", "--nodes", "1", "--movable", "0"];
+    assert_eq!(fine(&[&pool[..], &same].concat()), whole);
+
+    // Sizes are of memory, so that its own need not be said.
+    let divided = ["--nodes", "160M,96M", "--movable", "128M"];
+    let text = fine(&[&pool[..], &divided].concat());
+    assert!(text.contains("nodes of 160 MiB, 96 MiB, 128 MiB for movable pages only"), "{text}");
+    assert!(text.contains("32 of a whole superpage"), "{text}");
+    let report = json(&[&pool[..], &divided, &["--json"]].concat());
+    let cell = &report["cell"];
+    assert_eq!(cell["memory_bytes"], 256 << 20);
+    assert_eq!(cell["nodes_bytes"], serde_json::json!([160 << 20, 96 << 20]));
+    assert_eq!(cell["movable_bytes"], 128 << 20);
+    let parts = report["memory_parts"].as_array().unwrap();
+    let of = |name: &str| parts.iter().map(|part| part[name].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(of("node"), [0, 0, 1, 1]);
+    assert_eq!(of("pages"), [24576, 16384, 8192, 16384]);
+    assert_eq!(of("pool_pages"), [0, 16384, 0, 0], "node 0, where movable pages only are");
+    assert_eq!(of("free_superpages_at_start"), [0, 32, 0, 32]);
+    let unmovable = of("unmovable_pages");
+    assert!(unmovable[0] > 0 && unmovable[2] > 0 && unmovable[1] + unmovable[3] == 0);
+
+    let designs = ["compare", "-d", "base", "-d", "hugetlb", "--nodes", "2"];
+    assert!(fine(&with(&designs)).contains(" hugetlb  node 1 "), "a row for each design and node");
+}
+
+#[test]
 fn pages_that_were_only_read_are_touched_and_not_resident() {
     let directory = tempfile::tempdir().unwrap();
     let (text, trace) = (path(&directory, "a.txt"), path(&directory, "a.spt"));

@@ -60,6 +60,33 @@ fn a_sweep_ends_in_the_same_bytes_however_it_is_run() {
 }
 
 #[test]
+fn a_sweep_covers_ways_to_divide_memory() {
+    let place = tempfile::tempdir().unwrap();
+    let (directory, file) = (path(&place, "s"), path(&place, "s.toml"));
+    let text = "designs = \"base\"\nworkloads = \"gups:size=8M,operations=1K\"\nmemory = \"256M\"\n\
+                nodes = [1, \"96M,160M\"]\nmovable = [\"0\", \"64M\"]\n";
+    fs::write(&file, text).unwrap();
+    let told = fine(&["sweep", "plan", &file, "-o", &directory]);
+    assert!(told.contains("4 cells in 4 passes"), "{told}");
+    assert!(
+        told.contains("nodes 1 or 96MiB,160MiB, for movable pages only 0 B or 64 MiB"),
+        "{told}"
+    );
+    fine(&["sweep", "run", &directory, "--jobs", "1"]);
+    let (_, json) = merged(&[&directory], &place, "m");
+    let merged: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let cells = merged["cells"].as_array().unwrap().iter().map(|row| &row["report"]["cell"]);
+    let mut ways: Vec<(usize, u64)> = cells
+        .map(|cell| {
+            let nodes = cell["nodes_bytes"].as_array().map_or(1, Vec::len);
+            (nodes, cell["movable_bytes"].as_u64().unwrap_or(0))
+        })
+        .collect();
+    ways.sort_unstable();
+    assert_eq!(ways, [(1, 0), (1, 64 << 20), (2, 0), (2, 64 << 20)]);
+}
+
+#[test]
 fn a_sweep_that_was_killed_goes_on_and_leaves_nothing_half_done() {
     let place = tempfile::tempdir().unwrap();
     let directory = path(&place, "s");

@@ -66,6 +66,8 @@ pub(super) fn names(a: &Report, b: &Report) -> (String, String) {
             cell.fragmentation.clone(),
             units::ByteSize(cell.memory_bytes).to_string(),
             format!("swap {}", units::ByteSize(cell.swap_bytes)),
+            format!("{} nodes", cell.nodes_bytes.len().max(1)),
+            format!("{} for movable pages only", units::ByteSize(cell.movable_bytes)),
             format!("seed {}", cell.seed),
         ]
     };
@@ -89,6 +91,8 @@ pub(super) fn differing_cells(a: &Cell, b: &Cell) -> Vec<&'static str> {
         ("fragmentation", a.fragmentation != b.fragmentation),
         ("memory", a.memory_bytes != b.memory_bytes),
         ("swap", a.swap_bytes != b.swap_bytes),
+        ("nodes", a.nodes_bytes != b.nodes_bytes),
+        ("the partition for movable pages", a.movable_bytes != b.movable_bytes),
         ("seed", a.seed != b.seed),
     ]
     .into_iter()

@@ -27,6 +27,11 @@ pub(super) fn columns(rows: &[(Hash, &Report)]) -> Vec<Column> {
     table.text("workload", |_, report| report.cell.workload.clone());
     table.text("fragmentation", |_, report| report.cell.fragmentation.clone());
     table.whole("memory_bytes", |report| Some(report.cell.memory_bytes));
+    // As memory was before it could be divided, a table is what it was.
+    if rows.iter().any(|(_, report)| !report.memory_parts.is_empty()) {
+        table.whole("nodes", |report| Some(report.cell.nodes_bytes.len().max(1) as u64));
+        table.whole("movable_bytes", |report| Some(report.cell.movable_bytes));
+    }
     table.whole("seed", |report| Some(report.cell.seed));
     table.text("end", |_, report| end(&report.end).to_string());
     table.whole("mhz", |report| Some(u64::from(report.mhz)));

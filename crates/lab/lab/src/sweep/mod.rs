@@ -1,4 +1,4 @@
-//! Sweeps: designs x machines x workloads x fragmentations x memory sizes x seeds, over any number of
+//! Sweeps: designs x machines x workloads x fragmentations x memory sizes and how they are divided x seeds, over any number of
 //! threads and computers, with the same bytes at the end.
 //!
 //! A [`Plan`] holds the *contents* of everything it names, so a directory with a plan is all that a

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use mm_sim::{Layout, Nodes};
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
@@ -36,8 +37,30 @@ pub struct Plan {
     pub fragmentations: Vec<NamedInput>,
     /// Memory sizes.
     pub memories: Vec<ByteSize>,
+    /// How memory is divided into nodes. Plans that say nothing of it have one.
+    #[serde(default = "one_node", skip_serializing_if = "is_one_node")]
+    pub nodes: Vec<Nodes>,
+    /// How much takes movable pages only.
+    #[serde(default = "no_partition", skip_serializing_if = "is_no_partition")]
+    pub movables: Vec<ByteSize>,
     /// Seeds.
     pub seeds: Vec<u64>,
+}
+
+fn one_node() -> Vec<Nodes> {
+    vec![Nodes::default()]
+}
+
+fn is_one_node(nodes: &Vec<Nodes>) -> bool {
+    *nodes == one_node()
+}
+
+fn no_partition() -> Vec<ByteSize> {
+    vec![ByteSize(0)]
+}
+
+fn is_no_partition(movables: &Vec<ByteSize>) -> bool {
+    *movables == no_partition()
 }
 
 /// Cells that differ in the design only: one pass over the stream.
@@ -53,6 +76,8 @@ pub struct Group<'a> {
     pub fragmentation: &'a NamedInput,
     /// The machine's memory.
     pub memory: ByteSize,
+    /// How that is divided.
+    pub layout: Layout,
     /// The seed.
     pub seed: u64,
     /// Its cells, by hash.
@@ -91,10 +116,12 @@ impl Plan {
         let mut groups = Vec::new();
         for machine in &self.machines {
             let on = canonical(&machine.content);
-            for (workload, fragmentation, memory, seed) in self.conditions() {
+            for (workload, fragmentation, memory, layout, seed) in self.conditions() {
                 let bytes = memory.bytes().to_string();
                 let drawn = seed.to_string();
-                let shared = [
+                let Layout { nodes, movable } = &layout;
+                let divided = [nodes.to_string(), movable.bytes().to_string()];
+                let mut shared = vec![
                     ENGINE,
                     SCHEMA,
                     &tables,
@@ -107,6 +134,9 @@ impl Plan {
                     &bytes,
                     &drawn,
                 ];
+                if layout != Layout::default() {
+                    shared.extend(divided.iter().map(String::as_str));
+                }
                 let key = Hash::new(shared);
                 let key_words = key.to_string();
                 let mut members: Vec<Member> = (self.designs.iter().zip(&designs))
@@ -117,7 +147,16 @@ impl Plan {
                     .collect();
                 members.sort_by_key(|member| member.cell);
                 members.dedup_by_key(|member| member.cell);
-                groups.push(Group { key, machine, workload, fragmentation, memory, seed, members });
+                groups.push(Group {
+                    key,
+                    machine,
+                    workload,
+                    fragmentation,
+                    memory,
+                    layout,
+                    seed,
+                    members,
+                });
             }
         }
         groups.sort_by_key(|group| group.key);
@@ -125,12 +164,25 @@ impl Plan {
         groups
     }
 
-    fn conditions(&self) -> impl Iterator<Item = (&NamedInput, &NamedInput, ByteSize, u64)> {
+    fn conditions(
+        &self,
+    ) -> impl Iterator<Item = (&NamedInput, &NamedInput, ByteSize, Layout, u64)> {
         self.workloads.iter().flat_map(move |workload| {
             self.fragmentations.iter().flat_map(move |fragmentation| {
-                self.memories.iter().flat_map(move |memory| {
-                    self.seeds.iter().map(move |seed| (workload, fragmentation, *memory, *seed))
+                self.memories().flat_map(move |(memory, layout)| {
+                    let of = move |&seed| (workload, fragmentation, memory, layout.clone(), seed);
+                    self.seeds.iter().map(of)
                 })
+            })
+        })
+    }
+
+    /// The memory sizes, each divided in each way.
+    fn memories(&self) -> impl Iterator<Item = (ByteSize, Layout)> {
+        self.memories.iter().flat_map(move |&memory| {
+            self.nodes.iter().flat_map(move |nodes| {
+                let layout = |&movable| Layout { nodes: nodes.clone(), movable };
+                self.movables.iter().map(move |movable| (memory, layout(movable)))
             })
         })
     }

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mm_sim::Layout;
 use rayon::prelude::*;
 
 use super::{Group, Hash, Plan, Shard, Store, SweepError};
@@ -125,8 +126,13 @@ fn check(group: &Group, reports: Vec<Report>) -> Ended {
 
 /// What a group is, in words.
 fn name(group: &Group) -> String {
+    let Layout { nodes, movable } = &group.layout;
+    let divided = match group.layout == Layout::default() {
+        true => String::new(),
+        false => format!(" (nodes {nodes}, movable {movable})"),
+    };
     format!(
-        "{} on {}, {}, {}, seed {}",
+        "{} on {}, {}, {}{divided}, seed {}",
         group.workload.name, group.machine.name, group.fragmentation.name, group.memory, group.seed
     )
 }

@@ -1,6 +1,7 @@
 //! A sweep as people write it: names, in TOML or as flags. Whoever reads files resolves the names into
 //! a [`super::Plan`].
 
+use mm_sim::memory::{Nodes, ParseNodesError};
 use toml_keys::{DeValue, Field, FileError, Reader, wrong};
 use units::ByteSize;
 
@@ -19,6 +20,10 @@ pub struct Wanted {
     pub fragmentations: Vec<String>,
     /// Memory sizes.
     pub memories: Vec<ByteSize>,
+    /// How memory is divided into nodes.
+    pub nodes: Vec<Nodes>,
+    /// How much of it takes movable pages only.
+    pub movables: Vec<ByteSize>,
     /// Seeds.
     pub seeds: Vec<u64>,
 }
@@ -34,6 +39,23 @@ impl<T: Field> Field for Many<T> {
         match value.as_array() {
             Some(_) => Vec::read(value).map(Self),
             None => T::read(value).map(|one| Self(vec![one])),
+        }
+    }
+}
+
+/// How many nodes, or the memory of each.
+struct DividedInto(Nodes);
+
+impl Field for DividedInto {
+    fn allowed() -> String {
+        "a number of nodes, or each one's memory as in \"8G,8G\"".to_string()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        match value.as_str() {
+            Some(text) => text.parse().map(Self).map_err(|why: ParseNodesError| why.to_string()),
+            None => u64::read(value)
+                .map(|count| Self(Nodes::Equal(count)))
+                .map_err(|_| wrong(value, &Self::allowed())),
         }
     }
 }
@@ -67,6 +89,8 @@ impl Wanted {
             workloads: keys.required("workloads").map_or(Vec::new(), |Many(names)| names),
             fragmentations: many(keys, "fragmentations"),
             memories: many(keys, "memory"),
+            nodes: many(keys, "nodes").into_iter().map(|DividedInto(nodes)| nodes).collect(),
+            movables: many(keys, "movable"),
             seeds: keys.optional("seeds").map_or(Vec::new(), |Seeds(seeds)| seeds),
         })
     }
@@ -83,7 +107,10 @@ mod tests {
     #[test]
     fn reads_lists_single_values_and_ranges() {
         let text = "designs = [\"base\", \"mine.toml\"]\nworkloads = \"gups\"\nmemory = \"32G\"\nseeds = \"1-3\"\n";
-        let wanted = Wanted::from_toml("x.toml", text).unwrap();
+        let text = format!("{text}nodes = [2, \"8G,8G\"]\nmovable = \"1G\"\n");
+        let wanted = Wanted::from_toml("x.toml", &text).unwrap();
+        assert_eq!(wanted.nodes, [Nodes::Equal(2), Nodes::Of(vec![ByteSize::gib(8); 2])]);
+        assert_eq!(wanted.movables, [ByteSize::gib(1)]);
         assert_eq!(wanted.designs, ["base", "mine.toml"]);
         assert_eq!((wanted.workloads.len(), wanted.machines.len()), (1, 0));
         assert_eq!((wanted.memories, wanted.seeds), (vec![ByteSize::gib(32)], vec![1, 2, 3]));
@@ -101,6 +128,10 @@ mod tests {
         assert!(
             error(&format!("{base}seeds = \"9-1\""))
                 .starts_with("x.toml:3: seeds: invalid seeds `9-1`")
+        );
+        assert!(
+            error(&format!("{base}nodes = \"two\""))
+                .starts_with("x.toml:3: nodes: invalid nodes `two`")
         );
         assert!(error(&format!("{base}seeds = -1")).contains("ranges as in"));
         assert!(error("workloads = \"gups\"").contains("designs: is missing"));

@@ -132,6 +132,7 @@ impl Pass {
             workload_name: workload.to_string(),
             seed,
             swap: ByteSize(0),
+            layout: mm_sim::Layout::default(),
             utilisation: false,
         }
     }

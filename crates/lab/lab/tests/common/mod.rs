@@ -20,6 +20,8 @@ pub fn report(design: &str, cycles: &[(Cause, u64)]) -> Report {
             memory_bytes: 32 << 30,
             seed: 1,
             swap_bytes: 0,
+            nodes_bytes: Vec::new(),
+            movable_bytes: 0,
             free_lists: None,
         },
         bound: false,
@@ -34,6 +36,7 @@ pub fn report(design: &str, cycles: &[(Cause, u64)]) -> Report {
         phases: Vec::new(),
         timeline: Vec::new(),
         requests: None,
+        memory_parts: Vec::new(),
     }
 }
 

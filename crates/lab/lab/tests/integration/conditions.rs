@@ -15,6 +15,7 @@ fn experiment(workload: &str, machine: &str, memory: u64, fragmentation: &str) -
         workload_name: workload.to_string(),
         seed: 7,
         swap: ByteSize(0),
+        layout: mm_sim::Layout::default(),
         utilisation: true,
     }
 }

@@ -24,6 +24,7 @@ fn experiments() -> Vec<Experiment> {
         workload_name: workload.to_string(),
         seed: 7,
         swap: ByteSize::gib(64),
+        layout: mm_sim::Layout::default(),
         utilisation: true,
     };
     EXPERIMENTS.iter().map(experiment).collect()

@@ -16,6 +16,7 @@ fn experiment(machine: &str, workload: &str) -> Experiment {
         workload_name: workload.to_string(),
         seed: 1,
         swap: ByteSize(0),
+        layout: mm_sim::Layout::default(),
         utilisation: true,
     }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mm_sim::Cause;
+use mm_sim::{Cause, Nodes};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use proptest::prelude::*;
@@ -33,6 +33,8 @@ fn plan() -> Plan {
         workloads: same(&["gups", "stream"]),
         fragmentations: same(&["none", "frag-50"]),
         memories: vec![ByteSize::gib(32)],
+        nodes: vec![Nodes::default()],
+        movables: vec![ByteSize(0)],
         seeds: vec![1, 2],
     }
 }

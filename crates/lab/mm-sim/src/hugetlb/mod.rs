@@ -162,6 +162,11 @@ impl HugetlbPool {
         self.store.node_counts(node)
     }
 
+    /// Whether there may be more surplus pages than there are.
+    pub fn grows(&self) -> bool {
+        self.store.surplus() < self.store.overcommit
+    }
+
     /// Sets how many surplus pages there may be. Those that exist stay.
     pub fn set_overcommit(&mut self, pages: u64) {
         self.store.overcommit = pages;

@@ -15,6 +15,8 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `shape` | what a machine has: nodes, movable partition, rules |
+//! | `layout` | how memory is divided, from what was asked for |
+//! | `uses` | what each part of it is used for |
 //! | `runs` | aligned runs of free frames in a pageblock's bitmap |
 //! | `tree` | sets of pageblocks with a fast minimum |
 //! | `zone` | one zone's buddy allocator |
@@ -31,6 +33,7 @@
 
 pub mod compaction;
 mod fallback;
+mod layout;
 mod owner;
 mod physical;
 mod reclaim;
@@ -39,15 +42,18 @@ mod runs;
 mod shape;
 mod statistics;
 mod tree;
+mod uses;
 mod verify;
 mod zone;
 
+pub use layout::{Layout, LayoutError, Nodes, ParseNodesError};
 pub use owner::Owner;
 pub use physical::{Allocated, Memory};
 pub use reclaim::{Reclaimed, lumpy, reclaim};
 pub use residents::{Eviction, Residents};
 pub use shape::{Claiming, NodeShape, Shape};
 pub use statistics::{BuddyInfo, Level, Watermarks};
+pub use uses::PartUse;
 pub use zone::ZoneKind;
 
 #[cfg(test)]

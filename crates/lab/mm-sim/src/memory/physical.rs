@@ -19,7 +19,7 @@ pub struct Memory {
     /// Frames of the page cache.
     cache: u64,
     /// What the kernel took at boot. It is in use for ever, so its frames have no words.
-    boot: Vec<Range<u32>>,
+    pub(crate) boot: Vec<Range<u32>>,
     grouping: bool,
     claiming: Claiming,
     pub(crate) raised_watermarks: bool,
@@ -120,6 +120,14 @@ impl Memory {
         None
     }
 
+    /// [`Self::allocate`] on this node and no other.
+    pub fn allocate_on(&mut self, order: u8, mobility: Mobility, node: usize) -> Option<Allocated> {
+        let list = self.list_of(mobility);
+        let zones = self.zonelist(node, mobility).iter().copied();
+        let own: Vec<usize> = zones.filter(|&zone| self.zones[zone].node == node).collect();
+        own.into_iter().find_map(|zone| self.allocate_in(zone, order, list))
+    }
+
     /// How many single frames [`Self::allocate`] would hand out side by side, ascending, none of them known to hold
     /// zeros; 0 also where it would have to search to know.
     #[inline]
@@ -175,20 +183,40 @@ impl Memory {
     /// Takes 2^`order` frames, more than a pageblock, that lie together and aligned: the lowest that are free. Linux
     /// (`alloc_contig_pages`) also moves pages out of the way.
     pub(crate) fn allocate_contiguous(&mut self, order: u8, node: usize) -> Option<Frame> {
-        let length = 1 << order;
-        let blocks = |at: u32| (at..at + length).step_by(PAGEBLOCK as usize);
-        let is_free = |zone: &Zone, at: u32| {
-            blocks(at).all(|frame| zone.blocks[zone.block_of(Frame(frame))].is_wholly_free())
+        let is_free = |run: &Range<u32>| {
+            pageblocks(run).all(|block| {
+                let (zone, block) = self.locate(block);
+                zone.blocks[block].is_wholly_free()
+            })
         };
-        let zones = self.zones.iter().filter(|zone| zone.node == node);
-        let first = zones.flat_map(|zone| {
+        let run = self.aligned_runs(order, node).find(is_free)?;
+        pageblocks(&run).for_each(|block| assert!(self.claim(block, PAGEBLOCK_ORDER)));
+        Some(Frame(run.start))
+    }
+
+    /// The aligned runs of 2^`order` frames, more than a pageblock, of a node, ascending. What is larger than any free
+    /// block is not movable, to Linux (`htlb_alloc_mask`).
+    fn aligned_runs(&self, order: u8, node: usize) -> impl Iterator<Item = Range<u32>> {
+        let length = 1 << order;
+        let takes = move |zone: &&Zone| {
+            zone.node == node && (order <= MAX_ORDER || zone.kind == ZoneKind::Normal)
+        };
+        self.zones.iter().filter(takes).flat_map(move |zone| {
             let starts = zone.frame(0, 0).0.next_multiple_of(length)..zone.end().0;
-            let starts = starts.step_by(length as usize);
-            starts.filter(move |&at| at + length <= zone.end().0 && is_free(zone, at))
-        });
-        let first = first.min()?;
-        blocks(first).for_each(|block| assert!(self.claim(Frame(block), PAGEBLOCK_ORDER)));
-        Some(Frame(first))
+            let runs = starts.step_by(length as usize).map(move |start| start..start + length);
+            runs.filter(|run| run.end <= zone.end().0)
+        })
+    }
+
+    /// Those of them in which every page can be moved, and none is part of a program's superpage.
+    pub(crate) fn movable_runs(&self, order: u8, node: usize) -> Vec<Range<u32>> {
+        let is_movable =
+            |frame: Frame| owner::is_movable(self.owners[frame.0 as usize]) || self.is_free(frame);
+        let moves = |run: &Range<u32>| {
+            pageblocks(run).all(|block| !self.is_superpage(block))
+                && run.clone().map(Frame).all(is_movable)
+        };
+        self.aligned_runs(order, node).filter(moves).collect()
     }
 
     /// Takes these 2^`order` frames, if all of them are free.
@@ -309,6 +337,21 @@ impl Memory {
         self.zones[self.zone_of(frame)].node
     }
 
+    /// Whether there is more than one node, or a partition.
+    pub fn is_divided(&self) -> bool {
+        self.zones.len() > 1
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.zonelists.len()
+    }
+
+    /// Whether a frame lies in a partition for movable pages only.
+    pub fn is_movable_only(&self, frame: Frame) -> bool {
+        self.zones[self.zone_of(frame)].kind == ZoneKind::Movable
+    }
+
     /// The mobility of a frame's pageblock.
     pub fn mobility(&self, frame: Frame) -> Mobility {
         let (zone, block) = self.locate(frame);
@@ -345,6 +388,11 @@ impl Memory {
         }
         number
     }
+}
+
+/// The first frames of a run's pageblocks.
+pub(super) fn pageblocks(run: &Range<u32>) -> impl Iterator<Item = Frame> + use<> {
+    run.clone().step_by(PAGEBLOCK as usize).map(Frame)
 }
 
 /// Pageblocks of so many bytes, whole pairs.

@@ -28,6 +28,17 @@ pub struct Reclaimed {
     pub written: u64,
 }
 
+impl std::ops::Add for Reclaimed {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            scanned: self.scanned + other.scanned,
+            evicted: self.evicted + other.evicted,
+            written: self.written + other.written,
+        }
+    }
+}
+
 /// Which pages a hand is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {

@@ -1,7 +1,7 @@
 //! The invariants of physical memory, checked from scratch.
 
-use super::zone::{ORDERS, Zone};
-use super::{MAX_ORDER, Memory, PAGEBLOCK, PAGEBLOCK_ORDER, owner, runs};
+use super::zone::{ORDERS, Zone, ZoneKind};
+use super::{MAX_ORDER, Memory, Owner, PAGEBLOCK, PAGEBLOCK_ORDER, owner, runs};
 
 impl Memory {
     /// Recomputes everything that is kept beside the bitmaps and says what differs first. Free frames have no
@@ -26,6 +26,11 @@ impl Memory {
                     let frame = zone.frame(block, slot);
                     let word = self.owners[frame.0 as usize];
                     cache += u64::from(owner::is_cache(word));
+                    if word == Owner::Kernel.pack() && zone.kind == ZoneKind::Movable {
+                        return Err(format!(
+                            "{frame:?} cannot be moved, where only movable pages may be"
+                        ));
+                    }
                     if word != 0 && runs::is_free(&map, slot, 0) {
                         return Err(format!("{frame:?} is free and owned"));
                     }

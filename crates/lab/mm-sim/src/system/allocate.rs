@@ -8,7 +8,7 @@ use super::frames::{LARGE_ORDER, QUEUE, Users};
 use super::{Stop, System};
 use crate::Cause;
 use crate::memory::compaction::{Mode, Outcome, Request};
-use crate::memory::{self, Allocated, Mobility};
+use crate::memory::{self, Allocated, Mobility, Reclaimed};
 use crate::reservation::ReservationId;
 
 impl System {
@@ -50,11 +50,20 @@ impl System {
             return 0;
         }
         let mut users = Users { spaces: &mut self.spaces, frames: &mut self.frames };
-        let report = if lumpy {
-            memory::lumpy(&mut self.memory, &mut users, 0, LARGE_ORDER)
-        } else {
-            memory::reclaim(&mut self.memory, &mut users, 0, wanted)
-        };
+        let mut report = Reclaimed::default();
+        for node in 0..self.memory.nodes() {
+            report = report
+                + if lumpy {
+                    memory::lumpy(&mut self.memory, &mut users, node, LARGE_ORDER)
+                } else {
+                    memory::reclaim(&mut self.memory, &mut users, node, wanted - report.evicted)
+                };
+            let is_enough =
+                if lumpy { self.memory.free_superpages() > 0 } else { report.evicted >= wanted };
+            if is_enough {
+                break;
+            }
+        }
         let cost = report.scanned * self.costs.scan_page + report.written * self.costs.write_page;
         self.clock.charge(payer, Cause::Reclaim, cost);
         self.counters.reclaimed += report.evicted;

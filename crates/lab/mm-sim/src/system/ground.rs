@@ -23,6 +23,9 @@ impl PhysicalMemoryView for System {
             Mobility::Movable => Owner::Cache(0),
             Mobility::Reclaimable | Mobility::Unmovable => Owner::Kernel,
         };
+        if mobility != Mobility::Movable && self.memory.is_movable_only(Frame(base)) {
+            return 0;
+        }
         let mut taken = 0;
         for frame in (u32::from(from)..u32::from(to)).map(|slot| Frame(base + slot)) {
             if self.memory.claim(frame, 0) {

@@ -58,7 +58,7 @@ pub(crate) use engine::Engine;
 pub use observed::Observations;
 
 use crate::memory::compaction::{Compaction, Settings};
-use crate::memory::{FRAME_BYTES, Memory, Shape};
+use crate::memory::{FRAME_BYTES, Memory, NodeShape, PartUse, Shape};
 use crate::supported::regions_of_superpage;
 use crate::touched::Counts;
 use crate::{Counters, CycleCounts, Moment};
@@ -116,6 +116,8 @@ pub(crate) struct System {
     observed: Observed,
     /// Empty but while pages are released.
     runs: Vec<frames::Run>,
+    /// How memory was used when the program began, and when it had most; empty where it has one part.
+    uses: [Vec<PartUse>; 2],
 }
 
 /// What is known of a run at its end.
@@ -131,6 +133,8 @@ pub struct Outcome {
     pub counters: Counters,
     /// What was seen beside that.
     pub observations: Observations,
+    /// How memory was used, part by part, if it has several: when the program began, and when it had most.
+    pub uses: [Vec<PartUse>; 2],
 }
 
 /// 64ths of the memory that the kernel has for itself and never gives back. The artifact of ATC'20 fills 29 GB of
@@ -153,12 +157,18 @@ pub fn kernel_memory(memory: ByteSize) -> ByteSize {
 }
 
 impl System {
-    pub(crate) fn new(machine: &Machine, policy: Policy, memory: ByteSize, swap: ByteSize) -> Self {
+    pub(crate) fn new(
+        machine: &Machine,
+        policy: Policy,
+        memory: ByteSize,
+        nodes: Vec<NodeShape>,
+        swap: ByteSize,
+    ) -> Self {
         // `memory` counts frames; what a frame's bytes are is the machine's matter.
         let memory = ByteSize(memory.bytes() / machine.base_page.bytes() * FRAME_BYTES);
         let kernel = kernel_memory(memory);
         let settings = policy.physical();
-        let shape = Shape { grouping: settings.grouping, kernel, ..Shape::simple(memory) };
+        let shape = Shape { nodes, grouping: settings.grouping, kernel, ..Shape::simple(memory) };
         let joins = machine.l1.iter().any(|tlb| tlb.holds[Size::Cont as usize]);
         let clock = Clock::new(machine.mhz);
         let swap = if settings.swaps { swap.bytes() / machine.base_page.bytes() } else { 0 };
@@ -182,6 +192,7 @@ impl System {
             clock,
             counters: Counters::default(),
             runs: Vec::new(),
+            uses: Default::default(),
             costs: Prices::new(
                 machine,
                 policy.zeroing(),
@@ -212,6 +223,10 @@ impl System {
             self.spaces.unmark(region, LISTED);
         }
         self.daemons = Daemons::new(&self.policy, now);
+        if self.memory.is_divided() {
+            let before = self.memory.uses();
+            self.uses = [before.clone(), before];
+        }
     }
 
     /// From here on walks to base pages are counted, for a profile.
@@ -246,6 +261,9 @@ impl System {
         if self.spaces.resident() > self.counters.resident_pages {
             self.counters.resident_pages = self.spaces.resident();
             self.observed.peak();
+            if !self.uses[1].is_empty() {
+                self.memory.update_uses(&mut self.uses[1], self.pool.blocks());
+            }
         }
         if self.observed.is_due(self.clock.now()) {
             self.note_moment();
@@ -299,6 +317,7 @@ impl System {
             background: *self.clock.background(),
             counters: self.counters.clone(),
             observations: self.observed.take(self.clock.now()),
+            uses: std::mem::take(&mut self.uses),
         }
     }
 }

@@ -43,7 +43,7 @@ impl Physical<'_> {
 impl Frames for Physical<'_> {
     fn allocate(&mut self, node: u8) -> Option<Frame> {
         let first = match self.group {
-            0 => self.memory.allocate(LARGE_ORDER, Mobility::Movable, node.into(), false)?.frame,
+            0 => self.memory.allocate_on(LARGE_ORDER, Mobility::Movable, node.into())?.frame,
             group => self.memory.allocate_contiguous(LARGE_ORDER + group as u8, node.into())?,
         };
         for block in self.blocks(first) {
@@ -65,11 +65,28 @@ impl Pool {
     pub(crate) fn new(pool: Option<Option<u64>>, memory: &mut Memory, group: u32) -> Self {
         let pool = pool.map(|size| {
             let overcommit = if size.is_none() { u64::from(memory.frames()) } else { 0 };
-            let mut pool = HugetlbPool::new(1, overcommit);
+            let mut pool = HugetlbPool::new(memory.nodes() as u8, overcommit);
             pool.resize(size.unwrap_or(0), None, &mut Physical { memory, group });
             pool
         });
         Self { pool, group, windows: BTreeMap::new(), ended: BTreeSet::new() }
+    }
+
+    /// Takes memory for one of its pages, on any node; `None`: none is free.
+    pub(crate) fn take(&self, memory: &mut Memory) -> Option<Frame> {
+        let nodes = memory.nodes() as u8;
+        let mut physical = Physical { memory, group: self.group };
+        (0..nodes).find_map(|node| physical.allocate(node))
+    }
+
+    /// Gives that back.
+    pub(crate) fn put(&self, memory: &mut Memory, frame: Frame) {
+        Physical { memory, group: self.group }.free(frame, 0);
+    }
+
+    /// Whether it takes pages from memory when they are mapped.
+    pub(crate) fn grows(&self) -> bool {
+        self.pool.as_ref().is_some_and(HugetlbPool::grows)
     }
 
     /// Base pages of one of its pages.
@@ -88,16 +105,21 @@ impl Pool {
         region.0 >> self.group
     }
 
+    /// The first frames of all its pages' regions.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Frame> {
+        let frames = self.pool.iter().flat_map(HugetlbPool::frames);
+        frames
+            .flat_map(|frame| (0..1 << self.group).map(move |block| Frame(frame.0 + block * SLOTS)))
+    }
+
     /// The first frames of all its pages' regions, or what is wrong with it.
     pub(crate) fn verify(&self) -> Result<BTreeSet<u32>, String> {
         let Some(pool) = &self.pool else { return Ok(BTreeSet::new()) };
         pool.verify()?;
         let mut all = BTreeSet::new();
-        for frame in pool.frames() {
-            for block in (0..1 << self.group).map(|block| frame.0 + block * SLOTS) {
-                if !all.insert(block) {
-                    return Err(format!("{frame:?} is in the pool twice"));
-                }
+        for frame in self.blocks() {
+            if !all.insert(frame.0) {
+                return Err(format!("{frame:?} is in the pool twice"));
             }
         }
         Ok(all)

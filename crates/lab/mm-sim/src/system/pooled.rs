@@ -1,15 +1,16 @@
 //! Mappings of the explicit pool: made, grown, unmapped, and faults on them.
 
-use policy::{Action, Compaction, Event, Facts};
+use policy::{Action, Attempt, Event, Facts};
 use trace::{Backing, Page, Pages, Region, SLOTS};
 
 use super::clock::Payer;
+use super::frames::{LARGE_ORDER, Users};
 use super::pool::Pool;
 use super::spaces::region::{NO_TABLE, POOL};
 use super::{Stop, System};
 use crate::Cause;
 use crate::hugetlb::Fault;
-use crate::memory::compaction::Mode;
+use crate::memory::compaction::{Mode, evacuate_run};
 use crate::memory::{Frame, Memory};
 
 impl System {
@@ -43,28 +44,95 @@ impl System {
         }
     }
 
-    /// Asks the pool, once more after compaction if it is short; then what the design says of shortage.
+    /// Asks the pool, once more with the superpages that it is short of made free; then what the design says of
+    /// shortage.
     fn pool_ask<R>(
         &mut self,
         mut ask: impl FnMut(&mut Pool, &mut Memory) -> Result<R, u64>,
     ) -> Result<Option<R>, Stop> {
-        let mut retried = false;
-        loop {
-            let short_by = match ask(&mut self.pool, &mut self.memory) {
+        let short_by = match ask(&mut self.pool, &mut self.memory) {
+            Ok(done) => return Ok(Some(done)),
+            Err(short_by) => short_by,
+        };
+        let (short_by, then) = match self.free_for_pool(short_by) {
+            Err(refused) => refused,
+            Ok(()) => match ask(&mut self.pool, &mut self.memory) {
                 Ok(done) => return Ok(Some(done)),
-                Err(short_by) => short_by,
-            };
-            match self.policy.on(Event::NoPoolPage { retried }, &Facts::default()) {
-                Action::Compact { mode: Compaction::Sync, .. } => {
-                    self.compact(Payer::Program, Mode::Sync);
+                Err(short_by) => (short_by, self.no_pool_page(Attempt::Reclaim)),
+            },
+        };
+        if then == Action::Refuse {
+            return Err(Stop::Refused { short_by });
+        }
+        self.counters.fallbacks += 1;
+        Ok(None)
+    }
+
+    fn no_pool_page(&mut self, tried: Attempt) -> Action {
+        self.policy.on(Event::NoPoolPage { tried }, &Facts::default())
+    }
+
+    /// Makes so many more superpages free, one by one by what the policy says, as a pool allocates them
+    /// (`alloc_buddy_hugetlb_folio` with `__GFP_RETRY_MAYFAIL`). Those that are free already are held meanwhile: they are
+    /// counted once, and nothing is moved into them. An error: how many are missing still, and what is to be done then.
+    /// See docs/decisions/lab-model.md#15.
+    fn free_for_pool(&mut self, missing: u64) -> Result<(), (u64, Action)> {
+        let mut held = Vec::new();
+        while let Some(frame) = self.pool.take(&mut self.memory) {
+            held.push(frame);
+        }
+        let mut left = if self.pool.grows() { missing } else { 0 };
+        let mut tried = Attempt::Nothing;
+        let mut refused = None;
+        while left > 0 {
+            let action = self.no_pool_page(tried);
+            tried = match action {
+                Action::Compact { .. } => {
+                    self.compact_for_pool();
+                    Attempt::Compaction
                 }
-                Action::Refuse => return Err(Stop::Refused { short_by }),
+                // No reclaim brings a run of several regions (`alloc_contig_pages` does none).
+                Action::Reclaim { .. } if self.group > 0 => Attempt::Reclaim,
+                Action::Reclaim { pages, lumpy, .. } => {
+                    self.reclaim(Payer::Program, pages, lumpy);
+                    Attempt::Reclaim
+                }
                 _ => {
-                    self.counters.fallbacks += 1;
-                    return Ok(None);
+                    refused = Some((left, action));
+                    break;
                 }
+            };
+            while left > 0
+                && let Some(frame) = self.pool.take(&mut self.memory)
+            {
+                held.push(frame);
+                left -= 1;
+                tried = Attempt::Nothing;
             }
-            retried = true;
+        }
+        held.into_iter().for_each(|frame| self.pool.put(&mut self.memory, frame));
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Superpages of several regions are no blocks of the buddy allocator: pages are moved out of an aligned run.
+    fn compact_for_pool(&mut self) {
+        if self.group == 0 {
+            self.compact(Payer::Program, Mode::Sync);
+            return;
+        }
+        let order = LARGE_ORDER + self.group as u8;
+        for node in 0..self.memory.nodes() {
+            let mut users = Users { spaces: &mut self.spaces, frames: &mut self.frames };
+            let done = evacuate_run(&mut self.memory, &mut users, order, node);
+            let (moved, looked_at) = (u64::from(done.moved), done.moved + done.taken + done.stay);
+            let cost =
+                u64::from(looked_at) * self.costs.scan_page + moved * self.costs.migrate_page;
+            self.clock.spend(Cause::Compact, cost);
+            self.counters.compactions += 1;
+            self.counters.migrated += moved;
+            if looked_at > 0 && done.stay == 0 {
+                break;
+            }
         }
     }
 

@@ -39,16 +39,20 @@ impl System {
                 machine.zeroed_permille = self.memory.zeroed_frames() * 1000 / free.max(1);
             }
             Daemon::Reclaim => {
-                let watermarks = self.memory.watermarks(0);
-                machine.watermarks = (watermarks.low, watermarks.high);
+                let nodes = (0..self.memory.nodes()).map(|node| self.memory.watermarks(node));
+                machine.watermarks =
+                    nodes.fold((0, 0), |(low, high), node| (low + node.low, high + node.high));
                 machine.free_with_reserved = free + self.frames.reservations().clear_frames();
             }
             Daemon::Compact => {
                 machine.compaction_wanted = self.daemons.take_compaction_wanted();
                 // Looked at only where compaction ahead of need may be.
                 if self.physical.proactiveness > 0 {
-                    machine.is_fragmented = self.compaction.is_wanted(&self.memory, 0);
-                    machine.fragmentation = self.compaction.score(&self.memory, 0);
+                    let nodes = || 0..self.memory.nodes();
+                    let score = |node| self.compaction.score(&self.memory, node);
+                    machine.is_fragmented =
+                        nodes().any(|node| self.compaction.is_wanted(&self.memory, node));
+                    machine.fragmentation = nodes().map(score).max().unwrap_or(0);
                 }
             }
             Daemon::Evacuate | Daemon::Sample | Daemon::Split => {}
@@ -149,14 +153,16 @@ impl System {
     /// kcompactd, or Ingens' periodic compaction.
     fn compact_behind(&mut self, mode: Compaction) -> Ended {
         let before = self.counters.migrated;
-        let daemon = |mode| Request { mode, ..Request::daemon(0, LARGE_ORDER) };
-        let request = match mode {
-            Compaction::Async => daemon(Mode::Async),
-            Compaction::SyncLight => daemon(Mode::SyncLight),
-            Compaction::Sync => daemon(Mode::Sync),
-            Compaction::Proactive => Request::proactive(0),
-        };
-        self.run_compaction(Payer::Daemon, request);
+        for node in 0..self.memory.nodes() {
+            let daemon = |mode| Request { mode, ..Request::daemon(node, LARGE_ORDER) };
+            let request = match mode {
+                Compaction::Async => daemon(Mode::Async),
+                Compaction::SyncLight => daemon(Mode::SyncLight),
+                Compaction::Sync => daemon(Mode::Sync),
+                Compaction::Proactive => Request::proactive(node),
+            };
+            self.run_compaction(Payer::Daemon, request);
+        }
         Ended::Done { pages: (self.counters.migrated - before) as u32 }
     }
 

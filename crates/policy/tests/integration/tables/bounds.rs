@@ -2,8 +2,8 @@
 
 use superpage_policy::rules::{Effort, Locking, ResidentCount};
 use superpage_policy::{
-    Action, Backing, Compaction, Daemon, Direct, Event, FaultPath, Launch, LaunchPages, Page,
-    Physical, Zeroing,
+    Action, Attempt, Backing, Compaction, Daemon, Direct, Event, FaultPath, Launch, LaunchPages,
+    Page, Physical, Zeroing,
 };
 use units::ByteSize;
 
@@ -105,9 +105,10 @@ fn hugetlb() -> Table {
     let lumpy = |direct| Action::Reclaim { pages: 512, lumpy: true, direct };
     let asked_for = Direct { second: Compaction::SyncLight, gives_up: false, is_second: false };
     let own = vec![
-        run("memory is mapped and the pool is short: compacted once, then refused", RESERVE, [
-            on(Event::NoPoolPage { retried: false }, fresh(), compact(Compaction::Sync)),
-            on(Event::NoPoolPage { retried: true }, fresh(), Action::Refuse),
+        run("memory is mapped and the pool is short of a superpage: compacted, reclaimed, then refused", RESERVE, [
+            on(Event::NoPoolPage { tried: Attempt::Nothing }, fresh(), compact(Compaction::Sync)),
+            on(Event::NoPoolPage { tried: Attempt::Compaction }, fresh(), lumpy(None)),
+            on(Event::NoPoolPage { tried: Attempt::Reclaim }, fresh(), Action::Refuse),
         ]),
         at("first fault: a read", HUGETLB, READ, page(), Action::MapPooled),
         at("first fault: a write", HUGETLB, WRITE, page(), Action::MapPooled),

@@ -3,8 +3,8 @@
 
 use superpage_policy::rules::{Effort, Locking, Prefault, ResidentCount};
 use superpage_policy::{
-    Action, Backing, Compaction, Daemon, Event, Facts, FaultPath, Launch, Orders, Page, Physical,
-    Reads, Zeroing,
+    Action, Attempt, Backing, Compaction, Daemon, Event, Facts, FaultPath, Launch, Orders, Page,
+    Physical, Reads, Zeroing,
 };
 use units::ByteSize;
 
@@ -129,7 +129,7 @@ pub fn memory(thp: &Thp) -> Table {
     let why = if thp.holds { DEFERRED } else { "mm/huge_memory.c of 4.3: the deferred split queue came with 4.5" };
     let mut table = vec![
         at("frames of a split superpage go", why, Event::Demoted { reserved: false }, fresh(), split),
-        at("a pool is short", "mm/hugetlb.c: hugetlb_acct_memory; a THP design has no pool", Event::NoPoolPage { retried: true }, fresh(), Action::GiveUp),
+        at("a pool is short", "mm/hugetlb.c: hugetlb_acct_memory; a THP design has no pool", Event::NoPoolPage { tried: Attempt::Reclaim }, fresh(), Action::GiveUp),
     ];
     if thp.compacts {
         table.extend(kcompactd());

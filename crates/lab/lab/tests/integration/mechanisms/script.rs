@@ -67,6 +67,7 @@ pub fn experiment(memory: ByteSize, fragmentation: &str) -> Experiment {
         workload_name: "a script".to_string(),
         seed: 1,
         swap: ByteSize(0),
+        layout: mm_sim::Layout::default(),
         utilisation: true,
     }
 }

@@ -1,7 +1,8 @@
-//! Emptying one pageblock: all its pages are migrated (Linux' `alloc_contig_range`, FreeBSD's
+//! Emptying one pageblock, or a run of them: all their pages are migrated (Linux' `alloc_contig_range`, FreeBSD's
 //! `vm_page_reclaim_contig`, which Quicksilver calls for inactive reservations).
 
 use crate::memory::owner::Owner;
+use crate::memory::physical::pageblocks;
 use crate::memory::{Frame, Memory, Mobility, PAGEBLOCK, Residents};
 
 /// What emptying a pageblock came to.
@@ -44,6 +45,34 @@ pub fn evacuate(memory: &mut Memory, residents: &mut impl Residents, block: Fram
         } else {
             memory.free(to.frame, 0);
             report.stay += 1;
+        }
+    }
+    report
+}
+
+/// Moves pages out of the way of 2^`order` frames that lie together and aligned, more than a pageblock, on a node:
+/// until a run of them is free, from the lowest on (`alloc_contig_pages`). What was moved, and what stays of the last.
+pub fn evacuate_run(
+    memory: &mut Memory,
+    residents: &mut impl Residents,
+    order: u8,
+    node: usize,
+) -> Evacuation {
+    let mut report = Evacuation::default();
+    for run in memory.movable_runs(order, node) {
+        report.stay = 0;
+        // First all that is free, so that nothing moves from one of its pageblocks into another.
+        for frame in run.clone().map(Frame) {
+            report.taken += u32::from(memory.is_free(frame) && memory.claim(frame, 0));
+        }
+        for block in pageblocks(&run) {
+            let done = evacuate(memory, residents, block);
+            report.moved += done.moved;
+            report.stay += done.stay;
+        }
+        pageblocks(&run).for_each(|block| memory.free_unowned(block));
+        if report.stay == 0 {
+            break;
         }
     }
     report

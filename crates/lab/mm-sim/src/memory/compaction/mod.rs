@@ -8,7 +8,7 @@
 //! | `run` | one run over one zone: both scanners, batches of 32 |
 //! | `isolate` | what a run takes from a pageblock |
 //! | `proactive` | the fragmentation score that wakes and stops kcompactd |
-//! | `evacuate` | emptying one pageblock |
+//! | `evacuate` | emptying one pageblock, or a run of them |
 //!
 //! Not modelled: per-CPU lists (there are none), lock contention (a budget stands for it), and the free
 //! scanner's quick search of free lists (it goes down pageblock by pageblock).
@@ -19,7 +19,7 @@ mod isolate;
 mod proactive;
 mod run;
 
-pub use evacuate::{Evacuation, evacuate};
+pub use evacuate::{Evacuation, evacuate, evacuate_run};
 
 use self::deferral::Deferral;
 use self::run::Run;

@@ -87,7 +87,7 @@ proptest! {
             let design = design::designs::find(name).expect("a preset");
             let memory = ByteSize::mib(16);
             let conditions =
-                Conditions { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize(0) };
+                Conditions { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize(0), layout: Layout::default() };
             let mut run = Run::new(&design, &conditions);
             let mut touched = crate::Touched::default();
             // Something is there to be corrupted.

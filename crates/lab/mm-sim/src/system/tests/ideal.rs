@@ -12,7 +12,13 @@ fn what_is_reserved_of_spoiled_superpages_is_to_be_had() {
     let design = design::designs::find("ideal").expect("a preset");
     for fragmentation in ["frag-25", "frag-50", "frag-100"] {
         let (memory, swap) = (ByteSize::mib(256), ByteSize(0));
-        let conditions = Conditions { machine: "e3-1245v6", memory, fragmentation, swap };
+        let conditions = Conditions {
+            machine: "e3-1245v6",
+            memory,
+            fragmentation,
+            swap,
+            layout: Layout::default(),
+        };
         let mut run = Run::new(&design, &conditions);
         let free = run.engine.system.memory.free_frames();
         assert!(free <= 8 * u64::from(SLOTS), "{fragmentation} left {free} frames free");
@@ -37,7 +43,13 @@ fn what_is_reserved_of_spoiled_superpages_is_to_be_had() {
 fn what_is_swapped_out_past_the_end_of_a_heap_goes_with_it() {
     let design = design::designs::find("ideal").expect("a preset");
     let (memory, swap) = (ByteSize::mib(16), ByteSize::gib(1));
-    let conditions = Conditions { machine: "e3-1245v6", memory, fragmentation: "none", swap };
+    let conditions = Conditions {
+        machine: "e3-1245v6",
+        memory,
+        fragmentation: "none",
+        swap,
+        layout: Layout::default(),
+    };
     let mut run = Run::new(&design, &conditions);
     let (region, process) = run.first;
     let heap = Pages { first: Region(region).first(), count: 21 };

@@ -4,6 +4,7 @@ mod hostile;
 mod ideal;
 mod naive;
 mod plain;
+mod pool;
 mod program;
 mod swapped;
 
@@ -15,6 +16,7 @@ use units::ByteSize;
 
 use super::{Engine, Stop, System};
 use crate::fragment::{Fragmentation, Place};
+use crate::memory::Layout;
 use program::{Op, Program, ops};
 
 /// The tables of a design's file.
@@ -38,6 +40,7 @@ struct Conditions {
     memory: ByteSize,
     fragmentation: &'static str,
     swap: ByteSize,
+    layout: Layout,
 }
 
 fn machine(name: &str) -> Machine {
@@ -51,7 +54,11 @@ impl Run {
         let group = crate::regions_of_superpage(&design.policy(scale), &machine);
         let base_page = scale.base_page << group;
         let policy = design.policy(policy::Scale { base_page, ..scale });
-        let system = System::new(&machine, policy, conditions.memory, conditions.swap);
+        let memory = conditions.memory;
+        let kernel = crate::kernel_memory(memory);
+        let layout = &conditions.layout;
+        let nodes = layout.shape(memory, machine.base_page.bytes(), kernel).expect("it can be so");
+        let system = System::new(&machine, policy, memory, nodes, conditions.swap);
         let mut engine = Engine::new(Naive::new(&machine), system, machine);
         let fragmentation: Fragmentation =
             conditions.fragmentation.parse().expect("a fragmentation");
@@ -95,6 +102,9 @@ impl Run {
         if let Err(what) = system.verify() {
             panic!("{what}");
         }
+        let mut uses = system.memory.uses();
+        system.memory.update_uses(&mut uses, system.pool.blocks());
+        assert_eq!(uses, system.memory.uses(), "kept as it is counted");
         // Without swap, what was touched stays until it is given back.
         if done.is_ok() && !self.swap {
             for access in accesses {
@@ -159,9 +169,20 @@ fn all_conditions() -> impl Strategy<Value = Conditions> {
     let fragmentations = prop::sample::select(vec!["none", "none", "frag-50", "pinned-50"]);
     // None, so little that it is full at once, and more than there is memory.
     let swaps = prop::sample::select(vec![ByteSize(0), ByteSize::kib(256), ByteSize::gib(1)]);
-    (machines, sizes, fragmentations, swaps).prop_map(|(machine, size, fragmentation, swap)| {
-        Conditions { machine, memory: ByteSize::mib(size), fragmentation, swap }
-    })
+    let layouts = prop::sample::select(vec![("1", "0"), ("2", "0"), ("1", "8M"), ("2", "8M")]);
+    (machines, sizes, fragmentations, swaps, layouts).prop_map(
+        |(machine, size, fragmentation, swap, (nodes, movable))| {
+            let memory = ByteSize::mib(size);
+            let layout = Layout {
+                nodes: nodes.parse().expect("nodes"),
+                movable: movable.parse().expect("a size"),
+            };
+            let base_page = self::machine(machine).base_page.bytes();
+            let fits = layout.shape(memory, base_page, crate::kernel_memory(memory)).is_ok();
+            let layout = if fits { layout } else { Layout::default() };
+            Conditions { machine, memory, fragmentation, swap, layout }
+        },
+    )
 }
 
 macro_rules! under {
@@ -219,7 +240,7 @@ proptest! {
         }
         let design = design::Design::from_toml("pool", &text).expect("a design");
         let memory = ByteSize::mib(memory);
-        let conditions = Conditions { machine: "ppc970", memory, fragmentation: "none", swap: ByteSize(0) };
+        let conditions = Conditions { machine: "ppc970", memory, fragmentation: "none", swap: ByteSize(0), layout: Layout::default() };
         run_program(&design, &conditions, &ops);
     }
 }
@@ -252,6 +273,7 @@ fn what_was_filled_in_a_hole_is_no_fault() {
         memory: ByteSize::mib(16),
         fragmentation: "none",
         swap: ByteSize(0),
+        layout: Layout::default(),
     };
     run_program(
         &design::designs::find("quicksilver-sync-64").expect("a preset"),

@@ -99,7 +99,7 @@ proptest! {
     fn base_has_the_pages_that_were_touched(ops in ops(80)) {
         let design = design::designs::find("base").expect("a preset");
         let memory = ByteSize::mib(256);
-        let conditions = Conditions { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize(0) };
+        let conditions = Conditions { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize(0), layout: Layout::default() };
         let mut run = Run::new(&design, &conditions);
         let mut program = Program::new(0, 0);
         let mut model = Model::default();

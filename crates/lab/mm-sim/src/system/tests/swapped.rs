@@ -12,8 +12,13 @@ fn swapped_in_part(most_swapped: u32) -> (Run, Region, u32) {
     let limited = text.replace("most-swapped = 512", &format!("most-swapped = {most_swapped}"));
     let design = design::Design::from_toml("limited", &limited).expect("a good design");
     let memory = ByteSize::mib(16);
-    let conditions =
-        Conditions { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize::gib(1) };
+    let conditions = Conditions {
+        machine: "e3-1245v6",
+        memory,
+        fragmentation: "none",
+        swap: ByteSize::gib(1),
+        layout: Layout::default(),
+    };
     let mut run = Run::new(&design, &conditions);
     let (first, process) = run.first;
     let region = Region(first);

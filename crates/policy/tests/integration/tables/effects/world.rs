@@ -5,9 +5,9 @@ mod facts;
 use design::Design;
 use superpage_policy::rules::Effort;
 use superpage_policy::{
-    Action, Backing, Candidates, Compaction, Daemon, Event, Extent, Facts, How, Machine, Mapping,
-    Orders, Page, Physical, Policy, Process, Region, Reservation, Result as Ended, Superpage, Wait,
-    Zeroing,
+    Action, Attempt, Backing, Candidates, Compaction, Daemon, Event, Extent, Facts, How, Machine,
+    Mapping, Orders, Page, Physical, Policy, Process, Region, Reservation, Result as Ended,
+    Superpage, Wait, Zeroing,
 };
 
 use crate::tables::dsl::SCALE;
@@ -227,8 +227,9 @@ impl World {
             event = Event::Outcome { action, result: Ended::Nothing, cost: 0 };
         }
         if self.physical.pool.is_some() {
-            let retried = self.random.percent(50);
-            self.on(Event::NoPoolPage { retried }, &Facts::default())?;
+            for tried in [Attempt::Nothing, Attempt::Compaction, Attempt::Reclaim] {
+                self.on(Event::NoPoolPage { tried }, &Facts::default())?;
+            }
         }
         Ok(())
     }

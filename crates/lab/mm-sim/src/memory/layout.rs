@@ -1,0 +1,271 @@
+//! How a machine's memory is divided: into nodes, and on each a partition for movable pages only.
+//! See docs/decisions/lab-model.md#16.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use units::ByteSize;
+
+use super::{FRAME_BYTES, MAX_ORDER, NodeShape};
+
+/// How memory is divided. By default one node has all of it, for pages of any kind.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Layout {
+    /// The NUMA nodes.
+    pub nodes: Nodes,
+    /// How much takes movable pages only (Linux' `movablecore=`), spread evenly over the nodes; 0: none.
+    pub movable: ByteSize,
+}
+
+/// NUMA nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Nodes {
+    /// So many, of the same size as far as it goes.
+    Equal(u64),
+    /// One of each size.
+    Of(Vec<ByteSize>),
+}
+
+/// The most nodes that a machine has: a program's nodes are the bits of a word.
+pub const MAX_NODES: usize = 64;
+
+/// Why memory cannot be divided so. Each begins with the name of what is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// Too many or too few nodes.
+    #[error("nodes {0}: a machine has 1 to {MAX_NODES}")]
+    Count(Nodes),
+    /// They are not all of memory.
+    #[error("nodes {nodes}: together {sum}, and --memory is {memory}: make them equal")]
+    Sum {
+        /// What was asked for.
+        nodes: Nodes,
+        /// Of them all.
+        sum: ByteSize,
+        /// The machine's.
+        memory: ByteSize,
+    },
+    /// A size that no zone has.
+    #[error("{name} {size}: not a multiple of {unit}, the largest free block")]
+    Uneven {
+        /// Which.
+        name: &'static str,
+        /// What was asked for.
+        size: ByteSize,
+        /// Of what it must be a multiple.
+        unit: ByteSize,
+    },
+    /// A node that cannot boot.
+    #[error(
+        "nodes {nodes}: one has {has}; each needs {needs} at least, for its kernel and its smallest zone"
+    )]
+    Small {
+        /// What was asked for.
+        nodes: Nodes,
+        /// The smallest node's.
+        has: ByteSize,
+        /// What it needs.
+        needs: ByteSize,
+    },
+    /// A partition that leaves too little, or is less than a block on each node.
+    #[error("movable {movable}: {least} to {most} of this machine can be for movable pages only")]
+    Partition {
+        /// What was asked for.
+        movable: ByteSize,
+        /// The least.
+        least: ByteSize,
+        /// The most.
+        most: ByteSize,
+    },
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        Self::Equal(1)
+    }
+}
+
+/// Nodes that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid nodes `{0}`: expected how many, e.g. 2, or each one's memory, e.g. 8G,8G")]
+pub struct ParseNodesError(String);
+
+impl FromStr for Nodes {
+    type Err = ParseNodesError;
+    fn from_str(text: &str) -> Result<Self, ParseNodesError> {
+        if let Ok(count) = text.parse() {
+            return Ok(Self::Equal(count));
+        }
+        let sizes: Result<_, _> = text.split(',').map(str::parse).collect();
+        sizes.map(Self::Of).map_err(|_| ParseNodesError(text.to_string()))
+    }
+}
+
+impl fmt::Display for Nodes {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Equal(count) => count.fmt(f),
+            Self::Of(sizes) => {
+                let sizes: Vec<String> = sizes.iter().map(|size| size.to_exact()).collect();
+                f.write_str(&sizes.join(","))
+            }
+        }
+    }
+}
+
+impl From<Nodes> for String {
+    fn from(nodes: Nodes) -> Self {
+        nodes.to_string()
+    }
+}
+
+impl TryFrom<String> for Nodes {
+    type Error = ParseNodesError;
+    fn try_from(text: String) -> Result<Self, ParseNodesError> {
+        text.parse()
+    }
+}
+
+impl Nodes {
+    /// Their memory, if each one's is said.
+    pub fn memory(&self) -> Option<ByteSize> {
+        let Self::Of(sizes) = self else { return None };
+        Some(ByteSize(sizes.iter().fold(0, |sum, size| size.bytes().saturating_add(sum))))
+    }
+}
+
+impl Layout {
+    /// The nodes of a machine with so much memory and base pages of `base_page` bytes, of which its kernel has
+    /// `kernel`.
+    ///
+    /// # Errors
+    /// [`LayoutError`]: memory cannot be divided so.
+    pub fn shape(
+        &self,
+        memory: ByteSize,
+        base_page: u64,
+        kernel: ByteSize,
+    ) -> Result<Vec<NodeShape>, LayoutError> {
+        let unit = base_page << MAX_ORDER;
+        let size = |blocks: u64| ByteSize(blocks * unit);
+        let nodes = self.nodes_of(memory, unit)?;
+        let count = nodes.len() as u64;
+        // The kernel's part is spread evenly (`Memory::boot`); beside it at least one block of any kind is left.
+        let needs = kernel.bytes().div_ceil(count).div_ceil(unit) + 1;
+        let smallest = nodes.iter().copied().min().unwrap_or(0);
+        if *self == Self::default() {
+            return Ok(vec![shape_of(smallest, 0)]);
+        }
+        if smallest < needs {
+            let nodes = self.nodes.clone();
+            return Err(LayoutError::Small { nodes, has: size(smallest), needs: size(needs) });
+        }
+        let movable = blocks("movable", self.movable, unit)?;
+        let most = (smallest - needs) * count;
+        if movable > 0 && !(count..=most).contains(&movable) {
+            let (least, most) = (size(count), size(most));
+            return Err(LayoutError::Partition { movable: self.movable, least, most });
+        }
+        let parts = evenly(movable, count);
+        Ok(nodes.into_iter().zip(parts).map(|(all, movable)| shape_of(all, movable)).collect())
+    }
+
+    /// The memory of each of them.
+    ///
+    /// # Errors
+    /// As [`Self::shape`].
+    pub fn sizes(
+        &self,
+        memory: ByteSize,
+        base_page: u64,
+        kernel: ByteSize,
+    ) -> Result<Vec<ByteSize>, LayoutError> {
+        let nodes = self.shape(memory, base_page, kernel)?;
+        let size = |node: &NodeShape| ByteSize(node.bytes.bytes() / FRAME_BYTES * base_page);
+        Ok(nodes.iter().map(size).collect())
+    }
+
+    /// The blocks of the largest order that each node has.
+    fn nodes_of(&self, memory: ByteSize, unit: u64) -> Result<Vec<u64>, LayoutError> {
+        let count = match &self.nodes {
+            Nodes::Equal(count) => usize::try_from(*count).unwrap_or(usize::MAX),
+            Nodes::Of(sizes) => sizes.len(),
+        };
+        if !(1..=MAX_NODES).contains(&count) {
+            return Err(LayoutError::Count(self.nodes.clone()));
+        }
+        let Nodes::Of(sizes) = &self.nodes else {
+            return Ok(evenly(memory.bytes() / unit, count as u64).collect());
+        };
+        if let Some(sum) = self.nodes.memory().filter(|&sum| sum != memory) {
+            return Err(LayoutError::Sum { nodes: self.nodes.clone(), sum, memory });
+        }
+        sizes.iter().map(|&size| blocks("nodes", size, unit)).collect()
+    }
+}
+
+/// A node of so many blocks of the largest order, the last of them for movable pages only.
+fn shape_of(all: u64, movable: u64) -> NodeShape {
+    let bytes = |blocks: u64| ByteSize(blocks * (FRAME_BYTES << MAX_ORDER));
+    NodeShape { bytes: bytes(all), movable_partition: (movable > 0).then(|| bytes(movable)) }
+}
+
+/// Whole blocks of `unit` bytes.
+fn blocks(name: &'static str, size: ByteSize, unit: u64) -> Result<u64, LayoutError> {
+    let uneven = LayoutError::Uneven { name, size, unit: ByteSize(unit) };
+    if size.bytes().is_multiple_of(unit) { Ok(size.bytes() / unit) } else { Err(uneven) }
+}
+
+/// `total` in `count` parts that differ by one at most.
+fn evenly(total: u64, count: u64) -> impl Iterator<Item = u64> {
+    (0..count).map(move |number| total / count + u64::from(number < total % count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(nodes: &str, movable: &str) -> Layout {
+        Layout { nodes: nodes.parse().unwrap(), movable: movable.parse().unwrap() }
+    }
+
+    /// Mebibytes of each node, and of its partition.
+    fn divided(nodes: &str, movable: &str) -> Result<Vec<(u64, u64)>, String> {
+        let memory = ByteSize::mib(64);
+        let shape = layout(nodes, movable).shape(memory, 4096, ByteSize::mib(5));
+        let mebibytes = |size: ByteSize| size.bytes() >> 20;
+        let pair =
+            |node: NodeShape| (mebibytes(node.bytes), node.movable_partition.map_or(0, mebibytes));
+        shape.map(|nodes| nodes.into_iter().map(pair).collect()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn memory_and_partition_are_spread_over_the_nodes() {
+        assert_eq!(divided("1", "0"), Ok(vec![(64, 0)]));
+        assert_eq!(divided("2", "0"), Ok(vec![(32, 0); 2]));
+        assert_eq!(divided("3", "20M"), Ok(vec![(24, 8), (20, 8), (20, 4)]));
+        assert_eq!(divided("40M,24M", "8M"), Ok(vec![(40, 4), (24, 4)]));
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        for (nodes, movable, part) in [
+            ("0", "0", "nodes 0: a machine has 1 to 64"),
+            ("65", "0", "1 to 64"),
+            ("16", "0", "nodes 16: one has 4 MiB; each needs 8 MiB"),
+            ("32M,16M", "0", "nodes 32MiB,16MiB: together 48 MiB, and --memory is 64 MiB"),
+            ("62M,2M", "0", "nodes 62 MiB: not a multiple of 4 MiB"),
+            ("1", "3M", "movable 3 MiB: not a multiple of 4 MiB"),
+            ("1", "56M", "movable 56 MiB: 4 MiB to 52 MiB"),
+            ("2", "4M", "movable 4 MiB: 8 MiB to 48 MiB"),
+        ] {
+            let why = divided(nodes, movable).unwrap_err();
+            assert!(why.contains(part), "{nodes} {movable}: {why}");
+        }
+        assert!("8G;8G".parse::<Nodes>().unwrap_err().to_string().contains("`8G;8G`"));
+        assert_eq!(layout("8G,1.5G", "0").nodes.to_string(), "8GiB,1.5GiB");
+    }
+}
