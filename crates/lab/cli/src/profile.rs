@@ -107,7 +107,7 @@ fn document(report: &Report, profile: &Profile) -> serde_json::Value {
             "walks_per_superpage": span.misses,
         })
     });
-    json!({
+    let mut document = json!({
         "schema": "superpage.lab.profile/1",
         "workload": cell.workload,
         "machine": cell.machine,
@@ -119,5 +119,10 @@ fn document(report: &Report, profile: &Profile) -> serde_json::Value {
         "unit_seconds": PROFILE_SECONDS,
         "walks": profile.walks,
         "spans": spans.collect::<Vec<_>>(),
-    })
+    });
+    if !report.memory_parts.is_empty() {
+        document["nodes_bytes"] = json!(cell.nodes_bytes);
+        document["movable_bytes"] = json!(cell.movable_bytes);
+    }
+    document
 }

@@ -82,17 +82,17 @@ fn seed(text: &str) -> Result<u64, String> {
 
 /// The machine of the ATC'20 evaluation (Zhu, Cox, Rixner), which most designs were compared on.
 pub const MACHINE: &str = "e3-1245v6";
-/// The memory that is meant.
-pub fn memory<'a>(asked: Option<ByteSize>, mut nodes: impl Iterator<Item = &'a Nodes>) -> ByteSize {
-    asked.or_else(|| nodes.find_map(Nodes::memory)).unwrap_or(MEMORY)
-}
-
 /// Its memory; what --help says of it is the same.
 pub const MEMORY: ByteSize = ByteSize::gib(32);
 /// A machine just booted.
 pub const FRAGMENTATION: &str = "none";
 /// Any would do.
 pub const SEED: u64 = 1;
+
+/// The memory that is meant.
+pub fn memory<'a>(asked: Option<ByteSize>, mut nodes: impl Iterator<Item = &'a Nodes>) -> ByteSize {
+    asked.or_else(|| nodes.find_map(Nodes::memory)).unwrap_or(MEMORY)
+}
 
 /// The design that is meant, and its contents. One from a file is called by its name; where that is a
 /// preset's as well, by its file too, so that nobody takes it for the preset.
