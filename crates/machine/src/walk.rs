@@ -30,7 +30,7 @@ pub(crate) const LINE: u64 = 64;
 
 /// Lines of data that a program brings into the caches for each walk. A look-up that misses the TLB
 /// touches a page that was not in use for a while, so at least one (inferred; not fitted).
-const DATA_LINES_PER_WALK: f64 = 1.0;
+pub(crate) const DATA_LINES_PER_WALK: f64 = 1.0;
 
 /// Cycles of a walk beside its loads. The one fitted number: with 12, GUPS over 64 GiB on the preset
 /// `cascade-lake` has the ratio of walk cycles, base pages to superpages, of vMitosis' logs (5.3;
@@ -56,6 +56,12 @@ impl Machine {
     /// program waits for, as `dtlb_load_misses.walk_pending` counts it. With overlapping walks it can
     /// be more than the time that passed, at most [`Machine::walkers`] times.
     pub fn walk_cycles(&self, walks: &Tally, footprint: Footprint) -> f64 {
+        self.walk_cycles_of(walks, footprint, None)
+    }
+
+    /// The same, where the load of a base page's leaf is known to take so many cycles on average (see
+    /// [`Machine::leaf_cycles`]; of a tree of tables).
+    pub fn walk_cycles_of(&self, walks: &Tally, footprint: Footprint, leaf: Option<f64>) -> f64 {
         let handler = match self.organisation {
             Organisation::Radix => 0.0,
             Organisation::Linear { handler_cycles } => f64::from(handler_cycles),
@@ -63,8 +69,9 @@ impl Machine {
                 return walks.all_walks() as f64 * self.hashed_walk(table, footprint);
             }
         };
+        let known = leaf.filter(|_| self.organisation == Organisation::Radix);
         let levels = [
-            self.load_cycles(footprint.pte_bytes),
+            known.unwrap_or_else(|| self.load_cycles(footprint.pte_bytes)),
             self.load_cycles(footprint.pde_bytes),
             self.load_cycles(footprint.pdpte_bytes),
             self.load_cycles(LINE),
@@ -73,7 +80,7 @@ impl Machine {
         let near = f64::from(self.caches.first().map_or(self.memory_cycles, |l1| l1.cycles));
         let mut cycles = 0.0;
         for size in Size::ALL {
-            let leaf = match size {
+            let level = match size {
                 Size::Base | Size::Cont => 0,
                 Size::Large => 1,
                 Size::Huge => 2,
@@ -82,13 +89,16 @@ impl Machine {
                 let count = walks.walks[size as usize][reads] as f64;
                 if count > 0.0 {
                     let last = levels.len();
-                    let loads = &levels[leaf.min(last)..(leaf + reads).min(last)];
+                    let loads = &levels[level.min(last)..(level + reads).min(last)];
                     // Of a linear table: its own page's translation was missing.
                     let handler = if reads > 1 { handler } else { 0.0 };
                     cycles += count * (handler + self.walk(loads, footprint));
                 }
             }
-            cycles += walks.near[size as usize] as f64 * (near - levels[leaf]).min(0.0);
+            // A known mean has them among it.
+            if level > 0 || known.is_none() {
+                cycles += walks.near[size as usize] as f64 * (near - levels[level]).min(0.0);
+            }
         }
         cycles
     }

@@ -30,6 +30,9 @@ impl System {
             Event::Exit(process) => self.exit(*process),
             Event::Pace(pace) => {
                 self.spaces.bank_walks(self.clock.pace().weight);
+                if *pace != self.clock.pace() {
+                    self.spaces.lines().restart();
+                }
                 self.clock.set_pace(*pace);
             }
             Event::Wait(microseconds) => self.clock.wait(self.clock.of_microseconds(*microseconds)),

@@ -13,6 +13,7 @@ mod misses;
 mod pages;
 mod processes;
 pub(crate) mod region;
+mod reuse;
 mod shared;
 pub(crate) mod space;
 mod verify;
@@ -24,6 +25,7 @@ use trace::{Pages, Region, SLOTS};
 
 use misses::Misses;
 use region::{BASE, Entry, Kind, LARGE, NO_TABLE, NOBODY, RegionEntry, Regions, SIZE, Tables};
+use reuse::Lines;
 use space::{Place, Process};
 
 /// What must leave the TLBs.
@@ -55,6 +57,8 @@ pub(crate) struct Spaces {
     objects: BTreeMap<u32, Vec<u32>>,
     /// Walks, for designs that ask for them.
     misses: Option<Misses>,
+    /// Lines of the page table that walks read.
+    lines: Lines,
     invalidations: Vec<TlbInvalidation>,
     /// The first process of the program and its first region: those before are the fragmenter's.
     first_process: u32,
@@ -80,6 +84,7 @@ impl Spaces {
             last: None,
             objects: BTreeMap::new(),
             misses: counts_misses.then(Misses::default),
+            lines: Lines::default(),
             invalidations: Vec::new(),
             first_process: 0,
             first_region: 0,
@@ -93,12 +98,18 @@ impl Spaces {
     /// From here on it is the program whose pages are counted.
     pub(crate) fn begin(&mut self, (first_region, first_process): (u32, u32)) {
         (self.first_region, self.first_process) = (first_region, first_process);
+        self.lines.restart();
         (self.resident, self.superpages) = (0, 0);
     }
 
     /// Where the program's memory begins.
     pub(crate) fn first_region(&self) -> u32 {
         self.first_region
+    }
+
+    /// The lines of the page table that walks read.
+    pub(crate) fn lines(&mut self) -> &mut Lines {
+        &mut self.lines
     }
 
     /// Base pages resident for the program.

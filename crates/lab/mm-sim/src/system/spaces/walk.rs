@@ -65,7 +65,7 @@ impl Spaces {
         sample: bool,
         superpage: Superpage,
     ) -> Attention {
-        let Self { kinds, regions, tables, misses, .. } = self;
+        let Self { kinds, regions, tables, misses, lines, .. } = self;
         let kinds = &mut kinds[..];
         let mut previous = *last;
         for (ahead, access) in accesses[from..].iter().enumerate() {
@@ -92,7 +92,14 @@ impl Spaces {
                 continue;
             }
             let (number, size) = superpage.of(page.0, kind);
-            if tlb.look_up(number, size) == Level::Walk && kind & QUIET == 0 {
+            if tlb.look_up(number, size) != Level::Walk {
+                previous = access;
+                continue;
+            }
+            if kind & SIZE != LARGE {
+                lines.read(page);
+            }
+            if kind & QUIET == 0 {
                 let found = regions.extend(region);
                 let large = kind & SIZE == LARGE;
                 if !large && !tables.is_present(found.place, page.slot()) {

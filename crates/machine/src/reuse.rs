@@ -1,0 +1,181 @@
+//! How soon walks read the same cache lines of a page table again, and which of them the caches still hold.
+
+use super::Machine;
+use crate::walk::{DATA_LINES_PER_WALK, LINE};
+
+/// Buckets for each doubling of a distance.
+const PER_DOUBLING: usize = 4;
+const BUCKETS: usize = 32 * PER_DOUBLING;
+
+type Counts = [f64; BUCKETS];
+
+/// How many walks pass between one that reads a line of leaves and the next one that does.
+#[derive(Debug, Clone)]
+pub struct Reuse {
+    /// Lines that were read again, by this distance.
+    again: Box<Counts>,
+    /// Lines that were not yet, by the walks since then.
+    waiting: Box<Counts>,
+}
+
+impl Default for Reuse {
+    fn default() -> Self {
+        Self { again: Box::new([0.0; BUCKETS]), waiting: Box::new([0.0; BUCKETS]) }
+    }
+}
+
+impl Reuse {
+    /// A line was read again, after so many walks.
+    #[inline]
+    pub fn again(&mut self, walks: u32) {
+        self.again[bucket(walks)] += 1.0;
+    }
+
+    /// A line was read so many walks ago, and not since.
+    #[inline]
+    pub fn waiting(&mut self, walks: u32) {
+        self.waiting[bucket(walks)] += 1.0;
+    }
+
+    /// So many walks more, or less, that read their line again at once.
+    pub fn near(&mut self, mut count: f64) {
+        for own in self.again.iter_mut() {
+            *own += count;
+            count = own.min(0.0);
+            *own = own.max(0.0);
+            if count == 0.0 {
+                return;
+            }
+        }
+    }
+
+    /// The part of the walks whose line is read again after each distance, and the part of which nothing is known but
+    /// that they take longer than the last of these. By Kaplan and Meier's estimator (JASA 1958): lines that wait count
+    /// as long as they were looked at.
+    fn distances(&self) -> (Vec<(f64, f64)>, f64) {
+        let both = || self.again.iter().zip(self.waiting.iter());
+        let mut at_risk: f64 = both().map(|(again, waiting)| again + waiting).sum();
+        let (mut found, mut left) = (Vec::new(), 1.0);
+        for (at, (&again, &waiting)) in both().enumerate() {
+            if again > 0.0 {
+                let now = left * again / (at_risk - waiting / 2.0);
+                found.push((distance(at), now));
+                left -= now;
+            }
+            at_risk -= again + waiting;
+        }
+        (found, left.max(0.0))
+    }
+}
+
+/// The part of the loads that a cache of `capacity` lines answers.
+///
+/// It replaces at random, and takes in r lines of data for each walk, and the line of each walk that missed. So a line is
+/// still there after n walks with probability e^(-n · (r + missed) / capacity). What takes longer than was seen is one of
+/// `lines` lines that are used alike: from then on n is geometric. Without anything seen that is what
+/// [`Machine::load_cycles`] says.
+fn resident(capacity: f64, (found, left): &(Vec<(f64, f64)>, f64), lines: f64) -> f64 {
+    let seen = found.last().map_or(0.0, |&(walks, _)| walks);
+    let mut hits = 0.0;
+    // From below: to the least solution, which is the one that an empty cache comes to.
+    for _ in 0..STEPS {
+        let taken = (DATA_LINES_PER_WALK + 1.0 - hits) / capacity;
+        let kept = |&(walks, part): &(f64, f64)| part * (-walks * taken).exp();
+        let later = left * (-seen * taken).exp() / (1.0 + lines * taken);
+        let now = found.iter().map(kept).sum::<f64>() + later;
+        if (now - hits).abs() < 1e-5 {
+            return now;
+        }
+        hits = now;
+    }
+    hits
+}
+
+/// More than any distances were seen to need.
+const STEPS: usize = 64;
+
+impl Machine {
+    /// Mean cycles of a load of a leaf, if walks go on as seen, over so many bytes of leaves.
+    pub fn leaf_cycles(&self, reuse: &Reuse, bytes: u64) -> f64 {
+        let distances = reuse.distances();
+        let lines = bytes.div_ceil(LINE).max(1) as f64;
+        let (mut missed, mut cycles) = (1.0, 0.0);
+        for cache in &self.caches {
+            let hits = resident((cache.bytes / LINE) as f64, &distances, lines);
+            let now_missed = (1.0 - hits).min(missed);
+            cycles += (missed - now_missed) * f64::from(cache.cycles);
+            missed = now_missed;
+        }
+        cycles + missed * f64::from(self.memory_cycles)
+    }
+}
+
+fn bucket(walks: u32) -> usize {
+    let walks = walks.max(1);
+    let doublings = walks.ilog2();
+    let rest = (u64::from(walks) << 2 >> doublings) as usize & (PER_DOUBLING - 1);
+    doublings as usize * PER_DOUBLING + rest
+}
+
+/// The middle of a bucket.
+fn distance(bucket: usize) -> f64 {
+    let (doublings, rest) = (bucket / PER_DOUBLING, bucket % PER_DOUBLING);
+    let width = (doublings as f64).exp2() / PER_DOUBLING as f64;
+    (PER_DOUBLING + rest) as f64 * width + (width - 1.0).max(0.0) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A generator of its own: the distribution is what matters.
+    fn geometric(mean: f64, seed: &mut u64) -> u32 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let uniform = ((*seed >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
+        (1.0 - uniform.ln() * mean) as u32
+    }
+
+    #[test]
+    fn lines_used_alike_cost_what_load_cycles_says() {
+        let machine = crate::preset("e3-1245v6").unwrap();
+        for lines in [100u32, 2_000, 41_000, 400_000] {
+            let (mut seed, bytes) = (1, u64::from(lines) * LINE);
+            let alike = machine.load_cycles(bytes);
+            // Looked at for as long as this, in the mean distance: what is not seen by then waits.
+            for looked in [0.0, 0.1, 1.0, 10.0] {
+                let mut reuse = Reuse::default();
+                let until = (f64::from(lines) * looked) as u32;
+                for _ in 0..20_000 {
+                    let walks = geometric(f64::from(lines), &mut seed);
+                    if walks < until { reuse.again(walks) } else { reuse.waiting(until) }
+                }
+                let own = machine.leaf_cycles(&reuse, bytes);
+                assert!((own / alike - 1.0).abs() < 0.05, "{lines}, {looked}: {own} {alike}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_lines_among_many_cost_less() {
+        let machine = crate::preset("e3-1245v6").unwrap();
+        let mut reuse = Reuse::default();
+        (0..9_000).for_each(|_| reuse.again(40));
+        (0..1_000).for_each(|_| reuse.again(2_000_000));
+        let memory = f64::from(machine.memory_cycles);
+        let near = f64::from(machine.caches[0].cycles);
+        let expected = 0.9 * near + 0.1 * memory;
+        assert!((machine.leaf_cycles(&reuse, 1 << 30) / expected - 1.0).abs() < 0.15);
+        // Of the near ones none is left, and some of the others.
+        reuse.near(-9_500.0);
+        assert!(machine.leaf_cycles(&reuse, 1 << 30) > 0.99 * memory);
+    }
+
+    #[test]
+    fn buckets_hold_what_their_middle_says() {
+        for walks in (1..200).chain([1000, 65_535, 65_536, 1 << 30, u32::MAX]) {
+            let middle = distance(bucket(walks));
+            assert!((middle / f64::from(walks) - 1.0).abs() < 0.13, "{walks}: {middle}");
+        }
+        assert!(bucket(u32::MAX) < BUCKETS);
+    }
+}
