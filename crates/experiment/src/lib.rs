@@ -3,7 +3,7 @@
 //! `procedure` decides which run comes next, `warm` makes frames equally warm, `execute` makes the run while `watch`
 //! looks at it; a `Sample` is what is known of one run, a `Document` of all of them. `stats`, `verdict` and
 //! `analysis` (from a document to its verdicts) are pure; `html` and `csv` draw it. `prices` measures what accesses
-//! cost here, `zeroing` what zeroing does, `bench` how fast a process gets memory.
+//! cost here, `zeroing` what zeroing does, `bench` how fast a process gets memory; `fragment` fragments free memory.
 #![forbid(unsafe_code)]
 
 pub mod analysis;
@@ -14,6 +14,7 @@ pub mod csv;
 pub mod document;
 pub mod execute;
 mod first_touch;
+pub mod fragment;
 pub mod html;
 pub mod library;
 pub mod metric;

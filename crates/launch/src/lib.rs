@@ -24,4 +24,4 @@ pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise, ThpRequest};
 pub use program::{Kind, Program};
 pub use recipe::{Pages, ParseRecipeError, Recipe};
 pub use resolve::resolve;
-pub use start::{Start, Streams, start};
+pub use start::{Start, Streams, start, start_guarded};

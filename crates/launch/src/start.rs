@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use sys::guard::Guarded;
 use sys::prctl::ThpControl;
 use sys::spawn::ChildSetup;
 use units::Pid;
@@ -39,7 +40,32 @@ pub struct Start {
 }
 
 /// Starts the child. It must be waited for with [`sys::wait`], which also says what it used.
+///
+/// # Errors
+/// It cannot be executed.
 pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
+    let (mut command, setup) = prepared(plan, how);
+    sys::spawn::prepare(&mut command, setup);
+    let child = command.spawn().map_err(|source| cannot_start(plan, source))?;
+    Ok(Pid(child.id() as i32))
+}
+
+/// The same below a guard, which ends all that the child started too when we end, however we end. The guard is what
+/// must be waited for.
+///
+/// # Errors
+/// It cannot be executed.
+pub fn start_guarded(plan: &Plan, how: Start) -> Result<Guarded, LaunchError> {
+    let (mut command, setup) = prepared(plan, how);
+    sys::guard::spawn(&mut command, |command| sys::spawn::prepare(command, setup))
+        .map_err(|source| cannot_start(plan, source))
+}
+
+fn cannot_start(plan: &Plan, source: std::io::Error) -> LaunchError {
+    LaunchError::Start { program: plan.program.path.clone(), remedy: remedy(&source), source }
+}
+
+fn prepared(plan: &Plan, how: Start) -> (Command, ChildSetup) {
     let mut command = Command::new(&plan.program.path);
     command.args(&plan.arguments);
     for change in &plan.environment {
@@ -60,13 +86,7 @@ pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
     // Its lowest superpage begins at a multiple of its size, so up to one more is needed.
     let stack = plan.stack.map(|size| size.bytes().saturating_add(SUPERPAGE_SLACK));
     let setup = ChildSetup { thp, die_with_parent: how.die_with_parent, stack };
-    sys::spawn::prepare(&mut command, setup);
-    let child = command.spawn().map_err(|source| LaunchError::Start {
-        program: plan.program.path.clone(),
-        remedy: remedy(&source),
-        source,
-    })?;
-    Ok(Pid(child.id() as i32))
+    (command, setup)
 }
 
 /// Two of the usual size.

@@ -25,6 +25,7 @@ pub mod param;
 pub mod peek;
 pub mod perf;
 pub mod pidfd;
+pub mod pin;
 pub mod prctl;
 pub mod signal;
 pub mod spawn;

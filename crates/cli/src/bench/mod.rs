@@ -1,7 +1,8 @@
-//! `superpage bench`: how fast a process gets memory on this machine, and what zeroing costs. Flags; from flags
-//! to arms.
+//! `superpage bench`: how fast a process gets memory on this machine, and what zeroing costs; a program on fragmented
+//! memory. Flags; from flags to arms.
 
 mod arms;
+mod frag;
 mod requests;
 mod runner;
 mod save;
@@ -18,7 +19,7 @@ use crate::exit::{Done, Failure};
 use crate::files;
 use crate::loan::PoolPolicy;
 
-/// Measure how fast memory is allocated: first touches, requests, zeroing.
+/// Measure first touches, requests and zeroing; fragment memory.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -30,6 +31,7 @@ enum Benchmark {
     Touch(touch::Args),
     Requests(requests::Args),
     Zero(zero::Args),
+    Frag(frag::Args),
 }
 
 /// What `bench touch` and `bench requests` share.
@@ -115,5 +117,6 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Benchmark::Touch(args) => touch::run(args),
         Benchmark::Requests(args) => requests::run(args),
         Benchmark::Zero(args) => zero::run(args),
+        Benchmark::Frag(args) => frag::run(args),
     }
 }

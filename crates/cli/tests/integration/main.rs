@@ -5,6 +5,7 @@ mod common;
 
 mod bad_input;
 mod bench;
+mod bench_frag;
 mod compare;
 mod compare_series;
 mod compare_shift;

@@ -1,0 +1,250 @@
+//! `superpage bench frag`: a program while free memory is fragmented. Flags; from flags to a goal, to a program below it.
+
+mod report;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use experiment::execute::Interrupt;
+use experiment::fragment::{Extent, FragmentError, Free, Goal, GoalError, Held, Kind};
+use host::pool::Headroom;
+use host::{FreeContiguity, Root, Thp};
+use launch::{Pages, Plan, Recipe, Start, Streams};
+use sys::guard::Guarded;
+use units::{ByteSize, PageSize};
+
+use self::report::{Ended, Report};
+use crate::exit::{self, Done, Failure};
+use crate::progress::Progress;
+use crate::{facts, files, signals};
+
+/// Run a program while free memory is fragmented.
+///
+/// PERCENT of the superpages that lie free get pages that are in use, until the program ends. Nothing but memory is
+/// changed, and all of it is given back, also if superpage is killed; the program and what it started are then killed
+/// too. As root, memory is compacted before and afterwards. How much is free, and how much of it in superpages, is
+/// reported on standard error.
+///
+/// The program may take what is left in superpages: with --leave SIZE only so much is left, PERCENT of it fragmented,
+/// and the rest is occupied. Compaction makes superpages of movable pages again, for a program that asks for them; with
+/// pinned also what compaction could make is taken before the program starts, which takes longer, and page cache.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Superpages to fragment, of those that lie free.
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
+    level: u8,
+
+    /// What stays in use of each: movable (its last 16 pages; compaction can make it whole again) or pinned (one
+    /// page, which nothing can move).
+    #[arg(
+        long,
+        value_name = "KIND",
+        default_value = "movable",
+        value_enum,
+        hide_possible_values = true
+    )]
+    kind: KindArg,
+
+    /// Leave SIZE for the program, PERCENT of it fragmented, and occupy the rest of what is free in superpages.
+    #[arg(long, value_name = "SIZE", conflicts_with = "memory")]
+    leave: Option<ByteSize>,
+
+    /// Fragment PERCENT of SIZE only; the rest of free memory is left alone.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
+
+    /// Print what would be done; do nothing.
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print the report as JSON, one line on standard error; with --dry-run the plan, on standard output.
+    #[arg(long)]
+    json: bool,
+
+    /// Write the report to FILE as JSON, also with --quiet.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Overwrite existing files.
+    #[arg(long, requires = "output")]
+    force: bool,
+
+    /// Do not print progress or a report.
+    #[arg(long, short)]
+    quiet: bool,
+
+    /// Program and arguments: everything from the first word that is not an option, or after `--`.
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    command: Vec<String>,
+}
+
+const HELP: &str = "\
+Examples:
+  superpage bench frag --kind pinned -- ./app             # no superpage is free, none can be made
+  superpage bench frag --level 50 --leave 4G -- ./app     # of the 4 GiB that are left half are free superpages
+  superpage bench frag --leave 6G -- superpage compare gups --size 4G
+
+Exit codes: the program's own; 2 wrong usage; 3 not possible on this machine; 126 and 127 if the program
+cannot be executed or found.";
+
+/// [`Kind`] as a flag's value.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum KindArg {
+    Movable,
+    Pinned,
+}
+
+impl From<KindArg> for Kind {
+    fn from(kind: KindArg) -> Self {
+        match kind {
+            KindArg::Movable => Self::Movable,
+            KindArg::Pinned => Self::Pinned,
+        }
+    }
+}
+
+impl From<GoalError> for Failure {
+    fn from(error: GoalError) -> Self {
+        if error.is_cannot() { Self::cannot(error) } else { Self::usage(error) }
+    }
+}
+
+impl Args {
+    fn extent(&self) -> Extent {
+        match (self.leave, self.memory) {
+            (Some(size), _) => Extent::Leave(size),
+            (None, Some(size)) => Extent::Part(size),
+            (None, None) => Extent::All,
+        }
+    }
+
+    fn goal(&self, free: &FreeContiguity) -> Result<Goal, Failure> {
+        let unknown = |what: &str| Failure::cannot(format!("{what}; nothing was done"));
+        let superpages = free.superpages.ok_or_else(|| {
+            unknown("/proc/buddyinfo does not say how many superpages of this size are free")
+        })?;
+        let headroom = Headroom::read(&Root::real(), None).map_err(Failure::cannot)?;
+        let Headroom { available, margin, .. } = headroom
+            .ok_or_else(|| unknown("/proc/meminfo does not say how much memory is available"))?;
+        let allowed = host::cgroup::memory_headroom(&Root::real());
+        let available = allowed.map_or(available, |allowed| allowed.min(available));
+        let free = Free { superpage: free.superpage, superpages, available, margin };
+        Ok(Goal::new(self.kind.into(), self.level, self.extent(), free)?)
+    }
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    if let Some(path) = &args.output {
+        files::check_new(path, args.force)?;
+    }
+    let recipe = Recipe::new(Pages::System);
+    let plan = launch::resolve(&recipe, &args.command, &facts::search_path(), &facts::read())
+        .map_err(|error| Failure::of_launcher(&error))?;
+    let superpage = Thp::pmd_size_of(&Root::real()).map_err(|_| {
+        Failure::cannot("this kernel has no transparent superpages, by which memory is fragmented")
+    })?;
+    let before = free(superpage)?;
+    if args.dry_run {
+        return report::plan(&args, &args.goal(&before)?, &before);
+    }
+    let interrupting = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
+    // What can be moved together is, so that what is fragmented is all that could be superpages. Root's alone.
+    let compacted = host::compact(&Root::real(), None).is_ok();
+    let goal = args.goal(&free(superpage)?)?;
+    let mut progress = Progress::new(args.quiet, "fragmenting memory");
+    let taken = Held::take(&Root::real(), goal, |done, of| {
+        // More than that where compaction makes some.
+        progress.tell(done, Some(of).filter(|of| done <= *of), || "superpages taken".to_string());
+        interrupting.signal() == 0
+    });
+    progress.clear();
+    // Before the other catcher goes, so that no signal is lost.
+    let relay = signals::Relay::new()?;
+    let held = match taken {
+        Err(FragmentError::Interrupted) => return Ok(Done::Signal(interrupting.signal())),
+        taken => taken.map_err(Failure::cannot)?,
+    };
+    if interrupting.signal() != 0 {
+        drop(held);
+        return Ok(Done::Signal(interrupting.signal()));
+    }
+    drop(interrupting);
+    let mut report = Report::new(&held, args.extent(), compacted, before, free(superpage)?);
+    if !args.quiet && !args.json {
+        exit::say(&report.holding());
+    }
+    let ended = supervise(&plan, relay);
+    report.ended = free(superpage).ok();
+    let taken = held.fragmented + held.occupied;
+    drop(held);
+    // What was left alone is whole in any case.
+    if args.memory.is_none() {
+        settle(superpage, &report, taken, args.quiet);
+    }
+    if compacted {
+        let _ = host::compact(&Root::real(), None);
+    }
+    report.after = free(superpage).ok();
+    let ended = ended?;
+    deliver(&args, &report, &ended);
+    Ok(ended.status.into())
+}
+
+fn free(superpage: PageSize) -> Result<FreeContiguity, Failure> {
+    FreeContiguity::read(&Root::real(), superpage).map_err(Failure::cannot)
+}
+
+/// How long is waited for the kernel to merge what was given back; some of it is in lists of the CPUs for seconds.
+const MAX_SETTLING: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Waits until nine tenths of the superpages that were taken are free again, but not for long.
+fn settle(superpage: PageSize, report: &Report, taken: u64, quiet: bool) {
+    let superpages = |free: &FreeContiguity| free.superpages.unwrap_or(0);
+    let wanted = report.ended.as_ref().map_or(0, superpages) + taken / 10 * 9;
+    let mut progress = Progress::of_pass(quiet, "waiting for free memory to be merged");
+    let began = Instant::now();
+    while began.elapsed() < MAX_SETTLING
+        && free(superpage).is_ok_and(|now| superpages(&now) < wanted)
+    {
+        std::thread::sleep(LOOK);
+    }
+    progress.clear();
+}
+
+/// Starts the program and stays with it. This thread's end would be its end.
+fn supervise(plan: &Plan, relay: signals::Relay) -> Result<Ended, Failure> {
+    let began = Instant::now();
+    let start = Start {
+        streams: Streams::Inherit,
+        die_with_parent: false,
+        environment: Vec::new(),
+        directory: None,
+    };
+    let Guarded { guard, program } =
+        launch::start_guarded(plan, start).map_err(|error| Failure::of_launcher(&error))?;
+    let relaying = relay.to(program);
+    let ended = sys::wait::until_exit(guard);
+    let seconds = began.elapsed().as_secs_f64();
+    relaying.stop();
+    ended.map_err(Failure::cannot)?;
+    let (status, _) = sys::wait::reap(guard).map_err(Failure::cannot)?;
+    Ok(Ended { status, seconds })
+}
+
+/// The program's own end is what we end with, whatever becomes of the report.
+fn deliver(args: &Args, report: &Report, ended: &Ended) {
+    let document = report.document(args, ended);
+    if let Some(path) = &args.output
+        && let Err(why) = files::write(path, format!("{document:#}\n"))
+    {
+        exit::say(&why.to_string());
+    }
+    match (args.quiet, args.json) {
+        (true, _) => {}
+        (false, true) => exit::print_aside(&format!("{document}\n")),
+        (false, false) => exit::print_aside(&report.table()),
+    }
+}

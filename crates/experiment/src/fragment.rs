@@ -1,0 +1,401 @@
+//! Fragments free memory while it is held: a level of the superpages that lie free gets pages that are in use.
+//!
+//! Memory is faulted on superpages, each of which is split (MADV_COLD on a part of it), and given back but for a few of
+//! its pages: so hardly more is in use at any time than what stays. Movable pages are as many, and lie, as in
+//! Quicksilver's `fragment_level` (docs/sources/policies.md 4.1); compaction can make the superpage whole again. A
+//! pinned page ([`sys::pin`]) is not moved by anything. Nothing but memory is changed, and the kernel takes it back
+//! when this process ends, however it ends.
+//! See docs/decisions/bench.md#3.
+
+use std::ops::Range;
+
+use host::{FreeContiguity, ReadError, Root};
+use sys::SysError;
+use sys::mem::{Advice, Mapping};
+use sys::pagemap::Pagemap;
+use sys::pin::PinnedPages;
+use units::{ByteSize, PageSize};
+
+/// What stays in use of a fragmented superpage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Its last 16 pages, which compaction can move.
+    Movable,
+    /// Its first page, which nothing can move.
+    Pinned,
+}
+
+const MOVABLE_PAGES: u64 = 16;
+/// Superpages faulted at a time, so that little more than what stays is in use meanwhile.
+const CHUNK: u64 = 64;
+/// Superpages that are split and given back last. The kernel keeps the base pages that were freed last in lists of the
+/// CPU, where nothing merges them, and one page of each superpage would be enough there: so these are of a few superpages.
+const CUSHION: u64 = 40;
+/// So often in a row superpages may be fragmented without fewer of them being free: compaction, or others' memory,
+/// makes them as fast, or the kernel does not give the last ones to programs (zone DMA).
+const MAX_STUCK: u32 = 4;
+
+impl Kind {
+    /// The part of a superpage that stays in use, in bytes.
+    fn kept(self, superpage: PageSize) -> Range<usize> {
+        let (superpage, page) = (superpage.bytes(), sys::param::page_size().bytes());
+        let kept = match self {
+            Self::Movable => superpage - (MOVABLE_PAGES * page).min(superpage / 2)..superpage,
+            Self::Pinned => 0..page,
+        };
+        kept.start as usize..kept.end as usize
+    }
+}
+
+/// How much of free memory is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All that is free in superpages.
+    All,
+    /// So much of it; the rest is left alone, and is there for everybody.
+    Part(ByteSize),
+    /// All but so much is occupied; the level is of what is left.
+    Leave(ByteSize),
+}
+
+/// What a machine has.
+#[derive(Clone, Copy, Debug)]
+pub struct Free {
+    /// The size of superpages.
+    pub superpage: PageSize,
+    /// Superpages that lie free.
+    pub superpages: u64,
+    /// What can be taken without swapping, and with no control group's limit in the way.
+    pub available: ByteSize,
+    /// What should stay of it.
+    pub margin: ByteSize,
+}
+
+/// What is to be taken, in superpages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Goal {
+    /// What stays of a superpage.
+    pub kind: Kind,
+    /// In percent.
+    pub level: u8,
+    /// The size of superpages.
+    pub superpage: PageSize,
+    /// To be taken whole.
+    pub occupied: u64,
+    /// To be fragmented.
+    pub fragmented: u64,
+    /// So many free ones are to be left on the machine; `None`: the others are left alone.
+    pub left: Option<u64>,
+}
+
+/// Why a goal cannot be.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum GoalError {
+    /// Nothing to work on.
+    #[error("{0} is less than a superpage of {1}; give at least that")]
+    LessThanOne(ByteSize, PageSize),
+    /// More than lies free.
+    #[error(
+        "{wanted} is more than lies free in superpages ({free}); give less, or free some memory"
+    )]
+    NotFree {
+        /// Asked for.
+        wanted: ByteSize,
+        /// There is.
+        free: ByteSize,
+    },
+    /// The machine would be left with too little.
+    #[error(
+        "{taken} would be taken of {available} available, but {margin} should stay with the rest of the machine; \
+         leave more, or free some memory"
+    )]
+    NoHeadroom {
+        /// By us.
+        taken: ByteSize,
+        /// Of which.
+        available: ByteSize,
+        /// What should stay.
+        margin: ByteSize,
+    },
+}
+
+impl GoalError {
+    /// Whether it is the machine that cannot.
+    pub fn is_cannot(&self) -> bool {
+        !matches!(self, Self::LessThanOne(..))
+    }
+}
+
+impl Goal {
+    /// What a level (in percent) means on a machine.
+    ///
+    /// # Errors
+    /// There is not as much, or too little would stay.
+    pub fn new(kind: Kind, level: u8, extent: Extent, free: Free) -> Result<Self, GoalError> {
+        let superpage = free.superpage;
+        let size = |superpages: u64| ByteSize(superpages.saturating_mul(superpage.bytes()));
+        let meant = match extent {
+            Extent::All => free.superpages,
+            Extent::Part(wanted) | Extent::Leave(wanted) => wanted.bytes() / superpage.bytes(),
+        };
+        if let Extent::Part(wanted) | Extent::Leave(wanted) = extent {
+            if meant == 0 {
+                return Err(GoalError::LessThanOne(wanted, superpage));
+            }
+            if meant > free.superpages {
+                return Err(GoalError::NotFree { wanted, free: size(free.superpages) });
+            }
+        }
+        let fragmented = (meant as f64 * f64::from(level) / 100.0).round() as u64;
+        let (occupied, left) = match extent {
+            Extent::All => (0, Some(meant - fragmented)),
+            Extent::Part(_) => (0, None),
+            Extent::Leave(_) => (free.superpages - meant, Some(meant - fragmented)),
+        };
+        let goal = Self { kind, level, superpage, occupied, fragmented, left };
+        let taken = ByteSize(goal.bytes().bytes().saturating_add(size(goal.kept_whole()).bytes()));
+        let (available, margin) = (free.available, free.margin);
+        if taken.bytes().saturating_add(margin.bytes()) > available.bytes() {
+            return Err(GoalError::NoHeadroom { taken, available, margin });
+        }
+        Ok(goal)
+    }
+
+    /// Superpages that are kept whole until all others are fragmented, so that they lie free then, and are not what
+    /// compaction makes others of.
+    fn kept_whole(&self) -> u64 {
+        match self.kind {
+            Kind::Pinned if self.fragmented > 0 => self.left.unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// What is held once it is reached, but for some MiB.
+    pub fn bytes(&self) -> ByteSize {
+        bytes(self.kind, self.superpage, self.occupied, self.fragmented)
+    }
+}
+
+fn bytes(kind: Kind, superpage: PageSize, occupied: u64, fragmented: u64) -> ByteSize {
+    let kept = kind.kept(superpage).len() as u64;
+    ByteSize(
+        occupied.saturating_mul(superpage.bytes()).saturating_add(fragmented.saturating_mul(kept)),
+    )
+}
+
+/// Why memory was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum FragmentError {
+    /// Superpages lie free, and we got none.
+    #[error(
+        "no superpage was had for fragmenting: transparent superpages are off; enable them on request with: \
+         echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+    )]
+    NoSuperpages,
+    /// The kernel refused.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// Free memory cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Somebody wants an end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Fragmented and occupied memory, until it is dropped. It is not copied by a fork.
+#[derive(Debug)]
+pub struct Held {
+    /// What was wanted.
+    pub goal: Goal,
+    memory: Vec<Mapping>,
+    pins: PinnedPages,
+    /// Dropped after these two, because it stands after them.
+    cushion: Vec<Mapping>,
+    pagemap: Pagemap,
+    /// Superpages that were taken whole.
+    pub occupied: u64,
+    /// Superpages that were fragmented.
+    pub fragmented: u64,
+}
+
+impl Held {
+    /// Takes memory until the goal is reached, or no more is to be had: what there is then is in the fields.
+    /// `goes_on` is told how many superpages of how many are done, and may end it.
+    ///
+    /// # Errors
+    /// None is to be had, or `goes_on` said no. All is given back.
+    pub fn take(
+        root: &Root,
+        goal: Goal,
+        mut goes_on: impl FnMut(u64, u64) -> bool,
+    ) -> Result<Self, FragmentError> {
+        let pagemap = Pagemap::open(sys::param::own_pid())?;
+        let (memory, pins) = (Vec::new(), PinnedPages::default());
+        let mut held =
+            Self { goal, memory, pins, cushion: Vec::new(), pagemap, occupied: 0, fragmented: 0 };
+        let total = goal.occupied + goal.fragmented;
+        if goal.fragmented > 0 {
+            let (mut piece, got) = held.fault(CUSHION)?;
+            let all = goal.superpage.bytes() as usize;
+            got.into_iter().try_for_each(|start| held.split(&mut piece, start, &(0..all)))?;
+            held.cushion.push(piece);
+        }
+        let mut told = |held: &Self| match goes_on(held.occupied + held.fragmented, total) {
+            true => Ok(()),
+            false => Err(FragmentError::Interrupted),
+        };
+        let mut left = Vec::new();
+        held.whole(goal.kept_whole(), &mut left, |held, _| told(held))?;
+        let mut whole = std::mem::take(&mut held.memory);
+        held.occupied = held.whole(goal.occupied, &mut whole, |held, got| {
+            held.occupied = got;
+            told(held)
+        })?;
+        held.memory = whole;
+        match (goal.kind, goal.left) {
+            (Kind::Pinned, Some(_)) => held.fragment_all(&mut told)?,
+            _ => held.fragment_free(root, &mut told)?,
+        }
+        drop(left);
+        if total > 0 && held.occupied + held.fragmented == 0 {
+            return Err(FragmentError::NoSuperpages);
+        }
+        Ok(held)
+    }
+
+    /// What is held.
+    pub fn bytes(&self) -> ByteSize {
+        bytes(self.goal.kind, self.goal.superpage, self.occupied, self.fragmented)
+    }
+
+    /// Takes `count` superpages whole into `pieces`; how many it got.
+    fn whole(
+        &mut self,
+        count: u64,
+        pieces: &mut Vec<Mapping>,
+        mut told: impl FnMut(&mut Self, u64) -> Result<(), FragmentError>,
+    ) -> Result<u64, FragmentError> {
+        let mut all = 0;
+        while all < count {
+            told(self, all)?;
+            let (piece, got) = self.fault(CHUNK.min(count - all))?;
+            if got.is_empty() {
+                break;
+            }
+            pieces.push(piece);
+            all += got.len() as u64;
+        }
+        Ok(all)
+    }
+
+    /// Fragments superpages that lie free until as few do as wanted, or so many are fragmented.
+    fn fragment_free(
+        &mut self,
+        root: &Root,
+        told: &mut impl FnMut(&Self) -> Result<(), FragmentError>,
+    ) -> Result<(), FragmentError> {
+        let goal = self.goal;
+        let mut free = superpages(root, goal.superpage)?;
+        // Where a number is to be left free some more, because others give memory back meanwhile; not as many as it
+        // takes, because compaction makes movable ones whole about as fast.
+        let most = goal.fragmented + goal.left.map_or(0, |_| goal.fragmented / 2);
+        let mut stuck = 0;
+        while stuck < MAX_STUCK {
+            told(self)?;
+            let above = goal.left.map_or(CHUNK, |left| free.saturating_sub(left));
+            let count = CHUNK.min(above).min(most - self.fragmented);
+            if count == 0 {
+                break;
+            }
+            let got = self.fragment(count)?;
+            let before = std::mem::replace(&mut free, superpages(root, goal.superpage)?);
+            let moved_on = got > 0 && (goal.left.is_none() || free < before);
+            stuck = if moved_on { 0 } else { stuck + 1 };
+        }
+        Ok(())
+    }
+
+    /// Fragments superpages until no more are to be had: also those that compaction makes for our faults, as it would
+    /// for the program's, of memory that is free in smaller blocks or can be moved.
+    fn fragment_all(
+        &mut self,
+        told: &mut impl FnMut(&Self) -> Result<(), FragmentError>,
+    ) -> Result<(), FragmentError> {
+        let mut stuck = 0;
+        while self.goal.fragmented > 0 && stuck < MAX_STUCK {
+            told(self)?;
+            let few = self.fragment(CHUNK)? < CHUNK / 16;
+            stuck = if few { stuck + 1 } else { 0 };
+        }
+        Ok(())
+    }
+
+    /// Fragments `count` superpages; how many it got.
+    fn fragment(&mut self, count: u64) -> Result<u64, FragmentError> {
+        let (mut piece, got) = self.fault(count)?;
+        let superpage = self.goal.superpage.bytes() as usize;
+        let kept = self.goal.kind.kept(self.goal.superpage);
+        for start in &got {
+            self.split(&mut piece, *start, &kept)?;
+            let stays = start + kept.start..start + kept.end;
+            if self.goal.kind == Kind::Pinned {
+                // After the split: a superpage with a further reference cannot be split.
+                self.pins.pin(&mut piece, stays.clone())?;
+            }
+            for rest in [*start..stays.start, stays.end..start + superpage] {
+                piece.advise_range(rest, Advice::DontNeed)?;
+            }
+        }
+        self.memory.push(piece);
+        self.fragmented += got.len() as u64;
+        Ok(got.len() as u64)
+    }
+
+    /// Has the kernel split the superpage at `start`, of which the part `kept` is to stay. What is given back of one
+    /// that is whole stays in memory until memory is short; and of pages of zeroes none stays when it is split (Linux
+    /// 6.12, `try_to_map_unused_to_zeropage`).
+    fn split(
+        &self,
+        piece: &mut Mapping,
+        start: usize,
+        kept: &Range<usize>,
+    ) -> Result<(), SysError> {
+        let page = sys::param::page_size().bytes() as usize;
+        let stays = start + kept.start..start + kept.end;
+        stays.step_by(page).for_each(|at| piece.bytes_mut()[at] = 1);
+        piece.advise_range(start..start + page, Advice::Cold)
+    }
+
+    /// Faults `count` superpages of memory; where in it are those that are superpages. Of the others nothing stays.
+    fn fault(&self, count: u64) -> Result<(Mapping, Vec<usize>), FragmentError> {
+        let superpage = self.goal.superpage.bytes() as usize;
+        let page = sys::param::page_size().bytes() as usize;
+        let mut piece = Mapping::aligned(count as usize * superpage, self.goal.superpage)?;
+        piece.advise(Advice::DontFork)?;
+        // A kernel without THP refuses.
+        let _ = piece.advise(Advice::HugePage);
+        let starts = (0..piece.len()).step_by(superpage);
+        starts.clone().for_each(|start| piece.bytes_mut()[start] = 1);
+        // khugepaged would fill what is given back.
+        let _ = piece.advise(Advice::NoHugePage);
+        let mut got = Vec::new();
+        for start in starts {
+            let last = piece.address() + (start + superpage - page) as u64;
+            match self.pagemap.is_exclusive(last)? {
+                Some(_) => got.push(start),
+                None => piece.advise_range(start..start + superpage, Advice::DontNeed)?,
+            }
+        }
+        Ok((piece, got))
+    }
+}
+
+/// How many superpages lie free; as many as could be, where the lists of free memory do not tell.
+fn superpages(root: &Root, superpage: PageSize) -> Result<u64, ReadError> {
+    Ok(FreeContiguity::read(root, superpage)?.superpages.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;
