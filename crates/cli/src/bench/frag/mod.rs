@@ -24,7 +24,7 @@ use crate::{facts, files, signals};
 /// PERCENT of the superpages that lie free get pages that are in use, until the program ends. Nothing but memory is
 /// changed, and all of it is given back, also if superpage is killed; the program and what it started are then killed
 /// too. As root, memory is compacted before and afterwards. How much is free, and how much of it in superpages, is
-/// reported on standard error.
+/// reported on standard error. What others allocate meanwhile may keep memory fragmented.
 ///
 /// The program may take what is left in superpages: with --leave SIZE only so much is left, PERCENT of it fragmented,
 /// and the rest is occupied. Compaction makes superpages of movable pages again, for a program that asks for them; with

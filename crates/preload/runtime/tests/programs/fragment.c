@@ -4,7 +4,7 @@
 // Only KEEP_MIB of memory stay free, of which all but LEFT blocks are fragmented; the other free
 // blocks are taken as surplus pages of the hugetlb pool, which costs microseconds each. Needs root,
 // and the lock that everybody holds who changes the pool: the overcommit limit is raised for one
-// call.
+// call. (`superpage bench frag` changes no setting, and takes longer.)
 //
 // A superpage is faulted, split (MADV_COLD on a part splits it), one of its pages is spliced into a
 // pipe, whose reference keeps compaction from moving it, and the other 511 are given back. So
