@@ -171,7 +171,7 @@ impl Goal {
         }
     }
 
-    /// What is held once it is reached, but for some MiB.
+    /// What is held once it is reached.
     pub fn bytes(&self) -> ByteSize {
         bytes(self.kind, self.superpage, self.occupied, self.fragmented)
     }
@@ -179,9 +179,9 @@ impl Goal {
 
 fn bytes(kind: Kind, superpage: PageSize, occupied: u64, fragmented: u64) -> ByteSize {
     let kept = kind.kept(superpage).len() as u64;
-    ByteSize(
-        occupied.saturating_mul(superpage.bytes()).saturating_add(fragmented.saturating_mul(kept)),
-    )
+    let whole = occupied.saturating_add(if fragmented > 0 { CUSHION } else { 0 });
+    let whole = whole.saturating_mul(superpage.bytes());
+    ByteSize(whole.saturating_add(fragmented.saturating_mul(kept)))
 }
 
 /// Why memory was not taken.
@@ -189,7 +189,7 @@ fn bytes(kind: Kind, superpage: PageSize, occupied: u64, fragmented: u64) -> Byt
 pub enum FragmentError {
     /// Superpages lie free, and we got none.
     #[error(
-        "no superpage was had for fragmenting: transparent superpages are off; enable them on request with: \
+        "no superpage was had for fragmenting: transparent superpages are off, here or for this process; enable them with: \
          echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
     )]
     NoSuperpages,
