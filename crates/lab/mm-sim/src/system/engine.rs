@@ -170,7 +170,7 @@ impl<T: Translate> Engine<T> {
                 return self.absent(access);
             }
             if !large {
-                self.system.spaces.lines().read(page);
+                self.system.spaces.lines().read(page, &self.tlb);
             }
             self.system.spaces.walked(region);
         }
@@ -256,7 +256,7 @@ impl<T: Translate> Engine<T> {
         system.counters.walks_large += large.all_walks() * weight;
         for (tally, cause) in [(base, Cause::WalkBase), (large, Cause::WalkLarge)] {
             if tally.all_walks() > 0 {
-                let leaf = system.spaces.lines().price(&self.machine, footprint.pte_bytes);
+                let leaf = system.spaces.lines().price(&self.machine, footprint.pte_bytes, now);
                 let cycles = self.machine.walk_cycles_of(&tally, footprint, leaf) * waited;
                 system.clock.spend(cause, cycles as u64);
                 system.note_walks(cycles as u64);
@@ -337,7 +337,9 @@ fn through<T: Translate>(
             hit = tlb.look_up(access.page().0 + walked as u32, Size::Base) != Level::Walk;
             walked += usize::from(!hit);
         }
-        system.spaces.lines().read_run(Page(access.page().0 + 1), walked as u32 - 1);
+        for ahead in 1..walked as u32 {
+            system.spaces.lines().read(Page(access.page().0 + ahead), tlb);
+        }
         if !system.plain_faults(access.page(), access.writes(), walked as u32) {
             return attention;
         }

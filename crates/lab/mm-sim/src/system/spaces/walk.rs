@@ -97,7 +97,7 @@ impl Spaces {
                 continue;
             }
             if kind & SIZE != LARGE {
-                lines.read(page);
+                lines.read(page, tlb);
             }
             if kind & QUIET == 0 {
                 let found = regions.extend(region);
