@@ -1,4 +1,5 @@
 //! How soon walks read the same cache lines of a page table again, and which of them the caches still hold.
+//! See docs/decisions/lab-model.md#17.
 
 use super::Machine;
 use crate::walk::{DATA_LINES_PER_WALK, LINE};
