@@ -158,8 +158,9 @@ mod tests {
         let none = (0..512).find(|slot| hits(slot) == 0).unwrap();
         let prices = [most, none].map(|hot| {
             let mut random = random();
-            let page =
-                |at: u32| if at % 10 == 0 { random() >> 12 } else { 512 * (at % 8 + 1) + hot };
+            let page = |at: u32| {
+                if at.is_multiple_of(10) { random() >> 12 } else { 512 * (at % 8 + 1) + hot }
+            };
             price((0..4_000_000).map(page), 1, (1 << 20) * 8)
         });
         // The rest finds its line again after ten times as many walks as there are lines.
