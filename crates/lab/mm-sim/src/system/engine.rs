@@ -337,8 +337,10 @@ fn through<T: Translate>(
             hit = tlb.look_up(access.page().0 + walked as u32, Size::Base) != Level::Walk;
             walked += usize::from(!hit);
         }
-        for ahead in 1..walked as u32 {
-            system.spaces.lines().read(Page(access.page().0 + ahead), tlb);
+        let walks = walked as u32;
+        for ahead in 1..walks {
+            let page = Page(access.page().0 + ahead);
+            system.spaces.lines().read_before(page, tlb, walks - 1 - ahead);
         }
         if !system.plain_faults(access.page(), access.writes(), walked as u32) {
             return attention;

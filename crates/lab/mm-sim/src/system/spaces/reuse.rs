@@ -38,8 +38,14 @@ impl Lines {
     /// The leaf of a page was read, by the last of the walks that the TLB counted.
     #[inline(always)]
     pub(crate) fn read<T: Translate>(&mut self, page: Page, tlb: &T) {
+        self.read_before(page, tlb, 0);
+    }
+
+    /// The same, by a walk after which it counted so many more.
+    #[inline(always)]
+    pub(crate) fn read_before<T: Translate>(&mut self, page: Page, tlb: &T, more: u32) {
         if is_sampled(page) {
-            self.note(page, walks(tlb.tally()));
+            self.note(page, walks(tlb.tally()).wrapping_sub(more));
         }
     }
 

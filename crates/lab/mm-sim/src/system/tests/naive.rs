@@ -1,7 +1,7 @@
 //! What is resident under `base`, against sets: a page written has a frame, a page of the program's own that was
 //! only read maps zeros, a page of a file brings those around, and nothing else is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use trace::{Advice, Backing, Page};
@@ -11,11 +11,10 @@ struct Model {
     running: u32,
     /// Pages of each process: whether they have a frame.
     pages: BTreeMap<u32, BTreeMap<u32, bool>>,
-    mapped: BTreeMap<u32, BTreeMap<u32, Mapped>>,
+    mapped: BTreeMap<u32, BTreeMap<u32, Backing>>,
+    /// Sixteens of pages of which one was read from a file, at any time.
+    read: BTreeSet<u32>,
 }
-
-/// What a page is mapped to, and which mapping it was when it was made.
-type Mapped = (Backing, u32);
 
 impl Model {
     fn follow(&mut self, event: Option<&Event>, accesses: &[Access], zero_page: bool) {
@@ -30,22 +29,30 @@ impl Model {
     }
 
     fn backing(&self, page: u32) -> Backing {
-        self.mapped.get(&self.running).and_then(|own| own.get(&page)).expect("well-formed").0
+        *self.mapped.get(&self.running).and_then(|own| own.get(&page)).expect("well-formed")
     }
 
     fn touch(&mut self, page: u32, framed: bool) {
-        let mapped = &self.mapped[&self.running];
-        let own = self.pages.entry(self.running).or_default();
-        let is_read = !own.contains_key(&page);
-        *own.entry(page).or_default() |= framed;
-        if is_read && matches!(mapped[&page].0, Backing::File { cached: false, .. }) {
-            let start = page & !15;
-            let same = |at: &u32| mapped.get(at) == Some(&mapped[&page]);
-            let before = (start..page).rev().take_while(same);
-            for beside in before.chain((page..start + 16).take_while(same)) {
-                own.insert(beside, true);
-            }
+        let is_read = matches!(self.backing(page), Backing::File { cached: false, .. });
+        if is_read {
+            self.read.insert(page >> 4);
         }
+        let own = self.pages.entry(self.running).or_default();
+        *own.entry(page).or_default() |= framed;
+    }
+
+    /// Pages of files that may have been read with one that was touched: those around it in its mapping, which advice and
+    /// protection divide.
+    fn beside(&self) -> impl Iterator<Item = u32> {
+        let files = self.mapped.iter().flat_map(|(process, own)| {
+            let touched = self.pages.get(process);
+            let of_file =
+                own.iter().filter(|(_, it)| matches!(it, Backing::File { cached: false, .. }));
+            of_file
+                .map(|(page, _)| *page)
+                .filter(move |page| touched.is_none_or(|touched| !touched.contains_key(page)))
+        });
+        files.filter(|page| self.read.contains(&(page >> 4)))
     }
 
     fn event(&mut self, event: &Event) {
@@ -54,12 +61,12 @@ impl Model {
             Event::Map { pages, backing, .. } => {
                 let own = self.mapped.entry(self.running).or_default();
                 let all = (pages.first.0..).take(pages.count as usize);
-                own.extend(all.map(|at| (at, (*backing, pages.first.0))));
+                own.extend(all.map(|at| (at, *backing)));
             }
             Event::Grow { pages } => {
                 let own = self.mapped.entry(self.running).or_default();
                 let new = (pages.first.0..).take(pages.count as usize);
-                own.extend(new.map(|at| (at, (Backing::Heap, 0))));
+                own.extend(new.map(|at| (at, Backing::Heap)));
             }
             Event::Unmap(pages) | Event::Advise(pages, Advice::DontNeed | Advice::Free) => {
                 let gone = pages.first.0..pages.first.0 + pages.count;
@@ -82,6 +89,7 @@ impl Model {
                 let mapped = self.mapped.get(&self.running).cloned().unwrap_or_default();
                 let mapped = mapped.into_iter().map(|(at, it)| (at + offset, it)).collect();
                 self.mapped.insert(child.0, mapped);
+                self.read.extend(self.read.clone().into_iter().map(|at| at + (offset >> 4)));
             }
             Event::Exit(process) => {
                 self.pages.remove(&process.0);
@@ -121,6 +129,7 @@ proptest! {
                 prop_assert_eq!(entry.frame().is_some(), framed, "{:?}", page);
                 expected += u64::from(framed);
             }
+            expected += model.beside().filter(|&page| spaces.is_present(Page(page))).count() as u64;
             prop_assert_eq!(spaces.resident(), expected);
         }
     }
