@@ -100,14 +100,7 @@ impl Machine {
     pub fn leaf_cycles(&self, reuse: &Reuse, bytes: u64) -> f64 {
         let distances = reuse.distances();
         let lines = bytes.div_ceil(LINE).max(1) as f64;
-        let (mut missed, mut cycles) = (1.0, 0.0);
-        for cache in &self.caches {
-            let hits = resident((cache.bytes / LINE) as f64, &distances, lines);
-            let now_missed = (1.0 - hits).min(missed);
-            cycles += (missed - now_missed) * f64::from(cache.cycles);
-            missed = now_missed;
-        }
-        cycles + missed * f64::from(self.memory_cycles)
+        self.mean_cycles(|capacity| resident(capacity, &distances, lines))
     }
 }
 

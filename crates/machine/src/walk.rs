@@ -135,11 +135,15 @@ impl Machine {
     /// together are C: r·T + N·T / (T + N) = C, a quadratic equation for T.
     pub fn load_cycles(&self, bytes: u64) -> f64 {
         let lines = bytes.div_ceil(LINE).max(1) as f64;
+        self.mean_cycles(|capacity| resident(capacity, lines))
+    }
+
+    /// Mean cycles of a load, `hits` of which a cache of so many lines would answer if it were alone.
+    pub(crate) fn mean_cycles(&self, hits: impl Fn(f64) -> f64) -> f64 {
         let (mut missed, mut cycles) = (1.0, 0.0);
         for cache in &self.caches {
-            let hits = resident((cache.bytes / LINE) as f64, lines);
             // A larger cache holds what a smaller one does.
-            let now_missed = (1.0 - hits).min(missed);
+            let now_missed = (1.0 - hits((cache.bytes / LINE) as f64)).min(missed);
             cycles += (missed - now_missed) * f64::from(cache.cycles);
             missed = now_missed;
         }

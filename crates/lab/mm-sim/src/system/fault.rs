@@ -284,7 +284,7 @@ impl System {
     }
 
     /// What is read from a file with a page of it: the aligned pages around, which are mapped as well (FreeBSD:
-    /// VM_FAULT_READ_DEFAULT; Linux: fault_around_bytes). Free memory permitting.
+    /// VM_FAULT_READ_DEFAULT; Linux: fault_around_bytes), at the price of one read. Free memory permitting.
     pub(crate) fn read_around(&mut self, page: Page, (first, mapping): Place) {
         if !matches!(mapping.backing, Backing::File { cached: false, .. }) {
             return;
