@@ -6,6 +6,7 @@
 mod bench;
 mod compare;
 mod counters;
+mod delivery;
 mod design;
 pub mod docs;
 pub mod exit;

@@ -3,7 +3,6 @@
 mod report;
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use self::report::Ended;
@@ -13,13 +12,12 @@ use experiment::process_tree::ProcessTree;
 use experiment::watch::{Depth, Watch};
 use host::{MemInfo, Root, Thp};
 use launch::{
-    Ahead, Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Streams,
-    Text,
+    Ahead, Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Text,
 };
 use units::{ByteSize, PageSize};
 
+use crate::delivery::ReportFlags;
 use crate::exit::{self, Done, Failure};
-use crate::files;
 use crate::loan::{self, OvercommitGuard, PoolPolicy};
 use crate::{design, facts, signals};
 
@@ -140,21 +138,8 @@ pub struct Args {
     )]
     grow_pool: Option<ByteSize>,
 
-    /// Print what would be done; do nothing.
-    #[arg(long)]
-    dry_run: bool,
-
-    /// Print the report as JSON, one line on standard error; with --dry-run the plan, on standard output.
-    #[arg(long)]
-    json: bool,
-
-    /// Write the report to FILE as JSON, also with --quiet.
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
-
-    /// Overwrite existing files.
-    #[arg(long, requires = "output")]
-    force: bool,
+    #[command(flatten)]
+    report: ReportFlags,
 
     /// Do not print a report.
     #[arg(long, short)]
@@ -247,9 +232,7 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    if let Some(path) = &args.output {
-        crate::in_passing(|| files::check_new(path, args.force)).map_err(Failure::in_launcher)?;
-    }
+    crate::in_passing(|| args.report.check()).map_err(Failure::in_launcher)?;
     // Before anything is raised, so that no signal finds it raised and nobody to restore it.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
     let ((recipe, notes), mut facts) =
@@ -257,7 +240,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut guard = OvercommitGuard::default();
     let mut would_lend = Vec::new();
     let grow = args.grow_pool.filter(|size| size.bytes() > 0);
-    if args.lends() && args.dry_run {
+    if args.lends() && args.report.dry_run {
         would_lend = loan::preview(&[&recipe], grow, &mut facts);
     } else if args.lends() {
         guard = loan::raise(&[&recipe], grow, &facts);
@@ -273,8 +256,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let planned = crate::in_passing(|| launch::resolve(&recipe, &args.command, &search, &facts));
     let mut plan = planned.map_err(|error| Failure::of_launcher(&error))?;
     plan.notes.extend(notes.iter().cloned());
-    if args.dry_run {
-        return print_plan(&plan, &would_lend, args.json);
+    if args.report.dry_run {
+        return print_plan(&plan, &would_lend, args.report.json);
     }
     for note in plan.unreached_notes().chain(notes.iter().map(String::as_str)) {
         exit::say(note);
@@ -293,15 +276,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let ended = ended?;
     let status = ended.status;
     let document = || ended.document(&plan, &args.command, ledger.as_ref());
-    if let Some(path) = &args.output {
-        // The program's own end is what we end with.
-        if let Err(why) = files::write(path, format!("{:#}\n", document())) {
-            exit::say(&why.to_string());
-        }
-    }
-    if args.json && !args.quiet {
-        eprintln!("{}", document());
-    } else if !args.quiet {
+    args.report.deliver(args.quiet, document, || {
         let fallback = fallback_of(&plan, recipe.fallback);
         for line in ended.in_words(&plan, ledger.as_ref(), fallback) {
             exit::say(&line);
@@ -312,7 +287,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
                  Enlarge the pool, or use --pages thp",
             );
         }
-    }
+    });
     Ok(status.into())
 }
 
@@ -332,12 +307,8 @@ fn supervise(
     ledger: Option<&CounterFile>,
 ) -> Result<Ended, Failure> {
     let began = Instant::now();
-    let start = Start {
-        streams: Streams::Inherit,
-        die_with_parent: false,
-        environment: ledger.map(CounterFile::variable).into_iter().collect(),
-        directory: None,
-    };
+    let environment = ledger.map(CounterFile::variable).into_iter().collect();
+    let start = Start { environment, ..Start::default() };
     let pid =
         launch::start(plan, start).map_err(|error: LaunchError| Failure::of_launcher(&error))?;
     let relaying = relay.to(pid);

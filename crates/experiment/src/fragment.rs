@@ -222,7 +222,7 @@ pub struct Held {
 
 impl Held {
     /// Takes memory until the goal is reached, or no more is to be had: what there is then is in the fields.
-    /// `goes_on` is told how many superpages of how many are done, and may end it.
+    /// `goes_on` gets how many superpages of how many are done, and may end it.
     ///
     /// # Errors
     /// None is to be had, or `goes_on` said no. All is given back.

@@ -39,6 +39,18 @@ pub struct Start {
     pub directory: Option<PathBuf>,
 }
 
+impl Default for Start {
+    /// As we are ourselves: our streams, our directory, no further variable.
+    fn default() -> Self {
+        Self {
+            streams: Streams::Inherit,
+            die_with_parent: false,
+            environment: Vec::new(),
+            directory: None,
+        }
+    }
+}
+
 /// Starts the child. It must be waited for with [`sys::wait`], which also says what it used.
 ///
 /// # Errors

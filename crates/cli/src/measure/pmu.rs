@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use experiment::execute::Interrupt;
 use host::{Root, Snapshot, process};
-use launch::{Pages, Recipe, Start, Streams};
+use launch::{Pages, Recipe, Start};
 use units::Pid;
 use walk_cost::live::{Counters, CountersUnavailable, Counting};
 use walk_cost::{Context, Estimate, MissCost, interpret};
@@ -36,13 +36,8 @@ pub fn of_program(
     // On this thread, because what it starts is counted.
     let counting = counters.of_children()?;
     let began = Instant::now();
-    let start = Start {
-        streams: Streams::Inherit,
-        die_with_parent: false,
-        environment: Vec::new(),
-        directory: None,
-    };
-    let pid = launch::start(&plan, start).map_err(|error| Failure::of_launcher(&error))?;
+    let pid =
+        launch::start(&plan, Start::default()).map_err(|error| Failure::of_launcher(&error))?;
     let relaying = relay.to(pid);
     let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
     let ended = sys::wait::until_exit(pid);

@@ -91,6 +91,14 @@ fn a_reader_that_leaves_is_no_error() {
 }
 
 #[test]
+fn a_report_that_nobody_reads_leaves_the_program_its_own_exit_code() {
+    let words = ["run", "--json", "--", "sh", "-c", "sleep 0.2; exit 7"];
+    let mut child = superpage(&words).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
+#[test]
 fn man_pages_and_completions_come_from_the_flags() {
     let dir = tempfile::tempdir().unwrap();
     assert!(run(&["man", dir.path().to_str().unwrap()]).status.success());

@@ -2,7 +2,6 @@
 
 mod report;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,14 +9,15 @@ use experiment::execute::Interrupt;
 use experiment::fragment::{Extent, FragmentError, Free, Goal, GoalError, Held, Kind};
 use host::pool::Headroom;
 use host::{FreeContiguity, Root, Thp};
-use launch::{Pages, Plan, Recipe, Start, Streams};
+use launch::{Pages, Plan, Recipe, Start};
 use sys::guard::Guarded;
 use units::{ByteSize, PageSize};
 
 use self::report::{Ended, Report};
+use crate::delivery::ReportFlags;
 use crate::exit::{self, Done, Failure};
 use crate::progress::Progress;
-use crate::{facts, files, signals};
+use crate::{facts, signals};
 
 /// Run a program while free memory is fragmented.
 ///
@@ -55,21 +55,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
 
-    /// Print what would be done; do nothing.
-    #[arg(long)]
-    dry_run: bool,
-
-    /// Print the report as JSON, one line on standard error; with --dry-run the plan, on standard output.
-    #[arg(long)]
-    json: bool,
-
-    /// Write the report to FILE as JSON, also with --quiet.
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
-
-    /// Overwrite existing files.
-    #[arg(long, requires = "output")]
-    force: bool,
+    #[command(flatten)]
+    report: ReportFlags,
 
     /// Do not print progress or a report.
     #[arg(long, short)]
@@ -136,9 +123,7 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    if let Some(path) = &args.output {
-        files::check_new(path, args.force)?;
-    }
+    args.report.check()?;
     let recipe = Recipe::new(Pages::System);
     let plan = launch::resolve(&recipe, &args.command, &facts::search_path(), &facts::read())
         .map_err(|error| Failure::of_launcher(&error))?;
@@ -146,7 +131,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Failure::cannot("this kernel has no transparent superpages, by which memory is fragmented")
     })?;
     let before = free(superpage)?;
-    if args.dry_run {
+    if args.report.dry_run {
         return report::plan(&args, &args.goal(&before)?, &before);
     }
     let interrupting = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
@@ -172,7 +157,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     drop(interrupting);
     let mut report = Report::new(&held, args.extent(), compacted, before, free(superpage)?);
-    if !args.quiet && !args.json {
+    if !args.quiet && !args.report.json {
         exit::say(&report.holding());
     }
     let ended = supervise(&plan, relay);
@@ -188,7 +173,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     report.after = free(superpage).ok();
     let ended = ended?;
-    deliver(&args, &report, &ended);
+    let document = || report.document(&args, &ended);
+    args.report.deliver(args.quiet, document, || exit::print_aside(&report.table()));
     Ok(ended.status.into())
 }
 
@@ -217,14 +203,8 @@ fn settle(superpage: PageSize, report: &Report, taken: u64, quiet: bool) {
 /// Starts the program and stays with it. This thread's end would be its end.
 fn supervise(plan: &Plan, relay: signals::Relay) -> Result<Ended, Failure> {
     let began = Instant::now();
-    let start = Start {
-        streams: Streams::Inherit,
-        die_with_parent: false,
-        environment: Vec::new(),
-        directory: None,
-    };
-    let Guarded { guard, program } =
-        launch::start_guarded(plan, start).map_err(|error| Failure::of_launcher(&error))?;
+    let Guarded { guard, program } = launch::start_guarded(plan, Start::default())
+        .map_err(|error| Failure::of_launcher(&error))?;
     let relaying = relay.to(program);
     let ended = sys::wait::until_exit(guard);
     let seconds = began.elapsed().as_secs_f64();
@@ -232,19 +212,4 @@ fn supervise(plan: &Plan, relay: signals::Relay) -> Result<Ended, Failure> {
     ended.map_err(Failure::cannot)?;
     let (status, _) = sys::wait::reap(guard).map_err(Failure::cannot)?;
     Ok(Ended { status, seconds })
-}
-
-/// The program's own end is what we end with, whatever becomes of the report.
-fn deliver(args: &Args, report: &Report, ended: &Ended) {
-    let document = report.document(args, ended);
-    if let Some(path) = &args.output
-        && let Err(why) = files::write(path, format!("{document:#}\n"))
-    {
-        exit::say(&why.to_string());
-    }
-    match (args.quiet, args.json) {
-        (true, _) => {}
-        (false, true) => exit::print_aside(&format!("{document}\n")),
-        (false, false) => exit::print_aside(&report.table()),
-    }
 }

@@ -150,7 +150,7 @@ fn kind(kind: Kind) -> &'static str {
 /// What would be done, on standard output.
 pub fn plan(args: &Args, goal: &Goal, free: &FreeContiguity) -> Result<Done, Failure> {
     let size = goal.superpage;
-    if args.json {
+    if args.report.json {
         exit::print_json(
             "superpage.plan/1",
             json!({

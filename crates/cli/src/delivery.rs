@@ -1,0 +1,50 @@
+//! The report of a command that runs a program: in which form, and where to.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::exit::{self, Failure};
+use crate::files;
+
+/// Flags of a command that runs a program and reports on it; each says itself what its `--quiet` leaves out.
+#[derive(Debug, clap::Args)]
+pub struct ReportFlags {
+    /// Print what would be done; do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Print the report as JSON, one line on standard error; with --dry-run the plan, on standard output.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write the report to FILE as JSON, also with --quiet.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Overwrite existing files.
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+impl ReportFlags {
+    /// Whether the report can be written, before the program runs.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.output.as_ref().map_or(Ok(()), |path| files::check_new(path, self.force))
+    }
+
+    /// Writes the report, and prints it unless `quiet`; `in_words` prints it otherwise than as JSON. The program's own
+    /// end is what we end with, whatever becomes of it.
+    pub fn deliver(&self, quiet: bool, document: impl Fn() -> Value, in_words: impl FnOnce()) {
+        if let Some(path) = &self.output
+            && let Err(why) = files::write(path, format!("{:#}\n", document()))
+        {
+            exit::say(&why.to_string());
+        }
+        match (quiet, self.json) {
+            (true, _) => {}
+            (false, true) => exit::print_aside(&format!("{}\n", document())),
+            (false, false) => in_words(),
+        }
+    }
+}
