@@ -33,6 +33,13 @@ impl Orders {
         Self(self.0 & other.0)
     }
 
+    /// Those that are in one of them.
+    #[must_use]
+    #[inline]
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Those below an order.
     #[must_use]
     #[inline]

@@ -21,6 +21,11 @@ impl Policy {
     /// A piece of a scan's pass begins.
     pub(crate) fn scan_begins(&mut self, facts: &Facts) -> Action {
         let Some(scan) = &self.rules.mapping.scan else { return Action::Wait(Wait::Period) };
+        if self.scanned_sizes().is_empty() {
+            // khugepaged makes superpages of the page table only, and does not run where these are off (Linux:
+            // hugepage_pmd_enabled).
+            return Action::Wait(Wait::Period);
+        }
         let (order, regions) = (scan.order, scan.regions);
         let budget = regions.saturating_mul(VISIT);
         match order {
@@ -221,7 +226,7 @@ impl Policy {
         if !fits && !is_larger {
             return Action::Nothing;
         }
-        if !fits || !requested && !self.worth_copying(order, facts) {
+        if !fits || !self.has_size(order) || !requested && !self.worth_copying(order, facts) {
             return self.consider_below(order);
         }
         Action::MakeSuperpage { order, how: How::Copy { exclusive }, effort }

@@ -57,6 +57,8 @@ pub struct Physical {
     pub reserved: Orders,
     /// Sizes between a base page and a superpage that a fault may map.
     pub smaller: Orders,
+    /// Sizes above the page table's superpage that a fault may map.
+    pub larger: Orders,
 }
 
 /// How memory is zeroed.
@@ -131,6 +133,7 @@ impl Policy {
             preemptible: if preempts { reserved } else { Orders::NONE },
             reserved,
             smaller: self.at_fault.smaller,
+            larger: self.at_fault.larger,
         }
     }
 

@@ -53,8 +53,13 @@ impl Policy {
         match scan {
             None => Orders::NONE,
             Some(scan) if scan.when.is_some() => sizes,
-            Some(_) => sizes.above(large).with(large),
+            Some(_) => sizes.and(Orders::NONE.with(large)).or(sizes.above(large)),
         }
+    }
+
+    /// Whether the design makes superpages of this size: of the page table's only where it has that.
+    pub(crate) fn has_size(&self, order: u8) -> bool {
+        self.rules.allocation.form != Form::Superpage || self.sizes().has(order)
     }
 
     /// Nothing of this size: the next smaller one, if there is one.

@@ -97,9 +97,9 @@ pub(super) const RULES: &[Rule] = table! { |r|
          mapping.scan.when"
         => trigger(r, Trigger::Scan) && r.allocation.sizes.len() > 1 && scan(r, |scan| scan.when.is_none());
     [SCAN, SIZES]
-        "without a condition a scan makes superpages of the page table: needs 2M among its sizes (32M with base \
-         pages of 16K, 512M of 64K)"
-        => scan(r, |scan| scan.when.is_none()) && form(r, Form::Superpage) && lacks_superpage(r);
+        "without a condition a scan makes superpages of the page table, and larger ones: needs 2M or more among its \
+         sizes"
+        => scan(r, |scan| scan.when.is_none()) && form(r, Form::Superpage) && only_small(r);
     [EFFORT, "allocation.eligible"]
         "is for mappings that were not advised, which have no superpages with eligible = \"advised\": use \
          effort-advised"

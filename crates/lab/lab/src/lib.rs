@@ -15,7 +15,10 @@ mod watch;
 
 pub use self::report::{Cell, ENGINE, End, MemoryPart, Report, Requests, SCHEMA};
 pub use coarse::STREAM_PAGE;
-pub use load::{NotSimulated, fault_kernel, has_fault_table, not_simulated, watches_contents};
+pub use load::{
+    NotSimulated, fault_kernel, has_fault_table, not_simulated, not_simulated_of_faults,
+    watches_contents,
+};
 pub use profile::{PROFILE_SECONDS, Profile, ProfileSpan, profile_stream, profile_watched};
 pub use run::{Experiment, LabError, run, run_stream, run_watched};
 pub use watch::{Pass, Watched};

@@ -6,15 +6,12 @@ use machine::Machine;
 pub use mm_sim::NotSimulated;
 use policy::Policy;
 
-/// What a design means on a machine. Of a pool whose superpages have several regions it is asked as if base pages were
-/// larger by as much: the superpage is the order that the page table's is elsewhere.
+/// What a design means on a machine.
 pub(crate) fn policy(design: &Design, machine: &Machine) -> Policy {
-    let scale = mm_sim::scale(machine);
-    let group = mm_sim::regions_of_superpage(&design.policy(scale), machine);
-    design.policy(policy::Scale { base_page: scale.base_page << group, ..scale })
+    mm_sim::policy_on(machine, |scale| design.policy(scale))
 }
 
-/// Bytes of a design's superpages on a machine.
+/// Bytes of a design's superpages on a machine: of its largest, and of a region's at least.
 pub(crate) fn superpage(design: &Design, machine: &Machine) -> u64 {
     let group = mm_sim::regions_of_superpage(&policy(design, machine), machine);
     (machine.base_page.bytes() * u64::from(trace::SLOTS)) << group
@@ -28,6 +25,11 @@ pub(crate) fn not_simulated_on(design: &Design, machine: &Machine) -> Option<Not
 /// What of a design is not simulated.
 pub fn not_simulated(design: &Design) -> Option<NotSimulated> {
     mm_sim::not_simulated(&design.policy(policy::Scale::X86))
+}
+
+/// What of a design the model of many CPUs' faults has not.
+pub fn not_simulated_of_faults(design: &Design) -> Option<NotSimulated> {
+    mm_sim::not_simulated_of_faults(&design.policy(policy::Scale::X86))
 }
 
 /// Whether a design asks which pages hold zeros only: those that were never touched.

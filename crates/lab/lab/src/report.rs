@@ -55,7 +55,7 @@ pub struct Report {
     /// Whether the design is a bound that no system reaches, not a system (`memory.ideal`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bound: bool,
-    /// Base pages of a superpage, where they are not 512.
+    /// Base pages of the largest superpages, where they are not 512.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superpage_pages: Option<u64>,
     /// Of the machine's memory, what its kernel has for itself: the program cannot have it.

@@ -1,5 +1,7 @@
 //! Experiments: a workload on a machine, once for each design, in one pass over its stream.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use machine::Machine;
 use mm_sim::fragment::Fragmentation;
 use mm_sim::{
@@ -89,6 +91,38 @@ pub fn run(experiment: &Experiment, designs: &[Design]) -> Result<Vec<Report>, L
 pub fn run_watched(
     experiment: &Experiment,
     designs: &[Design],
+    mut watch: impl FnMut(Pass),
+) -> Result<Vec<Report>, LabError> {
+    let superpage = |design: &Design| load::superpage(design, &experiment.machine);
+    let sizes: BTreeSet<u64> = designs.iter().map(superpage).collect();
+    if sizes.len() <= 1 {
+        return run_aligned(experiment, designs, watch);
+    }
+    designs.iter().try_for_each(|design| check(experiment, design))?;
+    // A kernel aligns what it maps to its largest superpages. A design's report is the same in any company, so those with
+    // others have a pass of their own.
+    let (passes, mut before) = (sizes.len() as u64, 0);
+    let mut found = BTreeMap::new();
+    for size in sizes {
+        let of_size = |(_, design): &(usize, &Design)| superpage(design) == size;
+        let (places, part): (Vec<usize>, Vec<Design>) =
+            designs.iter().enumerate().filter(of_size).map(|(at, one)| (at, one.clone())).unzip();
+        let mut last = 0;
+        let reports = run_aligned(experiment, &part, |pass| {
+            last = pass.of.unwrap_or(pass.records);
+            let of = pass.of.map(|of| of * passes);
+            watch(Pass { records: before + pass.records, of });
+        })?;
+        before += last;
+        found.extend(places.into_iter().zip(reports));
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Designs with superpages of one size.
+fn run_aligned(
+    experiment: &Experiment,
+    designs: &[Design],
     watch: impl FnMut(Pass),
 ) -> Result<Vec<Report>, LabError> {
     let (description, _) = experiment.workload.build()?;
@@ -113,7 +147,7 @@ pub(crate) fn stream(
 ) -> Result<Coarse<Stream>, LabError> {
     let machine = &experiment.machine;
     let mut setup = experiment.workload.clone();
-    // A kernel aligns what it maps to the largest superpages that it may use.
+    // To the largest superpages that the kernel may use.
     let largest = designs.iter().map(|design| load::superpage(design, machine)).max();
     setup.align =
         (largest.unwrap_or(0) / (coarse::STREAM_PAGE * u64::from(trace::SLOTS))).max(1) as u32;
@@ -152,9 +186,7 @@ pub(crate) fn prepare(
 ) -> Result<(Vec<DesignRun>, (u32, u32)), LabError> {
     let machine = &experiment.machine;
     let ready = side_by_side::map(designs.iter().collect(), |design: &Design| {
-        if let Some(load::NotSimulated { key, why }) = load::not_simulated_on(design, machine) {
-            return Err(LabError::NotSimulated { design: design.name.clone(), key, why });
-        }
+        check(experiment, design)?;
         let policy = load::policy(design, machine);
         let bound = policy.physical().is_ideal;
         let superpage = load::superpage(design, machine);
@@ -176,6 +208,16 @@ pub(crate) fn prepare(
         runs.push(run);
     }
     Ok((runs, first))
+}
+
+/// Refuses a design that is not simulated on this machine.
+fn check(experiment: &Experiment, design: &Design) -> Result<(), LabError> {
+    match load::not_simulated_on(design, &experiment.machine) {
+        Some(load::NotSimulated { key, why }) => {
+            Err(LabError::NotSimulated { design: design.name.clone(), key, why })
+        }
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn reports(

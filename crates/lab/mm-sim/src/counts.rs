@@ -76,6 +76,11 @@ pub struct Phase {
     pub accesses: u64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// How memory looked at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
@@ -83,6 +88,9 @@ pub struct Moment {
     pub microseconds: u64,
     /// Superpages mapped for the program.
     pub superpages: u64,
+    /// Of these, those of 512 base pages, where the design has larger ones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub smaller_superpages: u64,
     /// Base pages resident for it.
     pub resident_pages: u64,
     /// Superpages that could be had at once.

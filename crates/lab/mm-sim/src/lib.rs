@@ -18,6 +18,9 @@ pub use counts::{Counters, Moment, Phase};
 pub use ledger::{Cause, CycleCounts};
 pub use memory::{Layout, LayoutError, Nodes, PartUse};
 pub use simulation::{Simulation, simulation};
-pub use supported::{NotSimulated, not_simulated, not_simulated_on, regions_of_superpage};
+pub use supported::{
+    NotSimulated, not_simulated, not_simulated_of_faults, not_simulated_on, policy_on,
+    regions_of_superpage,
+};
 pub use system::{Observations, Outcome, Stop, kernel_memory, scale};
 pub use touched::{Counts, Touched, TouchedView};

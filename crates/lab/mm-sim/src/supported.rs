@@ -1,8 +1,8 @@
 //! What policies ask that is not simulated; and how many regions a superpage of theirs has.
 //! See docs/decisions/lab-model.md#12.
 
-use machine::Machine;
-use policy::{LaunchPages, Policy, Scale};
+use machine::{Machine, Size};
+use policy::{LaunchPages, Orders, Policy, Reads, Scale};
 use units::ByteSize;
 
 /// A rule that is not simulated.
@@ -18,9 +18,61 @@ fn refused(why: String) -> Option<NotSimulated> {
     Some(NotSimulated { key: "allocation.sizes", why })
 }
 
-/// What of a policy at [`Scale::X86`] is simulated on no machine of 4 KiB pages: superpages larger than a region of 512 base
-/// pages come from a pool only, which has one size.
+/// What of a policy is simulated on no machine of 4 KiB pages. Sizes are those of [`Scale::X86`], as everywhere here.
 pub fn not_simulated(policy: &Policy) -> Option<NotSimulated> {
+    let (sizes, region) = (policy.sizes(), Scale::X86.superpage);
+    let is_simple = sizes.above(region).is_empty() && sizes.has(region);
+    match policy.launch().pages {
+        LaunchPages::Base if sizes.above(region).is_empty() => None,
+        LaunchPages::Pool => None,
+        _ if is_simple => None,
+        _ => unfit(policy, region),
+    }
+}
+
+/// Why superpages of other sizes than a region's are not simulated.
+fn unfit(policy: &Policy, region: u8) -> Option<NotSimulated> {
+    let (sizes, physical) = (policy.sizes(), policy.physical());
+    let larger = sizes.above(region);
+    let first = larger.smallest().or(sizes.smallest()).unwrap_or(region);
+    let name = short(bytes(first));
+    if !physical.reserved.is_empty() {
+        return refused(format!(
+            "{name}: reservations are simulated of {}, and of smaller sizes beside it; take form = \"superpage\" or \"pool\"",
+            short(bytes(region))
+        ));
+    }
+    if larger.iter().count() > 1 {
+        let names: Vec<String> = larger.iter().map(|order| short(bytes(order))).collect();
+        return refused(format!(
+            "{}: not simulated together; the laboratory has one size above {}",
+            names.join(" and "),
+            short(bytes(region))
+        ));
+    }
+    let made = physical.smaller.or(physical.larger).or(policy.scanned_sizes());
+    if let Some(none) = sizes.iter().find(|&order| order != region && !made.has(order)) {
+        return refused(format!(
+            "{}: no rule of the design makes superpages of it; see trigger, [preparation] grain, [mapping] when",
+            short(bytes(none))
+        ));
+    }
+    let counts =
+        [Reads::AT_FAULT, Reads::OF_CANDIDATES, Reads::COVERAGE, Reads::MISSES, Reads::ZEROS];
+    let is_plain = !counts.iter().any(|&facts| policy.reads().has(facts))
+        && !policy.is_crossed(0, trace::SLOTS as u16)
+        && !physical.is_ideal;
+    if !larger.is_empty() && !is_plain {
+        return refused(format!(
+            "{name}: not simulated with conditions (`when`), scans by access or population, bloat recovery or ideal memory; \
+             leave these out, or the size"
+        ));
+    }
+    None
+}
+
+/// What of a policy at [`Scale::X86`] the model of many CPUs' faults has not: its superpages are of 2M, and smaller.
+pub fn not_simulated_of_faults(policy: &Policy) -> Option<NotSimulated> {
     let (sizes, large) = (policy.sizes(), Scale::X86.superpage);
     let other = match (policy.launch().pages, sizes.above(large).smallest()) {
         (LaunchPages::Pool, Some(_)) => return None,
@@ -30,40 +82,60 @@ pub fn not_simulated(policy: &Policy) -> Option<NotSimulated> {
         _ => return None,
     };
     refused(format!(
-        "{other}: not simulated; the laboratory has superpages of 2M and smaller sizes, and larger ones of a pool (form = \
-         \"pool\")"
+        "{other}: not simulated; the model of concurrent faults has superpages of 2M and smaller sizes, and larger ones of a \
+         pool (form = \"pool\")"
     ))
 }
 
-/// The same on a machine.
+/// What of a policy at [`Scale::X86`] is not simulated on a machine.
 pub fn not_simulated_on(policy: &Policy, machine: &Machine) -> Option<NotSimulated> {
-    if let found @ Some(_) = not_simulated(policy).filter(|_| is_x86(machine)) {
-        return found;
-    }
     let offered = machine.superpages();
+    let is_offered = |order: u8| offered.contains(&bytes(order).bytes());
     let names: Vec<String> =
         offered.iter().map(|&size| format!("\"{}\"", short(ByteSize(size)))).collect();
     let (name, names) = (&machine.name, names.join(", "));
-    let region = region(machine);
+    let other = || {
+        refused(format!(
+            "the superpages of {name} are of {names}: name one of these in a copy (superpage design show)"
+        ))
+    };
+    let (sizes, region) = (policy.sizes(), order_of_region(machine));
     match policy.launch().pages {
-        LaunchPages::Base => None,
-        LaunchPages::Pool => {
-            if policy.sizes().largest().is_some_and(|one| offered.contains(&bytes(one).bytes())) {
-                return None;
-            }
-            refused(format!(
-                "the superpages of {name} are of {names}: name one of these in a copy (superpage design show)"
-            ))
-        }
-        _ if offered.contains(&region) && policy.sizes().has((region / 4096).ilog2() as u8) => None,
-        _ => refused(format!(
-            "the superpages of {name} are of {names}, which are simulated of a pool only: take a design with form = \"pool\""
+        LaunchPages::Base if is_x86(machine) => return not_simulated(policy),
+        LaunchPages::Base => return None,
+        LaunchPages::Pool if sizes.largest().is_some_and(is_offered) => return None,
+        LaunchPages::Pool => return other(),
+        _ => {}
+    }
+    if let found @ Some(_) = not_simulated(policy).filter(|_| is_x86(machine)) {
+        return found;
+    }
+    let from_region = sizes.above(region - 1);
+    if !from_region.iter().all(is_offered) {
+        return other();
+    }
+    if !is_x86(machine) && from_region.is_empty() && !sizes.is_empty() {
+        return other();
+    }
+    if from_region != Orders::NONE.with(region)
+        && let found @ Some(_) = unfit(policy, region)
+    {
+        return found;
+    }
+    // Parts of a split superpage of the TLB's size for one of a region would be taken for others.
+    let has_own = regions_of(from_region, region) == Size::Huge.shift() - Size::Large.shift();
+    match from_region.above(region).smallest() {
+        Some(larger) if has_regions(machine) && !has_own => refused(format!(
+            "{}: not simulated at a fault where the machine has superpages of {} too; take form = \"pool\"",
+            short(bytes(larger)),
+            short(bytes(region))
         )),
+        _ => None,
     }
 }
 
 fn is_x86(machine: &Machine) -> bool {
-    region(machine) == bytes(Scale::X86.superpage).bytes()
+    order_of_region(machine) == Scale::X86.superpage
 }
 
 /// Bytes of a region: 512 base pages.
@@ -71,13 +143,40 @@ fn region(machine: &Machine) -> u64 {
     machine.base_page.bytes() * u64::from(trace::SLOTS)
 }
 
-/// log2 of the regions that a superpage of this policy has on a machine: more than one in a pool of large superpages.
+/// Whether a machine has superpages of a region.
+pub(crate) fn has_regions(machine: &Machine) -> bool {
+    machine.superpages().contains(&region(machine))
+}
+
+/// What a design means on a machine, by what it means at a scale. Of a pool whose superpages have several regions it is asked
+/// as if base pages were larger by as much: the superpage is the order that the page table's is elsewhere.
+pub fn policy_on(machine: &Machine, of: impl Fn(Scale) -> Policy) -> Policy {
+    let scale = crate::scale(machine);
+    let policy = of(scale);
+    if policy.launch().pages != LaunchPages::Pool {
+        return policy;
+    }
+    let group = regions_of_superpage(&policy, machine);
+    of(Scale { base_page: scale.base_page << group, ..scale })
+}
+
+/// log2 of the regions that the largest of a policy's superpages has on a machine; 0 where it has no larger ones.
 pub fn regions_of_superpage(policy: &Policy, machine: &Machine) -> u32 {
     let launch = policy.launch();
     match (launch.pages, launch.size) {
-        (LaunchPages::Pool, Some(size)) => (size.bytes() / region(machine)).max(1).ilog2(),
-        _ => 0,
+        (LaunchPages::Base, _) | (_, None) => 0,
+        (_, Some(size)) => (size.bytes() / region(machine)).max(1).ilog2(),
     }
+}
+
+/// The same of sizes.
+fn regions_of(sizes: Orders, region: u8) -> u32 {
+    sizes.largest().map_or(0, |largest| u32::from(largest.saturating_sub(region)))
+}
+
+/// A region as an order of [`Scale::X86`].
+fn order_of_region(machine: &Machine) -> u8 {
+    (region(machine) / Scale::X86.base_page).ilog2() as u8
 }
 
 /// Bytes of a size of [`Scale::X86`].

@@ -245,7 +245,7 @@ fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Fail
         sets.iter().map(|set| (set.to_string(), set.kernel(machine))).collect();
     for word in &args.designs {
         let named = cli::load_design(word)?;
-        if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&named.design) {
+        if let Some(lab::NotSimulated { key, why }) = lab::not_simulated_of_faults(&named.design) {
             return Err(what::refused(&named, key, &why));
         }
         if named.design.keys().iter().any(|(key, _)| key == WHEN) {

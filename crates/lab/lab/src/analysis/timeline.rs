@@ -37,7 +37,9 @@ pub fn mean_coverage(report: &Report) -> Option<f64> {
     for (index, moment) in moments.iter().enumerate() {
         let time = lasted(index) as f64;
         let pages = report.superpage_pages.unwrap_or(PAGES);
-        let superpages = (moment.superpages * pages).min(moment.resident_pages);
+        let smaller = moment.smaller_superpages;
+        let on_superpages = moment.superpages.saturating_sub(smaller) * pages + smaller * PAGES;
+        let superpages = on_superpages.min(moment.resident_pages);
         covered += superpages as f64 * time;
         resident += moment.resident_pages as f64 * time;
     }

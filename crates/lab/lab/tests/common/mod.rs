@@ -43,6 +43,7 @@ pub fn report(design: &str, cycles: &[(Cause, u64)]) -> Report {
 /// Superpages at times, of 1000 superpages' memory that is resident from the start.
 pub fn timeline(superpages: &[(u64, u64)]) -> Vec<Moment> {
     let moment = |(microseconds, superpages): &(u64, u64)| Moment {
+        smaller_superpages: 0,
         microseconds: *microseconds,
         superpages: *superpages,
         resident_pages: 512_000,

@@ -37,10 +37,8 @@ fn counters(experiment: &Experiment, design: Design) -> Counters {
 fn sizes_that_are_not_simulated_are_refused() {
     let touch = experiment("touch:size=64MiB", "e3-1245v6", 512, "none");
     for (sizes, why) in [
-        (r#"["1G"]"#, "1G: not simulated"),
-        (r#"["2M", "1G"]"#, "1G: not simulated"),
-        (r#"["64K", "2M", "32M"]"#, "32M: not simulated"),
-        (r#"["64K"]"#, "sizes without 2M: not simulated"),
+        (r#"["2M", "1G", "2G"]"#, "1G and 2G: not simulated together"),
+        (r#"["64K", "2M", "32M"]"#, r#"the superpages of e3-1245v6 are of "2M", "1G": name one"#),
     ] {
         let text = format!("name = \"x\"\nallocation.sizes = {sizes}");
         let design = Design::from_toml("x.toml", &text).expect("a design");
@@ -62,8 +60,22 @@ fn sizes_that_are_not_simulated_are_refused() {
     for (on, design, why) in [
         (&touch, pool(r#"["16M"]"#), r#"the superpages of e3-1245v6 are of "2M", "1G": name one"#),
         (&ppc970, pool(r#"["2M"]"#), r#"the superpages of ppc970 are of "16M": name one"#),
-        (&ppc970, design::designs::find("linux-6").unwrap(), "simulated of a pool only"),
-        (&ppc970, design::designs::find("freebsd").unwrap(), "simulated of a pool only"),
+        (
+            &ppc970,
+            design::designs::find("linux-6").unwrap(),
+            r#"the superpages of ppc970 are of "16M": name one"#,
+        ),
+        (&ppc970, design::designs::find("freebsd").unwrap(), r#"are of "16M": name one"#),
+        (
+            &touch,
+            design("freebsd", r#"sizes = ["2M"]"#, r#"sizes = ["2M", "1G"]"#, ""),
+            r#"1G: reservations are simulated of 2M, and of smaller sizes beside it"#,
+        ),
+        (
+            &touch,
+            design("elastic", r#"sizes = ["64K", "2M"]"#, r#"sizes = ["64K", "2M", "1G"]"#, ""),
+            "1G: not simulated with conditions",
+        ),
     ] {
         match run(on, &[design]) {
             Err(error @ LabError::NotSimulated { .. }) => {

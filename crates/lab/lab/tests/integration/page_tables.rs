@@ -23,8 +23,9 @@ fn experiment(machine: &str, workload: &str) -> Experiment {
 
 fn on(machine: &str, workload: &str, design: &str) -> Report {
     let experiment = experiment(machine, workload);
-    let design = match design.strip_prefix("pool of ") {
-        Some(size) => pool(size),
+    let design = match design.split_once(" of ") {
+        Some(("pool", size)) => pool(size),
+        Some((preset, size)) => transparent(preset, size),
         None => design::designs::find(design).expect("a design"),
     };
     run(&experiment, &[design]).expect("it runs").remove(0)
@@ -35,6 +36,20 @@ fn pool(size: &str) -> Design {
     let text = design::designs::preset("hugetlb").expect("a design").text;
     let text = text.replacen("sizes = [\"2M\"]", &format!("sizes = [\"{size}\"]"), 1);
     Design::from_toml("pool.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A design that makes superpages at a fault, with those of one other size.
+fn transparent(preset: &str, size: &str) -> Design {
+    let text = design::designs::preset(preset).expect("a design").text;
+    let line = text.lines().find(|line| line.starts_with("sizes = ")).expect("it has sizes");
+    let mut text = text.replacen(line, &format!("sizes = [\"{size}\"]"), 1);
+    if size.ends_with('K') {
+        // khugepaged makes none of these, and no memory is compacted for them.
+        let (before, after) = text.split_once("[mapping.scan]").expect("a scan");
+        let after = &after[after.find("\n[").expect("a table after it")..];
+        text = format!("{before}{after}").replace("effort-advised = \"direct-retry\"", "");
+    }
+    Design::from_toml("transparent.toml", &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// What was waited for walks, of all cycles and of those outside the kernel.
@@ -73,15 +88,17 @@ fn a_walk_of_a_hashed_page_table_costs_a_random_load_about_as_much_as_itself() {
 /// first to each superpage, before its fault and after it.
 #[test]
 fn superpages_of_every_size_by_hand() {
-    for (machine, size, superpages, base_page) in [
+    let cases = [
         ("e3-1245v6", "1G", 4, 4096),
         ("e3-1245v6", "2M", 2048, 4096),
         ("ppc970", "16M", 256, 4096),
         ("itanium2-16k", "16M", 256, 16384),
         ("itanium2-16k", "256M", 16, 16384),
-    ] {
-        let report = on(machine, "touch:size=4G,iterations=1", &format!("pool of {size}"));
-        let (counters, name) = (&report.counters, format!("{size} on {machine}"));
+    ];
+    let designs = ["pool", "linux-6"].map(|design| cases.map(|case| (design, case)));
+    for (design, (machine, size, superpages, base_page)) in designs.into_iter().flatten() {
+        let report = on(machine, "touch:size=4G,iterations=1", &format!("{design} of {size}"));
+        let (counters, name) = (&report.counters, format!("{design} of {size} on {machine}"));
         let machine = machine::preset(machine).expect("a machine");
         assert_eq!(counters.faults, superpages, "{name}");
         assert_eq!(counters.made_at_fault, superpages, "{name}");
@@ -98,6 +115,71 @@ fn superpages_of_every_size_by_hand() {
             "{name}"
         );
     }
+}
+
+/// 64K at a fault: 16 base pages together, each with its entry. Where the TLB joins 16 in one, it has as many fewer walks.
+#[test]
+fn sixteen_base_pages_at_a_fault_by_hand() {
+    let walks = |machine| {
+        let report = on(machine, "touch:size=4G,iterations=1", "linux-6 of 64K");
+        let counters = report.counters;
+        assert_eq!(counters.faults, (4 << 30) / (64 << 10), "{machine}");
+        assert_eq!(counters.zeroed * 4096, 4 << 30, "{machine}");
+        assert_eq!(counters.superpages, 0, "no entry of its own");
+        counters.walks_base
+    };
+    let pages = (4 << 30) / 4096;
+    assert_eq!(walks("e3-1245v6"), pages);
+    // One before each fault, and one after it.
+    assert!(walks("neoverse-n1") <= pages / 16 * 2);
+}
+
+/// With 1G a fault in smaller ones follows where none lies free, and coverage counts both by what they map.
+#[test]
+fn trident_falls_back_by_size() {
+    let workload = "touch:size=5G,iterations=1";
+    let whole = on("e3-1245v6", workload, "trident");
+    assert_eq!((whole.counters.faults, whole.counters.superpages), (5, 5));
+    assert_eq!(figures(&whole, None).coverage, Some(1.0));
+    let experiment = Experiment {
+        fragmentation: "pinned-30".parse().expect("a fragmentation"),
+        ..experiment("e3-1245v6", "touch:size=2G,iterations=1")
+    };
+    let trident = design::designs::find("trident").expect("a design");
+    let report = run(&experiment, &[trident]).expect("it runs").remove(0);
+    let counters = &report.counters;
+    assert!(counters.superpages > 4 && counters.superpages <= 1024, "{counters:?}");
+    let last = report.timeline.iter().rev().find(|moment| moment.superpages > 0);
+    assert!(last.is_some_and(|moment| moment.smaller_superpages == moment.superpages));
+}
+
+/// A scan makes them of what is there: of base pages where there are no others.
+#[test]
+fn a_scan_makes_superpages_of_16m() {
+    let text = r#"
+        name = "scan"
+        [allocation]
+        trigger = "scan"
+        form = "superpage"
+        sizes = ["16M"]
+        [mapping]
+        when = "never"
+        [mapping.scan]
+        every = "100ms"
+        regions = 64
+        least-present = 1
+        referenced = false
+        order = "address"
+        effort = "none"
+    "#;
+    let design = Design::from_toml("scan.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    let experiment = experiment("ppc970", "gups:size=1G,operations=200M");
+    let counters = run(&experiment, &[design]).expect("it runs").remove(0).counters;
+    assert!((1..=64).contains(&counters.made_by_copy), "{counters:?}");
+    assert_eq!(counters.superpages, counters.made_by_copy);
+    // A fault zeroes its page, the scan those of a superpage that were never touched.
+    let holes = counters.zeroed - counters.faults;
+    assert_eq!(counters.copied + holes, counters.made_by_copy * 4096);
 }
 
 /// Memory without a free gigabyte: the mapping is refused, not given in smaller pieces.

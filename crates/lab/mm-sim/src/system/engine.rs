@@ -163,7 +163,7 @@ impl<T: Translate> Engine<T> {
         let kind = self.system.spaces.kind(region);
         let (number, size) = self.superpage.of(page.0, kind);
         let level = self.tlb.look_up(number, size);
-        let large = kind & SIZE == LARGE;
+        let large = kind & LARGE != 0;
         if level == Level::Walk {
             let mapped = large || self.system.spaces.is_present(page);
             if !mapped {
@@ -241,7 +241,7 @@ impl<T: Translate> Engine<T> {
         let regions = large_pages + base_pages.div_ceil(SLOTS.into());
         let memory = u64::from(system.memory.frames()) * self.machine.base_page.bytes();
         let footprint = Footprint {
-            entries: base_pages + (large_pages >> system.group),
+            entries: base_pages + system.superpages(),
             ..Footprint::new(base_pages, regions.max(1), memory)
         };
         let mut large = new;
@@ -265,11 +265,12 @@ impl<T: Translate> Engine<T> {
     }
 }
 
-/// Superpages of 2^`group` regions, as this machine's TLB sees them.
+/// Superpages, the largest of 2^`group` regions, as this machine's TLB sees them.
 fn superpage(machine: &Machine, group: u32) -> Superpage {
     let is_huge = group == Size::Huge.shift() - Size::Large.shift();
     let size = if is_huge { Size::Huge } else { Size::Large };
-    let same = machine.entry_size(size).pages().min(SLOTS);
+    let pages = |size| machine.entry_size(size).pages().min(SLOTS);
+    let same = pages(size).min(pages(Size::Large));
     Superpage { same, group: if is_huge { 0 } else { group }, size }
 }
 

@@ -228,6 +228,8 @@ impl System {
             let ours = at.is_some_and(|at| at.process == self.spaces.running());
             if edge % SLOTS != 0 && ours {
                 self.superpage_event(region, Happened::Protected { whole: false });
+            } else if ours {
+                self.cut_larger(edge, Happened::Protected { whole: false });
             }
         }
     }
@@ -285,6 +287,23 @@ impl System {
         while at < end {
             let region = Page(at).region();
             let stop = end.min(region.next().first().0);
+            if self.spaces.is_part(region) && !self.spaces.at(region).has(POOL) {
+                let all = self.extent_around(region);
+                if all.first.0 == at
+                    && all.end().0 <= end
+                    && private
+                    && offset.is_multiple_of(all.count)
+                {
+                    for region in self.spaces.around(region) {
+                        self.share_region(region, Page(region.first().0 + offset).region());
+                    }
+                    self.clock.spend(Cause::Map, self.costs.map_page);
+                    at = all.end().0;
+                    continue;
+                }
+                // A part of it, or not aligned in the child.
+                self.split_larger(region, Payer::Program);
+            }
             let whole = at.is_multiple_of(SLOTS) && stop - at == SLOTS;
             self.superpage_event(region, Happened::Shared { whole, private });
             if self.spaces.at(region).has(POOL) {
@@ -314,10 +333,14 @@ impl System {
         if self.spaces.is_large(child) {
             return;
         }
+        self.share_region(region, child);
+        self.clock.spend(Cause::Map, self.costs.map_page);
+    }
+
+    fn share_region(&mut self, region: Region, child: Region) {
         if let Some(base) = self.spaces.share_large(region, child) {
             self.frames.share(base, child.first());
         }
-        self.clock.spend(Cause::Map, self.costs.map_page);
     }
 
     fn exit(&mut self, process: Process) {

@@ -108,13 +108,19 @@ impl System {
             let is_absent = |&order: &u8| {
                 let pages = start(order)..start(order) + (1 << order);
                 let inside = first <= pages.start && pages.end <= mapping.end;
-                inside && { pages }.all(|page| self.spaces.entry(Page(page)).is_empty())
+                inside
+                    && match order > LARGE_ORDER {
+                        true => self.is_bare(page.region()),
+                        false => { pages }.all(|page| self.spaces.entry(Page(page)).is_empty()),
+                    }
             };
-            region.absent = self.physical.smaller.iter().filter(is_absent).collect();
+            let sizes = self.physical.smaller.or(self.physical.larger);
+            region.absent = sizes.iter().filter(is_absent).collect();
         } else {
             return;
         }
-        let sizes = self.physical.reserved.iter().chain(self.physical.smaller.iter());
+        let all = self.physical.reserved.or(self.physical.smaller).or(self.physical.larger);
+        let sizes = all.iter();
         for order in sizes {
             if first <= start(order) {
                 region.begins = region.begins.with(order);
@@ -123,6 +129,14 @@ impl System {
                 region.ends = region.ends.with(order);
             }
         }
+    }
+
+    /// Whether nothing is in any region of the largest superpage around one.
+    fn is_bare(&self, region: Region) -> bool {
+        let nothing =
+            |region| !self.spaces.is_large(region) && self.spaces.at(region).place == NO_TABLE;
+        // What was touched before is in the region itself, most often.
+        nothing(region) && self.spaces.around(region).all(nothing)
     }
 
     /// Whether the extent of a size around a page has neither a reservation nor a page in memory.
@@ -202,7 +216,7 @@ impl System {
     fn superpage_facts(&self, region: Region) -> Superpage {
         let at = self.spaces.at(region);
         Superpage {
-            order: 0,
+            order: if self.spaces.is_part(region) { self.larger_order() } else { 0 },
             zeros: at.has(ZEROS),
             pooled: at.has(POOL),
             cow: at.has(COW),

@@ -45,13 +45,16 @@ impl System {
     ) -> Result<Served, Stop> {
         let region = page.region();
         match action {
-            Action::MapZeros { order } => self.map_zeros(page, order == LARGE_ORDER),
+            Action::MapZeros { order } => self.map_zeros(page, order),
             Action::MakeSuperpage { order, how: How::Fresh, effort } => {
                 if self.spaces.is_large(region) {
-                    self.spaces.unmap_large(region);
+                    // The shared one of zeros.
+                    let zeros = self.spaces.regions_of(region);
+                    zeros.for_each(|region| self.spaces.unmap_large(region));
                 }
                 let done = match order {
                     LARGE_ORDER => self.fresh_superpage(region, effort),
+                    larger if larger > LARGE_ORDER => self.fresh_larger(region),
                     _ => self.fresh_pages(page, order, write),
                 };
                 return Ok(if done { Served::Done } else { Served::NoMemory });
@@ -80,7 +83,8 @@ impl System {
                 self.copy_page(page)?;
             }
             Action::MakeWritable | Action::Reuse if self.spaces.is_large(region) => {
-                self.spaces.take_large(region);
+                let regions = self.spaces.regions_of(region);
+                regions.for_each(|region| self.spaces.take_large(region));
             }
             _ => self.perform_on_resident(action, page, write, place)?,
         }
@@ -144,14 +148,16 @@ impl System {
     }
 
     /// Maps the shared zeros: a superpage of them, or a page.
-    fn map_zeros(&mut self, page: Page, superpage: bool) {
+    fn map_zeros(&mut self, page: Page, order: u8) {
         let region = page.region();
         self.clock.spend(Cause::Map, self.costs.map_page);
-        if superpage {
-            self.spaces.map_large(region, Frame(0), false);
-            self.spaces.mark(region, ZEROS);
-        } else {
-            self.spaces.map_zero_page(page);
+        match order {
+            LARGE_ORDER => {
+                self.spaces.map_large(region, Frame(0), false);
+                self.spaces.mark(region, ZEROS);
+            }
+            larger if larger > LARGE_ORDER => self.map_larger_zeros(region),
+            _ => self.spaces.map_zero_page(page),
         }
     }
 

@@ -16,25 +16,34 @@ impl System {
         self.spaces.map_large(region, base, dirty);
     }
 
-    /// Splits a superpage mapping, in all address spaces that share it: pages are mapped singly, frames
-    /// stay where they are.
+    /// Splits a region's superpage mapping, in all address spaces that share it: pages are mapped singly, frames
+    /// stay where they are. Of a larger superpage the other regions stay as they are when it is split.
     pub(crate) fn demote(&mut self, region: Region, payer: Payer) {
-        let at = self.spaces.at(region);
-        if at.has(ZEROS) {
+        if self.spaces.is_part(region) {
+            self.split_larger(region, payer);
+            if !self.spaces.is_large(region) {
+                return;
+            }
+        }
+        if self.spaces.at(region).has(ZEROS) {
             return self.spaces.unmap_large(region);
         }
+        let mapped = self.split_superpage(region);
+        self.counters.demoted += mapped;
+        self.clock.charge(payer, Cause::Map, self.costs.split * mapped);
+        self.clock.charge(payer, Cause::Shootdown, self.costs.shootdown * mapped);
+    }
+
+    /// The same, not paid for. Returns in how many address spaces.
+    pub(crate) fn split_superpage(&mut self, region: Region) -> u64 {
+        let at = self.spaces.at(region);
         let is_shared = at.has(COW);
         let base = self.spaces.base(region);
         let singly_owned = self.memory.owner(Frame(base.0 + 1)) != Owner::None;
         let reserved = self.frames.reservations().at(base).is_some();
         let group =
             if is_shared { self.frames.split_shares(&self.memory, base) } else { vec![region] };
-        for &region in &group {
-            self.counters.demoted += 1;
-            self.clock.charge(payer, Cause::Map, self.costs.split);
-            self.clock.charge(payer, Cause::Shootdown, self.costs.shootdown);
-            self.spaces.split(region);
-        }
+        group.iter().for_each(|&region| self.spaces.split(region));
         self.memory.set_superpage(base, false);
         if !singly_owned || group.len() > 1 {
             for slot in 0..SLOTS {
@@ -46,5 +55,6 @@ impl System {
         if self.policy.on(demoted, &Facts::default()) == Action::Hold {
             self.frames.hold(base);
         }
+        group.len() as u64
     }
 }

@@ -32,6 +32,7 @@ mod formed;
 mod frames;
 mod ground;
 mod large;
+mod larger;
 mod observed;
 mod plain;
 mod pool;
@@ -51,7 +52,6 @@ mod tests;
 
 use machine::{Machine, Size};
 use policy::{Physical, Plain, Policy, Reads, Scale};
-use trace::SLOTS;
 use units::ByteSize;
 
 pub(crate) use engine::Engine;
@@ -59,7 +59,7 @@ pub use observed::Observations;
 
 use crate::memory::compaction::{Compaction, Settings};
 use crate::memory::{FRAME_BYTES, Memory, NodeShape, PartUse, Shape};
-use crate::supported::regions_of_superpage;
+use crate::supported::{has_regions, regions_of_superpage};
 use crate::touched::Counts;
 use crate::{Counters, CycleCounts, Moment};
 use clock::Clock;
@@ -103,8 +103,10 @@ pub(crate) struct System {
     joins: bool,
     pcid: bool,
     costs: Prices,
-    /// log2 of the regions that a superpage has: more than one in a pool of large superpages.
+    /// log2 of the regions that the largest superpages have.
     group: u32,
+    /// The machine has superpages of one region too: larger ones are split into these, else into base pages.
+    splits_whole: bool,
     spaces: Spaces,
     memory: Memory,
     compaction: Compaction,
@@ -181,7 +183,7 @@ impl System {
         let group = regions_of_superpage(&policy, machine);
         let pool = Pool::new(settings.pool, &mut memory, group);
         Self {
-            spaces: Spaces::new(memory.frames(), policy.reads().has(Reads::MISSES), swap),
+            spaces: Spaces::new(memory.frames(), policy.reads().has(Reads::MISSES), swap, group),
             compaction: Compaction::new(&memory, compaction),
             // A tick of FreeBSD's clock at hz = 1000.
             frames: Frames::new(clock.of_microseconds(1000), settings.preemptible),
@@ -193,13 +195,9 @@ impl System {
             counters: Counters::default(),
             runs: Vec::new(),
             uses: Default::default(),
-            costs: Prices::new(
-                machine,
-                policy.zeroing(),
-                settings.is_ideal,
-                u64::from(SLOTS) << group,
-            ),
+            costs: Prices::new(machine, policy.zeroing(), settings.is_ideal, group),
             group,
+            splits_whole: has_regions(machine),
             pcid: machine.pcid,
             reads: policy.reads(),
             is_single: policy.plain(true, &policy::Mapping::default()) == Plain::Base,
@@ -241,7 +239,8 @@ impl System {
 
     /// Superpages that are mapped now.
     pub(crate) fn superpages(&self) -> u64 {
-        self.spaces.superpages() >> self.group
+        let (of_region, larger) = self.spaces.superpages_by_size();
+        of_region + larger
     }
 
     /// Whether a daemon asks which pages were touched.
@@ -286,9 +285,11 @@ impl System {
 
     fn note_moment(&mut self) {
         let now = self.clock.now();
+        let (of_region, larger) = self.spaces.superpages_by_size();
         let moment = Moment {
             microseconds: self.clock.microseconds(now - self.observed.began()),
-            superpages: self.superpages(),
+            superpages: of_region + larger,
+            smaller_superpages: if self.group > 0 { of_region } else { 0 },
             resident_pages: self.spaces.resident(),
             free_superpages: self.memory.free_superpages(),
             free_pages: self.memory.free_frames() + self.frames.reservations().clear_frames(),

@@ -172,7 +172,7 @@ impl System {
         self.clock.spend(Cause::Fault, self.costs.superpage_fault);
         match found {
             Fault::Fresh { frame, .. } => {
-                self.clock.spend(Cause::Zero, self.costs.zero_large);
+                self.clock.spend(Cause::Zero, self.costs.zero_larger);
                 self.counters.zeroed += u64::from(self.pool.pages());
                 self.counters.superpage_faults += 1;
                 self.counters.made_at_fault += 1;
@@ -222,6 +222,7 @@ impl System {
         }
         self.spaces.map_large(region, frame, true);
         self.spaces.mark(region, POOL);
+        self.spaces.join_larger(region);
     }
 
     /// Takes a mapping of a pool page away; the page is the pool's matter.

@@ -16,8 +16,10 @@ pub(crate) struct Prices {
     /// One more entry made by a fault.
     pub map_page: u64,
     pub zero_page: u64,
-    /// All of a superpage in a fault, in the design's way.
+    /// All of a superpage of one region in a fault, in the design's way.
     pub zero_large: u64,
+    /// The same of the largest superpages that the design has.
+    pub zero_larger: u64,
     /// The same ahead of need.
     pub zero_ahead: u64,
     pub copy_page: u64,
@@ -60,8 +62,8 @@ const RESERVED_PAGE_MISSES: f64 = 2.0;
 const DISK_MICROSECONDS: f64 = 80.0;
 
 impl Prices {
-    /// Superpages have so many base pages.
-    pub(crate) fn new(machine: &Machine, zeroing: Zeroing, is_ideal: bool, pages: u64) -> Self {
+    /// The largest superpages have 2^`group` regions.
+    pub(crate) fn new(machine: &Machine, zeroing: Zeroing, is_ideal: bool, group: u32) -> Self {
         let cycles =
             |nanoseconds: f64| (nanoseconds * f64::from(machine.mhz) / 1000.0).round() as u64;
         let costs = &machine.costs;
@@ -79,8 +81,9 @@ impl Prices {
             superpage_fault: cycles((costs.fault_superpage - costs.fault_base).max(0.0)),
             map_page: cycles(costs.fault_around_page),
             zero_page,
-            zero_large: zero(pages),
-            zero_ahead: zero_by(zeroing.ahead_non_temporal.unwrap_or(false), pages),
+            zero_large: zero(SLOTS.into()),
+            zero_larger: zero(u64::from(SLOTS) << group),
+            zero_ahead: zero_by(zeroing.ahead_non_temporal.unwrap_or(false), SLOTS.into()),
             copy_page: cycles(costs.copy_page),
             migrate_page: cycles(costs.migrate_page),
             collapse: cycles(costs.collapse),

@@ -17,6 +17,10 @@ impl System {
     /// Takes the frames of `pages` away; the mappings that held them are the caller's matter.
     pub(crate) fn release(&mut self, pages: Pages) {
         let (mut at, end) = (pages.first.0, pages.end().0);
+        if self.group > 0 {
+            self.cut_larger(at, Event::Unmapped { whole: false });
+            self.cut_larger(end, Event::Unmapped { whole: false });
+        }
         let mut gone = 0;
         while at < end {
             let region = Page(at).region();
@@ -102,8 +106,8 @@ impl System {
     fn release_superpage(&mut self, region: Region) {
         let at = *self.spaces.at(region);
         let base = self.spaces.base(region);
-        // A page of the pool goes with the first of its regions.
-        if self.pool.regions(region).next() == Some(region) || !at.has(POOL) {
+        // A superpage goes with the first of its regions.
+        if self.spaces.regions_of(region).next() == Some(region) {
             self.clock.spend(Cause::Map, self.costs.unmap_superpage);
         }
         self.spaces.unmap_large(region);

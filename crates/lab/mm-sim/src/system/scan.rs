@@ -9,6 +9,7 @@ use super::System;
 use super::clock::Payer;
 use super::collapse::Collapsed;
 use super::daemons::Pass;
+use super::larger::Larger;
 use super::spaces::region::{ACCESSED, LISTED, NO_TABLE, WATCHED};
 use crate::Cause;
 use crate::reservation::ReservationId;
@@ -58,17 +59,53 @@ impl System {
         let Some((owner, region)) = self.next_region(self.daemons.cursor(), &mut passed) else {
             return (Ended::Nothing, passed);
         };
+        if self.policy.scanned_sizes().has(self.larger_order()) && self.group > 0 {
+            return (self.visit_larger(owner, region), passed);
+        }
         self.clock.spend_behind(Cause::Scan, self.costs.scan_page * u64::from(SLOTS));
         self.daemons.set_cursor(owner, region.next().first());
-        let ended = match self.collapse(region, Payer::Daemon) {
+        (self.visit(region), passed)
+    }
+
+    fn visit(&mut self, region: Region) -> Ended {
+        match self.collapse(region, Payer::Daemon) {
             Collapsed::Yes => Ended::Done { pages: SLOTS },
             Collapsed::NoMemory => Ended::NoMemory,
             Collapsed::Unfit => {
                 self.spaces.unmark(region, ACCESSED);
                 Ended::Unfit
             }
-        };
-        (ended, passed)
+        }
+    }
+
+    /// A candidate for the largest superpage, from a region of it on; where none is made, each of its regions that the
+    /// mapping holds.
+    fn visit_larger(&mut self, owner: u32, from: Region) -> Ended {
+        let mapping = self.spaces.process(owner).and_then(|own| own.find(from.first()));
+        let held = mapping.map_or(from.next().0, |(_, mapping)| mapping.end / SLOTS);
+        let end = self.extent_around(from).end().region().0.min(held);
+        self.daemons.set_cursor(owner, Region(end).first());
+        let read = (from.0..end).map(Region).map(|region| match self.spaces.table(region) {
+            Some(_) => u64::from(SLOTS),
+            None => 1,
+        });
+        let entries: u64 = read.sum();
+        self.clock.spend_behind(Cause::Scan, self.costs.scan_page * entries);
+        match self.collapse_larger(from) {
+            Larger::Made => return Ended::Done { pages: SLOTS << self.group },
+            Larger::NoMemory => return Ended::NoMemory,
+            Larger::Unfit => return Ended::Unfit,
+            Larger::Parts => {}
+        }
+        let mut all = Ended::Unfit;
+        for region in (from.0..end).map(Region) {
+            match self.visit(region) {
+                Ended::NoMemory => return Ended::NoMemory,
+                Ended::Unfit => {}
+                done => all = done,
+            }
+        }
+        all
     }
 
     /// The best of those that were ranked.

@@ -10,7 +10,7 @@ use trace::{Page, Pages, Region, SLOTS};
 
 use super::System;
 use super::spaces::region::{
-    BASE, CHECK, CONT, COW, DIRTY, Entry, LARGE, NO_TABLE, POOL, RESERVED, RegionEntry, SIZE, ZEROS,
+    BASE, CHECK, CONT, COW, DIRTY, Entry, NO_TABLE, POOL, RESERVED, RegionEntry, SIZE, ZEROS,
 };
 use crate::memory::{Frame, Owner};
 
@@ -44,9 +44,9 @@ impl System {
         let mut users = Vec::new();
         let mut swapped = 0;
         for (region, at) in self.spaces.regions() {
-            let found = match self.spaces.kind(region) & SIZE {
-                LARGE => self.verify_large(region, at, &mut users),
-                _ => self.verify_table(region, at, &mut users, &mut swapped),
+            let found = match self.spaces.is_large(region) {
+                true => self.verify_large(region, at, &mut users),
+                false => self.verify_table(region, at, &mut users, &mut swapped),
             };
             found.map_err(|what| format!("{region:?} of process {}: {what}", at.process))?;
         }
@@ -67,6 +67,9 @@ impl System {
         let checked = self.spaces.kind(region) & CHECK != 0;
         if (at.has(COW | ZEROS) || !at.has(DIRTY)) && !checked {
             return Err("the superpage's writes must be looked at, and are not".to_string());
+        }
+        if self.spaces.is_part(region) && !self.is_larger(region) {
+            return Err("a part of a larger superpage that is not whole".to_string());
         }
         let process = self.spaces.owner(at);
         // A heap's last superpage of the pool reaches past the heap's end, and a part of one cannot be advised apart.
@@ -94,6 +97,20 @@ impl System {
         }
         users.extend((0..SLOTS).map(|slot| (at.place + slot, region.first().0 | slot)));
         Ok(())
+    }
+
+    /// Whether all regions around one are parts of one superpage, mapped alike.
+    fn is_larger(&self, region: Region) -> bool {
+        let at = |region| (self.spaces.kind(region) & (SIZE | CHECK), self.spaces.at(region));
+        let first = self.spaces.around(region).next().unwrap_or(region);
+        let (kind, of_first) = at(first);
+        (0..).zip(self.spaces.around(region)).all(|(number, part)| {
+            let (other, found) = at(part);
+            let flags = |at: &RegionEntry| at.flags & (COW | DIRTY | ZEROS | POOL);
+            let is_next = of_first.has(ZEROS) || found.place == of_first.place + number * SLOTS;
+            let is_alike = (other, found.process) == (kind, of_first.process);
+            is_alike && is_next && flags(found) == flags(of_first)
+        })
     }
 
     /// Whether every page of a region is in some mapping of its process: advice cuts mappings under a superpage.

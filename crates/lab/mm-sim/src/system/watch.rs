@@ -29,7 +29,8 @@ impl System {
                 break;
             }
             let at = self.spaces.at(region);
-            if self.spaces.is_large(region) && !at.has(COW | POOL | RESERVED | ZEROS) {
+            let is_large = self.spaces.is_large(region) && !self.spaces.is_part(region);
+            if is_large && !at.has(COW | POOL | RESERVED | ZEROS) {
                 found.push(region);
             }
         }

@@ -326,4 +326,5 @@ pub const PHYSICAL: superpage_policy::Physical = superpage_policy::Physical {
     preemptible: superpage_policy::Orders::NONE,
     reserved: superpage_policy::Orders::NONE,
     smaller: superpage_policy::Orders::NONE,
+    larger: superpage_policy::Orders::NONE,
 };

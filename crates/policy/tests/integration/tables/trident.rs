@@ -51,7 +51,7 @@ fn copy(order: u8) -> Action {
 pub fn table() -> Table {
     let thp = Thp { fresh: below_giant, compacts: false, ..LINUX_6 };
     let once = Once {
-        physical: Physical { prefers_zeroed: true, ..PHYSICAL },
+        physical: Physical { prefers_zeroed: true, larger: orders(&[GIANT]), ..PHYSICAL },
         path: FaultPath {
             prezero: Some((1000, 1000, 10)),
             superpage: Some(ByteSize::gib(1)),

@@ -63,7 +63,7 @@ impl Frames {
     }
 
     /// All pages that have a frame, whose owner is `owner`.
-    pub(super) fn mappers(&self, owner: Page, frame: Frame) -> impl Iterator<Item = Page> {
+    pub(crate) fn mappers(&self, owner: Page, frame: Frame) -> impl Iterator<Item = Page> {
         let further = self.shares.get(&frame.0).into_iter().flatten();
         std::iter::once(owner).chain(further.map(|&page| Page(page)))
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use trace::{Page, Region};
 
 use super::Spaces;
-use super::region::{BASE, Entry, LARGE, NO_TABLE, RESERVED, SIZE};
+use super::region::{BASE, Entry, LARGE, NO_TABLE, RESERVED};
 use crate::memory::Frame;
 
 /// Entries that were emptied.
@@ -114,7 +114,7 @@ impl Spaces {
     /// Gives a region's table back if nothing is in it.
     pub(crate) fn tidy(&mut self, region: Region) {
         let at = self.regions.edit(&mut self.kinds, region);
-        if self.kinds[region.index()] & SIZE != LARGE
+        if self.kinds[region.index()] & LARGE == 0
             && at.place != NO_TABLE
             && at.resident == 0
             && self.tables.table(at.place).iter().all(|entry| entry.is_empty())

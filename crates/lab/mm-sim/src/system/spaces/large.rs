@@ -4,7 +4,7 @@ use policy::Population;
 use trace::{Page, Region, SLOTS};
 
 use super::region::{
-    BASE, CHECK, CONT, COW, DIRTY, Entry, LARGE, NO_TABLE, POOL, RESERVED, RegionEntry, SIZE,
+    BASE, CHECK, CONT, COW, DIRTY, Entry, HUGE, LARGE, NO_TABLE, POOL, RESERVED, RegionEntry, SIZE,
 };
 use super::{Spaces, TlbInvalidation};
 use crate::memory::Frame;
@@ -29,7 +29,22 @@ impl Spaces {
         }
     }
 
-    /// The first frame of a superpage.
+    /// A region that is mapped as a superpage is a part of a larger one, if there are such.
+    pub(crate) fn join_larger(&mut self, region: Region) {
+        if self.group > 0 {
+            self.kinds[region.index()] |= HUGE;
+            self.count_part(region, 1);
+        }
+    }
+
+    /// A part of a larger superpage is a superpage of its own.
+    pub(crate) fn leave_larger(&mut self, region: Region) {
+        self.invalidations.push(TlbInvalidation::Region(region));
+        self.count_part(region, -1);
+        self.kinds[region.index()] = self.kinds[region.index()] & CHECK | LARGE;
+    }
+
+    /// The first frame of a region that is mapped as a superpage.
     pub(crate) fn base(&self, region: Region) -> Frame {
         debug_assert!(self.is_large(region));
         Frame(self.regions[region].place)
@@ -62,6 +77,7 @@ impl Spaces {
     /// Takes a superpage away; its frames are the caller's matter. A reservation of the region stays.
     pub(crate) fn unmap_large(&mut self, region: Region) {
         self.count_superpages(region, -1);
+        self.count_part(region, -i64::from(self.is_part(region)));
         self.count_resident(region, -i64::from(SLOTS));
         self.invalidations.push(TlbInvalidation::Region(region));
         self.kinds[region.index()] = BASE;

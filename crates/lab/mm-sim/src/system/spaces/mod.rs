@@ -24,7 +24,9 @@ use std::collections::BTreeMap;
 use trace::{Pages, Region, SLOTS};
 
 use misses::Misses;
-use region::{BASE, Entry, Kind, LARGE, NO_TABLE, NOBODY, RegionEntry, Regions, SIZE, Tables};
+use region::{
+    BASE, Entry, HUGE, Kind, LARGE, NO_TABLE, NOBODY, RegionEntry, Regions, SIZE, Tables,
+};
 use reuse::Lines;
 use space::{Place, Process};
 
@@ -65,8 +67,12 @@ pub(crate) struct Spaces {
     first_region: u32,
     /// Base pages resident for the program.
     resident: u64,
-    /// Superpages mapped for the program.
+    /// Regions mapped as superpages for the program.
     superpages: u64,
+    /// Of these, those that are parts of larger ones.
+    parts: u64,
+    /// log2 of the regions of a larger one.
+    group: u32,
     /// Pages swapped out now, and how many fit.
     swapped: u64,
     swap: u64,
@@ -74,7 +80,8 @@ pub(crate) struct Spaces {
 
 impl Spaces {
     /// No process yet, on a machine of so many frames. Without `counts_misses` nobody asks for walks; `swap` is in pages.
-    pub(crate) fn new(frames: u32, counts_misses: bool, swap: u64) -> Self {
+    /// The largest superpages have 2^`group` regions.
+    pub(crate) fn new(frames: u32, counts_misses: bool, swap: u64, group: u32) -> Self {
         Self {
             kinds: Vec::new(),
             regions: Regions::default(),
@@ -90,6 +97,8 @@ impl Spaces {
             first_region: 0,
             resident: 0,
             superpages: 0,
+            parts: 0,
+            group,
             swapped: 0,
             swap,
         }
@@ -99,7 +108,7 @@ impl Spaces {
     pub(crate) fn begin(&mut self, (first_region, first_process): (u32, u32)) {
         (self.first_region, self.first_process) = (first_region, first_process);
         self.lines.restart();
-        (self.resident, self.superpages) = (0, 0);
+        (self.resident, self.superpages, self.parts) = (0, 0, 0);
     }
 
     /// Where the program's memory begins.
@@ -118,10 +127,16 @@ impl Spaces {
         self.resident
     }
 
-    /// Superpages mapped for the program.
+    /// Regions mapped as superpages for the program.
     #[inline]
     pub(crate) fn superpages(&self) -> u64 {
         self.superpages
+    }
+
+    /// Superpages mapped for the program: those of one region, and larger ones.
+    #[inline]
+    pub(crate) fn superpages_by_size(&self) -> (u64, u64) {
+        (self.superpages - self.parts, self.parts >> self.group)
     }
 
     /// Pages that are swapped out.
@@ -208,7 +223,26 @@ impl Spaces {
 
     #[inline]
     pub(crate) fn is_large(&self, region: Region) -> bool {
-        self.kinds[region.index()] & SIZE == LARGE
+        self.kinds[region.index()] & LARGE != 0
+    }
+
+    /// Whether a region is a part of a larger superpage.
+    #[inline]
+    pub(crate) fn is_part(&self, region: Region) -> bool {
+        self.kinds.get(region.index()).is_some_and(|kind| kind & SIZE == HUGE)
+    }
+
+    /// The aligned regions around one that a larger superpage has.
+    pub(crate) fn around(&self, region: Region) -> impl Iterator<Item = Region> + use<> {
+        let first = region.0 >> self.group << self.group;
+        (first..first + (1 << self.group)).map(Region)
+    }
+
+    /// The regions of the superpage that a region is mapped by.
+    pub(crate) fn regions_of(&self, region: Region) -> impl Iterator<Item = Region> + use<> {
+        let group = if self.is_part(region) { self.group } else { 0 };
+        let first = region.0 >> group << group;
+        (first..first + (1 << group)).map(Region)
     }
 
     #[inline]
@@ -234,6 +268,13 @@ impl Spaces {
         }
         if let Some(process) = self.processes.get_mut(&process) {
             process.superpages = process.superpages.wrapping_add_signed(count);
+        }
+    }
+
+    /// One part more (or less) of larger superpages is mapped in a region's process.
+    fn count_part(&mut self, region: Region, count: i64) {
+        if self.is_ours(self.regions[region].process) {
+            self.parts = self.parts.wrapping_add_signed(count);
         }
     }
 }

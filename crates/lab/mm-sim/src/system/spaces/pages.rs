@@ -207,7 +207,7 @@ impl Spaces {
         }
         let kind = self.kinds[region.index()];
         let at = self.region(region);
-        if kind & SIZE == LARGE {
+        if kind & LARGE != 0 {
             return at.has(super::region::DIRTY) && !at.has(COW | ZEROS);
         }
         let (place, protected) = (at.place, at.has(PROTECTED));
@@ -280,6 +280,6 @@ impl Spaces {
     fn table_of(&self, page: Page) -> Option<u32> {
         let region = page.region();
         let kind = self.kinds.get(region.index())?;
-        (kind & SIZE != LARGE).then(|| self.regions[region].place)
+        (kind & LARGE == 0).then(|| self.regions[region].place)
     }
 }

@@ -18,8 +18,10 @@ pub(crate) type Kind = u8;
 pub(crate) const BASE: Kind = 0;
 /// Runs of 16 base pages, contiguous and aligned, each of which one TLB entry may hold.
 pub(crate) const CONT: Kind = 1;
-/// One superpage.
+/// One superpage. The bit tells superpages from base pages.
 pub(crate) const LARGE: Kind = 2;
+/// A part of a superpage of several regions.
+pub(crate) const HUGE: Kind = 3;
 /// The page size of a kind. The numbers are those of `machine::Size`.
 pub(crate) const SIZE: Kind = 3;
 /// Writes must be looked at: a page may be written for the first time, or be shared, or be zeros.

@@ -49,6 +49,7 @@ impl Spaces {
         self.kinds[child.index()] = self.kinds[region.index()];
         self.count_resident(child, i64::from(SLOTS));
         self.count_superpages(child, 1);
+        self.count_part(child, i64::from(self.is_part(child)));
         (!at.has(ZEROS | POOL)).then_some(Frame(at.place))
     }
 

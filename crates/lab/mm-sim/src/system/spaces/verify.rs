@@ -38,7 +38,7 @@ impl Spaces {
 
     /// What is counted: of each process, and of the program, for which so many pages should be swapped out.
     pub(crate) fn verify_counts(&self, swapped: u64) -> Result<(), String> {
-        let (mut resident, mut superpages) = (0, 0);
+        let (mut resident, mut superpages, mut parts) = (0, 0, 0);
         let mut by_process = BTreeMap::<u32, u64>::new();
         for (region, at) in self.regions() {
             if at.process >= self.first_process {
@@ -46,13 +46,14 @@ impl Spaces {
             }
             if self.is_large(region) {
                 superpages += u64::from(self.is_ours(at.process));
+                parts += u64::from(self.is_ours(at.process) && self.is_part(region));
                 *by_process.entry(at.process).or_default() += 1;
             }
         }
-        let kept = (self.resident, self.superpages, self.swapped);
-        if kept != (resident, superpages, swapped) {
+        let kept = (self.resident, self.superpages, self.parts, self.swapped);
+        if kept != (resident, superpages, parts, swapped) {
             return Err(format!(
-                "{resident} resident, {superpages} superpages, {swapped} swapped; kept {kept:?}"
+                "{resident} resident, {superpages} superpages, {parts} of them parts, {swapped} swapped; kept {kept:?}"
             ));
         }
         for (number, process) in &self.processes {

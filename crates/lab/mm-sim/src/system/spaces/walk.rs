@@ -7,7 +7,9 @@ use tlb_sim::Translate;
 use trace::{Access, Page, Region};
 
 use super::Spaces;
-use super::region::{ACCESSED, BASE, CHECK, CONT, Entry, Kind, LARGE, QUIET, SIZE, UNACCESSED};
+use super::region::{
+    ACCESSED, BASE, CHECK, CONT, Entry, HUGE, Kind, LARGE, QUIET, SIZE, UNACCESSED,
+};
 
 /// Why the loop was left, and at which access.
 pub(crate) enum Attention {
@@ -19,12 +21,13 @@ pub(crate) enum Attention {
     Check(usize),
 }
 
-/// How the TLB sees a superpage.
+/// How the TLB sees superpages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Superpage {
-    /// Base pages of it that one entry translates: for those the filter takes any page.
+    /// Base pages of one that one entry translates: for those the filter takes any page.
     pub same: u32,
-    /// log2 of its regions, where the TLB has no size for it of its own: its page's number is that of the superpage.
+    /// log2 of the regions of one that has several, where the TLB has no size for it of its own: its page's number is that
+    /// of the superpage.
     pub group: u32,
     /// The TLB's size for it.
     pub size: Size,
@@ -35,7 +38,7 @@ impl Superpage {
     #[inline(always)]
     pub(crate) fn of(self, page: u32, kind: Kind) -> (u32, Size) {
         match kind & SIZE {
-            LARGE => (page >> self.group, self.size),
+            HUGE => (page >> self.group, self.size),
             other => (page, size_of(other)),
         }
     }
@@ -47,7 +50,7 @@ const fn size_of(kind: Kind) -> Size {
         BASE => Size::Base,
         CONT => Size::Cont,
         LARGE => Size::Large,
-        // No region has it; named so that the numbers are those of `Size` and there is nothing to do.
+        // See `Superpage::of`; named so that the numbers are those of `Size` and there is nothing to do.
         _ => Size::Huge,
     }
 }
@@ -87,7 +90,7 @@ impl Spaces {
                 return Attention::Check(at);
             }
             // The same superpage again is a hit too.
-            if kind & SIZE == LARGE && (page.0 ^ previous & !Access::WRITE) < superpage.same {
+            if kind & LARGE != 0 && (page.0 ^ previous & !Access::WRITE) < superpage.same {
                 previous = access;
                 continue;
             }
@@ -96,12 +99,12 @@ impl Spaces {
                 previous = access;
                 continue;
             }
-            if kind & SIZE != LARGE {
+            if kind & LARGE == 0 {
                 lines.read(page, tlb);
             }
             if kind & QUIET == 0 {
                 let found = regions.extend(region);
-                let large = kind & SIZE == LARGE;
+                let large = kind & LARGE != 0;
                 if !large && !tables.is_present(found.place, page.slot()) {
                     *last = previous;
                     return Attention::Absent(at);

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod ideal;
+mod larger;
 mod naive;
 mod plain;
 mod pool;
@@ -50,10 +51,7 @@ fn machine(name: &str) -> Machine {
 impl Run {
     fn new(design: &design::Design, conditions: &Conditions) -> Self {
         let machine = machine(conditions.machine);
-        let scale = crate::scale(&machine);
-        let group = crate::regions_of_superpage(&design.policy(scale), &machine);
-        let base_page = scale.base_page << group;
-        let policy = design.policy(policy::Scale { base_page, ..scale });
+        let policy = crate::policy_on(&machine, |scale| design.policy(scale));
         let memory = conditions.memory;
         let kernel = crate::kernel_memory(memory);
         let layout = &conditions.layout;
@@ -225,6 +223,7 @@ under! {
     cbmm "cbmm",
     elastic "elastic",
     hugescope "hugescope",
+    trident "trident",
 }
 
 proptest! {

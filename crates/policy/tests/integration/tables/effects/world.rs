@@ -314,6 +314,19 @@ impl World {
             // What is ranked was accessed.
             facts.region.coverage = facts.region.coverage.max(1);
         }
+        if daemon == Daemon::Scan
+            && self.random.percent(50)
+            && let Some(order) = self.policies[0].scanned_sizes().above(9).largest()
+        {
+            // A scan is asked of its largest size first.
+            let extent = &mut facts.extent;
+            *extent = Extent {
+                order,
+                populated: extent.populated << (order - 9),
+                coverage: extent.coverage << (order - 9),
+                ..*extent
+            };
+        }
         let action = self.on(Event::Candidate, &facts)?;
         match action {
             Action::Inspect if daemon == Daemon::Scan => self.inspected(false, facts),

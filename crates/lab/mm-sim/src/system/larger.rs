@@ -1,0 +1,225 @@
+//! Superpages of several regions: made by a fault or a scan, cut and split.
+//!
+//! Memory and reverse maps know each as so many superpages of one region, side by side: frames are freed, shared and
+//! given to an heir by region. Page tables know it as one, of which all regions are mapped or none.
+//! See docs/decisions/lab-model.md#12.
+
+use policy::{Action, Event, Extent, Facts, How, Result as Ended};
+use trace::{Page, Pages, Region, SLOTS};
+
+use super::System;
+use super::clock::Payer;
+use super::frames::LARGE_ORDER;
+use super::spaces::region::{LISTED, ZEROS};
+use crate::Cause;
+use crate::memory::{Frame, Owner};
+
+/// What became of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Larger {
+    /// It is one superpage now.
+    Made,
+    /// Smaller ones are to be made of its parts.
+    Parts,
+    /// It does not qualify, and there are no smaller ones.
+    Unfit,
+    /// No superpage was to be had, and there are no smaller ones.
+    NoMemory,
+}
+
+impl System {
+    /// The order of the largest superpages.
+    pub(crate) fn larger_order(&self) -> u8 {
+        LARGE_ORDER + self.group as u8
+    }
+
+    /// All base pages of the largest superpage around a region.
+    pub(crate) fn extent_around(&self, region: Region) -> Pages {
+        let first = region.0 >> self.group << self.group;
+        Pages { first: Region(first).first(), count: SLOTS << self.group }
+    }
+
+    /// Free frames for one, and how many of them hold zeros. Nothing is compacted or reclaimed for it, whatever the
+    /// design's effort: kernels compact for blocks up to MAX_ORDER.
+    pub(crate) fn free_larger(&mut self) -> Option<(Frame, u64)> {
+        let before = self.memory.zeroed_frames();
+        let order = self.larger_order();
+        let mut nodes = 0..self.memory.nodes();
+        let base = nodes.find_map(|node| self.memory.allocate_contiguous(order, node))?;
+        Some((base, before - self.memory.zeroed_frames()))
+    }
+
+    /// All of one at once: allocated, zeroed, mapped. `false`: none was to be had.
+    pub(crate) fn fresh_larger(&mut self, region: Region) -> bool {
+        let Some((base, zeroed)) = self.free_larger() else { return false };
+        let pages = u64::from(SLOTS) << self.group;
+        self.clock.spend(Cause::Fault, self.costs.superpage_fault);
+        self.clock.spend(Cause::Zero, self.costs.zero_larger * (pages - zeroed) / pages);
+        self.counters.zeroed += pages - zeroed;
+        self.counters.superpage_faults += 1;
+        self.counters.made_at_fault += 1;
+        self.map_larger(region, base);
+        true
+    }
+
+    /// Maps one. What was mapped there is gone.
+    pub(crate) fn map_larger(&mut self, region: Region, base: Frame) {
+        for (number, region) in (0..).zip(self.spaces.around(region)) {
+            let frame = Frame(base.0 + number * SLOTS);
+            self.memory.set_owner(frame, Owner::Page(region.first()));
+            self.map_superpage(region, frame, true);
+            self.spaces.join_larger(region);
+        }
+    }
+
+    /// Maps one of zeros.
+    pub(crate) fn map_larger_zeros(&mut self, region: Region) {
+        for region in self.spaces.around(region) {
+            self.spaces.map_large(region, Frame(0), false);
+            self.spaces.mark(region, ZEROS);
+            self.spaces.join_larger(region);
+        }
+    }
+
+    /// What happens to pages up to `edge`, or from there on, happens to a part of the superpage there: one of several
+    /// regions is split if the policy says so.
+    pub(crate) fn cut_larger(&mut self, edge: u32, event: Event) {
+        let region = Page(edge).region();
+        let is_cut = edge & ((SLOTS << self.group) - 1) != 0;
+        if is_cut
+            && self.spaces.is_part(region)
+            && self.policy.on(event, &self.facts_of_superpage(region)) == Action::Demote
+        {
+            self.split_larger(region, Payer::Program);
+        }
+    }
+
+    /// Splits one, in all address spaces that share it: into superpages of one region where the machine has these, else
+    /// into base pages. Frames stay where they are.
+    pub(crate) fn split_larger(&mut self, region: Region, payer: Payer) {
+        let regions: Vec<Region> = self.spaces.regions_of(region).collect();
+        if self.spaces.at(region).has(ZEROS) {
+            return regions.into_iter().for_each(|region| self.spaces.unmap_large(region));
+        }
+        let mut sharers = 0;
+        for &region in &regions {
+            let base = self.spaces.base(region);
+            let Owner::Page(owner) = self.memory.owner(base) else {
+                unreachable!("a superpage of the program's has an owner")
+            };
+            let mappers: Vec<Region> =
+                self.frames.mappers(owner, base).map(|page| page.region()).collect();
+            sharers = mappers.len() as u64;
+            mappers.into_iter().for_each(|region| self.spaces.leave_larger(region));
+            if !self.splits_whole {
+                self.split_superpage(region);
+            }
+        }
+        let tables = if self.splits_whole { 1 } else { regions.len() as u64 };
+        self.counters.demoted += sharers;
+        self.clock.charge(payer, Cause::Map, self.costs.split * tables * sharers);
+        self.clock.charge(payer, Cause::Shootdown, self.costs.shootdown * sharers);
+    }
+
+    /// Makes one by copying, if the policy wants one around this region.
+    pub(crate) fn collapse_larger(&mut self, region: Region) -> Larger {
+        let mut facts = self.facts_of_larger(region);
+        let mut action = self.policy.on(Event::Candidate, &facts);
+        if action == Action::Inspect {
+            self.inspect_larger(region, &mut facts);
+            action = self.policy.on(Event::Inspected { requested: false }, &facts);
+        }
+        let mut is_full = false;
+        if let Action::MakeSuperpage { how: How::Copy { exclusive }, .. } = action {
+            if let Some(got) = self.free_larger() {
+                self.copy_into_larger(region, got, exclusive);
+                return Larger::Made;
+            }
+            is_full = true;
+            let failed = Event::Outcome { action, result: Ended::NoMemory, cost: 0 };
+            action = self.policy.on(failed, &facts);
+        }
+        match action {
+            Action::Consider { .. } => Larger::Parts,
+            _ if is_full => Larger::NoMemory,
+            _ => Larger::Unfit,
+        }
+    }
+
+    /// Of the candidate around a region. Its page tables are not read.
+    fn facts_of_larger(&self, region: Region) -> Facts {
+        let all = self.extent_around(region);
+        let mut facts = self.facts_of_candidate(region);
+        let place = self.spaces.owner(self.spaces.at(region)).and_then(|own| own.find(all.first));
+        facts.region.inside = place
+            .is_some_and(|(first, mapping)| first <= all.first.0 && all.end().0 <= mapping.end);
+        facts.extent = Extent { order: self.larger_order(), ..Extent::default() };
+        if !facts.region.inside {
+            // Its other regions may be others' memory.
+            return facts;
+        }
+        facts.region.superpage = None;
+        for part in self.spaces.around(region) {
+            let found = self.facts_of_candidate(part).region;
+            let at = &mut facts.region;
+            facts.extent.populated += u32::from(found.populated);
+            at.has_table |= found.has_table;
+            at.has_cow |= found.has_cow;
+            at.is_protected |= found.is_protected;
+            at.accessed |= found.accessed;
+            at.is_pooled |= found.is_pooled;
+            // The one that stands most in the way.
+            let rank = |page: &policy::Superpage| (page.zeros || page.cow, page.order);
+            at.superpage = at.superpage.into_iter().chain(found.superpage).max_by_key(rank);
+        }
+        facts
+    }
+
+    /// Adds what its page tables say.
+    fn inspect_larger(&self, region: Region, facts: &mut Facts) {
+        let mut all = policy::Region::default();
+        for part in self.spaces.around(region) {
+            let mut found = Facts::default();
+            self.add_inspected(part, &mut found);
+            all.has_writable |= found.region.has_writable || self.spaces.is_large(part);
+            all.has_shared |= found.region.has_shared;
+            all.swapped = all.swapped.saturating_add(found.region.swapped);
+        }
+        let at = &mut facts.region;
+        (at.has_writable, at.has_shared, at.swapped) =
+            (all.has_writable, all.has_shared, all.swapped);
+    }
+
+    /// Copies all that is in its regions, base pages and superpages, and zeroes the rest. A daemon pays; the shootdown is
+    /// the program's.
+    fn copy_into_larger(&mut self, region: Region, (base, zeroed): (Frame, u64), exclusive: bool) {
+        let pages = u64::from(SLOTS) << self.group;
+        let (mut present, mut tables) = (0, 0);
+        for part in self.spaces.around(region) {
+            present += u64::from(self.spaces.at(part).resident);
+            tables += u64::from(!self.spaces.is_large(part));
+            self.spaces.unmark(part, LISTED);
+        }
+        let holes = pages - present;
+        let cost = [
+            (Cause::Copy, self.costs.copy_page * present + self.costs.collapse * tables),
+            (Cause::Zero, self.costs.zero_page * (holes * (pages - zeroed) / pages)),
+        ];
+        for (cause, cycles) in cost {
+            self.clock.spend_behind(cause, cycles);
+        }
+        self.counters.zeroed += holes * (pages - zeroed) / pages;
+        let process = self.spaces.at(region).process;
+        if exclusive {
+            let cycles = cost.iter().map(|(_, cycles)| cycles).sum();
+            self.daemons.lock(process, self.clock.now(), cycles);
+        }
+        self.clock.spend(Cause::Shootdown, self.costs.shootdown);
+        if self.spaces.is_ours(process) {
+            self.counters.copied += present;
+            self.counters.made_by_copy += 1;
+        }
+        self.release_unpaid(self.extent_around(region));
+        self.map_larger(region, base);
+    }
+}

@@ -1,0 +1,152 @@
+//! Superpages of several regions that faults and scans make: what programs do to parts of them, and forks.
+//!
+//! Sizes that no machine has are as good: 4M and 16M fit where 1G would not.
+
+use super::*;
+use trace::{Advice, Backing, Page, Pages, Region, SLOTS};
+
+const SMALL: &str = "\"64K\"";
+
+/// A preset with other sizes.
+fn with_sizes(preset: &str, sizes: &str) -> design::Design {
+    let text = design::designs::preset(preset).expect("a preset").text;
+    let line = text.lines().find(|line| line.starts_with("sizes = ")).expect("it has sizes");
+    let mut text = text.replacen(line, &format!("sizes = [{sizes}]"), 1);
+    if sizes == SMALL {
+        // There is nothing to make an effort for, and nothing to scan for.
+        let (before, after) = text.split_once("[mapping.scan]").expect("a scan");
+        let after = &after[after.find("\n[").expect("a table after it")..];
+        text = format!("{before}{after}").replace("effort-advised = \"direct-retry\"", "");
+    }
+    design::Design::from_toml(preset, &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn conditions(machine: &'static str, mebibytes: u64, fragmentation: &'static str) -> Conditions {
+    let memory = ByteSize::mib(mebibytes);
+    Conditions { machine, memory, fragmentation, swap: ByteSize(0), layout: Layout::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn larger_superpages_of_faults_and_scans(
+        ops in ops(120),
+        preset in prop::sample::select(vec!["linux-6", "trident"]),
+        sizes in prop::sample::select(vec![r#""4M""#, r#""16M""#, r#""2M", "4M""#, r#""64K", "2M", "8M""#, SMALL]),
+        machine in prop::sample::select(vec!["e3-1245v6", "ppc970", "itanium2-16k", "neoverse-n1"]),
+        memory in prop::sample::select(vec![32, 64, 256]),
+        fragmentation in prop::sample::select(vec!["none", "none", "pinned-30"]),
+        swap in prop::sample::select(vec![ByteSize(0), ByteSize::gib(1)]),
+    ) {
+        let design = with_sizes(preset, sizes);
+        // Frames are of 16 KiB there, and so is what has a region.
+        let memory = if machine == "itanium2-16k" { 4 * memory } else { memory };
+        let conditions = Conditions { swap, ..conditions(machine, memory, fragmentation) };
+        run_program(&design, &conditions, &ops);
+    }
+}
+
+/// A process with a mapping of so many regions.
+fn begin(run: &mut Run, regions: u32) -> Region {
+    let (region, process) = (run.first.0.next_multiple_of(8), run.first.1);
+    let pages = Pages { first: Region(region).first(), count: regions * SLOTS };
+    let map = Event::Map { pages, address: 1 << 34, backing: Backing::Anonymous };
+    run.step(Some(Event::Spawn(Process(process))), &[]).expect("a process");
+    run.step(Some(map), &[]).expect("a mapping");
+    Region(region)
+}
+
+fn sizes(run: &Run) -> (u64, u64) {
+    run.engine.system.spaces.superpages_by_size()
+}
+
+/// 16M and a half: one fault makes the first, superpages of a region what follows. Then it is cut, at a region and within one.
+#[test]
+fn what_is_unmapped_in_part_is_split_so_far() {
+    for (machine, after_cut, after_page) in
+        [("e3-1245v6", (4, 0), (3, 0)), ("ppc970", (0, 0), (0, 0))]
+    {
+        let sizes_of = if machine == "ppc970" { r#""16M""# } else { r#""2M", "16M""# };
+        let mut run = Run::new(&with_sizes("linux-6", sizes_of), &conditions(machine, 256, "none"));
+        let first = begin(&mut run, 12);
+        run.step(None, &[Access::write(Page(first.first().0 + 904))]).expect("memory");
+        assert_eq!((run.engine.system.counters.faults, sizes(&run)), (1, (0, 1)), "{machine}");
+        assert_eq!(run.engine.system.counters.zeroed, 8 * u64::from(SLOTS));
+        let half = Pages { first: first.first(), count: 4 * SLOTS };
+        run.step(Some(Event::Advise(half, Advice::DontNeed)), &[]).expect("memory");
+        assert_eq!(sizes(&run), after_cut, "{machine}");
+        assert_eq!(run.engine.system.spaces.resident(), 4 * u64::from(SLOTS));
+        assert_eq!(run.engine.system.counters.demoted, 1);
+        let page = Pages { first: Page(first.first().0 + 4 * SLOTS + 7), count: 1 };
+        run.step(Some(Event::Unmap(page)), &[]).expect("memory");
+        assert_eq!(sizes(&run), after_page, "{machine}");
+        assert_eq!(run.engine.system.spaces.resident(), 4 * u64::from(SLOTS) - 1);
+        run.end();
+    }
+}
+
+/// A fork shares one; the write of one side splits it for both, and copies a page.
+#[test]
+fn a_write_after_a_fork_splits_it_on_both_sides() {
+    let design = with_sizes("linux-6", r#""2M", "16M""#);
+    let mut run = Run::new(&design, &conditions("e3-1245v6", 256, "none"));
+    let first = begin(&mut run, 8);
+    run.step(None, &[Access::write(first.first())]).expect("memory");
+    let child = Process(run.first.1 + 1);
+    run.step(Some(Event::Fork { child, offset: 16 * SLOTS }), &[]).expect("memory");
+    assert_eq!(sizes(&run), (0, 2));
+    run.step(None, &[Access::write(first.first())]).expect("memory");
+    assert_eq!((sizes(&run), run.engine.system.counters.copied), ((2 * 7, 0), 1));
+    run.end();
+    // Where it is not aligned in the child it is split before.
+    let mut run = Run::new(&design, &conditions("e3-1245v6", 256, "none"));
+    let first = begin(&mut run, 8);
+    run.step(None, &[Access::write(first.first())]).expect("memory");
+    run.step(Some(Event::Fork { child, offset: 9 * SLOTS }), &[]).expect("memory");
+    assert_eq!(sizes(&run), (2 * 8, 0));
+    run.end();
+}
+
+/// One that is only read is of zeros, and no memory; a write makes it.
+#[test]
+fn zeros_are_replaced_at_the_first_write() {
+    let mut run = Run::new(&with_sizes("linux-6", r#""16M""#), &conditions("ppc970", 256, "none"));
+    let first = begin(&mut run, 8);
+    let free = run.engine.system.memory.free_frames();
+    run.step(None, &[Access::read(first.first())]).expect("memory");
+    assert_eq!((sizes(&run), run.engine.system.memory.free_frames()), ((0, 1), free));
+    run.step(None, &[Access::write(Page(first.first().0 + 4095))]).expect("memory");
+    let used = free - run.engine.system.memory.free_frames();
+    assert_eq!((sizes(&run), used), ((0, 1), 8 * u64::from(SLOTS)));
+    run.end();
+}
+
+/// Where frames for one do not lie together, the next smaller size is taken, at last base pages.
+#[test]
+fn smaller_ones_are_made_where_none_is_free() {
+    for (of, expected) in [(r#""2M", "16M""#, (8, 0)), (r#""16M""#, (0, 0))] {
+        let mut run = Run::new(&with_sizes("linux-6", of), &conditions("e3-1245v6", 128, "none"));
+        // A superpage in each 16M of memory.
+        let mut taken = Vec::new();
+        while let Some(got) = run.engine.system.memory.allocate_contiguous(12, 0) {
+            taken.push(got);
+        }
+        for base in taken {
+            (1..8).for_each(|part| {
+                run.engine.system.memory.free(crate::memory::Frame(base.0 + part * SLOTS), 9);
+            });
+            let pinned = crate::memory::Owner::Kernel;
+            (0..SLOTS).for_each(|at| {
+                run.engine.system.memory.set_owner(crate::memory::Frame(base.0 + at), pinned);
+            });
+        }
+        let first = begin(&mut run, 8);
+        let all: Vec<Access> =
+            (0..8 * SLOTS).map(|page| Access::write(Page(first.first().0 + page))).collect();
+        run.step(None, &all).expect("memory");
+        assert_eq!(sizes(&run), expected, "{of}");
+        assert_eq!(run.engine.system.spaces.resident(), 8 * u64::from(SLOTS));
+        run.end();
+    }
+}
