@@ -111,6 +111,7 @@ impl From<LaunchError> for Failure {
         match error {
             LaunchError::ThpOff(_)
             | LaunchError::NoThp
+            | LaunchError::ThpAlways
             | LaunchError::ThpSizeOff(_)
             | LaunchError::NoThpSize { .. }
             | LaunchError::LargerThp(..)

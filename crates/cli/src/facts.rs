@@ -27,6 +27,7 @@ pub fn read() -> Facts {
         thp_mode: thp.as_ref().and_then(mode_of_largest),
         thp_largest: thp.as_ref().and_then(|thp| thp.pmd_size),
         thp_sizes: thp.as_ref().map(sizes_that_are_on).unwrap_or_default(),
+        thp_only_advised: sys::prctl::has_only_advised(),
         pools,
         runtime: runtime_library(),
         ld_preload: env::var("LD_PRELOAD").ok(),

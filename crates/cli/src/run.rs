@@ -1,10 +1,12 @@
 //! `superpage run`: any unmodified program, on the pages asked for.
 
+mod in_force;
 mod report;
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
+use self::in_force::InForce;
 use self::report::Ended;
 use ::report::format as words;
 use experiment::counters::CounterFile;
@@ -14,6 +16,8 @@ use host::{MemInfo, Root, Thp};
 use launch::{
     Ahead, Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Text,
 };
+use live::Live;
+use policy::Policy;
 use units::{ByteSize, PageSize};
 
 use crate::delivery::ReportFlags;
@@ -39,8 +43,9 @@ pub struct Args {
     #[arg(long, value_name = "KIND")]
     pages: Option<Pages>,
 
-    /// Run as a superpage design says: a name from `superpage design list`, or a file. Rules that
-    /// cannot be applied to a process are listed.
+    /// Run as a superpage design says: a name from `superpage design list`, or a file. Superpages that it
+    /// makes later than at the first fault are made by superpage while the program runs (root). Rules
+    /// that cannot be applied to a process are listed.
     #[arg(long, value_name = "DESIGN", conflicts_with_all = ["pages", "size"])]
     design: Option<String>,
 
@@ -158,20 +163,14 @@ fn page_size(text: &str) -> Result<PageSize, String> {
 impl Args {
     /// What is asked for, and what of it cannot be done.
     fn recipe(&self) -> Result<(Recipe, Vec<String>), Failure> {
-        let (mut recipe, mut notes) = (self.recipe_of_flags()?, Vec::new());
+        let mut recipe = self.recipe_of_flags()?;
         if let Some(design) = &self.design {
-            let named = design::load(design)?;
-            design::recipe::check_sizes(&named)?;
-            let (of_design, unapplied) = design::recipe::from_design(&named.design)?;
-            notes = unapplied;
-            recipe.name = of_design.name;
-            recipe.pages = of_design.pages;
-            if recipe.memory.is_empty() {
-                recipe.memory = of_design.memory;
-            }
-            // What is said by a flag as well is the flag's to say.
-            recipe.ahead.prezero = recipe.ahead.prezero.or(of_design.ahead.prezero);
-            recipe.ahead.prefault = recipe.ahead.prefault.or(of_design.ahead.prefault);
+            recipe.name = design::load(design)?.design.name;
+            recipe.design = Some(design.clone());
+        }
+        let notes = design::recipe::follow(&mut recipe)?;
+        if !self.dry_run {
+            design::recipe::check_in_force(&recipe)?;
         }
         Ok((recipe, notes))
     }
@@ -269,7 +268,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             None
         }
     };
-    let ended = supervise(&plan, relay, ledger.as_ref());
+    let policy = design::recipe::in_force(&recipe).map_err(Failure::in_launcher)?;
+    let ended = supervise(&plan, relay, ledger.as_ref(), policy);
     for line in guard.restore() {
         exit::say(&line);
     }
@@ -305,6 +305,7 @@ fn supervise(
     plan: &Plan,
     relay: signals::Relay,
     ledger: Option<&CounterFile>,
+    policy: Option<Policy>,
 ) -> Result<Ended, Failure> {
     let began = Instant::now();
     let environment = ledger.map(CounterFile::variable).into_iter().collect();
@@ -313,6 +314,11 @@ fn supervise(
         launch::start(plan, start).map_err(|error: LaunchError| Failure::of_launcher(&error))?;
     let relaying = relay.to(pid);
     let family = ProcessTree::from_child(Root::real(), pid);
+    let in_force = policy.map(|policy| {
+        let family = family.clone();
+        let rules = live::rules(&policy);
+        (rules, Live::start(policy, Root::real(), move || family.members()))
+    });
     let watch = Watch::start(
         Root::real(),
         family,
@@ -331,11 +337,14 @@ fn supervise(
     }
     let ended = sys::wait::until_exit(pid);
     let seconds = began.elapsed().as_secs_f64();
+    let in_force = in_force.map(|(rules, live)| InForce { rules, report: live.stop() });
     let seen = watch.stop();
     relaying.stop();
     ended.map_err(ours)?;
     let (status, usage) = sys::wait::reap(pid).map_err(ours)?;
-    Ok(Ended::new(plan, pid, status, seconds, usage, seen))
+    let mut ended = Ended::new(plan, pid, status, seconds, usage, seen);
+    ended.in_force = in_force;
+    Ok(ended)
 }
 
 /// How long a launcher waits before it gives back again what its looks at the program left; doubled each time.
@@ -373,6 +382,9 @@ pub fn plan_in_words(plan: &Plan) -> String {
         launch::ThpRequest::System => "the system's settings (prctl PR_SET_THP_DISABLE 0)",
         launch::ThpRequest::Disabled => {
             "disabled for it and its children (prctl PR_SET_THP_DISABLE 1)"
+        }
+        launch::ThpRequest::OnlyAdvised => {
+            "only where it advises them (prctl PR_SET_THP_DISABLE 1, PR_THP_DISABLE_EXCEPT_ADVISED)"
         }
     };
     if !thp.is_empty() {

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use host::journal::JournalError;
 use host::{Counters, FreeContiguity, Root};
 use launch::{LaunchError, Pages, Plan, Start, Streams};
+use live::Live;
+use policy::Policy;
 use units::{ByteSize, PageSize, Pid};
 
 use crate::counters::CounterFile;
@@ -129,6 +131,8 @@ impl Interrupt {
 pub struct Launcher<'a> {
     root: Root,
     plans: &'a [Plan],
+    /// The policies that are in force, by plan.
+    policies: Vec<Option<Policy>>,
     metrics: Vec<Metric>,
     ignore_failure: bool,
     superpage: PageSize,
@@ -168,6 +172,7 @@ impl<'a> Launcher<'a> {
         Ok(Self {
             root: Root::real(),
             plans,
+            policies: Vec::new(),
             metrics,
             ignore_failure,
             superpage,
@@ -183,6 +188,11 @@ impl<'a> Launcher<'a> {
     /// The same, watching measured runs so.
     pub fn watching(self, measured: Depth) -> Self {
         Self { measured, ..self }
+    }
+
+    /// The same, with these policies in force on runs of the plans.
+    pub fn in_force(self, policies: Vec<Option<Policy>>) -> Self {
+        Self { policies, ..self }
     }
 
     /// What the last run printed on its standard output, or the end of it.
@@ -261,11 +271,17 @@ impl Executor for Launcher<'_> {
             self.interrupt.interrupt(); // asked between the check and the start
         }
         let tree = self.tree.clone();
+        let policy = self.policies.get(run.at.arm as usize).cloned().flatten();
+        let in_force = policy.map(|policy| {
+            let tree = tree.clone();
+            Live::start(policy, self.root.clone(), move || tree.members())
+        });
         let mark = counts.as_ref().map(CounterFile::mark);
         let watch = Watch::start(self.root.clone(), tree, began, depth, run.seed, mark);
         let ended = sys::wait::until_exit(pid);
         let wall = began.elapsed();
 
+        let design = in_force.map(Live::stop);
         let mut memory = watch.stop();
         self.interrupt.set_running(None);
         ended?;
@@ -317,6 +333,7 @@ impl Executor for Launcher<'_> {
             environment_padding: run.environment_padding,
             library_answered: answered,
             library_asked_bytes: totals.as_ref().map(|it| it.asked()),
+            design,
             stragglers: stragglers.ended,
         };
         self.largest_peak = self.largest_peak.max(sample.peak_bytes().unwrap_or(0));
@@ -342,7 +359,7 @@ fn blocks_of(pages: Pages) -> Blocks {
     match pages {
         Pages::Base => Blocks::Small,
         Pages::Thp | Pages::ThpOf(_) | Pages::Hugetlb(_) => Blocks::Whole,
-        Pages::System | Pages::Auto => Blocks::Both,
+        Pages::System | Pages::Auto | Pages::Collapsed => Blocks::Both,
     }
 }
 

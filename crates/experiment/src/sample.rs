@@ -69,6 +69,9 @@ pub struct Sample {
     /// What the program asked the library for in superpages, whatever came of it; `null` as above.
     #[serde(default)]
     pub library_asked_bytes: Option<u64>,
+    /// What superpage did for a design that it put in force itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub design: Option<live::Report>,
     /// Processes it left behind, ended afterwards.
     pub stragglers: u32,
 }

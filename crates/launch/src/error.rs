@@ -53,6 +53,18 @@ pub enum LaunchError {
          --fallback error"
     )]
     LargerThp(PageSize, String),
+    /// The kernel would make superpages itself, everywhere.
+    #[error(
+        "a design cannot be in force: the kernel makes transparent superpages itself everywhere, and \
+         cannot be kept from that for one program before Linux 6.18; change it with: echo madvise > \
+         /sys/kernel/mm/transparent_hugepage/enabled"
+    )]
+    ThpAlways,
+    /// Nobody says which superpages are to be made.
+    #[error(
+        "pages `collapsed` are made as a design says; use --design DESIGN, or design=DESIGN in an arm"
+    )]
+    NoDesign,
     /// Neither a pool with pages nor transparent superpages.
     #[error(
         "no superpages are available: no hugetlb pool has free pages, and transparent superpages \

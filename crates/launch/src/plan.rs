@@ -22,6 +22,8 @@ pub struct Facts {
     pub thp_mode: Option<String>,
     /// The smaller sizes (mTHP) that are on at least where advised, with the largest first.
     pub thp_sizes: Vec<PageSize>,
+    /// The kernel can be kept from giving a program transparent superpages that nobody advised (Linux 6.18).
+    pub thp_only_advised: bool,
     /// The largest size of transparent superpages.
     pub thp_largest: Option<PageSize>,
     /// The hugetlb pools, default size first.
@@ -80,6 +82,8 @@ pub enum ThpRequest {
     System,
     /// None at all.
     Disabled,
+    /// Only where they are advised, or made by request (MADV_COLLAPSE).
+    OnlyAdvised,
 }
 
 /// One change to the program's environment.
@@ -155,6 +159,7 @@ impl Plan {
         match plan.pages {
             _ if tool.is_some() => {}
             Pages::System | Pages::Auto => {}
+            Pages::Collapsed => plan.await_superpages(recipe, facts)?,
             Pages::Base => plan.ask_for_base_pages(recipe, facts),
             Pages::Thp if by_library => {
                 plan.check_thp(facts)?;

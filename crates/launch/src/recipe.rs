@@ -25,6 +25,8 @@ pub enum Pages {
     ThpOf(PageSize),
     /// Pages of the hugetlb pool: of the default size, or of this one.
     Hugetlb(Option<PageSize>),
+    /// Base pages, of which superpage makes superpages while the program runs, as a design says.
+    Collapsed,
 }
 
 /// What a launch consists of, besides the program: an arm of a comparison.
@@ -47,6 +49,9 @@ pub struct Recipe {
     /// What is prepared before the program touches it, by libsuperpage.so.
     #[serde(default, skip_serializing_if = "Ahead::is_empty")]
     pub ahead: Ahead,
+    /// The design that it follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub design: Option<String>,
     /// Libraries to preload, before ours and those already in LD_PRELOAD.
     pub preload: Vec<String>,
     /// Environment variables to set.
@@ -78,8 +83,8 @@ pub enum ParseRecipeError {
     /// A word that is neither a setting nor a variable.
     #[error(
         "arm `{arm}`: unexpected `{word}`; expected after the name and a colon: pages=KIND, \
-         memory=LIST, fallback=KIND, children=KIND, prezero=SIZE, prefault=SIZE, preload=LIBRARY, \
-         VARIABLE=VALUE (a variable in lower case: -- env name=value), and last `-- WRAPPER ARGS`"
+         memory=LIST, fallback=KIND, children=KIND, prezero=SIZE, prefault=SIZE, design=DESIGN, \
+         preload=LIBRARY, VARIABLE=VALUE (a variable in lower case: -- env name=value), and last `-- WRAPPER ARGS`"
     )]
     UnknownWord {
         /// The arm's name.
@@ -105,6 +110,7 @@ impl Recipe {
             fallback: Fallback::default(),
             children: Children::default(),
             ahead: Ahead::default(),
+            design: None,
             preload: Vec::new(),
             environment: Vec::new(),
             wrapper: Vec::new(),
@@ -169,6 +175,7 @@ impl FromStr for Recipe {
                 Some(("children", kind)) => recipe.children = kind.parse()?,
                 Some(("prezero", size)) => recipe.ahead.prezero = Some(ahead(size)?),
                 Some(("prefault", size)) => recipe.ahead.prefault = Some(ahead(size)?),
+                Some(("design", design)) => recipe.design = Some(design.to_string()),
                 Some(("preload", library)) => recipe.preload.push(library.to_string()),
                 Some((variable, value)) if is_variable(variable) => {
                     recipe.environment.push((variable.to_string(), value.to_string()));
@@ -181,8 +188,8 @@ impl FromStr for Recipe {
 }
 
 /// What a recipe can set.
-const SETTINGS: [&str; 7] =
-    ["pages", "memory", "fallback", "children", "prezero", "prefault", "preload"];
+const SETTINGS: [&str; 8] =
+    ["pages", "memory", "fallback", "children", "prezero", "prefault", "design", "preload"];
 
 fn ahead(size: &str) -> Result<ByteSize, ParseRecipeError> {
     size.parse().map_err(|_| ParseRecipeError::UnknownSize(size.to_string()))
@@ -213,6 +220,7 @@ impl FromStr for Pages {
             "base" => Ok(Self::Base),
             "thp" => Ok(Self::Thp),
             "hugetlb" => Ok(Self::Hugetlb(None)),
+            "collapsed" => Ok(Self::Collapsed),
             other => {
                 let (kind, size) = other.split_once(':').ok_or_else(unknown)?;
                 let size: ByteSize = size.parse().map_err(|_| unknown())?;
@@ -235,6 +243,7 @@ impl fmt::Display for Pages {
             Self::Base => f.write_str("base"),
             Self::Thp => f.write_str("thp"),
             Self::ThpOf(size) => write!(f, "thp:{}", spec(*size)),
+            Self::Collapsed => f.write_str("collapsed"),
             Self::Hugetlb(None) => f.write_str("hugetlb"),
             Self::Hugetlb(Some(size)) => write!(f, "hugetlb:{}", spec(*size)),
         }

@@ -94,6 +94,7 @@ fn prepared(plan: &Plan, how: Start) -> (Command, ChildSetup) {
         ThpRequest::Inherit => None,
         ThpRequest::System => Some(ThpControl::System),
         ThpRequest::Disabled => Some(ThpControl::Disabled),
+        ThpRequest::OnlyAdvised => Some(ThpControl::OnlyAdvised),
     };
     // Its lowest superpage begins at a multiple of its size, so up to one more is needed.
     let stack = plan.stack.map(|size| size.bytes().saturating_add(SUPERPAGE_SLACK));

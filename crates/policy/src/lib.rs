@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `lab` | a simulated machine, and charges cycles |
 //! | `runtime` | memory of the program it is loaded into, by [`live`] |
+//! | `live` | memory of programs that it runs beside, by the kernel's MADV_COLLAPSE |
 //!
 //! Pure: no clock, no I/O, no kernel. Nothing is allocated after [`Policy::new`].
 //! See docs/decisions/policy.md#2.

@@ -174,6 +174,21 @@ impl Pagemap {
         let entry = u64::from_ne_bytes(entry);
         Ok((entry & ENTRY_PRESENT != 0).then_some(entry & ENTRY_EXCLUSIVE != 0))
     }
+
+    /// Whether another process maps any of the present pages of `start..end` too, as after a fork. Eight bytes are
+    /// read for each page.
+    pub fn has_shared(&self, start: u64, end: u64) -> Result<bool, SysError> {
+        let page = crate::param::page_size().bytes();
+        let mut entries = vec![0; (end.saturating_sub(start) / page * 8) as usize];
+        self.file.read_exact_at(&mut entries, start / page * 8).map_err(|error| {
+            SysError::new("pread(pagemap)", format!("{:?} {start:#x}", self.pid), error)
+        })?;
+        let is_shared = |entry: &[u8]| {
+            let entry = u64::from_ne_bytes(entry.try_into().unwrap_or_default());
+            entry & ENTRY_PRESENT != 0 && entry & ENTRY_EXCLUSIVE == 0
+        };
+        Ok(entries.chunks_exact(8).any(is_shared))
+    }
 }
 
 /// Joins the regions from `first` on with those before them from which the walk merely cut them.

@@ -58,6 +58,32 @@ impl PidFd {
     }
 }
 
+/// Whether this process may collapse the memory of its children, tried on a child that only waits: `EPERM` without
+/// CAP_SYS_NICE, `EINVAL` before Linux 6.1, `ENOSYS` before 5.10.
+pub fn may_collapse() -> Result<(), SysError> {
+    let own = crate::param::own_pid();
+    // SAFETY: the child makes only async-signal-safe calls until it is killed; it ends with us.
+    let child = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
+            while libc::getppid() == own.0 {
+                libc::pause();
+            }
+            libc::_exit(0);
+        }
+        child
+    };
+    if child < 0 {
+        return Err(SysError::last("fork", "a child to try process_madvise on"));
+    }
+    let pid = Pid(child);
+    let tried = PidFd::open(pid).and_then(|fd| fd.advise(&[], Advice::Collapse));
+    let _ = crate::signal::send(pid, libc::SIGKILL);
+    let _ = crate::wait::until_exit(pid).and_then(|()| crate::wait::reap(pid));
+    tried.map(|_| ())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -53,6 +53,14 @@ pub fn thp() -> Result<ThpControl, SysError> {
     }
 }
 
+/// Whether the kernel has [`ThpControl::OnlyAdvised`]: it is set on this process and put back.
+pub fn has_only_advised() -> bool {
+    let before = thp().unwrap_or(ThpControl::System);
+    let has = before == ThpControl::OnlyAdvised || set_thp(ThpControl::OnlyAdvised).is_ok();
+    let _ = set_thp(before);
+    has
+}
+
 /// `prctl(PR_SET_CHILD_SUBREAPER)`: orphaned descendants become our children. Linux 3.4.
 pub fn become_subreaper() -> Result<(), SysError> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -77,6 +85,8 @@ mod tests {
                 }
                 result => result.unwrap(),
             }
+            assert_eq!(thp().unwrap(), control);
+            has_only_advised();
             assert_eq!(thp().unwrap(), control);
         }
         set_thp(before).unwrap();

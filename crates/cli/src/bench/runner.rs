@@ -91,13 +91,17 @@ pub fn run(
     let schedule = schedule(common);
     let (ran, seen) = loop {
         let plans: Vec<launch::Plan> = cells.iter().map(|cell| cell.plan.clone()).collect();
+        let policies = cells.iter().map(|cell| crate::design::recipe::in_force(&cell.recipe));
+        let policies = policies.collect::<Result<_, Failure>>()?;
         let options = Options {
             metrics: Vec::new(),
             ignore_failure: false,
             superpage,
             warms_memory: WarmMemory::Auto.applies(&machine),
         };
-        let launcher = Launcher::new(&plans, options, &interrupt)?.watching(Depth::TicksOnly);
+        let launcher = Launcher::new(&plans, options, &interrupt)?
+            .watching(Depth::TicksOnly)
+            .in_force(policies);
         let shown: Vec<String> =
             cells.iter().map(|cell| format!("{} x{}", cell.arm, cell.threads)).collect();
         let mut bar = Bar::new(&shown, &schedule, common.outputs.quiet);

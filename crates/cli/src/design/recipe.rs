@@ -7,7 +7,7 @@ use design::{Design, designs, diff};
 use host::{Root, Thp};
 use launch::{Ahead, Memory, Pages, Recipe};
 use policy::rules::Prefault;
-use policy::{Launch, LaunchPages, Scale};
+use policy::{Launch, LaunchPages, Policy, Scale};
 use units::{ByteSize, PageSize};
 
 use super::Named;
@@ -35,15 +35,54 @@ pub fn from_design(design: &Design) -> Result<(Recipe, Vec<String>), Failure> {
         }
         LaunchPages::Transparent => (Pages::Thp, Memory::USUAL),
         LaunchPages::OwnKernel => {
-            return Err(Failure::usage(format!(
-                "design {name} cannot be run on this kernel: it reserves or collapses superpages \
-                 itself; simulate it with: superpage lab run --design {name}"
-            )));
+            live::check_design(&design.policy(Scale::X86)).map_err(|why| {
+                Failure::usage(format!(
+                    "design {name} cannot be run: {why}; simulate it with: superpage lab run --design {name}"
+                ))
+            })?;
+            (Pages::Collapsed, Memory::default())
         }
     };
     let (ahead, mut notes) = ahead(&plan, pages, size);
     notes.extend(not_ours(design, &plan));
-    Ok((Recipe { name: name.clone(), memory, ahead, ..Recipe::new(pages) }, notes))
+    let design = Some(name.clone());
+    Ok((Recipe { name: name.clone(), memory, ahead, design, ..Recipe::new(pages) }, notes))
+}
+
+/// Adds what a recipe's design says to it. Returns a line for each rule that is not applied.
+pub fn follow(recipe: &mut Recipe) -> Result<Vec<String>, Failure> {
+    let Some(word) = &recipe.design else { return Ok(Vec::new()) };
+    let named = super::load(word)?;
+    check_sizes(&named)?;
+    let (of_design, notes) = from_design(&named.design)?;
+    recipe.pages = of_design.pages;
+    if recipe.memory.is_empty() {
+        recipe.memory = of_design.memory;
+    }
+    // What is said in other words as well is theirs to say.
+    recipe.ahead.prezero = recipe.ahead.prezero.or(of_design.ahead.prezero);
+    recipe.ahead.prefault = recipe.ahead.prefault.or(of_design.ahead.prefault);
+    Ok(notes)
+}
+
+/// The policy that superpage itself puts in force on a recipe's program; `None`: there is none to put.
+pub fn in_force(recipe: &Recipe) -> Result<Option<Policy>, Failure> {
+    match &recipe.design {
+        Some(word) if recipe.pages == Pages::Collapsed => {
+            Ok(Some(super::load(word)?.design.policy(Scale::X86)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Whether this machine lets us put designs in force.
+pub fn check_in_force(recipe: &Recipe) -> Result<(), Failure> {
+    if recipe.pages != Pages::Collapsed {
+        return Ok(());
+    }
+    let name = recipe.design.as_deref().unwrap_or_default();
+    live::check_machine(&Root::real())
+        .map_err(|why| Failure::cannot(format!("design {name} cannot be in force here: {why}")))
 }
 
 /// Whether this machine has transparent superpages of all sizes that a design gives to programs.
@@ -111,6 +150,17 @@ fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<String>) {
     (ahead, notes)
 }
 
+/// Keys of a design in force that were applied: those of its daemons and thresholds.
+const IN_FORCE: [&str; 7] = [
+    "allocation.growth",
+    "allocation.shortage",
+    "preparation.fill-at",
+    "preparation.background.",
+    "mapping.",
+    "unmapping.clean-write",
+    "deallocation.",
+];
+
 /// Keys that were applied, or are in a note.
 const OURS: [&str; 7] = [
     "allocation.trigger",
@@ -125,6 +175,10 @@ const OURS: [&str; 7] = [
 /// The rest, where this kernel does something else.
 fn not_ours(design: &Design, plan: &Launch) -> Vec<String> {
     let mut notes = Vec::new();
+    let is_in_force = plan.pages == LaunchPages::OwnKernel;
+    if is_in_force {
+        notes.extend(live::rules(&design.policy(Scale::X86)).iter().map(rule_in_words));
+    }
     let like = match plan.pages {
         LaunchPages::Transparent => KERNEL,
         LaunchPages::Pool => KERNEL_POOL,
@@ -143,12 +197,21 @@ fn not_ours(design: &Design, plan: &Launch) -> Vec<String> {
         .into_iter()
         .map(|difference| difference.key)
         .filter(|key| !OURS.iter().any(|ours| key.starts_with(ours)))
+        .filter(|key| !is_in_force || !IN_FORCE.iter().any(|ours| key.starts_with(ours)))
         .collect();
     if !keys.is_empty() {
         let keys = keys.join(", ");
         notes.push(format!("not applied, the kernel has its own rules: {keys}"));
     }
     notes
+}
+
+fn rule_in_words(rule: &live::Rule) -> String {
+    let live::Rule { rule, asked, done } = rule;
+    match done {
+        Some(done) => format!("applied by other means: {rule}: {asked}: {done}"),
+        None => format!("not applied: {rule}: {asked}"),
+    }
 }
 
 #[cfg(test)]
@@ -224,6 +287,7 @@ mod tests {
         }
         assert_eq!(of_preset("base").unwrap().0.pages, Pages::Base);
         assert!(matches!(of_preset("hugetlb").unwrap().0.pages, Pages::Hugetlb(Some(_))));
-        assert!(of_preset("freebsd").is_err());
+        assert_eq!(of_preset("freebsd").unwrap().0.pages, Pages::Collapsed);
+        assert!(of_preset("hawkeye-g").is_err());
     }
 }

@@ -14,6 +14,7 @@ use std::process::ExitStatus;
 use sys::wait::Usage;
 use units::{ByteSize, Pid};
 
+use super::in_force::InForce;
 use crate::counters;
 
 /// The share of the memory that can be on superpages that must be for `thp` and `hugetlb`.
@@ -26,6 +27,8 @@ const AT_PEAK: f64 = 0.95;
 pub struct Ended {
     pub status: ExitStatus,
     pub seconds: f64,
+    /// What a design in force did.
+    pub in_force: Option<InForce>,
     usage: Usage,
     seen: Observed,
     /// The program's own process: what killed it is the status.
@@ -51,7 +54,7 @@ impl Ended {
     ) -> Self {
         let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
         seen.conclude(&Root::real(), usage.max_rss, uses_pool);
-        Self { status, seconds, usage, seen, pid }
+        Self { status, seconds, in_force: None, usage, seen, pid }
     }
 
     fn outcome(&self, plan: &Plan) -> Outcome {
@@ -129,7 +132,9 @@ impl Ended {
             let why = why_killed(plan, child)?;
             Some(format!("child process {} was killed by SIGBUS: {why}", child.pid))
         });
-        std::iter::once(line).chain(library).chain(killed).collect()
+        let in_force = self.in_force.as_ref();
+        let in_force = in_force.map(|it| it.in_words(&plan.name, self.seconds));
+        std::iter::once(line).chain(library).chain(in_force).chain(killed).collect()
     }
 
     /// Child processes that a signal killed; `None` if the kernel does not tell.
@@ -175,6 +180,7 @@ impl Ended {
                 "pid": child.pid.0, "signal": child.signal, "reason": why_killed(plan, child),
             })).collect::<Vec<_>>()),
             "watch_seconds": seen.watch_seconds,
+            "design": self.in_force,
             "library": ledger.and_then(CounterFile::totals).map(|totals| library(&totals, seen.uncounted)),
         })
     }

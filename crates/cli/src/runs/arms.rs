@@ -10,7 +10,7 @@ use launch::{Facts, Pages, Recipe};
 
 use super::preload;
 use crate::exit::Failure;
-use crate::facts;
+use crate::{design, facts};
 
 /// What `--arm` takes, at the end of `--help`.
 pub const HELP: &str = "\
@@ -25,6 +25,7 @@ Arms:
                     memory=LIST        what libsuperpage.so backs: heap, mmap, shm, text, data, stack=SIZE
                     fallback=KIND      when the pool is empty: thp, base, error
                     children=KIND      memory of child processes: base, same, none
+                    design=DESIGN      as `superpage run --design`: a name, or a file
                     prezero=SIZE       superpages zeroed ahead of use
                     prefault=SIZE      superpages mapped ahead of use
                     preload=LIBRARY    preload a library, such as another malloc
@@ -37,7 +38,13 @@ Arms:
 
 /// Reads a recipe.
 pub fn parse(text: &str) -> Result<Recipe, String> {
-    text.parse().map_err(|error: launch::ParseRecipeError| error.to_string())
+    let mut recipe: Recipe =
+        text.parse().map_err(|error: launch::ParseRecipeError| error.to_string())?;
+    if recipe.design.is_some() && recipe.pages != Pages::System {
+        return Err(format!("arm `{}`: design= and pages= cannot be used together", recipe.name));
+    }
+    design::recipe::follow(&mut recipe).map_err(|why| why.to_string())?;
+    Ok(recipe)
 }
 
 /// Which way a figure is better, as a flag.
@@ -178,14 +185,18 @@ impl RequestedArms {
         let mut no_loan = no_loan;
         let search = facts::search_path();
         for (index, (recipe, is_noise_floor)) in self.arms.into_iter().enumerate() {
-            let resolved = preload::check(&recipe, command, &search).and_then(|()| {
-                let plan = launch::resolve(&recipe, command, &search, facts).map_err(|error| {
-                    // Where a loan would have helped, the reason is why there was none.
-                    let pool = matches!(error, launch::LaunchError::PoolEmpty { .. });
-                    let why_no_loan = if pool { no_loan.take() } else { None };
-                    why_no_loan.unwrap_or_else(|| Failure::from(error))
-                })?;
+            let checked = preload::check(&recipe, command, &search)
+                .and_then(|()| design::recipe::check_in_force(&recipe));
+            let resolved = checked.and_then(|()| {
+                let mut plan =
+                    launch::resolve(&recipe, command, &search, facts).map_err(|error| {
+                        // Where a loan would have helped, the reason is why there was none.
+                        let pool = matches!(error, launch::LaunchError::PoolEmpty { .. });
+                        let why_no_loan = if pool { no_loan.take() } else { None };
+                        why_no_loan.unwrap_or_else(|| Failure::from(error))
+                    })?;
                 // Without it the arm's figures would be of something else, and vary by machine.
+                plan.notes.extend(design::recipe::follow(&mut recipe.clone())?);
                 let lacking = plan.without_library().map(Failure::cannot);
                 lacking.map_or(Ok(plan), Err)
             });

@@ -105,13 +105,15 @@ impl Job {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let ran = loop {
             let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
+            let policies = arms.iter().map(|arm| crate::design::recipe::in_force(&arm.recipe));
+            let policies = policies.collect::<Result<_, Failure>>()?;
             let options = Options {
                 metrics: compiled.clone(),
                 ignore_failure: self.ignore_failure,
                 superpage,
                 warms_memory: self.warm_memory.applies(&machine),
             };
-            let mut launcher = Launcher::new(&plans, options, &interrupt)?;
+            let mut launcher = Launcher::new(&plans, options, &interrupt)?.in_force(policies);
             let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
             let mut bar = progress::Bar::new(&names, &self.settings, self.quiet);
             let count = arms.len() as u32;

@@ -120,13 +120,15 @@ fn a_design_is_carried_out_as_far_as_it_can_be() {
             assert!(text.contains(part), "{text}");
         }
     }
-    let refused = plan("freebsd");
+    let refused = plan("hawkeye-g");
     assert_eq!(refused.status.code(), Some(2));
     assert!(
-        stderr(&refused).contains("superpage lab run --design freebsd"),
+        stderr(&refused).contains("superpage lab run --design hawkeye-g"),
         "{}",
         stderr(&refused)
     );
+    let in_force = stdout(&plan("freebsd"));
+    assert!(in_force.contains("applied by other means: mapping.when"), "{in_force}");
     let unknown = plan("prezeroed-poo");
     assert!(stderr(&unknown).contains("prezeroed-pool"), "{}", stderr(&unknown));
     let both = run(&["run", "--design", "base", "--pages", "thp", "--", "true"]);

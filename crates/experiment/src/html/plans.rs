@@ -35,6 +35,7 @@ fn plan(index: usize, arm: &Arm) -> Element {
         ThpRequest::Inherit => "nothing; inherited settings stay",
         ThpRequest::System => "the system's settings decide (PR_SET_THP_DISABLE cleared)",
         ThpRequest::Disabled => "disabled for it (PR_SET_THP_DISABLE set)",
+        ThpRequest::OnlyAdvised => "only where advised (PR_SET_THP_DISABLE, except advised)",
     };
     let kind = match &plan.program.kind {
         Kind::Glibc => "dynamic, loaded by glibc".to_string(),

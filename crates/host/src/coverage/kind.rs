@@ -39,7 +39,7 @@ impl MappingKind {
 
     /// Judges a line of maps. On a machine that is not at hand, a memfd of hugetlb pages looks like one
     /// of shared memory there.
-    pub(crate) fn from_mapping(mapping: &Mapping, mounts: &MemoryMounts) -> Self {
+    pub fn from_mapping(mapping: &Mapping, mounts: &MemoryMounts) -> Self {
         let name = mapping.name.as_str();
         // The kernel's internal tmpfs is in no mount table, but it names its files itself
         // (mm/shmem.c shmem_zero_setup, mm/memfd.c, ipc/shm.c). `[anon_shmem:` is PR_SET_VMA_NAME.
@@ -64,7 +64,7 @@ impl MappingKind {
     }
 
     /// Whether it is private memory that THP may back.
-    pub(crate) fn is_anonymous(self) -> bool {
+    pub fn is_anonymous(self) -> bool {
         matches!(self, Self::Anonymous | Self::Heap | Self::Stack)
     }
 }

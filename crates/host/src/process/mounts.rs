@@ -20,7 +20,7 @@ pub struct MemoryMounts {
 impl MemoryMounts {
     /// The mounts that a process sees. Where mountinfo is missing or refused, none are known, and
     /// the kernel's own names for shared memory still tell most of it.
-    pub(crate) fn from_pid(root: &Root, pid: Pid) -> Result<Self, ReadError> {
+    pub fn from_pid(root: &Root, pid: Pid) -> Result<Self, ReadError> {
         let path = format!("/proc/{pid}/mountinfo");
         match root.read(&path) {
             Err(error) if error.is_gone() || error.is_denied() => Ok(Self::default()),

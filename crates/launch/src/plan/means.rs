@@ -43,6 +43,26 @@ impl Plan {
         }
     }
 
+    /// Base pages, until superpages are made of them from outside: the kernel must make none by itself.
+    pub(super) fn await_superpages(
+        &mut self,
+        recipe: &Recipe,
+        facts: &Facts,
+    ) -> Result<(), LaunchError> {
+        if recipe.design.is_none() {
+            return Err(LaunchError::NoDesign);
+        }
+        self.ask_for_base_pages(recipe, facts);
+        self.promise = Promise::Nothing;
+        let is_on = facts.thp_mode.as_deref().ok_or(LaunchError::NoThp)? == "always";
+        self.thp = match facts.thp_only_advised {
+            true => ThpRequest::OnlyAdvised,
+            false if is_on => return Err(LaunchError::ThpAlways),
+            false => ThpRequest::System,
+        };
+        Ok(())
+    }
+
     /// The best this machine has: the pool's pages are reserved, so they cannot fail later, and a
     /// pool with free pages was made to be used.
     pub(super) fn choose(&mut self, facts: &Facts) -> Result<Pages, LaunchError> {

@@ -5,6 +5,7 @@ fn facts() -> Facts {
     Facts {
         thp_mode: Some("madvise".to_string()),
         thp_sizes: Vec::new(),
+        thp_only_advised: true,
         thp_largest: PageSize::new(2 << 20).ok(),
         pools: vec![Pool {
             size: PageSize::new(2 << 20).unwrap(),
@@ -40,6 +41,18 @@ fn base_disables_thp_and_undoes_inherited_tunables() {
         Facts { glibc_tunables: Some("glibc.malloc.hugetlb=2:a.b=1".to_string()), ..facts() };
     let plan = resolve("base", &inherited).unwrap();
     assert_eq!(variable(&plan, "GLIBC_TUNABLES"), Some("a.b=1:glibc.malloc.hugetlb=0"));
+}
+
+#[test]
+fn a_design_in_force_finds_base_pages() {
+    let recipe = "x: pages=collapsed design=freebsd";
+    let plan = resolve(recipe, &facts()).unwrap();
+    assert_eq!((plan.thp, plan.promise), (ThpRequest::OnlyAdvised, Promise::Nothing));
+    let old = Facts { thp_only_advised: false, ..facts() };
+    assert_eq!(resolve(recipe, &old).unwrap().thp, ThpRequest::System);
+    let always = Facts { thp_mode: Some("always".to_string()), ..old };
+    assert!(matches!(resolve(recipe, &always), Err(LaunchError::ThpAlways)));
+    assert!(matches!(resolve("x: pages=collapsed", &facts()), Err(LaunchError::NoDesign)));
 }
 
 #[test]

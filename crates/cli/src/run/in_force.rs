@@ -1,0 +1,67 @@
+//! What a design in force did for a run, in a line and as a part of the document.
+
+use ::report::format as words;
+use live::{Report, Rule};
+use serde::Serialize;
+
+/// A design that superpage put in force.
+#[derive(Debug, Serialize)]
+pub struct InForce {
+    /// What was done about its rules.
+    pub rules: Vec<Rule>,
+    /// What was made.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+impl InForce {
+    /// In one line, of a run that took so many seconds.
+    pub fn in_words(&self, name: &str, seconds: f64) -> String {
+        let Report { made, failed, delay, .. } = &self.report;
+        let mut parts = vec![match made {
+            0 => self.why_none(),
+            made => format!(
+                "made {made} superpages by copying ({} pages copied, {} filled with zeros)",
+                self.report.copied_pages, self.report.filled_pages
+            ),
+        }];
+        parts.extend(failed.iter().map(|(why, times)| format!("failed {times} times: {why}")));
+        if self.report.gone > 0 {
+            parts.push(format!("{} were unmapped before", self.report.gone));
+        }
+        if self.report.unmade > 0 {
+            parts.push(format!("{} qualified and are on base pages", self.report.unmade));
+        }
+        if self.report.by_others > 0 {
+            parts.push(format!("{} were made by others", self.report.by_others));
+        }
+        if let Some(delay) = delay {
+            let milliseconds = |seconds: f64| format!("{:.0} ms", seconds * 1e3);
+            parts.push(format!(
+                "at most {} after they qualified (95 %: {})",
+                milliseconds(delay.median_seconds),
+                milliseconds(delay.p95_seconds)
+            ));
+        }
+        let share = |spent: f64| words::percent(spent / seconds.max(1e-9));
+        parts.push(format!(
+            "{} of a CPU for looking, {} for making",
+            share(self.report.looking_seconds),
+            share(self.report.making_seconds)
+        ));
+        parts.extend(self.report.unseen.iter().map(|why| format!("not all was seen: {why}")));
+        format!("{name}: {}", parts.join("; "))
+    }
+
+    fn why_none(&self) -> String {
+        let Report { touched, fullest, unmade, .. } = self.report;
+        match (touched, unmade) {
+            (0, _) => "made no superpage: no memory of 2 MiB was seen in use".to_string(),
+            (_, 0) => format!(
+                "made no superpage: none of {touched} pieces of 2 MiB qualified; the fullest had {fullest} of \
+                 512 pages"
+            ),
+            _ => "made no superpage".to_string(),
+        }
+    }
+}

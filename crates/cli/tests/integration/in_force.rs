@@ -1,0 +1,190 @@
+//! `superpage run --design`, where superpage itself makes the superpages while the program runs.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::common::{run, stderr, stdout, superpage};
+
+/// `extents.c`, and a place for designs.
+struct Bench(tempfile::TempDir);
+
+/// `None`, and the test is counted as skipped, where designs cannot be in force.
+fn bench() -> Option<Bench> {
+    if let Err(why) = sys::pidfd::may_collapse() {
+        testkit::skipped!("superpages cannot be made in another process: {why}");
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integration/extents.c");
+    let program = dir.path().join("extents");
+    match Command::new("cc").arg("-O1").arg("-o").arg(&program).arg(source).output() {
+        Ok(built) => assert!(built.status.success(), "{}", stderr(&built)),
+        Err(why) => {
+            testkit::skipped!("no C compiler: {why}");
+            return None;
+        }
+    }
+    Some(Bench(dir))
+}
+
+impl Bench {
+    fn program(&self) -> String {
+        self.0.path().join("extents").display().to_string()
+    }
+
+    /// A preset with changes, as a file.
+    fn design(&self, preset: &str, changes: &[(&str, &str)]) -> String {
+        let mut text = stdout(&run(&["design", "show", preset]));
+        for (from, to) in changes {
+            assert!(text.contains(from), "{preset} has no {from}");
+            text = text.replace(from, to);
+        }
+        let file: PathBuf = self.0.path().join(format!("{preset}.toml"));
+        std::fs::write(&file, text).unwrap();
+        file.display().to_string()
+    }
+
+    /// Runs the program under a design; what is in the document about that.
+    fn run(&self, design: &str, words: &[&str]) -> Value {
+        let program = self.program();
+        let before = ["run", "--json", "--design", design, "--", &program];
+        let output = run(&[&before[..], words].concat());
+        let said = stderr(&output);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "ok\n"), "{said}");
+        let line = said.lines().last().expect("a document");
+        let document: Value = serde_json::from_str(line).expect(line);
+        assert_eq!(document["pages"], "collapsed");
+        document["design"].clone()
+    }
+}
+
+#[test]
+fn superpages_are_made_at_the_designs_thresholds() {
+    let Some(bench) = bench() else { return };
+    let _lock = testkit::shared_machine_lock();
+    // Its thread wakes every 10 s.
+    let ingens = bench.design("ingens", &[("every = \"10s\"", "every = \"100ms\"")]);
+    let cases = [("quicksilver-sync-64", 64), ("freebsd", 512), (ingens.as_str(), 460)];
+    for (design, least) in cases {
+        let below = bench.run(design, &["8", &(least - 1).to_string(), "0"]);
+        assert_eq!((&below["made"], &below["unmade"]), (&0.into(), &0.into()), "{design}: {below}");
+        assert_eq!((&below["touched"], &below["fullest"]), (&8.into(), &(least - 1).into()));
+        let at = bench.run(design, &["8", &least.to_string(), "8"]);
+        testkit::require!(at["failed"] == serde_json::json!({}), "superpages were short: {at}");
+        assert_eq!((&at["made"], &at["unmade"]), (&8.into(), &0.into()), "{design}: {at}");
+        assert_eq!((&at["by_others"], &at["copied_pages"]), (&0.into(), &(8 * least).into()));
+        assert_eq!(at["filled_pages"], 8 * (512 - least));
+    }
+}
+
+#[test]
+fn a_daemon_completes_reservations() {
+    let Some(bench) = bench() else { return };
+    let _lock = testkit::shared_machine_lock();
+    let below = bench.run("quicksilver-async-64", &["8", "63", "0"]);
+    assert_eq!(below["made"], 0, "{below}");
+    let at = bench.run("quicksilver-async-64", &["8", "64", "8"]);
+    testkit::require!(at["failed"] == serde_json::json!({}), "superpages were short: {at}");
+    assert_eq!(at["made"], 8, "{at}");
+}
+
+/// Four regions a second: the last four come a period after the first four.
+#[test]
+fn a_scan_keeps_its_period() {
+    let Some(bench) = bench() else { return };
+    let _lock = testkit::shared_machine_lock();
+    let (trigger, regions, every) = ("trigger = \"first-fault\"", "regions = 8", "every = \"10s\"");
+    let scan = [
+        (trigger, "trigger = \"scan\""),
+        (regions, "regions = 4"),
+        (every, "every = \"1s\""),
+        ("when = \"with-preparation\"", "when = \"never\""),
+        ("zero-page = true", "zero-page = false"),
+        ("effort = \"direct-4.3\"", "effort = \"none\""),
+        ("effort-advised = \"direct-4.3\"", "effort-advised = \"none\""),
+    ];
+    let design = bench.design("linux-4.3", &scan);
+    let scanned = bench.run(&design, &["8", "1", "8"]);
+    testkit::require!(
+        scanned["failed"] == serde_json::json!({}),
+        "superpages were short: {scanned}"
+    );
+    assert_eq!(scanned["made"], 8, "{scanned}");
+    let last = scanned["delay"]["p95_seconds"].as_f64().unwrap();
+    assert!(last > 0.9, "{scanned}");
+}
+
+#[test]
+fn a_forked_child_is_served_and_keeps_its_contents() {
+    let Some(bench) = bench() else { return };
+    let _lock = testkit::shared_machine_lock();
+    let made = bench.run("quicksilver-sync-64", &["8", "100", "8", "fork"]);
+    testkit::require!(made["failed"] == serde_json::json!({}), "superpages were short: {made}");
+    assert_eq!((&made["made"], &made["processes"]), (&16.into(), &2.into()), "{made}");
+}
+
+#[test]
+fn the_program_outlives_a_launcher_that_is_killed() {
+    let Some(bench) = bench() else { return };
+    let _lock = testkit::shared_machine_lock();
+    let program = bench.program();
+    let words = ["run", "-q", "--design", "freebsd", "--", &program, "8", "512", "0"];
+    let mut launcher = superpage(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let tree = || host::process::tree(&host::Root::real(), units::Pid(launcher.id() as i32));
+    let is_program = |pid: &units::Pid| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name == "extents\n")
+    };
+    while !tree().iter().any(is_program) {
+        std::thread::yield_now();
+    }
+    let mut printed = launcher.stdout.take().unwrap();
+    sys::signal::send(units::Pid(launcher.id() as i32), libc::SIGKILL).unwrap();
+    launcher.wait().unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut printed, &mut text).unwrap();
+    assert_eq!(text, "ok\n");
+}
+
+#[test]
+fn what_cannot_be_in_force_is_refused_in_a_line() {
+    let Some(_) = bench() else { return };
+    let mut command = superpage(&["run", "--design", "freebsd", "--", "echo", "started"]);
+    // SAFETY: one system call, between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            const CAP_SYS_NICE: libc::c_ulong = 23;
+            match libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE, 0, 0, 0) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    let refused = command.output().unwrap();
+    crate::common::refused(&refused, 3, "CAP_SYS_NICE");
+    assert_eq!(stdout(&refused), "");
+    let unknown = run(&["run", "--design", "hawkeye-g", "--", "true"]);
+    crate::common::refused(&unknown, 2, "mapping.scan.sampling");
+}
+
+#[test]
+fn an_arm_of_a_comparison_can_be_a_design() {
+    let Some(bench) = bench() else { return };
+    let _lock = testkit::shared_machine_lock();
+    let arms = ["compare", "--arm", "base", "--arm", "live: design=quicksilver-sync-64"];
+    let (program, flags) = (bench.program(), ["--min-runs", "2", "--max-runs", "2", "--json"]);
+    let output = run(&[&arms[..], &flags, &["--", &program, "8", "64", "0"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let samples = document["samples"].as_array().unwrap();
+    for sample in samples {
+        let is_live = sample["arm"] == 1;
+        assert_eq!(sample["design"].is_object(), is_live, "{sample}");
+        if is_live && sample["design"]["failed"] == serde_json::json!({}) {
+            assert_eq!(sample["design"]["made"], 8, "{sample}");
+        }
+    }
+}

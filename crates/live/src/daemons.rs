@@ -1,0 +1,92 @@
+//! A design's daemons that make superpages, in real time: when each is due, and where it is.
+//!
+//! Each works in pieces, between looks. Those that keep memory (zeroing, compaction, reclaim) are the kernel's.
+
+use std::collections::VecDeque;
+
+use policy::{Daemon as Task, Policy, Wait};
+use units::Pid;
+
+/// A piece of a daemon's work takes about so long, in ticks.
+pub(crate) const PIECE: u64 = 10_000;
+
+/// Whether a daemon is ours.
+pub(crate) fn is_ours(task: Task) -> bool {
+    matches!(task, Task::Scan | Task::Fill)
+}
+
+/// A daemon's clock.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    pub task: Task,
+    due: u64,
+    period: u64,
+    /// When its pass began. `None`: none is under way.
+    began: Option<u64>,
+    /// CPU time that its earlier pieces took.
+    pub spent: u64,
+}
+
+/// All of a design, and what they know. Times are in ticks.
+#[derive(Debug)]
+pub(crate) struct Daemons {
+    pub list: Vec<Daemon>,
+    /// Extents whose population crossed the threshold, oldest first.
+    pub candidates: VecDeque<(Pid, u64)>,
+    /// The scan sleeps after a failure, until there are more candidates than this.
+    naps_with: Option<usize>,
+    /// Where the scan by address is.
+    pub cursor: (Pid, u64),
+}
+
+impl Daemons {
+    /// Where in its period a daemon is when a program begins is chance: the middle is the mean, as in the laboratory.
+    /// See docs/decisions/lab-model.md#1.
+    pub(crate) fn new(policy: &Policy) -> Self {
+        let ours = policy.daemons().filter(|(task, _)| is_ours(*task));
+        let daemon =
+            |(task, period)| Daemon { task, due: period / 2, period, began: None, spent: 0 };
+        Self {
+            list: ours.map(daemon).collect(),
+            candidates: VecDeque::new(),
+            naps_with: None,
+            cursor: (Pid(0), 0),
+        }
+    }
+
+    /// When the next one is due.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.list.iter().map(|daemon| daemon.due).min()
+    }
+
+    /// One that is due.
+    pub(crate) fn due(&mut self, now: u64) -> Option<usize> {
+        if self.naps_with.is_some_and(|most| self.candidates.len() > most) {
+            self.naps_with = None;
+            for daemon in self.list.iter_mut().filter(|daemon| daemon.task == Task::Scan) {
+                daemon.due = daemon.due.min(now);
+            }
+        }
+        let due = self.list.iter().enumerate().filter(|(_, daemon)| daemon.due <= now);
+        due.min_by_key(|(_, daemon)| daemon.due).map(|(at, _)| at)
+    }
+
+    /// A piece of work began at a time, and is over.
+    pub(crate) fn has_worked(&mut self, at: usize, began: u64, now: u64, spent: u64, next: Wait) {
+        let daemon = &mut self.list[at];
+        let began = *daemon.began.get_or_insert(daemon.due.min(began));
+        daemon.spent += spent;
+        let goes_on = matches!(next, Wait::More | Wait::Pause(_));
+        if daemon.task == Task::Scan {
+            self.naps_with = matches!(next, Wait::Pause(_)).then_some(self.candidates.len());
+        }
+        daemon.due = match next {
+            Wait::Period | Wait::Bytes(_) => (began + daemon.period).max(now),
+            Wait::After(rest) | Wait::Pause(rest) => now + rest,
+            Wait::More => now,
+        };
+        if !goes_on {
+            (daemon.began, daemon.spent) = (None, 0);
+        }
+    }
+}

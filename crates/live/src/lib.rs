@@ -1,0 +1,59 @@
+//! A design in force on running programs: an executor of [`Policy`] beside them.
+//!
+//! The programs are untouched. They fault base pages; a thread of ours learns from their page tables (PAGEMAP_SCAN) how
+//! many pages each superpage's worth of their memory has, tells the policy, and makes the superpages that it asks for
+//! with MADV_COLLAPSE (`process_madvise(2)`), which copies. It decides nothing.
+//!
+//! Each turn of that thread: processes that took faults since their last look are looked at ([`process`]); what grew is
+//! told to the policy ([`ask`]); what it asked for is made ([`make`]); daemons that are due work ([`daemons`]). A turn
+//! that read page tables is followed by a pause of 99 times the CPU time that it took.
+//! See docs/decisions/live.md#6.
+#![forbid(unsafe_code)]
+
+mod ask;
+mod daemons;
+mod extent;
+mod limits;
+mod make;
+mod process;
+mod report;
+mod turn;
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use host::Root;
+use policy::Policy;
+use units::Pid;
+
+pub use limits::{Rule, check_design, check_machine, rules};
+pub use report::{Delay, Report};
+
+/// A design in force.
+#[derive(Debug)]
+pub struct Live {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Report>,
+}
+
+impl Live {
+    /// Puts a policy in force on the processes that `members` names, again and again.
+    pub fn start(
+        policy: Policy,
+        root: Root,
+        members: impl Fn() -> Vec<Pid> + Send + 'static,
+    ) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let executor = turn::Executor::new(policy, root, Box::new(members), Arc::clone(&stop));
+        Self { stop, thread: std::thread::spawn(move || executor.run()) }
+    }
+
+    /// Ends it. Superpages stay as they are.
+    pub fn stop(self) -> Report {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.thread().unpark();
+        self.thread.join().expect("an executor does not panic")
+    }
+}

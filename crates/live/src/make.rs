@@ -1,0 +1,98 @@
+//! Superpages are made of base pages with MADV_COLLAPSE, and read back.
+//!
+//! The kernel copies the pages into a free superpage and fills what is missing with zeros; the program's faults in the
+//! extent, and its calls that change mappings, wait meanwhile. Neighbours are asked for in one call, because each call
+//! begins with draining all CPUs' page lists.
+
+use policy::Result as Ended;
+use sys::mem::Advice;
+
+use crate::extent::{BYTES, Extent, PAGES};
+use crate::process::Process;
+use crate::report::Tally;
+
+/// Superpages asked for in one call at most.
+const MAX_RUN: usize = 16;
+/// After a failure the next attempt waits so long, twice as long after each further one, in ticks.
+const MIN_REST: u64 = 100_000;
+const MAX_REST: u64 = 10_000_000;
+
+/// Makes superpages of these extents, ascending, as far as they are still there. `now` is asked for the time.
+pub(crate) fn make(
+    process: &mut Process,
+    starts: &[u64],
+    tally: &mut Tally,
+    now: &impl Fn() -> u64,
+) -> Ended {
+    let mut ended = Ended::Nothing;
+    for run in runs(process, starts) {
+        let (first, end) = (run[0], run[run.len() - 1] + BYTES);
+        let asked = process.fd.advise(std::slice::from_ref(&(first..end)), Advice::Collapse);
+        let errno = asked.err().map(|error| error.errno());
+        let found = process.read_back(first, end);
+        let now = now();
+        for start in run {
+            let Some(extent) = process.extents.get_mut(&start) else { continue };
+            ended = match found.get(&start) {
+                Some(true) => {
+                    tally.made(extent, now);
+                    done(extent)
+                }
+                // Its memory was unmapped meanwhile, or the process ended: that is ENOMEM, EINVAL or ESRCH.
+                None => {
+                    tally.report.gone += 1;
+                    extent.is_wanted = false;
+                    Ended::Unfit
+                }
+                Some(false) => {
+                    tally.failed(errno);
+                    failed(extent, errno, now)
+                }
+            };
+        }
+    }
+    ended
+}
+
+/// Neighbours, those that failed before by themselves, so that each has its own reason.
+fn runs(process: &Process, starts: &[u64]) -> Vec<Vec<u64>> {
+    let mut runs: Vec<Vec<u64>> = Vec::new();
+    let mut may_join = false;
+    for &start in starts {
+        let Some(extent) = process.extents.get(&start) else { continue };
+        let joins = extent.failures == 0;
+        match runs.last_mut() {
+            Some(run)
+                if may_join
+                    && joins
+                    && run.len() < MAX_RUN
+                    && run.last() == Some(&(start - BYTES)) =>
+            {
+                run.push(start);
+            }
+            _ => runs.push(vec![start]),
+        }
+        may_join = joins;
+    }
+    runs
+}
+
+fn done(extent: &mut Extent) -> Ended {
+    let pages = u32::from(PAGES - extent.populated);
+    (extent.populated, extent.swapped) = (PAGES, 0);
+    (extent.is_huge, extent.is_ours) = (true, true);
+    (extent.is_wanted, extent.failures) = (false, 0);
+    Ended::Done { pages }
+}
+
+fn failed(extent: &mut Extent, errno: Option<i32>, now: u64) -> Ended {
+    let rest = (MIN_REST << extent.failures.min(16)).min(MAX_REST);
+    extent.failures = extent.failures.saturating_add(1);
+    extent.retry_at = now + rest;
+    match errno {
+        Some(libc::ENOMEM) => Ended::NoMemory,
+        // A page was locked, or isolated, or referenced by the kernel; or a control group is at its limit.
+        Some(libc::EAGAIN | libc::EBUSY) => Ended::Unavailable,
+        _ => Ended::Unfit,
+    }
+}

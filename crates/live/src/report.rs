@@ -1,0 +1,118 @@
+//! What an executor did.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::extent::{Extent, PAGES};
+
+/// What a design in force did for a run. Times are in seconds; `None` is unknown, or none.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Superpages made.
+    pub made: u64,
+    /// Base pages that were copied for them, and pages of zeros that were added to them.
+    pub copied_pages: u64,
+    /// See `copied_pages`.
+    pub filled_pages: u64,
+    /// Attempts that failed, by the kernel's reason.
+    pub failed: BTreeMap<String, u64>,
+    /// Those that the program had unmapped, or ended with, before they were made.
+    pub gone: u64,
+    /// Superpages' worth of memory that the policy asked for and that were not superpages when it was last looked.
+    pub unmade: u64,
+    /// Superpages' worth of memory that had pages, and the most base pages seen in one that was not asked for.
+    pub touched: u64,
+    /// See `touched`.
+    pub fullest: u16,
+    /// Superpages that were made by somebody else: of memory that the program advises itself.
+    pub by_others: u64,
+    /// From when memory qualified until it was a superpage; at most, as it qualified some time after the look before.
+    pub delay: Option<Delay>,
+    /// CPU time for reading page tables, and for making superpages.
+    pub looking_seconds: f64,
+    /// See `looking_seconds`.
+    pub making_seconds: f64,
+    /// Looks at a process's page tables.
+    pub looks: u64,
+    /// Processes that were served.
+    pub processes: u64,
+    /// Why a process could not be looked at.
+    pub unseen: Option<String>,
+}
+
+/// Times of many superpages.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Delay {
+    /// Half of them took no longer.
+    pub median_seconds: f64,
+    /// 95 % of them took no longer.
+    pub p95_seconds: f64,
+}
+
+/// A report under way.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub report: Report,
+    /// In ticks.
+    delays: Vec<u64>,
+}
+
+impl Tally {
+    /// A superpage was made of an extent, of which this was known.
+    pub(crate) fn made(&mut self, extent: &Extent, now: u64) {
+        self.report.made += 1;
+        self.report.copied_pages += u64::from(extent.populated);
+        self.report.filled_pages += u64::from(PAGES - extent.populated);
+        self.delays.push(now.saturating_sub(extent.grew.0));
+    }
+
+    pub(crate) fn failed(&mut self, errno: Option<i32>) {
+        *self.report.failed.entry(reason(errno).to_string()).or_default() += 1;
+    }
+
+    pub(crate) fn end(mut self) -> Report {
+        self.delays.sort_unstable();
+        let at = |percent: usize| {
+            let index = (self.delays.len() * percent).div_ceil(100).saturating_sub(1);
+            self.delays.get(index).map(|&ticks| ticks as f64 / 1e6)
+        };
+        self.report.delay = at(50)
+            .zip(at(95))
+            .map(|(median_seconds, p95_seconds)| Delay { median_seconds, p95_seconds });
+        self.report
+    }
+}
+
+/// What the kernel means by an errno of MADV_COLLAPSE (mm/khugepaged.c: madvise_collapse_errno).
+fn reason(errno: Option<i32>) -> &'static str {
+    match errno {
+        None => "not a superpage when read back",
+        Some(libc::ENOMEM) => "no superpage was free (ENOMEM)",
+        Some(libc::EBUSY) => "the control group has no memory left (EBUSY)",
+        Some(libc::EAGAIN) => "the kernel used a page (EAGAIN)",
+        Some(libc::EINVAL) => "the kernel makes none there (EINVAL)",
+        Some(libc::ESRCH) => "the process had ended (ESRCH)",
+        Some(libc::EPERM) => "not permitted (EPERM)",
+        Some(_) => "another error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_at_most_what_is_said() {
+        let mut tally = Tally::default();
+        assert_eq!(Tally::default().end().delay, None);
+        for delay in 1..=100 {
+            let extent = Extent { populated: 64, grew: (1000 - delay, 1000), ..Extent::default() };
+            tally.made(&extent, 1000);
+        }
+        let report = tally.end();
+        let delay = report.delay.unwrap();
+        assert_eq!((delay.median_seconds, delay.p95_seconds), (50e-6, 95e-6));
+        assert_eq!((report.copied_pages, report.filled_pages), (6400, 44_800));
+    }
+}

@@ -1,0 +1,147 @@
+//! Daemons at work: what is due is done, piece by piece, as the policy says.
+
+use std::time::Duration;
+
+use policy::{Action, Candidates, Daemon, Event, Facts, Result as Ended, Wait};
+use sys::param::thread_cpu_time;
+use units::Pid;
+
+use crate::ask;
+use crate::daemons::PIECE;
+use crate::extent::{BYTES, PAGES};
+use crate::turn::Executor;
+
+impl Executor {
+    /// Lets daemons that are due do a piece of their work each.
+    pub(crate) fn work(&mut self) {
+        for _ in 0..self.daemons.list.len() {
+            let began = self.now();
+            let Some(at) = self.daemons.due(began) else { return };
+            let cpu = thread_cpu_time();
+            let next = self.piece(at, cpu);
+            let spent = thread_cpu_time().saturating_sub(cpu).as_micros() as u64;
+            self.daemons.has_worked(at, began, self.now(), spent, next);
+        }
+    }
+
+    /// A piece of a daemon's work: what the policy says, until it says that this is enough.
+    fn piece(&mut self, at: usize, began: Duration) -> Wait {
+        let (task, spent) = (self.daemons.list[at].task, self.daemons.list[at].spent);
+        let mut partial = self.partial();
+        let mut event = Event::Tick(task);
+        loop {
+            let in_piece = thread_cpu_time().saturating_sub(began).as_micros() as u64;
+            let mut facts = Facts::default();
+            facts.machine.spent = spent + in_piece;
+            facts.machine.spent_in_piece = in_piece;
+            facts.machine.is_piece_done = in_piece >= PIECE || self.is_stopped();
+            facts.machine.waiting = match task {
+                Daemon::Fill => partial.len() as u32,
+                _ => self.daemons.candidates.len() as u32,
+            };
+            let action = self.policy.on(event, &facts);
+            let (result, cost) = match action {
+                Action::Wait(wait) => return wait,
+                Action::Rewind => {
+                    self.daemons.cursor = (Pid(0), 0);
+                    (Ended::Done { pages: 0 }, 0)
+                }
+                Action::Visit(Candidates::Partial { at }) => (self.fill(&mut partial, at), 0),
+                Action::Visit(Candidates::Listed) => {
+                    if let Some(first) = self.daemons.candidates.pop_front() {
+                        self.daemons.cursor = first;
+                    }
+                    self.visit()
+                }
+                Action::Visit(_) => self.visit(),
+                other => unreachable!("{other:?} is nothing that a daemon of ours does"),
+            };
+            event = Event::Outcome { action, result, cost };
+        }
+    }
+
+    /// Reservations that are not full, the one that changed last at the end.
+    fn partial(&self) -> Vec<(u64, Pid, u64)> {
+        let mut partial = Vec::new();
+        for process in self.processes.values() {
+            let open = process.extents.iter().filter(|(_, extent)| {
+                extent.is_reserved && !extent.is_huge && !extent.is_bad && extent.populated < PAGES
+            });
+            partial.extend(open.map(|(start, extent)| (extent.grew.1, process.pid, *start)));
+        }
+        partial.sort_unstable();
+        partial
+    }
+
+    /// Completes the reservation that changed last of those with enough pages.
+    fn fill(&mut self, partial: &mut Vec<(u64, Pid, u64)>, at: u16) -> Ended {
+        while let Some((_, pid, start)) = partial.pop() {
+            let shares = self.processes.len() > 1;
+            let Some(process) = self.processes.get_mut(&pid) else { continue };
+            let is_shared = shares && process.is_shared(start);
+            let Some(extent) = process.extents.get_mut(&start) else { continue };
+            if extent.populated < at {
+                continue;
+            }
+            let facts = extent.facts(&self.policy, is_shared);
+            let Action::Populate { .. } = self.policy.on(Event::Candidate, &facts) else {
+                extent.is_bad = true;
+                return Ended::Unfit;
+            };
+            if !ask::is_mapped_once_filled(&mut self.policy, extent, is_shared) {
+                extent.is_bad = true;
+                return Ended::Unfit;
+            }
+            extent.is_wanted = true;
+            let ended = self.make(pid, &[start]);
+            self.keep_trying(pid, start, ended);
+            return ended;
+        }
+        Ended::Nothing
+    }
+
+    /// The next region by address is a candidate.
+    fn visit(&mut self) -> (Ended, u32) {
+        let mut passed = 0;
+        let Some((pid, start)) = self.next_region(&mut passed) else {
+            return (Ended::Nothing, passed);
+        };
+        self.daemons.cursor = (pid, start + BYTES);
+        let shares = self.processes.len() > 1;
+        let Some(process) = self.processes.get_mut(&pid) else { return (Ended::Unfit, passed) };
+        let is_shared = shares && process.is_shared(start);
+        let Some(extent) = process.extents.get_mut(&start) else { return (Ended::Unfit, passed) };
+        let facts = extent.facts(&self.policy, is_shared);
+        if self.policy.on(Event::Candidate, &facts) != Action::Inspect {
+            return (Ended::Unfit, passed);
+        }
+        let inspected = Event::Inspected { requested: false };
+        if !matches!(self.policy.on(inspected, &facts), Action::MakeSuperpage { .. }) {
+            return (Ended::Unfit, passed);
+        }
+        extent.is_wanted = true;
+        (self.make(pid, &[start]), passed)
+    }
+
+    fn keep_trying(&mut self, pid: Pid, start: u64, ended: Ended) {
+        if !matches!(ended, Ended::Done { .. }) {
+            self.pending.push((pid, start));
+        }
+    }
+
+    /// The next whole extent at or after the scan's place, with pages or without, of mappings that the design serves;
+    /// and how many mappings are passed over.
+    fn next_region(&self, passed: &mut u32) -> Option<(Pid, u64)> {
+        let (first, address) = self.daemons.cursor;
+        for (pid, process) in self.processes.range(first..) {
+            let from = if *pid == first { address } else { 0 };
+            for span in process.spans.iter().filter(|span| span.end > from) {
+                if self.policy.is_eligible(&span.mapping) {
+                    return Some((*pid, span.start.max(from)));
+                }
+                *passed += 1;
+            }
+        }
+        None
+    }
+}
