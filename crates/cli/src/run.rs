@@ -169,7 +169,7 @@ impl Args {
             recipe.design = Some(design.clone());
         }
         let notes = design::recipe::follow(&mut recipe)?;
-        if !self.dry_run {
+        if !self.report.dry_run {
             design::recipe::check_in_force(&recipe)?;
         }
         Ok((recipe, notes))
