@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use host::{Choice, HugetlbPools, MemInfo, Root, Snapshot, Thp};
+use host::{Choice, FreeContiguity, HugetlbPools, MemInfo, Root, Snapshot, Thp};
 use launch::{Facts, Pool};
 use units::PageSize;
 
@@ -27,6 +27,9 @@ pub fn read() -> Facts {
         thp_mode: thp.as_ref().and_then(mode_of_largest),
         thp_largest: thp.as_ref().and_then(|thp| thp.pmd_size),
         thp_sizes: thp.as_ref().map(sizes_that_are_on).unwrap_or_default(),
+        thp_sizes_off: thp.as_ref().map(sizes_to_turn_on).unwrap_or_default(),
+        may_change_settings: sys::param::effective_user() == 0,
+        is_fragmented: thp.as_ref().and_then(|thp| thp.pmd_size).is_some_and(is_fragmented),
         thp_only_advised: sys::prctl::has_only_advised(),
         pools,
         runtime: runtime_library(),
@@ -89,6 +92,24 @@ fn sizes_that_are_on(thp: &Thp) -> Vec<PageSize> {
     let sizes = thp.sizes.iter().rev().filter(|(size, _)| Some(**size) != thp.pmd_size);
     let on = sizes.filter(|(_, setting)| setting.enabled.as_ref().is_some_and(is_on));
     on.map(|(size, _)| *size).collect()
+}
+
+/// The smallest size that is turned on: below it page tables are hardly shorter for the TLB.
+const SMALLEST: u64 = 64 << 10;
+
+/// The sizes that nobody gets, the largest first.
+fn sizes_to_turn_on(thp: &Thp) -> Vec<PageSize> {
+    let smaller = thp.sizes.iter().rev().filter(|(size, _)| {
+        size.bytes() >= SMALLEST && thp.pmd_size.is_some_and(|largest| **size < largest)
+    });
+    let is_off = |choice: &Choice| choice.is("never");
+    let off = smaller.filter(|(_, setting)| setting.enabled.as_ref().is_some_and(is_off));
+    off.map(|(size, _)| *size).collect()
+}
+
+fn is_fragmented(superpage: PageSize) -> bool {
+    let free = FreeContiguity::read(&Root::real(), superpage).ok();
+    free.and_then(|free| free.ratio()).is_some_and(|share| share < 0.5)
 }
 
 /// libsuperpage.so beside the command: in cargo's target directory, or as a package lays it out.

@@ -11,6 +11,7 @@ use self::report::Ended;
 use ::report::format as words;
 use experiment::counters::CounterFile;
 use experiment::process_tree::ProcessTree;
+use experiment::supply::Supply;
 use experiment::watch::{Depth, Watch};
 use host::{MemInfo, Root, Thp};
 use launch::{
@@ -307,6 +308,7 @@ fn supervise(
     ledger: Option<&CounterFile>,
     policy: Option<Policy>,
 ) -> Result<Ended, Failure> {
+    let supply = supply_for(plan, ledger);
     let began = Instant::now();
     let environment = ledger.map(CounterFile::variable).into_iter().collect();
     let start = Start { environment, ..Start::default() };
@@ -340,11 +342,21 @@ fn supervise(
     let in_force = in_force.map(|(rules, live)| InForce { rules, report: live.stop() });
     let seen = watch.stop();
     relaying.stop();
+    let supplied = supply.map(Supply::stop);
     ended.map_err(ours)?;
     let (status, usage) = sys::wait::reap(pid).map_err(ours)?;
     let mut ended = Ended::new(plan, pid, status, seconds, usage, seen);
     ended.in_force = in_force;
+    ended.supplied = supplied;
     Ok(ended)
+}
+
+/// Superpages for a program whose library may ask for them.
+fn supply_for(plan: &Plan, ledger: Option<&CounterFile>) -> Option<Supply> {
+    let (sizes, ledger) = (plan.supply.as_ref()?, ledger?);
+    let superpage = Thp::pmd_size_of(&Root::real()).ok()?;
+    let supply = Supply::start(ledger, Root::real(), &loan::journal_dir(), superpage, sizes);
+    supply.map_err(|why| exit::say(&format!("superpages are not made free on request: {why}"))).ok()
 }
 
 /// How long a launcher waits before it gives back again what its looks at the program left; doubled each time.

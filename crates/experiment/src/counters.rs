@@ -97,6 +97,11 @@ impl CounterFile {
         Some(totals)
     }
 
+    /// The words of it that the program's processes ask by ([`abi::supply`]).
+    pub(crate) fn words(&self) -> Result<sys::shared::SharedWords, sys::SysError> {
+        sys::shared::SharedWords::map(&self.sealed, abi::WORDS)
+    }
+
     /// By what its users are recognised.
     pub fn mark(&self) -> Mark {
         self.mark.clone()

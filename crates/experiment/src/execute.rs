@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use crate::metric::{Metric, MetricError};
 use crate::process_tree::ProcessTree;
 use crate::sample::{Purpose, Sample};
 use crate::schedule::Slot;
+use crate::supply::Supply;
 use crate::warm::{self, Blocks};
 use crate::watch::{Depth, NEAR_PEAK, Watch};
 
@@ -137,6 +139,7 @@ pub struct Launcher<'a> {
     ignore_failure: bool,
     superpage: PageSize,
     warms_memory: bool,
+    journal: PathBuf,
     /// The largest peak of any run so far.
     largest_peak: u64,
     tree: ProcessTree,
@@ -157,6 +160,8 @@ pub struct Options {
     pub superpage: PageSize,
     /// Touch and give back memory before each run.
     pub warms_memory: bool,
+    /// Where settings of the machine are written down before they are changed for a run.
+    pub journal: PathBuf,
 }
 
 impl<'a> Launcher<'a> {
@@ -168,7 +173,7 @@ impl<'a> Launcher<'a> {
         interrupt: &'a Interrupt,
     ) -> Result<Self, RunError> {
         sys::prctl::become_subreaper()?;
-        let Options { metrics, ignore_failure, superpage, warms_memory } = options;
+        let Options { metrics, ignore_failure, superpage, warms_memory, journal } = options;
         Ok(Self {
             root: Root::real(),
             plans,
@@ -177,6 +182,7 @@ impl<'a> Launcher<'a> {
             ignore_failure,
             superpage,
             warms_memory,
+            journal,
             largest_peak: 0,
             tree: ProcessTree::below_us(Root::real()),
             interrupt,
@@ -264,6 +270,10 @@ impl Executor for Launcher<'_> {
             return Err(RunError::Interrupted);
         }
 
+        let supply = counts.as_ref().zip(plan.supply.as_deref()).map(|(counts, sizes)| {
+            Supply::start(counts, self.root.clone(), &self.journal, self.superpage, sizes)
+        });
+        let supply = supply.transpose().map_err(RunError::Output)?;
         let began = Instant::now();
         let pid = launch::start(plan, start)?;
         self.interrupt.set_running(Some(pid));
@@ -282,6 +292,7 @@ impl Executor for Launcher<'_> {
         let wall = began.elapsed();
 
         let design = in_force.map(Live::stop);
+        let supplied = supply.map(Supply::stop);
         let mut memory = watch.stop();
         self.interrupt.set_running(None);
         ended?;
@@ -334,6 +345,7 @@ impl Executor for Launcher<'_> {
             library_answered: answered,
             library_asked_bytes: totals.as_ref().map(|it| it.asked()),
             design,
+            supplied: supplied.filter(|it| it.requests > 0),
             stragglers: stragglers.ended,
         };
         self.largest_peak = self.largest_peak.max(sample.peak_bytes().unwrap_or(0));

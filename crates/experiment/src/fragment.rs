@@ -8,6 +8,7 @@
 //! See docs/decisions/bench.md#3.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use host::{FreeContiguity, ReadError, Root};
 use sys::SysError;
@@ -32,6 +33,9 @@ const CHUNK: u64 = 64;
 /// Superpages that are split and given back last. The kernel keeps the base pages that were freed last in lists of the
 /// CPU, where nothing merges them, and one page of each superpage would be enough there: so these are of a few superpages.
 const CUSHION: u64 = 40;
+/// So often it is looked whether others are free once as many are fragmented as were, this much later each time.
+const MAX_PASSES: u32 = 10;
+const SETTLED_AFTER: Duration = Duration::from_millis(100);
 /// So often in a row superpages may be fragmented without fewer of them being free: compaction, or others' memory,
 /// makes them as fast, or the kernel does not give the last ones to programs (zone DMA).
 const MAX_STUCK: u32 = 4;
@@ -87,6 +91,8 @@ pub struct Goal {
     pub fragmented: u64,
     /// So many free ones are to be left on the machine; `None`: the others are left alone.
     pub left: Option<u64>,
+    /// No more than this are fragmented, where more come to be free meanwhile.
+    pub most: u64,
 }
 
 /// Why a goal cannot be.
@@ -153,7 +159,13 @@ impl Goal {
             Extent::Part(_) => (0, None),
             Extent::Leave(_) => (free.superpages - meant, Some(meant - fragmented)),
         };
-        let goal = Self { kind, level, superpage, occupied, fragmented, left };
+        // All that is available may come to be free in superpages, as others give it back, and what is movable again
+        // and again, as the kernel compacts it.
+        let most = match left.filter(|_| fragmented > 0) {
+            Some(_) => fragmented.max(free.available.bytes() / superpage.bytes() * 3),
+            None => fragmented,
+        };
+        let goal = Self { kind, level, superpage, occupied, fragmented, left, most };
         let taken = ByteSize(goal.bytes().bytes().saturating_add(size(goal.kept_whole()).bytes()));
         let (available, margin) = (free.available, free.margin);
         if taken.bytes().saturating_add(margin.bytes()) > available.bytes() {
@@ -237,7 +249,7 @@ impl Held {
             Self { goal, memory, pins, cushion: Vec::new(), pagemap, occupied: 0, fragmented: 0 };
         let total = goal.occupied + goal.fragmented;
         if goal.fragmented > 0 {
-            let (mut piece, got) = held.fault(CUSHION)?;
+            let (mut piece, got) = fault(&held.pagemap, goal.superpage, CUSHION)?;
             let all = goal.superpage.bytes() as usize;
             got.into_iter().try_for_each(|start| held.split(&mut piece, start, &(0..all)))?;
             held.cushion.push(piece);
@@ -257,6 +269,16 @@ impl Held {
         match (goal.kind, goal.left) {
             (Kind::Pinned, Some(_)) => held.fragment_all(&mut told)?,
             _ => held.fragment_free(root, &mut told)?,
+        }
+        // What was given back a moment ago, by us or by others, may be whole only now.
+        for _ in 0..MAX_PASSES {
+            let is_left =
+                |left: u64| superpages(root, goal.superpage).map(|free| free > left + CHUNK);
+            let Some(Ok(true)) = goal.left.filter(|_| goal.fragmented > 0).map(is_left) else {
+                break;
+            };
+            std::thread::sleep(SETTLED_AFTER);
+            held.fragment_free(root, &mut told)?;
         }
         drop(left);
         if total > 0 && held.occupied + held.fragmented == 0 {
@@ -280,7 +302,7 @@ impl Held {
         let mut all = 0;
         while all < count {
             told(self, all)?;
-            let (piece, got) = self.fault(CHUNK.min(count - all))?;
+            let (piece, got) = fault(&self.pagemap, self.goal.superpage, CHUNK.min(count - all))?;
             if got.is_empty() {
                 break;
             }
@@ -298,14 +320,11 @@ impl Held {
     ) -> Result<(), FragmentError> {
         let goal = self.goal;
         let mut free = superpages(root, goal.superpage)?;
-        // Where a number is to be left free some more, because others give memory back meanwhile; not as many as it
-        // takes, because compaction makes movable ones whole about as fast.
-        let most = goal.fragmented + goal.left.map_or(0, |_| goal.fragmented / 2);
         let mut stuck = 0;
         while stuck < MAX_STUCK {
             told(self)?;
             let above = goal.left.map_or(CHUNK, |left| free.saturating_sub(left));
-            let count = CHUNK.min(above).min(most - self.fragmented);
+            let count = CHUNK.min(above).min(goal.most.saturating_sub(self.fragmented));
             if count == 0 {
                 break;
             }
@@ -334,7 +353,7 @@ impl Held {
 
     /// Fragments `count` superpages; how many it got.
     fn fragment(&mut self, count: u64) -> Result<u64, FragmentError> {
-        let (mut piece, got) = self.fault(count)?;
+        let (mut piece, got) = fault(&self.pagemap, self.goal.superpage, count)?;
         let superpage = self.goal.superpage.bytes() as usize;
         let kept = self.goal.kind.kept(self.goal.superpage);
         for start in &got {
@@ -367,33 +386,37 @@ impl Held {
         stays.step_by(page).for_each(|at| piece.bytes_mut()[at] = 1);
         piece.advise_range(start..start + page, Advice::Cold)
     }
+}
 
-    /// Faults `count` superpages of memory; where in it are those that are superpages. Of the others nothing stays.
-    fn fault(&self, count: u64) -> Result<(Mapping, Vec<usize>), FragmentError> {
-        let superpage = self.goal.superpage.bytes() as usize;
-        let page = sys::param::page_size().bytes() as usize;
-        let mut piece = Mapping::aligned(count as usize * superpage, self.goal.superpage)?;
-        piece.advise(Advice::DontFork)?;
-        // A kernel without THP refuses.
-        let _ = piece.advise(Advice::HugePage);
-        let starts = (0..piece.len()).step_by(superpage);
-        starts.clone().for_each(|start| piece.bytes_mut()[start] = 1);
-        // khugepaged would fill what is given back.
-        let _ = piece.advise(Advice::NoHugePage);
-        let mut got = Vec::new();
-        for start in starts {
-            let last = piece.address() + (start + superpage - page) as u64;
-            match self.pagemap.is_exclusive(last)? {
-                Some(_) => got.push(start),
-                None => piece.advise_range(start..start + superpage, Advice::DontNeed)?,
-            }
+/// Faults `count` superpages of memory; where in it are those that are superpages. Of the others nothing stays.
+pub(crate) fn fault(
+    pagemap: &Pagemap,
+    superpage: PageSize,
+    count: u64,
+) -> Result<(Mapping, Vec<usize>), FragmentError> {
+    let size = superpage.bytes() as usize;
+    let page = sys::param::page_size().bytes() as usize;
+    let mut piece = Mapping::aligned(count as usize * size, superpage)?;
+    piece.advise(Advice::DontFork)?;
+    // A kernel without THP refuses.
+    let _ = piece.advise(Advice::HugePage);
+    let starts = (0..piece.len()).step_by(size);
+    starts.clone().for_each(|start| piece.bytes_mut()[start] = 1);
+    // khugepaged would fill what is given back.
+    let _ = piece.advise(Advice::NoHugePage);
+    let mut got = Vec::new();
+    for start in starts {
+        let last = piece.address() + (start + size - page) as u64;
+        match pagemap.is_exclusive(last)? {
+            Some(_) => got.push(start),
+            None => piece.advise_range(start..start + size, Advice::DontNeed)?,
         }
-        Ok((piece, got))
     }
+    Ok((piece, got))
 }
 
 /// How many superpages lie free; as many as could be, where the lists of free memory do not tell.
-fn superpages(root: &Root, superpage: PageSize) -> Result<u64, ReadError> {
+pub(crate) fn superpages(root: &Root, superpage: PageSize) -> Result<u64, ReadError> {
     Ok(FreeContiguity::read(root, superpage)?.superpages.unwrap_or(0))
 }
 

@@ -26,6 +26,7 @@ pub mod schedule;
 pub mod series;
 pub mod spread;
 pub mod stats;
+pub mod supply;
 pub mod verdict;
 mod warm;
 pub mod watch;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::supply::Supplied;
 use crate::watch::Observed;
 
 /// What a run counted for.
@@ -72,6 +73,9 @@ pub struct Sample {
     /// What superpage did for a design that it put in force itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub design: Option<live::Report>,
+    /// Superpages that superpage made free for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supplied: Option<Supplied>,
     /// Processes it left behind, ended afterwards.
     pub stragglers: u32,
 }

@@ -22,6 +22,12 @@ pub struct Facts {
     pub thp_mode: Option<String>,
     /// The smaller sizes (mTHP) that are on at least where advised, with the largest first.
     pub thp_sizes: Vec<PageSize>,
+    /// The smaller sizes, from 64K on, that nobody gets.
+    pub thp_sizes_off: Vec<PageSize>,
+    /// We may change settings of the machine.
+    pub may_change_settings: bool,
+    /// Less than half of free memory is in blocks of a superpage.
+    pub is_fragmented: bool,
     /// The kernel can be kept from giving a program transparent superpages that nobody advised (Linux 6.18).
     pub thp_only_advised: bool,
     /// The largest size of transparent superpages.
@@ -112,6 +118,10 @@ pub struct Plan {
     pub environment: Vec<EnvironmentChange>,
     /// What the child asks of the kernel first (prctl PR_SET_THP_DISABLE).
     pub thp: ThpRequest,
+    /// Where free memory is fragmented, superpages are made free in bulk when the library asks; where that is not
+    /// enough these sizes of THP, which nobody gets, are turned on (`madvise`) until the program ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supply: Option<Vec<PageSize>>,
     /// The size its main thread's stack may grow to, where a fixed one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<ByteSize>,
@@ -141,6 +151,7 @@ impl Plan {
             arguments,
             environment: Vec::new(),
             thp: ThpRequest::Inherit,
+            supply: None,
             stack: None,
             promise: Promise::Nothing,
             left_alone: None,
@@ -152,7 +163,10 @@ impl Plan {
         if plan.pages == Pages::Auto && tool.is_none() {
             plan.pages = plan.choose(facts)?;
         }
-        let by_library = !recipe.memory.is_empty();
+        // glibc advises its memory however little is free in superpages; the library does not.
+        let is_fragmented = plan.pages == Pages::Thp && facts.is_fragmented;
+        let decides = is_fragmented && facts.runtime.is_some() && plan.is_preloadable(wrapped);
+        let by_library = !recipe.memory.is_empty() || decides;
         if let Some((path, tool)) = &tool {
             plan.leave_alone(path, *tool);
         }
@@ -164,6 +178,12 @@ impl Plan {
             Pages::Thp if by_library => {
                 plan.check_thp(facts)?;
                 preload.push(plan.ask_the_library("thp".to_string(), recipe, wrapped, facts)?);
+                plan.supply = facts.may_change_settings.then(|| facts.thp_sizes_off.clone());
+                if is_fragmented {
+                    // What it gets depends on what is free.
+                    plan.promise = Promise::Nothing;
+                    plan.note_fragmented(facts);
+                }
             }
             Pages::ThpOf(size) => {
                 if let Some(largest) = facts.thp_largest.filter(|largest| size > *largest) {

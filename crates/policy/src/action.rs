@@ -100,6 +100,16 @@ pub enum Action {
         /// They count as taken until they are touched.
         promised: bool,
     },
+    /// Advise all of the piece, but let only superpages of a smaller size be made from a place of it on: where there are
+    /// page tables already, the kernel does not try the largest.
+    AdviseSmaller {
+        /// The place, in bytes from its beginning.
+        from: u64,
+        /// The size of those before it.
+        order: u8,
+        /// What lies before it counts as taken until it is touched.
+        promised: bool,
+    },
     /// Let none be made from a place of the piece on; what lies before it is advised again, and the piece stays one
     /// that can be moved as a whole.
     Unadvise {
@@ -123,6 +133,11 @@ pub enum Action {
         count: u64,
         /// More microseconds than this for one are too many: the rest need not be tried.
         limit: u32,
+    },
+    /// Have so many superpages made free, by somebody who may.
+    Obtain {
+        /// How many.
+        count: u64,
     },
     /// Clear what is kept and hand it out.
     HandOut,

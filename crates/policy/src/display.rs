@@ -81,6 +81,14 @@ impl fmt::Display for ActionDisplay<'_> {
                     promise(promised)
                 )
             }
+            Action::AdviseSmaller { from, promised, .. } => {
+                write!(
+                    f,
+                    "advise all of it, with smaller superpages from {} on{}",
+                    ByteSize(from),
+                    promise(promised)
+                )
+            }
             Action::Unadvise { from, promised, .. } => {
                 write!(f, "advise none from {} on{}", ByteSize(from), promise(promised))
             }
@@ -90,6 +98,7 @@ impl fmt::Display for ActionDisplay<'_> {
             Action::Probe { count, limit } => {
                 write!(f, "try whether {count} superpages are to be had, in {limit} us each")
             }
+            Action::Obtain { count } => write!(f, "have {count} superpages made free"),
             Action::Wait(Wait::Bytes(bytes)) => {
                 write!(f, "advise nothing for the next {}", ByteSize(bytes))
             }
@@ -251,9 +260,11 @@ fn plain(action: Action) -> &'static str {
         | Action::Evacuate { .. }
         | Action::Zero { .. }
         | Action::Advise { .. }
+        | Action::AdviseSmaller { .. }
         | Action::Unadvise { .. }
         | Action::Inherit { .. }
         | Action::Probe { .. }
+        | Action::Obtain { .. }
         | Action::Wait(_) => "",
     }
 }

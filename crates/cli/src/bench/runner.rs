@@ -98,6 +98,7 @@ pub fn run(
             ignore_failure: false,
             superpage,
             warms_memory: WarmMemory::Auto.applies(&machine),
+            journal: loan::journal_dir(),
         };
         let launcher = Launcher::new(&plans, options, &interrupt)?
             .watching(Depth::TicksOnly)

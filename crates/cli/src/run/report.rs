@@ -3,6 +3,7 @@
 use abi::{Column, Kind, Prepared, Reason, Totals, environment};
 use experiment::analysis::took_effect;
 use experiment::counters::CounterFile;
+use experiment::supply::Supplied;
 use experiment::verdict::Effect;
 use experiment::watch::{Killed, NEAR_PEAK, Observed};
 use host::Root;
@@ -29,6 +30,8 @@ pub struct Ended {
     pub seconds: f64,
     /// What a design in force did.
     pub in_force: Option<InForce>,
+    /// Superpages that were made free for it.
+    pub supplied: Option<Supplied>,
     usage: Usage,
     seen: Observed,
     /// The program's own process: what killed it is the status.
@@ -54,7 +57,7 @@ impl Ended {
     ) -> Self {
         let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
         seen.conclude(&Root::real(), usage.max_rss, uses_pool);
-        Self { status, seconds, in_force: None, usage, seen, pid }
+        Self { status, seconds, in_force: None, supplied: None, usage, seen, pid }
     }
 
     fn outcome(&self, plan: &Plan) -> Outcome {
@@ -134,7 +137,8 @@ impl Ended {
         });
         let in_force = self.in_force.as_ref();
         let in_force = in_force.map(|it| it.in_words(&plan.name, self.seconds));
-        std::iter::once(line).chain(library).chain(in_force).chain(killed).collect()
+        let supplied = self.supplied.as_ref().filter(|it| it.requests > 0).map(supplied_in_words);
+        std::iter::once(line).chain(library).chain(supplied).chain(in_force).chain(killed).collect()
     }
 
     /// Child processes that a signal killed; `None` if the kernel does not tell.
@@ -181,6 +185,7 @@ impl Ended {
             })).collect::<Vec<_>>()),
             "watch_seconds": seen.watch_seconds,
             "design": self.in_force,
+            "supplied": self.supplied,
             "library": ledger.and_then(CounterFile::totals).map(|totals| library(&totals, seen.uncounted)),
         })
     }
@@ -250,4 +255,21 @@ fn library(totals: &Totals, uncounted: usize) -> Value {
         "reasons": reasons,
         "prepared": prepared,
     })
+}
+
+fn supplied_in_words(supplied: &Supplied) -> String {
+    let Supplied { requests, wanted, got, seconds, sizes, why_not } = supplied;
+    let mut words = format!(
+        "free memory was fragmented: {got} of {wanted} superpages made free in {:.0} ms ({requests} request{})",
+        seconds * 1e3,
+        if *requests == 1 { "" } else { "s" }
+    );
+    if !sizes.is_empty() {
+        let sizes = sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        words += &format!("; THP of {sizes} were on where advised until it ended");
+    }
+    if let Some(why) = why_not {
+        words += &format!("; not all could be done: {why}");
+    }
+    words
 }

@@ -112,6 +112,7 @@ impl Job {
                 ignore_failure: self.ignore_failure,
                 superpage,
                 warms_memory: self.warm_memory.applies(&machine),
+                journal: loan::journal_dir(),
             };
             let mut launcher = Launcher::new(&plans, options, &interrupt)?.in_force(policies);
             let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();

@@ -35,6 +35,11 @@ fn a_level_is_a_share_of_what_is_meant() {
     ] {
         assert_eq!(counts(level, extent), expected, "{level} {extent:?}");
     }
+    // What comes to be free meanwhile is fragmented too, where a number is to be left: of 6144 available.
+    let most = |level, extent| goal(Kind::Pinned, level, extent).unwrap().most;
+    assert_eq!(most(100, Extent::All), 3 * 6144);
+    assert_eq!(most(0, Extent::All), 0);
+    assert_eq!(most(50, Extent::Part(ByteSize::mib(512))), 128);
 }
 
 #[test]
@@ -72,7 +77,15 @@ fn what_cannot_be_is_refused_with_the_remedy() {
 const COUNT: u64 = 32;
 
 fn none(kind: Kind) -> Goal {
-    Goal { kind, level: 100, superpage: two_mib(), occupied: 0, fragmented: 0, left: None }
+    Goal {
+        kind,
+        level: 100,
+        superpage: two_mib(),
+        occupied: 0,
+        fragmented: 0,
+        left: None,
+        most: COUNT,
+    }
 }
 
 /// A few superpages, fragmented; `None` where there are not as many.

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::error::JournalError;
 use super::lock::Holder;
-use super::restore;
 use super::shared::Claim;
 use crate::{Root, snapshot, text};
 
@@ -54,7 +53,8 @@ impl State {
         Ok(state.filter(|state| state.superpage_share == 1 && state.boot_id == boot_id))
     }
 
-    /// Replaces it as a whole.
+    /// Replaces it as a whole. It is not synced: it must outlive its writer, however that ends, but not the machine,
+    /// which forgets the knobs too.
     pub fn put(&self, dir: &Path) -> Result<(), JournalError> {
         let (path, new) = (dir.join(STATE), dir.join("state.new"));
         let written = || {
@@ -62,11 +62,9 @@ impl State {
             let mut file =
                 options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
             file.write_all(&serde_json::to_vec(self)?)?;
-            file.sync_data()?;
             fs::rename(&new, &path)
         };
-        written().map_err(|source| JournalError::io("write", &path, source))?;
-        restore::sync_dir(dir)
+        written().map_err(|source| JournalError::io("write", &path, source))
     }
 
     pub fn remove(dir: &Path) -> Result<(), JournalError> {
@@ -75,7 +73,7 @@ impl State {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(JournalError::io("remove", path, error))
             }
-            _ => restore::sync_dir(dir),
+            _ => Ok(()),
         }
     }
 }

@@ -135,9 +135,32 @@ impl Knob {
         &self.0
     }
 
-    /// Whether several processes may raise it at a time: a pool, or its limit.
+    /// Whether several processes may raise it at a time: a pool, its limit, or who gets THP of one size.
     pub(super) fn may_be_shared(&self) -> bool {
-        self.0.ends_with("/nr_hugepages") || self.0.ends_with("/nr_overcommit_hugepages")
+        self.0.ends_with("/nr_hugepages")
+            || self.0.ends_with("/nr_overcommit_hugepages")
+            || self.is_thp_size()
+    }
+
+    fn is_thp_size(&self) -> bool {
+        self.0.starts_with(thp::DIR)
+            && self.0.strip_suffix("/enabled").is_some_and(|dir| dir != thp::DIR)
+    }
+
+    /// A value of a knob that is shared as a number: the larger, the more is allowed.
+    pub(super) fn number(&self, value: &str) -> Option<u64> {
+        match self.is_thp_size() {
+            true => THP_LEVELS.iter().position(|word| *word == value).map(|level| level as u64),
+            false => value.parse().ok(),
+        }
+    }
+
+    /// The value that is this number.
+    pub(super) fn value(&self, number: u64) -> String {
+        match self.is_thp_size() {
+            true => THP_LEVELS[(number as usize).min(THP_LEVELS.len() - 1)].to_string(),
+            false => number.to_string(),
+        }
     }
 
     /// For a hugetlb pool, the file that tells how many of its pages are surplus.
@@ -145,6 +168,10 @@ impl Knob {
         Some(format!("{}/surplus_hugepages", self.0.strip_suffix("/nr_hugepages")?))
     }
 }
+
+/// Who gets THP of one size. `inherit` comes above `madvise`, because it is left alone: what it means is another
+/// setting's to say.
+const THP_LEVELS: [&str; 4] = ["never", "madvise", "inherit", "always"];
 
 /// Files in /proc/sys/vm that do something instead of holding a setting.
 const ACTIONS: [&str; 3] = ["compact_memory", "drop_caches", "stat_refresh"];

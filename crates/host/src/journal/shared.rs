@@ -1,4 +1,5 @@
-//! Knobs that several processes raise at a time: a pool's size and its overcommit limit.
+//! Knobs that several processes raise at a time: a pool's size, its overcommit limit, and who gets THP of a smaller
+//! size.
 //!
 //! The knob's value is what was found there and what all holders want on top of it; the last one out
 //! restores it. In `shared/KNOB` of the journal's directory (KNOB: its path, `/` written as `,`):
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use units::PageSize;
 
 use super::claims::{SHARE, Share, State, Wanted};
 use super::error::JournalError;
@@ -63,6 +65,26 @@ pub struct SharedKnob {
 }
 
 impl SharedKnob {
+    /// Lets memory that is advised have THP of these sizes, where nobody gets them.
+    ///
+    /// # Errors
+    /// As [`SharedKnob::raise`]; none is turned on then.
+    pub fn allow_thp_sizes(
+        journal_dir: &Path,
+        root: &Root,
+        sizes: &[PageSize],
+    ) -> Result<Vec<Self>, JournalError> {
+        restore::restore_dead(journal_dir, root)?;
+        let allow = |size: &PageSize| {
+            let knob = Knob::thp_size_enabled(*size);
+            let madvise = Claim::AtLeast(knob.number("madvise").unwrap_or(0));
+            Self::take(journal_dir, root, &knob, madvise, &mut |writer, _, to| {
+                writer.set(&knob, &knob.value(to)).map(|_| ())
+            })
+        };
+        sizes.iter().map(allow).collect()
+    }
+
     /// Raises `knob` as `want` has it, beside whoever else does. What dead holders left is undone first.
     ///
     /// # Errors
@@ -74,7 +96,7 @@ impl SharedKnob {
         want: Claim,
     ) -> Result<Self, JournalError> {
         Self::raise_by(journal_dir, root, knob, want, &mut |writer, _, to| {
-            writer.set(knob, &to.to_string()).map(|_| ())
+            writer.set(knob, &knob.value(to)).map(|_| ())
         })
     }
 
@@ -91,6 +113,18 @@ impl SharedKnob {
     ) -> Result<Self, E> {
         // A dead journal may have left this knob changed.
         let inherited = restore::restore_dead(journal_dir, root)?;
+        let mut shared = Self::take(journal_dir, root, knob, want, change)?;
+        shared.inherited = inherited;
+        Ok(shared)
+    }
+
+    fn take<E: From<JournalError>>(
+        journal_dir: &Path,
+        root: &Root,
+        knob: &Knob,
+        want: Claim,
+        change: &mut Change<'_, E>,
+    ) -> Result<Self, E> {
         let place = Place::make(journal_dir, knob)?;
         let lock = place.lock()?;
         let living = place.remove_dead()?;
@@ -99,7 +133,8 @@ impl SharedKnob {
         }
         let share = Share::create(&place.dir, &lock.holder, want)?;
         let written = Written { asked: String::new(), got: String::new() };
-        let mut shared = Self { root: root.clone(), place, share: Some(share), inherited, written };
+        let mut shared =
+            Self { root: root.clone(), place, share: Some(share), inherited: Vec::new(), written };
         // From here on a failure drops it, which settles the knob without it; the lock goes first.
         match shared.settle_by(change) {
             Ok(()) => {
@@ -122,8 +157,8 @@ impl SharedKnob {
             let missing = settled.asked.saturating_sub(settled.got);
             share.rewrite(Claim::Plus(pages.saturating_sub(missing)))?;
         }
-        let (asked, got) = (settled.asked.to_string(), settled.got.to_string());
-        self.written = Written { asked, got };
+        let knob = &self.place.knob;
+        self.written = Written { asked: knob.value(settled.asked), got: knob.value(settled.got) };
         Ok(())
     }
 
@@ -319,22 +354,23 @@ impl Place {
             if self.remove_dead()?.is_empty() {
                 State::remove(&self.dir)?;
             }
-            let (ours, original) = (state.got.unwrap_or(state.asked), state.found.to_string());
-            let (ours, now) = (ours.to_string(), now.to_string());
+            let value = |number| self.knob.value(number);
+            let (ours, original) = (value(state.got.unwrap_or(state.asked)), value(state.found));
+            let now = value(now);
             return Ok(Some(Outcome::ChangedElsewhere { ours, now, original }));
         }
         self.settle::<JournalError>(root, &mut |writer, _, to| {
-            writer.set(&self.knob, &to.to_string()).map(|_| ())
+            writer.set(&self.knob, &self.knob.value(to)).map(|_| ())
         })?;
         let Some(state) = state else { return Ok(None) };
         if State::read(&self.dir, root)?.is_some() {
             return Ok(None);
         }
         if now == state.found {
-            return Ok(Some(Outcome::AlreadyRestored { value: now.to_string() }));
+            return Ok(Some(Outcome::AlreadyRestored { value: self.knob.value(now) }));
         }
-        let (from, to) = (now.to_string(), state.found.to_string());
-        Ok(Some(Outcome::Restored { from, to, got: self.now(root)?.to_string() }))
+        let (from, to) = (self.knob.value(now), self.knob.value(state.found));
+        Ok(Some(Outcome::Restored { from, to, got: self.knob.value(self.now(root)?) }))
     }
 
     /// Sets the knob to what was found and what the living want on top. The caller holds the lock.
@@ -369,8 +405,9 @@ impl Place {
 
     fn now(&self, root: &Root) -> Result<u64, JournalError> {
         let value = self.knob.read(root)?;
-        let why = "is not a number; only numeric settings can be shared";
-        value.parse().map_err(|_| JournalError::BadValue { knob: self.knob.clone(), value, why })
+        let why = "is neither a number nor a word that is known";
+        let number = self.knob.number(&value);
+        number.ok_or_else(|| JournalError::BadValue { knob: self.knob.clone(), value, why })
     }
 }
 

@@ -233,3 +233,25 @@ fn a_state_of_another_boot_or_a_damaged_one_is_none_of_ours() {
     assert_eq!(fake.orphans(), []);
     assert_eq!(fake.now(&limit()), "600");
 }
+
+#[test]
+fn sizes_of_thp_are_allowed_where_nobody_gets_them_and_the_last_holder_restores() {
+    let fake = Fake::new();
+    let sizes = [64u64 << 10, 1 << 20].map(|bytes| PageSize::new(bytes).unwrap());
+    let [off, left_alone] = sizes.map(Knob::thp_size_enabled);
+    fake.write(off.path(), "never");
+    fake.write(left_alone.path(), "inherit");
+    let allow = || SharedKnob::allow_thp_sizes(&fake.journal(), &fake.root(), &sizes).unwrap();
+    let outcomes = |holders: Vec<SharedKnob>| {
+        let restored = holders.into_iter().map(SharedKnob::restore);
+        restored.map(|it| it.map(|it| it.outcome)).collect::<Vec<_>>()
+    };
+    let (first, second) = (allow(), allow());
+    assert_eq!(first[0].written().got, "madvise");
+    assert_eq!([fake.now(&off), fake.now(&left_alone)], ["madvise", "inherit"]);
+    assert_eq!(outcomes(first), [None, None]);
+    assert_eq!(fake.now(&off), "madvise", "one holder is left");
+    let as_found = Outcome::AlreadyRestored { value: "inherit".to_string() };
+    assert_eq!(outcomes(second), [Some(restored("madvise", "never")), Some(as_found)]);
+    assert_eq!(fake.now(&off), "never");
+}

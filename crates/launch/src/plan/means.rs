@@ -11,11 +11,16 @@ pub(super) const UNREACHED: &str = "memory the program maps itself is not reache
 pub(super) const NOTHING_AHEAD: &str = "nothing is prepared ahead";
 pub(super) const MALLOC_AHEAD: &str = "malloc's memory is not prepared ahead";
 pub(super) const OWN_ALLOCATOR: &str = "only glibc's malloc gets superpages";
+pub(super) const FRAGMENTED: &str = "free memory is fragmented";
 pub(super) const LARGER_THP: &str = "larger transparent superpages are enabled";
 
 /// The variables that several parties write.
 pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
 pub(super) const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
+
+fn list(sizes: &[PageSize]) -> String {
+    sizes.iter().map(PageSize::to_string).collect::<Vec<_>>().join(", ")
+}
 
 impl Plan {
     /// `memory=` says what is backed, not by what: alone it asks for nothing.
@@ -61,6 +66,24 @@ impl Plan {
             false => ThpRequest::System,
         };
         Ok(())
+    }
+
+    pub(super) fn note_fragmented(&mut self, facts: &Facts) {
+        let rest = match (facts.thp_sizes.as_slice(), &self.supply) {
+            ([], None) => {
+                "what does not fit on superpages stays on base pages (as root, superpage makes superpages free and \
+                 turns smaller sizes of THP on)"
+                    .to_string()
+            }
+            (on, None) => format!("what does not fit on superpages gets THP of {}", list(on)),
+            (_, Some(off)) if off.is_empty() => "superpages are made free when it asks for them".to_string(),
+            (_, Some(off)) => format!(
+                "superpages are made free when it asks for them; where that is not enough, THP of {} are turned \
+                 on where advised, until it ends",
+                list(off)
+            ),
+        };
+        self.notes.push(format!("{FRAGMENTED}: {rest}"));
     }
 
     /// The best this machine has: the pool's pages are reserved, so they cannot fail later, and a
@@ -265,7 +288,7 @@ impl Plan {
 
     /// Whether libsuperpage.so can be preloaded to any effect. Under another loader it is worse than
     /// useless: musl does not start a program whose preload needs libraries it does not have.
-    fn is_preloadable(&self, wrapped: Option<&Program>) -> bool {
+    pub(super) fn is_preloadable(&self, wrapped: Option<&Program>) -> bool {
         let target = wrapped.unwrap_or(&self.program);
         // A static wrapper hands the variable on; a privileged one has it taken away by its loader.
         !matches!(self.program.kind, Kind::OtherLoader(_) | Kind::Privileged)

@@ -5,6 +5,9 @@ fn facts() -> Facts {
     Facts {
         thp_mode: Some("madvise".to_string()),
         thp_sizes: Vec::new(),
+        thp_sizes_off: Vec::new(),
+        may_change_settings: false,
+        is_fragmented: false,
         thp_only_advised: true,
         thp_largest: PageSize::new(2 << 20).ok(),
         pools: vec![Pool {
@@ -383,4 +386,30 @@ fn an_allocator_of_its_own_is_said_where_only_malloc_is_asked() {
     );
     // Its mappings are reached.
     assert!(!said("thp") && !said("x: pages=hugetlb memory=heap,mmap") && !said("base"));
+}
+
+/// docs/decisions/contiguity.md#6
+#[test]
+fn on_fragmented_memory_the_library_decides_and_is_supplied() {
+    let sizes = [1 << 20, 64 << 10].map(|size| PageSize::new(size).unwrap()).to_vec();
+    let fragmented = Facts { is_fragmented: true, thp_sizes_off: sizes.clone(), ..facts() };
+    let root = Facts { may_change_settings: true, ..fragmented.clone() };
+    let note = |plan: &Plan| plan.notes.iter().find(|it| it.contains("fragmented")).cloned();
+    let plan = resolve("thp", &root).unwrap();
+    assert!(plan.uses_library() && plan.promise == Promise::Nothing);
+    assert_eq!(plan.supply, Some(sizes.clone()));
+    assert!(note(&plan).is_some_and(|it| it.contains("THP of 1 MiB, 64 KiB are turned on")));
+    let plan = resolve("thp", &fragmented).unwrap();
+    assert!(plan.uses_library() && plan.supply.is_none());
+    assert!(note(&plan).is_some_and(|it| it.contains("as root")));
+    // Memory may become fragmented later, but then nothing is to be said.
+    let whole = Facts { is_fragmented: false, ..root.clone() };
+    let plan = resolve("x: pages=thp memory=heap,mmap", &whole).unwrap();
+    assert_eq!((plan.supply.as_ref(), note(&plan)), (Some(&sizes), None));
+    let plan = resolve("thp", &whole).unwrap();
+    assert!(!plan.uses_library(), "{:?}", plan.environment);
+    // Without the library, and on the pool, all is as ever.
+    let without = Facts { runtime: None, ..root.clone() };
+    assert!(!resolve("thp", &without).unwrap().uses_library());
+    assert_eq!(resolve("x: pages=hugetlb memory=heap", &root).unwrap().supply, None);
 }

@@ -2,7 +2,7 @@
 //! (docs/decisions/contiguity.md).
 //!
 //! Nothing can be taken back while a program touches one large piece, so what is advised must be there beforehand.
-//! See docs/decisions/contiguity.md#1.
+//! See docs/decisions/contiguity.md#1 and docs/decisions/contiguity.md#5.
 
 use super::fit::{Fit, Wanted};
 use super::{Facts, Fallback, Kind, Pages, Policy, Request, Source, Use};
@@ -15,6 +15,10 @@ const FRESH: u64 = 8 << 20;
 const BESIDES: u64 = 4;
 /// What is tried is zeroed for nothing, so it may be this part of what the program asked for since the last trial.
 const TRIED_SHARE: u64 = 16;
+/// This part of what a piece needs is tried where what is in the way may be movable.
+const NEED_SHARE: u64 = 64;
+/// So many superpages are obtained at least, so that small pieces do not ask one by one.
+const LEAST_OBTAINED: u64 = 64;
 /// A superpage that takes longer, in microseconds, was too long in the making. Compaction without success takes 3 to
 /// 4 ms, but a superpage whose frames a hypervisor has yet to provide 5: what tells is the number of faults.
 const MAX_US: u32 = 20_000;
@@ -66,6 +70,11 @@ impl Facts {
     }
 }
 
+/// Whether page tables can be made in it before it is touched.
+fn may_be_smaller(facts: &Facts) -> bool {
+    facts.used == Use::Fresh && matches!(facts.kind, Kind::Mapping | Kind::Heap)
+}
+
 impl Policy {
     /// What was added to a mapping: by its lengths. Where no superpage came to be whole nothing is decided.
     pub(super) fn grew(&mut self, facts: &Facts) -> Action {
@@ -83,12 +92,15 @@ impl Policy {
         if !self.request.advises(facts.fallback) {
             return Action::Keep;
         }
-        let asked = facts.extent().length;
+        let Extent { length: asked, need } = facts.extent();
         if !facts.kind.is_weighed() {
             return self.give(asked, false, facts);
         }
         if facts.is_sealed {
-            return self.give(if self.state.is_short { 0 } else { asked }, false, facts);
+            return match self.state.is_short {
+                true => self.give_small(need, facts),
+                false => self.give(asked, false, facts),
+            };
         }
         if !facts.compacts {
             return self.give(asked, false, facts);
@@ -111,12 +123,12 @@ impl Policy {
         let Extent { length, need } = facts.extent();
         let state = &mut self.state;
         if !state.losses.is_over(state.requested) {
-            return self.give(0, false, facts);
+            return self.give_small(need, facts);
         }
         state.since = state.since.saturating_add(need);
         if state.since < FRESH {
             if state.is_short {
-                return self.give(0, false, facts);
+                return self.give_small(need, facts);
             }
             if let Some(left) = state.left.checked_sub(need) {
                 state.left = left;
@@ -144,8 +156,18 @@ impl Policy {
         if fit != Fit::All && facts.reclaimable.is_none() {
             return Action::Read(Source::Spare);
         }
+        let is_short = matches!(fit, Fit::Part(_) | Fit::Nothing) && may_be_smaller(facts);
+        if is_short && facts.has_supply && facts.obtained.is_none() {
+            if self.state.trials.is_over(self.state.requested) {
+                return Action::Obtain { count: wanted.missing().max(LEAST_OBTAINED) };
+            }
+        } else if is_short && !facts.has_supply && tried.is_none() {
+            return self.try_besides(need / facts.superpage / NEED_SHARE, facts);
+        }
         let bytes = match fit {
             Fit::All | Fit::Oversized => length,
+            // What is in the way can be moved.
+            _ if is_short && !facts.has_supply && tried == Some(true) => length,
             Fit::Part(usable) => {
                 // The border is that of a superpage.
                 let from = facts.decided_from();
@@ -153,18 +175,48 @@ impl Policy {
                 border.saturating_sub(facts.offset + from)
             }
             Fit::Nothing => 0,
-            Fit::Doubtful => {
-                let free = facts.contiguous.unwrap_or(0);
-                return match self.trial(free, facts) {
-                    Some(probe) => probe,
-                    None => self.fit(Some(self.state.verdict == Some(true)), facts),
-                };
-            }
+            Fit::Doubtful => return self.try_besides(BESIDES, facts),
         };
-        let action = self.give(bytes, !facts.is_reserved() && fit != Fit::Oversized, facts);
+        let promised = !facts.is_reserved()
+            && !matches!(fit, Fit::Oversized)
+            && (bytes < length || fit == Fit::All);
+        let rest = need.saturating_sub(bytes);
+        let smaller = wanted.usable_smaller(bytes);
+        let action = match bytes < length && may_be_smaller(facts) && rest <= smaller {
+            true => self.give_smaller(bytes, promised, facts),
+            false => self.give(bytes, promised, facts),
+        };
         self.state.is_short = bytes < length;
         self.state.left = if bytes < length { 0 } else { wanted.usable().saturating_sub(need) };
+        self.state.left_smaller = smaller.saturating_sub(rest);
         action
+    }
+
+    /// So many superpages were made free: free blocks are counted again. Where few were it is not tried again soon.
+    pub(super) fn obtained(&mut self, count: u64, facts: &Facts) -> Action {
+        let state = &mut self.state;
+        match facts.obtained.is_some_and(|got| got >= count / 2) {
+            true => state.trials.shorten(),
+            false => _ = state.trials.grow(state.requested),
+        }
+        Action::Read(Source::Free)
+    }
+
+    /// A piece for which the largest superpages are not to be had: smaller ones, as far as they were free last.
+    fn give_small(&mut self, need: u64, facts: &Facts) -> Action {
+        match self.state.left_smaller.checked_sub(need).filter(|_| may_be_smaller(facts)) {
+            Some(left) => {
+                self.state.left_smaller = left;
+                self.give_smaller(0, false, facts)
+            }
+            None => self.give(0, false, facts),
+        }
+    }
+
+    /// Of what is decided about `bytes` are to lie on the largest superpages, the rest on smaller ones.
+    fn give_smaller(&self, bytes: u64, promised: bool, facts: &Facts) -> Action {
+        let from = facts.decided_from() + bytes;
+        Action::AdviseSmaller { from, order: facts.order(), promised }
     }
 
     /// Free blocks are not known: all, unless superpages were not had in good time.
@@ -177,12 +229,25 @@ impl Policy {
         action
     }
 
-    /// Tries whether superpages are had in good time besides the `free` ones; `None`: not now.
+    /// Whether superpages are had in good time besides the free ones, so many at least: it is tried, or was before.
+    fn try_besides(&mut self, count: u64, facts: &Facts) -> Action {
+        let free = facts.contiguous.unwrap_or(0);
+        match self.trial_of(count.max(BESIDES), free, facts) {
+            Some(probe) => probe,
+            None => self.fit(Some(self.state.verdict == Some(true)), facts),
+        }
+    }
+
     fn trial(&mut self, free: u64, facts: &Facts) -> Option<Action> {
+        self.trial_of(BESIDES, free, facts)
+    }
+
+    /// Tries whether superpages are had in good time besides the `free` ones; `None`: not now.
+    fn trial_of(&mut self, besides: u64, free: u64, facts: &Facts) -> Option<Action> {
         let state = &mut self.state;
         let affordable =
             state.requested.saturating_sub(state.tried_at) / TRIED_SHARE / facts.superpage;
-        let count = (free / facts.superpage).saturating_add(BESIDES);
+        let count = (free / facts.superpage).saturating_add(besides);
         if !state.trials.is_over(state.requested) || count > affordable.max(BESIDES) {
             return None;
         }

@@ -50,7 +50,7 @@ pub enum Source {
     Losses,
     /// Free memory by size of blocks: [`super::Facts::contiguous`], `free`, and `outstanding` at most.
     Free,
-    /// `outstanding` as it is, and [`super::Facts::reclaimable`].
+    /// `outstanding` as it is, [`super::Facts::reclaimable`], and [`super::Facts::smaller`] with what is free of it.
     Spare,
     /// What the process has: [`super::Facts::resident`].
     Resident,

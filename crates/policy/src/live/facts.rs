@@ -51,6 +51,14 @@ pub struct Facts {
     pub outstanding: u64,
     /// Could be free: clean page cache and the like; `None`: not read.
     pub reclaimable: Option<u64>,
+    /// The largest of the smaller sizes (mTHP) that advised memory gets; 0: none, or not read.
+    pub smaller: u64,
+    /// Free in blocks of that size or more.
+    pub contiguous_smaller: u64,
+    /// Somebody can be asked to make superpages free.
+    pub has_supply: bool,
+    /// Superpages that were made free for this piece; `None`: not asked.
+    pub obtained: Option<u64>,
     /// Direct compactions since the machine started.
     pub stalls: u64,
     /// First touches since then that were to get a superpage and got base pages.

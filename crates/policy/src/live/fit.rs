@@ -42,13 +42,35 @@ pub(super) enum Fit {
 impl Wanted<'_> {
     /// What may be advised besides what is promised to others.
     pub fn usable(&self) -> u64 {
+        self.usable_of(self.facts.contiguous.unwrap_or(0))
+    }
+
+    /// Superpages that would have to be free besides, so that all fits.
+    pub fn missing(&self) -> u64 {
+        let facts = self.facts;
+        let more = if self.was_short { REOPEN } else { 0 };
+        let wanted = [self.need, more, MARGIN.min(facts.total / 64), facts.outstanding];
+        let wanted = wanted.into_iter().fold(0, u64::saturating_add);
+        let missing = wanted.saturating_sub(facts.contiguous.unwrap_or(0));
+        missing.div_ceil(facts.superpage.max(1))
+    }
+
+    /// What may be advised for smaller superpages, besides so many bytes of the largest.
+    pub fn usable_smaller(&self, besides: u64) -> u64 {
+        match self.facts.smaller {
+            0 => 0,
+            _ => self.usable_of(self.facts.contiguous_smaller).saturating_sub(besides),
+        }
+    }
+
+    fn usable_of(&self, contiguous: u64) -> u64 {
         let facts = self.facts;
         let margin = MARGIN.min(facts.total / 64);
         // The watermarks of the zones, by which allocations begin to wait: with the defaults they
         // are below 3/1000 of the memory and min_free_kbytes (64 MiB).
         let watermarks = margin + facts.total / 256;
-        let contiguous = facts.contiguous.unwrap_or(0).saturating_sub(margin);
-        contiguous.min(facts.free.saturating_sub(watermarks)).saturating_sub(facts.outstanding)
+        let free = facts.free.saturating_sub(watermarks);
+        contiguous.saturating_sub(margin).min(free).saturating_sub(facts.outstanding)
     }
 
     /// By free blocks of a superpage, and what could be free.

@@ -105,6 +105,8 @@ impl Policy {
             Action::Read(Source::Spare) => self.fit(None, facts),
             Action::Probe { limit, .. } => self.tried(result, cost <= limit, facts),
             Action::Advise { bytes, .. } => self.advised(bytes, result, facts),
+            Action::Obtain { count } => self.obtained(count, facts),
+            Action::AdviseSmaller { .. } => self.advised(facts.length, result, facts),
             Action::Unadvise { from, .. } => self.advised(from, result, facts),
             Action::Read(Source::Resident | Source::Headroom | Source::Whole)
             | Action::Populate { .. }

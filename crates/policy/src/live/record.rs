@@ -127,7 +127,7 @@ fields! { Request: pages, prezero, prefault }
 fields! {
     Facts: superpage, base_page, is_sealed, length, offset, kind, used, fallback, old, advised, is_filled, is_off,
     has_file, may_copy, compacts, has_larger,
-    total, contiguous, free, outstanding, reclaimable, stalls, fallbacks, faults, resident, headroom, is_unlimited,
+    total, contiguous, free, outstanding, reclaimable, smaller, contiguous_smaller, has_supply, obtained, stalls, fallbacks, faults, resident, headroom, is_unlimited,
     is_whole, prepared, kept, has_fitting, born,
 }
 
@@ -186,11 +186,15 @@ impl Display for Written<Action> {
             Action::Advise { bytes, order, promised } => {
                 write!(f, "advise:{bytes}:{order}:{}", u8::from(promised))
             }
+            Action::AdviseSmaller { from, order, promised } => {
+                write!(f, "advise-smaller:{from}:{order}:{}", u8::from(promised))
+            }
             Action::Unadvise { from, order, promised } => {
                 write!(f, "unadvise:{from}:{order}:{}", u8::from(promised))
             }
             Action::Inherit { promised } => write!(f, "inherit:{}", u8::from(promised)),
             Action::Probe { count, limit } => write!(f, "probe:{count}:{limit}"),
+            Action::Obtain { count } => write!(f, "obtain:{count}"),
             Action::MakeSuperpage { order, how: How::Collapse, .. } => {
                 write!(f, "collapse:{order}")
             }
@@ -271,6 +275,11 @@ fn action(text: &str) -> Option<Action> {
             order: number()?.try_into().ok()?,
             promised: is(number()?)?,
         },
+        "advise-smaller" => Action::AdviseSmaller {
+            from: first.parse().ok()?,
+            order: number()?.try_into().ok()?,
+            promised: is(number()?)?,
+        },
         "unadvise" => Action::Unadvise {
             from: first.parse().ok()?,
             order: number()?.try_into().ok()?,
@@ -278,6 +287,7 @@ fn action(text: &str) -> Option<Action> {
         },
         "inherit" => Action::Inherit { promised: is(first.parse().ok()?)? },
         "probe" => Action::Probe { count: first.parse().ok()?, limit: number()?.try_into().ok()? },
+        "obtain" => Action::Obtain { count: first.parse().ok()? },
         "collapse" => make(How::Collapse, first.parse().ok()?),
         "copy" => make(How::Copy { exclusive: true }, first.parse().ok()?),
         "populate" => Action::Populate { most: first.parse().ok()? },

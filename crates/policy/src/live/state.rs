@@ -13,6 +13,8 @@ pub struct State {
     pub since: u64,
     /// What may still be advised without reading them.
     pub left: u64,
+    /// What may still be advised for smaller superpages without reading them.
+    pub left_smaller: u64,
     /// There was too little last time.
     pub is_short: bool,
     /// Until when nothing is tried.
@@ -85,7 +87,7 @@ impl Pause {
 
 impl State {
     /// How many words it is.
-    pub const WORDS: usize = 18;
+    pub const WORDS: usize = 19;
 
     /// That of a process of which nothing is known yet.
     pub const NEW: Self = Self {
@@ -94,6 +96,7 @@ impl State {
         // Free blocks are read first of all.
         since: u64::MAX / 2,
         left: 0,
+        left_smaller: 0,
         is_short: false,
         trials: Pause::new(FIRST_TRIAL),
         tried_at: 0,
@@ -132,6 +135,7 @@ impl State {
             self.seen[1],
             self.seen[2],
             self.requests,
+            self.left_smaller,
         ]
     }
 
@@ -155,6 +159,7 @@ impl State {
             has_looked: words[13] != 0,
             seen: [words[14], words[15], words[16]],
             requests: words[17],
+            left_smaller: words[18],
         }
     }
 }

@@ -74,6 +74,8 @@ words! {
         SmallFilePages = "small-file-pages",
         /// Code that its program maps again from its file (V8): it may not be copied.
         MappedAgain = "mapped-again",
+        /// Too little free memory is contiguous: smaller superpages were requested instead.
+        Smaller = "smaller",
     }
 }
 
@@ -102,6 +104,9 @@ impl Reason {
                 "code stays on base pages: its file is cached in small pages, or not linked for superpages \
                  (--text=copy copies it)"
             }
+            Self::Smaller => {
+                "memory is fragmented: too few free superpages, so smaller ones were requested"
+            }
             Self::MappedAgain => "code that V8 maps again from its file is not copied",
         }
     }
@@ -128,7 +133,20 @@ words! {
 }
 
 /// `spledgr` and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x03");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x04");
+
+/// Words by which a process asks the command beside it for free superpages; of each the first four bytes. A process
+/// that finds `WANTED` 0 and `SERVES` not writes a number there, wakes it, and waits for `SERVED` to change.
+pub mod supply {
+    /// Not 0 while somebody serves.
+    pub const SERVES: usize = 3;
+    /// Superpages that a process waits for; 0: none does.
+    pub const WANTED: usize = 4;
+    /// Answers so far.
+    pub const SERVED: usize = 5;
+    /// Superpages that were made free for the last of them.
+    pub const GOT: usize = 6;
+}
 
 const PROCESSES: usize = 1;
 const FORKS: usize = 2;

@@ -7,8 +7,9 @@
 //! See docs/decisions/compare.md#4.
 
 use std::ffi::{CStr, c_int};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use ::abi::supply::{GOT, SERVED, SERVES, WANTED};
 pub use ::abi::{Column, Kind, Prepared, Reason};
 
 use crate::text::Text;
@@ -58,6 +59,36 @@ pub fn prepared_most(bytes: u64) {
         // SAFETY: as in `add`.
         unsafe { (*shared.add(word)).fetch_max(bytes, Ordering::Relaxed) };
     }
+}
+
+/// Whether the command beside us makes superpages free when asked.
+pub fn has_supply() -> bool {
+    supply_word(SERVES).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+}
+
+/// Asks it for so many and waits for the answer: how many were made free. `None`: it did not answer in time, or
+/// somebody else is waiting. The wait is shorter than what compaction at first touches would take.
+pub fn supply(count: u64) -> Option<u64> {
+    let [wanted, served, got] = [WANTED, SERVED, GOT].map(supply_word);
+    let (wanted, served, got) = (wanted?, served?, got?);
+    let seen = served.load(Ordering::SeqCst);
+    let count = count.min(u32::MAX.into()) as u32;
+    wanted.compare_exchange(0, count, Ordering::SeqCst, Ordering::SeqCst).ok()?;
+    raw::shared_futex_wake(wanted.as_ptr());
+    let most = FIRST_WAIT + EACH_WAIT * i64::from(count.min(MOST_WAITED_FOR));
+    raw::shared_futex_wait(served.as_ptr(), seen, most);
+    (served.load(Ordering::SeqCst) != seen).then(|| got.load(Ordering::SeqCst).into())
+}
+
+/// Nanoseconds: of a request, and of each superpage of so many.
+const FIRST_WAIT: i64 = 30_000_000;
+const EACH_WAIT: i64 = 250_000;
+const MOST_WAITED_FOR: u32 = 4000;
+
+fn supply_word(word: usize) -> Option<&'static AtomicU32> {
+    let shared = SHARED.load(Ordering::Acquire);
+    // SAFETY: `word` is below WORDS, the mapping stays, and its words are only used as atomics.
+    (!shared.is_null()).then(|| unsafe { &*shared.add(word).cast::<AtomicU32>() })
 }
 
 /// Joins the run's counters, if there are any that this process may open and of this version; else what

@@ -67,6 +67,19 @@ pub fn futex_wake(word: *const u32, most: i32) {
     keeping_errno(|| unsafe { call!(SYS_futex, word, operation, most) });
 }
 
+/// The same between processes, for at most so many nanoseconds.
+pub fn shared_futex_wait(word: *const u32, seen: u32, most: i64) {
+    let time = libc::timespec { tv_sec: most / 1_000_000_000, tv_nsec: most % 1_000_000_000 };
+    // SAFETY: the kernel reads the word and the time, or fails.
+    keeping_errno(|| unsafe { call!(SYS_futex, word, libc::FUTEX_WAIT, seen, &raw const time) });
+}
+
+/// Wakes those who sleep there, of any process; errno is left alone.
+pub fn shared_futex_wake(word: *const u32) {
+    // SAFETY: an address, which is only compared.
+    keeping_errno(|| unsafe { call!(SYS_futex, word, libc::FUTEX_WAKE, i32::MAX) });
+}
+
 /// Runs `work`; who cancels this thread meanwhile is heard afterwards. A thread that may be cancelled anywhere
 /// would else end in the midst of it, or in a frame through which it cannot unwind.
 pub fn not_cancelled<R>(work: impl FnOnce() -> R) -> R {

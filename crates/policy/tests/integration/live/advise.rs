@@ -40,8 +40,9 @@ fn new_memory_is_advised_as_far_as_free_blocks_reach() {
         ("page cache, not tried", new, cached, advise(136 * MIB)),
         ("page cache, tried before", tried(true), cached, advise(4 * GIB)),
         ("page cache, tried before, and slow", tried(false), cached, advise(136 * MIB)),
-        ("less page cache than needed", tried(true), Facts { reclaimable: Some(2 * GIB), ..cached }, advise(136 * MIB)),
-        ("much is free, in small blocks", tried(true), Facts { reclaimable: Some(3 * GIB), ..fragmented }, GiveUp),
+        ("less page cache than needed", tried(false), Facts { reclaimable: Some(2 * GIB), ..cached }, advise(136 * MIB)),
+        ("much is free, in small blocks", tried(false), Facts { reclaimable: Some(3 * GIB), ..fragmented }, GiveUp),
+        ("what is in the way can be moved", tried(true), fragmented, unpromised(4 * GIB)),
         ("a terabyte, most never touched", new, partly(1 << 40, 19 * GIB), unpromised(1 << 40)),
         ("a terabyte, seven eighths of what is free in superpages", new,
             Facts { free: 16 * GIB, ..partly(1 << 40, 14 * GIB) }, unpromised(1 << 40)),
@@ -68,6 +69,101 @@ fn new_memory_is_advised_as_far_as_free_blocks_reach() {
     }
 }
 
+/// docs/decisions/contiguity.md#5: the rest gets smaller superpages where these are on and all of it fits into free blocks
+/// of that size.
+#[test]
+fn what_has_no_room_on_the_largest_gets_smaller_superpages() {
+    use Action::{AdviseSmaller, GiveUp};
+    let smaller = |from, promised| AdviseSmaller { from, order: 9, promised };
+    let with = |contiguous_smaller, facts| Facts { smaller: MIB, contiguous_smaller, ..facts };
+    let none = with(9 * GIB, partly(4 * GIB, 40 * MIB));
+    let half = with(9 * GIB, partly(4 * GIB, 2 * GIB));
+    let grown = Facts { old: 64 * MIB, advised: 64 * MIB, ..none };
+    let new = State::NEW;
+    #[rustfmt::skip]
+    let table = [
+        ("unfragmented", new, Event::Mapped, with(20 * GIB, whole(4 * GIB)), advise(4 * GIB)),
+        ("fragmented", new, Event::Mapped, none, smaller(0, true)),
+        ("half", new, Event::Mapped, half, smaller(2 * GIB - 64 * MIB, true)),
+        ("half, and the rest does not fit", new, Event::Mapped, with(4 * GIB - MIB, half), advise(2 * GIB - 64 * MIB)),
+        ("what is promised is not free", new, Event::Mapped, Facts { outstanding: 6 * GIB, ..none }, GiveUp),
+        ("no smaller size is on", new, Event::Mapped, Facts { smaller: 0, ..none }, GiveUp),
+        ("shared memory has sizes of its own", new, Event::Mapped, Facts { kind: Kind::Whole, ..none }, GiveUp),
+        ("in use already", new, Event::Mapped, Facts { used: Use::Old, ..none }, GiveUp),
+        ("what was added to a mapping", new, Event::Grew, grown, smaller(64 * MIB, true)),
+    ];
+    for (name, state, event, facts, expected) in table {
+        let mut policy = Policy { request: THP, state };
+        assert_eq!(last(&mut policy, event, facts), expected, "{name}");
+    }
+    // Small pieces, during a pause and under a filter: as far as what was read reaches.
+    let mut policy = Policy::new(THP);
+    let piece = with(GIB, partly(64 * MIB, 0));
+    assert_eq!(last(&mut policy, Event::Mapped, piece), smaller(0, true));
+    let left = policy.state.left_smaller;
+    assert_eq!(left, GIB - 2 * 64 * MIB);
+    let small = with(GIB, partly(3 * MIB, 0));
+    assert_eq!(answers(&mut policy, Event::Mapped, small), [smaller(0, false)]);
+    assert_eq!(policy.state.left_smaller, left - 4 * MIB);
+    (policy.state.since, policy.state.left_smaller) = (0, 3 * MIB);
+    assert_eq!(answers(&mut policy, Event::Mapped, small), [GiveUp]);
+    policy.state.left_smaller = 64 * MIB;
+    policy.state.losses.until = u64::MAX;
+    policy.state.look_at = u64::MAX;
+    assert_eq!(answers(&mut policy, Event::Mapped, piece), [smaller(0, false)]);
+    policy.state.left_smaller = 64 * MIB;
+    let sealed = Facts { is_sealed: true, ..piece };
+    assert_eq!(answers(&mut policy, Event::Mapped, sealed), [smaller(0, false)]);
+    // All of it is advised.
+    let before = policy.state.advised;
+    let done = Event::Outcome { action: smaller(0, true), result: DONE, cost: 0 };
+    policy.on(done, &piece);
+    assert_eq!(policy.state.advised - before, 64 * MIB);
+}
+
+/// docs/decisions/contiguity.md#6
+#[test]
+fn superpages_are_made_free_by_who_may() {
+    use Action::{AdviseSmaller, GiveUp, Obtain, Read};
+    let (free, spare) = (Read(Source::Free), Read(Source::Spare));
+    let supplied = |obtained, facts| Facts { has_supply: true, obtained, ..facts };
+    let none = partly(GIB, 0);
+    let asked = State { requested: GIB, look_at: u64::MAX, ..State::NEW };
+    // 1 GiB, and the 64 MiB that are left to others.
+    let all = Obtain { count: 512 + 32 };
+    let border = AdviseSmaller { from: 0, order: 9, promised: true };
+    #[rustfmt::skip]
+    let table: [(_, _, _, &[Action]); 8] = [
+        ("enough is free", asked, supplied(None, whole(GIB)), &[free, advise(GIB)]),
+        ("all are had", asked, supplied(Some(544), none), &[free, spare, all, free, advise(GIB)]),
+        ("half are had", asked, supplied(Some(272), none), &[free, spare, all, free, spare, advise(480 * MIB)]),
+        ("none are", asked, supplied(Some(0), none), &[free, spare, all, free, spare, GiveUp]),
+        ("none are, and smaller ones are on", asked,
+            Facts { smaller: MIB, contiguous_smaller: 9 * GIB, ..supplied(Some(0), none) },
+            &[free, spare, all, free, spare, border]),
+        ("small pieces ask for more than they need", asked, supplied(Some(64), partly(16 * MIB, 60 * MIB)),
+            &[free, spare, Obtain { count: 64 }, free, advise(16 * MIB)]),
+        ("it was in vain a moment ago", State { trials: policy_pause(u64::MAX), ..asked }, supplied(None, none),
+            &[free, spare, GiveUp]),
+        ("shared memory", asked, Facts { kind: Kind::Whole, ..supplied(None, none) }, &[free, spare, GiveUp]),
+    ];
+    for (name, state, facts, expected) in table {
+        let mut policy = Policy { request: THP, state };
+        assert_eq!(answers(&mut policy, Event::Mapped, facts), expected, "{name}");
+        // Where few were had it is not tried again soon.
+        let was_vain = expected.contains(&all) && facts.obtained.is_some_and(|got| got < 272);
+        assert_eq!(
+            policy.state.trials.until > policy.state.requested,
+            was_vain || name.starts_with("it was"),
+            "{name}"
+        );
+    }
+}
+
+fn policy_pause(until: u64) -> superpage_policy::live::Pause {
+    superpage_policy::live::Pause { until, ..State::NEW.trials }
+}
+
 /// docs/decisions/contiguity.md#1: what costs something is read only where it decides.
 #[test]
 fn no_more_is_read_than_decides() {
@@ -84,9 +180,12 @@ fn no_more_is_read_than_decides() {
     let less = State { requested: enough.requested - 1, ..asked };
     let early = State { look_at: u64::MAX, ..State::NEW };
     #[rustfmt::skip]
-    let table: [(_, _, _, _, &[Action]); 11] = [
+    let table: [(_, _, _, _, &[Action]); 12] = [
         ("enough", early, whole(GIB), good, &[free, advise(GIB)]),
-        ("too little", early, partly(GIB, 0), good, &[free, spare, Action::GiveUp]),
+        ("too little, and more can be had", early, partly(GIB, 0), good,
+            &[free, spare, Action::Probe { count: 8, limit: 20_000 }, unpromised(GIB)]),
+        ("too little", early, partly(GIB, 0), (Result::NoMemory, 9),
+            &[free, spare, Action::Probe { count: 8, limit: 20_000 }, Action::GiveUp]),
         ("nothing compacts", early, compacts, good, &[unpromised(GIB)]),
         ("page cache", asked, cached, good, &[free, spare, probe, advise(4 * GIB)]),
         ("page cache, too slow", asked, cached, (DONE, 20_001), &[free, spare, probe, advise(136 * MIB)]),

@@ -48,15 +48,19 @@ struct World {
 impl World {
     /// All answers to the event, up to one that is about the memory.
     fn answers(&self, policy: &mut Policy, event: Event) -> Vec<Action> {
-        let all = &self.facts;
+        let mut all = self.facts;
         let mut facts = Facts {
             contiguous: None,
             reclaimable: None,
+            smaller: 0,
+            contiguous_smaller: 0,
+            has_supply: false,
+            obtained: None,
             resident: None,
             headroom: None,
             is_unlimited: false,
             is_whole: false,
-            ..*all
+            ..all
         };
         let mut answers = vec![policy.on(event, &facts)];
         loop {
@@ -69,12 +73,20 @@ impl World {
                 }
                 Action::Read(Source::Free) => facts.contiguous = all.contiguous,
                 Action::Read(Source::Spare) => {
-                    facts.reclaimable = Some(all.reclaimable.unwrap_or(0))
+                    facts.reclaimable = Some(all.reclaimable.unwrap_or(0));
+                    facts.smaller = all.smaller;
+                    facts.contiguous_smaller = all.contiguous_smaller;
+                    facts.has_supply = all.has_supply;
                 }
                 Action::Read(Source::Resident) => facts.resident = all.resident,
                 Action::Read(Source::Headroom) => facts.headroom = all.headroom,
                 Action::Read(Source::Whole) => {
                     (facts.is_unlimited, facts.is_whole) = (all.is_unlimited, all.is_whole);
+                }
+                Action::Obtain { .. } => {
+                    (facts.obtained, facts.reclaimable) = (all.obtained, None);
+                    let got = all.obtained.unwrap_or(0) * all.superpage;
+                    all.contiguous = all.contiguous.map(|before| before + got);
                 }
                 Action::Probe { .. } => (result, cost) = self.probe,
                 Action::Populate { most } => facts.prepared += u64::from(most) * facts.base_page,

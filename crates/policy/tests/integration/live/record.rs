@@ -12,7 +12,7 @@ fn any_word() -> impl Strategy<Value = u64> {
 }
 
 fn states() -> impl Strategy<Value = State> {
-    proptest::array::uniform18(any_word()).prop_map(State::from_words)
+    proptest::array::uniform19(any_word()).prop_map(State::from_words)
 }
 
 fn actions() -> impl Strategy<Value = Action> {
@@ -36,11 +36,14 @@ fn actions() -> impl Strategy<Value = Action> {
     prop_oneof![
         (any_word(), any::<u8>(), any::<bool>())
             .prop_map(|(bytes, order, promised)| Action::Advise { bytes, order, promised }),
+        (any::<u64>(), any::<u8>(), any::<bool>())
+            .prop_map(|(from, order, promised)| Action::AdviseSmaller { from, order, promised }),
         (any_word(), any::<u8>(), any::<bool>())
             .prop_map(|(from, order, promised)| Action::Unadvise { from, order, promised }),
         any::<bool>().prop_map(|promised| Action::Inherit { promised }),
         (any_word(), any::<u32>()).prop_map(|(count, limit)| Action::Probe { count, limit }),
         any::<u32>().prop_map(|most| Action::Populate { most }),
+        any_word().prop_map(|count| Action::Obtain { count }),
         (any::<u8>(), any::<bool>()).prop_map(|(order, is_copy)| {
             let how = if is_copy { How::Copy { exclusive: true } } else { How::Collapse };
             Action::MakeSuperpage { order, how, effort: Effort::DirectRetry }
@@ -93,9 +96,9 @@ fn facts() -> impl Strategy<Value = Facts> {
         Kind::Bss,
     ];
     let fallbacks = [Fallback::Base, Fallback::Refuse, Fallback::Advise];
-    let words = proptest::array::uniform16(any_word());
-    let unknown = proptest::array::uniform4(proptest::option::of(any_word()));
-    let bits = proptest::array::uniform10(any::<bool>());
+    let words = proptest::array::uniform18(any_word());
+    let unknown = proptest::array::uniform5(proptest::option::of(any_word()));
+    let bits = proptest::array::uniform11(any::<bool>());
     (words, unknown, bits, 0usize..4, 0usize..9, 0usize..3).prop_map(
         move |(words, unknown, bits, used, kind, fallback)| Facts {
             superpage: words[0],
@@ -119,6 +122,10 @@ fn facts() -> impl Strategy<Value = Facts> {
             free: words[7],
             outstanding: words[8],
             reclaimable: unknown[1],
+            smaller: words[15],
+            contiguous_smaller: words[16],
+            has_supply: bits[10],
+            obtained: unknown[4],
             stalls: words[9],
             fallbacks: words[10],
             faults: words[11],

@@ -175,11 +175,23 @@ pub fn larger_thp() -> Option<usize> {
     Some(SIZE.load(Relaxed)).filter(|size| *size > NONE)
 }
 
+/// The largest size below `superpage` that advised memory gets (mTHP). Read each time: `superpage run` turns sizes on.
+pub fn smaller_thp(superpage: usize) -> Option<usize> {
+    let smallest = 4 * raw::base_page();
+    let sizes = std::iter::successors(Some(superpage / 2), |size| Some(size / 2));
+    let is_on = |size: &usize| is_set(*size, &[b"[madvise]", b"[always]", b"[inherit]"]);
+    sizes.take_while(|size| *size >= smallest).find(is_on)
+}
+
 /// Whether superpages of that size are off while smaller ones may be on (since Linux 6.8).
 fn is_never(size: usize) -> bool {
+    is_set(size, &[b"[never]"])
+}
+
+/// Whether the setting of one size is any of these.
+fn is_set(size: usize, values: &[&[u8]]) -> bool {
     let kib = crate::message::Decimal::new(size as u64 >> 10);
     let path: [&[u8]; 3] =
         [b"/sys/kernel/mm/transparent_hugepage/hugepages-", kib.bytes(), b"kB/enabled"];
-    Text::<96>::join(&path).and_then(|path| files::file_has(path.c_str(), &[b"[never]"]))
-        == Some(true)
+    Text::<96>::join(&path).and_then(|path| files::file_has(path.c_str(), values)) == Some(true)
 }

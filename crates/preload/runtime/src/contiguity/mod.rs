@@ -105,10 +105,14 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
             return length - old;
         }
         // It may be any memory, and the advice it has may be the program's.
-        Action::Advise { .. } | Action::Unadvise { .. }
+        Action::Advise { .. } | Action::AdviseSmaller { .. } | Action::Unadvise { .. }
             if kind != Kind::Heap && !maps::is_private_anonymous(start, start + length) =>
         {
             Ended::Unfit
+        }
+        Action::AdviseSmaller { from, .. } => {
+            let is_advised = make_smaller(start, length, from as usize, facts);
+            advised_to(is_advised, start, length, true, facts)
         }
         Action::Unadvise { from, promised, .. } => {
             counters::because(Reason::Fragmented);
@@ -121,8 +125,8 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
             advised_to(is_withdrawn, start, from as usize, promised, facts)
         }
         Action::Advise { bytes, promised, .. } => {
-            let is_advised =
-                tables::make(start + old, length - old) && advice::superpages(start, length);
+            let is_advised = tables::make_if_larger(start + old, length - old)
+                && advice::superpages(start, length);
             advised_to(is_advised, start, bytes as usize, promised, facts)
         }
         _ => return length.saturating_sub(old),
@@ -130,7 +134,7 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
     match (executor::ended(action, result, facts), action) {
         (Action::Keep, _) => length - old,
         (_, Action::Unadvise { from, .. }) if result == DONE => (from as usize).saturating_sub(old),
-        (_, Action::Advise { .. }) if result == DONE => length - old,
+        (_, Action::Advise { .. } | Action::AdviseSmaller { .. }) if result == DONE => length - old,
         _ => 0,
     }
 }
@@ -161,6 +165,12 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
     let action = decide(Event::Mapped, facts);
     let (bytes, promised) = match action {
         Action::Advise { bytes, promised, .. } => (bytes as usize, promised),
+        Action::AdviseSmaller { from, promised, .. } => {
+            let is_advised = make_smaller(start, length, from as usize, facts);
+            let result = advised_to(is_advised, start, length, promised, facts);
+            executor::ended(action, result, facts);
+            return if is_advised { length } else { 0 };
+        }
         _ => (0, false),
     };
     if bytes < length {
@@ -175,7 +185,7 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
         return 0;
     }
     // Shared memory has sizes of its own, and old memory its page tables.
-    let has_size = kind == Kind::Shared || used == Use::Old || tables::make(start, bytes);
+    let has_size = kind == Kind::Shared || used == Use::Old || tables::make_if_larger(start, bytes);
     let is_advised = has_size && advice::superpages(start, bytes);
     let result = advised_to(is_advised, start, bytes, promised, facts);
     executor::ended(action, result, facts);
@@ -184,6 +194,18 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
         return 0;
     }
     bytes
+}
+
+/// Advises `[start, start + length)`, of which only smaller superpages may come from `from` on.
+fn make_smaller(start: usize, length: usize, from: usize, facts: &Facts) -> bool {
+    counters::because(Reason::Smaller);
+    let border = start + from;
+    if tables::make(border, start + length - border, facts.superpage as usize) {
+        return advice::superpages(start, length);
+    }
+    // It stays on base pages, as one mapping.
+    advice::base_pages(start, length);
+    false
 }
 
 /// The advice of the first `bytes` was given, or not. What was decided about of them is kept for the piece until it is
@@ -222,6 +244,13 @@ fn facts(kind: Kind, start: usize, length: usize, used: Use) -> Facts {
 fn decide(event: Event, facts: &mut Facts) -> Action {
     executor::ask(event, facts, |action, facts| match action {
         Action::Read(source) => Some((read(source, facts), 0)),
+        Action::Obtain { count } => {
+            let got = counters::supply(count);
+            facts.obtained = Some(got.unwrap_or(0));
+            // Both are to be learned again.
+            (facts.contiguous, facts.reclaimable) = (None, None);
+            Some((executor::done_if(got.is_some()), 0))
+        }
         Action::Probe { count, limit } => Some(probe::superpages(count, limit, facts.superpage)),
         Action::Wait(_) => {
             counters::because(Reason::Compacted);
@@ -253,6 +282,11 @@ fn read(source: Source, facts: &mut Facts) -> Ended {
         Source::Spare => {
             facts.outstanding = granted::outstanding(superpage) as u64;
             facts.reclaimable = Some(machine::reclaimable().unwrap_or(0) as u64);
+            let smaller = machine::smaller_thp(superpage);
+            let free = smaller.and_then(machine::free);
+            facts.smaller = smaller.unwrap_or(0) as u64;
+            facts.contiguous_smaller = free.map_or(0, |free| free.contiguous as u64);
+            facts.has_supply = counters::has_supply();
         }
         Source::Resident | Source::Headroom | Source::Whole => return Ended::Unavailable,
     }

@@ -7,16 +7,20 @@
 //!
 //! # Safety
 //! Only base pages are discarded that are not resident, of memory that nobody else uses yet.
-//! See docs/decisions/contiguity.md#4.
+//! See docs/decisions/contiguity.md#4 and docs/decisions/contiguity.md#5.
 
 use super::machine;
 use crate::executor::advice;
 use crate::raw;
 
-/// Makes those of `[start, start + length)`. `false`: larger superpages would come; they are not advised then.
-/// The memory is fresh but for pages that are resident.
-pub fn make(start: usize, length: usize) -> bool {
-    let Some(largest) = machine::larger_thp() else { return true };
+/// Makes those of `[start, start + length)` where a smaller size was asked for and larger ones are on. `false`: larger
+/// superpages would come; they are not advised then. The memory is fresh but for pages that are resident.
+pub fn make_if_larger(start: usize, length: usize) -> bool {
+    machine::larger_thp().is_none_or(|largest| make(start, length, largest))
+}
+
+/// Makes those of `[start, start + length)`, one for each `largest` superpage, which is the only advice it takes away.
+pub fn make(start: usize, length: usize, largest: usize) -> bool {
     let page = raw::base_page();
     // Tables take a 512th of the memory: not for more than there is.
     if length < page || length > machine::total() || !make_one(start + length - page) {

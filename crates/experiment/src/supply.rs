@@ -1,0 +1,328 @@
+//! Free superpages in bulk, for a program that is about to use them: what the library in it asks for through the run's
+//! counters is made free here (root), in a thread beside the program.
+//!
+//! The kernel compacts for one superpage at a time where one is touched, which costs a program several times what it
+//! costs to grow the hugetlb pool by as many. So the pool is grown, in steps, until a step brings too few, and given
+//! back at once: what was compacted lies free. Where that did not bring all, smaller sizes of THP that nobody gets are
+//! turned on where advised, until the program ends.
+//! See docs/decisions/contiguity.md#6.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use abi::supply::{GOT, SERVED, SERVES, WANTED};
+use host::journal::{Claim, JournalError, Knob, SharedKnob};
+use host::{MemInfo, Root};
+use sys::pagemap::Pagemap;
+use sys::shared::SharedWords;
+use units::PageSize;
+
+use crate::counters::CounterFile;
+use crate::fragment::{self, FragmentError};
+
+/// Superpages a step.
+const STEP: u64 = 64;
+/// Superpages that are tried besides those that are free.
+const BESIDES: u64 = 4;
+/// No request is worked on for longer.
+const MAX_TIME: Duration = Duration::from_millis(1000);
+/// How long a request may wait for the thread to notice that it is to end.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The thread that serves a run.
+#[derive(Debug)]
+pub struct Supply {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Supplied>>,
+}
+
+/// What was done for a run.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Supplied {
+    /// Requests of its processes.
+    pub requests: u64,
+    /// Superpages they asked for.
+    pub wanted: u64,
+    /// Superpages made free.
+    pub got: u64,
+    /// How long that took, in all.
+    pub seconds: f64,
+    /// The smaller sizes of THP that were turned on.
+    pub sizes: Vec<PageSize>,
+    /// Why it could not be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    words: SharedWords,
+    ends: AtomicBool,
+}
+
+/// What the thread works with.
+struct Work {
+    root: Root,
+    journal: PathBuf,
+    superpage: PageSize,
+    sizes: Vec<PageSize>,
+    /// Sizes that are on until the end.
+    on: Vec<SharedKnob>,
+    supplied: Supplied,
+}
+
+impl Supply {
+    /// Serves the processes of a run; `sizes` may be turned on.
+    ///
+    /// # Errors
+    /// The counters cannot be mapped, or no thread started.
+    pub fn start(
+        counters: &CounterFile,
+        root: Root,
+        journal: &Path,
+        superpage: PageSize,
+        sizes: &[PageSize],
+    ) -> std::io::Result<Self> {
+        let words = counters.words().map_err(std::io::Error::other)?;
+        let shared = Arc::new(Shared { words, ends: AtomicBool::new(false) });
+        let mut work = Work {
+            root,
+            journal: journal.to_path_buf(),
+            superpage,
+            sizes: sizes.to_vec(),
+            on: Vec::new(),
+            supplied: Supplied::default(),
+        };
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("supply".to_string());
+        let thread = thread.spawn(move || {
+            theirs.serve(&mut work);
+            work.supplied
+        })?;
+        shared.words.word(SERVES).store(1, Ordering::SeqCst);
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Ends it; sizes that were turned on are off again then.
+    pub fn stop(mut self) -> Supplied {
+        self.end()
+    }
+
+    fn end(&mut self) -> Supplied {
+        let Some(thread) = self.thread.take() else { return Supplied::default() };
+        self.shared.words.word(SERVES).store(0, Ordering::SeqCst);
+        self.shared.ends.store(true, Ordering::SeqCst);
+        self.shared.words.wake(WANTED);
+        let supplied = thread.join().unwrap_or_default();
+        self.shared.words.word(SERVED).fetch_add(1, Ordering::SeqCst);
+        self.shared.words.wake(SERVED);
+        supplied
+    }
+}
+
+impl Drop for Supply {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn serve(&self, work: &mut Work) {
+        while !self.ends.load(Ordering::SeqCst) {
+            let wanted = self.words.word(WANTED).load(Ordering::SeqCst);
+            if wanted == 0 {
+                self.words.wait(WANTED, 0, LOOK);
+                continue;
+            }
+            let got = work.supply(wanted.into());
+            self.words.word(GOT).store(got.min(u32::MAX.into()) as u32, Ordering::SeqCst);
+            self.words.word(WANTED).store(0, Ordering::SeqCst);
+            self.words.word(SERVED).fetch_add(1, Ordering::SeqCst);
+            self.words.wake(SERVED);
+        }
+    }
+}
+
+impl Work {
+    /// Makes so many superpages free, or fewer; how many.
+    fn supply(&mut self, wanted: u64) -> u64 {
+        let began = Instant::now();
+        let count = wanted.min(self.most());
+        let got = match self.are_had() {
+            true => self.compact(count).unwrap_or_else(|why| {
+                self.supplied.why_not = Some(why.to_string());
+                0
+            }),
+            false => 0,
+        };
+        if got < wanted
+            && let Err(why) = self.turn_sizes_on()
+        {
+            self.supplied.why_not = Some(why.to_string());
+        }
+        self.supplied.requests += 1;
+        self.supplied.wanted += wanted;
+        self.supplied.got += got;
+        self.supplied.seconds += began.elapsed().as_secs_f64();
+        got
+    }
+
+    /// What is free but for what everybody else needs: nothing is reclaimed for it.
+    fn most(&self) -> u64 {
+        let memory = MemInfo::read(&self.root).ok();
+        let free = memory.and_then(|memory| {
+            let spare = memory.total?.bytes() / 32;
+            Some(memory.free?.bytes().saturating_sub(spare))
+        });
+        free.unwrap_or(0) / self.superpage.bytes()
+    }
+
+    /// Whether a few superpages are had besides those that are free, by the faults of this process. A pool that cannot
+    /// grow wakes kcompactd, which then moves the memory of the program for a second; such faults wake nobody
+    /// (GFP_TRANSHUGE has no __GFP_KSWAPD_RECLAIM).
+    fn are_had(&self) -> bool {
+        if self.root != Root::real() {
+            return true;
+        }
+        let tried = || {
+            let free = fragment::superpages(&self.root, self.superpage)?;
+            let pagemap = Pagemap::open(sys::param::own_pid())?;
+            let mut held = Vec::new();
+            let count = if free > STEP { 0 } else { free + BESIDES };
+            for _ in 0..count {
+                let (piece, got) = fragment::fault(&pagemap, self.superpage, 1)?;
+                if got.is_empty() {
+                    return Ok(false);
+                }
+                held.push(piece);
+            }
+            Ok::<bool, FragmentError>(true)
+        };
+        tried().unwrap_or(false)
+    }
+
+    fn compact(&self, wanted: u64) -> Result<u64, JournalError> {
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let (knob, began) = (Knob::hugetlb_pool(self.superpage), Instant::now());
+        let mut got = 0;
+        let raise = &mut |knobs: &mut dyn host::journal::KnobWriter, from: u64, to: u64| {
+            let mut at = from;
+            while at < to && began.elapsed() < MAX_TIME {
+                let next = to.min(at + STEP);
+                let written = knobs.set(&knob, &next.to_string())?;
+                let now = written.got.parse::<u64>().unwrap_or(at).clamp(at, next);
+                let is_short = now < next;
+                at = now;
+                if is_short {
+                    break;
+                }
+            }
+            got = at - from;
+            Ok(())
+        };
+        let want = Claim::Plus(wanted);
+        let share =
+            SharedKnob::raise_by::<JournalError>(&self.journal, &self.root, &knob, want, raise)?;
+        share.restore();
+        Ok(got)
+    }
+
+    fn turn_sizes_on(&mut self) -> Result<(), JournalError> {
+        let sizes = std::mem::take(&mut self.sizes);
+        if !sizes.is_empty() {
+            self.on = SharedKnob::allow_thp_sizes(&self.journal, &self.root, &sizes)?;
+            self.supplied.sizes = sizes;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A machine of files: a pool that grows to any size, 1 GiB of which 48 MiB are free, a size of THP that is off.
+    struct Machine(tempfile::TempDir);
+
+    const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+    const SIZE: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+
+    impl Machine {
+        fn new() -> Self {
+            let machine = Self(tempfile::tempdir().unwrap());
+            for (path, text) in [
+                ("/proc/sys/kernel/random/boot_id", "11111111-2222-4333-8444-555555555555"),
+                ("/proc/meminfo", "MemTotal: 1048576 kB\nMemFree: 49152 kB"),
+                (POOL, "3"),
+                (SIZE, "never"),
+            ] {
+                let file = machine.root().path(path);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(file, format!("{text}\n")).unwrap();
+            }
+            machine
+        }
+
+        fn root(&self) -> Root {
+            Root::at(self.0.path().join("root"))
+        }
+
+        fn read(&self, path: &str) -> String {
+            fs::read_to_string(self.root().path(path)).unwrap().trim().to_string()
+        }
+    }
+
+    /// As the library asks.
+    fn ask(words: &SharedWords, count: u32) -> u32 {
+        let seen = words.word(SERVED).load(Ordering::SeqCst);
+        words.word(WANTED).store(count, Ordering::SeqCst);
+        words.wake(WANTED);
+        while words.word(SERVED).load(Ordering::SeqCst) == seen {
+            words.wait(SERVED, seen, Duration::from_secs(1));
+        }
+        words.word(GOT).load(Ordering::SeqCst)
+    }
+
+    #[test]
+    fn what_is_asked_for_is_made_free_and_settings_are_as_found() {
+        let machine = Machine::new();
+        let [superpage, small] = [2 << 20, 64 << 10].map(|size| PageSize::new(size).unwrap());
+        let counters = CounterFile::create().unwrap();
+        let words = counters.words().unwrap();
+        assert_eq!(words.word(SERVES).load(Ordering::SeqCst), 0);
+        let journal = machine.0.path().join("journal");
+        let supply =
+            Supply::start(&counters, machine.root(), &journal, superpage, &[small]).unwrap();
+        assert_eq!(words.word(SERVES).load(Ordering::SeqCst), 1);
+        assert_eq!(ask(&words, 5), 5);
+        assert_eq!([machine.read(POOL), machine.read(SIZE)], ["3", "never"]);
+        // Of 48 MiB 32 stay free: so much cannot be had, and smaller sizes are on from now on.
+        assert_eq!(ask(&words, 100), 8);
+        assert_eq!([machine.read(POOL), machine.read(SIZE)], ["3", "madvise"]);
+        let supplied = supply.stop();
+        assert_eq!(machine.read(SIZE), "never");
+        assert_eq!(words.word(SERVES).load(Ordering::SeqCst), 0);
+        let Supplied { requests, wanted, got, sizes, why_not, .. } = supplied;
+        assert_eq!((requests, wanted, got, sizes, why_not), (2, 105, 13, vec![small], None));
+    }
+
+    #[test]
+    fn what_cannot_be_changed_is_no_answer_but_a_reason() {
+        let machine = Machine::new();
+        fs::remove_file(machine.root().path(POOL)).unwrap();
+        let superpage = PageSize::new(2 << 20).unwrap();
+        let counters = CounterFile::create().unwrap();
+        let words = counters.words().unwrap();
+        let journal = machine.0.path().join("journal");
+        let supply = Supply::start(&counters, machine.root(), &journal, superpage, &[]).unwrap();
+        assert_eq!(ask(&words, 5), 0);
+        assert!(supply.stop().why_not.is_some_and(|why| why.contains("nr_hugepages")));
+    }
+}

@@ -1,0 +1,103 @@
+//! Words of a file that several processes map, and sleep on.
+//!
+//! # Safety
+//! The mapping is ours for as long as the value lives, and its words are only used as atomics. The file cannot be
+//! shortened by anybody (sealed: [`crate::memfd::sealed`]), which the caller promises by whose file it is.
+
+use std::fs::File;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::thread::futex::{Flags, Timespec, wait, wake};
+
+use crate::SysError;
+
+/// 64-bit words of a file, of which the first four bytes each are used here.
+#[derive(Debug)]
+pub struct SharedWords {
+    start: NonNull<u64>,
+    words: usize,
+}
+
+// SAFETY: atomics in a mapping that this value alone unmaps.
+unsafe impl Send for SharedWords {}
+// SAFETY: the same.
+unsafe impl Sync for SharedWords {}
+
+impl SharedWords {
+    /// Maps the first words of a memory file whose size is sealed: `mmap(..., MAP_SHARED)`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn map(file: &File, words: usize) -> Result<Self, SysError> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a null hint asks for a fresh range; nothing existing is replaced.
+        let start = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), words * 8, prot, MapFlags::SHARED, file, 0)
+        };
+        let start = start.map_err(|errno| SysError::new("mmap", "counters", errno))?;
+        Ok(Self { start: NonNull::new(start.cast()).expect("mmap returns no null range"), words })
+    }
+
+    /// The first four bytes of a word.
+    ///
+    /// # Panics
+    /// There are fewer words.
+    pub fn word(&self, at: usize) -> &AtomicU32 {
+        assert!(at < self.words, "word {at} of {}", self.words);
+        // SAFETY: within the mapping, aligned, and used as an atomic only.
+        unsafe { &*self.start.as_ptr().add(at).cast::<AtomicU32>() }
+    }
+
+    /// Sleeps until a word is woken, for at most so long, if it is still `seen`. It may return early.
+    pub fn wait(&self, at: usize, seen: u32, most: Duration) {
+        let time = Timespec {
+            tv_sec: most.as_secs() as i64,
+            tv_nsec: i64::from(most.subsec_nanos()) as _,
+        };
+        let _ = wait(self.word(at), Flags::empty(), seen, Some(&time));
+    }
+
+    /// Wakes all who sleep on a word.
+    pub fn wake(&self, at: usize) {
+        let _ = wake(self.word(at), Flags::empty(), i32::MAX as u32);
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        // SAFETY: our own range, to which nothing refers any more.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.words * 8) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn a_word_is_the_same_in_both_mappings_and_wakes() {
+        let file = File::from(crate::memfd::sealed("words", &[0; 64]).unwrap());
+        let [ours, theirs] = [(); 2].map(|()| SharedWords::map(&file, 8).unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while ours.word(3).load(Ordering::SeqCst) == 0 {
+                    ours.wait(3, 0, Duration::from_secs(10));
+                }
+                ours.word(4).store(9, Ordering::SeqCst);
+                ours.wake(4);
+            });
+            theirs.word(3).store(1, Ordering::SeqCst);
+            theirs.wake(3);
+            while theirs.word(4).load(Ordering::SeqCst) == 0 {
+                theirs.wait(4, 0, Duration::from_secs(10));
+            }
+        });
+        assert_eq!(ours.word(4).load(Ordering::SeqCst), 9);
+        ours.wait(4, 0, Duration::ZERO);
+    }
+}
