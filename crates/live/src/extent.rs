@@ -63,7 +63,7 @@ impl Extent {
         region.dirty = first_bits(self.populated);
         region.reservation = self.is_reserved.then_some(Reservation {
             order: SCALE.superpage,
-            populated: self.populated,
+            populated: self.populated.into(),
             is_taken: false,
             is_bad: self.is_bad,
             is_full: self.populated == PAGES && !is_shared,

@@ -115,7 +115,8 @@ pub struct Region {
     pub unreserved: Orders,
     /// The reservation that the page lies in.
     pub reservation: Option<Reservation>,
-    /// Pages that were written: with [`Reads::DIRTY`], where all are in memory.
+    /// Pages that were written: with [`Reads::DIRTY`], where all are in memory. Of a reservation with more pages than bits: none,
+    /// all (but perhaps the one that was touched), or some.
     pub dirty: Population,
     /// Nobody else has pages of the kind after a fork, anywhere.
     pub nothing_shared: bool,
@@ -172,7 +173,7 @@ pub struct Reservation {
     /// Its size.
     pub order: u8,
     /// Its pages in use.
-    pub populated: u16,
+    pub populated: u32,
     /// The page's place in it is in use already, by what the page was once.
     pub is_taken: bool,
     /// It was found unfit to be filled.

@@ -31,7 +31,7 @@ pub(crate) struct AtFault {
     one_page: bool,
     /// A fault on a page of a reservation of a superpage maps it, and nothing else is considered until there are
     /// this many.
-    one_reserved: Option<u16>,
+    one_reserved: Option<u32>,
     /// A reservation with this many pages is prepared whole.
     fill_at: Option<u16>,
 }
@@ -67,7 +67,7 @@ impl AtFault {
         let in_place = rules.mapping.when == MapWhen::Prepared;
         let one_reserved =
             reserves && allocation.shortage != Shortage::Preempt && !allocation.zero_page;
-        let whole = 1 << large;
+        let whole = 1u32 << large;
         let is_prepared_whole = reserves && preparation.grain == Grain::Superpage;
         let fill_at = preparation.fill_at.or(is_prepared_whole.then_some(1));
         let reads = [
@@ -89,7 +89,7 @@ impl AtFault {
                 && smaller.is_empty()
                 && larger.is_empty()
                 && !matches!(preparation.prefault, Prefault::Doubling(_)),
-            one_reserved: one_reserved.then(|| fill_at.map_or(whole, |at| whole.min(at))),
+            one_reserved: one_reserved.then(|| fill_at.map_or(whole, |at| whole.min(at.into()))),
             fill_at,
             sizes: orders,
             smaller,
@@ -109,7 +109,7 @@ pub enum Plain {
     /// Those in a reservation of a superpage, while it has less pages than this.
     Reserved {
         /// Pages; the fault after which there would be as many is another matter.
-        below: u16,
+        below: u32,
     },
 }
 
@@ -319,7 +319,7 @@ impl Policy {
         let Mapping { backing, .. } = facts.mapping;
         let fills = reservation.order == self.scale.superpage
             && reservation.populated < 1 << reservation.order
-            && reservation.populated >= at
+            && reservation.populated >= at.into()
             && !reservation.is_bad
             && backing.is_anonymous()
             // An object shorter than the extent cannot be filled; a heap's may still grow over it.
@@ -346,7 +346,7 @@ impl Policy {
                 writable: facts.mapping.writable && !matches!(backing, Backing::File { .. }),
                 busy: false,
                 dirty: &region.dirty,
-                slot: (facts.place.0 & ((1 << self.scale.superpage) - 1)) as u16,
+                slot: (facts.place.0 & 511) as u16,
                 anonymous: backing.is_anonymous() && region.nothing_shared,
             },
             self.rules.mapping.clean_pages,

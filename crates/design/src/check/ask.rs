@@ -74,18 +74,13 @@ pub fn only_small(r: &Rules) -> bool {
     largest(r) < ByteSize::mib(2)
 }
 
-/// No size is the superpage of a machine's page table: 2M, or 32M and 512M with base pages of 16K and 64K.
-pub fn lacks_superpage(r: &Rules) -> bool {
-    !r.allocation.sizes.iter().any(|size| [2, 32, 512].map(ByteSize::mib).contains(size))
-}
-
 /// Something zeroes more than a base page at once: a fault, or a fill of reservations.
 pub fn zeroes_many(r: &Rules) -> bool {
     let preparation = &r.preparation;
     let fills = preparation.grain == Grain::Superpage
         || preparation.fill_at.is_some()
         || preparation.background.is_some();
-    (whole_at_fault(r) || form(r, Form::Reservation) && fills) && !lacks_superpage(r)
+    (whole_at_fault(r) || form(r, Form::Reservation) && fills) && !only_small(r)
 }
 
 pub fn compacts(r: &Rules) -> bool {

@@ -5,9 +5,9 @@ use super::{Rule, table};
 use crate::*;
 use units::ByteSize;
 
-const FILLS: &str = "fills reservations of superpages: needs 2M among its sizes (32M with base pages of 16K, 512M of 64K)";
+const FILLS: &str = "fills reservations of superpages: needs 2M or more among its sizes";
 const IS_LARGE: &str =
-    "is for superpages; other sizes are taken if they are free: needs 2M among its sizes";
+    "is for superpages; smaller sizes are taken if they are free: needs 2M or more among its sizes";
 
 pub(super) const RULES: &[Rule] = table! { |r|
     // Trigger and form: which of the twelve pairs there are.
@@ -39,12 +39,12 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => trigger(r, Trigger::Never) && r.preparation.grain == Grain::Superpage;
     [GRAIN, TRIGGER] "a scan prepares what it makes whole: trigger = \"scan\" needs grain = \"superpage\""
         => trigger(r, Trigger::Scan) && r.preparation.grain == Grain::Page;
-    [WHEN, SIZES] "maps a superpage in place: needs 2M among its sizes (32M with base pages of 16K, 512M of 64K)"
-        => r.mapping.when == MapWhen::Prepared && lacks_superpage(r);
+    [WHEN, SIZES] "maps a superpage in place: needs 2M or more among its sizes (smaller ones take when = \"never\")"
+        => r.mapping.when == MapWhen::Prepared && only_small(r);
     [FILL_AT, SIZES] FILLS
-        => r.preparation.fill_at.is_some() && lacks_superpage(r);
+        => r.preparation.fill_at.is_some() && only_small(r);
     [BACKGROUND, SIZES] FILLS
-        => r.preparation.background.is_some() && lacks_superpage(r);
+        => r.preparation.background.is_some() && only_small(r);
     ["preparation.zeroing", FORM, TRIGGER, SIZES]
         "is about more than a base page at once, which nothing here zeroes: leave it out"
         => r.preparation.stores != ZeroStores::Temporal && !zeroes_many(r);
@@ -87,9 +87,9 @@ pub(super) const RULES: &[Rule] = table! { |r|
     ["allocation.eligible", FORM] "a pool backs every mapping: leave it out"
         => r.allocation.eligible != Eligible::Always && form(r, Form::Pool);
     [EFFORT, SIZES] IS_LARGE
-        => r.allocation.effort != Effort::None && no_effort(r);
+        => r.allocation.effort != Effort::None && only_small(r);
     [ADVISED, SIZES] IS_LARGE
-        => r.allocation.effort_advised != Effort::None && no_effort(r);
+        => r.allocation.effort_advised != Effort::None && only_small(r);
     [SIZES, FORM] "a pool has one size"
         => form(r, Form::Pool) && r.allocation.sizes.len() > 1;
     [SIZES, TRIGGER]
@@ -109,8 +109,3 @@ pub(super) const RULES: &[Rule] = table! { |r|
     [ADVISED, TRIGGER] "is a fault's: needs trigger = \"first-fault\"; a scan has an effort of its own"
         => r.allocation.effort_advised != Effort::None && !trigger(r, Trigger::FirstFault);
 };
-
-/// No size is one that an effort is made for.
-fn no_effort(r: &Rules) -> bool {
-    only_small(r) || form(r, Form::Reservation) && lacks_superpage(r)
-}

@@ -63,7 +63,7 @@ pub fn beside(pages: u16) -> Facts {
 }
 
 pub fn reserved(pages: u16) -> Facts {
-    let reservation = Reservation { order: 9, populated: pages, ..Reservation::default() };
+    let reservation = Reservation { order: 9, populated: pages.into(), ..Reservation::default() };
     beside(pages).with(|facts| facts.region.reservation = Some(reservation))
 }
 

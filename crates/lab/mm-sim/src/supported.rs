@@ -36,10 +36,16 @@ fn unfit(policy: &Policy, region: u8) -> Option<NotSimulated> {
     let larger = sizes.above(region);
     let first = larger.smallest().or(sizes.smallest()).unwrap_or(region);
     let name = short(bytes(first));
-    if !physical.reserved.is_empty() {
+    let reserves = !physical.reserved.is_empty();
+    if reserves && !larger.is_empty() && sizes.iter().count() > 1 {
         return refused(format!(
-            "{name}: reservations are simulated of {}, and of smaller sizes beside it; take form = \"superpage\" or \"pool\"",
+            "{name}: not simulated beside reservations of other sizes; name it alone, or sizes up to {}",
             short(bytes(region))
+        ));
+    }
+    if reserves && !larger.is_empty() && !policy.scanned_sizes().is_empty() {
+        return refused(format!(
+            "{name}: reservations are not simulated with a scan beside them ([mapping.scan]); leave it out"
         ));
     }
     if larger.iter().count() > 1 {
@@ -50,7 +56,8 @@ fn unfit(policy: &Policy, region: u8) -> Option<NotSimulated> {
             short(bytes(region))
         ));
     }
-    let made = physical.smaller.or(physical.larger).or(policy.scanned_sizes());
+    let made =
+        physical.smaller.or(physical.larger).or(physical.reserved).or(policy.scanned_sizes());
     if let Some(none) = sizes.iter().find(|&order| order != region && !made.has(order)) {
         return refused(format!(
             "{}: no rule of the design makes superpages of it; see trigger, [preparation] grain, [mapping] when",
@@ -149,15 +156,17 @@ pub(crate) fn has_regions(machine: &Machine) -> bool {
 }
 
 /// What a design means on a machine, by what it means at a scale. Of a pool whose superpages have several regions it is asked
-/// as if base pages were larger by as much: the superpage is the order that the page table's is elsewhere.
+/// as if base pages were larger by as much: the superpage is the order that the page table's is elsewhere. Of reservations
+/// with several regions it is asked as if the page table's superpage were as large.
 pub fn policy_on(machine: &Machine, of: impl Fn(Scale) -> Policy) -> Policy {
     let scale = crate::scale(machine);
     let policy = of(scale);
-    if policy.launch().pages != LaunchPages::Pool {
-        return policy;
-    }
     let group = regions_of_superpage(&policy, machine);
-    of(Scale { base_page: scale.base_page << group, ..scale })
+    match policy.launch().pages {
+        LaunchPages::Pool => of(Scale { base_page: scale.base_page << group, ..scale }),
+        _ if policy.physical().reserved.is_empty() => policy,
+        _ => of(Scale { superpage: scale.superpage + group as u8, ..scale }),
+    }
 }
 
 /// log2 of the regions that the largest of a policy's superpages has on a machine; 0 where it has no larger ones.

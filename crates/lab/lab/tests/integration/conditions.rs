@@ -69,7 +69,17 @@ fn sizes_that_are_not_simulated_are_refused() {
         (
             &touch,
             design("freebsd", r#"sizes = ["2M"]"#, r#"sizes = ["2M", "1G"]"#, ""),
-            r#"1G: reservations are simulated of 2M, and of smaller sizes beside it"#,
+            "1G: not simulated beside reservations of other sizes; name it alone",
+        ),
+        (
+            &touch,
+            design(
+                "freebsd",
+                r#"sizes = ["2M"]"#,
+                r#"sizes = ["1G"]"#,
+                "[mapping.scan]\neffort = \"none\"",
+            ),
+            "1G: reservations are not simulated with a scan beside them",
         ),
         (
             &touch,

@@ -134,6 +134,77 @@ fn sixteen_base_pages_at_a_fault_by_hand() {
     assert!(walks("neoverse-n1") <= pages / 16 * 2);
 }
 
+/// A design that reserves, with one other size.
+fn reserving(preset: &str, size: &str) -> Design {
+    let text = design::designs::preset(preset).expect("a design").text;
+    let mut text = text.replacen("sizes = [\"2M\"]", &format!("sizes = [\"{size}\"]"), 1);
+    if size.ends_with('K') {
+        // Nothing is mapped by an entry of its own, and so nothing is split.
+        let is_kept = |line: &&str| !line.starts_with("clean-");
+        text = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+        text = text.replace("when = \"prepared\"", "when = \"never\"");
+    }
+    Design::from_toml("reserving.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// FreeBSD's design, 4 GiB: a fault for each base page, and a superpage when the last of its pages is there; each of 512 entries
+/// compared, whatever the size.
+#[test]
+fn reservations_of_every_size_by_hand() {
+    for (machine, size, superpages, base_page) in [
+        ("e3-1245v6", "1G", 4, 4096),
+        ("e3-1245v6", "2M", 2048, 4096),
+        ("ppc970", "16M", 256, 4096),
+        ("itanium2-16k", "256M", 16, 16384),
+    ] {
+        let experiment = experiment(machine, "touch:size=4G,iterations=1");
+        let report = run(&experiment, &[reserving("freebsd", size)]).expect("it runs").remove(0);
+        let (counters, name) = (&report.counters, format!("{size} on {machine}"));
+        let costs = &experiment.machine.costs;
+        let pages = (4 << 30) / base_page;
+        assert_eq!((counters.faults, counters.zeroed), (pages, pages), "{name}");
+        assert_eq!((counters.reserved, counters.made_in_place), (superpages, superpages), "{name}");
+        assert_eq!((counters.superpages, counters.broken), (superpages, 0), "{name}");
+        let cycles = |nanoseconds: f64| (nanoseconds * f64::from(report.mhz) / 1000.0).round();
+        let promoted = cycles(costs.promote) * (pages / 512) as f64;
+        let reserved = cycles(costs.lock + costs.table_page) * superpages as f64;
+        let mapped = report.ledger[Cause::Map] as f64 - promoted - reserved;
+        // The rest is the program's end: all of it is unmapped.
+        let unmapped = cycles(costs.unmap_superpage) * superpages as f64
+            + cycles(2.0 * costs.scan_page) * pages as f64;
+        assert!((0.0..unmapped * 1.01).contains(&mapped), "{name}: {mapped}, {unmapped}");
+    }
+}
+
+/// Quicksilver's at 16 MiB: after 64 faults the rest is prepared and all of it mapped. 64 pages are zeroed singly, the other
+/// 4,032 past the caches in a call for each 512.
+#[test]
+fn quicksilver_fills_16m_after_64_faults() {
+    let experiment = experiment("ppc970", "touch:size=4G,iterations=1");
+    let design = reserving("quicksilver-sync-64", "16M");
+    let report = run(&experiment, &[design]).expect("it runs").remove(0);
+    let counters = &report.counters;
+    assert_eq!((counters.faults, counters.zeroed), (256 * 64, 256 * 4096));
+    assert_eq!((counters.reserved, counters.made_in_place, counters.superpages), (256, 256, 256));
+    let zero = &experiment.machine.costs.zero;
+    let microseconds = 256.0 * (64.0 * zero.temporal[0] + 4032.0 * zero.non_temporal[2]) / 512.0;
+    let charged = report.ledger[Cause::Zero] as f64 / f64::from(report.mhz);
+    assert!((charged / microseconds - 1.0).abs() < 0.01, "{charged}, {microseconds}");
+}
+
+/// 64 KiB alone: reserved by sixteen pages, which are base pages side by side. Where the TLB joins them, half of the walks are
+/// before the faults: those after it find the run.
+#[test]
+fn reservations_of_64k_by_hand() {
+    for machine in ["e3-1245v6", "neoverse-n1"] {
+        let experiment = experiment(machine, "touch:size=1G,iterations=1");
+        let design = reserving("freebsd", "64K");
+        let counters = run(&experiment, &[design]).expect("it runs").remove(0).counters;
+        assert_eq!((counters.faults, counters.reserved), ((1 << 30) / 4096, (1 << 30) >> 16));
+        assert_eq!((counters.superpages, counters.made_in_place), (0, 0), "no entry of its own");
+    }
+}
+
 /// With 1G a fault in smaller ones follows where none lies free, and coverage counts both by what they map.
 #[test]
 fn trident_falls_back_by_size() {

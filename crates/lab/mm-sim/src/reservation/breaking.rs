@@ -3,7 +3,10 @@
 use crate::memory::Frame;
 
 use super::record::Record;
-use super::{Flags, Key, Population, ReservationId, Reservations, clear_runs};
+use super::{Flags, Key, Population, ReservationId, Reservations, SUPERPAGE_ORDER, clear_runs};
+
+/// Pages of a superpage.
+const SUPERPAGE: u32 = 1 << SUPERPAGE_ORDER;
 
 /// A reservation that is no more. Its populated pages are ordinary pages now; its clear runs go back to
 /// the allocator.
@@ -13,17 +16,21 @@ pub struct Broken {
     pub key: Key,
     /// Its block's first frame.
     pub base: Frame,
-    /// The pages that were populated.
-    pub population: Population,
+    /// The pages that were populated, of 512 at a time.
+    pub maps: Vec<Population>,
     /// How many that were.
-    pub count: u16,
+    pub count: u32,
 }
 
 impl Broken {
-    /// The runs of frames to free, ascending: the first, and how many.
+    /// The runs of frames to free, ascending: the first, and how many, up to 512.
     pub fn free_runs(&self) -> impl Iterator<Item = (Frame, u16)> + '_ {
-        clear_runs(&self.population, 1 << self.key.order)
-            .map(|(start, pages)| (Frame(self.base.0 + u32::from(start)), pages))
+        let capacity = SUPERPAGE.min(1 << self.key.order) as u16;
+        let bases = (self.base.0..).step_by(SUPERPAGE as usize);
+        bases.zip(&self.maps).flat_map(move |(base, map)| {
+            let runs = clear_runs(map, capacity);
+            runs.map(move |(start, pages)| (Frame(base + u32::from(start)), pages))
+        })
     }
 }
 
@@ -44,7 +51,7 @@ impl Reservations {
         let broken = Broken {
             key: self.key(id),
             base: Frame(record.base),
-            population: record.population,
+            maps: self.maps(id).to_vec(),
             count: record.count,
         };
         self.remove(id);
@@ -66,15 +73,17 @@ impl Reservations {
         queue: u8,
         pages: u16,
         align: u16,
-    ) -> Option<(ReservationId, u16)> {
+    ) -> Option<(ReservationId, u32)> {
         debug_assert!(align.is_power_of_two());
         let mut at = None;
         while let Some(id) = self.newer(queue, at) {
-            let record = &self.records[id.at()];
-            let mut runs = clear_runs(&record.population, record.capacity());
-            let suitable = runs.find_map(|(start, length)| {
+            let capacity = self.records[id.at()].capacity().min(SUPERPAGE) as u16;
+            let parts = (0..).step_by(SUPERPAGE as usize).zip(self.maps(id));
+            let mut runs =
+                parts.flat_map(|(at, map)| clear_runs(map, capacity).map(move |run| (at, run)));
+            let suitable = runs.find_map(|(at, (start, length))| {
                 let first = start.next_multiple_of(align);
-                (first + pages <= start + length).then_some(first)
+                (first + pages <= start + length).then_some(at + u32::from(first))
             });
             if let Some(slot) = suitable {
                 return Some((id, slot));
@@ -122,7 +131,7 @@ impl Reservations {
         for start in (0..1u16 << broken.key.order).step_by(1 << order) {
             let base = Frame(broken.base.0 + u32::from(start));
             let key = Key { page: broken.key.page + u32::from(start), order };
-            let part = part(&broken.population, start, order);
+            let part = part(&broken.maps[0], start, order);
             if part == [0; 8] {
                 match free.last_mut() {
                     Some((first, pages)) if first.0 + u32::from(*pages) == base.0 => {
@@ -134,7 +143,7 @@ impl Reservations {
             }
             let mut record = Record::new(key, base, queue, changed);
             record.population = part;
-            record.count = part.iter().map(|word| word.count_ones() as u16).sum();
+            record.count = part.iter().map(|word| word.count_ones()).sum();
             if displaced {
                 record.flags.set(Flags::DISPLACED);
             }

@@ -7,29 +7,29 @@ use super::{Depopulated, Flags, Populated, ReservationId, Reservations, populati
 impl Reservations {
     /// Marks the page in `slot` populated. It was not.
     #[inline]
-    pub fn populate(&mut self, id: ReservationId, slot: u16, now: u64) -> Populated {
-        let record = &mut self.records[id.at()];
-        debug_assert!(slot < record.capacity() && !population::is_set(&record.population, slot));
-        record.population[usize::from(slot >> 6)] |= 1 << (slot & 63);
+    pub fn populate(&mut self, id: ReservationId, slot: u32, now: u64) -> Populated {
+        debug_assert!(slot < self.records[id.at()].capacity() && !self.is_populated(id, slot));
+        let (map, slot) = self.map_mut(id, slot);
+        map[usize::from(slot >> 6)] |= 1 << (slot & 63);
         self.populated(id, 1, now)
     }
 
-    /// Marks `pages` populated from `start` on, as one change. None of them was.
+    /// Marks `pages` populated from `start` on, all in one superpage's worth, as one change. None of them was.
     pub fn populate_run(
         &mut self,
         id: ReservationId,
-        start: u16,
-        pages: u16,
+        start: u32,
+        pages: u32,
         now: u64,
     ) -> Populated {
-        let record = &mut self.records[id.at()];
-        debug_assert!(start + pages <= record.capacity() && pages > 0);
-        debug_assert_eq!(population::count_in(&record.population, start, pages), 0);
-        population::set_run(&mut record.population, start, pages);
+        debug_assert!(start + pages <= self.records[id.at()].capacity() && pages > 0);
+        let (map, start) = self.map_mut(id, start);
+        debug_assert_eq!(population::count_in(map, start, pages as u16), 0);
+        population::set_run(map, start, pages as u16);
         self.populated(id, pages, now)
     }
 
-    fn populated(&mut self, id: ReservationId, pages: u16, now: u64) -> Populated {
+    fn populated(&mut self, id: ReservationId, pages: u32, now: u64) -> Populated {
         self.clear_frames -= u64::from(pages);
         let count = self.records[id.at()].count + pages;
         self.requeue(id, count, now);
@@ -45,23 +45,24 @@ impl Reservations {
 
     /// Marks the page in `slot` free. It was populated.
     #[inline]
-    pub fn depopulate(&mut self, id: ReservationId, slot: u16, now: u64) -> Depopulated {
+    pub fn depopulate(&mut self, id: ReservationId, slot: u32, now: u64) -> Depopulated {
         self.depopulate_run(id, slot, 1, now)
     }
 
-    /// Marks `pages` free from `start` on, as one change. All of them were populated.
+    /// Marks `pages` free from `start` on, all in one superpage's worth, as one change. All of them were populated.
     pub fn depopulate_run(
         &mut self,
         id: ReservationId,
-        start: u16,
-        pages: u16,
+        start: u32,
+        pages: u32,
         now: u64,
     ) -> Depopulated {
-        let record = &mut self.records[id.at()];
-        debug_assert!(start + pages <= record.capacity() && pages > 0);
-        debug_assert_eq!(population::count_in(&record.population, start, pages), pages);
-        population::clear_run(&mut record.population, start, pages);
+        debug_assert!(start + pages <= self.records[id.at()].capacity() && pages > 0);
+        let (map, start) = self.map_mut(id, start);
+        debug_assert_eq!(u32::from(population::count_in(map, start, pages as u16)), pages);
+        population::clear_run(map, start, pages as u16);
         self.clear_frames += u64::from(pages);
+        let record = &mut self.records[id.at()];
         let count = record.count - pages;
         if count == 0 {
             record.count = 0;
@@ -82,7 +83,7 @@ impl Reservations {
     /// The kernel leaves one that filled up and lost a page within one tick off the queue until its next
     /// change (`vm_reserv_depopulate`, sys/vm/vm_reserv.c); here it is queued at once.
     #[inline]
-    fn requeue(&mut self, id: ReservationId, count: u16, now: u64) {
+    fn requeue(&mut self, id: ReservationId, count: u32, now: u64) {
         debug_assert!(now >= self.tick_began, "virtual time went back");
         if now - self.tick_began >= self.tick {
             self.tick_began = now - now % self.tick;

@@ -3,7 +3,7 @@
 use crate::memory::Frame;
 
 use super::record::Record;
-use super::{Flags, Key, Population, ReservationId, Reservations, population};
+use super::{Flags, Key, Population, ReservationId, Reservations, SUPERPAGE_ORDER, population};
 
 impl Reservations {
     /// The virtual extent it serves.
@@ -19,30 +19,31 @@ impl Reservations {
         Frame(self.records[id.at()].base)
     }
 
-    /// Which of its pages are populated, a bit each.
+    /// Which of its pages are populated, a bit each: of 512 at a time.
     #[inline]
-    pub fn population(&self, id: ReservationId) -> &Population {
-        &self.records[id.at()].population
+    pub fn population(&self, id: ReservationId, part: u32) -> &Population {
+        self.map(id, part << SUPERPAGE_ORDER).0
     }
 
     /// How many of its pages are populated.
     #[inline]
-    pub fn popcnt(&self, id: ReservationId) -> u16 {
+    pub fn popcnt(&self, id: ReservationId) -> u32 {
         self.records[id.at()].count
     }
 
     /// Whether the page in `slot` is populated.
     #[inline]
-    pub fn is_populated(&self, id: ReservationId, slot: u16) -> bool {
-        population::is_set(self.population(id), slot)
+    pub fn is_populated(&self, id: ReservationId, slot: u32) -> bool {
+        let (map, slot) = self.map(id, slot);
+        population::is_set(map, slot)
     }
 
-    /// How many pages from `slot` on are not populated.
+    /// How many pages from `slot` on are not populated, up to 512 pages' end.
     #[inline]
-    pub fn clear_ahead(&self, id: ReservationId, slot: u16) -> u32 {
-        let record = &self.records[id.at()];
-        let next = population::next(&record.population, slot, record.capacity(), true);
-        u32::from(next - slot)
+    pub fn clear_ahead(&self, id: ReservationId, slot: u32) -> u32 {
+        let pages = self.records[id.at()].capacity().min(1 << SUPERPAGE_ORDER) as u16;
+        let (map, slot) = self.map(id, slot);
+        u32::from(population::next(map, slot, pages, true) - slot)
     }
 
     /// When a page of it was populated or depopulated last.

@@ -1,5 +1,6 @@
 //! The reservation table: physical superpages that are kept together for a virtual extent and
-//! populated page by page (docs/sources/policies.md 3.2, 3.5 and 3.6).
+//! populated page by page (docs/sources/policies.md 3.2, 3.5 and 3.6). Larger ones than a superpage of 512 base pages have a map
+//! of their pages for each 512.
 //!
 //! The simulated system owns one [`Reservations`] and is its only caller. The table knows no frames'
 //! contents, no page tables and no allocator: it is given what is populated, and answers with what the
@@ -16,6 +17,7 @@ mod breaking;
 mod change;
 mod facts;
 mod index;
+mod maps;
 mod obtainable;
 mod population;
 mod queue;
@@ -32,11 +34,12 @@ use prefetch_index::prefetch_index;
 use crate::memory::Frame;
 
 use self::index::Index;
+use self::maps::Maps;
 use self::obtainable::Obtainable;
 use self::queue::Queues;
 use self::record::Record;
 
-/// The largest order of a reservation: the superpage of 512 base pages.
+/// The superpage of 512 base pages: the largest reservation whose pages one map has.
 pub const SUPERPAGE_ORDER: u8 = 9;
 
 /// How a table works.
@@ -58,7 +61,7 @@ pub enum Populated {
     /// The first page, or the first run of pages, of the reservation.
     First,
     /// So many pages are populated now.
-    Partly(u16),
+    Partly(u32),
     /// All of them are: it may be mapped as a superpage.
     Full,
 }
@@ -67,7 +70,7 @@ pub enum Populated {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depopulated {
     /// So many pages are populated still. The frames stay reserved.
-    Partly(u16),
+    Partly(u32),
     /// None is: the reservation is gone, and the caller frees the whole block.
     Empty {
         /// The block's first frame.
@@ -96,6 +99,8 @@ pub struct Reservations {
     by_page: Index,
     by_frame: Index,
     obtainable: Option<Obtainable>,
+    /// The populated pages of reservations that are larger than a superpage.
+    larger: Maps,
     tick: u64,
     /// When the present tick began.
     tick_began: u64,
@@ -116,6 +121,7 @@ impl Reservations {
             by_page: Index::default(),
             by_frame: Index::default(),
             obtainable: (!sizes.is_empty()).then(|| Obtainable::new(sizes)),
+            larger: Maps::default(),
             tick: config.tick.max(1),
             tick_began: 0,
             live: 0,
@@ -128,7 +134,7 @@ impl Reservations {
     /// The caller has taken the block from the allocator, and has checked that the extent holds no
     /// resident page and [`overlaps`](Self::overlaps) no reservation.
     pub fn create(&mut self, key: Key, base: Frame, queue: u8, now: u64) -> ReservationId {
-        debug_assert!((1..=SUPERPAGE_ORDER).contains(&key.order) && !self.overlaps(key));
+        debug_assert!(key.order > 0 && !self.overlaps(key));
         let id = self.insert(Record::new(key, base, queue, now));
         self.by_page.insert(key.page, key.order, id);
         id
@@ -140,6 +146,7 @@ impl Reservations {
         self.clear_frames += u64::from(record.capacity() - record.count);
         self.live += 1;
         let id = self.queues.take_record(&mut self.records, record);
+        self.larger.begin(id, order);
         self.by_frame.insert(base, order, id);
         id
     }
@@ -179,6 +186,7 @@ impl Reservations {
             self.by_page.remove(record.page, record.order);
         }
         self.by_frame.remove(record.base, record.order);
+        self.larger.end(id, record.order);
         if let Some(obtainable) = &mut self.obtainable {
             obtainable.forget(id.at(), record);
         }

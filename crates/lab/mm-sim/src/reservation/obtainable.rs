@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::SUPERPAGE_ORDER;
 use super::population::has_clear;
 use super::record::Record;
 
@@ -81,8 +82,10 @@ impl Obtainable {
 
     /// The list of the largest extent that is clear in `record`.
     fn list_of(&self, record: &Record) -> u8 {
-        let smaller = self.orders.iter().rposition(|&size| {
-            size < record.order && has_clear(&record.population, size, record.order)
+        let smaller = self.orders.iter().rposition(|&size| match record.order > SUPERPAGE_ORDER {
+            // It is of the only size.
+            true => size == 0 && record.count < record.capacity(),
+            false => size < record.order && has_clear(&record.population, size, record.order),
         });
         smaller.map_or(NOWHERE, |list| list as u8)
     }

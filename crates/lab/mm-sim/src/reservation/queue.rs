@@ -124,7 +124,7 @@ impl Reservations {
         let mut id = self.older(queue, than)?;
         loop {
             let record = &self.records[id.at()];
-            if record.count >= at_least && record.flags.is_plain() {
+            if record.count >= at_least.into() && record.flags.is_plain() {
                 return Some(id);
             }
             id = self.older(queue, Some(id))?;

@@ -75,7 +75,7 @@ impl Flags {
 /// A reservation, a queue's end, or a free record.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// The populated pages.
+    /// The populated pages; not of a reservation larger than a superpage.
     pub population: Population,
     /// The last populating or depopulating (or the creation).
     pub changed: u64,
@@ -87,8 +87,8 @@ pub(super) struct Record {
     pub newer: u32,
     /// The next on the queue towards its head.
     pub older: u32,
-    /// Bits set in `population`.
-    pub count: u16,
+    /// How many pages are populated.
+    pub count: u32,
     pub order: u8,
     pub flags: Flags,
     /// The queue it belongs to.
@@ -113,7 +113,7 @@ impl Record {
 
     /// How many pages it can have.
     #[inline]
-    pub const fn capacity(&self) -> u16 {
+    pub const fn capacity(&self) -> u32 {
         1 << self.order
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::memory::Frame;
 
-use super::{Flags, Reservations};
+use super::{Flags, ReservationId, Reservations};
 
 impl Reservations {
     /// Compares everything that is kept twice: counts, queue membership and order, both indexes, the slab. Slow; for
@@ -17,8 +17,9 @@ impl Reservations {
                 continue;
             }
             let name = || format!("reservation of page {} at frame {}", record.page, record.base);
-            let ones: u32 = record.population.iter().map(|word| word.count_ones()).sum();
-            if ones != u32::from(record.count) || record.count > record.capacity() {
+            let maps = self.maps(ReservationId::new(at as u32)).iter().flatten();
+            let ones: u32 = maps.map(|word| word.count_ones()).sum();
+            if ones != record.count || record.count > record.capacity() {
                 return Err(format!("{}: {ones} bits, count {}", name(), record.count));
             }
             let partly = record.count > 0 && record.count < record.capacity();

@@ -14,7 +14,7 @@ enum Frames {
     /// From here on side by side; so many are left.
     Free { next: u32, left: u32 },
     /// From the reservation of the page, while it has less than this.
-    Reserved { below: u16 },
+    Reserved { below: u32 },
 }
 
 /// Faults that follow one another in one mapping.
@@ -98,7 +98,7 @@ impl System {
     }
 
     #[inline(always)]
-    fn reserved_apart(&mut self, page: Page, below: u16, dirty: bool) -> bool {
+    fn reserved_apart(&mut self, page: Page, below: u32, dirty: bool) -> bool {
         let Some(mapped) = self.spaces.mapped_if_all(page.region()) else { return false };
         let reservations = self.frames.reservations();
         let Some(id) = reservations.find(page.0) else { return false };
@@ -107,7 +107,7 @@ impl System {
         if mapped >= SLOTS - 1
             || populated + 1 >= below
             || reservations.key(id).order != LARGE_ORDER
-            || reservations.is_populated(id, page.slot() as u16)
+            || reservations.is_populated(id, page.slot())
         {
             return false;
         }

@@ -67,7 +67,7 @@ impl System {
     }
 
     fn map_part(&mut self, pages: Pages, backing: Backing, origin: u32) -> Result<(), Stop> {
-        self.spaces.take_regions(pages, self.spaces.running())?;
+        self.take_regions(pages, self.spaces.running())?;
         let end = pages.end().0;
         let anonymous = matches!(backing, Backing::Anonymous | Backing::Heap);
         let pool = if anonymous { self.pool_map(pages, backing)? } else { None };
@@ -93,7 +93,7 @@ impl System {
             }
             return Ok(());
         }
-        self.spaces.take_regions(new, self.spaces.running())?;
+        self.take_regions(new, self.spaces.running())?;
         mapping.end = end;
         if let Some(pool) = mapping.pool {
             self.pool_grow(pool, mapping.end)?;
@@ -139,7 +139,9 @@ impl System {
             if self.spaces.at(region).resident > 0 || self.spaces.table(region).is_some() {
                 self.release(window);
             }
-            self.break_in(region);
+            if self.group == 0 || !self.spaces.maps_any(self.extent_around(region)) {
+                self.break_in(region);
+            }
         }
     }
 
@@ -209,6 +211,10 @@ impl System {
     }
 
     fn collapse_all(&mut self, pages: Pages) {
+        if self.reserves_larger() {
+            // No kernel has both: nothing is copied for the program.
+            return;
+        }
         let (first, end) = (pages.first.0.div_ceil(SLOTS), pages.end().region().0);
         for region in (first..end.min(self.spaces.region_count())).map(Region) {
             let is_ours = self.spaces.at(region).process == self.spaces.running();
@@ -249,7 +255,7 @@ impl System {
                 return ill_formed(format!("a fork moves page {first} by {offset}"));
             };
             let pages = Pages { first: Page(moved), count: mapping.end - first };
-            self.spaces.take_regions(pages, child.0)?;
+            self.take_regions(pages, child.0)?;
         }
         self.spaces.begin_process(child.0);
         let mut copy = Vec::with_capacity(mappings.len());

@@ -1,12 +1,12 @@
 //! The facts that the policy decides by, of a place in memory.
 
-use policy::{Extent, Facts, Reads, Reservation, Superpage};
+use policy::{Extent, Facts, Population, Reads, Reservation, Superpage};
 use trace::{Backing, Page, Region, SLOTS};
 
 use super::System;
 use super::frames::LARGE_ORDER;
 use super::spaces::region::{
-    ACCESSED, COW, Entry, NO_TABLE, POOL, PROTECTED, RESERVED, WATCHED, ZEROS,
+    ACCESSED, COW, Entry, NO_TABLE, NOBODY, POOL, PROTECTED, RESERVED, WATCHED, ZEROS,
 };
 use super::spaces::space::{Mapping, Place};
 use crate::memory::Frame;
@@ -32,7 +32,7 @@ impl Mapping {
 impl System {
     /// Of a page that the program touched.
     pub(crate) fn facts_of_fault(&self, page: Page, place: Place) -> Facts {
-        let (first, mapping) = place;
+        let mapping = place.1;
         let region = page.region();
         let at = self.spaces.at(region);
         let mut facts = Facts {
@@ -49,7 +49,7 @@ impl System {
         facts.page = self.state_of(page, place);
         facts.region.has_table = at.place != NO_TABLE;
         facts.region.populated = at.resident;
-        facts.region.inside = mapping.holds_window(first, region.first().0);
+        facts.region.inside = self.is_inside(page, place);
         if self.reads.has(Reads::AT_FAULT) && facts.page == policy::Page::Untouched {
             facts.machine = self.facts_of_machine();
             facts.extent = Extent {
@@ -143,6 +143,16 @@ impl System {
     fn is_unreserved(&self, page: Page, order: u8) -> bool {
         let key = Key { page: page.0 >> order << order, order };
         let at = self.spaces.at(page.region());
+        if order > LARGE_ORDER && at.resident == 0 {
+            // Other regions may be others' memory, or nobody's yet.
+            let is_free = |part: Region| {
+                self.spaces.get(part).is_none_or(|other| {
+                    other.resident == 0 && [at.process, NOBODY].contains(&other.process)
+                })
+            };
+            return self.spaces.around(page.region()).all(is_free)
+                && !self.frames.reservations().overlaps(key);
+        }
         let mut pages = key.page..key.page + (1 << order);
         let is_populated = at.resident > 0
             && (order >= 9 || pages.any(|page| self.spaces.entry(Page(page)).frame().is_some()));
@@ -156,7 +166,7 @@ impl System {
         Reservation {
             order: key.order,
             populated: reservations.popcnt(id),
-            is_taken: reservations.is_populated(id, (page.0 - key.page) as u16),
+            is_taken: reservations.is_populated(id, page.0 - key.page),
             is_bad: reservations.flags(id).has(Flags::BAD),
             is_full: false,
         }
@@ -168,7 +178,7 @@ impl System {
         if facts.region.reservation.is_some_and(|reservation| reservation.is_full)
             && self.reads.has(Reads::DIRTY)
         {
-            facts.region.dirty = self.spaces.dirty_map(page.region());
+            facts.region.dirty = self.dirty_around(page.region(), Some(page));
         }
     }
 
@@ -191,16 +201,41 @@ impl System {
         let mut facts = Facts { mapping: mapping.facts(), ..Facts::default() };
         facts.region.is_mapped = true;
         facts.region.populated = at.resident;
-        facts.region.has_cow = at.has(COW);
+        facts.region.has_cow = self
+            .spaces
+            .around(region)
+            .filter_map(|part| self.spaces.get(part))
+            .any(|at| at.has(COW));
         self.add_full(page, &mut facts);
         if facts.region.reservation.is_some() {
             if self.reads.has(Reads::UNACCESSED) {
-                facts.region.has_unaccessed = self.spaces.has_unaccessed(region);
+                let mut parts = self.spaces.around(region);
+                facts.region.has_unaccessed = parts
+                    .any(|part| !self.spaces.is_large(part) && self.spaces.has_unaccessed(part));
             }
-            facts.region.dirty =
-                if at.clean == 0 { [!0; 8] } else { self.spaces.dirty_map(region) };
+            facts.region.dirty = match at.clean == 0 && self.group == 0 {
+                true => [!0; 8],
+                false => self.dirty_around(region, None),
+            };
         }
         facts
+    }
+
+    /// Which pages of a region were written; of the regions of a larger reservation, whether none was, all were but perhaps
+    /// one, or some.
+    fn dirty_around(&self, region: Region, but: Option<Page>) -> Population {
+        if self.group == 0 {
+            return self.spaces.dirty_map(region);
+        }
+        let (mut any, mut all) = (false, true);
+        for part in self.spaces.around(region) {
+            let (some, every) = self.spaces.is_dirty(part, but);
+            (any, all) = (any || some, all && every);
+            if any && !all {
+                return [1, 0, 0, 0, 0, 0, 0, 0];
+            }
+        }
+        if all { [!0; 8] } else { [0; 8] }
     }
 
     /// Of a superpage that is unmapped, protected or mapped once more.
@@ -307,15 +342,19 @@ impl System {
         }
     }
 
-    /// The fully populated reservation of a region, if all its pages are that reservation's.
+    /// The fully populated reservation of a region, if all its pages are that reservation's; if it has several regions, theirs.
     pub(crate) fn full_reservation(&self, region: Region) -> Option<ReservationId> {
         let reservations = self.frames.reservations();
         let id = reservations.find(region.first().0)?;
-        let is_whole =
-            reservations.key(id).order == LARGE_ORDER && reservations.popcnt(id) == SLOTS as u16;
-        let base = reservations.base(id);
+        let order = self.larger_order();
+        if reservations.key(id).order != order || reservations.popcnt(id) != 1 << order {
+            return None;
+        }
+        let bases = (reservations.base(id).0..).step_by(SLOTS as usize).map(Frame);
         // What others map too, page by page, cannot be theirs and a superpage.
-        (is_whole && self.spaces.lies_at(region, base) && !self.frames.is_any_shared(base))
-            .then_some(id)
+        let is_ours = |(part, base): (Region, Frame)| {
+            self.spaces.lies_at(part, base) && !self.frames.is_any_shared(base)
+        };
+        self.spaces.around(region).zip(bases).all(is_ours).then_some(id)
     }
 }

@@ -316,7 +316,7 @@ impl System {
             return Some(self.memory.allocate(0, Mobility::Movable, 0, false)?.frame);
         };
         let slot = page.0 - reservations.key(id).page;
-        if reservations.is_populated(id, slot as u16) {
+        if reservations.is_populated(id, slot) {
             return None;
         }
         let frame = Frame(reservations.base(id).0 + slot);

@@ -1,18 +1,22 @@
-//! Superpages of several regions: made by a fault or a scan, cut and split.
+//! Superpages of several regions: made by a fault, a scan or of a reservation, cut and split.
 //!
 //! Memory and reverse maps know each as so many superpages of one region, side by side: frames are freed, shared and
 //! given to an heir by region. Page tables know it as one, of which all regions are mapped or none.
 //! See docs/decisions/lab-model.md#12.
 
+use std::collections::BTreeSet;
+
 use policy::{Action, Event, Extent, Facts, How, Result as Ended};
 use trace::{Page, Pages, Region, SLOTS};
 
-use super::System;
 use super::clock::Payer;
 use super::frames::LARGE_ORDER;
 use super::spaces::region::{LISTED, ZEROS};
+use super::spaces::space::Place;
+use super::{Stop, System};
 use crate::Cause;
 use crate::memory::{Frame, Owner};
+use crate::reservation::ReservationId;
 
 /// What became of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,49 @@ impl System {
     pub(crate) fn extent_around(&self, region: Region) -> Pages {
         let first = region.0 >> self.group << self.group;
         Pages { first: Region(first).first(), count: SLOTS << self.group }
+    }
+
+    /// Whether reservations have several regions.
+    pub(crate) fn reserves_larger(&self) -> bool {
+        self.group > 0 && !self.physical.reserved.is_empty()
+    }
+
+    /// Whether a mapping holds all that a reservation's superpage around a page has; else its region.
+    pub(crate) fn is_inside(&self, page: Page, (first, mapping): Place) -> bool {
+        if !self.reserves_larger() {
+            return mapping.holds_window(first, page.region().first().0);
+        }
+        let all = self.extent_around(page.region());
+        first <= all.first.0 && all.end().0 <= mapping.end
+    }
+
+    /// Whether a reservation has all pages of the regions around one, and all of them are mapped: singly, or by region after
+    /// a split.
+    pub(crate) fn is_mapped_around(&self, region: Region) -> bool {
+        let reservations = self.frames.reservations();
+        let found = reservations.find(region.first().0);
+        found.is_some_and(|id| u64::from(reservations.popcnt(id)) == 1 << self.larger_order())
+            && self
+                .spaces
+                .around(region)
+                .all(|part| self.spaces.is_large(part) || *self.spaces.present(part) == [!0; 8])
+    }
+
+    /// Gives regions to a process. Past a mapping's end others' reservations may reach into them: those are broken.
+    pub(crate) fn take_regions(&mut self, pages: Pages, process: u32) -> Result<(), Stop> {
+        let mut others = BTreeSet::new();
+        if self.reserves_larger() {
+            let reservations = self.frames.reservations();
+            let owner = |id: &ReservationId| {
+                self.spaces.at(Page(reservations.key(*id).page).region()).process
+            };
+            let edges = [pages.first.0, pages.end().0 - 1].into_iter();
+            let found = edges.filter_map(|page| reservations.find(page));
+            others.extend(found.filter(|id| owner(id) != process));
+        }
+        self.spaces.take_regions(pages, process)?;
+        others.into_iter().for_each(|id| self.break_one(id));
+        Ok(())
     }
 
     /// Free frames for one, and how many of them hold zeros. Nothing is compacted or reclaimed for it, whatever the
@@ -147,7 +194,7 @@ impl System {
     }
 
     /// Of the candidate around a region. Its page tables are not read.
-    fn facts_of_larger(&self, region: Region) -> Facts {
+    pub(crate) fn facts_of_larger(&self, region: Region) -> Facts {
         let all = self.extent_around(region);
         let mut facts = self.facts_of_candidate(region);
         let place = self.spaces.owner(self.spaces.at(region)).and_then(|own| own.find(all.first));

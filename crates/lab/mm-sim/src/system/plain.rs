@@ -55,7 +55,7 @@ impl System {
 
     /// How many pages from `page` on have their frames in a reservation that does nothing more than populate them.
     #[inline]
-    fn reserved_ahead(&self, page: Page, below: u16) -> u32 {
+    fn reserved_ahead(&self, page: Page, below: u32) -> u32 {
         // What is resident and not mapped may be mapped along with a neighbour.
         let Some(mapped) = self.spaces.mapped_if_all(page.region()) else { return 0 };
         let reservations = self.frames.reservations();
@@ -64,10 +64,8 @@ impl System {
             return 0;
         }
         // The page that completes it is another matter, as is the one from which on the rest is prepared.
-        let most = (u32::from(below) - 1)
-            .saturating_sub(reservations.popcnt(id).into())
-            .min(SLOTS - 1 - mapped);
-        let slot = page.slot() as u16;
+        let most = (below - 1).saturating_sub(reservations.popcnt(id)).min(SLOTS - 1 - mapped);
+        let slot = page.slot();
         match most {
             0 => 0,
             1 => u32::from(!reservations.is_populated(id, slot)),

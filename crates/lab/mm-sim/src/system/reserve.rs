@@ -2,7 +2,7 @@
 
 use policy::rules::Effort;
 use policy::{Action, Event, How};
-use trace::{Page, Region, SLOTS};
+use trace::{Page, Pages, Region, SLOTS};
 
 use super::System;
 use super::clock::Payer;
@@ -33,14 +33,14 @@ impl System {
 
     /// Prepares the rest of a reservation, if the policy says so.
     fn fill_at_fault(&mut self, page: Page, write: bool, id: ReservationId, place: Place) {
-        let (first, mapping) = place;
-        let mut facts = policy::Facts { mapping: mapping.facts(), ..Default::default() };
+        let mut facts = policy::Facts { mapping: place.1.facts(), ..Default::default() };
         facts.region.reservation = Some(self.reservation_facts(id, page));
-        facts.region.inside = mapping.holds_window(first, page.region().first().0);
+        facts.region.inside = self.is_inside(page, place);
         let action = self.policy.on(Event::Populated, &facts);
         let Action::Populate { most } = action else { return };
         self.fill(id, Payer::Program, most);
-        if self.spaces.at(page.region()).resident != SLOTS as u16 {
+        let is_whole = |part| self.spaces.at(part).resident == SLOTS as u16;
+        if !self.spaces.around(page.region()).all(is_whole) {
             return;
         }
         facts.place.0 = page.0.into();
@@ -61,8 +61,10 @@ impl System {
             .find(region.first().0)
             .expect("it was among the policy's facts");
         let base = self.frames.reservations().base(id);
-        self.memory.set_pages(base, SLOTS, region.first());
-        self.frames.populate(id, 0, SLOTS, self.clock.now());
+        for (part, slot) in self.spaces.around(region).zip((0..).step_by(SLOTS as usize)) {
+            self.memory.set_pages(Frame(base.0 + slot), SLOTS, part.first());
+            self.frames.populate(id, slot, SLOTS, self.clock.now());
+        }
         self.map_in_place(region, false);
     }
 
@@ -93,11 +95,19 @@ impl System {
         let Some(block) = got else { return false };
         self.counters.reserved += 1;
         self.clock.spend(Cause::Map, self.costs.reserve);
+        if order > LARGE_ORDER {
+            // It may reach past the mapping.
+            self.spaces.cover(Pages { first: Page(key.page), count: 1 << order });
+        }
         self.frames.reserve(&mut self.spaces, key, block, self.clock.now());
         true
     }
 
     fn block(&mut self, order: u8) -> Option<(Frame, bool)> {
+        if order > LARGE_ORDER {
+            let (base, zeroed) = self.free_larger()?;
+            return Some((base, zeroed == 1 << order));
+        }
         let zeroed = self.physical.prefers_zeroed;
         let got = self.memory.allocate(order, crate::memory::Mobility::Movable, 0, zeroed)?;
         Some((got.frame, got.zeroed || self.physical.is_ideal))
@@ -107,12 +117,10 @@ impl System {
     pub(crate) fn fill(&mut self, id: ReservationId, payer: Payer, most: u32) -> u32 {
         let reservations = self.frames.reservations();
         let (key, base) = (reservations.key(id), reservations.base(id));
-        let mut population = *reservations.population(id);
-        self.spaces.exclude_unfit(key, &mut population);
         let zeroed = self.frames.is_zeroed(base);
         let mut filled = 0;
-        for (start, length) in crate::reservation::clear_runs(&population, 1 << key.order) {
-            let (start, length) = (u32::from(start), u32::from(length).min(most - filled));
+        for (start, length) in self.runs_to_fill(id, key) {
+            let length = length.min(most - filled);
             if length == 0 {
                 break;
             }
@@ -136,6 +144,25 @@ impl System {
         filled
     }
 
+    /// Runs of clear pages that can be filled, ascending, each in one region: from which slot on, how many.
+    fn runs_to_fill(&self, id: ReservationId, key: Key) -> Vec<(u32, u32)> {
+        let order = key.order.min(LARGE_ORDER);
+        let owner = self.spaces.at(Page(key.page).region()).process;
+        let mut runs = Vec::new();
+        for (part, first) in (0u32..).zip((0..1u32 << key.order).step_by(1 << order)) {
+            let region = Page(key.page + first).region();
+            // What a mapping may grow into is nobody's yet. A superpage of one region that was split off has all its pages.
+            if self.spaces.at(region).process != owner || self.spaces.is_large(region) {
+                continue;
+            }
+            let mut population = *self.frames.reservations().population(id, part);
+            self.spaces.exclude_unfit(Key { page: key.page + first, order }, &mut population);
+            let clear = crate::reservation::clear_runs(&population, 1 << order);
+            runs.extend(clear.map(|(start, length)| (first + u32::from(start), length.into())));
+        }
+        runs
+    }
+
     /// A page was mapped: where all of its region are, the policy may want them mapped as one.
     pub(crate) fn promote(&mut self, page: Page, place: Place) {
         let region = page.region();
@@ -144,17 +171,22 @@ impl System {
         if at.resident != SLOTS as u16 || is_large || *self.spaces.present(region) != [!0; 8] {
             return;
         }
+        if self.reserves_larger() && !self.is_mapped_around(region) {
+            return;
+        }
         let facts = self.facts_of_mapped(page, place);
         match self.policy.on(Event::Mapped, &facts) {
             Action::MakeSuperpage { how: How::InPlace { writable }, .. } => {
                 self.map_in_place(region, writable);
             }
-            Action::WriteProtect => self.spaces.mark(region, PROTECTED),
+            Action::WriteProtect => {
+                self.spaces.around(region).for_each(|part| self.spaces.mark(part, PROTECTED));
+            }
             _ => {}
         }
     }
 
-    /// Maps a region as one: its pages are those of a reservation, in their places.
+    /// Maps a region as one, or all regions of a larger superpage: their pages are those of a reservation, in their places.
     pub(crate) fn map_in_place(&mut self, region: Region, dirty: bool) {
         let id = self
             .frames
@@ -162,10 +194,17 @@ impl System {
             .find(region.first().0)
             .expect("it was among the policy's facts");
         let base = self.frames.reservations().base(id);
-        self.clock.spend(Cause::Map, self.costs.promote);
+        self.clock.spend(Cause::Map, self.costs.promote << self.group);
         self.counters.made_in_place += 1;
-        self.map_superpage(region, base, dirty);
-        self.spaces.mark(region, RESERVED);
+        for (part, slot) in self.spaces.around(region).zip((0..).step_by(SLOTS as usize)) {
+            if self.spaces.is_large(part) {
+                // Of a larger one that was split.
+                self.spaces.unmap_large(part);
+            }
+            self.map_superpage(part, Frame(base.0 + slot), dirty);
+            self.spaces.mark(part, RESERVED);
+            self.spaces.join_larger(part);
+        }
     }
 
     /// Looks for runs of 16 pages, where the hardware joins them in one entry of its TLB.

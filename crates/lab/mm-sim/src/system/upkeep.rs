@@ -135,8 +135,11 @@ impl System {
     }
 
     fn facts_of_partial(&self, id: ReservationId) -> Facts {
-        let page = self.frames.reservations().key(id).page;
-        self.facts_of_candidate(Page(page).region())
+        let region = Page(self.frames.reservations().key(id).page).region();
+        match self.reserves_larger() {
+            true => self.facts_of_larger(region),
+            false => self.facts_of_candidate(region),
+        }
     }
 
     /// Zeroes a free block ahead of demand.

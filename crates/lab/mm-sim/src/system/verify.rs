@@ -251,7 +251,7 @@ impl System {
     fn verify_unused(&self, frame: Frame, pooled: bool) -> Result<(), String> {
         let reserved = match self.frames.reservations().at(frame) {
             Some(id) => {
-                let slot = (frame.0 - self.frames.reservations().base(id).0) as u16;
+                let slot = frame.0 - self.frames.reservations().base(id).0;
                 if self.frames.reservations().is_populated(id, slot) {
                     return Err("a populated part of a reservation, and nobody's".to_string());
                 }
@@ -290,7 +290,7 @@ impl System {
         }
         let reservation = self.frames.reservations().at(frame);
         if let Some(id) = reservation {
-            let slot = (frame.0 - self.frames.reservations().base(id).0) as u16;
+            let slot = frame.0 - self.frames.reservations().base(id).0;
             if !self.frames.reservations().is_populated(id, slot) {
                 return Err(format!("used by {pages:?}, and its reservation does not know"));
             }

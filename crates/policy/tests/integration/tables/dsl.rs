@@ -197,7 +197,8 @@ pub trait With: Sized {
         self.region(|region| {
             (region.populated, region.has_table) = (pages, pages > 0);
             region.unreserved = Orders::NONE;
-            let reservation = Reservation { order: WHOLE, populated: pages, ..Default::default() };
+            let reservation =
+                Reservation { order: WHOLE, populated: pages.into(), ..Default::default() };
             region.reservation = Some(reservation);
         })
     }

@@ -369,7 +369,7 @@ fn quicksilver(sync: Option<u16>, background_at: Option<u16>) -> Table {
     let bulk = if sync.is_some() { ByteSize::mib(2) } else { ByteSize::kib(4) };
     settings.zeroing = Zeroing { non_temporal: true, bulk, ahead_non_temporal: None };
     settings.reads.retain(|&one| one != Reads::DIRTY);
-    settings.below[0] = Plain::Reserved { below: sync.unwrap_or(512) };
+    settings.below[0] = Plain::Reserved { below: sync.map_or(512, u32::from) };
     settings.daemons.insert(0, (Daemon::Evacuate, S));
     if background_at.is_some() {
         settings.daemons.insert(1, (Daemon::Fill, S));

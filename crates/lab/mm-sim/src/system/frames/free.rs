@@ -120,15 +120,15 @@ impl Frames {
         (first, count): (Frame, u32),
     ) {
         let key = self.reservations.key(id);
-        let slot = (first.0 - self.reservations.base(id).0) as u16;
+        let slot = first.0 - self.reservations.base(id).0;
         for frame in first.0..first.0 + count {
             memory.set_owner(Frame(frame), Owner::None);
         }
         if let Depopulated::Empty { base, order } =
-            self.reservations.depopulate_run(id, slot, count as u16, clock.now())
+            self.reservations.depopulate_run(id, slot, count, clock.now())
         {
             self.is_gone(spaces, key, base);
-            memory.free(base, order);
+            memory.free_run(base, 1 << order);
         }
     }
 

@@ -88,9 +88,9 @@ impl Frames {
     #[inline(always)]
     pub(crate) fn populate(&mut self, id: ReservationId, slot: u32, count: u32, now: u64) {
         if count == 1 {
-            self.reservations.populate(id, slot as u16, now);
+            self.reservations.populate(id, slot, now);
         } else {
-            self.reservations.populate_run(id, slot as u16, count as u16, now);
+            self.reservations.populate_run(id, slot, count, now);
         }
     }
 
@@ -124,9 +124,10 @@ impl Frames {
 
     fn is_gone(&mut self, spaces: &mut Spaces, key: Key, base: Frame) {
         self.zeroed.remove(&base.0);
-        if key.order == LARGE_ORDER {
-            // Its own region's: the last page may have been a child's.
-            spaces.unmark(Page(key.page).region(), RESERVED);
+        if key.order >= LARGE_ORDER {
+            // Its own regions': the last page may have been a child's.
+            let regions = spaces.around(Page(key.page).region());
+            regions.for_each(|region| spaces.unmark(region, RESERVED));
         }
     }
 
@@ -139,13 +140,13 @@ impl Frames {
         id: ReservationId,
     ) -> Option<u32> {
         let key = self.reservations.key(id);
-        if spaces.is_large(Page(key.page).region()) || !self.shares.is_empty() {
+        let mut regions = spaces.around(Page(key.page).region());
+        if regions.any(|region| spaces.is_large(region)) || !self.shares.is_empty() {
             return None;
         }
         let base = self.reservations.base(id);
-        let population = *self.reservations.population(id);
         let slots: Vec<u32> = (0..1u32 << key.order)
-            .filter(|slot| population[(slot / 64) as usize] >> (slot % 64) & 1 != 0)
+            .filter(|&slot| self.reservations.is_populated(id, slot))
             .collect();
         // First all new frames, so that nothing is half moved; they must not come from this block.
         let mut frames = Vec::with_capacity(slots.len());
@@ -170,7 +171,7 @@ impl Frames {
                 spaces.invalidate_page(page);
             }
         }
-        memory.free(base, key.order);
+        memory.free_run(base, 1 << key.order);
         Some(slots.len() as u32)
     }
 

@@ -139,8 +139,11 @@ impl Spaces {
         })
     }
 
-    /// Whether all pages of a region with a table have the frames from `base` on.
+    /// Whether all pages of a region have the frames from `base` on, and none is missing.
     pub(crate) fn lies_at(&self, region: Region, base: Frame) -> bool {
+        if self.is_large(region) {
+            return self.base(region) == base;
+        }
         self.table(region).is_some_and(|table| {
             (base.0..).zip(table).all(|(frame, entry)| entry.frame() == Some(Frame(frame)))
         })
@@ -153,5 +156,22 @@ impl Spaces {
             dirty[slot / 64] |= u64::from(entry.has(Entry::DIRTY)) << (slot % 64);
         }
         dirty
+    }
+
+    /// Whether some of a region's pages were written, and whether all were, `but` aside.
+    pub(crate) fn is_dirty(&self, region: Region, but: Option<Page>) -> (bool, bool) {
+        let at = self.at(region);
+        if self.is_large(region) {
+            return (at.has(DIRTY), at.has(DIRTY));
+        }
+        if at.clean == 0 && *self.present(region) == [!0; 8] {
+            return (true, true);
+        }
+        let mut dirty = self.dirty_map(region);
+        let is_any = dirty != [0; 8];
+        if let Some(page) = but.filter(|page| page.region() == region) {
+            dirty[page.slot() as usize / 64] |= 1 << (page.slot() % 64);
+        }
+        (is_any, dirty == [!0; 8])
     }
 }

@@ -1,4 +1,4 @@
-//! Superpages of several regions that faults and scans make: what programs do to parts of them, and forks.
+//! Superpages of several regions that faults, scans and reservations make: what programs do to parts of them, and forks.
 //!
 //! Sizes that no machine has are as good: 4M and 16M fit where 1G would not.
 
@@ -12,7 +12,12 @@ fn with_sizes(preset: &str, sizes: &str) -> design::Design {
     let text = design::designs::preset(preset).expect("a preset").text;
     let line = text.lines().find(|line| line.starts_with("sizes = ")).expect("it has sizes");
     let mut text = text.replacen(line, &format!("sizes = [{sizes}]"), 1);
-    if sizes == SMALL {
+    if sizes == SMALL && text.contains("form = \"reservation\"") {
+        // Nothing is mapped by an entry of its own, and so nothing is split.
+        let is_kept = |line: &&str| !line.starts_with("clean-");
+        text = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+        text = text.replace("when = \"prepared\"", "when = \"never\"");
+    } else if sizes == SMALL {
         // There is nothing to make an effort for, and nothing to scan for.
         let (before, after) = text.split_once("[mapping.scan]").expect("a scan");
         let after = &after[after.find("\n[").expect("a table after it")..];
@@ -44,6 +49,29 @@ proptest! {
         let memory = if machine == "itanium2-16k" { 4 * memory } else { memory };
         let conditions = Conditions { swap, ..conditions(machine, memory, fragmentation) };
         run_program(&design, &conditions, &ops);
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn reservations_of_other_sizes(
+        ops in ops(120),
+        (preset, sizes) in prop_oneof![
+            Just(("freebsd", SMALL)),
+            (
+                prop::sample::select(vec!["freebsd", "quicksilver-sync-64", "quicksilver-async-64"]),
+                prop::sample::select(vec![r#""4M""#, r#""16M""#]),
+            ),
+        ],
+        machine in prop::sample::select(vec!["e3-1245v6", "ppc970", "itanium2-16k", "neoverse-n1"]),
+        memory in prop::sample::select(vec![32, 64, 256]),
+        fragmentation in prop::sample::select(vec!["none", "none", "pinned-30"]),
+    ) {
+        let design = with_sizes(preset, sizes);
+        let memory = if machine == "itanium2-16k" { 4 * memory } else { memory };
+        run_program(&design, &conditions(machine, memory, fragmentation), &ops);
     }
 }
 
@@ -149,4 +177,106 @@ fn smaller_ones_are_made_where_none_is_free() {
         assert_eq!(run.engine.system.spaces.resident(), 8 * u64::from(SLOTS));
         run.end();
     }
+}
+
+fn touch(run: &mut Run, first: Page, count: u32) {
+    let all: Vec<Access> = (0..count).map(|page| Access::write(Page(first.0 + page))).collect();
+    run.step(None, &all).expect("memory");
+}
+
+/// FreeBSD's design at 16M: base pages until the last of 4,096 is populated, then one superpage. What is given back keeps its
+/// frames, and is mapped as one again when it is full again.
+#[test]
+fn a_reservation_is_one_superpage_when_it_is_full() {
+    for (machine, parts) in [("e3-1245v6", 4), ("ppc970", 0)] {
+        let design = with_sizes("freebsd", r#""16M""#);
+        let mut run = Run::new(&design, &conditions(machine, 256, "none"));
+        let first = begin(&mut run, 12);
+        let free = run.engine.system.memory.free_frames();
+        touch(&mut run, first.first(), 8 * SLOTS - 1);
+        let counted = |run: &Run| {
+            let counters = &run.engine.system.counters;
+            (counters.faults, counters.zeroed, counters.reserved, counters.made_in_place)
+        };
+        let all = u64::from(8 * SLOTS);
+        assert_eq!((counted(&run), sizes(&run)), ((all - 1, all - 1, 1, 0), (0, 0)), "{machine}");
+        assert_eq!(free - run.engine.system.memory.free_frames(), all);
+        touch(&mut run, Page(first.first().0 + 8 * SLOTS - 1), 1);
+        assert_eq!((counted(&run), sizes(&run)), ((all, all, 1, 1), (0, 1)), "{machine}");
+        // Half of it goes: it is split, into superpages of a region where there are such.
+        let half = Pages { first: first.first(), count: 4 * SLOTS };
+        run.step(Some(Event::Advise(half, Advice::DontNeed)), &[]).expect("memory");
+        assert_eq!(sizes(&run), (parts, 0), "{machine}");
+        assert_eq!(free - run.engine.system.memory.free_frames(), all, "still reserved");
+        touch(&mut run, first.first(), 4 * SLOTS);
+        assert_eq!((counted(&run).3, sizes(&run)), (2, (0, 1)), "{machine}");
+        run.end();
+    }
+}
+
+/// Quicksilver's design at 16M: the 64th page has the rest prepared, and all of it mapped.
+#[test]
+fn a_reservation_is_filled_at_64_pages() {
+    let design = with_sizes("quicksilver-sync-64", r#""16M""#);
+    let mut run = Run::new(&design, &conditions("ppc970", 256, "none"));
+    let first = begin(&mut run, 8);
+    // In every region some.
+    let pages: Vec<Access> =
+        (0..64).map(|page| Access::write(Page(first.first().0 + page * 64))).collect();
+    run.step(None, &pages[..63]).expect("memory");
+    assert_eq!((run.engine.system.counters.zeroed, sizes(&run)), (63, (0, 0)));
+    run.step(None, &pages[63..]).expect("memory");
+    let counters = &run.engine.system.counters;
+    assert_eq!((counters.faults, counters.zeroed), (64, 8 * u64::from(SLOTS)));
+    assert_eq!((counters.made_in_place, sizes(&run)), (1, (0, 1)));
+    run.end();
+}
+
+/// Where base pages run out the reservation that changed least lately is broken: it keeps the page that it has.
+#[test]
+fn reservations_are_broken_when_memory_is_short() {
+    let design = with_sizes("freebsd", r#""16M""#);
+    let mut run = Run::new(&design, &conditions("e3-1245v6", 128, "none"));
+    let first = begin(&mut run, 16 * 8);
+    let reserved = |run: &Run| run.engine.system.counters.reserved;
+    let mut extent = 0;
+    while u64::from(extent) == reserved(&run) {
+        touch(&mut run, Page(first.first().0 + extent * 8 * SLOTS + 5), 1);
+        extent += 1;
+    }
+    let made = reserved(&run);
+    assert!(made > 2, "{made} reservations");
+    // The next 16M has none: base pages, as many as are left.
+    let left = run.engine.system.memory.free_frames() as u32;
+    let next = Page(first.first().0 + (extent - 1) * 8 * SLOTS);
+    touch(&mut run, Page(next.0 + SLOTS), left);
+    let broken = |run: &Run| run.engine.system.counters.broken;
+    assert_eq!((run.engine.system.memory.free_frames(), broken(&run)), (0, 0));
+    touch(&mut run, Page(next.0 + SLOTS + left), 1);
+    // All but the page that is in it and the one that was missing.
+    assert_eq!((run.engine.system.memory.free_frames(), broken(&run)), (4096 - 2, 1));
+    let reservations = run.engine.system.frames.reservations();
+    assert_eq!(reservations.find(first.first().0), None, "the oldest");
+    assert_eq!(u64::from(reservations.len()), made - 1);
+    assert!(run.engine.system.spaces.is_present(Page(first.first().0 + 5)));
+    run.end();
+}
+
+/// A heap's reservation reaches past its end. Another process that maps memory there has it broken.
+#[test]
+fn a_reservation_past_the_end_gives_way_to_another_process() {
+    let design = with_sizes("freebsd", r#""16M""#);
+    let mut run = Run::new(&design, &conditions("e3-1245v6", 256, "none"));
+    let first = begin(&mut run, 3);
+    touch(&mut run, first.first(), 2);
+    assert_eq!(run.engine.system.frames.reservations().len(), 1);
+    let other = Process(run.first.1 + 1);
+    run.step(Some(Event::Spawn(other)), &[]).expect("a process");
+    run.step(Some(Event::Run(other)), &[]).expect("it runs");
+    let pages = Pages { first: Region(first.0 + 3).first(), count: 2 * SLOTS };
+    let map = Event::Map { pages, address: 1 << 34, backing: Backing::Anonymous };
+    run.step(Some(map), &[Access::write(pages.first)]).expect("memory");
+    assert!(run.engine.system.frames.reservations().is_empty());
+    assert_eq!(run.engine.system.counters.broken, 1);
+    run.end();
 }

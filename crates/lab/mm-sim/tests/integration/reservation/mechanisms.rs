@@ -65,7 +65,7 @@ fn one_pass_evicts_16384_reservations_of_16_pages() {
         let (mut moved, mut evicted) = (0, 0);
         while moved < 262_144 {
             let Some(id) = table.oldest_inactive(0, None, now, after) else { break };
-            moved += u32::from(table.popcnt(id));
+            moved += table.popcnt(id);
             assert_eq!(table.break_reservation(id).base, Frame(evicted << 9));
             evicted += 1;
         }
@@ -114,5 +114,32 @@ fn preemption_takes_the_smallest_sufficient_list_oldest_first() {
     let preempted = table.preempt(4).unwrap();
     assert_eq!((preempted.broken, preempted.free_runs), (2, vec![(Frame(496), 16)]));
     assert!(table.find(496).is_none() && table.find(480).is_some());
+    table.verify().unwrap();
+}
+
+/// 16M in eight maps: each page is of the one reservation, which is full with the last of them and gone with the last.
+#[test]
+fn a_larger_one_is_full_when_all_of_its_parts_are() {
+    let mut table = table(1, Vec::new());
+    let id = table.create(Key { page: 8192, order: 12 }, Frame(4096), 0, 0);
+    assert!(table.overlaps(Key { page: 8192 + 4095, order: 9 }));
+    assert!(!table.overlaps(Key { page: 4096, order: 12 }));
+    assert_eq!((table.find(8192 + 4095), table.at(Frame(4096 + 3000))), (Some(id), Some(id)));
+    for part in 0..8 {
+        let done = table.populate_run(id, part * 512, 512, 1);
+        let expected = match part {
+            0 => Populated::First,
+            7 => Populated::Full,
+            part => Populated::Partly((part + 1) * 512),
+        };
+        assert_eq!(done, expected);
+    }
+    assert_eq!((table.clear_frames(), table.partly_populated(0)), (0, 0));
+    table.depopulate(id, 513, 2);
+    assert_eq!((table.clear_frames(), table.partly_populated(0)), (1, 1));
+    let broken = table.break_oldest(0).unwrap();
+    assert_eq!(broken.count, 4095);
+    assert_eq!(broken.free_runs().collect::<Vec<_>>(), [(Frame(4096 + 513), 1)]);
+    assert!(table.is_empty() && table.find(8192).is_none() && table.clear_frames() == 0);
     table.verify().unwrap();
 }

@@ -16,9 +16,9 @@ const TICK: u64 = 10;
 #[derive(Debug, Clone)]
 enum Do {
     Create { page: u32, frame: u32, order: u8, queue: u8 },
-    Populate { which: usize, slot: u16, pages: u16 },
+    Populate { which: usize, slot: u32, pages: u32 },
     Fill { which: usize },
-    Depopulate { which: usize, slot: u16, pages: u16 },
+    Depopulate { which: usize, slot: u32, pages: u32 },
     Wait(u64),
     BreakOldest(u8),
     Break(usize),
@@ -32,8 +32,9 @@ enum Do {
 
 fn operation() -> impl Strategy<Value = Do> {
     let which = any::<usize>();
-    let run = (any::<usize>(), 0..512u16, prop_oneof![Just(1u16), 1..512u16]);
-    let order = prop_oneof![4 => Just(9u8), 1 => Just(4u8), 1 => Just(7u8), 1 => 1..9u8];
+    let run = (any::<usize>(), 0..2048u32, prop_oneof![Just(1u32), 1..512u32]);
+    let order =
+        prop_oneof![4 => Just(9u8), 1 => 10..12u8, 1 => Just(4u8), 1 => Just(7u8), 1 => 1..9u8];
     let pages = 0..REGIONS * 512;
     prop_oneof![
         4 => (pages.clone(), pages.clone(), order, 0..2u8)
@@ -59,17 +60,18 @@ struct Both {
     table: Reservations,
     twin: Twin,
     now: u64,
+    preempts: bool,
 }
 
 impl Both {
-    /// The longest run of pages from `slot` on that are all populated, or all not, up to `pages`.
-    fn run(&self, which: usize, slot: u16, pages: u16, populated: bool) -> Option<(u16, u16)> {
+    /// The longest run of pages from `slot` on that are all populated, or all not, up to `pages`, in one superpage's worth.
+    fn run(&self, which: usize, slot: u32, pages: u32, populated: bool) -> Option<(u32, u32)> {
         let one = &self.twin.all[which];
         let slots = 0..one.capacity();
-        let start = slots.clone().cycle().skip(usize::from(slot)).take(512);
+        let start = slots.clone().cycle().skip(slot as usize).take(one.capacity() as usize);
         let start = { start }.find(|slot| one.pages.contains(slot) == populated)?;
-        let fits = (start..slots.end).take(usize::from(pages));
-        Some((start, fits.take_while(|slot| one.pages.contains(slot) == populated).count() as u16))
+        let fits = (start..slots.end.min((start | 511) + 1)).take(pages as usize);
+        Some((start, fits.take_while(|slot| one.pages.contains(slot) == populated).count() as u32))
     }
 
     fn perform(&mut self, what: &Do) -> Result<(), TestCaseError> {
@@ -80,6 +82,8 @@ impl Both {
         };
         match *what {
             Do::Create { page, frame, order, queue } => {
+                // Those that are preempted are of a superpage at most.
+                let order = if self.preempts { order.min(9) } else { order };
                 let key = Key { page: page >> order << order, order };
                 let base = frame >> order << order;
                 prop_assert_eq!(self.table.overlaps(key), self.twin.page_is_taken(key));
@@ -241,9 +245,10 @@ impl Both {
 fn differs_never(sizes: Vec<u8>, what: &[Do]) -> Result<(), TestCaseError> {
     let config = Config { tick: TICK, queues: 2, preemption_sizes: sizes };
     let (table, twin) = (Reservations::new(&config), Twin::new(&config));
-    let mut both = Both { table, twin, now: 0 };
+    let preempts = !config.preemption_sizes.is_empty();
+    let mut both = Both { table, twin, now: 0, preempts };
     for what in what {
-        if matches!(what, Do::Preempt(_)) && config.preemption_sizes.is_empty() {
+        if matches!(what, Do::Preempt(_)) && !preempts {
             continue;
         }
         both.perform(what)?;

@@ -14,7 +14,7 @@ pub struct One {
     pub key: Key,
     pub base: u32,
     pub queue: u8,
-    pub pages: BTreeSet<u16>,
+    pub pages: BTreeSet<u32>,
     pub changed: u64,
     /// Its turn on the queue, and the tick in which it got it.
     pub turn: Option<u64>,
@@ -26,29 +26,31 @@ pub struct One {
 }
 
 impl One {
-    pub fn capacity(&self) -> u16 {
+    pub fn capacity(&self) -> u32 {
         1 << self.key.order
     }
     pub fn full(&self) -> bool {
-        self.pages.len() == usize::from(self.capacity())
+        self.pages.len() == self.capacity() as usize
     }
     fn covers(&self, page: u32) -> bool {
         !self.displaced && page >> self.key.order == self.key.page >> self.key.order
     }
-    fn clear(&self, start: u16, pages: u16) -> bool {
+    fn clear(&self, start: u32, pages: u32) -> bool {
         (start..start + pages).all(|slot| slot < self.capacity() && !self.pages.contains(&slot))
     }
     pub fn flags(&self) -> [bool; 5] {
         let queued = self.turn.is_some();
         [queued, self.transferred, self.needs_migration, self.bad, self.displaced]
     }
-    /// Maximal runs of clear pages as frames.
+    /// Maximal runs of clear pages as frames, of a superpage's worth each.
     pub fn free_runs(&self) -> Vec<(Frame, u16)> {
         let mut runs: Vec<(Frame, u16)> = Vec::new();
         for slot in (0..self.capacity()).filter(|slot| !self.pages.contains(slot)) {
-            let frame = self.base + u32::from(slot);
+            let frame = self.base + slot;
             match runs.last_mut() {
-                Some((first, pages)) if first.0 + u32::from(*pages) == frame => *pages += 1,
+                Some((first, pages)) if slot % 512 > 0 && first.0 + u32::from(*pages) == frame => {
+                    *pages += 1;
+                }
                 _ => runs.push((Frame(frame), 1)),
             }
         }
@@ -82,7 +84,7 @@ impl Twin {
 
     pub fn frame_is_taken(&self, base: u32, order: u8) -> bool {
         let end = base + (1 << order);
-        self.all.iter().any(|one| one.base < end && base < one.base + u32::from(one.capacity()))
+        self.all.iter().any(|one| one.base < end && base < one.base + one.capacity())
     }
 
     pub fn create(&mut self, id: ReservationId, key: Key, base: u32, queue: u8, now: u64) {
@@ -107,9 +109,7 @@ impl Twin {
     }
 
     pub fn at(&self, frame: u32) -> Option<&One> {
-        self.all
-            .iter()
-            .find(|one| (one.base..one.base + u32::from(one.capacity())).contains(&frame))
+        self.all.iter().find(|one| (one.base..one.base + one.capacity()).contains(&frame))
     }
 
     /// The queue, oldest first.
@@ -132,26 +132,26 @@ impl Twin {
         }
     }
 
-    pub fn populate(&mut self, at: usize, start: u16, pages: u16, now: u64) -> Populated {
+    pub fn populate(&mut self, at: usize, start: u32, pages: u32, now: u64) -> Populated {
         self.all[at].pages.extend(start..start + pages);
         self.changed(at, now);
         self.allocations += 1;
         self.all[at].stamp = self.allocations;
         match &self.all[at] {
             one if one.full() => Populated::Full,
-            one if one.pages.len() == usize::from(pages) => Populated::First,
-            one => Populated::Partly(one.pages.len() as u16),
+            one if one.pages.len() == pages as usize => Populated::First,
+            one => Populated::Partly(one.pages.len() as u32),
         }
     }
 
-    pub fn depopulate(&mut self, at: usize, start: u16, pages: u16, now: u64) -> Depopulated {
+    pub fn depopulate(&mut self, at: usize, start: u32, pages: u32, now: u64) -> Depopulated {
         self.all[at].pages.retain(|slot| !(start..start + pages).contains(slot));
         if self.all[at].pages.is_empty() {
             let one = self.all.remove(at);
             return Depopulated::Empty { base: Frame(one.base), order: one.key.order };
         }
         self.changed(at, now);
-        Depopulated::Partly(self.all[at].pages.len() as u16)
+        Depopulated::Partly(self.all[at].pages.len() as u32)
     }
 
     pub fn rename(&mut self, at: usize, page: u32) -> Renamed {
@@ -169,14 +169,16 @@ impl Twin {
         let at = self.all.iter().position(|one| one.base == base).unwrap();
         let one = self.all.remove(at);
         let runs: Vec<_> = broken.free_runs().collect();
-        (one.key, Frame(one.base), one.pages.len() as u16, one.free_runs())
+        (one.key, Frame(one.base), one.pages.len() as u32, one.free_runs())
             == (broken.key, broken.base, broken.count, runs)
     }
 
-    pub fn oldest_for_run(&self, queue: u8, pages: u16, align: u16) -> Option<(u32, u16)> {
+    pub fn oldest_for_run(&self, queue: u8, pages: u16, align: u16) -> Option<(u32, u32)> {
         self.queue(queue).into_iter().find_map(|one| {
-            let starts = (0..one.capacity()).step_by(usize::from(align));
-            let start = starts.into_iter().find(|&start| one.clear(start, pages))?;
+            let pages = u32::from(pages);
+            let mut starts = (0..one.capacity()).step_by(usize::from(align));
+            let start =
+                starts.find(|&start| start % 512 + pages <= 512 && one.clear(start, pages))?;
             Some((one.base, start))
         })
     }
@@ -206,14 +208,14 @@ impl Twin {
             let size = sizes.into_iter().find(|&size| size < one.key.order).unwrap_or(0);
             for start in (0..one.capacity()).step_by(1 << size) {
                 let slots = start..start + (1 << size);
-                let base = one.base + u32::from(start);
+                let base = one.base + start;
                 if one.clear(start, 1 << size) {
                     free.extend(base..base + (1 << size));
                 } else if size > 0 {
                     self.turns += 1;
                     let mut part = One {
                         id: None,
-                        key: Key { page: one.key.page + u32::from(start), order: size },
+                        key: Key { page: one.key.page + start, order: size },
                         base,
                         pages: one.pages.range(slots).map(|slot| slot - start).collect(),
                         turn: None,

@@ -107,10 +107,10 @@ impl World {
         }
         let sizes: Vec<u8> = self.physical.reserved.iter().collect();
         let order = sizes[random.of(sizes.len())];
-        let is_full = order == 9 && random.percent(30);
+        let is_full = order >= 9 && random.percent(30);
         Some(Reservation {
             order,
-            populated: if is_full { 512 } else { random.pages().min(1 << order.min(9)) },
+            populated: if is_full { 512 } else { random.pages().min(1 << order.min(9)).into() },
             is_taken: random.percent(10),
             is_bad: random.percent(10),
             is_full,
