@@ -163,7 +163,7 @@ fn text(table: &Table, agreement: &Agreement) -> String {
         [row.name.clone()].into_iter().chain(row.cells.iter().map(cell)).collect()
     };
     let mut text = format!("{}: {} ({})\n", table.name, table.figure, table.source);
-    text += "published / simulated; f: a parameter was fitted to the published figure; c: a check, never fitted\n";
+    text += "published / simulated; f: a parameter was fitted to the published figure; c: a check, nothing is fitted to it\n";
     text += &format!("left out: {}\n\n", table.left_out);
     text += &cli::table(&header, table.rows.iter().map(row).collect(), &[0]);
     let right = agreement.pairs - agreement.wrong.len();

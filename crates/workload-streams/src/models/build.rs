@@ -1,7 +1,7 @@
 //! `build`: `make -j9 buildkernel`, thousands of short processes with small address spaces.
 //!
-//! How many regions a process fills, half fills and barely touches is chosen so that the counts of
-//! slide 24 can come out; the table derives it.
+//! How many regions a process fills and barely touches is chosen so that Quicksilver's counts of slide 24 can come out; the
+//! table derives it.
 
 use trace::{Backing, Block, Event, Page, Pages, Process, Region, SLOTS};
 use workload::rng::{SplitMix64, below};
@@ -223,32 +223,29 @@ impl Step for Make {
 mod tests {
     use super::*;
 
-    /// Slide 24, from the table alone: what Sync-1, Sync-64 and FreeBSD would count if each did
-    /// exactly what its rule says.
+    /// Slide 24, from the table alone: what Sync-1 and Sync-64 would count if each did exactly what its rule says. FreeBSD's
+    /// counts are checks.
     #[test]
     fn the_counts_of_slide_24_can_come_out() {
         let table = &Tables::embedded().build;
-        let (mut sync_1, mut sync_64, mut freebsd, mut faults) = (0u64, 0u64, 0u64, [0u64; 3]);
+        let (mut sync_1, mut sync_64, mut faults) = (0u64, 0u64, [0u64; 2]);
         for number in 0..table.processes.into() {
             let shape = Shape::draw(table, 1, number);
             let text = u64::from(shape.text);
             let other = u64::from(shape.small * SMALL) + text;
             faults.iter_mut().for_each(|count| *count += other);
-            (sync_1, sync_64, freebsd) = (sync_1 + text, sync_64 + text, freebsd + text);
+            (sync_1, sync_64) = (sync_1 + text, sync_64 + text);
             for &pages in &shape.memory {
                 sync_1 += 1;
                 sync_64 += u64::from(pages >= 64);
-                freebsd += u64::from(pages == SLOTS);
                 faults[0] += 1;
                 faults[1] += u64::from(pages.min(64));
-                faults[2] += u64::from(pages);
             }
         }
         let close = |value: u64, published: f64| (value as f64 / published - 1.0).abs() < 0.03;
         assert!(close(sync_1, 200_500.0), "{sync_1}");
         assert!(close(sync_64, 99_600.0), "{sync_64}");
-        assert!(close(freebsd, 36_900.0), "{freebsd}");
-        let published = [5_300_000.0, 10_300_000.0, 30_200_000.0];
+        let published = [5_300_000.0, 10_300_000.0];
         for (count, published) in faults.into_iter().zip(published) {
             assert!(close(count, published), "{count}, not {published}");
         }

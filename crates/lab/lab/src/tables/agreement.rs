@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Role, Row, Table};
+use super::{Cell, Role, Table};
 
 /// Published figures that differ by no more than this are taken as equal: papers do not separate them.
 const APART: f64 = 1.05;
@@ -20,14 +20,14 @@ pub struct Agreement {
     pub typical_error: Option<f64>,
     /// The same over held-out cells only.
     pub held_out_error: Option<f64>,
-    /// Of the rows that came after all parameters were set, of which nothing above is.
+    /// Of the cells that nothing is ever fitted to, of which nothing above is.
     pub checks: Option<Checks>,
 }
 
-/// How well rows agree that nothing is ever fitted to.
+/// How well cells agree that nothing is ever fitted to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checks {
-    /// As [`Agreement::pairs`].
+    /// As [`Agreement::pairs`], where one of the two cells is a check.
     pub pairs: usize,
     /// As [`Agreement::wrong`].
     pub wrong: Vec<Pair>,
@@ -66,10 +66,11 @@ pub struct GeometricMean {
 impl Table {
     /// How well it was reproduced.
     pub fn agreement(&self) -> Agreement {
-        let is_check = |row: &Row| row.cells.iter().any(|cell| cell.role == Role::Check);
-        let (pairs, wrong) = self.pairs(|row| !is_check(row));
-        let checks = self.rows.iter().any(is_check).then(|| {
-            let (pairs, wrong) = self.pairs(is_check);
+        let is_check = |cell: &Cell| cell.role == Role::Check;
+        let is_checked = |a: &Cell, b: &Cell| is_check(a) || is_check(b);
+        let (pairs, wrong) = self.pairs(|a, b| !is_checked(a, b));
+        let checks = self.rows.iter().flat_map(|row| &row.cells).any(is_check).then(|| {
+            let (pairs, wrong) = self.pairs(is_checked);
             let typical_error = self.typical_error(|role| role == Role::Check);
             Checks { pairs, wrong, typical_error }
         });
@@ -83,12 +84,15 @@ impl Table {
         }
     }
 
-    /// The pairs of some rows, and those that are in the wrong order.
-    fn pairs(&self, counts: impl Fn(&Row) -> bool) -> (usize, Vec<Pair>) {
+    /// Some pairs of cells of one row, and those that are in the wrong order.
+    fn pairs(&self, counts: impl Fn(&Cell, &Cell) -> bool) -> (usize, Vec<Pair>) {
         let (mut pairs, mut wrong) = (0, Vec::new());
-        for row in self.rows.iter().filter(|row| counts(row)) {
+        for row in &self.rows {
             for (high, higher) in row.cells.iter().enumerate() {
                 for (low, lower) in row.cells.iter().enumerate() {
+                    if !counts(higher, lower) {
+                        continue;
+                    }
                     let ratio = |a: Option<f64>, b: Option<f64>| Some(a? / b.filter(|b| *b > 0.0)?);
                     let published = ratio(higher.published, lower.published);
                     let Some(published) = published.filter(|ratio| *ratio > APART) else {
@@ -154,7 +158,7 @@ pub(crate) fn geometric(values: &[f64]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Better, Cell, Row};
+    use super::super::{Better, Row};
     use super::*;
 
     fn table(rows: &[&[(f64, f64)]]) -> Table {
@@ -203,6 +207,19 @@ mod tests {
         assert!((agreement.held_out_error.unwrap() - 0.25).abs() < 1e-12);
         let three = (1.1f64 * (2.0 / 1.8) * 1.25).cbrt() - 1.0;
         assert!((agreement.typical_error.unwrap() - three).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_pair_with_a_check_is_a_check() {
+        let mut table = table(&[&[(1.0, 1.0), (2.0, 2.2), (3.0, 2.0)]]);
+        table.rows[0].cells[2].role = Role::Check;
+        let agreement = table.agreement();
+        // Base and a; base and b, a and b.
+        assert_eq!((agreement.pairs, agreement.wrong.len()), (1, 0));
+        let checks = agreement.checks.expect("b is one");
+        assert_eq!((checks.pairs, checks.wrong.len()), (2, 1));
+        assert!((agreement.typical_error.unwrap() - 0.1).abs() < 1e-12);
+        assert!((checks.typical_error.unwrap() - 0.5).abs() < 1e-12);
     }
 
     #[test]

@@ -124,7 +124,7 @@ pub enum Role {
     Fitted,
     /// Nothing was fitted to it.
     HeldOut,
-    /// It came after all parameters were set, and nothing is ever fitted to it.
+    /// It came after all parameters were set, or was taken out of what sets them, and nothing is ever fitted to it.
     Check,
     /// The cell is 1 by definition: what others are relative to.
     Base,
