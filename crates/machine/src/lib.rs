@@ -37,8 +37,10 @@ pub struct Machine {
     pub summary: String,
     /// Its clock, at which its cycles are counted.
     pub mhz: u32,
-    /// The base page.
+    /// The base page: the smallest that the processor translates.
     pub base_page: PageSize,
+    /// The kernel's base page: one of the processor's, or several that are mapped, zeroed and freed together.
+    pub kernel_page: PageSize,
     /// The sizes of its superpages, if they are not those of a tree of tables; see [`Machine::superpages`].
     pub own_superpages: Option<Vec<PageSize>>,
     /// Page-table entries that a walk for a base page reads when no walk cache helps.

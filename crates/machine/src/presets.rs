@@ -39,6 +39,7 @@ const PRESETS: &[(&str, &str)] = presets![
     "neoverse-v2",
     "phenom-9950",
     "ppc970",
+    "ppc970-64k",
     "r7-2700x",
     "skylake",
     "zen1",

@@ -43,6 +43,7 @@ fn machine(keys: &mut Reader<'_>) -> Machine {
         summary: keys.must("summary"),
         mhz: keys.within("mhz", 1..=20_000),
         base_page,
+        kernel_page: kernel_page(keys, base_page),
         own_superpages: superpages(keys, base_page),
         levels: levels_of_walk,
         l1,
@@ -61,6 +62,17 @@ fn machine(keys: &mut Reader<'_>) -> Machine {
         stream_bandwidth: keys.optional_within("stream-bandwidth", 1..=10_000_000),
         costs: keys.required_table("costs", costs),
     }
+}
+
+/// The kernel's base page: one of the processor's, if the file has none.
+fn kernel_page(keys: &mut Reader<'_>, base_page: PageSize) -> PageSize {
+    let Some(BasePage(size)) = keys.optional("kernel-page") else { return base_page };
+    let range = base_page.bytes()..base_page.bytes() << Size::Large.shift();
+    if !range.contains(&size.bytes()) {
+        let (least, most) = (ByteSize(range.start), ByteSize(range.end / 2));
+        keys.problem_here(format!("`kernel-page` is of {least} to {most}"));
+    }
+    size
 }
 
 /// The sizes of superpages: from a region of 512 base pages to 512 regions.

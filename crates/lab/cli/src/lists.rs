@@ -57,7 +57,8 @@ pub fn machines(args: MachinesArgs) -> Result<Done, Failure> {
             .iter()
             .map(|machine| {
                 json!({ "name": machine.name, "summary": machine.summary, "mhz": machine.mhz,
-                        "base_page_bytes": machine.base_page.bytes(),
+                        "base_page_bytes": machine.kernel_page.bytes(),
+                        "translated_page_bytes": machine.base_page.bytes(),
                         "superpage_bytes": machine.superpages() })
             })
             .collect();
@@ -67,7 +68,7 @@ pub fn machines(args: MachinesArgs) -> Result<Done, Failure> {
             let mhz = machine.mhz.to_string();
             let sizes = machine.superpages().into_iter().map(|size| ByteSize(size).to_string());
             let superpages = sizes.collect::<Vec<_>>().join(", ");
-            let base_page = machine.base_page.to_string();
+            let base_page = machine.kernel_page.to_string();
             vec![machine.name.clone(), mhz, base_page, superpages, machine.summary.clone()]
         };
         table(

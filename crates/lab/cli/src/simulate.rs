@@ -233,8 +233,8 @@ impl Parts {
     ) -> Result<(Report, lab::Profile), Failure> {
         let base = self.designs(&[base])?.remove(0);
         let experiment = self.experiment()?;
-        if experiment.machine.base_page.bytes() != lab::STREAM_PAGE {
-            let (name, pages) = (&experiment.machine.name, experiment.machine.base_page);
+        if experiment.machine.kernel_page.bytes() != lab::STREAM_PAGE {
+            let (name, pages) = (&experiment.machine.name, experiment.machine.kernel_page);
             return Err(Failure::usage(format!(
                 "--machine {name}: its base pages have {pages}; a profile is of 2M of 4 KiB pages: name another machine"
             )));
@@ -272,7 +272,15 @@ impl Parts {
     /// The trace that is the workload.
     fn trace(&self, experiment: &Experiment) -> Result<Reader, Failure> {
         let reader = what::trace(&self.workload.name)?;
-        reader.expect_geometry(experiment.machine.base_page.bytes()).map_err(Failure::usage)?;
+        let machine = &experiment.machine;
+        if machine.kernel_page != machine.base_page {
+            return Err(Failure::usage(format!(
+                "--machine {}: traces are not simulated where a page of the kernel is several of the processor's; name another \
+                 machine",
+                machine.name
+            )));
+        }
+        reader.expect_geometry(machine.base_page.bytes()).map_err(Failure::usage)?;
         Ok(reader)
     }
 }

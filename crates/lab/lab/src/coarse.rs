@@ -1,4 +1,5 @@
-//! `Coarse`: a workload's stream, which has pages of 4 KiB, on a machine whose base pages are larger.
+//! `Coarse`: a workload's stream, which has pages of 4 KiB, on a machine whose base pages are larger, the kernel's or the
+//! processor's.
 //!
 //! A page of the machine is a run of the stream's. Areas begin where regions do, so no page holds two of them; a range of the
 //! stream ends where the page ends that holds its last.
@@ -8,11 +9,12 @@ use trace::{Access, Block, Event, Page, Pages, Source};
 /// Bytes of a workload's page.
 pub const STREAM_PAGE: u64 = 4096;
 
-/// A stream in pages of 2^`shift` of its own.
+/// A stream in pages of 2^`shift` of its own; its ranges are of so many as the kernel's page has.
 #[derive(Debug)]
 pub struct Coarse<S> {
     stream: S,
     shift: u32,
+    together: u32,
     is_forked: bool,
 }
 
@@ -30,13 +32,13 @@ pub enum CoarseError {
 }
 
 impl<S: Source> Coarse<S> {
-    /// The stream in pages of `base_page` bytes, a power of two from 4 KiB on.
-    pub fn new(stream: S, base_page: u64) -> Self {
-        Self { stream, shift: shift(base_page), is_forked: false }
+    /// The stream in pages of `base_page` bytes, a power of two from 4 KiB on, of which `together` are one of the kernel's.
+    pub fn new(stream: S, base_page: u64, together: u32) -> Self {
+        Self { stream, shift: shift(base_page), together, is_forked: false }
     }
 
     fn pages(&self, pages: Pages) -> Pages {
-        let up = |page: Page| page.0.div_ceil(1 << self.shift);
+        let up = |page: Page| page.0.div_ceil(1 << self.shift).next_multiple_of(self.together);
         let first = up(pages.first);
         Pages { first: Page(first), count: up(pages.end()) - first }
     }
@@ -71,7 +73,7 @@ impl<S: Source> Source for Coarse<S> {
 
     fn next(&mut self, block: &mut Block) -> Result<bool, CoarseError> {
         let more = self.stream.next(block).map_err(|error| CoarseError::Source(error.into()))?;
-        if self.shift == 0 {
+        if self.shift == 0 && self.together == 1 {
             return Ok(more);
         }
         for access in &mut block.accesses {
@@ -114,7 +116,7 @@ mod tests {
         }
         block.accesses.push(Access::write(Page(517)));
         block.counts.push(3);
-        let mut coarse = Coarse::new(Once(Some(block)), 16384);
+        let mut coarse = Coarse::new(Once(Some(block)), 16384, 1);
         let mut block = Block::default();
         assert!(coarse.next(&mut block).unwrap());
         let map = Event::Map { pages: pages(128, 2), address: 256, backing: Backing::Heap };
@@ -125,10 +127,26 @@ mod tests {
     }
 
     #[test]
+    fn sixteen_pages_are_one_of_the_kernels() {
+        let mut block = Block::default();
+        for (first, count) in [(512, 17), (529, 3), (529, 20)] {
+            block.event(Event::Grow { pages: pages(first, count) });
+        }
+        block.accesses.push(Access::write(Page(517)));
+        let mut coarse = Coarse::new(Once(Some(block)), 4096, 16);
+        let mut block = Block::default();
+        assert!(coarse.next(&mut block).unwrap());
+        let grown = [pages(512, 32), pages(544, 16)].map(|pages| (0, Event::Grow { pages }));
+        assert_eq!(block.events, grown);
+        assert_eq!(block.accesses, [Access::write(Page(517))]);
+    }
+
+    #[test]
     fn what_forks_is_refused() {
         let mut block = Block::default();
         block.event(Event::Fork { child: trace::Process(2), offset: 512 });
-        let error = Coarse::new(Once(Some(block)), 65536).next(&mut Block::default()).unwrap_err();
+        let error =
+            Coarse::new(Once(Some(block)), 65536, 1).next(&mut Block::default()).unwrap_err();
         assert!(error.to_string().contains("4 KiB only"), "{error}");
     }
 }

@@ -158,7 +158,9 @@ pub(crate) fn stream(
     setup.cpu_mhz = machine.mhz;
     setup.memory_cycles = machine.memory_cycles;
     setup.stream_bandwidth = machine.stream_bandwidth;
-    Ok(Coarse::new(setup.build()?.1, machine.base_page.bytes()))
+    let base_page = machine.base_page.bytes();
+    let together = (machine.kernel_page.bytes() / base_page) as u32;
+    Ok(Coarse::new(setup.build()?.1, base_page, together))
 }
 
 /// Runs a stream from another source (a recorded trace). `open` gets the first region and process

@@ -124,6 +124,16 @@ pub fn not_simulated_on(policy: &Policy, machine: &Machine) -> Option<NotSimulat
     if !is_x86(machine) && from_region.is_empty() && !sizes.is_empty() {
         return other();
     }
+    let kernel_page = machine.kernel_page.bytes();
+    if kernel_page > machine.base_page.bytes()
+        && let Some(small) = sizes.iter().map(bytes).find(|size| size.bytes() <= kernel_page)
+    {
+        return refused(format!(
+            "{}: the base pages of {name} have {}; name larger sizes only",
+            short(small),
+            short(ByteSize(kernel_page))
+        ));
+    }
     if from_region != Orders::NONE.with(region)
         && let found @ Some(_) = unfit(policy, region)
     {

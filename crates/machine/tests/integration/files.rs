@@ -21,6 +21,13 @@ fn errors_say_where_and_what_is_allowed() {
         ("mhz = 3700", "mhz = \"fast\"", 0, &["mhz", "must be a whole number"]),
         ("base-page = \"4K\"", "base-page = \"5K\"", 0, &["power of two"]),
         ("base-page = \"4K\"", "base-page = true", 0, &["a size such as"]),
+        (
+            "pcid = true",
+            "pcid = true\nkernel-page = \"2K\"",
+            99,
+            &["kernel-page", "4 KiB to 1 MiB"],
+        ),
+        ("pcid = true", "pcid = true\nkernel-page = \"2M\"", 99, &["kernel-page", "to 1M"]),
         ("ways = 4", "ways = 5", 0, &["does not divide 64"]),
         ("ways = 4", "ways = 0", 0, &["from 1 to 64"]),
         ("pages = [\"base\"]", "pages = [\"small\"]", 0, &["small", "base", "huge"]),

@@ -184,6 +184,10 @@ fn pages_that_were_only_read_are_touched_and_not_resident() {
     let uncounted = ["--memory", "64M", "--no-utilisation", "--json"];
     let report = json(&[&["run", "-d", "linux-4.3", "-w", &trace][..], &uncounted].concat());
     assert_eq!(report["counters"]["touched_pages"], Value::Null);
+    // Its pages would be a part of the kernel's.
+    let refused = lab(&["run", "-d", "base", "-w", &trace, "-m", "ppc970-64k"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("ppc970-64k: traces are not simulated"));
 }
 
 /// Free lists are kept in a report, and a run with those is the same run.

@@ -192,6 +192,31 @@ fn quicksilver_fills_16m_after_64_faults() {
     assert!((charged / microseconds - 1.0).abs() < 0.01, "{charged}, {microseconds}");
 }
 
+/// A kernel with pages of 64 KiB on the PowerPC 970: 4 GiB are 65,536 faults, of sixteen entries each, or 256 superpages.
+#[test]
+fn kernel_pages_of_64k_by_hand() {
+    let workload = "touch:size=4G,iterations=1";
+    let pages = (4 << 30) / 4096;
+    let base = on("ppc970-64k", workload, "base").counters;
+    assert_eq!((base.faults, base.zeroed, base.superpages), (65_536, pages, 0));
+    assert_eq!(base.resident_pages, pages);
+    // An entry for each page of the processor's, and a walk before each fault.
+    assert_eq!(base.walks_base, pages);
+    for design in ["pool of 16M", "linux-6 of 16M"] {
+        let counters = on("ppc970-64k", workload, design).counters;
+        assert_eq!((counters.faults, counters.superpages), (256, 256), "{design}");
+        assert_eq!(counters.zeroed, pages, "{design}");
+    }
+    let experiment = experiment("ppc970-64k", workload);
+    let reserved = run(&experiment, &[reserving("freebsd", "16M")]).expect("it runs").remove(0);
+    let counters = reserved.counters;
+    assert_eq!((counters.faults, counters.zeroed), (65_536, pages));
+    assert_eq!((counters.made_in_place, counters.superpages), (256, 256));
+    // 100 KiB are two pages.
+    let small = on("ppc970-64k", "touch:size=100K,iterations=1", "base").counters;
+    assert_eq!((small.faults, small.resident_pages), (2, 32));
+}
+
 /// 64 KiB alone: reserved by sixteen pages, which are base pages side by side. Where the TLB joins them, half of the walks are
 /// before the faults: those after it find the run.
 #[test]

@@ -61,7 +61,7 @@ impl System {
             Plain::Reserved { below } if !self.joins => Frames::Reserved { below },
             Plain::Reserved { .. } | Plain::None => return Apart::NONE,
         };
-        let is_plain = mapping.is_anonymous() && mapping.pool.is_none();
+        let is_plain = mapping.is_anonymous() && mapping.pool.is_none() && self.page_order == 0;
         if !is_plain || self.daemons.locks(self.spaces.running()) {
             return Apart::NONE;
         }

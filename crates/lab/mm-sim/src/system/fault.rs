@@ -45,7 +45,7 @@ impl System {
     ) -> Result<Served, Stop> {
         let region = page.region();
         match action {
-            Action::MapZeros { order } => self.map_zeros(page, order),
+            Action::MapZeros { order } => self.map_zeros(page, order, place),
             Action::MakeSuperpage { order, how: How::Fresh, effort } => {
                 if self.spaces.is_large(region) {
                     // The shared one of zeros.
@@ -148,7 +148,7 @@ impl System {
     }
 
     /// Maps the shared zeros: a superpage of them, or a page.
-    fn map_zeros(&mut self, page: Page, order: u8) {
+    fn map_zeros(&mut self, page: Page, order: u8, place: Place) {
         let region = page.region();
         self.clock.spend(Cause::Map, self.costs.map_page);
         match order {
@@ -157,7 +157,10 @@ impl System {
                 self.spaces.mark(region, ZEROS);
             }
             larger if larger > LARGE_ORDER => self.map_larger_zeros(region),
-            _ => self.spaces.map_zero_page(page),
+            _ => {
+                self.spaces.map_zero_page(page);
+                self.map_zeros_around(page, place);
+            }
         }
     }
 
@@ -177,7 +180,7 @@ impl System {
     }
 
     /// A size between a base page and a superpage (mTHP). `false`: none was to be had.
-    fn fresh_pages(&mut self, page: Page, order: u8, write: bool) -> bool {
+    pub(crate) fn fresh_pages(&mut self, page: Page, order: u8, write: bool) -> bool {
         let region = page.region();
         let start = page.0 >> order << order;
         let Some(got) = self.memory.allocate(order, Mobility::Movable, 0, false) else {
@@ -199,6 +202,9 @@ impl System {
 
     /// Base pages: the one that was touched, and those after it that are empty.
     fn map_base(&mut self, page: Page, pages: u32, write: bool, place: Place) -> Result<(), Stop> {
+        if self.page_order > 0 {
+            return self.map_kernel_pages(page, pages, write, place);
+        }
         for ahead in 1..pages {
             let next = Page(page.0 + ahead);
             if self.spaces.entry(next).is_empty() {
@@ -210,7 +216,12 @@ impl System {
         Ok(())
     }
 
-    fn single(&mut self, page: Page, write: bool, (_, mapping): Place) -> Result<(), Stop> {
+    pub(crate) fn single(
+        &mut self,
+        page: Page,
+        write: bool,
+        (_, mapping): Place,
+    ) -> Result<(), Stop> {
         let got = self.base_page(Payer::Program)?;
         self.prepare_page(page, mapping.backing, got.zeroed);
         self.install(page, got.frame, write);

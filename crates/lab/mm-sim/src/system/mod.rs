@@ -31,6 +31,7 @@ mod fault;
 mod formed;
 mod frames;
 mod ground;
+mod kernel_page;
 mod large;
 mod larger;
 mod observed;
@@ -103,6 +104,8 @@ pub(crate) struct System {
     joins: bool,
     pcid: bool,
     costs: Prices,
+    /// log2 of the base pages in a page of the kernel.
+    page_order: u8,
     /// log2 of the regions that the largest superpages have.
     group: u32,
     /// The machine has superpages of one region too: larger ones are split into these, else into base pages.
@@ -196,6 +199,7 @@ impl System {
             runs: Vec::new(),
             uses: Default::default(),
             costs: Prices::new(machine, policy.zeroing(), settings.is_ideal, group),
+            page_order: (machine.kernel_page.bytes() / machine.base_page.bytes()).ilog2() as u8,
             group,
             splits_whole: has_regions(machine),
             pcid: machine.pcid,

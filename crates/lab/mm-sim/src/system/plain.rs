@@ -27,6 +27,9 @@ impl System {
         if self.serves_singly {
             return 0;
         }
+        if self.page_order > 0 {
+            return 0;
+        }
         let page = access.page();
         let is_ours = (*first..mapping.end).contains(&page.0);
         let is_plain = mapping.is_anonymous() && mapping.pool.is_none();

@@ -24,6 +24,7 @@ impl System {
         self.prepare_page(page, place.1.backing, self.frames.is_zeroed(base));
         self.frames.populate(id, slot, 1, self.clock.now());
         self.install(page, Frame(base.0 + slot), write);
+        self.map_reserved_around(page, write, id, place);
         self.read_around(page, place);
         self.map_neighbours(page, around, place);
         self.fill_at_fault(page, write, id, place);

@@ -39,7 +39,7 @@ proptest! {
         ops in ops(120),
         preset in prop::sample::select(vec!["linux-6", "trident"]),
         sizes in prop::sample::select(vec![r#""4M""#, r#""16M""#, r#""2M", "4M""#, r#""64K", "2M", "8M""#, SMALL]),
-        machine in prop::sample::select(vec!["e3-1245v6", "ppc970", "itanium2-16k", "neoverse-n1"]),
+        machine in prop::sample::select(vec!["e3-1245v6", "ppc970", "ppc970-64k", "itanium2-16k", "neoverse-n1"]),
         memory in prop::sample::select(vec![32, 64, 256]),
         fragmentation in prop::sample::select(vec!["none", "none", "pinned-30"]),
         swap in prop::sample::select(vec![ByteSize(0), ByteSize::gib(1)]),
@@ -65,7 +65,7 @@ proptest! {
                 prop::sample::select(vec![r#""4M""#, r#""16M""#]),
             ),
         ],
-        machine in prop::sample::select(vec!["e3-1245v6", "ppc970", "itanium2-16k", "neoverse-n1"]),
+        machine in prop::sample::select(vec!["e3-1245v6", "ppc970", "ppc970-64k", "itanium2-16k", "neoverse-n1"]),
         memory in prop::sample::select(vec![32, 64, 256]),
         fragmentation in prop::sample::select(vec!["none", "none", "pinned-30"]),
     ) {
