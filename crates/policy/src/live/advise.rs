@@ -15,8 +15,6 @@ const FRESH: u64 = 8 << 20;
 const BESIDES: u64 = 4;
 /// What is tried is zeroed for nothing, so it may be this part of what the program asked for since the last trial.
 const TRIED_SHARE: u64 = 16;
-/// This part of what a piece needs is tried where what is in the way may be movable.
-const NEED_SHARE: u64 = 64;
 /// So many superpages are obtained at least, so that small pieces do not ask one by one.
 const LEAST_OBTAINED: u64 = 64;
 /// A superpage that takes longer, in microseconds, was too long in the making. Compaction without success takes 3 to
@@ -143,7 +141,7 @@ impl Policy {
     pub(super) fn counted(&mut self, facts: &Facts) -> Action {
         match facts.contiguous {
             Some(_) => self.fit(None, facts),
-            None => self.trial(0, facts).unwrap_or_else(|| self.untold(facts)),
+            None => self.trial(BESIDES, 0, facts).unwrap_or_else(|| self.untold(facts)),
         }
     }
 
@@ -162,12 +160,11 @@ impl Policy {
                 return Action::Obtain { count: wanted.missing().max(LEAST_OBTAINED) };
             }
         } else if is_short && !facts.has_supply && tried.is_none() {
-            return self.try_besides(need / facts.superpage / NEED_SHARE, facts);
+            let missing = wanted.missing();
+            return self.try_besides(missing, facts);
         }
         let bytes = match fit {
             Fit::All | Fit::Oversized => length,
-            // What is in the way can be moved.
-            _ if is_short && !facts.has_supply && tried == Some(true) => length,
             Fit::Part(usable) => {
                 // The border is that of a superpage.
                 let from = facts.decided_from();
@@ -177,9 +174,7 @@ impl Policy {
             Fit::Nothing => 0,
             Fit::Doubtful => return self.try_besides(BESIDES, facts),
         };
-        let promised = !facts.is_reserved()
-            && !matches!(fit, Fit::Oversized)
-            && (bytes < length || fit == Fit::All);
+        let promised = !facts.is_reserved() && fit != Fit::Oversized;
         let rest = need.saturating_sub(bytes);
         let smaller = wanted.usable_smaller(bytes);
         let action = match bytes < length && may_be_smaller(facts) && rest <= smaller {
@@ -229,26 +224,24 @@ impl Policy {
         action
     }
 
-    /// Whether superpages are had in good time besides the free ones, so many at least: it is tried, or was before.
+    /// Superpages are tried besides the free ones, so many or as many as may be; or what the last trial said holds.
     fn try_besides(&mut self, count: u64, facts: &Facts) -> Action {
         let free = facts.contiguous.unwrap_or(0);
-        match self.trial_of(count.max(BESIDES), free, facts) {
+        match self.trial(count, free, facts) {
             Some(probe) => probe,
             None => self.fit(Some(self.state.verdict == Some(true)), facts),
         }
     }
 
-    fn trial(&mut self, free: u64, facts: &Facts) -> Option<Action> {
-        self.trial_of(BESIDES, free, facts)
-    }
-
     /// Tries whether superpages are had in good time besides the `free` ones; `None`: not now.
-    fn trial_of(&mut self, besides: u64, free: u64, facts: &Facts) -> Option<Action> {
+    fn trial(&mut self, besides: u64, free: u64, facts: &Facts) -> Option<Action> {
         let state = &mut self.state;
         let affordable =
             state.requested.saturating_sub(state.tried_at) / TRIED_SHARE / facts.superpage;
-        let count = (free / facts.superpage).saturating_add(besides);
-        if !state.trials.is_over(state.requested) || count > affordable.max(BESIDES) {
+        let least = (free / facts.superpage).saturating_add(BESIDES);
+        let most = (free / facts.superpage).saturating_add(besides.max(BESIDES));
+        let count = most.min(affordable.max(BESIDES));
+        if !state.trials.is_over(state.requested) || count < least {
             return None;
         }
         state.tried_at = state.requested;
@@ -258,16 +251,17 @@ impl Policy {
     /// How a trial ended: the next one is due the later, the more often none were had.
     pub(super) fn tried(&mut self, result: Result, in_time: bool, facts: &Facts) -> Action {
         let state = &mut self.state;
-        if result != Result::Unavailable {
-            let is_good = in_time && matches!(result, Result::Done { .. });
-            state.verdict = Some(is_good);
-            match is_good {
-                true => state.trials.reset(state.requested),
-                false => _ = state.trials.grow(state.requested),
-            }
+        let is_good = in_time && matches!(result, Result::Done { .. });
+        match is_good || result == Result::Unavailable {
+            true => state.trials.reset(state.requested),
+            false => _ = state.trials.grow(state.requested),
         }
+        if result != Result::Unavailable {
+            state.verdict = Some(is_good);
+        }
+        // What was tried lies free now.
         match facts.contiguous {
-            Some(_) => self.fit(Some(self.state.verdict == Some(true)), facts),
+            Some(_) => Action::Read(Source::Free),
             None => self.untold(facts),
         }
     }

@@ -42,7 +42,6 @@ fn new_memory_is_advised_as_far_as_free_blocks_reach() {
         ("page cache, tried before, and slow", tried(false), cached, advise(136 * MIB)),
         ("less page cache than needed", tried(false), Facts { reclaimable: Some(2 * GIB), ..cached }, advise(136 * MIB)),
         ("much is free, in small blocks", tried(false), Facts { reclaimable: Some(3 * GIB), ..fragmented }, GiveUp),
-        ("what is in the way can be moved", tried(true), fragmented, unpromised(4 * GIB)),
         ("a terabyte, most never touched", new, partly(1 << 40, 19 * GIB), unpromised(1 << 40)),
         ("a terabyte, seven eighths of what is free in superpages", new,
             Facts { free: 16 * GIB, ..partly(1 << 40, 14 * GIB) }, unpromised(1 << 40)),
@@ -182,15 +181,16 @@ fn no_more_is_read_than_decides() {
     #[rustfmt::skip]
     let table: [(_, _, _, _, &[Action]); 12] = [
         ("enough", early, whole(GIB), good, &[free, advise(GIB)]),
-        ("too little, and more can be had", early, partly(GIB, 0), good,
-            &[free, spare, Action::Probe { count: 8, limit: 20_000 }, unpromised(GIB)]),
-        ("too little", early, partly(GIB, 0), (Result::NoMemory, 9),
-            &[free, spare, Action::Probe { count: 8, limit: 20_000 }, Action::GiveUp]),
+        // A sixteenth of what was asked for is 256 superpages; what was tried lies free.
+        ("too little, and more can be had", asked, partly(4 * GIB, 0), (Result::Done { pages: 256 }, 9),
+            &[free, spare, Action::Probe { count: 256, limit: 20_000 }, free, spare, advise(448 * MIB)]),
+        ("too little", asked, partly(4 * GIB, 0), (Result::NoMemory, 9),
+            &[free, spare, Action::Probe { count: 256, limit: 20_000 }, free, spare, Action::GiveUp]),
         ("nothing compacts", early, compacts, good, &[unpromised(GIB)]),
-        ("page cache", asked, cached, good, &[free, spare, probe, advise(4 * GIB)]),
-        ("page cache, too slow", asked, cached, (DONE, 20_001), &[free, spare, probe, advise(136 * MIB)]),
-        ("page cache, base pages", asked, cached, (Result::NoMemory, 9), &[free, spare, probe, advise(136 * MIB)]),
-        ("page cache, a sixteenth of what was asked for", enough, piece, good, &[free, spare, probe, advise(500 * MIB)]),
+        ("page cache", asked, cached, good, &[free, spare, probe, free, spare, advise(4 * GIB)]),
+        ("page cache, too slow", asked, cached, (DONE, 20_001), &[free, spare, probe, free, spare, advise(136 * MIB)]),
+        ("page cache, base pages", asked, cached, (Result::NoMemory, 9), &[free, spare, probe, free, spare, advise(136 * MIB)]),
+        ("page cache, a sixteenth of what was asked for", enough, piece, good, &[free, spare, probe, free, spare, advise(500 * MIB)]),
         ("page cache, a byte less", less, piece, good, &[free, spare, advise(136 * MIB)]),
         ("page cache, more than may be tried", early, piece, good,
             &[free, spare, advise(136 * MIB)]),
@@ -241,7 +241,7 @@ fn trials_are_the_rarer_the_more_fail() {
     // Up to 64 GiB.
     assert_eq!(trials((Result::NoMemory, 1), 60), [832, 1088, 1600]);
     // What could not be tried is tried again.
-    assert_eq!(trials((Result::Unavailable, 0), 5), [2624, 2656, 2688, 2720]);
+    assert_eq!(trials((Result::Unavailable, 0), 20), [2624, 2880, 3136]);
     policy.state.trials.length = 64 * GIB;
     World { facts, probe: (Result::NoMemory, 1) }.answers(&mut policy, Event::Mapped);
     assert_eq!(policy.state.trials.length, 64 * GIB, "never longer");

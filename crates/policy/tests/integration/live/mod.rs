@@ -88,7 +88,14 @@ impl World {
                     let got = all.obtained.unwrap_or(0) * all.superpage;
                     all.contiguous = all.contiguous.map(|before| before + got);
                 }
-                Action::Probe { .. } => (result, cost) = self.probe,
+                Action::Probe { .. } => {
+                    (result, cost) = self.probe;
+                    facts.reclaimable = None;
+                    if let Result::Done { pages } = result {
+                        let got = u64::from(pages) * all.superpage;
+                        all.contiguous = all.contiguous.map(|before| before.max(got));
+                    }
+                }
                 Action::Populate { most } => facts.prepared += u64::from(most) * facts.base_page,
                 _ => return answers,
             }

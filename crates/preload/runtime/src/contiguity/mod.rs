@@ -251,7 +251,11 @@ fn decide(event: Event, facts: &mut Facts) -> Action {
             (facts.contiguous, facts.reclaimable) = (None, None);
             Some((executor::done_if(got.is_some()), 0))
         }
-        Action::Probe { count, limit } => Some(probe::superpages(count, limit, facts.superpage)),
+        Action::Probe { count, limit } => {
+            // What is had is free afterwards.
+            facts.reclaimable = None;
+            Some(probe::superpages(count, limit, facts.superpage))
+        }
         Action::Wait(_) => {
             counters::because(Reason::Compacted);
             Some((DONE, 0))
