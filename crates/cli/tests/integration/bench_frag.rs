@@ -61,7 +61,7 @@ fn a_dry_run_says_what_would_be_done() {
     assert!(said.contains("would fragment 32 superpages") && said.contains("pinned"), "{said}");
     assert!(said.contains("echo ran") && !said.contains("\nran"), "{said}");
     let json = stdout(&run(&frag(&["--dry-run", "--json", "--", "true"])));
-    assert!(json.starts_with("{\n  \"schema\": \"superpage.plan/1\""), "{json}");
+    assert!(json.starts_with("{\n  \"schema\": \"superpage.fragmentation-plan/1\""), "{json}");
 }
 
 #[test]

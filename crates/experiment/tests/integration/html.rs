@@ -42,6 +42,7 @@ fn arm(name: &str, promise: Promise) -> Arm {
         arguments: vec![HOSTILE.to_string()],
         environment: vec![change],
         thp: ThpRequest::System,
+        supply: None,
         stack: None,
         promise,
         notes: vec![HOSTILE.to_string()],
@@ -100,6 +101,7 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
         environment_padding: 17,
         library_answered: None,
         library_asked_bytes: None,
+        supplied: None,
         design: None,
         stragglers: 0,
     }

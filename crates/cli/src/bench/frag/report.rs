@@ -152,7 +152,7 @@ pub fn plan(args: &Args, goal: &Goal, free: &FreeContiguity) -> Result<Done, Fai
     let size = goal.superpage;
     if args.report.json {
         exit::print_json(
-            "superpage.plan/1",
+            "superpage.fragmentation-plan/1",
             json!({
                 "kind": goal.kind,
                 "level_percent": goal.level,
