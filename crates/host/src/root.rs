@@ -141,13 +141,15 @@ impl ReadError {
     /// Whether the file or the process is not there (any more): ENOENT, or ESRCH from a file of a
     /// process that ended while it was open.
     pub fn is_gone(&self) -> bool {
-        /// `ESRCH`, asm-generic/errno-base.h, the same on every Linux architecture.
+        /// asm-generic/errno-base.h, the same on every Linux architecture.
+        const ENOENT: i32 = 2;
         const ESRCH: i32 = 3;
         match self {
             Self::Io { source, .. } => {
                 source.kind() == io::ErrorKind::NotFound || source.raw_os_error() == Some(ESRCH)
             }
-            _ => false,
+            Self::Sys(error) => [ENOENT, ESRCH].contains(&error.errno()),
+            Self::Malformed { .. } => false,
         }
     }
 

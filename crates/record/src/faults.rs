@@ -57,7 +57,11 @@ impl FaultSession {
 
         // On ourselves: what this thread makes inherits them, and they begin when it executes the program.
         let mut rings = Vec::new();
-        for cpu in kernel::cpus()? {
+        let cpus = sys::affinity::online().map_err(|error| RecordError::NoFaults {
+            what: error.to_string(),
+            remedy: "record without --faults",
+        });
+        for cpu in cpus? {
             rings.push(ring(event, cpu)?);
         }
         let mut command = Command::new(&recording.program);

@@ -133,29 +133,6 @@ fn some(record: &Kept, to: To<'_>) -> Option<Result<(), RecordError>> {
     }
 }
 
-/// The CPUs that are on: `0-3,8`.
-pub fn cpus() -> Result<Vec<u32>, RecordError> {
-    let path = std::path::Path::new("/sys/devices/system/cpu/online");
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| RecordError::io(path, "cannot be read", error))?;
-    let cpus = list(text.trim());
-    cpus.ok_or_else(|| {
-        let error = std::io::Error::other(format!("invalid list of CPUs `{}`", text.trim()));
-        RecordError::io(path, "cannot be understood", error)
-    })
-}
-
-fn list(text: &str) -> Option<Vec<u32>> {
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        cpus.extend(
-            first.parse::<u32>().ok()?..=last.parse::<u32>().ok().filter(|&last| last < 1 << 16)?,
-        );
-    }
-    Some(cpus)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -194,12 +171,5 @@ mod tests {
             prop_assert_eq!(out.len(), times.len());
             prop_assert!(out.is_sorted_by_key(|kept| kept.time));
         }
-    }
-
-    #[test]
-    fn lists_of_cpus() {
-        assert_eq!(list("0-2,5"), Some(vec![0, 1, 2, 5]));
-        assert_eq!(list("0"), Some(vec![0]));
-        assert_eq!((list(""), list("x-3"), list("0-99999999")), (None, None, None));
     }
 }

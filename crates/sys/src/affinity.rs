@@ -1,4 +1,4 @@
-//! Which CPUs this thread runs on.
+//! Which CPUs there are, on which of them this thread runs, and before which others.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -20,9 +20,43 @@ pub fn allowed() -> Result<Vec<usize>, SysError> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
+/// `int nice(int increment)`: of this thread alone. `EPERM`: a lower number than now needs CAP_SYS_NICE.
+pub fn add_nice(increment: i32) -> Result<(), SysError> {
+    let added = rustix::process::nice(increment);
+    added.map(|_| ()).map_err(|errno| SysError::new("nice", format!("{increment}"), errno))
+}
+
+/// The CPUs of the machine that are on, ascending.
+pub fn online() -> Result<Vec<u32>, SysError> {
+    let path = "/sys/devices/system/cpu/online";
+    let text = std::fs::read_to_string(path).map_err(|error| SysError::new("read", path, error))?;
+    let invalid = || std::io::Error::other(format!("invalid list of CPUs `{}`", text.trim()));
+    list(text.trim()).ok_or_else(|| SysError::new("read", path, invalid()))
+}
+
+/// The numbers of `0-3,8`.
+fn list(text: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(
+            first.parse::<u32>().ok()?..=last.parse::<u32>().ok().filter(|&last| last < 1 << 16)?,
+        );
+    }
+    Some(cpus)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(list("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(list("0"), Some(vec![0]));
+        assert_eq!((list(""), list("x-3"), list("0-99999999")), (None, None, None));
+        assert!(!online().unwrap().is_empty());
+    }
 
     #[test]
     fn a_pinned_thread_may_run_nowhere_else() {

@@ -6,11 +6,15 @@
 //! `data_head`; what lies before it is not written again until we move `data_tail` over it (perf_event_open(2),
 //! "Ring-buffer layout"). So: load the head with acquire, copy what lies between, store the tail with release.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use perf_event_open_sys as raw;
 use raw::bindings as abi;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use units::Pid;
 
 use super::{Event, Target};
 use crate::SysError;
@@ -28,6 +32,27 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
+/// The beginning of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The process.
+    pub pid: Pid,
+    /// Nanoseconds of the kernel's scheduler clock.
+    pub time: u64,
+    /// The address that the event is about.
+    pub address: u64,
+}
+
+impl Record<'_> {
+    /// The sample, if it is one.
+    pub fn sample(&self) -> Option<Sample> {
+        let word = |at: usize| Some(u64::from_ne_bytes(*self.body.get(at..)?.first_chunk()?));
+        (self.kind == abi::PERF_RECORD_SAMPLE).then_some(())?;
+        let pid = i32::from_ne_bytes(*self.body.first_chunk()?);
+        Some(Sample { pid: Pid(pid), time: word(8)?, address: word(16)? })
+    }
+}
+
 /// Records of one event on one CPU; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Ring {
@@ -36,7 +61,7 @@ pub struct Ring {
     /// Bytes of the ring itself, a power of two.
     size: usize,
     copy: Vec<u8>,
-    _fd: OwnedFd,
+    fd: OwnedFd,
 }
 
 // SAFETY: the mapping is the ring's alone, and may be read from any one thread at a time.
@@ -50,22 +75,10 @@ impl Ring {
     /// Linux 4.1. `EACCES`/`EPERM`: needs CAP_PERFMON, or a lower `kernel.perf_event_paranoid` (-1 for
     /// tracepoints), or fewer pages (`kernel.perf_event_mlock_kb`). `EINVAL`, `ENOENT`: no such event.
     pub fn open(event: Event, target: Target, cpu: u32, pages: usize) -> Result<Self, SysError> {
-        assert!(pages.is_power_of_two(), "{pages} pages");
-        let (kind, [config, ..]) = event.kind_and_config();
-        let mut attributes = abi::perf_event_attr::default();
-        attributes.size = size_of::<abi::perf_event_attr>() as u32;
-        attributes.type_ = kind;
-        attributes.config = config;
-        attributes.__bindgen_anon_1.sample_period = 1;
-        attributes.sample_type = u64::from(
-            abi::PERF_SAMPLE_TID
-                | abi::PERF_SAMPLE_TIME
-                | abi::PERF_SAMPLE_ADDR
-                | abi::PERF_SAMPLE_RAW,
-        );
+        let mut attributes = attributes(event, 1);
+        attributes.sample_type |= u64::from(abi::PERF_SAMPLE_RAW);
         attributes.set_sample_id_all(1);
         attributes.set_inherit(1);
-        attributes.set_exclude_hv(1);
         let pid = match target {
             Target::Thread(pid) => pid.0,
             Target::Children => {
@@ -80,11 +93,40 @@ impl Ring {
         attributes.set_comm(1);
         attributes.set_comm_exec(1);
         attributes.set_task(1);
-        let close_on_exec = abi::PERF_FLAG_FD_CLOEXEC.into();
-        // SAFETY: the attributes are a live local of the size they state.
-        let fd =
-            unsafe { raw::perf_event_open(&mut attributes, pid, cpu as i32, -1, close_on_exec) };
         let on = || format!("{event:?} of {target:?} on CPU {cpu}");
+        Self::new(&mut attributes, pid, cpu, pages, &on)
+    }
+
+    /// Records one of each `every` occurrences of `event` on `cpu`, in whatever runs there, into `pages` pages
+    /// (a power of two). The samples have no raw data, and there are no other records than of those lost. A
+    /// [wait](Self::wait) ends when another `wake` of them have come.
+    ///
+    /// Linux 2.6.32. `EACCES`/`EPERM`: needs CAP_PERFMON, or `kernel.perf_event_paranoid` of 0 or less.
+    pub fn sample_cpu(
+        event: Event,
+        cpu: u32,
+        pages: usize,
+        every: u64,
+        wake: u32,
+    ) -> Result<Self, SysError> {
+        let mut attributes = attributes(event, every);
+        attributes.set_watermark(1);
+        attributes.__bindgen_anon_2.wakeup_watermark = wake * SAMPLE_BYTES;
+        let on = || format!("{event:?} on CPU {cpu}");
+        Self::new(&mut attributes, -1, cpu, pages, &on)
+    }
+
+    fn new(
+        attributes: &mut abi::perf_event_attr,
+        pid: i32,
+        cpu: u32,
+        pages: usize,
+        on: &dyn Fn() -> String,
+    ) -> Result<Self, SysError> {
+        assert!(pages.is_power_of_two(), "{pages} pages");
+        let close_on_exec = abi::PERF_FLAG_FD_CLOEXEC.into();
+        // SAFETY: the attributes are a live value of the size they state.
+        let fd = unsafe { raw::perf_event_open(attributes, pid, cpu as i32, -1, close_on_exec) };
         if fd < 0 {
             return Err(SysError::last("perf_event_open", on()));
         }
@@ -107,7 +149,7 @@ impl Ring {
         if base == libc::MAP_FAILED {
             return Err(SysError::last("mmap", format!("{pages} pages for {}", on())));
         }
-        Ok(Self { base: base.cast(), page, size, copy: Vec::new(), _fd: fd })
+        Ok(Self { base: base.cast(), page, size, copy: Vec::new(), fd })
     }
 
     /// Gives every record that is there to `what`, in order, and makes room; how many bytes they had.
@@ -140,6 +182,16 @@ impl Ring {
         length
     }
 
+    /// Waits until one of these rings has many samples ([`Self::sample_cpu`]), `other` can be read or is closed by its
+    /// writer, or the time is over.
+    pub fn wait(rings: &[Self], other: BorrowedFd<'_>, timeout: Duration) {
+        let fds = rings.iter().map(|ring| ring.fd.as_fd()).chain([other]);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let timeout =
+            Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        let _ = rustix::event::poll(&mut fds, Some(&timeout));
+    }
+
     /// Bytes of the ring.
     pub fn size(&self) -> usize {
         self.size
@@ -150,6 +202,23 @@ impl Ring {
         // aligned u64s that the kernel and we access atomically only.
         unsafe { &*self.base.add(offset).cast::<AtomicU64>() }
     }
+}
+
+/// Bytes of a sample without raw data: the header, pid and tid, time, address.
+const SAMPLE_BYTES: u32 = 8 + 8 + 8 + 8;
+
+/// What every ring asks for.
+fn attributes(event: Event, every: u64) -> abi::perf_event_attr {
+    let (kind, [config, ..]) = event.kind_and_config();
+    let mut attributes = abi::perf_event_attr::default();
+    attributes.size = size_of::<abi::perf_event_attr>() as u32;
+    attributes.type_ = kind;
+    attributes.config = config;
+    attributes.__bindgen_anon_1.sample_period = every;
+    attributes.sample_type =
+        u64::from(abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME | abi::PERF_SAMPLE_ADDR);
+    attributes.set_exclude_hv(1);
+    attributes
 }
 
 /// Where the counters are in the first page.
@@ -186,12 +255,7 @@ mod tests {
         let mut faults: Vec<(u64, u64)> = Vec::new();
         for ring in &mut rings {
             ring.drain(|record| {
-                if record.kind == abi::PERF_RECORD_SAMPLE {
-                    let word = |at: usize| {
-                        u64::from_le_bytes(record.body[at..at + 8].try_into().expect("eight bytes"))
-                    };
-                    faults.push((word(8), word(16)));
-                }
+                faults.extend(record.sample().map(|sample| (sample.time, sample.address)));
             });
         }
         faults.sort();
