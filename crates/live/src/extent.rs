@@ -12,7 +12,7 @@ pub(crate) const BYTES: u64 = SCALE.base_page << SCALE.superpage;
 /// An aligned range of addresses that lies in one mapping and has pages.
 ///
 /// It is *seen* first with some pages, *grows*, may be *wanted* by the policy, and is *made*; whatever of its pages goes
-/// later makes it an extent with fewer pages. Without pages it is forgotten.
+/// later makes it an extent with fewer pages. Without pages it is forgotten by the next look at all of the process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extent {
     /// The mapping that holds it.
@@ -36,8 +36,8 @@ pub(crate) struct Extent {
     /// Attempts that failed, and when the next may be made.
     pub failures: u8,
     pub retry_at: u64,
-    /// The look that saw it.
-    pub look: u64,
+    /// When it was last looked at, in ticks.
+    pub looked_at: u64,
 }
 
 impl Extent {

@@ -4,22 +4,26 @@
 //! many pages each superpage's worth of their memory has, tells the policy, and makes the superpages that it asks for
 //! with MADV_COLLAPSE (`process_madvise(2)`), which copies. It decides nothing.
 //!
-//! Each turn of that thread: processes that took faults since their last look are looked at ([`process`]); what grew is
-//! told to the policy ([`ask`]); what it asked for is made ([`make`]); daemons that are due work ([`daemons`]). A turn
-//! that read page tables is followed by a pause of 99 times the CPU time that it took.
+//! Each turn of that thread: where faults were sampled ([`faults`]), and now and then all of the processes that took
+//! some, is looked at ([`process`]); what grew is told to the policy ([`ask`]); some of what it asked for is made
+//! ([`pending`], [`make`]), as far as the machine has it ([`supply`]); daemons that are due work ([`daemons`]).
 //! See docs/decisions/live.md#6.
 #![forbid(unsafe_code)]
 
 mod ask;
 mod daemons;
 mod extent;
+mod faults;
 mod limits;
 mod make;
+mod pending;
 mod process;
 mod report;
+mod supply;
 mod turn;
 mod work;
 
+use std::io::PipeWriter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -35,6 +39,7 @@ pub use report::{Delay, Report};
 #[derive(Debug)]
 pub struct Live {
     stop: Arc<AtomicBool>,
+    wake: Option<PipeWriter>,
     thread: JoinHandle<Report>,
 }
 
@@ -46,13 +51,17 @@ impl Live {
         members: impl Fn() -> Vec<Pid> + Send + 'static,
     ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let executor = turn::Executor::new(policy, root, Box::new(members), Arc::clone(&stop));
-        Self { stop, thread: std::thread::spawn(move || executor.run()) }
+        let is_stopped = Arc::clone(&stop);
+        let (closed, wake) = std::io::pipe().ok().unzip();
+        let run =
+            move || turn::Executor::new(policy, root, Box::new(members), is_stopped, closed).run();
+        Self { stop, wake, thread: std::thread::spawn(run) }
     }
 
     /// Ends it. Superpages stay as they are.
     pub fn stop(self) -> Report {
         self.stop.store(true, Ordering::SeqCst);
+        drop(self.wake);
         self.thread.thread().unpark();
         self.thread.join().expect("an executor does not panic")
     }

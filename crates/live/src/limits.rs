@@ -58,7 +58,7 @@ pub fn check_machine(root: &Root) -> Result<(), String> {
     sys::pidfd::may_collapse().map_err(|error| match error.errno() {
         libc::EPERM => format!(
             "superpages cannot be made in another process: {error}; it takes CAP_SYS_NICE: run superpage \
-             as root"
+             as root, or let all its users do this: `setcap cap_sys_nice,cap_perfmon+ep` on its file"
         ),
         _ => format!("superpages cannot be made in another process: {error}; it takes Linux 6.1"),
     })

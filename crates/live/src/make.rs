@@ -12,10 +12,13 @@ use crate::process::Process;
 use crate::report::Tally;
 
 /// Superpages asked for in one call at most.
-const MAX_RUN: usize = 16;
+pub(crate) const MAX_RUN: usize = 16;
 /// After a failure the next attempt waits so long, twice as long after each further one, in ticks.
 const MIN_REST: u64 = 100_000;
 const MAX_REST: u64 = 10_000_000;
+/// The same where the kernel held a page: those that were just faulted in wait on a CPU's list for the LRU's lock.
+/// See docs/decisions/live.md#8.
+const MIN_REST_OF_HELD: u64 = 50;
 
 /// Makes superpages of these extents, ascending, as far as they are still there. `now` is asked for the time.
 pub(crate) fn make(
@@ -34,6 +37,11 @@ pub(crate) fn make(
         for start in run {
             let Some(extent) = process.extents.get_mut(&start) else { continue };
             ended = match found.get(&start) {
+                // Without an error all were made, though the program may have unmapped some since.
+                None if errno.is_none() => {
+                    tally.made(extent, now);
+                    done(extent)
+                }
                 Some(true) => {
                     tally.made(extent, now);
                     done(extent)
@@ -52,6 +60,16 @@ pub(crate) fn make(
         }
     }
     ended
+}
+
+/// The extents below one, descending.
+pub(crate) fn before(start: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(start.checked_sub(BYTES), |at| at.checked_sub(BYTES))
+}
+
+/// The extents above one, ascending.
+pub(crate) fn after(start: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(start.checked_add(BYTES), |at| at.checked_add(BYTES))
 }
 
 /// Neighbours, those that failed before by themselves, so that each has its own reason.
@@ -86,11 +104,13 @@ fn done(extent: &mut Extent) -> Ended {
 }
 
 fn failed(extent: &mut Extent, errno: Option<i32>, now: u64) -> Ended {
-    let rest = (MIN_REST << extent.failures.min(16)).min(MAX_REST);
+    if errno == Some(libc::ENOMEM) {
+        return Ended::NoMemory; // none may be had for any other extent either: that is for the caller
+    }
+    let least = if errno == Some(libc::EAGAIN) { MIN_REST_OF_HELD } else { MIN_REST };
+    extent.retry_at = now + (least << extent.failures.min(16)).min(MAX_REST);
     extent.failures = extent.failures.saturating_add(1);
-    extent.retry_at = now + rest;
     match errno {
-        Some(libc::ENOMEM) => Ended::NoMemory,
         // A page was locked, or isolated, or referenced by the kernel; or a control group is at its limit.
         Some(libc::EAGAIN | libc::EBUSY) => Ended::Unavailable,
         _ => Ended::Unfit,

@@ -1,9 +1,10 @@
 //! One process: how many pages each extent of its private anonymous memory has, from its page tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use host::coverage::MappingKind;
-use host::process::{self, Maps, MemoryMounts, Sharing};
+use host::process::{self, Maps, MemoryMounts, Sharing, Stat};
 use host::{ReadError, Root};
 use policy::{Backing, Mapping};
 use sys::pagemap::{Categories, PageRegion, Pagemap};
@@ -14,6 +15,8 @@ use crate::extent::{BYTES, Extent, PAGES, SCALE};
 
 /// A look is made at least this often where faults are seen to be none: not all ways of getting pages are faults.
 const MAX_UNSEEN: u64 = 1_000_000;
+/// Pages that a look asks for.
+const WANTED: Categories = Categories(Categories::PRESENT.0 | Categories::SWAPPED.0);
 
 /// A process that is served.
 #[derive(Debug)]
@@ -27,10 +30,13 @@ pub(crate) struct Process {
     /// When it was last looked at, and last known to be as it was then, in ticks.
     looked_at: Option<u64>,
     unchanged_at: u64,
-    looks: u64,
+    /// Its page tables, since the last look at all of them.
+    pagemap: Option<Pagemap>,
     pub extents: BTreeMap<u64, Extent>,
     /// Whole extents of mappings that may have superpages, ascending.
     pub spans: Vec<Span>,
+    /// All that was mapped when `spans` were read, ascending.
+    mapped: Vec<Range<u64>>,
 }
 
 /// Whole extents of a mapping.
@@ -58,6 +64,12 @@ struct Found {
     is_huge: bool,
 }
 
+impl Found {
+    fn empty(start: u64, mapping: Mapping) -> Self {
+        Self { start, mapping, populated: 0, swapped: 0, is_huge: false }
+    }
+}
+
 impl Process {
     /// `None` where it has ended, or its number is another's by now.
     pub(crate) fn open(root: &Root, pid: Pid) -> Option<Self> {
@@ -72,9 +84,10 @@ impl Process {
             faults: 0,
             looked_at: None,
             unchanged_at: 0,
-            looks: 0,
+            pagemap: None,
             extents: BTreeMap::new(),
             spans: Vec::new(),
+            mapped: Vec::new(),
         })
     }
 
@@ -86,15 +99,7 @@ impl Process {
         mounts: &MemoryMounts,
         now: u64,
     ) -> Result<Option<Vec<Growth>>, ReadError> {
-        let stat = process::stat(root, self.pid)?;
-        if stat.start_ticks != self.started || stat.is_dead() {
-            self.extents.clear();
-            return Ok(None);
-        }
-        if stat.stack_start != self.image {
-            (self.image, self.looked_at) = (stat.stack_start, None);
-            self.extents.clear();
-        }
+        let Some(stat) = self.stat(root)? else { return Ok(None) };
         let is_old = self.looked_at.is_none_or(|at| now >= at + MAX_UNSEEN);
         if stat.minor_faults == self.faults && !is_old {
             self.unchanged_at = now;
@@ -102,10 +107,55 @@ impl Process {
         }
         self.faults = stat.minor_faults;
         let found = self.read(root, mounts)?;
-        let before = self.looked_at.map(|_| self.unchanged_at);
+        let before = self.looked_at.map_or(now, |_| self.unchanged_at);
+        let grown = self.renew(&found, before, now);
         (self.looked_at, self.unchanged_at) = (Some(now), now);
-        self.looks += 1;
-        Ok(Some(self.reconcile(&found, before.unwrap_or(now), now)))
+        self.extents.retain(|_, extent| extent.looked_at == now);
+        Ok(Some(grown))
+    }
+
+    /// Looks at extents in which faults were taken, and at the one after each: there, growth goes on. Mappings are read
+    /// again if one of the addresses was not mapped before; all is looked at if nothing was, or if another program was
+    /// executed.
+    pub(crate) fn look_at(
+        &mut self,
+        root: &Root,
+        mounts: &MemoryMounts,
+        addresses: &[u64],
+        now: u64,
+    ) -> Result<Vec<Growth>, ReadError> {
+        if addresses.iter().any(|&address| !self.is_mapped(address)) {
+            if self.stat(root)?.is_none() {
+                return Ok(Vec::new());
+            }
+            if self.looked_at.is_some() {
+                self.read_mappings(root, mounts)?;
+            }
+        }
+        let Some(pagemap) = self.pagemap.as_ref().filter(|_| self.looked_at.is_some()) else {
+            return Ok(self.look(root, mounts, now)?.unwrap_or_default());
+        };
+        let (mut regions, mut found) = (Vec::new(), Vec::new());
+        let starts: BTreeSet<u64> = addresses.iter().map(|at| at / BYTES * BYTES).collect();
+        let mut seen = 0;
+        for start in starts {
+            let Some(span) = self.span_of(start) else { continue };
+            let is_huge = self.extents.get(&start).is_some_and(|extent| extent.is_huge);
+            let (first, end) = (start.max(seen), (start + 2 * BYTES).min(span.end));
+            if is_huge || first >= end {
+                continue;
+            }
+            regions.clear();
+            pagemap.scan(first, end, WANTED, &mut regions)?;
+            let mut filled = Vec::new();
+            add(&mut filled, &regions, span.mapping);
+            found.extend((first..end).step_by(BYTES as usize).map(|at| {
+                let one = filled.iter().find(|one| one.start == at);
+                one.copied().unwrap_or(Found::empty(at, span.mapping))
+            }));
+            seen = end;
+        }
+        Ok(self.renew(&found, self.unchanged_at, now))
     }
 
     /// Whether another process maps some page of an extent too.
@@ -126,12 +176,42 @@ impl Process {
         found.iter().map(|found| (found.start, found.is_huge)).collect()
     }
 
+    /// `None`: it ended. Where it executed another program, nothing is known of it any more.
+    fn stat(&mut self, root: &Root) -> Result<Option<Stat>, ReadError> {
+        let stat = process::stat(root, self.pid)?;
+        if stat.start_ticks != self.started || stat.is_dead() {
+            self.extents.clear();
+            return Ok(None);
+        }
+        if stat.stack_start != self.image {
+            (self.image, self.looked_at) = (stat.stack_start, None);
+            self.extents.clear();
+        }
+        Ok(Some(stat))
+    }
+
     fn read(&mut self, root: &Root, mounts: &MemoryMounts) -> Result<Vec<Found>, ReadError> {
+        self.read_mappings(root, mounts)?;
         let pagemap = Pagemap::open(self.pid)?;
         let (mut regions, mut found) = (Vec::new(), Vec::new());
+        for span in &self.spans {
+            regions.clear();
+            pagemap.scan(span.start, span.end, WANTED, &mut regions)?;
+            add(&mut found, &regions, span.mapping);
+        }
+        self.pagemap = Some(pagemap);
+        Ok(found)
+    }
+
+    fn read_mappings(&mut self, root: &Root, mounts: &MemoryMounts) -> Result<(), ReadError> {
         self.spans.clear();
+        self.mapped.clear();
         for mapping in Maps::open(root, self.pid)? {
             let mapping = mapping?;
+            match self.mapped.last_mut() {
+                Some(last) if last.end == mapping.start => last.end = mapping.end,
+                _ => self.mapped.push(mapping.start..mapping.end),
+            }
             let backing = match MappingKind::from_mapping(&mapping, mounts) {
                 MappingKind::Anonymous => Backing::Anonymous,
                 MappingKind::Heap => Backing::Heap,
@@ -143,32 +223,40 @@ impl Process {
             }
             let mapping = Mapping { backing, advised: None, writable: true };
             self.spans.push(Span { start, end, mapping });
-            regions.clear();
-            let wanted = Categories::PRESENT | Categories::SWAPPED;
-            pagemap.scan(start, end, wanted, &mut regions)?;
-            add(&mut found, &regions, mapping);
         }
-        Ok(found)
+        Ok(())
     }
 
-    /// Makes the extents those that were found, and returns those that are new or have more pages.
-    fn reconcile(&mut self, found: &[Found], before: u64, now: u64) -> Vec<Growth> {
+    fn is_mapped(&self, address: u64) -> bool {
+        let after = self.mapped.partition_point(|range| range.start <= address);
+        after > 0 && address < self.mapped[after - 1].end
+    }
+
+    /// The span that holds an extent.
+    fn span_of(&self, start: u64) -> Option<Span> {
+        let after = self.spans.partition_point(|span| span.start <= start);
+        let span = self.spans.get(after.checked_sub(1)?)?;
+        (start < span.end).then_some(*span)
+    }
+
+    /// Makes extents those that were found, and returns those that are new or have more pages. `before` is when all
+    /// were last known to be as they were.
+    fn renew(&mut self, found: &[Found], before: u64, now: u64) -> Vec<Growth> {
         let mut grown = Vec::new();
         for one in found {
             let is_new = !self.extents.contains_key(&one.start);
             let extent = self.extents.entry(one.start).or_default();
             if one.populated != extent.populated || is_new {
-                extent.grew = (before, now);
+                extent.grew = (before.max(extent.looked_at), now);
             }
-            if is_new || one.populated > extent.populated {
+            if one.populated > extent.populated || is_new && one.swapped > 0 {
                 grown.push(Growth { start: one.start, before: extent.populated });
             }
             extent.is_ours &= one.is_huge;
             extent.mapping = one.mapping;
             (extent.populated, extent.swapped) = (one.populated, one.swapped);
-            (extent.is_huge, extent.look) = (one.is_huge, self.looks);
+            (extent.is_huge, extent.looked_at) = (one.is_huge, now);
         }
-        self.extents.retain(|_, extent| extent.look == self.looks);
         grown
     }
 }
@@ -185,8 +273,7 @@ fn add(found: &mut Vec<Found>, regions: &[PageRegion], mapping: Mapping) {
             let start = from / BYTES * BYTES;
             let to = region.end.min(start + BYTES);
             if found.last().is_none_or(|last| last.start != start) {
-                let new = Found { start, mapping, populated: 0, swapped: 0, is_huge: false };
-                found.push(new);
+                found.push(Found::empty(start, mapping));
             }
             let last = found.last_mut().expect("one was pushed");
             let pages = ((to - from) / SCALE.base_page) as u16;
@@ -202,7 +289,65 @@ fn add(found: &mut Vec<Found>, regions: &[PageRegion], mapping: Mapping) {
 
 #[cfg(test)]
 mod tests {
+    use sys::mem::{Advice, Backing as Pages, Mapping as Memory};
+
     use super::*;
+
+    /// This process, looked at once at tick 10, and memory of so many whole extents that has no pages.
+    fn own(extents: u64) -> Option<(Process, Memory, u64)> {
+        let mut memory = Memory::anonymous(((extents + 1) * BYTES) as usize, Pages::Pages).unwrap();
+        memory.advise(Advice::NoHugePage).unwrap();
+        let first = memory.address().next_multiple_of(BYTES);
+        let mut process = Process::open(&Root::real(), sys::param::own_pid()).unwrap();
+        match process.look(&Root::real(), &MemoryMounts::default(), 10) {
+            Ok(_) => Some((process, memory, first)),
+            Err(why) => {
+                testkit::skipped!("page tables cannot be read: {why}");
+                None
+            }
+        }
+    }
+
+    fn touch(memory: &mut Memory, at: u64, pages: u64) {
+        let from = (at - memory.address()) as usize;
+        memory.bytes_mut()[from..from + (pages * SCALE.base_page) as usize].fill(1);
+    }
+
+    #[test]
+    fn growth_is_found_where_faults_were_taken() {
+        let Some((mut process, mut memory, first)) = own(4) else { return };
+        let look_at = |process: &mut Process, address, now| {
+            let grown = process.look_at(&Root::real(), &MemoryMounts::default(), &[address], now);
+            let counts = grown.unwrap().into_iter().map(|growth| {
+                let extent = process.extents[&growth.start];
+                ((growth.start - first) / BYTES, growth.before, extent.populated, extent.grew)
+            });
+            counts.collect::<Vec<_>>()
+        };
+        touch(&mut memory, first, 3);
+        touch(&mut memory, first + 3 * BYTES, 1);
+        assert_eq!(look_at(&mut process, first + 4096, 20), [(0, 0, 3, (10, 20))]);
+        assert_eq!(look_at(&mut process, first + 4096, 21), []);
+        // The next one was seen to be empty at 21.
+        touch(&mut memory, first, 5);
+        touch(&mut memory, first + BYTES, 7);
+        let both = look_at(&mut process, first, 30);
+        assert_eq!(both, [(0, 3, 5, (21, 30)), (1, 0, 7, (21, 30))]);
+        let last = look_at(&mut process, first + 3 * BYTES, 40);
+        assert_eq!(last, [(3, 0, 1, (10, 40))]);
+    }
+
+    #[test]
+    fn mappings_are_read_again_where_a_fault_is_in_none() {
+        let Some((mut process, _, _)) = own(1) else { return };
+        let (_, mut memory, first) = own(1).unwrap();
+        touch(&mut memory, first, 2);
+        let was_known = process.is_mapped(first);
+        let grown = process.look_at(&Root::real(), &MemoryMounts::default(), &[first], 20).unwrap();
+        assert!(grown.iter().any(|growth| growth.start == first), "{was_known} {grown:?}");
+        let nowhere = process.look_at(&Root::real(), &MemoryMounts::default(), &[0x1000], 30);
+        assert!(nowhere.unwrap().is_empty());
+    }
 
     #[test]
     fn pages_are_counted_by_extent() {

@@ -17,6 +17,8 @@ pub struct Report {
     pub filled_pages: u64,
     /// Attempts that failed, by the kernel's reason.
     pub failed: BTreeMap<String, u64>,
+    /// Attempts that were repeated soon, because the kernel held a page for a moment (EAGAIN).
+    pub repeated: u64,
     /// Those that the program had unmapped, or ended with, before they were made.
     pub gone: u64,
     /// Superpages' worth of memory that the policy asked for and that were not superpages when it was last looked.
@@ -33,8 +35,12 @@ pub struct Report {
     pub looking_seconds: f64,
     /// See `looking_seconds`.
     pub making_seconds: f64,
-    /// Looks at a process's page tables.
+    /// Looks at all page tables of a process, and at those of extents where faults were sampled.
     pub looks: u64,
+    /// See `looks`.
+    pub frontier_looks: u64,
+    /// Why no faults were sampled.
+    pub unsampled: Option<String>,
     /// Processes that were served.
     pub processes: u64,
     /// Why a process could not be looked at.
@@ -68,6 +74,10 @@ impl Tally {
     }
 
     pub(crate) fn failed(&mut self, errno: Option<i32>) {
+        if errno == Some(libc::EAGAIN) {
+            self.report.repeated += 1;
+            return;
+        }
         *self.report.failed.entry(reason(errno).to_string()).or_default() += 1;
     }
 
@@ -90,7 +100,6 @@ fn reason(errno: Option<i32>) -> &'static str {
         None => "not a superpage when read back",
         Some(libc::ENOMEM) => "no superpage was free (ENOMEM)",
         Some(libc::EBUSY) => "the control group has no memory left (EBUSY)",
-        Some(libc::EAGAIN) => "the kernel used a page (EAGAIN)",
         Some(libc::EINVAL) => "the kernel makes none there (EINVAL)",
         Some(libc::ESRCH) => "the process had ended (ESRCH)",
         Some(libc::EPERM) => "not permitted (EPERM)",

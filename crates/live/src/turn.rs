@@ -1,44 +1,71 @@
-//! The executor's thread: processes are looked at, the policy is told, and what it asks for is done.
+//! The executor's thread: it looks at processes, tells the policy, does what it asks for, and rests.
 
 use std::collections::BTreeMap;
+use std::io::PipeReader;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use host::Root;
 use host::process::{KeptLoad, MemoryMounts};
-use policy::{Policy, Result as Ended};
+use host::{ReadError, Root};
+use policy::Policy;
 use sys::param::thread_cpu_time;
 use units::Pid;
 
 use crate::ask::{self, Wanted};
 use crate::daemons::Daemons;
 use crate::extent::Extent;
-use crate::make;
-use crate::process::Process;
+use crate::faults::Faults;
+use crate::process::{Growth, Process};
 use crate::report::{Report, Tally};
+use crate::supply::Supply;
 
-/// Between turns, where there is something to see, and where there was nothing for long.
-const MIN_PAUSE: Duration = Duration::from_millis(10);
-const MAX_IDLE_PAUSE: Duration = Duration::from_millis(50);
-/// A pause is so many times the CPU time of the look before it: looking takes 1 % of a CPU.
+/// Between checks whether anything happened, where it did, and where nothing did for long.
+const MIN_IDLE: Duration = Duration::from_millis(10);
+const MAX_IDLE: Duration = Duration::from_millis(50);
+/// A pause after a look at all page tables is so many times its CPU time: they take 1 % of a CPU.
 const PAUSE_FOR_LOOKS: u32 = 99;
+/// The same after a look where faults were sampled: while a program grows, 10 % of a CPU.
+/// See docs/decisions/live.md#7.
+const PAUSE_FOR_GROWTH: u32 = 9;
+/// Pauses between them while the program grows are no longer.
+const MAX_GROWTH_PAUSE: Duration = Duration::from_millis(2);
+/// The thread goes before the program: an extent is full a millisecond after its first fault.
+const NICE: i32 = -10;
 
 /// An executor under way.
 pub(crate) struct Executor {
     pub policy: Policy,
-    root: Root,
+    pub root: Root,
     mounts: MemoryMounts,
     members: Box<dyn Fn() -> Vec<Pid> + Send>,
     load: Option<KeptLoad>,
     newest: Option<Pid>,
     pub processes: BTreeMap<Pid, Process>,
     pub daemons: Daemons,
-    /// Extents that are wanted and not made yet.
+    /// Extents that are wanted and not made yet, the one that qualified last at the end.
     pub pending: Vec<(Pid, u64)>,
-    tally: Tally,
-    began: Instant,
+    /// When the first of those that failed may be tried again, in ticks.
+    pub retry_at: Option<u64>,
+    /// When one with all its pages may be made while a program grows, in ticks, and whether the design wants others.
+    pub full_at: u64,
+    pub saves_faults: bool,
+    /// Superpages asked for in one call while a program grows.
+    pub most: usize,
+    pub supply: Supply,
+    pub tally: Tally,
+    pub began: Instant,
     stop: Arc<AtomicBool>,
+    /// When it is checked next whether anything happened, and when all of a process may be looked at, in ticks.
+    check_at: u64,
+    look_at: u64,
+    idle: Duration,
+    /// Closed when `stop` is set.
+    closed: Option<PipeReader>,
+    /// Not sampled before a program has memory for a superpage: short programs need not wait for that.
+    faults: Option<Faults>,
+    /// Until faults are taken from their rings again. `None`: no program grew lately.
+    growth_pause: Option<Duration>,
 }
 
 impl Executor {
@@ -47,9 +74,11 @@ impl Executor {
         root: Root,
         members: Box<dyn Fn() -> Vec<Pid> + Send>,
         stop: Arc<AtomicBool>,
+        closed: Option<PipeReader>,
     ) -> Self {
         Self {
             daemons: Daemons::new(&policy),
+            saves_faults: ask::fills(&policy),
             policy,
             mounts: MemoryMounts::from_pid(&root, sys::param::own_pid()).unwrap_or_default(),
             load: KeptLoad::open(&root).ok(),
@@ -58,37 +87,109 @@ impl Executor {
             newest: None,
             processes: BTreeMap::new(),
             pending: Vec::new(),
+            retry_at: None,
+            full_at: 0,
+            most: 1,
+            supply: Supply::default(),
             tally: Tally::default(),
             began: Instant::now(),
             stop,
+            check_at: 0,
+            look_at: 0,
+            idle: MIN_IDLE,
+            closed,
+            faults: None,
+            growth_pause: None,
         }
     }
 
     pub(crate) fn run(mut self) -> Report {
-        let mut idle = MIN_PAUSE;
+        // What a kernel does inside a fault waits for no CPU either. Whoever may collapse may do this.
+        let _ = sys::affinity::add_nice(NICE);
         while !self.is_stopped() {
             let began = thread_cpu_time();
-            self.renew();
-            let has_looked = self.look();
-            let looked = thread_cpu_time().saturating_sub(began);
-            self.tally.report.looking_seconds += looked.as_secs_f64();
-            let began = thread_cpu_time();
-            self.make_pending();
+            if self.now() >= self.check_at {
+                self.check();
+            }
+            self.follow();
+            let looked = thread_cpu_time();
+            self.tally.report.looking_seconds += looked.saturating_sub(began).as_secs_f64();
+            let has_tried = self.make_pending();
             self.work();
-            let made = thread_cpu_time().saturating_sub(began);
+            let made = thread_cpu_time().saturating_sub(looked);
             self.tally.report.making_seconds += made.as_secs_f64();
-            idle = if has_looked { MIN_PAUSE } else { (idle * 5 / 4).min(MAX_IDLE_PAUSE) };
-            let pause = idle.max(looked * PAUSE_FOR_LOOKS);
-            let due = self.daemons.next_due().map(|due| due.saturating_sub(self.now()));
-            let pause = due.map_or(pause, |due| pause.min(Duration::from_micros(due)));
-            if !self.is_stopped() {
-                std::thread::park_timeout(pause);
+            if !has_tried {
+                self.rest();
             }
         }
         let wanted = |extent: &&Extent| extent.is_wanted && !extent.is_huge;
         let extents = self.processes.values().flat_map(|process| process.extents.values());
         self.tally.report.unmade = extents.filter(wanted).count() as u64;
         self.tally.end()
+    }
+
+    /// Finds processes, looks at all of those that took faults, and has faults sampled once there is something to see.
+    fn check(&mut self) {
+        self.renew();
+        let now = self.now();
+        if now >= self.look_at {
+            let began = thread_cpu_time();
+            let has_looked = self.look();
+            let looked = thread_cpu_time().saturating_sub(began);
+            self.idle = if has_looked { MIN_IDLE } else { (self.idle * 5 / 4).min(MAX_IDLE) };
+            self.look_at = self.now() + (looked * PAUSE_FOR_LOOKS).as_micros() as u64;
+        }
+        let has_extents = |process: &Process| !process.extents.is_empty();
+        let has_extents = self.processes.values().any(has_extents);
+        if let Some(closed) = self.closed.take_if(|_| has_extents) {
+            match Faults::open(closed) {
+                Ok(faults) => self.faults = Some(faults),
+                Err(error) => self.tally.report.unsampled = Some(error.to_string()),
+            }
+        }
+        self.check_at = now + self.idle.as_micros() as u64;
+    }
+
+    /// Looks where programs took faults since, and tells the policy.
+    fn follow(&mut self) {
+        let Some(faults) = &mut self.faults else { return };
+        let began = thread_cpu_time();
+        let now = now_since(self.began);
+        let mut has_grown = false;
+        for (pid, addresses) in faults.take() {
+            let Some(process) = self.processes.get_mut(&pid) else { continue };
+            has_grown = true;
+            self.tally.report.frontier_looks += 1;
+            match process.look_at(&self.root, &self.mounts, &addresses, now) {
+                Ok(grown) => self.tell(pid, grown),
+                Err(error) => self.cannot_see(pid, &error),
+            }
+        }
+        let looked = thread_cpu_time().saturating_sub(began);
+        self.growth_pause = match self.growth_pause {
+            _ if has_grown => Some(looked * PAUSE_FOR_GROWTH),
+            Some(pause) if pause < MAX_GROWTH_PAUSE => Some(pause * 2),
+            _ => None,
+        };
+    }
+
+    /// Until there is something to do.
+    fn rest(&self) {
+        let now = self.now();
+        let due = [Some(self.check_at), self.daemons.next_due(), self.retry_at];
+        let due = due.into_iter().flatten().min().unwrap_or(now);
+        let due = Duration::from_micros(due.saturating_sub(now));
+        match (&self.faults, self.growth_pause) {
+            _ if self.is_stopped() => {}
+            (_, Some(pause)) => std::thread::park_timeout(pause.min(due)),
+            (Some(faults), None) => faults.wait(due),
+            (None, None) => std::thread::park_timeout(due),
+        }
+    }
+
+    /// Whether a program grew a moment ago.
+    pub(crate) fn is_growing(&self) -> bool {
+        self.growth_pause.is_some()
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -119,99 +220,62 @@ impl Executor {
         }
     }
 
-    /// Looks at processes that took faults, and tells the policy. Whether there was something to see.
+    /// Looks at all of processes that took faults, and tells the policy. Whether there was something to see.
     fn look(&mut self) -> bool {
         let now = self.now();
         let mut has_looked = false;
-        let is_shared = self.processes.len() > 1;
-        let mut gone = Vec::new();
-        for (pid, process) in &mut self.processes {
-            let grown = match process.look(&self.root, &self.mounts, now) {
-                Ok(None) => continue,
-                Ok(Some(grown)) => grown,
-                Err(error) => {
-                    if !error.is_gone() {
-                        self.tally.report.unseen = Some(error.to_string());
-                    }
-                    gone.push(*pid);
-                    continue;
+        for pid in self.processes.keys().copied().collect::<Vec<_>>() {
+            let Some(process) = self.processes.get_mut(&pid) else { continue };
+            match process.look(&self.root, &self.mounts, now) {
+                Ok(None) => {}
+                Ok(Some(grown)) => {
+                    has_looked = true;
+                    self.tally.report.looks += 1;
+                    self.tell(pid, grown);
                 }
-            };
-            has_looked = true;
-            self.tally.report.looks += 1;
-            for growth in grown {
-                let Some(mut extent) = process.extents.get(&growth.start).copied() else {
-                    continue;
-                };
-                let report = &mut self.tally.report;
-                report.touched += u64::from(growth.before == 0);
-                if extent.is_huge {
-                    report.by_others += u64::from(!extent.is_ours);
-                    continue;
-                }
-                let shared = || is_shared && process.is_shared(growth.start);
-                match ask::grew(&mut self.policy, &mut extent, growth.before, shared) {
-                    Wanted::Superpage if !extent.is_wanted => {
-                        extent.is_wanted = true;
-                        self.pending.push((*pid, growth.start));
-                    }
-                    Wanted::Candidate => self.daemons.candidates.push_back((*pid, growth.start)),
-                    Wanted::Superpage | Wanted::Nothing => {}
-                }
-                if !extent.is_wanted {
-                    report.fullest = report.fullest.max(extent.populated);
-                }
-                process.extents.insert(growth.start, extent);
+                Err(error) => self.cannot_see(pid, &error),
             }
         }
-        self.processes.retain(|pid, _| !gone.contains(pid));
         has_looked
     }
 
-    /// Makes what is wanted and may be tried now.
-    fn make_pending(&mut self) {
-        if self.pending.is_empty() {
-            return;
+    /// A process has ended, or cannot be looked at.
+    fn cannot_see(&mut self, pid: Pid, error: &ReadError) {
+        if !error.is_gone() {
+            self.tally.report.unseen = Some(error.to_string());
         }
-        let now = self.now();
-        let mut by_process = BTreeMap::<Pid, Vec<u64>>::new();
-        let mut rest = Vec::new();
-        for (pid, start) in std::mem::take(&mut self.pending) {
-            let process = self.processes.get(&pid);
-            match process.and_then(|process| process.extents.get(&start)) {
-                Some(extent) if extent.is_wanted && !extent.is_huge => {
-                    match extent.retry_at <= now {
-                        true => by_process.entry(pid).or_default().push(start),
-                        false => rest.push((pid, start)),
-                    }
-                }
-                _ => {}
-            }
-        }
-        for (pid, mut starts) in by_process {
-            starts.sort_unstable();
-            for some in starts.chunks(64) {
-                if !self.is_stopped() {
-                    self.make(pid, some);
-                }
-                let process = self.processes.get(&pid);
-                let left = |start: &&u64| {
-                    let extent = process.and_then(|process| process.extents.get(*start));
-                    extent.is_some_and(|extent| extent.is_wanted)
-                };
-                rest.extend(some.iter().filter(left).map(|&start| (pid, start)));
-            }
-        }
-        self.pending = rest;
+        self.processes.remove(&pid);
     }
 
-    pub(crate) fn make(&mut self, pid: Pid, starts: &[u64]) -> Ended {
-        let Some(process) = self.processes.get_mut(&pid) else { return Ended::Nothing };
-        let began = self.began;
-        make::make(process, starts, &mut self.tally, &|| now_since(began))
+    /// Tells the policy what grew, and keeps what it wants.
+    fn tell(&mut self, pid: Pid, grown: Vec<Growth>) {
+        let is_shared = self.processes.len() > 1;
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        for growth in grown {
+            let Some(mut extent) = process.extents.get(&growth.start).copied() else { continue };
+            let report = &mut self.tally.report;
+            report.touched += u64::from(growth.before == 0);
+            if extent.is_huge {
+                report.by_others += u64::from(!extent.is_ours);
+                continue;
+            }
+            let shared = || is_shared && process.is_shared(growth.start);
+            match ask::grew(&mut self.policy, &mut extent, growth.before, shared) {
+                Wanted::Superpage if !extent.is_wanted => {
+                    extent.is_wanted = true;
+                    self.pending.push((pid, growth.start));
+                }
+                Wanted::Candidate => self.daemons.candidates.push_back((pid, growth.start)),
+                Wanted::Superpage | Wanted::Nothing => {}
+            }
+            if !extent.is_wanted {
+                report.fullest = report.fullest.max(extent.populated);
+            }
+            process.extents.insert(growth.start, extent);
+        }
     }
 }
 
-fn now_since(began: Instant) -> u64 {
+pub(crate) fn now_since(began: Instant) -> u64 {
     began.elapsed().as_micros() as u64
 }

@@ -26,6 +26,12 @@ impl InForce {
             ),
         }];
         parts.extend(failed.iter().map(|(why, times)| format!("failed {times} times: {why}")));
+        if self.report.repeated > 0 {
+            parts.push(format!(
+                "tried again {} times: the kernel held a page (EAGAIN)",
+                self.report.repeated
+            ));
+        }
         if self.report.gone > 0 {
             parts.push(format!("{} were unmapped before", self.report.gone));
         }
@@ -36,11 +42,10 @@ impl InForce {
             parts.push(format!("{} were made by others", self.report.by_others));
         }
         if let Some(delay) = delay {
-            let milliseconds = |seconds: f64| format!("{:.0} ms", seconds * 1e3);
             parts.push(format!(
                 "at most {} after they qualified (95 %: {})",
-                milliseconds(delay.median_seconds),
-                milliseconds(delay.p95_seconds)
+                words::seconds(delay.median_seconds),
+                words::seconds(delay.p95_seconds)
             ));
         }
         let share = |spent: f64| words::percent(spent / seconds.max(1e-9));
@@ -49,6 +54,12 @@ impl InForce {
             share(self.report.looking_seconds),
             share(self.report.making_seconds)
         ));
+        parts.extend(
+            self.report
+                .unsampled
+                .iter()
+                .map(|why| format!("faults were not sampled, so that growth was seen late: {why}")),
+        );
         parts.extend(self.report.unseen.iter().map(|why| format!("not all was seen: {why}")));
         format!("{name}: {}", parts.join("; "))
     }

@@ -1,5 +1,6 @@
 /* Touches PAGES pages of each of EXTENTS aligned 2 MiB, waits until WANT of them are superpages (at most 20 s; for 1 s if
- * none is wanted), and checks the contents. With `fork` a child of it does the same with contents of its own. */
+ * none is wanted), and checks the contents. With `fork` a child of it does the same with contents of its own. With `step`
+ * it waits for each superpage before it goes on to the next extent. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 
 enum { PAGE = 4096, EXTENT = 2 << 20 };
 
-static int extents, pages, want;
+static int extents, pages, want, steps;
 
 static long superpages(void)
 {
@@ -23,11 +24,20 @@ static long superpages(void)
     return all;
 }
 
+static void await(int want)
+{
+    for (int turn = 0; turn < (want ? 2000 : 100) && (!want || superpages() < want); turn++)
+        usleep(10000);
+}
+
 static void fill(char *memory, int with)
 {
-    for (int extent = 0; extent < extents; extent++)
+    for (int extent = 0; extent < extents; extent++) {
         for (int page = 0; page < pages; page++)
             memset(memory + (long)extent * EXTENT + page * PAGE, with + page % 64, PAGE);
+        if (steps)
+            await(extent + 1);
+    }
 }
 
 static int differs(const char *memory, int with)
@@ -42,24 +52,20 @@ static int differs(const char *memory, int with)
     return 0;
 }
 
-static void await(void)
-{
-    for (int turn = 0; turn < (want ? 2000 : 100) && (!want || superpages() < want); turn++)
-        usleep(10000);
-}
-
 int main(int count, char **words)
 {
     extents = atoi(words[1]), pages = atoi(words[2]), want = atoi(words[3]);
     char *memory = mmap(0, (long)(extents + 1) * EXTENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memory = (char *)(((long)memory + EXTENT - 1) / EXTENT * EXTENT);
     int with = 1, status = 0;
-    if (count > 4 && fork() == 0)
+    int forks = count > 4 && !strcmp(words[4], "fork");
+    steps = count > 4 && !strcmp(words[4], "step");
+    if (forks && fork() == 0)
         with = 33;
     fill(memory, with);
-    await();
+    await(want);
     int is_bad = differs(memory, with);
-    if (with == 1 && count > 4) {
+    if (with == 1 && forks) {
         wait(&status);
         is_bad |= status != 0;
     }

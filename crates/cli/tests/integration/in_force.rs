@@ -80,6 +80,21 @@ fn superpages_are_made_at_the_designs_thresholds() {
     }
 }
 
+/// Each extent has its superpage before the next one is begun, so no more than the threshold is copied.
+#[test]
+fn superpages_are_made_where_the_program_grows() {
+    let Some(bench) = bench() else { return };
+    let _lock = testkit::shared_machine_lock();
+    for (design, least) in [("quicksilver-sync-1", 64), ("quicksilver-sync-64", 64)] {
+        let made = bench.run(design, &["8", "64", "8", "step"]);
+        testkit::require!(made["failed"] == serde_json::json!({}), "superpages were short: {made}");
+        assert_eq!((&made["made"], &made["unmade"]), (&8.into(), &0.into()), "{design}: {made}");
+        assert!(made["copied_pages"].as_u64() <= Some(8 * least), "{design}: {made}");
+        testkit::require!(made["unsampled"].is_null(), "no faults were sampled: {made}");
+        assert!(made["frontier_looks"].as_u64() > Some(0), "{design}: {made}");
+    }
+}
+
 #[test]
 fn a_daemon_completes_reservations() {
     let Some(bench) = bench() else { return };

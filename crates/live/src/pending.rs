@@ -1,0 +1,92 @@
+//! What is wanted is made, what qualified last first: the program is just filling it, and takes no more faults there.
+//! See docs/decisions/live.md#8.
+
+use policy::Result as Ended;
+use units::Pid;
+
+use crate::extent::PAGES;
+use crate::make::{self, MAX_RUN};
+use crate::supply;
+use crate::turn::{Executor, now_since};
+
+/// While a program grows, one with all its pages is made each so many ticks, if the design makes others too.
+const REST_OF_FULL: u64 = 5_000;
+/// A superpage that takes longer than so many ticks waited: it takes 400 to 900 on idle CPUs.
+const SLOW: u64 = 2_000;
+
+impl Executor {
+    /// Makes some of what is wanted and may be tried now: one superpage while a program grows, so that what qualifies
+    /// next need not wait, else neighbours in one call. Whether any was tried.
+    pub(crate) fn make_pending(&mut self) -> bool {
+        let now = self.now();
+        self.retry_at = None;
+        let mut later = Vec::new();
+        let mut has_tried = false;
+        while let Some((pid, start)) = self.pending.pop() {
+            let Some(due) = self.due(pid, start) else { continue };
+            if due > now {
+                self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
+                later.push((pid, start));
+                continue;
+            }
+            let run = self.neighbours(pid, start, now);
+            has_tried = self.make(pid, &run) != Ended::NoMemory;
+            self.adapt(run.len(), now);
+            if self.due(pid, start).is_some() {
+                later.push((pid, start));
+            }
+            break;
+        }
+        self.pending.extend(later.into_iter().rev());
+        has_tried
+    }
+
+    /// An extent that is to be made and the ones beside it, ascending. The others stay in `pending`.
+    fn neighbours(&self, pid: Pid, start: u64, now: u64) -> Vec<u64> {
+        let most = if self.is_growing() { self.most } else { MAX_RUN };
+        let may = |&at: &u64| self.due(pid, at).is_some_and(|due| due <= now);
+        let below = make::before(start).take_while(may).take(most - 1);
+        let mut run: Vec<u64> = below.collect();
+        run.reverse();
+        run.push(start);
+        let above = make::after(start).take_while(may).take(most - run.len());
+        run.extend(above);
+        run
+    }
+
+    /// From when an extent may be tried, if it is wanted and not a superpage yet. Where no fault is saved any more it
+    /// waits for those where faults are, as long as a program grows.
+    fn due(&self, pid: Pid, start: u64) -> Option<u64> {
+        let extent = self.processes.get(&pid)?.extents.get(&start)?;
+        let waits = self.is_growing() && self.saves_faults && extent.populated == PAGES;
+        let due = if waits { extent.retry_at.max(self.full_at) } else { extent.retry_at };
+        (extent.is_wanted && !extent.is_huge).then_some(due)
+    }
+
+    /// After a call for so many superpages that began then. On a busy machine a call waits for a kernel thread on each
+    /// CPU, so that more are asked for in one.
+    fn adapt(&mut self, superpages: usize, began: u64) {
+        let now = self.now();
+        self.full_at = now + REST_OF_FULL;
+        let is_slow = now - began > SLOW * superpages as u64;
+        self.most = if is_slow { (self.most * 2).min(MAX_RUN) } else { (self.most / 2).max(1) };
+    }
+
+    /// Makes superpages of these extents, ascending, unless none can be had.
+    pub(crate) fn make(&mut self, pid: Pid, starts: &[u64]) -> Ended {
+        let now = self.now();
+        let root = &self.root;
+        if !self.supply.may_ask(now, || supply::free(root)) {
+            return Ended::NoMemory;
+        }
+        let Some(process) = self.processes.get_mut(&pid) else { return Ended::Nothing };
+        let began = self.began;
+        let ended = make::make(process, starts, &mut self.tally, &|| now_since(began));
+        match ended {
+            Ended::NoMemory => self.supply.refused(now_since(began), supply::free(root)),
+            Ended::Done { .. } => self.supply.had(),
+            _ => {}
+        }
+        ended
+    }
+}

@@ -1,0 +1,101 @@
+//! Whether the machine has a free superpage: one that is asked for where none is free costs the asking thread a
+//! compaction, of milliseconds, and mostly fails. See docs/decisions/live.md#8.
+
+use host::{FreeContiguity, Root, ZoneFree};
+use units::PageSize;
+
+use crate::extent::BYTES;
+
+/// Where none is free, the kernel is asked to compact again after so long, twice as long after each failure, in ticks.
+const MIN_REST: u64 = 100_000;
+const MAX_REST: u64 = 10_000_000;
+
+/// Meanwhile they are counted so often, in ticks.
+const COUNT_AFTER: u64 = 5_000;
+
+/// What is known of the machine's free superpages.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Supply {
+    /// So many were free when one was refused: the kernel keeps them for others, or below its watermarks.
+    kept: u64,
+    failures: u8,
+    /// When the kernel may be asked though no more than those are free, in ticks.
+    retry_at: u64,
+    /// When they may be counted again.
+    count_at: u64,
+}
+
+impl Supply {
+    /// Whether the kernel is asked for one. `free` counts them.
+    pub(crate) fn may_ask(&mut self, now: u64, free: impl FnOnce() -> Option<u64>) -> bool {
+        if now < self.count_at {
+            return false;
+        }
+        let is_due = now >= self.retry_at;
+        match free() {
+            Some(free) if free > self.kept => true,
+            Some(_) if is_due => {
+                self.retry_at = now + MIN_REST;
+                true
+            }
+            None if is_due => true,
+            _ => {
+                self.count_at = now + COUNT_AFTER;
+                false
+            }
+        }
+    }
+
+    /// It was refused for lack of contiguity.
+    pub(crate) fn refused(&mut self, now: u64, free: Option<u64>) {
+        self.kept = free.unwrap_or(0);
+        self.retry_at = now + (MIN_REST << self.failures.min(16)).min(MAX_REST);
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// One was had.
+    pub(crate) fn had(&mut self) {
+        (self.kept, self.failures) = (0, 0);
+    }
+}
+
+/// Free superpages by /proc/buddyinfo. Those of the zone for old devices are kept for them.
+pub(crate) fn free(root: &Root) -> Option<u64> {
+    let mut zones = ZoneFree::read(root).ok()?;
+    zones.retain(|zone| zone.zone != "DMA");
+    FreeContiguity::from_zones(&zones, root.page_size(), PageSize::new(BYTES).ok()?).superpages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_asked_until_something_changes_or_a_compaction_is_due() {
+        let mut supply = Supply::default();
+        assert!(supply.may_ask(0, || Some(1)));
+        assert!(supply.may_ask(0, || Some(0)), "a compaction is due at first");
+        assert!(!supply.may_ask(1, || Some(0)), "and not again, though it helped");
+        supply.had();
+        assert!(!supply.may_ask(COUNT_AFTER, || Some(1)), "it was counted a moment ago");
+        assert!(supply.may_ask(1 + COUNT_AFTER, || Some(1)));
+        let mut now = MIN_REST;
+        assert!(supply.may_ask(now, || Some(0)));
+        supply.refused(now, Some(3));
+        assert!(!supply.may_ask(now + 1, || Some(3)), "these are kept");
+        assert!(supply.may_ask(now + 1 + COUNT_AFTER, || Some(4)));
+        for rest in [MIN_REST, 2 * MIN_REST, 4 * MIN_REST, 8 * MIN_REST] {
+            assert!(!supply.may_ask(now + rest - 1, || None), "{rest}");
+            now += rest + COUNT_AFTER;
+            assert!(supply.may_ask(now, || None), "{rest}");
+            supply.refused(now, None);
+        }
+        for _ in 0..4 {
+            now += MAX_REST;
+            assert!(supply.may_ask(now, || Some(0)), "never later");
+            supply.refused(now, Some(0));
+        }
+        supply.had();
+        assert!(supply.may_ask(now, || Some(1)));
+    }
+}
