@@ -20,6 +20,7 @@ use policy::Policy;
 use units::{ByteSize, PageSize, Pid};
 
 use crate::counters::CounterFile;
+use crate::fragment::FragmentError;
 use crate::metric::{Metric, MetricError};
 use crate::process_tree::ProcessTree;
 use crate::sample::{Purpose, Sample};
@@ -96,10 +97,25 @@ pub enum RunError {
     /// A setting of the machine could not be made for a run.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Memory could not be fragmented for a run.
+    #[error("free memory was not fragmented: {0}")]
+    Fragment(FragmentError),
     /// Somebody asked us to stop.
     #[error("interrupted")]
     Interrupted,
 }
+
+impl From<FragmentError> for RunError {
+    fn from(error: FragmentError) -> Self {
+        match error {
+            FragmentError::Interrupted => Self::Interrupted,
+            error => Self::Fragment(error),
+        }
+    }
+}
+
+/// What is done before each run; what is asked may say that somebody wants an end.
+pub type Prepare<'a> = &'a mut dyn FnMut(&Interrupt) -> Result<(), RunError>;
 
 /// Ends the run under way from another thread (a signal handler's).
 #[derive(Debug, Default)]
@@ -234,6 +250,21 @@ impl<'a> Launcher<'a> {
             format!(" (last line on stderr: {})", line.trim().chars().take(160).collect::<String>())
         });
         RunError::Failed { arm: plan.name.clone(), how, said }
+    }
+}
+
+/// A launcher, and what is done before each of its runs.
+pub struct Prepared<'a, 'b> {
+    /// Makes the runs.
+    pub launcher: Launcher<'a>,
+    /// What is done.
+    pub prepare: Prepare<'b>,
+}
+
+impl Executor for Prepared<'_, '_> {
+    fn execute(&mut self, run: Run) -> Result<Sample, RunError> {
+        (self.prepare)(self.launcher.interrupt)?;
+        self.launcher.execute(run)
     }
 }
 

@@ -61,6 +61,9 @@ pub enum Extent {
     Part(ByteSize),
     /// All but so much is occupied; the level is of what is left.
     Leave(ByteSize),
+    /// A program needs so much, of which the level is not to be had; all else that is free is fragmented too. This is
+    /// the laboratory's Frag-L.
+    Needed(ByteSize),
 }
 
 /// What a machine has.
@@ -143,9 +146,11 @@ impl Goal {
         let size = |superpages: u64| ByteSize(superpages.saturating_mul(superpage.bytes()));
         let meant = match extent {
             Extent::All => free.superpages,
-            Extent::Part(wanted) | Extent::Leave(wanted) => wanted.bytes() / superpage.bytes(),
+            Extent::Part(wanted) | Extent::Leave(wanted) | Extent::Needed(wanted) => {
+                wanted.bytes() / superpage.bytes()
+            }
         };
-        if let Extent::Part(wanted) | Extent::Leave(wanted) = extent {
+        if let Extent::Part(wanted) | Extent::Leave(wanted) | Extent::Needed(wanted) = extent {
             if meant == 0 {
                 return Err(GoalError::LessThanOne(wanted, superpage));
             }
@@ -153,11 +158,13 @@ impl Goal {
                 return Err(GoalError::NotFree { wanted, free: size(free.superpages) });
             }
         }
-        let fragmented = (meant as f64 * f64::from(level) / 100.0).round() as u64;
-        let (occupied, left) = match extent {
-            Extent::All => (0, Some(meant - fragmented)),
-            Extent::Part(_) => (0, None),
-            Extent::Leave(_) => (free.superpages - meant, Some(meant - fragmented)),
+        let of_meant = (meant as f64 * f64::from(level) / 100.0).round() as u64;
+        let left = meant - of_meant;
+        let (occupied, fragmented, left) = match extent {
+            Extent::All => (0, of_meant, Some(left)),
+            Extent::Part(_) => (0, of_meant, None),
+            Extent::Leave(_) => (free.superpages - meant, of_meant, Some(left)),
+            Extent::Needed(_) => (0, free.superpages - left, Some(left)),
         };
         // All that is available may come to be free in superpages, as others give it back, and what is movable again
         // and again, as the kernel compacts it.
@@ -285,6 +292,28 @@ impl Held {
             return Err(FragmentError::NoSuperpages);
         }
         Ok(held)
+    }
+
+    /// Fragments again what lies free in superpages since, where a number of them is to be left: compaction makes movable
+    /// ones whole, and a program that ended gives them back.
+    ///
+    /// # Errors
+    /// As [`Held::take`]; what was held before still is.
+    pub fn renew(
+        &mut self,
+        root: &Root,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<(), FragmentError> {
+        if (self.goal.kind, self.goal.left.is_some()) != (Kind::Movable, true) {
+            return Ok(());
+        }
+        let before = std::mem::take(&mut self.fragmented);
+        let renewed = self.fragment_free(root, &mut |_| match goes_on() {
+            true => Ok(()),
+            false => Err(FragmentError::Interrupted),
+        });
+        self.fragmented += before;
+        renewed
     }
 
     /// What is held.

@@ -19,6 +19,8 @@ use crate::exit::{Done, Failure};
 use crate::files;
 use crate::loan::PoolPolicy;
 
+pub use frag::goal;
+
 /// Measure first touches, requests and zeroing; fragment memory.
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use experiment::document::{Document, Judging, LeftOut, SCHEMA};
-use experiment::execute::{Interrupt, Launcher, Options, RunError};
+use experiment::execute::{Interrupt, Launcher, Options, Prepare, Prepared, RunError};
 use experiment::metric::{Metric, MetricSpec};
 use experiment::procedure::{self, Question, Settings};
 use host::{Root, Snapshot};
@@ -89,6 +89,15 @@ impl Job {
 
     /// Makes the runs, and calls `between` after each block of them (two of every arm).
     pub fn run_and(&self, between: &mut dyn FnMut()) -> Result<JobOutcome, Failure> {
+        self.make(&mut |_| Ok(()), between)
+    }
+
+    /// Makes the runs, and `prepare`s each of them.
+    pub fn run_prepared(&self, prepare: Prepare) -> Result<JobOutcome, Failure> {
+        self.make(prepare, &mut || ())
+    }
+
+    fn make(&self, prepare: Prepare, between: &mut dyn FnMut()) -> Result<JobOutcome, Failure> {
         let compiled = self.compiled()?;
         // Before anything is changed, so that no signal finds it changed and nobody to put it back.
         let interrupt = Arc::new(Interrupt::default());
@@ -114,7 +123,8 @@ impl Job {
                 warms_memory: self.warm_memory.applies(&machine),
                 journal: loan::journal_dir(),
             };
-            let mut launcher = Launcher::new(&plans, options, &interrupt)?.in_force(policies);
+            let launcher = Launcher::new(&plans, options, &interrupt)?.in_force(policies);
+            let mut launcher = Prepared { launcher, prepare: &mut *prepare };
             let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
             let mut bar = progress::Bar::new(&names, &self.settings, self.quiet);
             let count = arms.len() as u32;

@@ -30,6 +30,9 @@ fn a_level_is_a_share_of_what_is_meant() {
         (0, Extent::Leave(ByteSize::gib(4)), (3072, 0, Some(2048))),
         (25, Extent::Leave(ByteSize::gib(4)), (3072, 512, Some(1536))),
         (100, Extent::Leave(ByteSize::gib(10)), (0, 5120, Some(0))),
+        // Frag-25 of a program that needs 1 GiB: 384 superpages lie free, and no other.
+        (25, Extent::Needed(ByteSize::gib(1)), (0, 4736, Some(384))),
+        (100, Extent::Needed(ByteSize::gib(1)), (0, 5120, Some(0))),
         // Half of one is one, and a part of one is none.
         (50, Extent::Part(ByteSize::mib(3)), (0, 1, None)),
     ] {
@@ -56,7 +59,9 @@ fn what_cannot_be_is_refused_with_the_remedy() {
     let refused = |extent| goal(Kind::Movable, 100, extent).unwrap_err();
     let small = refused(Extent::Part(ByteSize::mib(1)));
     assert!(!small.is_cannot() && small.to_string().contains("less than a superpage"), "{small}");
-    for extent in [Extent::Part, Extent::Leave].map(|extent| extent(ByteSize::gib(11))) {
+    for extent in
+        [Extent::Part, Extent::Leave, Extent::Needed].map(|extent| extent(ByteSize::gib(11)))
+    {
         let much = refused(extent);
         assert!(much.is_cannot() && much.to_string().contains("give less"), "{much}");
     }
@@ -141,6 +146,27 @@ fn superpages_are_made_of_movable_pages_and_not_of_pinned_ones() {
     assert_eq!(pinned, Some(0));
     // The kernel has no superpage to spare at that moment: nothing was shown.
     testkit::require!(movable.is_some_and(|count| count > COUNT / 2), "only {movable:?} collapsed");
+}
+
+#[test]
+fn what_became_whole_is_fragmented_again() {
+    let _lock = testkit::shared_machine_lock();
+    let held = held(Kind::Movable);
+    testkit::require!(held.is_some(), "needs THP of 2 MiB, and some free");
+    let mut held = held.unwrap();
+    let free = |held: &Held| superpages(&Root::real(), held.goal.superpage).unwrap();
+    // As if so many less had lain free after it was taken.
+    let left = free(&held).saturating_sub(COUNT);
+    held.goal = Goal { fragmented: COUNT, left: Some(left), ..held.goal };
+    held.renew(&Root::real(), || true).unwrap();
+    assert!(held.fragmented > COUNT, "{}", held.fragmented);
+    // A number that is not to be left, and pinned pages, which nothing makes whole.
+    for goal in [none(Kind::Movable), Goal { left: Some(0), ..none(Kind::Pinned) }] {
+        let fragmented = held.fragmented;
+        held.goal = goal;
+        held.renew(&Root::real(), || unreachable!()).unwrap();
+        assert_eq!(held.fragmented, fragmented);
+    }
 }
 
 #[test]

@@ -108,18 +108,33 @@ impl Args {
     }
 
     fn goal(&self, free: &FreeContiguity) -> Result<Goal, Failure> {
-        let unknown = |what: &str| Failure::cannot(format!("{what}; nothing was done"));
-        let superpages = free.superpages.ok_or_else(|| {
-            unknown("/proc/buddyinfo does not say how many superpages of this size are free")
-        })?;
-        let headroom = Headroom::read(&Root::real(), None).map_err(Failure::cannot)?;
-        let Headroom { available, margin, .. } = headroom
-            .ok_or_else(|| unknown("/proc/meminfo does not say how much memory is available"))?;
-        let allowed = host::cgroup::memory_headroom(&Root::real());
-        let available = allowed.map_or(available, |allowed| allowed.min(available));
-        let free = Free { superpage: free.superpage, superpages, available, margin };
-        Ok(Goal::new(self.kind.into(), self.level, self.extent(), free)?)
+        goal_of(self.kind.into(), self.level, self.extent(), free)
     }
+}
+
+/// What a level means on this machine as it is now.
+pub fn goal(kind: Kind, level: u8, extent: Extent) -> Result<Goal, Failure> {
+    goal_of(kind, level, extent, &free(superpage()?)?)
+}
+
+fn goal_of(kind: Kind, level: u8, extent: Extent, free: &FreeContiguity) -> Result<Goal, Failure> {
+    let unknown = |what: &str| Failure::cannot(format!("{what}; nothing was done"));
+    let superpages = free.superpages.ok_or_else(|| {
+        unknown("/proc/buddyinfo does not say how many superpages of this size are free")
+    })?;
+    let headroom = Headroom::read(&Root::real(), None).map_err(Failure::cannot)?;
+    let Headroom { available, margin, .. } = headroom
+        .ok_or_else(|| unknown("/proc/meminfo does not say how much memory is available"))?;
+    let allowed = host::cgroup::memory_headroom(&Root::real());
+    let available = allowed.map_or(available, |allowed| allowed.min(available));
+    let free = Free { superpage: free.superpage, superpages, available, margin };
+    Ok(Goal::new(kind, level, extent, free)?)
+}
+
+fn superpage() -> Result<PageSize, Failure> {
+    Thp::pmd_size_of(&Root::real()).map_err(|_| {
+        Failure::cannot("this kernel has no transparent superpages, by which memory is fragmented")
+    })
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -127,9 +142,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let recipe = Recipe::new(Pages::System);
     let plan = launch::resolve(&recipe, &args.command, &facts::search_path(), &facts::read())
         .map_err(|error| Failure::of_launcher(&error))?;
-    let superpage = Thp::pmd_size_of(&Root::real()).map_err(|_| {
-        Failure::cannot("this kernel has no transparent superpages, by which memory is fragmented")
-    })?;
+    let superpage = superpage()?;
     let before = free(superpage)?;
     if args.report.dry_run {
         return report::plan(&args, &args.goal(&before)?, &before);

@@ -73,7 +73,7 @@ impl Report {
         let free = words::known(self.held.in_superpages, |free| free.to_string());
         let rest = match self.extent {
             Extent::Part(_) => " for any program to take".to_string(),
-            Extent::All | Extent::Leave(_) => {
+            Extent::All | Extent::Leave(_) | Extent::Needed(_) => {
                 let wanted =
                     words::known(self.goal.left, |left| show::bytes(left, size).to_string());
                 format!(" ({wanted} wanted)")
