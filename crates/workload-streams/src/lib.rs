@@ -25,6 +25,7 @@ mod tests;
 pub use catalog::catalog;
 pub use entry::{Entry, Given, Parameter};
 pub use error::WorkloadError;
+pub use kernels::Both;
 pub use models::{AreaTable, Build, Gcc, Kind, Model, Order, Redis, Visit};
 pub use program::Stream;
 pub use setup::{Description, Figure, Setup};

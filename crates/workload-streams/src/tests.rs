@@ -103,6 +103,28 @@ fn defaults_are_as_they_are_listed() {
 }
 
 #[test]
+fn a_run_that_is_both_says_all_that_differs_by_default() {
+    let both = |spec: &str| spec.parse::<Setup>().unwrap().both();
+    for (given, specification) in [
+        ("gups:size=1G", "gups:size=1GiB,operations=33554432,weight=1"),
+        ("gups:size=64M,weight=4", "gups:size=64MiB,operations=8388608,weight=4"),
+        ("chase:threads=2", "chase:size=1GiB,threads=2"),
+        ("touch:size=64M", "touch:size=64MiB,iterations=3,lines=1"),
+        ("pagerank:size=64M,graph=uniform", "pagerank:size=64MiB,iterations=3,graph=uniform"),
+        ("stream:iterations=2", "stream:size=1GiB,iterations=2"),
+    ] {
+        let first = both(given).unwrap();
+        assert_eq!(first.specification, specification);
+        assert_eq!(both(specification), Some(first));
+    }
+    let touch = both("touch:iterations=5,lines=2").unwrap().settings.options;
+    assert_eq!((touch.repeat, touch.lines, touch.iterations), (Some(5), Some(2), None));
+    assert_eq!(both("gups:operations=9").unwrap().settings.options.operations, Some(9));
+    // A model of a program, which nothing here runs.
+    assert_eq!(both("redis-cold"), None);
+}
+
+#[test]
 fn specifications_are_read_and_refused() {
     let setup = "gups:size=8G,operations=4G,weight=64".parse::<Setup>().unwrap();
     assert_eq!(setup.size.unwrap().bytes(), 8 << 30);

@@ -16,7 +16,7 @@ mod touch;
 use std::num::NonZeroUsize;
 
 use units::ByteSize;
-use workload::{Options, Settings};
+use workload::{Options, Settings, Workload, gups as live_gups};
 
 use super::entry::Entry;
 use super::entry::Given::{Follows, Number, Word};
@@ -114,6 +114,62 @@ impl Setup {
                 ..Options::default()
             },
         })
+    }
+}
+
+/// A run that is live and a stream, the same in both.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Both {
+    /// The live kernel.
+    pub workload: Workload,
+    /// Its settings.
+    pub settings: Settings,
+    /// The stream, as a specification.
+    pub specification: String,
+}
+
+impl Setup {
+    /// The run of the live kernel that makes these accesses: what is not given is the live kernel's default, of
+    /// iterations the stream's. `None`: the workload is a model, and no live kernel is.
+    pub fn both(&self) -> Option<Both> {
+        let workload: Workload = self.name().parse().ok()?;
+        let size = self.size.unwrap_or(workload.default_size());
+        let threads = NonZeroUsize::new(self.threads_or(1).into())?;
+        let mut settings = Settings { size, seed: self.seed, threads, options: Options::default() };
+        let options = &mut settings.options;
+        (options.operations, options.graph) = (self.operations, self.graph);
+        let (mut iterations, mut lines, mut weight) = (None, None, self.weight);
+        match workload {
+            Workload::Stream => iterations = self.iterations,
+            Workload::Pagerank => iterations = self.iterations.or(Some(pagerank::ITERATIONS)),
+            Workload::Touch => {
+                iterations = self.iterations.or(Some(touch::REPEAT));
+                lines = self.lines.or(Some(1));
+            }
+            _ => {}
+        }
+        match workload {
+            Workload::Touch => (options.repeat, options.lines) = (iterations, lines),
+            _ => options.iterations = iterations,
+        }
+        if workload == Workload::Gups {
+            let updates = live_gups::Plan::new(&settings).updates;
+            (settings.options.operations, weight) = (Some(updates), weight.or(Some(1)));
+        }
+        let number = |value: Option<u32>| value.map(|value| value.to_string());
+        let given = [
+            ("operations", settings.options.operations.map(|value| value.to_string())),
+            ("iterations", number(iterations)),
+            ("lines", number(lines)),
+            ("graph", settings.options.graph.map(|graph| graph.to_string())),
+            ("threads", self.threads.map(|threads| threads.to_string())),
+            ("weight", number(weight)),
+        ];
+        let mut specification = format!("{workload}:size={}", size.to_exact());
+        for (option, value) in given {
+            specification += &value.map_or(String::new(), |value| format!(",{option}={value}"));
+        }
+        Some(Both { workload, settings, specification })
     }
 }
 
