@@ -50,7 +50,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if let Some(checkout) = own.as_deref().and_then(Checkout::of_cargo_run) {
         checkout.build()?;
     }
-    match find(own.as_deref()) {
+    match find(PROGRAM, own.as_deref()) {
         Some(program) => Err(exec(&program, args.arguments)),
         None => Err(Failure::cannot(format!(
             "{PROGRAM}: neither beside {} nor along PATH; put it there (cargo build --release -p {PACKAGE})",
@@ -61,7 +61,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 
 /// Becomes `superpage-lab` for what is made of the flags of both, if it is there; says so if not.
 pub fn run_for_both(arguments: Vec<OsString>) -> Result<(), Failure> {
-    match find(sys::param::own_executable().as_deref()) {
+    match find(PROGRAM, sys::param::own_executable().as_deref()) {
         Some(program) => Err(exec(&program, arguments)),
         None => {
             exit::say(&format!("without those of `superpage lab`: {PROGRAM} is not installed"));
@@ -70,11 +70,27 @@ pub fn run_for_both(arguments: Vec<OsString>) -> Result<(), Failure> {
     }
 }
 
-fn find(own: Option<&Path>) -> Option<PathBuf> {
-    let beside = own.and_then(Path::parent).map(|directory| directory.join(PROGRAM));
+/// The file of `superpage`: our own, or the one beside us, or along PATH.
+pub fn superpage() -> Result<PathBuf, Failure> {
+    const OWN: &str = "superpage";
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::usage(format!("our own program file: {error}")))?;
+    if own.file_name().is_none_or(|name| name != PROGRAM) {
+        return Ok(own);
+    }
+    find(OWN, Some(&own)).ok_or_else(|| {
+        Failure::cannot(format!(
+            "{OWN}: neither beside {} nor along PATH; put it there (cargo build --release -p {OWN})",
+            own.display()
+        ))
+    })
+}
+
+fn find(program: &str, own: Option<&Path>) -> Option<PathBuf> {
+    let beside = own.and_then(Path::parent).map(|directory| directory.join(program));
     beside.filter(|path| path.is_file()).or_else(|| {
         let search = facts::search_path();
-        let found = launch::Program::find(PROGRAM, &search).ok()?;
+        let found = launch::Program::find(program, &search).ok()?;
         Some(found.path)
     })
 }

@@ -35,9 +35,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub use design::{Named as NamedDesign, load as load_design};
+pub use design::{Named as NamedDesign, as_live, load as load_design};
 pub use pool::show::table;
-pub use runs::seconds;
+pub use runs::designs::LiveRuns;
+pub use runs::{JobOutcome, seconds, share};
 pub use trace::open as open_trace;
 
 /// Run Linux programs on superpages, and measure what that buys.

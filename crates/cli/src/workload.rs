@@ -105,8 +105,7 @@ pub fn check(workload: Workload, settings: &Settings) -> Result<(), Failure> {
 
 /// The words that run `workload` in a process of its own: ourselves, with its settings.
 pub fn command(workload: Workload, settings: &Settings) -> Result<Vec<String>, Failure> {
-    let own = std::env::current_exe()
-        .map_err(|error| Failure::usage(format!("our own program file: {error}")))?;
+    let own = crate::lab::superpage()?;
     let mut words = vec![own.display().to_string(), "workload".into(), workload.to_string()];
     words.extend(["--size".into(), settings.size.to_exact()]);
     words.extend(["--seed".into(), settings.seed.to_string()]);

@@ -1,5 +1,6 @@
 //! `superpage design`: superpage designs as files, over `design`.
 
+mod as_live;
 mod check;
 mod diff;
 mod explain;
@@ -8,6 +9,8 @@ pub mod recipe;
 mod show;
 
 use std::path::Path;
+
+pub use as_live::as_live;
 
 use design::{Design, DesignError, Value, designs};
 use serde_json::{Value as Json, json};

@@ -14,7 +14,7 @@ use super::Named;
 use crate::exit::Failure;
 
 /// What the kernel does without us, against which the other rules of a design are held.
-const KERNEL: &str = "linux-6";
+pub(super) const KERNEL: &str = "linux-6";
 /// The same of a pool, and of base pages.
 const KERNEL_POOL: &str = "hugetlb";
 const KERNEL_BASE: &str = "base";

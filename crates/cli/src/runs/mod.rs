@@ -2,6 +2,7 @@
 //! decided, and its progress.
 
 pub mod arms;
+pub mod designs;
 mod job;
 mod preload;
 mod progress;

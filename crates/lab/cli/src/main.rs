@@ -11,6 +11,7 @@ mod run;
 mod simulate;
 mod sweep;
 mod table;
+mod validate;
 mod what;
 mod words;
 
@@ -37,6 +38,7 @@ Examples:
   superpage lab compare -d linux-4.3 -d sync-64 --workload gups:size=8G --fragmentation frag-50
   superpage lab explain linux-4.3 sync-64 --workload gups:size=8G
   superpage lab profile --workload gups:size=8G -o gups.toml && superpage lab run -d cbmm -w gups:size=8G --profile gups.toml
+  superpage lab validate -d linux-6 -d freebsd -w gups:size=1G         # root
   superpage lab sweep plan -o results --design base --design linux-4.3 --workload gups --seeds 1-10";
 
 #[derive(Debug, clap::Subcommand)]
@@ -47,6 +49,7 @@ enum Command {
     Faults(faults::Args),
     Profile(profile::Args),
     Table(table::Args),
+    Validate(Box<validate::Args>),
     Sweep(sweep::Args),
     Machines(lists::MachinesArgs),
     Workloads(lists::WorkloadsArgs),
@@ -74,6 +77,7 @@ fn run(command: Command) -> Result<Done, Failure> {
         Command::Faults(args) => faults::run(args),
         Command::Profile(args) => profile::run(args),
         Command::Table(args) => table::run(args),
+        Command::Validate(args) => validate::run(*args),
         Command::Sweep(args) => sweep::run(args),
         Command::Machines(args) => lists::machines(args),
         Command::Workloads(args) => lists::workloads(args),

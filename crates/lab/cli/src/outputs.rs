@@ -46,17 +46,21 @@ impl Outputs {
         files::check_outputs(self.output.as_deref(), "--plot", self.plot.as_deref(), self.force)
     }
 
+    /// Writes a text, and what `draw` draws: a page, or a picture alone.
+    pub fn deliver(&self, text: &str, draw: impl Fn(bool) -> String) -> Result<(), Failure> {
+        let is_page = |path: &PathBuf| path.extension().is_some_and(|found| found == "html");
+        let drawn =
+            self.plot.as_ref().map_or(Ok(()), |path| files::write(path, draw(is_page(path))));
+        files::deliver(self.output.as_deref(), text).and(drawn)
+    }
+
     /// Writes everything asked for.
     pub fn write(&self, text: &str, reports: &[Report]) -> Result<(), Failure> {
-        let drawn = match &self.plot {
-            None => Ok(()),
-            Some(path) if path.extension().is_some_and(|found| found == "html") => {
-                files::write(path, lab::plot::page(reports))
-            }
-            Some(path) => files::write(path, lab::plot::svg(reports)),
-        };
         let to = self.output.as_deref();
-        let written = files::deliver(to, text).and(drawn);
+        let written = self.deliver(text, |is_page| match is_page {
+            true => lab::plot::page(reports),
+            false => lab::plot::svg(reports),
+        });
         // A table says at its end how its runs ended; a document, or a file, nobody may look into.
         if self.json || to.is_some_and(|path| !files::is_stdout(path)) {
             let ends: Vec<String> = reports.iter().filter_map(super::words::end_of).collect();

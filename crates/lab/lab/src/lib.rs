@@ -11,6 +11,7 @@ mod run;
 mod side_by_side;
 pub mod sweep;
 pub mod tables;
+pub mod validation;
 mod watch;
 
 pub use self::report::{Cell, ENGINE, End, MemoryPart, Report, Requests, SCHEMA};

@@ -6,6 +6,7 @@ mod profile;
 mod refusals;
 mod sweep;
 mod table;
+mod validate;
 
 use std::fs;
 use std::ops::ControlFlow;

@@ -133,6 +133,31 @@ const CASES: &[(&[&str], &[&str])] = &[
     (&["run", "-d", "base", "-w", "gups", "-m", "./no.toml"], &["./no.toml", "machine's file"]),
     (&["run", "-d", "base", "-w", "gups", "--dry-run", "--json"], &["--dry-run", "--json"]),
     (&["workloads", "gubs"], &["did you mean `gups`"]),
+    (&["validate", "-w", "gups"], &["--design"]),
+    (&["validate", "-d", "base", "-w", "gups"], &["base", "always run"]),
+    (&["validate", "-d", "linux-6", "-w", "gubs"], &["`gubs`", "did you mean `gups`"]),
+    (
+        &["validate", "-d", "linux-6", "-w", "requests:size=1G"],
+        &["requests", "not simulated", "gups"],
+    ),
+    (
+        &["validate", "-d", "linux-6", "-w", "redis-cold"],
+        &["redis-cold", "not run live", "pagerank"],
+    ),
+    (
+        &["validate", "-d", "linux-6", "-w", "gups", "-w", "gups:size=1G"],
+        &["gups:size=1GiB", "twice"],
+    ),
+    (
+        &["validate", "-d", "linux-6", "-w", "gups:size=64M", "-m", "zen4", "-f", "ingens-severe"],
+        &["--fragmentation ingens-severe", "frag-L or pinned-L"],
+    ),
+    (
+        &["validate", "-d", "hawkeye-g", "-w", "gups:size=64M", "-m", "zen4"],
+        &["hawkeye-g", "cannot be run", "superpage lab run"],
+    ),
+    (&["validate", "--from", "/no/such.json"], &["/no/such.json", "lab validate --json"]),
+    (&["validate", "--from", "x.json", "--runs", "4"], &["--from", "--runs"]),
 ];
 
 #[test]

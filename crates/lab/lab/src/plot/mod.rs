@@ -8,8 +8,10 @@ mod bars;
 mod faults;
 mod grid;
 mod lines;
+mod validation;
 
 pub use faults::{Curve, Point, faults};
+pub use validation::{validation, validation_page};
 
 use report::frame::{self, text};
 use report::markup::{Element, el};

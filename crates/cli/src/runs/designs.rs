@@ -1,0 +1,136 @@
+//! Designs on one of our workloads, live: what `superpage lab validate` sets beside simulations.
+
+use experiment::document::Judging;
+use experiment::fragment::{Extent, Held, Kind};
+use experiment::metric::MetricSpec;
+use experiment::procedure::Settings as Procedure;
+use experiment::stats::stopping::Rule;
+use experiment::stats::{Better, Confidence};
+use host::Root;
+use launch::{Pages, Recipe};
+use workload::{Settings, Workload};
+
+use super::arms::WarmMemory;
+use super::job::{Job, JobOutcome};
+use crate::exit::Failure;
+use crate::loan::PoolPolicy;
+use crate::{bench, design};
+
+/// What is run. Base pages are the first arm.
+#[derive(Debug)]
+pub struct LiveRuns {
+    /// The kernel.
+    pub workload: Workload,
+    /// Its settings.
+    pub settings: Settings,
+    /// Designs, each as it is called and as it was named on the command line.
+    pub designs: Vec<(String, String)>,
+    /// How free memory is fragmented: what stays in use, the level in per cent, and of what.
+    pub fragmented: Option<(Kind, u8, Extent)>,
+    /// Runs of each arm.
+    pub runs: u32,
+    /// The most time for all measured runs.
+    pub max_seconds: f64,
+    /// No progress.
+    pub quiet: bool,
+}
+
+/// What the workload says of a run, in the order of the samples' metrics: seconds of its timed phase, and of what
+/// comes before it. `touch` has nothing before it.
+const TIMES: [(&str, &str); 2] = [
+    ("timed phase", r#""seconds":([-+0-9.eE]+),"cpu_seconds""#),
+    ("set-up", r#""setup_seconds":([-+0-9.eE]+)"#),
+];
+
+impl LiveRuns {
+    /// Whether it can be run here, as far as is known beforehand.
+    pub fn check(&self) -> Result<(), Failure> {
+        crate::workload::check(self.workload, &self.settings)?;
+        self.job()?;
+        match self.fragmented {
+            None => Ok(()),
+            Some((kind, level, extent)) => bench::goal(kind, level, extent).map(drop),
+        }
+    }
+
+    /// Prints what each arm would do.
+    pub fn print_plans(&self) -> Result<(), Failure> {
+        self.job()?.print_plans()
+    }
+
+    /// Makes the runs. Free memory is fragmented before each of them, and given back afterwards.
+    pub fn run(&self) -> Result<JobOutcome, Failure> {
+        let job = self.job()?;
+        let Some((kind, level, extent)) = self.fragmented else { return job.run() };
+        // What can be moved together is, so that what is fragmented is all that could be superpages. Root's alone.
+        let _ = host::compact(&Root::real(), None);
+        let goal = bench::goal(kind, level, extent)?;
+        let mut held: Option<Held> = None;
+        let ran = job.run_prepared(&mut |interrupt| {
+            let root = Root::real();
+            match &mut held {
+                Some(held) => held.renew(&root, || !interrupt.is_asked())?,
+                None => held = Some(Held::take(&root, goal, |_, _| !interrupt.is_asked())?),
+            }
+            Ok(())
+        });
+        drop(held);
+        let _ = host::compact(&Root::real(), None);
+        ran
+    }
+
+    fn job(&self) -> Result<Job, Failure> {
+        let command = crate::workload::command(self.workload, &self.settings)?;
+        let mut shown = command.clone();
+        shown[0] = "superpage".to_string();
+        let mut recipes = vec![Recipe::new(Pages::Base)];
+        for (name, word) in &self.designs {
+            let (name, design) = (name.clone(), Some(word.clone()));
+            let mut recipe = Recipe { name, design, ..Recipe::new(Pages::System) };
+            design::recipe::follow(&mut recipe)?;
+            recipes.push(recipe);
+        }
+        let times = if self.workload == Workload::Touch { &TIMES[..1] } else { &TIMES };
+        let metric = |(name, regex): &(&str, &str)| MetricSpec {
+            name: (*name).to_string(),
+            unit: Some("s".to_string()),
+            regex: (*regex).to_string(),
+            better: Better::Lower,
+        };
+        let rule = Rule {
+            min_runs: self.runs,
+            max_runs: self.runs,
+            decide_after: None,
+            ..Rule::default()
+        };
+        Ok(Job {
+            command,
+            shown,
+            recipes,
+            aa: false,
+            pool: PoolPolicy::Lend,
+            metrics: times.iter().map(metric).collect(),
+            metric_is_primary: true,
+            settings: Procedure {
+                seed: self.settings.seed,
+                warm_ups: 1,
+                rule,
+                max_seconds: Some(self.max_seconds),
+                patience_seconds: None,
+            },
+            judging: Judging {
+                same_within: 0.02,
+                same_at_most: 0.05,
+                confidence: Confidence::P99,
+                least_coverage: 0.8,
+            },
+            // Warming takes superpages that were fragmented, and fragmenting has warmed what is free.
+            warm_memory: match self.fragmented {
+                None => WarmMemory::Auto,
+                Some(_) => WarmMemory::Never,
+            },
+            ignore_failure: false,
+            quiet: self.quiet,
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! Live runs as figures to be compared: medians of the measured runs, and the time line of the warm-up, which is
+//! looked at most often.
+
+use experiment::analysis::{Analysis, analyse};
+use experiment::document::Document;
+use experiment::procedure::values;
+use experiment::sample::{Purpose, Sample};
+use experiment::stats::{self, Better, describe};
+use experiment::verdict::Verdict;
+use lab::validation::{Pair, Side, Step};
+
+/// Bytes of the superpages that are counted.
+const SUPERPAGE: f64 = (2 << 20) as f64;
+
+/// The figures of each arm; the first is base pages.
+pub fn sides(document: &Document) -> Vec<Side> {
+    let analysis = analyse(document);
+    (0..document.arms.len()).map(|arm| side(document, &analysis, arm)).collect()
+}
+
+/// All ratios of two arms.
+pub fn pairs(document: &Document) -> Vec<Pair> {
+    let arms = document.arms.len();
+    let settings = document.statistics();
+    let times = values(&document.samples, seconds);
+    let pair = |than: usize, design: usize| {
+        let compared =
+            stats::compare(&times, than as u32, design as u32, Better::Lower, &settings).ok()?;
+        let interval = compared.interval.map(|interval| [interval.low, interval.high]);
+        Some(Pair { than, design, ratio: compared.speedup, interval })
+    };
+    let all = (0..arms).flat_map(|than| (than + 1..arms).map(move |design| (than, design)));
+    all.filter_map(|(than, design)| pair(than, design)).collect()
+}
+
+/// Measured runs of each arm, at least.
+pub fn runs(document: &Document) -> u32 {
+    let runs = analyse(document).arms.into_iter().map(|arm| arm.runs);
+    runs.min().unwrap_or(0)
+}
+
+/// What is to be known of an arm's runs.
+pub fn notes(document: &Document, arm: usize) -> Vec<String> {
+    let mut notes: Vec<String> = made(document, arm).into_iter().collect();
+    let analysis = analyse(document);
+    let name = &document.arms[arm].name;
+    let judged = analysis.judgements.iter().find(|one| one.arm == *name && one.is_primary);
+    if let Some(Verdict::DidNotTakeEffect { why }) = judged.map(|one| &one.verdict) {
+        notes.push(format!("not all of it had superpages: {why}"));
+    }
+    notes
+}
+
+/// How superpages were made by superpage itself, and how late.
+fn made(document: &Document, arm: usize) -> Option<String> {
+    let reports = || measured(document, arm).filter_map(|sample| sample.design.as_ref());
+    let of = |value: fn(&live::Report) -> Option<f64>| median(reports().filter_map(value));
+    let made = of(|report| Some(report.made as f64))?;
+    let milliseconds = |seconds: f64| format!("{:.0} ms", seconds * 1e3);
+    let late = of(|report| Some(report.delay?.median_seconds))
+        .zip(of(|report| Some(report.delay?.p95_seconds)))
+        .map_or(String::new(), |(median, p95)| {
+            let (median, p95) = (milliseconds(median), milliseconds(p95));
+            format!(", at most {median} after they qualified (95 %: {p95})")
+        });
+    Some(format!("live: {made:.0} superpages made by copying{late}"))
+}
+
+/// From the first allocation to the end of the timed phase.
+fn seconds(sample: &Sample) -> Option<f64> {
+    let set_up = sample.metric_at(1).unwrap_or(0.0);
+    Some(sample.metric_at(0)? + set_up)
+}
+
+fn side(document: &Document, analysis: &Analysis, arm: usize) -> Side {
+    let summary = &analysis.arms[arm];
+    let of = |value: fn(&Sample) -> Option<f64>| median(measured(document, arm).filter_map(value));
+    let runs = || document.samples.iter().filter(|sample| sample.arm as usize == arm);
+    let seen = of(|sample| Some(most(sample)?)).or_else(|| median(runs().filter_map(most)));
+    Side {
+        seconds: of(seconds).unwrap_or(0.0),
+        timed_seconds: of(|sample| sample.metric_at(0)),
+        faults: summary.minor_faults,
+        kernel_seconds: summary.system_seconds,
+        beside_seconds: of(|sample| Some(sample.design.as_ref()?.making_seconds)),
+        superpages: seen,
+        steps: runs().find(|sample| sample.purpose == Purpose::WarmUp).map_or(Vec::new(), steps),
+    }
+}
+
+fn measured(document: &Document, arm: usize) -> impl Iterator<Item = &Sample> {
+    let is =
+        move |sample: &&Sample| sample.purpose == Purpose::Measured && sample.arm as usize == arm;
+    document.samples.iter().filter(is)
+}
+
+/// The most superpages that were seen; `None` if nobody looked.
+fn most(sample: &Sample) -> Option<f64> {
+    let looked = sample.memory.timeline.iter().filter_map(|moment| moment.superpage_bytes).max();
+    let at_peak = sample.memory.coverage.as_ref().map(|found| found.superpage_bytes().bytes());
+    let seen = looked.max(at_peak).map(|bytes| bytes as f64 / SUPERPAGE);
+    // Those that superpage made, it counted.
+    let made = sample.design.as_ref().map(|report| report.made as f64);
+    seen.into_iter().chain(made).reduce(f64::max)
+}
+
+/// When there were how many, until the timed phase ended.
+fn steps(sample: &Sample) -> Vec<Step> {
+    let Some(whole) = seconds(sample).filter(|seconds| *seconds > 0.0) else { return Vec::new() };
+    let looked = sample.memory.timeline.iter().filter_map(|moment| {
+        let superpages = moment.superpage_bytes? as f64 / SUPERPAGE;
+        Some(Step { at: moment.seconds / whole, superpages })
+    });
+    looked.filter(|step| step.at <= 1.0).collect()
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    describe::median(&mut values.collect::<Vec<_>>())
+}

@@ -1,0 +1,375 @@
+//! `superpage lab validate`: the same designs live and in the laboratory, side by side. Flags; from flags to both.
+
+mod measured;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use cli::exit::{self, Done, Failure};
+use cli::{JobOutcome, LiveRuns, as_live, load_design};
+use design::Design;
+use experiment::document::Document;
+use experiment::fragment::{Extent, Kind};
+use host::{MemInfo, Root};
+use lab::sweep::NamedInput;
+use lab::validation::{AsLive, Compared, Row, SCHEMA, Side, Validation};
+use mm_sim::Layout;
+use mm_sim::fragment::Fragmentation;
+use serde::Serialize;
+use units::ByteSize;
+use workload::Workload;
+use workload_streams::{Both, Setup, WorkloadError, catalog};
+
+use crate::outputs::Outputs;
+use crate::simulate::Parts;
+use crate::what;
+
+/// What the others are relative to.
+const BASE: &str = "base";
+
+/// Run designs live and in the laboratory, and print how far the laboratory is off.
+///
+/// Each workload runs live under each design, in alternation with base pages, as `superpage compare` does; then it is
+/// simulated on a machine like this one. Designs that no kernel has are in force beside the program, which takes root.
+/// What carries a design out live differs from the design (a copy where FreeBSD maps in place): the laboratory runs both.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = words::COLUMNS, after_help = words::COLUMNS)]
+pub struct Args {
+    /// A design: a name (see `superpage design list`) or a file; repeatable. Base pages are always run.
+    #[arg(long = "design", short, value_name = "DESIGN", required_unless_present = "from")]
+    designs: Vec<String>,
+
+    /// A workload with its options (gups:size=1G) that has a live kernel: gups, chase, stream, touch, pagerank, btree,
+    /// hashmap; repeatable. What is not given is the live kernel's default.
+    #[arg(long = "workload", short, value_name = "WORKLOAD", required_unless_present = "from")]
+    workloads: Vec<String>,
+
+    /// The simulated machine: `this` for what `superpage tlb --save` and `superpage bench --save` measured, a name (see
+    /// `superpage lab machines`), or a file.
+    #[arg(long, short, value_name = "MACHINE", default_value = tlb_probe::THIS)]
+    machine: String,
+
+    /// Its memory [default: this machine's].
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
+
+    /// How free memory is fragmented, live and simulated: none, frag-L (L per cent of the superpages that the workload
+    /// needs are not free, by movable pages), pinned-L (L per cent of all superpages hold a page that cannot be moved).
+    #[arg(long, short, value_name = "HOW", default_value = "none")]
+    fragmentation: String,
+
+    /// Seed of every random choice.
+    #[arg(long, value_name = "N", default_value_t = what::SEED)]
+    seed: u64,
+
+    /// Live runs of each design, made in pairs.
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    runs: u32,
+
+    /// Maximum time for the live runs of each workload: 90s, 5m, 1h.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = cli::seconds)]
+    max_time: f64,
+
+    /// Tell what would be run, and run nothing.
+    #[arg(long, conflicts_with = "json")]
+    dry_run: bool,
+
+    /// Exit with 1: off: a speed-up is off by more than --within; order: two designs are in the other order live. Of
+    /// designs as they were carried out live. Repeatable.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    fail_if: Vec<FailIf>,
+
+    /// How far a speed-up may be off, for --fail-if off.
+    #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = cli::share)]
+    within: f64,
+
+    /// Print a validation from a file that --json wrote again; nothing is run.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "workloads", "machine", "memory", "fragmentation", "seed", "runs", "max_time", "dry_run"])]
+    from: Option<PathBuf>,
+
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+/// What makes the exit code 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum FailIf {
+    Off,
+    Order,
+}
+
+/// The validation, and the live runs that it is of.
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    validation: &'a Validation,
+    /// By workload: `superpage.compare/1`.
+    live: &'a [Box<Document>],
+}
+
+pub fn run(args: Args) -> Result<Done, Failure> {
+    args.outputs.check()?;
+    let (validation, live) = match &args.from {
+        Some(path) => (read(path)?, Vec::new()),
+        None => {
+            let experiments = args.experiments()?;
+            if args.dry_run {
+                experiments.iter().try_for_each(One::describe)?;
+                return Ok(Done::Fine);
+            }
+            match args.make(&experiments)? {
+                Made::All(validation, live) => (validation, live),
+                Made::Interrupted(signal) => return Ok(Done::Signal(signal)),
+            }
+        }
+    };
+    let text = words::text(&validation);
+    let printed = match args.outputs.json {
+        true => exit::to_json(&Whole { validation: &validation, live: &live })?,
+        false => text.clone(),
+    };
+    args.outputs.deliver(&printed, |is_page| match is_page {
+        true => lab::plot::validation_page(&validation, &text),
+        false => lab::plot::validation(&validation),
+    })?;
+    Ok(if args.has_failed(&validation) { Done::Negative } else { Done::Fine })
+}
+
+enum Made {
+    All(Validation, Vec<Box<Document>>),
+    Interrupted(i32),
+}
+
+/// A workload, to be run and simulated.
+struct One {
+    both: Both,
+    live: LiveRuns,
+    parts: Parts,
+    /// As they are called, their own and what carries them out live.
+    designs: Vec<(NamedInput, Option<Design>)>,
+}
+
+impl Args {
+    fn experiments(&self) -> Result<Vec<One>, Failure> {
+        let both = self.workloads.iter().map(|word| both(word, self.seed));
+        let both: Vec<Both> = both.collect::<Result<_, _>>()?;
+        let same = |(at, one): (usize, &Both)| both[..at].contains(one);
+        if let Some((_, twice)) = both.iter().enumerate().find(|(at, one)| same((*at, one))) {
+            let name = &twice.specification;
+            return Err(Failure::usage(format!(
+                "workload `{name}` is given twice; leave one away"
+            )));
+        }
+        let designs = what::several(&self.designs, "design", what::design)?;
+        if designs.iter().any(|design| design.name == BASE) {
+            return Err(Failure::usage("base pages are always run; leave `base` away"));
+        }
+        let machine = what::machine(&self.machine)?;
+        let fragmentation = what::fragmentation(&self.fragmentation)?;
+        let kind: Fragmentation = what::fragmentation_of(&fragmentation)?;
+        let memory = match self.memory {
+            Some(memory) => memory,
+            None => own_memory()?,
+        };
+        let one = |both: Both| {
+            let parts = Parts {
+                machine: machine.clone(),
+                workload: what::workload(&both.specification)?,
+                fragmentation: fragmentation.clone(),
+                memory,
+                layout: Layout::default(),
+                seed: self.seed,
+                swap: ByteSize(0),
+                utilisation: true,
+                profile: None,
+            };
+            parts.check()?;
+            let named = |(input, word): (&NamedInput, &String)| (input.name.clone(), word.clone());
+            let live = LiveRuns {
+                workload: both.workload,
+                settings: both.settings.clone(),
+                designs: designs.iter().zip(&self.designs).map(named).collect(),
+                fragmented: fragmented(&kind, &self.fragmentation, &both)?,
+                runs: self.runs,
+                max_seconds: self.max_time,
+                quiet: self.outputs.quiet,
+            };
+            live.check()?;
+            let carried = |(input, word): (&NamedInput, &String)| {
+                Ok((input.clone(), as_live(&load_design(word)?.design)?))
+            };
+            let designs = designs.iter().zip(&self.designs).map(carried);
+            Ok(One { both, live, parts, designs: designs.collect::<Result<_, Failure>>()? })
+        };
+        both.into_iter().map(one).collect()
+    }
+
+    fn make(&self, experiments: &[One]) -> Result<Made, Failure> {
+        let (mut workloads, mut documents) = (Vec::new(), Vec::new());
+        for one in experiments {
+            let document = match one.live.run()? {
+                JobOutcome::Document(document) => document,
+                JobOutcome::Signal(signal, _) => return Ok(Made::Interrupted(signal)),
+            };
+            workloads.push(one.compared(&document, self.outputs.quiet)?);
+            documents.push(document);
+        }
+        let first = documents.first();
+        let validation = Validation {
+            schema: SCHEMA.to_string(),
+            computer: first.map_or(String::new(), |document| computer(document)),
+            machine: self.machine.clone(),
+            memory_bytes: experiments.first().map_or(0, |one| one.parts.memory.bytes()),
+            fragmentation: self.fragmentation.clone(),
+            seed: self.seed,
+            confidence: first.map_or(0.0, |document| document.judging.confidence.level()),
+            workloads,
+        };
+        Ok(Made::All(validation, documents))
+    }
+
+    fn has_failed(&self, validation: &Validation) -> bool {
+        let is_off = || {
+            let rows = validation.workloads.iter().flat_map(|one| {
+                one.designs.iter().skip(1).map(move |row| one.error(row, Row::simulated))
+            });
+            rows.flatten().any(|error| (1.0 + error).max(1.0 / (1.0 + error)) > 1.0 + self.within)
+        };
+        self.fail_if.iter().any(|asked| match asked {
+            FailIf::Off => is_off(),
+            FailIf::Order => validation.as_live().order.disagree > 0,
+        })
+    }
+}
+
+impl One {
+    fn describe(&self) -> Result<(), Failure> {
+        self.live.print_plans()?;
+        let designs: Vec<&NamedInput> = self.designs.iter().map(|(design, _)| design).collect();
+        exit::print(&self.parts.describe(&designs)?)?;
+        for (_, as_live) in &self.designs {
+            if let Some(as_live) = as_live {
+                exit::print(&format!("  {}: {}\n", as_live.name, as_live.summary))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The live runs, and the same simulated.
+    fn compared(&self, document: &Document, quiet: bool) -> Result<Compared, Failure> {
+        let base = what::design(BASE)?;
+        let as_live = |(design, as_live): &(NamedInput, Option<Design>)| {
+            let as_live = as_live.as_ref()?;
+            let name = format!("{}-as-live", design.name);
+            Some(NamedInput { name, content: as_live.to_toml() })
+        };
+        let carried: Vec<Option<NamedInput>> = self.designs.iter().map(as_live).collect();
+        let written = self.designs.iter().map(|(design, _)| design);
+        let all: Vec<&NamedInput> =
+            std::iter::once(&base).chain(written).chain(carried.iter().flatten()).collect();
+        let reports = self.parts.run_shown(&all, quiet)?;
+        if let Some(end) = reports.iter().find_map(crate::words::end_of) {
+            return Err(Failure::usage(format!("{}: simulated: {end}", self.both.specification)));
+        }
+        let mut lab = reports.iter().map(Side::from_report);
+        let mut next = || lab.next().expect("a report of each");
+        let written: Vec<Side> = (0..=self.designs.len()).map(|_| next()).collect();
+        let rows = measured::sides(document).into_iter().zip(written).enumerate();
+        let designs = rows.map(|(place, (live, lab))| {
+            let design = place.checked_sub(1).map(|place| &self.designs[place]);
+            Row {
+                design: design.map_or(base.name.clone(), |(design, _)| design.name.clone()),
+                live,
+                lab,
+                as_live: design.and_then(|(_, as_live)| as_live.as_ref()).map(|as_live| AsLive {
+                    summary: as_live.summary.clone(),
+                    design: as_live.to_toml(),
+                    lab: next(),
+                }),
+                rules: document.arms[place].plan.notes.clone(),
+                notes: measured::notes(document, place),
+            }
+        });
+        Ok(Compared {
+            workload: self.both.specification.clone(),
+            command: document.command.clone(),
+            designs: designs.collect(),
+            pairs: measured::pairs(document),
+            runs: measured::runs(document),
+        })
+    }
+}
+
+/// A workload that can be both.
+fn both(word: &str, seed: u64) -> Result<Both, Failure> {
+    let name = word.split(':').next().unwrap_or(word);
+    let is_live = |name: &str| name.parse::<Workload>().is_ok();
+    let only = |what: &str| {
+        let both: Vec<&str> =
+            catalog().map(|entry| entry.name).filter(|name| is_live(name)).collect();
+        Failure::usage(format!("{name}: {what}; both live and simulated are {}", both.join(", ")))
+    };
+    let mut setup = match word.parse::<Setup>() {
+        Ok(setup) => setup,
+        Err(WorkloadError::Unknown { .. }) if is_live(name) => {
+            return Err(only("it is not simulated"));
+        }
+        Err(error) => return Err(what::unknown_workload(word, error)),
+    };
+    setup.seed = seed;
+    setup.both().ok_or_else(|| only("it is a model, and not run live"))
+}
+
+/// The same fragmentation live.
+fn fragmented(
+    kind: &Fragmentation,
+    word: &str,
+    both: &Both,
+) -> Result<Option<(Kind, u8, Extent)>, Failure> {
+    match *kind {
+        Fragmentation::None => Ok(None),
+        Fragmentation::Level(level) => {
+            let setup: Setup = both.specification.parse().map_err(Failure::usage)?;
+            let (description, _) = setup.build().map_err(Failure::usage)?;
+            let needed = ByteSize(description.superpages << 21);
+            Ok(Some((Kind::Movable, level, Extent::Needed(needed))))
+        }
+        Fragmentation::Pinned(level) => Ok(Some((Kind::Pinned, level, Extent::All))),
+        _ => Err(Failure::usage(format!(
+            "--fragmentation {word}: memory is not fragmented so live; give none, frag-L or pinned-L"
+        ))),
+    }
+}
+
+/// This machine's memory, in whole superpages.
+fn own_memory() -> Result<ByteSize, Failure> {
+    let total = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.total);
+    let total = total.ok_or_else(|| {
+        Failure::cannot("/proc/meminfo does not say how much memory there is; give --memory")
+    })?;
+    Ok(ByteSize(total.bytes() >> 21 << 21))
+}
+
+/// The computer that ran.
+fn computer(document: &Document) -> String {
+    let machine = &document.machine;
+    let cpu = machine.cpu.as_ref();
+    let model = cpu.and_then(|cpu| cpu.model.clone()).unwrap_or("unknown CPU".to_string());
+    let cpus = cpu.and_then(|cpu| cpu.online).map_or("?".to_string(), |count| count.to_string());
+    let kernel = machine.kernel.clone().unwrap_or("?".to_string());
+    format!("live: {cpus} x {model}, Linux {kernel}")
+}
+
+/// A validation that was written before.
+fn read(path: &Path) -> Result<Validation, Failure> {
+    let wanted = "a file that `lab validate --json` wrote";
+    let text = what::text(path, wanted)?;
+    let shown = path.display();
+    let bad = |why: String| Failure::usage(format!("{shown}: {why}; give {wanted}"));
+    let validation: Validation =
+        serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+    match validation.schema == SCHEMA {
+        true => Ok(validation),
+        false => Err(bad(format!("`{}` is not {SCHEMA}", validation.schema))),
+    }
+}

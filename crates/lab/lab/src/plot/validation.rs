@@ -1,0 +1,113 @@
+//! Superpages over the time of a program, live and simulated: a small panel for each design.
+
+use report::axis::{Axis, px};
+use report::frame;
+use report::legend::{self, Sign};
+use report::markup::{Element, el};
+use report::place::clipped;
+
+use super::{MARGIN, NARROW, STYLE, WIDTH, text, titled};
+use crate::validation::{Compared, Row, Step, Validation};
+
+/// A column is at least as wide.
+const COLUMN: f64 = 280.0;
+/// Space for the labels of an upright axis, between panels, and above and below one.
+const GUTTER: f64 = 48.0;
+const APART: f64 = 16.0;
+const ABOVE: f64 = 24.0;
+const BELOW: f64 = 28.0;
+const HEIGHT: f64 = 110.0;
+
+/// A line: its class, its name, and its steps.
+type Line = (&'static str, &'static str, fn(&Row) -> &[Step]);
+
+const LINES: [Line; 3] = [
+    ("line c2", "laboratory, the design as written", |row| &row.lab.steps),
+    ("line c1 d2", "laboratory, as carried out live", |row| {
+        row.as_live.as_ref().map_or(&[], |as_live| &as_live.lab.steps)
+    }),
+    ("line c0", "live, as seen", |row| &row.live.steps),
+];
+
+/// The picture.
+pub fn validation(of: &Validation) -> String {
+    frame::file(picture(of, WIDTH))
+}
+
+/// A page with the picture, for wide windows and for narrow ones, and a text.
+pub fn validation_page(of: &Validation, text: &str) -> String {
+    let figure = |class, width| el("figure").class(class).add(picture(of, width));
+    let words = el("pre").with("style", "overflow-x: auto").text(text);
+    let body = el("body").add(figure("wide", WIDTH)).add(figure("narrow", NARROW)).add(words);
+    frame::page(format!("superpage lab validate: {}", title(of)), &[STYLE], body)
+}
+
+fn title(of: &Validation) -> String {
+    let workloads: Vec<&str> = of.workloads.iter().map(|one| one.workload.as_str()).collect();
+    format!(
+        "{} live and on {} · fragmentation {}",
+        workloads.join(" and "),
+        of.machine,
+        of.fragmentation
+    )
+}
+
+fn picture(of: &Validation, across: f64) -> Element {
+    let title = title(of);
+    let (mut parts, mut y) = titled(&title, across);
+    let space = across - 2.0 * MARGIN;
+    let items = LINES.map(|(class, name, _)| (Sign::Line(class.to_string()), name.to_string()));
+    let (drawn, height) = legend::draw(&items, (MARGIN, y), space);
+    parts.extend(drawn);
+    y += height + 26.0;
+    for one in &of.workloads {
+        let heading = format!("{}: superpages mapped, by the share of its time (%)", one.workload);
+        parts.push(text(MARGIN, y, "heading", clipped(&heading, space, 12.0)));
+        let (drawn, height) = panels(one, y + 8.0, across);
+        parts.extend(drawn);
+        y += height + 30.0;
+    }
+    frame::picture(across, y, &title, STYLE, parts)
+}
+
+/// A panel for each design but base pages; they have the same axes.
+fn panels(of: &Compared, y: f64, across: f64) -> (Vec<Element>, f64) {
+    let rows = of.designs.get(1..).unwrap_or_default();
+    let all = || rows.iter().flat_map(|row| LINES.iter().flat_map(|(_, _, steps)| steps(row)));
+    let most = all().map(|step| step.superpages).fold(1.0, f64::max);
+    let (shares, axis) = (Axis::amounts(100.0), Axis::amounts(most));
+    let columns = (((across - 2.0 * MARGIN) / COLUMN) as usize).clamp(1, 3);
+    let cell = (across - 2.0 * MARGIN + APART) / columns as f64;
+    let width = cell - GUTTER - APART;
+    let row_height = ABOVE + HEIGHT + BELOW;
+    let mut drawn = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        let x = MARGIN + GUTTER + (index % columns) as f64 * cell;
+        let top = y + (index / columns) as f64 * row_height + ABOVE;
+        drawn.push(text(x, top - 7.0, "name", clipped(&row.design, width, 12.0)));
+        let mut plot =
+            frame::plot(x, top, width, HEIGHT).all(axis.up(HEIGHT)).all(shares.across(HEIGHT, 4));
+        for (class, _, steps) in LINES {
+            if !steps(row).is_empty() {
+                let drawn = path(steps(row), &shares, &axis, width);
+                plot = plot.add(el("path").with("d", drawn).class(class));
+            }
+        }
+        drawn.push(plot);
+    }
+    (drawn, rows.len().div_ceil(columns) as f64 * row_height)
+}
+
+/// What was seen holds until something else is, and the last to the end.
+fn path(steps: &[Step], shares: &Axis, axis: &Axis, width: f64) -> String {
+    let mut path = String::new();
+    for step in steps {
+        let x = shares.place(100.0 * step.at) * width;
+        let y = (1.0 - axis.place(step.superpages)) * HEIGHT;
+        path += &match path.is_empty() {
+            true => format!("M{},{}", px(x), px(y)),
+            false => format!("H{}V{}", px(x), px(y)),
+        };
+    }
+    path + &format!("H{}", px(shares.place(100.0) * width))
+}

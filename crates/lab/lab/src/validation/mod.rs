@@ -1,0 +1,257 @@
+//! The same designs in the laboratory and live, side by side: how far simulated figures are from measured ones. Pure.
+//!
+//! A [`Validation`] is what was measured and simulated; speed-ups, errors and orders are computed from it again.
+
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Report;
+use crate::analysis::{Account, most_superpages};
+use crate::tables::typical;
+
+/// The version of [`Validation`]'s layout.
+pub const SCHEMA: &str = "superpage.validate/1";
+
+/// Times that differ by no more are not said to be in an order.
+const APART: f64 = 1.05;
+
+/// What was measured and simulated. Unknown is `null`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Validation {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The computer that the live runs were made on, in words.
+    pub computer: String,
+    /// The simulated machine.
+    pub machine: String,
+    /// Its memory.
+    pub memory_bytes: u64,
+    /// How memory was fragmented, in both.
+    pub fragmentation: String,
+    /// The seed of both.
+    pub seed: u64,
+    /// Confidence of the intervals of live ratios.
+    pub confidence: f64,
+    /// By workload.
+    pub workloads: Vec<Compared>,
+}
+
+/// One workload under several designs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Compared {
+    /// As the laboratory had it.
+    pub workload: String,
+    /// The live command.
+    pub command: Vec<String>,
+    /// Live runs of each design.
+    pub runs: u32,
+    /// Base pages first: what the others are relative to.
+    pub designs: Vec<Row>,
+    /// Live ratios of designs to each other, by their places in `designs`.
+    pub pairs: Vec<Pair>,
+}
+
+/// A design on a workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its name.
+    pub design: String,
+    /// Measured.
+    pub live: Side,
+    /// Simulated, as it is written.
+    pub lab: Side,
+    /// Simulated as it was carried out live; `null` where that is as it is written.
+    pub as_live: Option<AsLive>,
+    /// What was done live about its rules.
+    pub rules: Vec<String>,
+    /// What is to be known of the live runs.
+    pub notes: Vec<String>,
+}
+
+/// What carried a design out live, simulated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AsLive {
+    /// What it does, in words.
+    pub summary: String,
+    /// The design that was simulated, as a file.
+    pub design: String,
+    /// Its figures.
+    pub lab: Side,
+}
+
+/// Figures of a program, measured (medians) or simulated.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// From its first allocation to the end of its timed phase.
+    pub seconds: f64,
+    /// Of it, the timed phase.
+    pub timed_seconds: Option<f64>,
+    /// Its faults without I/O: live all of the process, with its start.
+    pub faults: Option<f64>,
+    /// Its time in the kernel: live all of the process.
+    pub kernel_seconds: Option<f64>,
+    /// CPU time of daemons that made superpages beside it; live only where superpage did.
+    pub beside_seconds: Option<f64>,
+    /// Superpages that it had, at most.
+    pub superpages: Option<f64>,
+    /// When there were how many.
+    pub steps: Vec<Step>,
+}
+
+/// From when on there were so many superpages.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// As a share of [`Side::seconds`].
+    pub at: f64,
+    /// So many.
+    pub superpages: f64,
+}
+
+/// How many times as fast as `than` a design was live.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// A place in [`Compared::designs`].
+    pub than: usize,
+    /// Another one.
+    pub design: usize,
+    /// The ratio of medians.
+    pub ratio: f64,
+    /// Where the true one lies.
+    pub interval: Option<[f64; 2]>,
+}
+
+/// How well designs are in their order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Pairs whose simulated times differ by more than 5 %.
+    pub pairs: usize,
+    /// Of these, those that the live runs have in the same order.
+    pub agree: usize,
+    /// In the other one.
+    pub disagree: usize,
+    /// In none for certain: the interval of their ratio holds 1.
+    pub undecided: usize,
+}
+
+/// How far the laboratory is off, over all workloads and designs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Agreement {
+    /// The order of designs.
+    pub order: Order,
+    /// By what factor speed-ups over base pages are off, less one: the geometric mean, whichever way.
+    pub error: Option<f64>,
+    /// The same of base pages' times.
+    pub base_error: Option<f64>,
+}
+
+impl Side {
+    /// Of a report.
+    pub fn from_report(report: &Report) -> Self {
+        let seconds = |cycles: u64| cycles as f64 / (f64::from(report.mhz) * 1e6);
+        let kernel = [Account::Faults, Account::Upkeep];
+        let kernel: u64 = kernel.iter().map(|account| account.cycles(&report.ledger)).sum();
+        let total = report.seconds();
+        let step = |moment: &mm_sim::Moment| Step {
+            at: (moment.microseconds as f64 / 1e6 / total).min(1.0),
+            superpages: moment.superpages as f64,
+        };
+        let timed = report.phases.iter().find(|phase| phase.name == "run");
+        Self {
+            seconds: total,
+            timed_seconds: timed.map(|phase| seconds(phase.wall_cycles)),
+            faults: Some(report.counters.faults as f64),
+            kernel_seconds: Some(seconds(kernel)),
+            beside_seconds: Some(seconds(report.background.total())),
+            superpages: Some(most_superpages(report) as f64),
+            // At the end its memory is freed.
+            steps: report.timeline.iter().map(step).filter(|step| step.at < 1.0).collect(),
+        }
+    }
+
+    /// How many times as fast as `base`.
+    pub fn speedup(&self, base: &Self) -> Option<f64> {
+        (self.seconds > 0.0 && base.seconds > 0.0).then(|| base.seconds / self.seconds)
+    }
+
+    /// From which share of its time on it had half of the most superpages; `None` if it had none, or nobody saw.
+    pub fn half_at(&self) -> Option<f64> {
+        let most = self.steps.iter().map(|step| step.superpages).fold(0.0, f64::max);
+        let there = |step: &&Step| step.superpages >= most / 2.0;
+        (most > 0.0).then(|| self.steps.iter().find(there).map(|step| step.at))?
+    }
+}
+
+impl Row {
+    /// The figures of the laboratory that are nearest to what ran: as it was carried out live.
+    pub fn simulated(&self) -> &Side {
+        self.as_live.as_ref().map_or(&self.lab, |as_live| &as_live.lab)
+    }
+}
+
+impl Compared {
+    /// How far a simulated speed-up over base pages is from the measured one: 0.1 is 10 % more.
+    pub fn error(&self, row: &Row, of: fn(&Row) -> &Side) -> Option<f64> {
+        let base = self.designs.first()?;
+        let (lab, live) = (of(row).speedup(of(base))?, row.live.speedup(&base.live)?);
+        Some(lab / live - 1.0)
+    }
+
+    /// The live ratio of a design to base pages.
+    pub fn against_base(&self, place: usize) -> Option<&Pair> {
+        self.pairs.iter().find(|pair| pair.than == 0 && pair.design == place)
+    }
+
+    fn order(&self, of: fn(&Row) -> &Side, order: &mut Order) {
+        for pair in &self.pairs {
+            let (Some(than), Some(design)) =
+                (self.designs.get(pair.than), self.designs.get(pair.design))
+            else {
+                continue;
+            };
+            let Some(lab) = of(design).speedup(of(than)) else { continue };
+            if lab.max(1.0 / lab) <= APART {
+                continue;
+            }
+            order.pairs += 1;
+            // Turned so that the laboratory's is above 1.
+            let live = pair.interval.map(|[low, high]| match lab > 1.0 {
+                true => [low, high],
+                false => [1.0 / high, 1.0 / low],
+            });
+            match live {
+                Some([low, _]) if low > 1.0 => order.agree += 1,
+                Some([_, high]) if high < 1.0 => order.disagree += 1,
+                _ => order.undecided += 1,
+            }
+        }
+    }
+}
+
+impl Validation {
+    /// How well designs as they are written agree.
+    pub fn as_written(&self) -> Agreement {
+        self.agreement(|row| &row.lab)
+    }
+
+    /// How well designs as they were carried out live agree.
+    pub fn as_live(&self) -> Agreement {
+        self.agreement(Row::simulated)
+    }
+
+    fn agreement(&self, of: fn(&Row) -> &Side) -> Agreement {
+        let mut order = Order::default();
+        self.workloads.iter().for_each(|one| one.order(of, &mut order));
+        let errors = self
+            .workloads
+            .iter()
+            .flat_map(|one| one.designs.iter().skip(1).filter_map(move |row| one.error(row, of)));
+        let errors: Vec<f64> = errors.map(|error| 1.0 + error).collect();
+        let bases = self.workloads.iter().filter_map(|one| {
+            let base = one.designs.first()?;
+            of(base).speedup(&base.live)
+        });
+        Agreement { order, error: typical(errors.into_iter()), base_error: typical(bases) }
+    }
+}
