@@ -1,5 +1,5 @@
 //! A design as it is carried out beside a program, as a design of its own: what the laboratory must run to be compared
-//! with a live run.
+//! with a live run. See docs/decisions/lab.md#8.
 
 use design::{Design, designs};
 use policy::{LaunchPages, Scale};

@@ -1,4 +1,5 @@
 //! Designs on one of our workloads, live: what `superpage lab validate` sets beside simulations.
+//! See docs/decisions/lab.md#8.
 
 use experiment::document::Judging;
 use experiment::fragment::{Extent, Held, Kind};
@@ -7,7 +8,7 @@ use experiment::procedure::Settings as Procedure;
 use experiment::stats::stopping::Rule;
 use experiment::stats::{Better, Confidence};
 use host::Root;
-use launch::{Pages, Recipe};
+use launch::{Memory, Pages, Recipe};
 use workload::{Settings, Workload};
 
 use super::arms::WarmMemory;
@@ -88,6 +89,11 @@ impl LiveRuns {
             let (name, design) = (name.clone(), Some(word.clone()));
             let mut recipe = Recipe { name, design, ..Recipe::new(Pages::System) };
             design::recipe::follow(&mut recipe)?;
+            if recipe.pages == Pages::Thp && recipe.ahead.is_empty() {
+                // The kernel alone is to decide: the library advises only what lies free in superpages.
+                // See docs/decisions/contiguity.md#1.
+                recipe.memory = Memory::default();
+            }
             recipes.push(recipe);
         }
         let times = if self.workload == Workload::Touch { &TIMES[..1] } else { &TIMES };

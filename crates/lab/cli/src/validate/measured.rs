@@ -76,7 +76,7 @@ fn side(document: &Document, analysis: &Analysis, arm: usize) -> Side {
     let summary = &analysis.arms[arm];
     let of = |value: fn(&Sample) -> Option<f64>| median(measured(document, arm).filter_map(value));
     let runs = || document.samples.iter().filter(|sample| sample.arm as usize == arm);
-    let seen = of(|sample| Some(most(sample)?)).or_else(|| median(runs().filter_map(most)));
+    let seen = of(most).or_else(|| median(runs().filter_map(most)));
     Side {
         seconds: of(seconds).unwrap_or(0.0),
         timed_seconds: of(|sample| sample.metric_at(0)),

@@ -104,23 +104,25 @@ struct Whole<'a> {
     #[serde(flatten)]
     validation: &'a Validation,
     /// By workload: `superpage.compare/1`.
-    live: &'a [Box<Document>],
+    live: &'a [Document],
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     args.outputs.check()?;
-    let (validation, live) = match &args.from {
-        Some(path) => (read(path)?, Vec::new()),
+    let (validation, live, signal) = match &args.from {
+        Some(path) => (read(path)?, Vec::new(), None),
         None => {
             let experiments = args.experiments()?;
             if args.dry_run {
                 experiments.iter().try_for_each(One::describe)?;
                 return Ok(Done::Fine);
             }
-            match args.make(&experiments)? {
-                Made::All(validation, live) => (validation, live),
-                Made::Interrupted(signal) => return Ok(Done::Signal(signal)),
+            let made = args.make(&experiments)?;
+            if let (true, Some(signal)) = (made.validation.workloads.is_empty(), made.signal) {
+                exit::say("interrupted before every design had two runs: nothing to compare");
+                return Ok(Done::Signal(signal));
             }
+            (made.validation, made.live, made.signal)
         }
     };
     let text = words::text(&validation);
@@ -132,12 +134,18 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         true => lab::plot::validation_page(&validation, &text),
         false => lab::plot::validation(&validation),
     })?;
-    Ok(if args.has_failed(&validation) { Done::Negative } else { Done::Fine })
+    Ok(match signal {
+        Some(signal) => Done::Signal(signal),
+        None if args.has_failed(&validation) => Done::Negative,
+        None => Done::Fine,
+    })
 }
 
-enum Made {
-    All(Validation, Vec<Box<Document>>),
-    Interrupted(i32),
+/// What was run, and the signal that ended it before all was.
+struct Made {
+    validation: Validation,
+    live: Vec<Document>,
+    signal: Option<i32>,
 }
 
 /// A workload, to be run and simulated.
@@ -205,19 +213,27 @@ impl Args {
     }
 
     fn make(&self, experiments: &[One]) -> Result<Made, Failure> {
-        let (mut workloads, mut documents) = (Vec::new(), Vec::new());
+        let (mut workloads, mut live, mut ended) = (Vec::new(), Vec::new(), None);
         for one in experiments {
-            let document = match one.live.run()? {
-                JobOutcome::Document(document) => document,
-                JobOutcome::Signal(signal, _) => return Ok(Made::Interrupted(signal)),
+            let made = match one.live.run()? {
+                JobOutcome::Document(document) => Some(document),
+                JobOutcome::Signal(signal, made) => {
+                    ended = Some(signal);
+                    made
+                }
             };
-            workloads.push(one.compared(&document, self.outputs.quiet)?);
-            documents.push(document);
+            if let Some(document) = made {
+                workloads.push(one.compared(&document, self.outputs.quiet)?);
+                live.push(*document);
+            }
+            if ended.is_some() {
+                break;
+            }
         }
-        let first = documents.first();
+        let first = live.first();
         let validation = Validation {
             schema: SCHEMA.to_string(),
-            computer: first.map_or(String::new(), |document| computer(document)),
+            computer: first.map_or(String::new(), computer),
             machine: self.machine.clone(),
             memory_bytes: experiments.first().map_or(0, |one| one.parts.memory.bytes()),
             fragmentation: self.fragmentation.clone(),
@@ -225,7 +241,7 @@ impl Args {
             confidence: first.map_or(0.0, |document| document.judging.confidence.level()),
             workloads,
         };
-        Ok(Made::All(validation, documents))
+        Ok(Made { validation, live, signal: ended })
     }
 
     fn has_failed(&self, validation: &Validation) -> bool {

@@ -157,6 +157,11 @@ impl Side {
             at: (moment.microseconds as f64 / 1e6 / total).min(1.0),
             superpages: moment.superpages as f64,
         };
+        let moments = match report.timeline.split_last() {
+            // At its end its memory is freed.
+            Some((last, before)) if last.resident_pages == 0 => before,
+            _ => &report.timeline,
+        };
         let timed = report.phases.iter().find(|phase| phase.name == "run");
         Self {
             seconds: total,
@@ -165,8 +170,7 @@ impl Side {
             kernel_seconds: Some(seconds(kernel)),
             beside_seconds: Some(seconds(report.background.total())),
             superpages: Some(most_superpages(report) as f64),
-            // At the end its memory is freed.
-            steps: report.timeline.iter().map(step).filter(|step| step.at < 1.0).collect(),
+            steps: moments.iter().map(step).collect(),
         }
     }
 
