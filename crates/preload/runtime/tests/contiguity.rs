@@ -268,7 +268,7 @@ fn fragmented_memory_gets_smaller_superpages() {
         let report = touch(&program, pieces, true);
         let got = smaller_faults() - before;
         // Others may have given some back meanwhile.
-        let largest = number(&report, "huge_kib") as u64 >> 10;
+        let largest = number(&report, "huge_kib") >> 10;
         assert!(got + largest >= 512, "{pieces:?}: {got} of 1024 MiB on 1 MiB; {report}");
         assert!(number(&report, "stalls") < 2 * number(&blind, "stalls"), "{report}; {blind}");
     }
