@@ -29,7 +29,7 @@ pub fn read() -> Facts {
         thp_sizes: thp.as_ref().map(sizes_that_are_on).unwrap_or_default(),
         thp_sizes_off: thp.as_ref().map(sizes_to_turn_on).unwrap_or_default(),
         may_change_settings: sys::param::effective_user() == 0,
-        is_fragmented: thp.as_ref().and_then(|thp| thp.pmd_size).is_some_and(is_fragmented),
+        free_in_superpages: thp.as_ref().and_then(|thp| free_in(thp.pmd_size?)),
         thp_only_advised: sys::prctl::has_only_advised(),
         pools,
         runtime: runtime_library(),
@@ -107,9 +107,8 @@ fn sizes_to_turn_on(thp: &Thp) -> Vec<PageSize> {
     off.map(|(size, _)| *size).collect()
 }
 
-fn is_fragmented(superpage: PageSize) -> bool {
-    let free = FreeContiguity::read(&Root::real(), superpage).ok();
-    free.and_then(|free| free.ratio()).is_some_and(|share| share < 0.5)
+fn free_in(superpage: PageSize) -> Option<f64> {
+    FreeContiguity::read(&Root::real(), superpage).ok()?.ratio()
 }
 
 /// libsuperpage.so beside the command: in cargo's target directory, or as a package lays it out.

@@ -26,8 +26,8 @@ pub struct Facts {
     pub thp_sizes_off: Vec<PageSize>,
     /// We may change settings of the machine.
     pub may_change_settings: bool,
-    /// Less than half of free memory is in blocks of a superpage.
-    pub is_fragmented: bool,
+    /// The share of free memory that is in blocks of a superpage or more.
+    pub free_in_superpages: Option<f64>,
     /// The kernel can be kept from giving a program transparent superpages that nobody advised (Linux 6.18).
     pub thp_only_advised: bool,
     /// The largest size of transparent superpages.
@@ -134,6 +134,11 @@ pub struct Plan {
     pub notes: Vec<String>,
 }
 
+/// Where less of free memory is in superpages, the library decides how much is advised.
+const FRAGMENTED: f64 = 0.5;
+/// Where less is, superpages of the largest size are not promised: smaller ones may be all that can be had.
+const HARDLY_ANY: f64 = 0.125;
+
 impl Plan {
     /// Decides. `program` is what is started: the wrapper when the recipe has one, and `wrapped` is
     /// then the program behind it. `arguments` are complete.
@@ -164,7 +169,8 @@ impl Plan {
             plan.pages = plan.choose(facts)?;
         }
         // glibc advises its memory however little is free in superpages; the library does not.
-        let is_fragmented = plan.pages == Pages::Thp && facts.is_fragmented;
+        let is_below = |most| facts.free_in_superpages.is_some_and(|share| share < most);
+        let is_fragmented = plan.pages == Pages::Thp && is_below(FRAGMENTED);
         let decides = is_fragmented && facts.runtime.is_some() && plan.is_preloadable(wrapped);
         let by_library = !recipe.memory.is_empty() || decides;
         if let Some((path, tool)) = &tool {
@@ -180,9 +186,13 @@ impl Plan {
                 preload.push(plan.ask_the_library("thp".to_string(), recipe, wrapped, facts)?);
                 plan.supply = facts.may_change_settings.then(|| facts.thp_sizes_off.clone());
                 if is_fragmented {
-                    // What it gets depends on what is free.
-                    plan.promise = Promise::Nothing;
                     plan.note_fragmented(facts);
+                    let is_promised =
+                        recipe.memory.is_empty() || plan.promise == Promise::Superpages;
+                    plan.promise = match is_promised && !is_below(HARDLY_ANY) {
+                        true => Promise::Superpages,
+                        false => Promise::Nothing,
+                    };
                 }
             }
             Pages::ThpOf(size) => {

@@ -7,7 +7,7 @@ fn facts() -> Facts {
         thp_sizes: Vec::new(),
         thp_sizes_off: Vec::new(),
         may_change_settings: false,
-        is_fragmented: false,
+        free_in_superpages: Some(0.9),
         thp_only_advised: true,
         thp_largest: PageSize::new(2 << 20).ok(),
         pools: vec![Pool {
@@ -392,7 +392,8 @@ fn an_allocator_of_its_own_is_said_where_only_malloc_is_asked() {
 #[test]
 fn on_fragmented_memory_the_library_decides_and_is_supplied() {
     let sizes = [1 << 20, 64 << 10].map(|size| PageSize::new(size).unwrap()).to_vec();
-    let fragmented = Facts { is_fragmented: true, thp_sizes_off: sizes.clone(), ..facts() };
+    let fragmented =
+        Facts { free_in_superpages: Some(0.01), thp_sizes_off: sizes.clone(), ..facts() };
     let root = Facts { may_change_settings: true, ..fragmented.clone() };
     let note = |plan: &Plan| plan.notes.iter().find(|it| it.contains("fragmented")).cloned();
     let plan = resolve("thp", &root).unwrap();
@@ -402,8 +403,18 @@ fn on_fragmented_memory_the_library_decides_and_is_supplied() {
     let plan = resolve("thp", &fragmented).unwrap();
     assert!(plan.uses_library() && plan.supply.is_none());
     assert!(note(&plan).is_some_and(|it| it.contains("as root")));
+    // Where some are free, they are promised.
+    let some = Facts { free_in_superpages: Some(0.3), ..root.clone() };
+    for (recipe, promise) in [
+        ("thp", Promise::Superpages),
+        ("x: pages=thp memory=heap,mmap", Promise::Superpages),
+        ("x: pages=thp memory=heap", Promise::Nothing),
+    ] {
+        let plan = resolve(recipe, &some).unwrap();
+        assert_eq!((plan.promise, plan.uses_library()), (promise, true), "{recipe}");
+    }
     // Memory may become fragmented later, but then nothing is to be said.
-    let whole = Facts { is_fragmented: false, ..root.clone() };
+    let whole = Facts { free_in_superpages: Some(0.9), ..root.clone() };
     let plan = resolve("x: pages=thp memory=heap,mmap", &whole).unwrap();
     assert_eq!((plan.supply.as_ref(), note(&plan)), (Some(&sizes), None));
     let plan = resolve("thp", &whole).unwrap();
