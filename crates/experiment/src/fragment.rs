@@ -34,7 +34,7 @@ const CHUNK: u64 = 64;
 /// CPU, where nothing merges them, and one page of each superpage would be enough there: so these are of a few superpages.
 const CUSHION: u64 = 40;
 /// So often it is looked whether others are free once as many are fragmented as were, this much later each time.
-const MAX_PASSES: u32 = 10;
+const MAX_PASSES: u32 = 3;
 const SETTLED_AFTER: Duration = Duration::from_millis(100);
 /// So often in a row superpages may be fragmented without fewer of them being free: compaction, or others' memory,
 /// makes them as fast, or the kernel does not give the last ones to programs (zone DMA).
@@ -166,10 +166,12 @@ impl Goal {
             Extent::Leave(_) => (free.superpages - meant, of_meant, Some(left)),
             Extent::Needed(_) => (0, free.superpages - left, Some(left)),
         };
-        // All that is available may come to be free in superpages, as others give it back, and what is movable again
-        // and again, as the kernel compacts it.
+        // All that is available may come to be free in superpages, as others give it back. Not as many as it takes,
+        // because the kernel makes movable ones whole about as fast.
         let most = match left.filter(|_| fragmented > 0) {
-            Some(_) => fragmented.max(free.available.bytes() / superpage.bytes() * 3),
+            Some(_) => {
+                (fragmented + fragmented / 2).max(free.available.bytes() / superpage.bytes())
+            }
             None => fragmented,
         };
         let goal = Self { kind, level, superpage, occupied, fragmented, left, most };

@@ -150,14 +150,17 @@ impl Work {
     /// Makes so many superpages free, or fewer; how many.
     fn supply(&mut self, wanted: u64) -> u64 {
         let began = Instant::now();
-        let count = wanted.min(self.most());
-        let got = match self.are_had() {
+        // The pool takes those that lie free first.
+        let free = fragment::superpages(&self.root, self.superpage).unwrap_or(0);
+        let count = (free + wanted).min(self.most());
+        let got = match count > free && self.are_had(free) {
             true => self.compact(count).unwrap_or_else(|why| {
                 self.supplied.why_not = Some(why.to_string());
                 0
             }),
             false => 0,
         };
+        let got = got.saturating_sub(free);
         if got < wanted
             && let Err(why) = self.turn_sizes_on()
         {
@@ -183,12 +186,11 @@ impl Work {
     /// Whether a few superpages are had besides those that are free, by the faults of this process. A pool that cannot
     /// grow wakes kcompactd, which then moves the memory of the program for a second; such faults wake nobody
     /// (GFP_TRANSHUGE has no __GFP_KSWAPD_RECLAIM).
-    fn are_had(&self) -> bool {
+    fn are_had(&self, free: u64) -> bool {
         if self.root != Root::real() {
             return true;
         }
         let tried = || {
-            let free = fragment::superpages(&self.root, self.superpage)?;
             let pagemap = Pagemap::open(sys::param::own_pid())?;
             let mut held = Vec::new();
             let count = if free > STEP { 0 } else { free + BESIDES };
@@ -259,7 +261,9 @@ mod tests {
             let machine = Self(tempfile::tempdir().unwrap());
             for (path, text) in [
                 ("/proc/sys/kernel/random/boot_id", "11111111-2222-4333-8444-555555555555"),
-                ("/proc/meminfo", "MemTotal: 1048576 kB\nMemFree: 49152 kB"),
+                ("/proc/meminfo", "MemTotal: 1048576 kB\nMemFree: 53248 kB"),
+                // Two superpages lie free.
+                ("/proc/buddyinfo", "Node 0, zone Normal 0 0 0 0 0 0 0 0 0 0 1"),
                 (POOL, "3"),
                 (SIZE, "never"),
             ] {
@@ -303,7 +307,7 @@ mod tests {
         assert_eq!(words.word(SERVES).load(Ordering::SeqCst), 1);
         assert_eq!(ask(&words, 5), 5);
         assert_eq!([machine.read(POOL), machine.read(SIZE)], ["3", "never"]);
-        // Of 48 MiB 32 stay free: so much cannot be had, and smaller sizes are on from now on.
+        // Of 52 MiB 32 stay free, and 4 are free already: so much cannot be had, and smaller sizes are on from now on.
         assert_eq!(ask(&words, 100), 8);
         assert_eq!([machine.read(POOL), machine.read(SIZE)], ["3", "madvise"]);
         let supplied = supply.stop();

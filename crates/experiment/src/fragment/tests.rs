@@ -40,7 +40,8 @@ fn a_level_is_a_share_of_what_is_meant() {
     }
     // What comes to be free meanwhile is fragmented too, where a number is to be left: of 6144 available.
     let most = |level, extent| goal(Kind::Pinned, level, extent).unwrap().most;
-    assert_eq!(most(100, Extent::All), 3 * 6144);
+    assert_eq!(most(100, Extent::All), 5120 + 2560);
+    assert_eq!(most(50, Extent::All), 6144);
     assert_eq!(most(0, Extent::All), 0);
     assert_eq!(most(50, Extent::Part(ByteSize::mib(512))), 128);
 }
