@@ -168,11 +168,13 @@ impl Goal {
         };
         // All that is available may come to be free in superpages, as others give it back. Not as many as it takes,
         // because the kernel makes movable ones whole about as fast.
-        let most = match left.filter(|_| fragmented > 0) {
-            Some(_) => {
-                (fragmented + fragmented / 2).max(free.available.bytes() / superpage.bytes())
+        let half = fragmented + fragmented / 2;
+        let most = match extent {
+            Extent::All | Extent::Needed(_) if fragmented > 0 => {
+                half.max(free.available.bytes() / superpage.bytes())
             }
-            None => fragmented,
+            Extent::Part(_) => fragmented,
+            Extent::All | Extent::Needed(_) | Extent::Leave(_) => half,
         };
         let goal = Self { kind, level, superpage, occupied, fragmented, left, most };
         let taken = ByteSize(goal.bytes().bytes().saturating_add(size(goal.kept_whole()).bytes()));
