@@ -4,7 +4,7 @@ use host::Root;
 use host::journal::{self, Outcome};
 
 use crate::exit::{self, Done, Failure};
-use crate::loan;
+use crate::pool_guard;
 
 /// Restore settings that a killed superpage left changed.
 ///
@@ -19,7 +19,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let restored = journal::restore_orphans(&loan::journal_dir(), &Root::real())?;
+    let restored = journal::restore_orphans(&pool_guard::journal_dir(), &Root::real())?;
     if args.json {
         let document = serde_json::json!({ "schema": "superpage.restore/1", "restored": restored });
         exit::print(&format!("{document:#}\n"))?;

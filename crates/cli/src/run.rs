@@ -23,7 +23,7 @@ use units::{ByteSize, PageSize};
 
 use crate::delivery::ReportFlags;
 use crate::exit::{self, Done, Failure};
-use crate::loan::{self, OvercommitGuard, PoolPolicy};
+use crate::pool_guard::{self, OvercommitGuard, PoolPolicy};
 use crate::{design, facts, signals};
 
 /// Run a program on superpages.
@@ -241,9 +241,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut would_lend = Vec::new();
     let grow = args.grow_pool.filter(|size| size.bytes() > 0);
     if args.lends() && args.report.dry_run {
-        would_lend = loan::preview(&[&recipe], grow, &mut facts);
+        would_lend = pool_guard::preview(&[&recipe], grow, &mut facts);
     } else if args.lends() {
-        guard = loan::raise(&[&recipe], grow, &facts);
+        guard = pool_guard::raise(&[&recipe], grow, &facts);
         for why in std::mem::take(&mut guard.refused) {
             if recipe.fallback == Fallback::Error {
                 return Err(why.in_launcher());
@@ -353,10 +353,11 @@ fn supervise(
 
 /// Superpages for a program whose library may ask for them.
 fn supply_for(plan: &Plan, ledger: Option<&CounterFile>) -> Option<Supply> {
-    let (sizes, ledger) = (plan.supply.as_ref()?, ledger?);
-    let superpage = Thp::pmd_size_of(&Root::real()).ok()?;
-    let supply = Supply::start(ledger, Root::real(), &loan::journal_dir(), superpage, sizes);
-    supply.map_err(|why| exit::say(&format!("superpages are not made free on request: {why}"))).ok()
+    let supply = Supply::for_plan(plan, ledger, &Root::real(), &pool_guard::journal_dir());
+    supply.unwrap_or_else(|why| {
+        exit::say(&format!("superpages are not made free on request: {why}"));
+        None
+    })
 }
 
 /// How long a launcher waits before it gives back again what its looks at the program left; doubled each time.

@@ -178,6 +178,18 @@ pub struct Judging {
     pub least_coverage: f64,
 }
 
+impl Default for Judging {
+    /// That of a comparison of which nothing else is said.
+    fn default() -> Self {
+        Self {
+            same_within: 0.02,
+            same_at_most: 0.05,
+            confidence: Confidence::P99,
+            least_coverage: 0.8,
+        }
+    }
+}
+
 impl Judging {
     /// How large a difference is worth a word, beside a noise floor.
     pub fn margin(&self, noise_floor: Option<f64>) -> Margin {

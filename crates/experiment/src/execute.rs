@@ -83,6 +83,11 @@ pub enum RunError {
     /// A file for the program's output could not be made.
     #[error("cannot keep the program's output in a temporary file: {0}; is TMPDIR full?")]
     Output(std::io::Error),
+    /// Superpages could not be offered to the program's library.
+    #[error(
+        "superpages cannot be made free on request: {0}; is the limit of threads or memory reached?"
+    )]
+    Supply(std::io::Error),
     /// The program left processes that do not go.
     #[error(
         "arm {arm}: cannot kill the processes it left behind ({pids}); kill them, or run superpage \
@@ -301,10 +306,8 @@ impl Executor for Launcher<'_> {
             return Err(RunError::Interrupted);
         }
 
-        let supply = counts.as_ref().zip(plan.supply.as_deref()).map(|(counts, sizes)| {
-            Supply::start(counts, self.root.clone(), &self.journal, self.superpage, sizes)
-        });
-        let supply = supply.transpose().map_err(RunError::Output)?;
+        let supply = Supply::for_plan(plan, counts.as_ref(), &self.root, &self.journal);
+        let supply = supply.map_err(RunError::Supply)?;
         let began = Instant::now();
         let pid = launch::start(plan, start)?;
         self.interrupt.set_running(Some(pid));

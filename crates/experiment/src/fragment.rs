@@ -449,7 +449,7 @@ pub(crate) fn fault(
 }
 
 /// How many superpages lie free; as many as could be, where the lists of free memory do not tell.
-pub(crate) fn superpages(root: &Root, superpage: PageSize) -> Result<u64, ReadError> {
+fn superpages(root: &Root, superpage: PageSize) -> Result<u64, ReadError> {
     Ok(FreeContiguity::read(root, superpage)?.superpages.unwrap_or(0))
 }
 

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use abi::supply::{GOT, SERVED, SERVES, WANTED};
 use host::journal::{Claim, JournalError, Knob, SharedKnob};
-use host::{MemInfo, Root};
+use host::{FreeContiguity, MemInfo, Root, Thp};
+use launch::Plan;
 use sys::pagemap::Pagemap;
 use sys::shared::SharedWords;
 use units::PageSize;
@@ -75,11 +76,23 @@ struct Work {
 }
 
 impl Supply {
-    /// Serves the processes of a run; `sizes` may be turned on.
+    /// Serves the processes of a plan's run; `None` where it is not to be, or the machine has no superpages.
     ///
     /// # Errors
     /// The counters cannot be mapped, or no thread started.
-    pub fn start(
+    pub fn for_plan(
+        plan: &Plan,
+        counters: Option<&CounterFile>,
+        root: &Root,
+        journal: &Path,
+    ) -> std::io::Result<Option<Self>> {
+        let (Some(sizes), Some(counters)) = (&plan.supply, counters) else { return Ok(None) };
+        let Ok(superpage) = Thp::pmd_size_of(root) else { return Ok(None) };
+        Self::start(counters, root.clone(), journal, superpage, sizes).map(Some)
+    }
+
+    /// Serves processes; `sizes` may be turned on.
+    fn start(
         counters: &CounterFile,
         root: Root,
         journal: &Path,
@@ -151,7 +164,8 @@ impl Work {
     fn supply(&mut self, wanted: u64) -> u64 {
         let began = Instant::now();
         // The pool takes those that lie free first.
-        let free = fragment::superpages(&self.root, self.superpage).unwrap_or(0);
+        let free = FreeContiguity::for_programs(&self.root, self.superpage).ok();
+        let free = free.and_then(|free| free.superpages).unwrap_or(0);
         let count = (free + wanted).min(self.most());
         let got = match count > free && self.are_had(free) {
             true => self.compact(count).unwrap_or_else(|why| {
@@ -190,10 +204,10 @@ impl Work {
         if self.root != Root::real() {
             return true;
         }
+        let count = if free > STEP { 0 } else { free + BESIDES };
         let tried = || {
             let pagemap = Pagemap::open(sys::param::own_pid())?;
             let mut held = Vec::new();
-            let count = if free > STEP { 0 } else { free + BESIDES };
             for _ in 0..count {
                 let (piece, got) = fragment::fault(&pagemap, self.superpage, 1)?;
                 if got.is_empty() {
@@ -207,9 +221,6 @@ impl Work {
     }
 
     fn compact(&self, wanted: u64) -> Result<u64, JournalError> {
-        if wanted == 0 {
-            return Ok(0);
-        }
         let (knob, began) = (Knob::hugetlb_pool(self.superpage), Instant::now());
         let mut got = 0;
         let raise = &mut |knobs: &mut dyn host::journal::KnobWriter, from: u64, to: u64| {

@@ -25,6 +25,16 @@ impl FreeContiguity {
         Ok(Self::from_zones(&ZoneFree::read(root)?, root.page_size(), superpage))
     }
 
+    /// The same of what programs can have: the zone for old devices (DMA) is kept for these.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn for_programs(root: &Root, superpage: PageSize) -> Result<Self, ReadError> {
+        let mut zones = ZoneFree::read(root)?;
+        zones.retain(|zone| zone.zone != "DMA");
+        Ok(Self::from_zones(&zones, root.page_size(), superpage))
+    }
+
     /// The same from zones at hand; `base` is the base page size.
     pub fn from_zones(zones: &[ZoneFree], base: PageSize, superpage: PageSize) -> Self {
         let order = superpage.bytes().ilog2().saturating_sub(base.bytes().ilog2()) as usize;

@@ -12,7 +12,7 @@ use sys::SysError;
 use sys::perf::{Event, Ring};
 use units::Pid;
 
-/// One of so many faults is told.
+/// One of so many faults is sampled.
 const EVERY: u64 = 32;
 /// Base pages of a ring, of 512 samples.
 const RING: usize = 4;

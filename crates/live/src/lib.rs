@@ -5,12 +5,13 @@
 //! with MADV_COLLAPSE (`process_madvise(2)`), which copies. It decides nothing.
 //!
 //! Each turn of that thread: where faults were sampled ([`faults`]), and now and then all of the processes that took
-//! some, is looked at ([`process`]); what grew is told to the policy ([`ask`]); some of what it asked for is made
-//! ([`pending`], [`make`]), as far as the machine has it ([`supply`]); daemons that are due work ([`daemons`]).
+//! some, is looked at ([`process`]); the policy gets what grew ([`ask`]); some of what it asked for is made
+//! ([`pending`], [`make`]), as far as the machine has it ([`backoff`]); daemons that are due work ([`daemons`]).
 //! See docs/decisions/live.md#6.
 #![forbid(unsafe_code)]
 
 mod ask;
+mod backoff;
 mod daemons;
 mod extent;
 mod faults;
@@ -19,7 +20,6 @@ mod make;
 mod pending;
 mod process;
 mod report;
-mod supply;
 mod turn;
 mod work;
 

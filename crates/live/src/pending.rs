@@ -4,9 +4,9 @@
 use policy::Result as Ended;
 use units::Pid;
 
+use crate::backoff;
 use crate::extent::PAGES;
 use crate::make::{self, MAX_RUN};
-use crate::supply;
 use crate::turn::{Executor, now_since};
 
 /// While a program grows, one with all its pages is made each so many ticks, if the design makes others too.
@@ -76,15 +76,15 @@ impl Executor {
     pub(crate) fn make(&mut self, pid: Pid, starts: &[u64]) -> Ended {
         let now = self.now();
         let root = &self.root;
-        if !self.supply.may_ask(now, || supply::free(root)) {
+        if !self.backoff.may_ask(now, || backoff::free(root)) {
             return Ended::NoMemory;
         }
         let Some(process) = self.processes.get_mut(&pid) else { return Ended::Nothing };
         let began = self.began;
         let ended = make::make(process, starts, &mut self.tally, &|| now_since(began));
         match ended {
-            Ended::NoMemory => self.supply.refused(now_since(began), supply::free(root)),
-            Ended::Done { .. } => self.supply.had(),
+            Ended::NoMemory => self.backoff.refused(now_since(began), backoff::free(root)),
+            Ended::Done { .. } => self.backoff.had(),
             _ => {}
         }
         ended

@@ -13,12 +13,12 @@ use sys::param::thread_cpu_time;
 use units::Pid;
 
 use crate::ask::{self, Wanted};
+use crate::backoff::Backoff;
 use crate::daemons::Daemons;
 use crate::extent::Extent;
 use crate::faults::Faults;
 use crate::process::{Growth, Process};
 use crate::report::{Report, Tally};
-use crate::supply::Supply;
 
 /// Between checks whether anything happened, where it did, and where nothing did for long.
 const MIN_IDLE: Duration = Duration::from_millis(10);
@@ -52,7 +52,7 @@ pub(crate) struct Executor {
     pub saves_faults: bool,
     /// Superpages asked for in one call while a program grows.
     pub most: usize,
-    pub supply: Supply,
+    pub backoff: Backoff,
     pub tally: Tally,
     pub began: Instant,
     stop: Arc<AtomicBool>,
@@ -90,7 +90,7 @@ impl Executor {
             retry_at: None,
             full_at: 0,
             most: 1,
-            supply: Supply::default(),
+            backoff: Backoff::default(),
             tally: Tally::default(),
             began: Instant::now(),
             stop,

@@ -17,7 +17,7 @@ use experiment::bench::Document;
 
 use crate::exit::{Done, Failure};
 use crate::files;
-use crate::loan::PoolPolicy;
+use crate::pool_guard::PoolPolicy;
 
 pub use frag::goal;
 

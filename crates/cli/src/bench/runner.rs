@@ -21,7 +21,7 @@ use units::PageSize;
 
 use super::{Common, arms};
 use crate::exit::{self, Failure};
-use crate::loan::{self, OvercommitGuard, PoolPolicy};
+use crate::pool_guard::{self, OvercommitGuard, PoolPolicy};
 use crate::runs::Bar;
 use crate::runs::arms::{RequestedArms, WarmMemory};
 use crate::{facts, run, signals};
@@ -65,13 +65,13 @@ pub fn run(
     };
     let policy = if common.dry_run { PoolPolicy::Keep } else { common.pool };
     let machine = Snapshot::read(&Root::real());
-    let (mut guard, not_raised) = loan::raise_for_arms(policy, &asked.recipes(), &facts);
+    let (mut guard, not_raised) = pool_guard::raise_for_arms(policy, &asked.recipes(), &facts);
     facts = facts::read();
     if common.allow {
         arms::allowed(&mut facts, &arms);
     }
     if common.dry_run && common.pool == PoolPolicy::Lend {
-        loan::preview(&asked.recipes(), None, &mut facts);
+        pool_guard::preview(&asked.recipes(), None, &mut facts);
     }
     let populating: Vec<bool> = arms.iter().map(|arm| arm.populates).collect();
     let names: Vec<String> = asked.recipes().iter().map(|recipe| recipe.name.clone()).collect();
@@ -98,7 +98,7 @@ pub fn run(
             ignore_failure: false,
             superpage,
             warms_memory: WarmMemory::Auto.applies(&machine),
-            journal: loan::journal_dir(),
+            journal: pool_guard::journal_dir(),
         };
         let launcher = Launcher::new(&plans, options, &interrupt)?
             .watching(Depth::TicksOnly)

@@ -19,7 +19,7 @@ use workload::Workload;
 use predicted::Predicting;
 
 use crate::exit::{self, Done, Failure};
-use crate::loan::PoolPolicy;
+use crate::pool_guard::PoolPolicy;
 use crate::runs::{Job, JobOutcome, arms};
 use crate::workload::WorkloadArgs;
 

@@ -20,7 +20,7 @@ use host::pool::{PoolError, PoolName, Status};
 use host::{ReadError, Root};
 
 use crate::exit::{self, Done, Failure, print_json};
-use crate::loan;
+use crate::pool_guard;
 
 /// Show and resize hugetlb pools.
 ///
@@ -126,7 +126,7 @@ fn status() -> Result<Status, Failure> {
 
 /// Opens the journal, and says what a killed superpage had left.
 fn journal() -> Result<Journal, Failure> {
-    let journal = Journal::open(&loan::journal_dir(), &Root::real());
+    let journal = Journal::open(&pool_guard::journal_dir(), &Root::real());
     let journal = journal.map_err(PoolError::from)?;
     complain(journal.inherited());
     Ok(journal)
@@ -147,7 +147,7 @@ fn journalled<T>(change: impl FnOnce(&mut Journal) -> Result<T, PoolError>) -> R
 }
 
 fn journal_dir() -> impl AsRef<Path> {
-    loan::journal_dir()
+    pool_guard::journal_dir()
 }
 
 /// A pool named on the command line.

@@ -15,8 +15,8 @@ use experiment::metric::MetricSpec;
 use experiment::prices::{PricesError, Samples};
 use experiment::procedure::Settings;
 use experiment::sample::{Purpose, Sample};
+use experiment::stats::Better;
 use experiment::stats::stopping::Rule;
-use experiment::stats::{Better, Confidence};
 use host::{MemInfo, Root, Snapshot};
 use launch::{Pages, Recipe};
 use prediction::{Demand, Native, Prediction, Prices};
@@ -24,7 +24,7 @@ use units::ByteSize;
 
 use crate::exit::Failure;
 use crate::facts;
-use crate::loan::PoolPolicy;
+use crate::pool_guard::PoolPolicy;
 use crate::progress::Progress;
 use crate::runs::{Job, JobOutcome, WarmMemory};
 
@@ -190,12 +190,7 @@ pub fn timed_job(
         metric_is_primary: metric.is_some(),
         metrics: metric.into_iter().collect(),
         settings: Settings { seed: 1, warm_ups: 1, rule, max_seconds, patience_seconds: None },
-        judging: Judging {
-            same_within: 0.02,
-            same_at_most: 0.05,
-            confidence: Confidence::P99,
-            least_coverage: 0.8,
-        },
+        judging: Judging::default(),
         warm_memory: WarmMemory::Auto,
         ignore_failure: false,
         quiet,

@@ -173,16 +173,16 @@ impl RequestedArms {
     }
 
     /// Plans every arm. A default arm that this machine cannot run is left out with the reason;
-    /// the reference, and an arm that was named, must run. `no_loan` is why no pool was lent.
+    /// the reference, and an arm that was named, must run. `not_raised` is why no pool was raised.
     pub fn plan(
         self,
         command: &[String],
         facts: &Facts,
-        no_loan: Option<Failure>,
+        not_raised: Option<Failure>,
     ) -> Result<(Vec<Arm>, Vec<LeftOut>), Failure> {
         let mut planned = Vec::new();
         let mut left_out = Vec::new();
-        let mut no_loan = no_loan;
+        let mut not_raised = not_raised;
         let search = facts::search_path();
         for (index, (recipe, is_noise_floor)) in self.arms.into_iter().enumerate() {
             let checked = preload::check(&recipe, command, &search)
@@ -190,10 +190,10 @@ impl RequestedArms {
             let resolved = checked.and_then(|()| {
                 let mut plan =
                     launch::resolve(&recipe, command, &search, facts).map_err(|error| {
-                        // Where a loan would have helped, the reason is why there was none.
+                        // Where a larger pool would have helped, the reason is why it was not raised.
                         let pool = matches!(error, launch::LaunchError::PoolEmpty { .. });
-                        let why_no_loan = if pool { no_loan.take() } else { None };
-                        why_no_loan.unwrap_or_else(|| Failure::from(error))
+                        let why = if pool { not_raised.take() } else { None };
+                        why.unwrap_or_else(|| Failure::from(error))
                     })?;
                 // Without it the arm's figures would be of something else, and vary by machine.
                 plan.notes.extend(design::recipe::follow(&mut recipe.clone())?);

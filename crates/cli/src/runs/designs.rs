@@ -5,8 +5,8 @@ use experiment::document::Judging;
 use experiment::fragment::{Extent, Held, Kind};
 use experiment::metric::MetricSpec;
 use experiment::procedure::Settings as Procedure;
+use experiment::stats::Better;
 use experiment::stats::stopping::Rule;
-use experiment::stats::{Better, Confidence};
 use host::Root;
 use launch::{Memory, Pages, Recipe};
 use workload::{Settings, Workload};
@@ -14,7 +14,7 @@ use workload::{Settings, Workload};
 use super::arms::WarmMemory;
 use super::job::{Job, JobOutcome};
 use crate::exit::Failure;
-use crate::loan::PoolPolicy;
+use crate::pool_guard::PoolPolicy;
 use crate::{bench, design};
 
 /// What is run. Base pages are the first arm.
@@ -124,12 +124,7 @@ impl LiveRuns {
                 max_seconds: Some(self.max_seconds),
                 patience_seconds: None,
             },
-            judging: Judging {
-                same_within: 0.02,
-                same_at_most: 0.05,
-                confidence: Confidence::P99,
-                least_coverage: 0.8,
-            },
+            judging: Judging::default(),
             // Warming takes superpages that were fragmented, and fragmenting has warmed what is free.
             warm_memory: match self.fragmented {
                 None => WarmMemory::Auto,

@@ -15,7 +15,7 @@ use launch::Recipe;
 
 use super::{arms, progress};
 use crate::exit::{self, Failure};
-use crate::loan::{self, PoolPolicy};
+use crate::pool_guard::{self, PoolPolicy};
 use crate::{facts, run, signals};
 
 /// An experiment to be made.
@@ -61,7 +61,7 @@ impl Job {
         let mut facts = facts::read();
         let asked = arms::RequestedArms::new(&self.recipes, self.aa);
         let would_lend = match self.pool {
-            PoolPolicy::Lend => loan::preview(&asked.recipes(), None, &mut facts),
+            PoolPolicy::Lend => pool_guard::preview(&asked.recipes(), None, &mut facts),
             PoolPolicy::Keep => Vec::new(),
         };
         let (arms, left_out) = asked.plan(&self.command, &facts, None)?;
@@ -104,7 +104,7 @@ impl Job {
         let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
         let mut facts = facts::read();
         let asked = arms::RequestedArms::new(&self.recipes, self.aa);
-        let (guard, not_raised) = loan::raise_for_arms(self.pool, &asked.recipes(), &facts);
+        let (guard, not_raised) = pool_guard::raise_for_arms(self.pool, &asked.recipes(), &facts);
         facts = facts::read();
         let named = !self.recipes.is_empty();
         let (mut arms, mut left_out) = asked.plan(&self.command, &facts, not_raised)?;
@@ -121,7 +121,7 @@ impl Job {
                 ignore_failure: self.ignore_failure,
                 superpage,
                 warms_memory: self.warm_memory.applies(&machine),
-                journal: loan::journal_dir(),
+                journal: pool_guard::journal_dir(),
             };
             let launcher = Launcher::new(&plans, options, &interrupt)?.in_force(policies);
             let mut launcher = Prepared { launcher, prepare: &mut *prepare };

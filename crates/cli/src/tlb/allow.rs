@@ -5,7 +5,7 @@ use host::journal::Knob;
 use host::{HugetlbPools, Root, Thp};
 use units::{ByteSize, PageSize};
 
-use crate::loan::OvercommitGuard;
+use crate::pool_guard::OvercommitGuard;
 
 /// The size of mTHP that is switched on where none was named: Arm's contiguous bit with base pages of 4 KiB, and the
 /// size most often recommended.

@@ -15,7 +15,7 @@ use tlb_probe::{
 use units::{ByteSize, PageSize};
 
 use crate::exit::{self, Done, Failure};
-use crate::loan::OvercommitGuard;
+use crate::pool_guard::OvercommitGuard;
 use crate::progress::Progress;
 use crate::{files, signals, this_machine};
 use allow::Change;

@@ -196,7 +196,7 @@ fn interrupted_or_killed_nothing_stays_changed() {
     let (mut child, before) = lending().expect("a pool was lent");
     child.kill().unwrap();
     child.wait().unwrap();
-    // (A failed assertion below leaves the change to the next `restore`, or to the next loan.)
+    // (A failed assertion below leaves the change to the next `restore`, or to the next run.)
     assert_ne!(overcommit().as_ref(), Some(&before), "kill -9 leaves it to `restore`");
     let restored = run(&["restore"]);
     assert_eq!(restored.status.code(), Some(0), "{}", stderr(&restored));

@@ -53,6 +53,13 @@ pub enum Claim {
 /// What takes a knob from a value to another.
 pub type Change<'a, E> = dyn FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), E> + 'a;
 
+/// The change in one write.
+fn at_once(
+    knob: &Knob,
+) -> impl FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), JournalError> + '_ {
+    |writer, _, to| writer.set(knob, &knob.value(to)).map(|_| ())
+}
+
 /// A share in a knob, given up when dropped.
 #[derive(Debug)]
 pub struct SharedKnob {
@@ -78,9 +85,7 @@ impl SharedKnob {
         let allow = |size: &PageSize| {
             let knob = Knob::thp_size_enabled(*size);
             let madvise = Claim::AtLeast(knob.number("madvise").unwrap_or(0));
-            Self::take(journal_dir, root, &knob, madvise, &mut |writer, _, to| {
-                writer.set(&knob, &knob.value(to)).map(|_| ())
-            })
+            Self::take(journal_dir, root, &knob, madvise, &mut at_once(&knob))
         };
         sizes.iter().map(allow).collect()
     }
@@ -95,9 +100,7 @@ impl SharedKnob {
         knob: &Knob,
         want: Claim,
     ) -> Result<Self, JournalError> {
-        Self::raise_by(journal_dir, root, knob, want, &mut |writer, _, to| {
-            writer.set(knob, &knob.value(to)).map(|_| ())
-        })
+        Self::raise_by(journal_dir, root, knob, want, &mut at_once(knob))
     }
 
     /// The same; `change` takes the knob from a value to another, in steps if it likes.
@@ -359,9 +362,7 @@ impl Place {
             let now = value(now);
             return Ok(Some(Outcome::ChangedElsewhere { ours, now, original }));
         }
-        self.settle::<JournalError>(root, &mut |writer, _, to| {
-            writer.set(&self.knob, &self.knob.value(to)).map(|_| ())
-        })?;
+        self.settle(root, &mut at_once(&self.knob))?;
         let Some(state) = state else { return Ok(None) };
         if State::read(&self.dir, root)?.is_some() {
             return Ok(None);

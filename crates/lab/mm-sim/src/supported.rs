@@ -166,7 +166,7 @@ pub(crate) fn has_regions(machine: &Machine) -> bool {
 }
 
 /// What a design means on a machine, by what it means at a scale. Of a pool whose superpages have several regions it is asked
-/// as if base pages were larger by as much: the superpage is the order that the page table's is elsewhere. Of reservations
+/// as if base pages were larger by as much: the superpage is the order that the page table's is on other machines. Of reservations
 /// with several regions it is asked as if the page table's superpage were as large.
 pub fn policy_on(machine: &Machine, of: impl Fn(Scale) -> Policy) -> Policy {
     let scale = crate::scale(machine);

@@ -96,7 +96,7 @@ impl Policy {
         }
         if facts.is_sealed {
             return match self.state.is_short {
-                true => self.give_small(need, facts),
+                true => self.give_what_is_left(need, facts),
                 false => self.give(asked, false, facts),
             };
         }
@@ -121,12 +121,12 @@ impl Policy {
         let Extent { length, need } = facts.extent();
         let state = &mut self.state;
         if !state.losses.is_over(state.requested) {
-            return self.give_small(need, facts);
+            return self.give_what_is_left(need, facts);
         }
         state.since = state.since.saturating_add(need);
         if state.since < FRESH {
             if state.is_short {
-                return self.give_small(need, facts);
+                return self.give_what_is_left(need, facts);
             }
             if let Some(left) = state.left.checked_sub(need) {
                 state.left = left;
@@ -160,8 +160,7 @@ impl Policy {
                 return Action::Obtain { count: wanted.missing().max(LEAST_OBTAINED) };
             }
         } else if is_short && !facts.has_supply && tried.is_none() {
-            let missing = wanted.missing();
-            return self.try_besides(missing, facts);
+            return self.try_besides(wanted.missing(), facts);
         }
         let bytes = match fit {
             Fit::All | Fit::Oversized => length,
@@ -198,7 +197,7 @@ impl Policy {
     }
 
     /// A piece for which the largest superpages are not to be had: smaller ones, as far as they were free last.
-    fn give_small(&mut self, need: u64, facts: &Facts) -> Action {
+    fn give_what_is_left(&mut self, need: u64, facts: &Facts) -> Action {
         match self.state.left_smaller.checked_sub(need).filter(|_| may_be_smaller(facts)) {
             Some(left) => {
                 self.state.left_smaller = left;

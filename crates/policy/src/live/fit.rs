@@ -49,7 +49,7 @@ impl Wanted<'_> {
     pub fn missing(&self) -> u64 {
         let facts = self.facts;
         let more = if self.was_short { REOPEN } else { 0 };
-        let wanted = [self.need, more, MARGIN.min(facts.total / 64), facts.outstanding];
+        let wanted = [self.need, more, self.margin(), facts.outstanding];
         let wanted = wanted.into_iter().fold(0, u64::saturating_add);
         let missing = wanted.saturating_sub(facts.contiguous.unwrap_or(0));
         missing.div_ceil(facts.superpage.max(1))
@@ -63,9 +63,13 @@ impl Wanted<'_> {
         }
     }
 
+    fn margin(&self) -> u64 {
+        MARGIN.min(self.facts.total / 64)
+    }
+
     fn usable_of(&self, contiguous: u64) -> u64 {
         let facts = self.facts;
-        let margin = MARGIN.min(facts.total / 64);
+        let margin = self.margin();
         // The watermarks of the zones, by which allocations begin to wait: with the defaults they
         // are below 3/1000 of the memory and min_free_kbytes (64 MiB).
         let watermarks = margin + facts.total / 256;

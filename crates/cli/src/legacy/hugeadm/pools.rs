@@ -18,9 +18,9 @@ use super::options::{Bound, Request};
 use super::swap::Swapping;
 use super::{Completion, Context, refused};
 use crate::exit::{self, Failure};
-use crate::loan;
 use crate::pool::progress::Watcher;
 use crate::pool::show;
+use crate::pool_guard;
 
 /// One adjustment of one pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,7 +206,7 @@ fn one(
     let max = if now == step.to.min { step.to.max } else { step.from.max.max(now) };
     let overcommit = max.saturating_sub(now);
     if pool::overcommit(&status, step.size).is_ok_and(|set| set != overcommit) {
-        let mut journal = Journal::open(&loan::journal_dir(), context.root)?;
+        let mut journal = Journal::open(&pool_guard::journal_dir(), context.root)?;
         let set = pool::set_overcommit(context.root, &mut journal, step.size, overcommit);
         let (_, got) = set.map_err(refused)?;
         journal.keep()?;
@@ -223,7 +223,7 @@ const HARD_PAUSE: Duration = Duration::from_secs(6);
 fn resize(context: &Context, step: &Step, watcher: &mut Watcher) -> Result<Vec<Outcome>, Failure> {
     let status = Status::read(context.root).map_err(refused)?;
     let requests = step.requests(&status).map_err(refused)?;
-    let (dir, options) = (loan::journal_dir(), Options::default());
+    let (dir, options) = (pool_guard::journal_dir(), Options::default());
     let applied = pool::apply(context.root, &dir, &requests, options, &mut |p| watcher.step(p));
     let applied = applied.map_err(refused)?;
     context.complain(&applied.inherited);

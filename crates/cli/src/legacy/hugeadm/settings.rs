@@ -8,7 +8,7 @@ use super::lists::Bounds;
 use super::options::Request;
 use super::{Completion, Context, refused};
 use crate::exit::{self, Failure};
-use crate::loan;
+use crate::pool_guard;
 
 /// A setting to be written, and how the shell command that would do it quotes the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl SettingChange {
             exit::print(&format!("echo {quote}{value}{quote} > {knob}\n"))?;
             return Ok(Completion::Full);
         }
-        let mut journal = Journal::open(&loan::journal_dir(), context.root)?;
+        let mut journal = Journal::open(&pool_guard::journal_dir(), context.root)?;
         context.complain(journal.inherited());
         let written = journal.set(knob, value)?;
         journal.keep()?;

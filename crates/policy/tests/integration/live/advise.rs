@@ -142,7 +142,7 @@ fn superpages_are_made_free_by_who_may() {
             &[free, spare, all, free, spare, border]),
         ("small pieces ask for more than they need", asked, supplied(Some(64), partly(16 * MIB, 60 * MIB)),
             &[free, spare, Obtain { count: 64 }, free, advise(16 * MIB)]),
-        ("it was in vain a moment ago", State { trials: policy_pause(u64::MAX), ..asked }, supplied(None, none),
+        ("it brought nothing a moment ago", State { trials: policy_pause(u64::MAX), ..asked }, supplied(None, none),
             &[free, spare, GiveUp]),
         ("shared memory", asked, Facts { kind: Kind::Whole, ..supplied(None, none) }, &[free, spare, GiveUp]),
     ];
@@ -153,7 +153,7 @@ fn superpages_are_made_free_by_who_may() {
         let was_vain = expected.contains(&all) && facts.obtained.is_some_and(|got| got < 272);
         assert_eq!(
             policy.state.trials.until > policy.state.requested,
-            was_vain || name.starts_with("it was"),
+            was_vain || name.starts_with("it brought"),
             "{name}"
         );
     }

@@ -1,7 +1,7 @@
 //! Whether the machine has a free superpage: one that is asked for where none is free costs the asking thread a
 //! compaction, of milliseconds, and mostly fails. See docs/decisions/live.md#8.
 
-use host::{FreeContiguity, Root, ZoneFree};
+use host::{FreeContiguity, Root};
 use units::PageSize;
 
 use crate::extent::BYTES;
@@ -15,7 +15,7 @@ const COUNT_AFTER: u64 = 5_000;
 
 /// What is known of the machine's free superpages.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Supply {
+pub(crate) struct Backoff {
     /// So many were free when one was refused: the kernel keeps them for others, or below its watermarks.
     kept: u64,
     failures: u8,
@@ -25,7 +25,7 @@ pub(crate) struct Supply {
     count_at: u64,
 }
 
-impl Supply {
+impl Backoff {
     /// Whether the kernel is asked for one. `free` counts them.
     pub(crate) fn may_ask(&mut self, now: u64, free: impl FnOnce() -> Option<u64>) -> bool {
         if now < self.count_at {
@@ -59,11 +59,9 @@ impl Supply {
     }
 }
 
-/// Free superpages by /proc/buddyinfo. Those of the zone for old devices are kept for them.
+/// Free superpages that a program can have.
 pub(crate) fn free(root: &Root) -> Option<u64> {
-    let mut zones = ZoneFree::read(root).ok()?;
-    zones.retain(|zone| zone.zone != "DMA");
-    FreeContiguity::from_zones(&zones, root.page_size(), PageSize::new(BYTES).ok()?).superpages
+    FreeContiguity::for_programs(root, PageSize::new(BYTES).ok()?).ok()?.superpages
 }
 
 #[cfg(test)]
@@ -72,30 +70,30 @@ mod tests {
 
     #[test]
     fn nobody_is_asked_until_something_changes_or_a_compaction_is_due() {
-        let mut supply = Supply::default();
-        assert!(supply.may_ask(0, || Some(1)));
-        assert!(supply.may_ask(0, || Some(0)), "a compaction is due at first");
-        assert!(!supply.may_ask(1, || Some(0)), "and not again, though it helped");
-        supply.had();
-        assert!(!supply.may_ask(COUNT_AFTER, || Some(1)), "it was counted a moment ago");
-        assert!(supply.may_ask(1 + COUNT_AFTER, || Some(1)));
+        let mut backoff = Backoff::default();
+        assert!(backoff.may_ask(0, || Some(1)));
+        assert!(backoff.may_ask(0, || Some(0)), "a compaction is due at first");
+        assert!(!backoff.may_ask(1, || Some(0)), "and not again, though it helped");
+        backoff.had();
+        assert!(!backoff.may_ask(COUNT_AFTER, || Some(1)), "it was counted a moment ago");
+        assert!(backoff.may_ask(1 + COUNT_AFTER, || Some(1)));
         let mut now = MIN_REST;
-        assert!(supply.may_ask(now, || Some(0)));
-        supply.refused(now, Some(3));
-        assert!(!supply.may_ask(now + 1, || Some(3)), "these are kept");
-        assert!(supply.may_ask(now + 1 + COUNT_AFTER, || Some(4)));
+        assert!(backoff.may_ask(now, || Some(0)));
+        backoff.refused(now, Some(3));
+        assert!(!backoff.may_ask(now + 1, || Some(3)), "these are kept");
+        assert!(backoff.may_ask(now + 1 + COUNT_AFTER, || Some(4)));
         for rest in [MIN_REST, 2 * MIN_REST, 4 * MIN_REST, 8 * MIN_REST] {
-            assert!(!supply.may_ask(now + rest - 1, || None), "{rest}");
+            assert!(!backoff.may_ask(now + rest - 1, || None), "{rest}");
             now += rest + COUNT_AFTER;
-            assert!(supply.may_ask(now, || None), "{rest}");
-            supply.refused(now, None);
+            assert!(backoff.may_ask(now, || None), "{rest}");
+            backoff.refused(now, None);
         }
         for _ in 0..4 {
             now += MAX_REST;
-            assert!(supply.may_ask(now, || Some(0)), "never later");
-            supply.refused(now, Some(0));
+            assert!(backoff.may_ask(now, || Some(0)), "never later");
+            backoff.refused(now, Some(0));
         }
-        supply.had();
-        assert!(supply.may_ask(now, || Some(1)));
+        backoff.had();
+        assert!(backoff.may_ask(now, || Some(1)));
     }
 }
