@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use abi::supply::{GOT, SERVED, SERVES, WANTED};
 use host::journal::{Claim, JournalError, Knob, SharedKnob};
-use host::{FreeContiguity, MemInfo, Root, Thp};
+use host::{FreeContiguity, MemInfo, Root, Thp, cgroup};
 use launch::Plan;
 use sys::pagemap::Pagemap;
 use sys::shared::SharedWords;
@@ -28,6 +28,8 @@ use crate::fragment::{self, FragmentError};
 const STEP: u64 = 64;
 /// Superpages that are tried besides those that are free.
 const BESIDES: u64 = 4;
+/// At most this part of what a control group allows is tried.
+const TRIED_SHARE: u64 = 4;
 /// No request is worked on for longer.
 const MAX_TIME: Duration = Duration::from_millis(1000);
 /// How long a request may wait for the thread to notice that it is to end.
@@ -187,14 +189,19 @@ impl Work {
         got
     }
 
-    /// What is free but for what everybody else needs: nothing is reclaimed for it.
+    /// What is free but for what everybody else needs (nothing is reclaimed for it), and no more than our control group,
+    /// which is the program's mostly, lets anybody use.
     fn most(&self) -> u64 {
         let memory = MemInfo::read(&self.root).ok();
         let free = memory.and_then(|memory| {
             let spare = memory.total?.bytes() / 32;
             Some(memory.free?.bytes().saturating_sub(spare))
         });
-        free.unwrap_or(0) / self.superpage.bytes()
+        free.unwrap_or(0).min(self.headroom()) / self.superpage.bytes()
+    }
+
+    fn headroom(&self) -> u64 {
+        cgroup::memory_headroom(&self.root).map_or(u64::MAX, |left| left.bytes())
     }
 
     /// Whether a few superpages are had besides those that are free, by the faults of this process. A pool that cannot
@@ -205,6 +212,10 @@ impl Work {
             return true;
         }
         let count = if free > STEP { 0 } else { free + BESIDES };
+        // What is tried is charged to us, and reclaimed from others of our group.
+        if count * self.superpage.bytes() > self.headroom() / TRIED_SHARE {
+            return false;
+        }
         let tried = || {
             let pagemap = Pagemap::open(sys::param::own_pid())?;
             let mut held = Vec::new();

@@ -6,7 +6,10 @@
 use policy::Result;
 
 use crate::executor::advice;
-use crate::raw;
+use crate::{limits, raw};
+
+/// At most this part of what control groups leave the process is tried: others of the group would have to give way.
+const TRIED_SHARE: usize = 4;
 
 /// Populates `count` superpages, held at once, until one takes more than `limit` microseconds: done if each took one
 /// fault, and how long the slowest took.
@@ -15,6 +18,9 @@ pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Result, u32) {
     let Some(length) = count.checked_add(1).and_then(|it| it.checked_mul(superpage)) else {
         return (Result::Unavailable, 0);
     };
+    if limits::cgroup_headroom().is_some_and(|left| length > left / TRIED_SHARE) {
+        return (Result::Unavailable, 0);
+    }
     let Ok(start) = raw::map(length, libc::MAP_NORESERVE) else { return (Result::Unavailable, 0) };
     // SAFETY: as the module says.
     unsafe {
