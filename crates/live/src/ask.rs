@@ -76,11 +76,14 @@ fn wants_superpage(
     }
 }
 
-/// Whether a reservation is prepared whole while it lacks pages, be it only the last.
-pub(crate) fn fills(policy: &Policy) -> bool {
-    let extent = Extent { populated: PAGES - 1, is_reserved: true, ..Extent::default() };
-    let action = policy.clone().on(Event::Populated, &extent.facts(policy, false));
-    matches!(action, Action::Populate { .. })
+/// The fewest pages with which a reservation is prepared whole, or all pages of a superpage.
+pub(crate) fn least_filled(policy: &Policy) -> u16 {
+    let fills = |&populated: &u16| {
+        let extent = Extent { populated, is_reserved: true, ..Extent::default() };
+        let action = policy.clone().on(Event::Populated, &extent.facts(policy, false));
+        matches!(action, Action::Populate { .. })
+    };
+    (1..PAGES).find(fills).unwrap_or(PAGES)
 }
 
 /// Whether a reservation that a daemon completed is mapped as one by the next fault in it. MADV_COLLAPSE does both.

@@ -16,32 +16,39 @@ use units::Pid;
 const EVERY: u64 = 32;
 /// Base pages of a ring, of 512 samples.
 const RING: usize = 4;
-/// So many samples on a CPU, of 2 MiB that is filled page by page, end a wait.
-const WAKE: u32 = 16;
+/// A wait ends after so many samples on a CPU at most: they are those of 2 MiB that is filled page by page.
+const MAX_WAKE: u32 = 16;
 
 /// The faults of the machine.
 #[derive(Debug)]
 pub(crate) struct Faults {
     rings: Vec<Ring>,
+    cpus: Vec<u32>,
     /// Closed when the executor is to stop.
     stop: PipeReader,
 }
 
 impl Faults {
     /// Not permitted without CAP_PERFMON, and in containers that forbid `perf_event_open(2)`.
-    pub(crate) fn open(stop: PipeReader) -> Result<Self, SysError> {
-        let open = |cpu| Ring::sample_cpu(Event::MinorFaults, cpu, RING, EVERY, WAKE);
-        let rings = sys::affinity::online()?.into_iter().map(open).collect::<Result<_, _>>()?;
-        Ok(Self { rings, stop })
+    /// A wait ends once some CPU took so many, as far as samples tell.
+    pub(crate) fn open(stop: PipeReader, faults: u16) -> Result<Self, SysError> {
+        let wake = (u32::from(faults) / EVERY as u32).clamp(1, MAX_WAKE);
+        let open = |cpu| Ring::sample_cpu(Event::MinorFaults, cpu, RING, EVERY, wake);
+        let cpus = sys::affinity::online()?;
+        let rings = cpus.iter().map(|&cpu| open(cpu)).collect::<Result<_, _>>()?;
+        Ok(Self { rings, cpus, stop })
     }
 
-    /// The addresses of faults since the last call, by process, and in the order that each CPU took them.
-    pub(crate) fn take(&mut self) -> BTreeMap<Pid, Vec<u64>> {
-        let mut taken = BTreeMap::<Pid, Vec<u64>>::new();
-        for ring in &mut self.rings {
+    /// The addresses of faults since the last call, by process, in the order that each CPU took them, and the last of
+    /// these CPUs.
+    pub(crate) fn take(&mut self) -> BTreeMap<Pid, (Vec<u64>, usize)> {
+        let mut taken = BTreeMap::<Pid, (Vec<u64>, usize)>::new();
+        for (ring, &cpu) in self.rings.iter_mut().zip(&self.cpus) {
             ring.drain(|record| {
                 if let Some(sample) = record.sample() {
-                    taken.entry(sample.pid).or_default().push(sample.address);
+                    let (addresses, at) = taken.entry(sample.pid).or_default();
+                    addresses.push(sample.address);
+                    *at = cpu as usize;
                 }
             });
         }

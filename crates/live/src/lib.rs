@@ -4,7 +4,7 @@
 //! many pages each superpage's worth of their memory has, tells the policy, and makes the superpages that it asks for
 //! with MADV_COLLAPSE (`process_madvise(2)`), which copies. It decides nothing.
 //!
-//! Each turn of that thread: where faults were sampled ([`faults`]), and now and then all of the processes that took
+//! Each turn of that thread: where faults were sampled ([`faults`], at a [`pace`]), and now and then all of the processes that took
 //! some, is looked at ([`process`]); the policy gets what grew ([`ask`]); some of what it asked for is made
 //! ([`pending`], [`make`]), as far as the machine has it ([`backoff`]); daemons that are due work ([`daemons`]).
 //! See docs/decisions/live.md#6.
@@ -17,6 +17,7 @@ mod extent;
 mod faults;
 mod limits;
 mod make;
+mod pace;
 mod pending;
 mod process;
 mod report;

@@ -7,7 +7,7 @@ use sys::pagemap::{Categories, Pagemap};
 
 use crate::ask;
 use crate::daemons::is_ours;
-use crate::extent::{BYTES, SCALE};
+use crate::extent::{BYTES, PAGES, SCALE};
 
 /// A rule of a design, and what is done about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -84,7 +84,7 @@ pub fn rules(policy: &Policy) -> Vec<Rule> {
             ),
         );
     }
-    if ask::fills(policy) || daemons.contains(&Task::Fill) {
+    if ask::least_filled(policy) < PAGES || daemons.contains(&Task::Fill) {
         add(
             "preparation",
             "missing pages are zeroed in the reservation",

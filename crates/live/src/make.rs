@@ -16,8 +16,8 @@ pub(crate) const MAX_RUN: usize = 16;
 /// After a failure the next attempt waits so long, twice as long after each further one, in ticks.
 const MIN_REST: u64 = 100_000;
 const MAX_REST: u64 = 10_000_000;
-/// The same where the kernel held a page: those that were just faulted in wait on a CPU's list for the LRU's lock.
-/// See docs/decisions/live.md#8.
+/// The same from the second failure on where the kernel held a page: those that were just faulted in wait on a CPU's
+/// list for the LRU's lock. See docs/decisions/live.md#8.
 const MIN_REST_OF_HELD: u64 = 50;
 
 /// Makes superpages of these extents, ascending, as far as they are still there. `now` is asked for the time.
@@ -107,7 +107,13 @@ fn failed(extent: &mut Extent, errno: Option<i32>, now: u64) -> Ended {
     if errno == Some(libc::ENOMEM) {
         return Ended::NoMemory; // none may be had for any other extent either: that is for the caller
     }
-    let least = if errno == Some(libc::EAGAIN) { MIN_REST_OF_HELD } else { MIN_REST };
+    let least = match errno {
+        // The call waited for another CPU, and the program ran meanwhile: the next waits for nobody. See
+        // docs/decisions/live.md#9.
+        Some(libc::EAGAIN) if extent.failures == 0 => 0,
+        Some(libc::EAGAIN) => MIN_REST_OF_HELD / 2, // doubled once for the first
+        _ => MIN_REST,
+    };
     extent.retry_at = now + (least << extent.failures.min(16)).min(MAX_REST);
     extent.failures = extent.failures.saturating_add(1);
     match errno {

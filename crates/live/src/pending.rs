@@ -58,7 +58,7 @@ impl Executor {
     /// waits for those where faults are, as long as a program grows.
     fn due(&self, pid: Pid, start: u64) -> Option<u64> {
         let extent = self.processes.get(&pid)?.extents.get(&start)?;
-        let waits = self.is_growing() && self.saves_faults && extent.populated == PAGES;
+        let waits = self.is_growing() && self.pace.saves_faults && extent.populated == PAGES;
         let due = if waits { extent.retry_at.max(self.full_at) } else { extent.retry_at };
         (extent.is_wanted && !extent.is_huge).then_some(due)
     }

@@ -15,8 +15,9 @@ use units::Pid;
 use crate::ask::{self, Wanted};
 use crate::backoff::Backoff;
 use crate::daemons::Daemons;
-use crate::extent::Extent;
+use crate::extent::{Extent, PAGES};
 use crate::faults::Faults;
+use crate::pace::{self, Pace, Rest};
 use crate::process::{Growth, Process};
 use crate::report::{Report, Tally};
 
@@ -25,11 +26,6 @@ const MIN_IDLE: Duration = Duration::from_millis(10);
 const MAX_IDLE: Duration = Duration::from_millis(50);
 /// A pause after a look at all page tables is so many times its CPU time: they take 1 % of a CPU.
 const PAUSE_FOR_LOOKS: u32 = 99;
-/// The same after a look where faults were sampled: while a program grows, 10 % of a CPU.
-/// See docs/decisions/live.md#7.
-const PAUSE_FOR_GROWTH: u32 = 9;
-/// Pauses between them while the program grows are no longer.
-const MAX_GROWTH_PAUSE: Duration = Duration::from_millis(2);
 /// The thread goes before the program: an extent is full a millisecond after its first fault.
 const NICE: i32 = -10;
 
@@ -47,9 +43,8 @@ pub(crate) struct Executor {
     pub pending: Vec<(Pid, u64)>,
     /// When the first of those that failed may be tried again, in ticks.
     pub retry_at: Option<u64>,
-    /// When one with all its pages may be made while a program grows, in ticks, and whether the design wants others.
+    /// When one with all its pages may be made while a program grows, in ticks.
     pub full_at: u64,
-    pub saves_faults: bool,
     /// Superpages asked for in one call while a program grows.
     pub most: usize,
     pub backoff: Backoff,
@@ -64,8 +59,9 @@ pub(crate) struct Executor {
     closed: Option<PipeReader>,
     /// Not sampled before a program has memory for a superpage: short programs need not wait for that.
     faults: Option<Faults>,
-    /// Until faults are taken from their rings again. `None`: no program grew lately.
-    growth_pause: Option<Duration>,
+    /// The pages that make the policy want an extent, where it does not want all.
+    least: u16,
+    pub pace: Pace,
 }
 
 impl Executor {
@@ -76,9 +72,11 @@ impl Executor {
         stop: Arc<AtomicBool>,
         closed: Option<PipeReader>,
     ) -> Self {
+        let least = ask::least_filled(&policy);
         Self {
             daemons: Daemons::new(&policy),
-            saves_faults: ask::fills(&policy),
+            pace: Pace::new(least < PAGES),
+            least,
             policy,
             mounts: MemoryMounts::from_pid(&root, sys::param::own_pid()).unwrap_or_default(),
             load: KeptLoad::open(&root).ok(),
@@ -99,7 +97,6 @@ impl Executor {
             idle: MIN_IDLE,
             closed,
             faults: None,
-            growth_pause: None,
         }
     }
 
@@ -142,7 +139,7 @@ impl Executor {
         let has_extents = |process: &Process| !process.extents.is_empty();
         let has_extents = self.processes.values().any(has_extents);
         if let Some(closed) = self.closed.take_if(|_| has_extents) {
-            match Faults::open(closed) {
+            match Faults::open(closed, self.least) {
                 Ok(faults) => self.faults = Some(faults),
                 Err(error) => self.tally.report.unsampled = Some(error.to_string()),
             }
@@ -155,10 +152,10 @@ impl Executor {
         let Some(faults) = &mut self.faults else { return };
         let began = thread_cpu_time();
         let now = now_since(self.began);
-        let mut has_grown = false;
-        for (pid, addresses) in faults.take() {
+        let mut last = None;
+        for (pid, (addresses, cpu)) in faults.take() {
             let Some(process) = self.processes.get_mut(&pid) else { continue };
-            has_grown = true;
+            last = Some(cpu);
             self.tally.report.frontier_looks += 1;
             match process.look_at(&self.root, &self.mounts, &addresses, now) {
                 Ok(grown) => self.tell(pid, grown),
@@ -166,30 +163,33 @@ impl Executor {
             }
         }
         let looked = thread_cpu_time().saturating_sub(began);
-        self.growth_pause = match self.growth_pause {
-            _ if has_grown => Some(looked * PAUSE_FOR_GROWTH),
-            Some(pause) if pause < MAX_GROWTH_PAUSE => Some(pause * 2),
-            _ => None,
-        };
+        self.pace.followed(last, !self.pending.is_empty(), looked);
     }
 
     /// Until there is something to do.
-    fn rest(&self) {
+    fn rest(&mut self) {
+        self.pace.has_rested = true;
         let now = self.now();
         let due = [Some(self.check_at), self.daemons.next_due(), self.retry_at];
         let due = due.into_iter().flatten().min().unwrap_or(now);
         let due = Duration::from_micros(due.saturating_sub(now));
-        match (&self.faults, self.growth_pause) {
+        match (&self.faults, self.pace.rest) {
             _ if self.is_stopped() => {}
-            (_, Some(pause)) => std::thread::park_timeout(pause.min(due)),
-            (Some(faults), None) => faults.wait(due),
-            (None, None) => std::thread::park_timeout(due),
+            (Some(faults), Rest::Faults) => faults.wait(due.min(pace::MAX_PAUSE)),
+            (Some(faults), Rest::Idle) => {
+                std::thread::park_timeout(pace::IDLE.min(due));
+                if !self.is_stopped() {
+                    faults.wait(due.saturating_sub(pace::IDLE));
+                }
+            }
+            (_, Rest::Pause(pause)) => std::thread::park_timeout(pause.min(due)),
+            (None, _) => std::thread::park_timeout(due),
         }
     }
 
     /// Whether a program grew a moment ago.
     pub(crate) fn is_growing(&self) -> bool {
-        self.growth_pause.is_some()
+        self.pace.rest != Rest::Idle
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

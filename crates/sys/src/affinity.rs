@@ -7,10 +7,15 @@ use crate::SysError;
 /// `int sched_setaffinity(0, sizeof set, &set)`: this thread runs on CPU `cpu` alone. `EINVAL`: it is
 /// offline, or a cpuset forbids it. No privilege is needed.
 pub fn pin(cpu: usize) -> Result<(), SysError> {
+    set(&[cpu])
+}
+
+/// The same with several CPUs.
+pub fn set(cpus: &[usize]) -> Result<(), SysError> {
     let mut set = CpuSet::new();
-    set.set(cpu);
+    cpus.iter().for_each(|&cpu| set.set(cpu));
     sched_setaffinity(None, &set)
-        .map_err(|errno| SysError::new("sched_setaffinity", format!("CPU {cpu}"), errno))
+        .map_err(|errno| SysError::new("sched_setaffinity", format!("CPUs {cpus:?}"), errno))
 }
 
 /// `int sched_getaffinity(0, ...)`: the CPUs that this thread may run on, ascending.

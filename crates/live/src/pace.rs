@@ -1,0 +1,123 @@
+//! How soon it is looked again where programs take faults, and on which CPU.
+//!
+//! A design that makes superpages of extents that are not full does so inside a fault. The nearest to it is a thread on
+//! the CPU of that fault: it runs at once, since the program is on that CPU, and as the program takes no fault there
+//! meanwhile, none of its pages is on that CPU's list for the LRU, which would make the kernel refuse with EAGAIN.
+//! See docs/decisions/live.md#9.
+
+use std::time::Duration;
+
+/// A pause after a look where faults were sampled is so many times its CPU time: while a program grows, 10 % of a CPU.
+/// See docs/decisions/live.md#7.
+const PAUSE: u32 = 9;
+/// Pauses while the program grows are no longer.
+pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(2);
+/// After so many looks in a row that found nothing to make, there are pauses again.
+const MAX_FRUITLESS: u32 = 8;
+/// Faults of other programs end a wait too: so long nothing does.
+pub(crate) const IDLE: Duration = Duration::from_millis(1);
+
+/// Until when the executor rests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Nothing grew lately.
+    Idle,
+    /// A program grows: so long.
+    Pause(Duration),
+    /// A program grows, and each look finds something to make: until the next faults.
+    Faults,
+}
+
+/// What follows from the last looks.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    pub rest: Rest,
+    /// Whether the design makes superpages that save faults.
+    pub saves_faults: bool,
+    /// Whether the executor rested since the last look.
+    pub has_rested: bool,
+    fruitless: u32,
+    /// The CPUs that the executor may run on, and the one it is on for a program that grows.
+    allowed: Vec<usize>,
+    cpu: Option<usize>,
+}
+
+impl Pace {
+    pub(crate) fn new(saves_faults: bool) -> Self {
+        let allowed = sys::affinity::allowed().unwrap_or_default();
+        let fruitless = MAX_FRUITLESS;
+        Self { rest: Rest::Idle, saves_faults, has_rested: true, fruitless, allowed, cpu: None }
+    }
+
+    /// Samples were taken: the CPU of the last one of our programs', whether there is something to make, and the CPU
+    /// time of looking.
+    pub(crate) fn followed(&mut self, cpu: Option<usize>, is_wanted: bool, looked: Duration) {
+        let has_rested = std::mem::take(&mut self.has_rested);
+        if cpu.is_none() && !has_rested {
+            return; // Superpages were made since: the program hardly ran.
+        }
+        self.fruitless = if is_wanted { 0 } else { self.fruitless.saturating_add(1) };
+        let follows = self.saves_faults && self.fruitless < MAX_FRUITLESS;
+        self.rest = match (cpu, self.rest) {
+            // Without samples: other programs took faults, or those that ended the wait were looked at before.
+            (None, Rest::Faults) | (Some(_), _) if follows => Rest::Faults,
+            (Some(_), _) | (None, Rest::Faults) => Rest::Pause(looked * PAUSE),
+            (None, Rest::Pause(pause)) if pause < MAX_PAUSE => Rest::Pause(pause * 2),
+            (None, _) => Rest::Idle,
+        };
+        let cpu = cpu.or(self.cpu).filter(|_| self.saves_faults && self.rest != Rest::Idle);
+        if cpu != self.cpu {
+            // A cpuset may forbid it, or it went offline: then it is made from another CPU.
+            let moved = match cpu {
+                Some(cpu) => sys::affinity::pin(cpu),
+                None => sys::affinity::set(&self.allowed),
+            };
+            self.cpu = cpu.filter(|_| moved.is_ok());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_waited_for_while_they_lead_to_superpages() {
+        // A thread of its own: the CPU it is on ends with it.
+        let rests = std::thread::spawn(|| {
+            let cpu = sys::affinity::allowed().unwrap()[0];
+            let look = Duration::from_micros(10);
+            let mut pace = Pace::new(true);
+            let mut rests = vec![pace.rest];
+            let mut followed = |cpu, is_wanted| {
+                pace.has_rested = true;
+                pace.followed(cpu, is_wanted, look);
+                (pace.rest, sys::affinity::allowed().unwrap().len() == 1)
+            };
+            let before = followed(Some(cpu), false);
+            let during = followed(Some(cpu), true);
+            let fruitless: Vec<_> =
+                (0..MAX_FRUITLESS).map(|_| followed(Some(cpu), false)).collect();
+            let after: Vec<_> = (0..12).map(|_| followed(None, false)).collect();
+            rests.push(after[11].0);
+            (rests, before, during, fruitless, after)
+        });
+        let (rests, before, during, fruitless, after) = rests.join().unwrap();
+        let pause = Rest::Pause(Duration::from_micros(90));
+        assert_eq!(rests, [Rest::Idle, Rest::Idle]);
+        assert_eq!((before, during), ((pause, true), (Rest::Faults, true)));
+        assert_eq!(fruitless[MAX_FRUITLESS as usize - 2].0, Rest::Faults);
+        assert_eq!(fruitless[MAX_FRUITLESS as usize - 1].0, pause);
+        assert_eq!(after[0].0, Rest::Pause(Duration::from_micros(180)));
+        let cpus = sys::affinity::allowed().unwrap().len();
+        assert_eq!(after[11].1, cpus == 1, "it may run anywhere again");
+    }
+
+    #[test]
+    fn designs_that_save_no_faults_follow_nobody() {
+        let mut pace = Pace::new(false);
+        pace.followed(Some(0), true, Duration::from_micros(10));
+        assert_eq!(pace.rest, Rest::Pause(Duration::from_micros(90)));
+        assert_eq!(pace.cpu, None);
+    }
+}
