@@ -147,7 +147,7 @@ impl Executor {
         self.check_at = now + self.idle.as_micros() as u64;
     }
 
-    /// Looks where programs took faults since, and tells the policy.
+    /// Looks where programs took faults since, and tells the policy. See docs/decisions/live.md#7.
     fn follow(&mut self) {
         let Some(faults) = &mut self.faults else { return };
         let began = thread_cpu_time();

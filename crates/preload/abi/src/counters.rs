@@ -146,6 +146,9 @@ pub mod supply {
     pub const SERVED: usize = 5;
     /// Superpages that were made free for the last of them.
     pub const GOT: usize = 6;
+    /// When a process found last that none are had besides those that are free, in tenths of a second of
+    /// CLOCK_MONOTONIC; 0: never.
+    pub const REFUSED: usize = 7;
 }
 
 const PROCESSES: usize = 1;

@@ -9,7 +9,7 @@
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use ::abi::supply::{GOT, SERVED, SERVES, WANTED};
+use ::abi::supply::{GOT, REFUSED, SERVED, SERVES, WANTED};
 pub use ::abi::{Column, Kind, Prepared, Reason};
 
 use crate::text::Text;
@@ -78,6 +78,27 @@ pub fn supply(count: u64) -> Option<u64> {
     let most = FIRST_WAIT + EACH_WAIT * i64::from(count.min(MOST_WAITED_FOR));
     raw::shared_futex_wait(served.as_ptr(), seen, most);
     (served.load(Ordering::SeqCst) != seen).then(|| got.load(Ordering::SeqCst).into())
+}
+
+/// No superpages are had besides those that are free: the processes of the run do not try again for a second.
+/// See docs/decisions/contiguity.md#7.
+pub fn refused() {
+    if let Some(word) = supply_word(REFUSED) {
+        word.store(tenths(), Ordering::Relaxed);
+    }
+}
+
+/// Whether some process of the run found so lately.
+pub fn was_refused() -> bool {
+    supply_word(REFUSED)
+        .map(|word| word.load(Ordering::Relaxed))
+        .is_some_and(|at| at != 0 && tenths().wrapping_sub(at) <= REFUSED_FOR)
+}
+
+const REFUSED_FOR: u32 = 10;
+
+fn tenths() -> u32 {
+    (raw::monotonic().unwrap_or(0) / 100_000_000) as u32
 }
 
 /// Nanoseconds: of a request, and of each superpage of so many.

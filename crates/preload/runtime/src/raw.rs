@@ -227,6 +227,15 @@ pub fn is_resident(address: usize) -> Option<bool> {
     (asked == 0).then_some(present & 1 != 0)
 }
 
+/// Nanoseconds of CLOCK_MONOTONIC: not by libc's clock_gettime, which a program may replace by one that allocates.
+pub fn monotonic() -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one structure.
+    let asked =
+        keeping_errno(|| unsafe { call!(SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut time) });
+    (asked == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
 /// The user that this process acts as.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing.

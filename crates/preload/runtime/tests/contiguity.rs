@@ -235,9 +235,14 @@ fn fragmented_memory_is_not_compacted_at_each_touch() {
     let blind = touch(&program, ["256", "1", "0", "advised"], false);
     testkit::require!(number(&blind, "stalls") >= 100, "memory could not be fragmented: {blind}");
     // In pieces of three sizes: so many times the memory.
-    for (pieces, times) in
-        [(["1024", "1", "0", ""], 4), (["64", "16", "0", ""], 4), (["4", "64", "0", ""], 1)]
-    {
+    for (pieces, times) in [
+        (["1024", "1", "0", ""], 4),
+        (["64", "16", "0", ""], 4),
+        (["4", "64", "0", ""], 1),
+        // A guest's memory, or an allocator's, that the program advises itself.
+        (["1024", "1", "0", "advised"], 4),
+        (["64", "16", "0", "advised"], 4),
+    ] {
         let report = touch(&program, pieces, true);
         // Free blocks come and go, and some cannot be had (kept for atomic requests): at most half.
         assert!(
@@ -317,6 +322,22 @@ fn a_piece_advised_in_part_is_still_one_mapping_to_mremap() {
     let report = report.expect("run");
     // Where others have the superpages meanwhile there are fewer, but never more.
     assert!(number(&report, "huge_kib") <= (156 - 32) * 2048, "{report}");
+}
+
+#[test]
+fn what_a_program_advises_itself_is_decided_too() {
+    // The library serves its malloc alone.
+    let asking = |name: &str, blocks: &str, mib: &str| {
+        let pieces = [mib, "1", "0", "advised"];
+        told("touch.c", name, "heap", &[("buddyinfo", blocks)], &pieces)
+    };
+    let report = asking("touch_asking", PARTLY, "512");
+    testkit::require!(report.is_some(), "{NEEDS_MOUNTS}");
+    let report = report.expect("run");
+    assert!(number(&report, "huge_kib") <= (156 - 32) * 2048, "{report}");
+    let none = PARTLY.replace("78", "0");
+    let report = asking("touch_asking_none", &none, "64").expect("run");
+    assert_eq!(number(&report, "huge_kib"), 0, "{report}");
 }
 
 /// What of an object of 64 MiB more each step is advised, and in how many mappings it lies.

@@ -163,6 +163,43 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
     }
     let facts = &mut facts(kind, start, length, used);
     let action = decide(Event::Mapped, facts);
+    perform(action, kind, start, facts)
+}
+
+/// The program advises `[start, start + length)` itself. Whether that was done as far as free memory allows, as with
+/// memory that is advised unasked; else it is the kernel's to do: where all fits, the memory is in use, or it is not
+/// private and anonymous. See docs/decisions/contiguity.md#7.
+pub fn requested(start: usize, length: usize) -> bool {
+    if length < machine::superpage()
+        || !executor::advises()
+        || filter::may_be_in_place()
+        || !machine::compacts_at_touches()
+        || raw::is_resident(start) == Some(true)
+    {
+        return false;
+    }
+    let facts = &mut facts(Kind::Mmap, start, length, Use::Fresh);
+    let action = decide(Event::Mapped, facts);
+    match action {
+        Action::Advise { bytes, promised, .. } if bytes as usize >= length => {
+            let result = advised_to(true, start, length, promised, facts);
+            executor::ended(action, result, facts);
+            false
+        }
+        _ if !maps::is_private_anonymous(start, start + length) => {
+            executor::ended(action, Ended::Unfit, facts);
+            false
+        }
+        _ => {
+            perform(action, Kind::Mmap, start, facts);
+            true
+        }
+    }
+}
+
+/// Carries out what was decided about new memory; how many of its bytes are advised then.
+fn perform(action: Action, kind: Kind, start: usize, facts: &Facts) -> usize {
+    let length = facts.length as usize;
     let (bytes, promised) = match action {
         Action::Advise { bytes, promised, .. } => (bytes as usize, promised),
         Action::AdviseSmaller { from, promised, .. } => {
@@ -185,7 +222,8 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
         return 0;
     }
     // Shared memory has sizes of its own, and old memory its page tables.
-    let has_size = kind == Kind::Shared || used == Use::Old || tables::make_if_larger(start, bytes);
+    let has_size =
+        kind == Kind::Shared || facts.used == Use::Old || tables::make_if_larger(start, bytes);
     let is_advised = has_size && advice::superpages(start, bytes);
     let result = advised_to(is_advised, start, bytes, promised, facts);
     executor::ended(action, result, facts);
@@ -244,8 +282,16 @@ fn facts(kind: Kind, start: usize, length: usize, used: Use) -> Facts {
 fn decide(event: Event, facts: &mut Facts) -> Action {
     executor::ask(event, facts, |action, facts| match action {
         Action::Read(source) => Some((read(source, facts), 0)),
+        Action::Obtain { .. } if counters::was_refused() => {
+            facts.obtained = Some(0);
+            Some((DONE, 0))
+        }
+        Action::Probe { .. } if counters::was_refused() => Some((Ended::NoMemory, 0)),
         Action::Obtain { count } => {
             let got = counters::supply(count);
+            if got == Some(0) {
+                counters::refused();
+            }
             facts.obtained = Some(got.unwrap_or(0));
             // Both are to be learned again.
             (facts.contiguous, facts.reclaimable) = (None, None);
@@ -254,7 +300,11 @@ fn decide(event: Event, facts: &mut Facts) -> Action {
         Action::Probe { count, limit } => {
             // What is had is free afterwards.
             facts.reclaimable = None;
-            Some(probe::superpages(count, limit, facts.superpage))
+            let tried = probe::superpages(count, limit, facts.superpage);
+            if tried.0 == Ended::NoMemory {
+                counters::refused();
+            }
+            Some(tried)
         }
         Action::Wait(_) => {
             counters::because(Reason::Compacted);

@@ -60,20 +60,10 @@ unsafe fn timed(first: usize, count: usize, limit: u32, superpage: usize) -> Opt
 /// # Safety
 /// The range is ours.
 unsafe fn populate(start: usize, length: usize) -> Option<(u64, i64)> {
-    let (time, faults) = (now()?, faults()?);
+    let (time, faults) = (raw::monotonic()?, faults()?);
     // SAFETY: the contract.
     unsafe { raw::populate(start, length) }.ok()?;
-    Some((now()?.saturating_sub(time), self::faults()? - faults))
-}
-
-/// Not libc's clock_gettime, which a program may replace by one that allocates.
-fn now() -> Option<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one structure.
-    let asked = raw::keeping_errno(|| unsafe {
-        raw::call!(SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut time)
-    });
-    (asked == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    Some((raw::monotonic()?.saturating_sub(time), self::faults()? - faults))
 }
 
 /// Faults of this thread so far: populating counts each.

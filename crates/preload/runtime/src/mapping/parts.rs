@@ -107,6 +107,11 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
             |entry: &Entry| !entry.is_ordinary || is_kept_by_page(advice) && plan::concerns(entry);
         if is_valid(start, end) && table::first_entry(start, end, is_meant).is_some() {
             advise_pool(start, end, advice)
+        } else if advice == libc::MADV_HUGEPAGE
+            && is_valid(start, end)
+            && contiguity::requested(start, end - start)
+        {
+            Ok(())
         } else {
             raw::madvise(start, length, advice)
         }
