@@ -9,6 +9,7 @@ use host::{ReadError, Root};
 use policy::{Backing, Mapping};
 use sys::pagemap::{Categories, PageRegion, Pagemap};
 use sys::pidfd::PidFd;
+use sys::procmap::Procmap;
 use units::Pid;
 
 use crate::extent::{BYTES, Extent, PAGES, SCALE};
@@ -30,8 +31,9 @@ pub(crate) struct Process {
     /// When it was last looked at, and last known to be as it was then, in ticks.
     looked_at: Option<u64>,
     unchanged_at: u64,
-    /// Its page tables, since the last look at all of them.
+    /// Its page tables and mappings, since the last look at all of them.
     pagemap: Option<Pagemap>,
+    procmap: Option<Procmap>,
     pub extents: BTreeMap<u64, Extent>,
     /// Whole extents of mappings that may have superpages, ascending.
     pub spans: Vec<Span>,
@@ -45,6 +47,15 @@ pub(crate) struct Span {
     pub start: u64,
     pub end: u64,
     pub mapping: Mapping,
+}
+
+impl Span {
+    /// `None`: the mapping holds no whole extent.
+    fn of(start: u64, end: u64, backing: Backing) -> Option<Self> {
+        let (start, end) = (start.next_multiple_of(BYTES), end / BYTES * BYTES);
+        let mapping = Mapping { backing, advised: None, writable: true };
+        (start < end).then_some(Self { start, end, mapping })
+    }
 }
 
 /// An extent that has more pages than before.
@@ -85,6 +96,7 @@ impl Process {
             looked_at: None,
             unchanged_at: 0,
             pagemap: None,
+            procmap: None,
             extents: BTreeMap::new(),
             spans: Vec::new(),
             mapped: Vec::new(),
@@ -129,7 +141,7 @@ impl Process {
                 return Ok(Vec::new());
             }
             if self.looked_at.is_some() {
-                self.read_mappings(root, mounts)?;
+                self.read_mappings_at(root, mounts, addresses)?;
             }
         }
         let Some(pagemap) = self.pagemap.as_ref().filter(|_| self.looked_at.is_some()) else {
@@ -200,7 +212,36 @@ impl Process {
             add(&mut found, &regions, span.mapping);
         }
         self.pagemap = Some(pagemap);
+        self.procmap = Procmap::open(self.pid).ok();
         Ok(found)
+    }
+
+    /// Reads the mappings of those addresses that were in none, or all where one is not a plain one.
+    fn read_mappings_at(
+        &mut self,
+        root: &Root,
+        mounts: &MemoryMounts,
+        addresses: &[u64],
+    ) -> Result<(), ReadError> {
+        for &address in addresses {
+            if self.is_mapped(address) {
+                continue;
+            }
+            let found = self.procmap.as_ref().and_then(|maps| maps.at(address).ok());
+            let Some(found) = found.filter(|found| found.is_plain) else {
+                return self.read_mappings(root, mounts);
+            };
+            // It took in what it was joined with.
+            let is_beside = |start: u64, end: u64| end <= found.start || start >= found.end;
+            self.mapped.retain(|range| is_beside(range.start, range.end));
+            let at = self.mapped.partition_point(|range| range.start < found.start);
+            self.mapped.insert(at, found.start..found.end);
+            self.spans.retain(|span| is_beside(span.start, span.end));
+            let at = self.spans.partition_point(|span| span.start < found.start);
+            let span = Span::of(found.start, found.end, Backing::Anonymous);
+            self.spans.splice(at..at, span.filter(|_| found.writable));
+        }
+        Ok(())
     }
 
     fn read_mappings(&mut self, root: &Root, mounts: &MemoryMounts) -> Result<(), ReadError> {
@@ -217,12 +258,9 @@ impl Process {
                 MappingKind::Heap => Backing::Heap,
                 _ => continue,
             };
-            let (start, end) = (mapping.start.next_multiple_of(BYTES), mapping.end / BYTES * BYTES);
-            if start >= end || !mapping.writable || mapping.sharing == Sharing::Shared {
-                continue;
+            if mapping.writable && mapping.sharing != Sharing::Shared {
+                self.spans.extend(Span::of(mapping.start, mapping.end, backing));
             }
-            let mapping = Mapping { backing, advised: None, writable: true };
-            self.spans.push(Span { start, end, mapping });
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ pub mod perf;
 pub mod pidfd;
 pub mod pin;
 pub mod prctl;
+pub mod procmap;
 pub mod shared;
 pub mod signal;
 pub mod spawn;
