@@ -1,5 +1,6 @@
 //! `superpage run`: any unmodified program, on the pages asked for.
 
+mod explain;
 mod in_force;
 mod report;
 
@@ -13,7 +14,7 @@ use experiment::counters::CounterFile;
 use experiment::process_tree::ProcessTree;
 use experiment::supply::Supply;
 use experiment::watch::{Depth, Watch};
-use host::{MemInfo, Root, Thp};
+use host::{Counters, MemInfo, Root, Thp};
 use launch::{
     Ahead, Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Text,
 };
@@ -22,6 +23,7 @@ use policy::Policy;
 use units::{ByteSize, PageSize};
 
 use crate::delivery::ReportFlags;
+use crate::design::recipe::RuleNote;
 use crate::exit::{self, Done, Failure};
 use crate::pool_guard::{self, OvercommitGuard, PoolPolicy};
 use crate::{design, facts, signals};
@@ -144,6 +146,12 @@ pub struct Args {
     )]
     grow_pool: Option<ByteSize>,
 
+    /// Print also, for each rule of the design (or for the pages requested), how many superpages were asked for, made and
+    /// refused, by what means, by whom, and how soon. Where superpage may not make them itself (CAP_SYS_NICE), the program
+    /// runs on base pages, and the table says what the design asked for.
+    #[arg(long, conflicts_with = "dry_run")]
+    explain: bool,
+
     #[command(flatten)]
     report: ReportFlags,
 
@@ -162,18 +170,26 @@ fn page_size(text: &str) -> Result<PageSize, String> {
 }
 
 impl Args {
-    /// What is asked for, and what of it cannot be done.
-    fn recipe(&self) -> Result<(Recipe, Vec<String>), Failure> {
+    /// What is asked for, what of its design is done otherwise, and why superpages cannot be made as it says.
+    fn recipe(&self) -> Result<(Recipe, Vec<RuleNote>, Option<String>), Failure> {
         let mut recipe = self.recipe_of_flags()?;
         if let Some(design) = &self.design {
             recipe.name = design::load(design)?.design.name;
             recipe.design = Some(design.clone());
         }
         let notes = design::recipe::follow(&mut recipe)?;
-        if !self.report.dry_run {
-            design::recipe::check_in_force(&recipe)?;
-        }
-        Ok((recipe, notes))
+        let checked = match self.report.dry_run {
+            true => Ok(()),
+            false => design::recipe::check_in_force(&recipe),
+        };
+        let refused = match checked {
+            Err(why) if self.explain => {
+                design::recipe::check_seen(&recipe)?;
+                Some(why.to_string())
+            }
+            checked => checked.map(|()| None)?,
+        };
+        Ok((recipe, notes, refused))
     }
 
     fn recipe_of_flags(&self) -> Result<Recipe, Failure> {
@@ -235,8 +251,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     crate::in_passing(|| args.report.check()).map_err(Failure::in_launcher)?;
     // Before anything is raised, so that no signal finds it raised and nobody to restore it.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
-    let ((recipe, notes), mut facts) =
+    let ((recipe, rules, refused), mut facts) =
         crate::in_passing(|| Ok::<_, Failure>((args.recipe()?, facts::read())))?;
+    let notes: Vec<String> =
+        rules.iter().map(ToString::to_string).chain(refused.iter().cloned()).collect();
     let mut guard = OvercommitGuard::default();
     let mut would_lend = Vec::new();
     let grow = args.grow_pool.filter(|size| size.bytes() > 0);
@@ -270,17 +288,41 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         }
     };
     let policy = design::recipe::in_force(&recipe).map_err(Failure::in_launcher)?;
+    let counters = || args.explain.then(|| Counters::read(&Root::real()).ok()).flatten();
+    let before = counters();
     let ended = supervise(&plan, relay, ledger.as_ref(), policy);
+    let machine = before.zip(counters()).map(|(before, after)| after.since(&before));
     for line in guard.restore() {
         exit::say(&line);
     }
     let ended = ended?;
     let status = ended.status;
-    let document = || ended.document(&plan, &args.command, ledger.as_ref());
+    let explained = args.explain.then(|| {
+        let run = explain::Run {
+            plan: &plan,
+            is_design: recipe.design.is_some(),
+            notes: &rules,
+            ended: &ended,
+            totals: ledger.as_ref().and_then(CounterFile::totals),
+            machine,
+            refused: refused.as_deref(),
+        };
+        run.rows()
+    });
+    let document = || {
+        let mut document = ended.document(&plan, &args.command, ledger.as_ref());
+        if let Some(rows) = &explained {
+            document["explain"] = explain::document(rows);
+        }
+        document
+    };
     args.report.deliver(args.quiet, document, || {
         let fallback = fallback_of(&plan, recipe.fallback);
         for line in ended.in_words(&plan, ledger.as_ref(), fallback) {
             exit::say(&line);
+        }
+        if let Some(rows) = &explained {
+            exit::print_aside(&explain::in_words(rows));
         }
         if status.signal() == Some(libc::SIGBUS) && matches!(plan.pages, Pages::Hugetlb(_)) {
             exit::say(

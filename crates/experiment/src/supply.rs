@@ -53,6 +53,9 @@ pub struct Supplied {
     pub got: u64,
     /// How long that took, in all.
     pub seconds: f64,
+    /// The same of each request, in microseconds.
+    #[serde(skip)]
+    pub took: Vec<u64>,
     /// The smaller sizes of THP that were turned on.
     pub sizes: Vec<PageSize>,
     /// Why it could not be done.
@@ -185,7 +188,9 @@ impl Work {
         self.supplied.requests += 1;
         self.supplied.wanted += wanted;
         self.supplied.got += got;
-        self.supplied.seconds += began.elapsed().as_secs_f64();
+        let took = began.elapsed();
+        self.supplied.seconds += took.as_secs_f64();
+        self.supplied.took.push(took.as_micros() as u64);
         got
     }
 

@@ -1,5 +1,6 @@
 //! A superpage's worth of a process's memory: what was seen of it, and what the policy said.
 
+use crate::account::Cause;
 use policy::{Facts, Mapping, Orders, Policy, Reservation, Scale, Superpage};
 
 /// The machine that is served: [`crate::check_machine`] refuses others.
@@ -31,8 +32,9 @@ pub(crate) struct Extent {
     pub is_bad: bool,
     /// When it had fewer pages than now, for the last time that is known, and since when it has as many, in ticks.
     pub grew: (u64, u64),
-    /// The policy wants it to be a superpage.
+    /// The policy wants it to be a superpage, and the rule by which it does.
     pub is_wanted: bool,
+    pub cause: Cause,
     /// Attempts that failed, and when the next may be made.
     pub failures: u8,
     pub retry_at: u64,

@@ -10,6 +10,7 @@
 //! See docs/decisions/live.md#6.
 #![forbid(unsafe_code)]
 
+mod account;
 mod ask;
 mod backoff;
 mod daemons;
@@ -33,7 +34,8 @@ use host::Root;
 use policy::Policy;
 use units::Pid;
 
-pub use limits::{Rule, check_design, check_machine, rules};
+pub use account::{Account, Cause, Latency};
+pub use limits::{Rule, check_design, check_machine, check_reading, rules};
 pub use report::{Delay, Report};
 
 /// A design in force.

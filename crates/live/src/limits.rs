@@ -47,14 +47,7 @@ pub fn check_design(policy: &Policy) -> Result<(), String> {
 
 /// Whether a design can be put in force on this machine, by trying; else what is missing and what would help.
 pub fn check_machine(root: &Root) -> Result<(), String> {
-    let size = Thp::pmd_size_of(root).map(|size| size.bytes());
-    if root.page_size().bytes() != SCALE.base_page || size.as_ref().ok() != Some(&BYTES) {
-        return Err("it takes transparent superpages of 2 MiB, of pages of 4 KiB".to_string());
-    }
-    let own = Pagemap::open(sys::param::own_pid());
-    let page = SCALE.base_page;
-    own.and_then(|own| own.scan(0, page, Categories::PRESENT, &mut Vec::new()))
-        .map_err(|error| format!("page tables cannot be read: {error}; it takes Linux 6.7"))?;
+    check_reading(root)?;
     sys::pidfd::may_collapse().map_err(|error| match error.errno() {
         libc::EPERM => format!(
             "superpages cannot be made in another process: {error}; it takes CAP_SYS_NICE: run superpage \
@@ -62,6 +55,18 @@ pub fn check_machine(root: &Root) -> Result<(), String> {
         ),
         _ => format!("superpages cannot be made in another process: {error}; it takes Linux 6.1"),
     })
+}
+
+/// Whether what a design decides by can be seen on this machine.
+pub fn check_reading(root: &Root) -> Result<(), String> {
+    let size = Thp::pmd_size_of(root).map(|size| size.bytes());
+    if root.page_size().bytes() != SCALE.base_page || size.as_ref().ok() != Some(&BYTES) {
+        return Err("it takes transparent superpages of 2 MiB, of pages of 4 KiB".to_string());
+    }
+    let own = Pagemap::open(sys::param::own_pid());
+    let page = SCALE.base_page;
+    own.and_then(|own| own.scan(0, page, Categories::PRESENT, &mut Vec::new()))
+        .map_err(|error| format!("page tables cannot be read: {error}; it takes Linux 6.7"))
 }
 
 /// What is done about the rules of a design that base pages alone do not carry out.

@@ -48,12 +48,12 @@ pub(crate) fn make(
                 }
                 // Its memory was unmapped meanwhile, or the process ended: that is ENOMEM, EINVAL or ESRCH.
                 None => {
-                    tally.report.gone += 1;
+                    tally.gone(extent);
                     extent.is_wanted = false;
                     Ended::Unfit
                 }
                 Some(false) => {
-                    tally.failed(errno);
+                    tally.failed(extent, errno);
                     failed(extent, errno, now)
                 }
             };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::account::{Account, Cause, Delays};
 use crate::extent::{Extent, PAGES};
 
 /// What a design in force did for a run. Times are in seconds; `None` is unknown, or none.
@@ -45,6 +46,12 @@ pub struct Report {
     pub processes: u64,
     /// Why a process could not be looked at.
     pub unseen: Option<String>,
+    /// Extents that the policy reserved a superpage for, and what was done by each of its rules that make superpages.
+    #[serde(skip)]
+    pub reserved: u64,
+    /// See `reserved`.
+    #[serde(skip)]
+    pub accounts: Vec<Account>,
 }
 
 /// Times of many superpages.
@@ -57,23 +64,49 @@ pub struct Delay {
 }
 
 /// A report under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tally {
     pub report: Report,
-    /// In ticks.
-    delays: Vec<u64>,
+    accounts: [Account; 3],
+    delays: [Delays; 3],
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        let accounts = Cause::ALL.map(Account::new);
+        Self { report: Report::default(), accounts, delays: Default::default() }
+    }
 }
 
 impl Tally {
-    /// A superpage was made of an extent, of which this was known.
-    pub(crate) fn made(&mut self, extent: &Extent, now: u64) {
-        self.report.made += 1;
-        self.report.copied_pages += u64::from(extent.populated);
-        self.report.filled_pages += u64::from(PAGES - extent.populated);
-        self.delays.push(now.saturating_sub(extent.grew.0));
+    /// The policy wants an extent to be a superpage, by a rule.
+    pub(crate) fn wants(&mut self, extent: &mut Extent, cause: Cause) {
+        self.accounts[cause as usize].wanted += u64::from(!extent.is_wanted);
+        (extent.is_wanted, extent.cause) = (true, cause);
     }
 
-    pub(crate) fn failed(&mut self, errno: Option<i32>) {
+    /// A superpage was made of an extent, of which this was known.
+    pub(crate) fn made(&mut self, extent: &Extent, now: u64) {
+        let filled = u64::from(PAGES - extent.populated);
+        self.report.made += 1;
+        self.report.copied_pages += u64::from(extent.populated);
+        self.report.filled_pages += filled;
+        let account = &mut self.accounts[extent.cause as usize];
+        account.made += 1;
+        account.filled += u64::from(filled > 0);
+        account.filled_pages += filled;
+        self.delays[extent.cause as usize].add(now.saturating_sub(extent.grew.0));
+    }
+
+    /// Its memory went before it was made one.
+    pub(crate) fn gone(&mut self, extent: &Extent) {
+        self.report.gone += 1;
+        self.accounts[extent.cause as usize].gone += 1;
+    }
+
+    pub(crate) fn failed(&mut self, extent: &Extent, errno: Option<i32>) {
+        let account = &mut self.accounts[extent.cause as usize];
+        *account.failed.entry(reason(errno)).or_default() += 1;
         if errno == Some(libc::EAGAIN) {
             self.report.repeated += 1;
             return;
@@ -82,13 +115,15 @@ impl Tally {
     }
 
     pub(crate) fn end(mut self) -> Report {
-        self.delays.sort_unstable();
-        let at = |percent: usize| {
-            let index = (self.delays.len() * percent).div_ceil(100).saturating_sub(1);
-            self.delays.get(index).map(|&ticks| ticks as f64 / 1e6)
-        };
-        self.report.delay = at(50)
-            .zip(at(95))
+        let mut all = Delays::default();
+        for (account, delays) in self.accounts.iter_mut().zip(&mut self.delays) {
+            account.latency = delays.latency();
+            all.append(delays);
+        }
+        self.report.accounts = self.accounts.into();
+        self.report.delay = all
+            .within(50)
+            .zip(all.within(95))
             .map(|(median_seconds, p95_seconds)| Delay { median_seconds, p95_seconds });
         self.report
     }
@@ -98,6 +133,7 @@ impl Tally {
 fn reason(errno: Option<i32>) -> &'static str {
     match errno {
         None => "not a superpage when read back",
+        Some(libc::EAGAIN) => "the kernel held a page (EAGAIN)",
         Some(libc::ENOMEM) => "no superpage was free (ENOMEM)",
         Some(libc::EBUSY) => "the control group has no memory left (EBUSY)",
         Some(libc::EINVAL) => "the kernel makes none there (EINVAL)",

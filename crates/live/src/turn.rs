@@ -12,6 +12,7 @@ use policy::Policy;
 use sys::param::thread_cpu_time;
 use units::Pid;
 
+use crate::account::Cause;
 use crate::ask::{self, Wanted};
 use crate::backoff::Backoff;
 use crate::daemons::Daemons;
@@ -260,16 +261,20 @@ impl Executor {
                 continue;
             }
             let shared = || is_shared && process.is_shared(growth.start);
-            match ask::grew(&mut self.policy, &mut extent, growth.before, shared) {
+            let was_reserved = extent.is_reserved;
+            let wanted = ask::grew(&mut self.policy, &mut extent, growth.before, shared);
+            self.tally.report.reserved += u64::from(extent.is_reserved && !was_reserved);
+            match wanted {
                 Wanted::Superpage if !extent.is_wanted => {
-                    extent.is_wanted = true;
+                    self.tally.wants(&mut extent, Cause::Mapping);
                     self.pending.push((pid, growth.start));
                 }
                 Wanted::Candidate => self.daemons.candidates.push_back((pid, growth.start)),
                 Wanted::Superpage | Wanted::Nothing => {}
             }
             if !extent.is_wanted {
-                report.fullest = report.fullest.max(extent.populated);
+                let fullest = &mut self.tally.report.fullest;
+                *fullest = (*fullest).max(extent.populated);
             }
             process.extents.insert(growth.start, extent);
         }

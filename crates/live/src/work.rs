@@ -6,6 +6,7 @@ use policy::{Action, Candidates, Daemon, Event, Facts, Result as Ended, Wait};
 use sys::param::thread_cpu_time;
 use units::Pid;
 
+use crate::account::Cause;
 use crate::ask;
 use crate::daemons::PIECE;
 use crate::extent::{BYTES, PAGES};
@@ -92,7 +93,7 @@ impl Executor {
                 extent.is_bad = true;
                 return Ended::Unfit;
             }
-            extent.is_wanted = true;
+            self.tally.wants(extent, Cause::Filling);
             let ended = self.make(pid, &[start]);
             self.keep_trying(pid, start, ended);
             return ended;
@@ -119,7 +120,7 @@ impl Executor {
         if !matches!(self.policy.on(inspected, &facts), Action::MakeSuperpage { .. }) {
             return (Ended::Unfit, passed);
         }
-        extent.is_wanted = true;
+        self.tally.wants(extent, Cause::Scan);
         (self.make(pid, &[start]), passed)
     }
 

@@ -2,6 +2,7 @@
 //! out, and which stay the kernel's. For `run --design`.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use design::{Design, designs, diff};
 use host::{Root, Thp};
@@ -22,8 +23,47 @@ const KERNEL_BASE: &str = "base";
 /// The most that the library keeps of what a program unmaps, or populates of a new mapping.
 const MAX_PREPARED: ByteSize = ByteSize::mib(64);
 
-/// How to launch a program as the design says, and a line for each rule that is not applied.
-pub fn from_design(design: &Design) -> Result<(Recipe, Vec<String>), Failure> {
+/// A rule of a design that is not carried out as it says.
+#[derive(Debug, Clone)]
+pub struct RuleNote {
+    /// Its key, or those of several, as in the design's file.
+    pub rule: String,
+    /// Who does something in its place.
+    pub instead: Instead,
+    /// What the design wants and what is done, or why nothing is.
+    pub words: String,
+}
+
+/// Who does something in the place of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instead {
+    /// superpage, by other means.
+    Superpage,
+    /// The kernel, by rules of its own.
+    Kernel,
+    /// Nobody.
+    Nobody,
+}
+
+impl fmt::Display for RuleNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rule, instead, words } = self;
+        match instead {
+            Instead::Superpage => write!(f, "applied by other means: {rule}: {words}"),
+            Instead::Kernel => write!(f, "not applied, the kernel has its own rules: {rule}"),
+            Instead::Nobody => write!(f, "not applied: {rule}: {words}"),
+        }
+    }
+}
+
+impl RuleNote {
+    fn nobody(rule: &str, words: impl Into<String>) -> Self {
+        Self { rule: rule.to_string(), instead: Instead::Nobody, words: words.into() }
+    }
+}
+
+/// How to launch a program as the design says, and the rules that are not carried out so.
+pub fn from_design(design: &Design) -> Result<(Recipe, Vec<RuleNote>), Failure> {
     let name = &design.name;
     let plan = design.policy(Scale::X86).launch();
     let size = plan.size.unwrap_or(ByteSize::mib(2));
@@ -49,8 +89,8 @@ pub fn from_design(design: &Design) -> Result<(Recipe, Vec<String>), Failure> {
     Ok((Recipe { name: name.clone(), memory, ahead, design, ..Recipe::new(pages) }, notes))
 }
 
-/// Adds what a recipe's design says to it. Returns a line for each rule that is not applied.
-pub fn follow(recipe: &mut Recipe) -> Result<Vec<String>, Failure> {
+/// Adds what a recipe's design says to it. Returns the rules that are not carried out so.
+pub fn follow(recipe: &mut Recipe) -> Result<Vec<RuleNote>, Failure> {
     let Some(word) = &recipe.design else { return Ok(Vec::new()) };
     let named = super::load(word)?;
     check_sizes(&named)?;
@@ -77,11 +117,20 @@ pub fn in_force(recipe: &Recipe) -> Result<Option<Policy>, Failure> {
 
 /// Whether this machine lets us put designs in force.
 pub fn check_in_force(recipe: &Recipe) -> Result<(), Failure> {
+    check(recipe, live::check_machine)
+}
+
+/// Whether what a design would do can at least be seen on this machine.
+pub fn check_seen(recipe: &Recipe) -> Result<(), Failure> {
+    check(recipe, live::check_reading)
+}
+
+fn check(recipe: &Recipe, machine: fn(&Root) -> Result<(), String>) -> Result<(), Failure> {
     if recipe.pages != Pages::Collapsed {
         return Ok(());
     }
     let name = recipe.design.as_deref().unwrap_or_default();
-    live::check_machine(&Root::real())
+    machine(&Root::real())
         .map_err(|why| Failure::cannot(format!("design {name} cannot be in force here: {why}")))
 }
 
@@ -117,12 +166,10 @@ fn lacking(design: &Design, here: &[u64]) -> Option<u64> {
 }
 
 /// The rules of preparation that the library carries out.
-fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<String>) {
+fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<RuleNote>) {
     let (mut ahead, mut notes) = (Ahead::default(), Vec::new());
     let can = pages == Pages::Thp && plan.is_whole;
-    let mut not_applied = |rule: &str, why: &str| {
-        notes.push(format!("not applied: {rule}: {why}"));
-    };
+    let mut not_applied = |rule: &str, why: &str| notes.push(RuleNote::nobody(rule, why));
     const ONLY: &str = "only transparent superpages can be prepared ahead";
     match plan.prezero {
         false => {}
@@ -173,7 +220,7 @@ const OURS: [&str; 7] = [
 ];
 
 /// The rest, where this kernel does something else.
-fn not_ours(design: &Design, plan: &Launch) -> Vec<String> {
+fn not_ours(design: &Design, plan: &Launch) -> Vec<RuleNote> {
     let mut notes = Vec::new();
     let is_in_force = plan.pages == LaunchPages::OwnKernel;
     if is_in_force {
@@ -186,11 +233,12 @@ fn not_ours(design: &Design, plan: &Launch) -> Vec<String> {
     };
     let is_transparent = plan.pages == LaunchPages::Transparent;
     if is_transparent && design.policy(Scale::X86).sizes().iter().count() > 1 {
-        notes.push(format!(
-            "not applied: {SIZES}: sizes other than {} are the machine's setting \
+        let words = format!(
+            "sizes other than {} are the machine's setting \
              (transparent_hugepage/hugepages-*/enabled)",
             plan.size.unwrap_or(ByteSize::mib(2))
-        ));
+        );
+        notes.push(RuleNote::nobody(SIZES, words));
     }
     let Ok(kernel) = designs::find(like) else { return notes };
     let keys: Vec<String> = diff(&kernel, design)
@@ -200,17 +248,21 @@ fn not_ours(design: &Design, plan: &Launch) -> Vec<String> {
         .filter(|key| !is_in_force || !IN_FORCE.iter().any(|ours| key.starts_with(ours)))
         .collect();
     if !keys.is_empty() {
-        let keys = keys.join(", ");
-        notes.push(format!("not applied, the kernel has its own rules: {keys}"));
+        let (rule, words) = (keys.join(", "), String::new());
+        notes.push(RuleNote { rule, instead: Instead::Kernel, words });
     }
     notes
 }
 
-fn rule_in_words(rule: &live::Rule) -> String {
+fn rule_in_words(rule: &live::Rule) -> RuleNote {
     let live::Rule { rule, asked, done } = rule;
     match done {
-        Some(done) => format!("applied by other means: {rule}: {asked}: {done}"),
-        None => format!("not applied: {rule}: {asked}"),
+        Some(done) => RuleNote {
+            rule: rule.to_string(),
+            instead: Instead::Superpage,
+            words: format!("{asked}: {done}"),
+        },
+        None => RuleNote::nobody(rule, *asked),
     }
 }
 
@@ -219,7 +271,12 @@ mod tests {
     use super::*;
 
     fn of_preset(name: &str) -> Result<(Recipe, Vec<String>), Failure> {
-        from_design(&designs::find(name).expect("a preset"))
+        in_words(&designs::find(name).expect("a preset"))
+    }
+
+    fn in_words(design: &Design) -> Result<(Recipe, Vec<String>), Failure> {
+        let (recipe, notes) = from_design(design)?;
+        Ok((recipe, notes.iter().map(ToString::to_string).collect()))
     }
 
     #[test]
@@ -236,7 +293,7 @@ mod tests {
         let preset = designs::preset("prezeroed-pool").unwrap().text;
         let text = preset.replace("proactiveness = 20", "proactiveness = 99");
         let design = Design::from_toml("mine.toml", &text).unwrap();
-        let (_, notes) = from_design(&design).unwrap();
+        let (_, notes) = in_words(&design).unwrap();
         assert!(notes[1].contains("memory.proactiveness"), "{:?}", notes);
     }
 
@@ -244,7 +301,7 @@ mod tests {
     fn keys_of_a_pool_and_of_base_pages_are_named_too() {
         let notes = |preset: &str, from: &str, to: &str| {
             let text = designs::preset(preset).unwrap().text.replace(from, to);
-            from_design(&Design::from_toml("mine.toml", &text).unwrap()).unwrap().1.concat()
+            in_words(&Design::from_toml("mine.toml", &text).unwrap()).unwrap().1.concat()
         };
         assert_eq!(notes("base", "", ""), "");
         assert_eq!(notes("hugetlb", "", ""), "");

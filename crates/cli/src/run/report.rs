@@ -7,6 +7,7 @@ use experiment::supply::Supplied;
 use experiment::verdict::Effect;
 use experiment::watch::{Killed, NEAR_PEAK, Observed};
 use host::Root;
+use host::coverage::Coverage;
 use launch::{Children, EnvironmentChange, Pages, Plan, Promise};
 use report::format as words;
 use serde_json::{Map, Value, json};
@@ -58,6 +59,11 @@ impl Ended {
         let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
         seen.conclude(&Root::real(), usage.max_rss, uses_pool);
         Self { status, seconds, in_force: None, supplied: None, usage, seen, pid }
+    }
+
+    /// What lay on which pages when it held most.
+    pub fn coverage(&self) -> Option<&Coverage> {
+        self.seen.coverage.as_ref()
     }
 
     fn outcome(&self, plan: &Plan) -> Outcome {
@@ -258,7 +264,7 @@ fn library(totals: &Totals, uncounted: usize) -> Value {
 }
 
 fn supplied_in_words(supplied: &Supplied) -> String {
-    let Supplied { requests, wanted, got, seconds, sizes, why_not } = supplied;
+    let Supplied { requests, wanted, got, seconds, sizes, why_not, .. } = supplied;
     let mut words = format!(
         "free memory was fragmented: {got} of {wanted} superpages made free in {:.0} ms ({requests} request{})",
         seconds * 1e3,

@@ -196,7 +196,8 @@ impl RequestedArms {
                         why.unwrap_or_else(|| Failure::from(error))
                     })?;
                 // Without it the arm's figures would be of something else, and vary by machine.
-                plan.notes.extend(design::recipe::follow(&mut recipe.clone())?);
+                let rules = design::recipe::follow(&mut recipe.clone())?;
+                plan.notes.extend(rules.iter().map(ToString::to_string));
                 let lacking = plan.without_library().map(Failure::cannot);
                 lacking.map_or(Ok(plan), Err)
             });

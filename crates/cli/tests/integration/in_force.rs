@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::common::{run, stderr, stdout, superpage};
 
 /// `extents.c`, and a place for designs.
-struct Bench(tempfile::TempDir);
+pub struct Bench(tempfile::TempDir);
 
 /// `None`, and the test is counted as skipped, where designs cannot be in force.
-fn bench() -> Option<Bench> {
+pub fn bench() -> Option<Bench> {
     if let Err(why) = sys::pidfd::may_collapse() {
         testkit::skipped!("superpages cannot be made in another process: {why}");
         return None;
@@ -31,7 +31,7 @@ fn bench() -> Option<Bench> {
 }
 
 impl Bench {
-    fn program(&self) -> String {
+    pub fn program(&self) -> String {
         self.0.path().join("extents").display().to_string()
     }
 
@@ -164,20 +164,22 @@ fn the_program_outlives_a_launcher_that_is_killed() {
     assert_eq!(text, "ok\n");
 }
 
+/// What is executed next cannot make superpages in other processes.
+pub fn drop_sys_nice() -> std::io::Result<()> {
+    const CAP_SYS_NICE: libc::c_ulong = 23;
+    // SAFETY: it changes a flag of this process.
+    match unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 #[test]
 fn what_cannot_be_in_force_is_refused_in_a_line() {
     let Some(_) = bench() else { return };
     let mut command = superpage(&["run", "--design", "freebsd", "--", "echo", "started"]);
     // SAFETY: one system call, between fork and exec.
-    unsafe {
-        command.pre_exec(|| {
-            const CAP_SYS_NICE: libc::c_ulong = 23;
-            match libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE, 0, 0, 0) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            }
-        });
-    }
+    unsafe { command.pre_exec(drop_sys_nice) };
     let refused = command.output().unwrap();
     crate::common::refused(&refused, 3, "CAP_SYS_NICE");
     assert_eq!(stdout(&refused), "");

@@ -1,0 +1,152 @@
+//! What was done by each rule of a design that makes superpages, and how soon.
+
+use std::collections::BTreeMap;
+
+/// The rule by which a policy wants a superpage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cause {
+    /// A reservation has the pages that it takes.
+    #[default]
+    Mapping,
+    /// A daemon completes reservations.
+    Filling,
+    /// A daemon's scan found it.
+    Scan,
+}
+
+impl Cause {
+    pub(crate) const ALL: [Self; 3] = [Self::Mapping, Self::Filling, Self::Scan];
+
+    /// Its key in the design's file.
+    pub fn rule(self) -> &'static str {
+        match self {
+            Self::Mapping => "mapping.when",
+            Self::Filling => "preparation.background",
+            Self::Scan => "mapping.scan",
+        }
+    }
+}
+
+/// What was done by one rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Account {
+    /// The rule.
+    pub cause: Cause,
+    /// Superpages that the policy asked for.
+    pub wanted: u64,
+    /// Those that were made.
+    pub made: u64,
+    /// Those that lacked pages, and the pages of zeros that they got.
+    pub filled: u64,
+    /// See `filled`.
+    pub filled_pages: u64,
+    /// Attempts that failed, by the kernel's reason.
+    pub failed: BTreeMap<&'static str, u64>,
+    /// Those that the program had unmapped, or ended with, before they were made.
+    pub gone: u64,
+    /// From when memory qualified until it was a superpage; `None`: none was made.
+    pub latency: Option<Latency>,
+}
+
+/// How long it took for many superpages; at most, as memory qualified some time after the look before.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Latency {
+    /// Half of them took no longer.
+    pub median_seconds: f64,
+    /// 99 % of them took no longer.
+    pub p99_seconds: f64,
+}
+
+impl Latency {
+    /// Of so many microseconds each.
+    pub fn from_ticks(ticks: Vec<u64>) -> Option<Self> {
+        Delays(ticks).latency()
+    }
+}
+
+impl Account {
+    pub(crate) fn new(cause: Cause) -> Self {
+        let (wanted, made, filled, filled_pages, gone) = (0, 0, 0, 0, 0);
+        let (failed, latency) = (BTreeMap::new(), None);
+        Self { cause, wanted, made, filled, filled_pages, failed, gone, latency }
+    }
+}
+
+/// Delays in ticks, which are microseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Delays(Vec<u64>);
+
+impl Delays {
+    pub(crate) fn add(&mut self, ticks: u64) {
+        self.0.push(ticks);
+    }
+
+    /// Takes in all of another's.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// The least time, in seconds, that so many percent of them took no longer than; `None`: there are none.
+    pub(crate) fn within(&mut self, percent: usize) -> Option<f64> {
+        self.0.sort_unstable();
+        let index = (self.0.len() * percent).div_ceil(100).saturating_sub(1);
+        self.0.get(index).map(|&ticks| ticks as f64 / 1e6)
+    }
+
+    pub(crate) fn latency(&mut self) -> Option<Latency> {
+        let (median_seconds, p99_seconds) = (self.within(50)?, self.within(99)?);
+        Some(Latency { median_seconds, p99_seconds })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(ticks: impl IntoIterator<Item = u64>) -> Delays {
+        let mut delays = Delays::default();
+        ticks.into_iter().for_each(|ticks| delays.add(ticks));
+        delays
+    }
+
+    #[test]
+    fn so_many_took_no_longer() {
+        assert_eq!(of([]).latency(), None);
+        let one = of([7]).latency().unwrap();
+        assert_eq!((one.median_seconds, one.p99_seconds), (7e-6, 7e-6));
+        // In any order; of an even number the lower of the two in the middle.
+        let few = of([40, 10, 30, 20]).latency().unwrap();
+        assert_eq!((few.median_seconds, few.p99_seconds), (20e-6, 40e-6));
+        let many = of((1..=1000).rev()).latency().unwrap();
+        assert_eq!((many.median_seconds, many.p99_seconds), (500e-6, 990e-6));
+    }
+
+    /// The obvious twin: counts instead of sorting.
+    #[test]
+    fn each_percentile_is_the_least_that_so_many_are_within() {
+        let mut seed = 1u64;
+        for count in [1, 2, 3, 10, 99, 100, 101, 1000] {
+            let ticks: Vec<u64> = std::iter::repeat_with(|| {
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                seed >> 44
+            })
+            .take(count)
+            .collect();
+            for percent in [1, 50, 95, 99, 100] {
+                let is_within = |most: &&u64| {
+                    ticks.iter().filter(|at| at <= most).count() * 100 >= count * percent
+                };
+                let least = ticks.iter().filter(is_within).min().map(|&at| at as f64 / 1e6);
+                assert_eq!(of(ticks.clone()).within(percent), least, "{percent} % of {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_appended_counts_anew() {
+        let (mut all, mut more) = (of([1, 2]), of([30]));
+        assert_eq!(all.within(100), Some(2e-6));
+        all.append(&mut more);
+        assert_eq!((all.within(100), more.within(100)), (Some(30e-6), None));
+    }
+}
