@@ -35,16 +35,24 @@ impl ReportFlags {
 
     /// Writes the report, and prints it unless `quiet`; `in_words` prints it otherwise than as JSON. The program's own
     /// end is what we end with, whatever becomes of it.
-    pub fn deliver(&self, quiet: bool, document: impl Fn() -> Value, in_words: impl FnOnce()) {
+    pub fn deliver(&self, quiet: bool, document: impl FnOnce() -> Value, in_words: impl FnOnce()) {
+        let is_printed = self.json && !quiet;
+        if self.output.is_some() || is_printed {
+            self.write(document(), is_printed);
+        }
+        if !quiet && !self.json {
+            in_words();
+        }
+    }
+
+    fn write(&self, document: Value, is_printed: bool) {
         if let Some(path) = &self.output
-            && let Err(why) = files::write(path, format!("{:#}\n", document()))
+            && let Err(why) = files::write(path, format!("{document:#}\n"))
         {
             exit::say(&why.to_string());
         }
-        match (quiet, self.json) {
-            (true, _) => {}
-            (false, true) => exit::print_aside(&format!("{}\n", document())),
-            (false, false) => in_words(),
+        if is_printed {
+            exit::print_aside(&format!("{document}\n"));
         }
     }
 }

@@ -297,7 +297,8 @@ impl Plan {
         self.notes.push(note);
     }
 
-    fn sets(&self, variable: &str) -> bool {
+    /// Whether it sets a variable of the environment.
+    pub fn sets(&self, variable: &str) -> bool {
         self.environment.iter().any(|change| change.variable == variable)
     }
 

@@ -57,6 +57,11 @@ impl fmt::Display for RuleNote {
 }
 
 impl RuleNote {
+    /// The key alone: that of a table is in brackets.
+    pub fn key(&self) -> &str {
+        self.rule.trim_matches(['[', ']'])
+    }
+
     fn nobody(rule: &str, words: impl Into<String>) -> Self {
         Self { rule: rule.to_string(), instead: Instead::Nobody, words: words.into() }
     }

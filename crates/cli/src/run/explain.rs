@@ -1,9 +1,7 @@
 //! `superpage run --explain`: what was done about each rule of a design, or about the pages that were asked for.
 //!
 //! Counts are of superpages. What nobody counted is unknown (`null`); of what only the machine counts, as many is known
-//! as it was at most.
-
-use std::collections::BTreeMap;
+//! as it was at most. Written with few iterators, for the size of the command.
 
 use ::report::format as words;
 use abi::{Column, Prepared, Reason, Totals};
@@ -11,7 +9,7 @@ use experiment::supply::Supplied;
 use host::{CounterDeltas, Thp};
 use launch::{Pages, Plan, ThpRequest};
 use live::{Account, Cause, Latency, Report};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use units::ByteSize;
 
 use super::report::Ended;
@@ -45,7 +43,7 @@ pub struct Row {
     /// Those asked for that were not made.
     refused: Option<u64>,
     /// Why, and how often: an attempt may be repeated.
-    failures: BTreeMap<String, u64>,
+    failures: Vec<(&'static str, u64)>,
     means: &'static str,
     by: &'static str,
     when: When,
@@ -58,7 +56,9 @@ enum When {
     #[default]
     Unknown,
     /// Before the call, or the fault, returned.
-    Within(&'static str),
+    AtOnce(&'static str),
+    /// In the call that another row is about.
+    With(&'static str),
     Later(Latency),
 }
 
@@ -66,36 +66,69 @@ const COLLAPSE: &str = "MADV_COLLAPSE";
 const LAUNCHER: &str = "privileged launcher";
 const THREAD: &str = "allocating thread";
 const KERNEL: &str = "kernel";
+const NOBODY: &str = "nobody";
 const OWN_RULES: &str = "the kernel's own rules";
-const CALL: When = When::Within("in the call");
-const WITH_COPY: &str = "with its copy";
+const CALL: When = When::AtOnce("in the call");
+const FAULT: When = When::AtOnce("in the fault");
 const MACHINE: &str = "the kernel counts for the whole machine only";
 
 impl Row {
-    fn new(rule: impl Into<String>, means: &'static str, by: &'static str) -> Self {
-        Self { rule: rule.into(), means, by, ..Self::default() }
+    /// Nothing is done.
+    fn nothing(&mut self, why: &str) {
+        (self.done, self.bytes) = (Some(0), Some(0));
+        self.say(why);
     }
 
-    fn nothing(rule: &str, why: &str) -> Self {
-        let (done, bytes) = (Some(0), Some(0));
-        Self { done, bytes, why: why.to_string(), ..Self::new(rule, "nothing", "nobody") }
+    /// So many were made, of so many bytes each.
+    fn made(&mut self, count: u64, size: Option<u64>) {
+        (self.done, self.bytes) = (Some(count), size.map(|size| count * size));
+    }
+
+    fn say(&mut self, why: &str) {
+        if !self.why.is_empty() {
+            self.why += "; ";
+        }
+        self.why += why;
     }
 
     fn document(&self) -> Value {
         let (median, p99, when) = match self.when {
             When::Unknown => (None, None, None),
-            When::Within(WITH_COPY) => (None, None, Some(WITH_COPY)),
-            When::Within(when) => (Some(0.0), Some(0.0), Some(when)),
+            When::With(when) => (None, None, Some(when)),
+            When::AtOnce(when) => (Some(0.0), Some(0.0), Some(when)),
             When::Later(Latency { median_seconds, p99_seconds }) => {
                 (Some(median_seconds * 1e3), Some(p99_seconds * 1e3), Some("later"))
             }
         };
-        json!({
-            "rule": self.rule, "asked": self.asked, "done": self.done, "done_at_most": self.at_most,
-            "bytes": self.bytes, "refused": self.refused, "failures": self.failures,
-            "means": self.means, "by": self.by, "when": when, "median_ms": median, "p99_ms": p99,
-            "why": Some(&self.why).filter(|why| !why.is_empty()),
-        })
+        let why = Some(self.why.as_str()).filter(|why| !why.is_empty());
+        let mut row = Map::new();
+        for (key, text) in [
+            ("rule", Some(self.rule.as_str())),
+            ("means", Some(self.means)),
+            ("by", Some(self.by)),
+            ("when", when),
+            ("why", why),
+        ] {
+            row.insert(key.to_string(), text.into());
+        }
+        for (key, count) in [
+            ("asked", self.asked),
+            ("done", self.done),
+            ("done_at_most", self.at_most),
+            ("bytes", self.bytes),
+            ("refused", self.refused),
+        ] {
+            row.insert(key.to_string(), count.into());
+        }
+        for (key, milliseconds) in [("median_ms", median), ("p99_ms", p99)] {
+            row.insert(key.to_string(), milliseconds.into());
+        }
+        let mut failures = Map::new();
+        for (why, times) in &self.failures {
+            failures.insert(why.to_string(), (*times).into());
+        }
+        row.insert("failures".to_string(), failures.into());
+        row.into()
     }
 
     fn cells(&self) -> Vec<String> {
@@ -105,72 +138,91 @@ impl Row {
         };
         let when = match self.when {
             When::Unknown if self.done == Some(0) => "-".to_string(),
-            When::Unknown => "unknown".to_string(),
-            When::Within(when) => when.to_string(),
+            When::Unknown => words::UNKNOWN.to_string(),
+            When::AtOnce(when) | When::With(when) => when.to_string(),
             When::Later(Latency { median_seconds, p99_seconds }) => {
-                let [half, most] = [median_seconds, p99_seconds].map(words::seconds);
-                format!("{half}, {most}")
+                format!("{}, {}", words::seconds(median_seconds), words::seconds(p99_seconds))
             }
         };
-        vec![
-            self.rule.clone(),
-            show::known(self.asked),
-            done,
-            words::known(self.bytes, |bytes| ByteSize(bytes).to_string()),
-            show::known(self.refused),
-            self.means.to_string(),
-            self.by.to_string(),
-            when,
-        ]
+        let (asked, refused) = (show::known(self.asked), show::known(self.refused));
+        let bytes = words::known(self.bytes, |bytes| ByteSize(bytes).to_string());
+        let (means, by) = (self.means.to_string(), self.by.to_string());
+        vec![self.rule.clone(), asked, done, bytes, refused, means, by, when]
     }
 }
 
 /// `explain` of `superpage.run/1`.
 pub fn document(rows: &[Row]) -> Value {
-    rows.iter().map(Row::document).collect()
+    let mut documents = Vec::new();
+    for row in rows {
+        documents.push(row.document());
+    }
+    documents.into()
 }
 
 /// The table, and below it why something was not done, or otherwise.
 pub fn in_words(rows: &[Row]) -> String {
-    let head =
+    const HEAD: [&str; 8] =
         ["rule", "asked", "done", "bytes", "refused", "by what means", "by whom", "median, 99 %"];
-    let (others, rows): (Vec<&Row>, Vec<&Row>) =
-        rows.iter().partition(|row| row.means == OWN_RULES);
-    let mut text = show::table(&head, rows.iter().map(|row| row.cells()).collect(), &[0, 5, 6, 7]);
+    let (mut cells, mut below, mut others) = (Vec::new(), String::new(), String::new());
     for row in rows {
-        let failures = row.failures.iter();
-        let failures = failures.map(|(why, times)| format!("failed {times} times: {why}"));
-        for why in failures.chain(Some(row.why.clone()).filter(|why| !why.is_empty())) {
-            let line = format!("  {}: {why}\n", row.rule);
-            if !text.ends_with(&line) {
-                text += &line;
-            }
+        if row.means == OWN_RULES {
+            others += if others.is_empty() { "  by the kernel's own rules: " } else { ", " };
+            others += &row.rule;
+            continue;
+        }
+        cells.push(row.cells());
+        for (why, times) in &row.failures {
+            below += &format!("  {}: failed {times} times: {why}\n", row.rule);
+        }
+        let line = format!("  {}: {}\n", row.rule, row.why);
+        if !row.why.is_empty() && !below.ends_with(&line) {
+            below += &line;
         }
     }
     if !others.is_empty() {
-        let rules: Vec<&str> = others.iter().map(|row| row.rule.as_str()).collect();
-        text += &format!("  by the kernel's own rules: {}\n", rules.join(", "));
+        others.push('\n');
     }
-    text
+    show::table(&HEAD, cells, &[0, 5, 6, 7]) + &below + &others
+}
+
+/// Rows under way.
+struct Rows(Vec<Row>);
+
+impl Rows {
+    /// A further one, of which nothing is known yet.
+    fn add(&mut self, rule: &str, means: &'static str, by: &'static str) -> &mut Row {
+        let at = self.0.len();
+        self.0.push(Row { rule: rule.to_string(), means, by, ..Row::default() });
+        &mut self.0[at]
+    }
 }
 
 impl Run<'_> {
     /// What was done, rule by rule.
     pub fn rows(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
+        let mut rows = Rows(Vec::new());
         let report = self.ended.in_force.as_ref().map(|it| &it.report);
-        if let Some(why) = &self.plan.left_alone {
-            rows.push(Row::nothing(&self.rule("allocation.form"), why));
-        } else {
-            match report {
-                Some(report) => self.add_made(report, &mut rows),
-                None => self.add_given(&mut rows),
+        match (&self.plan.left_alone, report) {
+            (Some(why), _) => {
+                rows.add(&self.rule("allocation.form"), "nothing", NOBODY).nothing(why);
             }
-            self.add_prepared(&mut rows);
-            rows.extend(self.ended.supplied.as_ref().map(|supplied| self.supplied(supplied)));
+            (None, Some(report)) => self.add_made(report, &mut rows),
+            (None, None) => {
+                self.add_given(&mut rows);
+                self.add_prepared(&mut rows);
+            }
+        }
+        if let Some(Supplied { wanted, got, took, why_not, .. }) = &self.ended.supplied {
+            let means = "hugetlb pool grown and given back";
+            let row = rows.add(&self.rule("memory.reclaim"), means, LAUNCHER);
+            row.made(*got, self.size());
+            row.asked = Some(*wanted);
+            row.when = later(Latency::from_ticks(took.clone()));
+            row.why = why_not.clone().unwrap_or_default();
         }
         self.add_notes(report, &mut rows);
-        rows
+        rows.0
     }
 
     /// A design's rule, or what else was asked for.
@@ -190,214 +242,186 @@ impl Run<'_> {
         self.size().map(|size| bytes / size)
     }
 
+    /// Says what a note says about its rule.
+    fn say_note(&self, row: &mut Row) {
+        for note in self.notes {
+            if note.key() == row.rule {
+                row.say(&note.words);
+            }
+        }
+    }
+
     /// What superpage made beside the program, by each rule that makes superpages.
-    fn add_made(&self, report: &Report, rows: &mut Vec<Row>) {
+    fn add_made(&self, report: &Report, rows: &mut Rows) {
         let scans = self.notes.iter().any(|note| note.rule == Cause::Scan.rule());
+        let usual = if scans { Cause::Scan } else { Cause::Mapping };
         for account in &report.accounts {
+            let Account { cause, wanted, made, gone, .. } = *account;
             // The usual one of a design is there also where nothing qualified.
-            let is_usual = account.cause == if scans { Cause::Scan } else { Cause::Mapping };
-            if account.wanted > 0 || is_usual {
-                rows.push(self.made(account));
+            if wanted == 0 && cause != usual {
+                continue;
+            }
+            let by = if self.refused.is_some() { NOBODY } else { LAUNCHER };
+            let row = rows.add(cause.rule(), COLLAPSE, by);
+            row.made(made, self.size());
+            (row.asked, row.refused) = (Some(wanted), Some(wanted.saturating_sub(made)));
+            for (why, times) in &account.failed {
+                row.failures.push((why, *times));
+            }
+            if gone > 0 {
+                row.failures.push(("unmapped before it was made", gone));
+            }
+            row.when = later(account.latency);
+            self.say_note(row);
+            if let Some(why) = self.refused {
+                row.say(why);
             }
         }
         if report.by_others > 0 {
-            rows.push(Row {
-                done: Some(report.by_others),
-                bytes: self.size().map(|size| report.by_others * size),
-                why: "of memory that the program advises itself".to_string(),
-                ..Row::new("(the program's advice)", "kernel's fault or khugepaged", KERNEL)
-            });
+            let row = rows.add("(the program's advice)", "kernel's fault or khugepaged", KERNEL);
+            row.made(report.by_others, self.size());
+            row.say("of memory that the program advises itself");
         }
-    }
-
-    fn made(&self, account: &Account) -> Row {
-        let Account { cause, wanted, made, gone, .. } = *account;
-        let failed = account.failed.iter().map(|(why, times)| (why.to_string(), *times));
-        let gone = (gone > 0).then(|| ("unmapped before it was made".to_string(), gone));
-        let is_barred = self.refused.is_some();
-        Row {
-            asked: Some(wanted),
-            done: Some(made),
-            bytes: self.size().map(|size| made * size),
-            refused: Some(wanted.saturating_sub(made)),
-            failures: failed.chain(gone).collect(),
-            when: account.latency.map_or(When::Unknown, When::Later),
-            why: self.why(cause.rule(), self.refused),
-            ..Row::new(cause.rule(), COLLAPSE, if is_barred { "nobody" } else { LAUNCHER })
-        }
-    }
-
-    /// What a note says about a rule, and what else there is to say.
-    fn why(&self, rule: &str, more: Option<&str>) -> String {
-        let of_rule = |note: &&RuleNote| note.rule.trim_matches(['[', ']']) == rule;
-        let noted = self.notes.iter().filter(of_rule).map(|note| note.words.as_str());
-        noted.chain(more).collect::<Vec<_>>().join("; ")
     }
 
     /// What the program's own calls and faults gave it.
-    fn add_given(&self, rows: &mut Vec<Row>) {
+    fn add_given(&self, rows: &mut Rows) {
         let rule = self.rule("allocation.form");
+        let uses_pool = matches!(self.plan.pages, Pages::Hugetlb(_));
+        let mut advised = 0;
         if let Some(totals) = &self.totals {
+            advised = totals.all(Column::Advised);
             self.add_requested(&rule, totals, rows);
-        } else if self.plan.uses_library() || matches!(self.plan.pages, Pages::Thp) {
-            let means = "madvise, by the library or glibc";
-            rows.push(Row { when: CALL, ..Row::new(rule.as_str(), means, THREAD) });
+        } else if self.plan.uses_library() || self.plan.pages == Pages::Thp {
+            rows.add(&rule, "madvise, by the library or glibc", THREAD).when = CALL;
         }
         if self.plan.thp == ThpRequest::Disabled {
-            rows.push(Row::nothing(&rule, "superpages are disabled for the program"));
+            let why = "superpages are disabled for the program";
+            rows.add(&rule, "nothing", NOBODY).nothing(why);
             return;
         }
-        let is_advised = self.totals.as_ref().is_some_and(|it| it.all(Column::Advised) > 0);
-        if matches!(self.plan.pages, Pages::Hugetlb(_)) && !is_advised {
+        if uses_pool && advised == 0 {
             return;
         }
-        let coverage = self.ended.coverage();
-        let grew = |name: &str| self.machine.as_ref().and_then(|machine| machine.get(name));
-        let by_machine = |rule: &str, means, counter| {
-            let grew = grew(counter);
-            Row {
-                done: grew.filter(|grew| *grew == 0),
-                at_most: grew,
-                why: MACHINE.to_string(),
-                ..Row::new(rule, means, KERNEL)
-            }
-        };
-        let fault = by_machine(&rule, "kernel's fault", "thp_fault_alloc");
-        rows.push(Row {
-            bytes: coverage.map(|it| it.anon_thp.bytes()),
-            when: When::Within("in the fault"),
-            why: format!("{MACHINE}; bytes: on superpages when it held most, by any means"),
-            ..fault
-        });
+        let row = rows.add(&rule, "kernel's fault", KERNEL);
+        self.bound(row, "thp_fault_alloc");
+        row.bytes = self.ended.coverage().map(|coverage| coverage.anon_thp.bytes());
+        row.say("bytes: on superpages when it held most, by any means");
+        row.when = FAULT;
         let smaller = self.totals.as_ref().map(|totals| totals.times(Reason::Smaller));
         if smaller.is_some_and(|times| times > 0) || matches!(self.plan.pages, Pages::ThpOf(_)) {
-            rows.push(Row {
-                asked: smaller,
-                when: When::Within("in the fault"),
-                why: format!("asked: requests; {MACHINE}"),
-                ..Row::new(rule.as_str(), "smaller mTHP size", KERNEL)
-            });
+            let row = rows.add(&rule, "smaller mTHP size", KERNEL);
+            (row.asked, row.when) = (smaller, FAULT);
+            row.say("asked: requests");
+            row.say(MACHINE);
         }
-        let scan = self.rule(Cause::Scan.rule());
-        rows.push(by_machine(&scan, "khugepaged", "thp_collapse_alloc"));
+        let row = rows.add(&self.rule(Cause::Scan.rule()), "khugepaged", KERNEL);
+        self.bound(row, "thp_collapse_alloc");
+    }
+
+    /// Not more were made than the machine counted; none, if it counted none.
+    fn bound(&self, row: &mut Row, counter: &str) {
+        row.at_most = self.machine.as_ref().and_then(|machine| machine.get(counter));
+        row.done = row.at_most.filter(|most| *most == 0);
+        row.say(MACHINE);
     }
 
     /// What the library was asked for, and asked for in its turn.
-    fn add_requested(&self, rule: &str, totals: &Totals, rows: &mut Vec<Row>) {
-        let reasons = Reason::ALL.into_iter().filter(|why| totals.times(*why) > 0);
-        let reasons: BTreeMap<String, u64> =
-            reasons.map(|why| (why.words().to_string(), totals.times(why))).collect();
-        let pool = (Column::Hugetlb, "page of the hugetlb pool");
-        let advised = (Column::Advised, "madvise by the library");
+    fn add_requested(&self, rule: &str, totals: &Totals, rows: &mut Rows) {
         let uses_pool = matches!(self.plan.pages, Pages::Hugetlb(_));
-        let ways = if uses_pool { [pool, advised] } else { [advised, pool] };
-        for (at, (column, means)) in ways.into_iter().enumerate() {
+        for (column, means, is_usual) in [
+            (Column::Hugetlb, "page of the hugetlb pool", uses_pool),
+            (Column::Advised, "madvise by the library", !uses_pool),
+        ] {
             let bytes = totals.all(column);
-            if at == 0 {
-                rows.push(Row {
-                    asked: self.worth(totals.asked()),
-                    done: self.worth(bytes),
-                    bytes: Some(bytes),
-                    refused: self.worth(totals.all(Column::FellBack) + totals.all(Column::Refused)),
-                    failures: reasons.clone(),
-                    when: CALL,
-                    ..Row::new(rule, means, THREAD)
-                });
-            } else if bytes > 0 {
-                let (done, bytes) = (self.worth(bytes), Some(bytes));
-                rows.push(Row { done, bytes, when: CALL, ..Row::new(rule, means, THREAD) });
+            if bytes == 0 && !is_usual {
+                continue;
+            }
+            let row = rows.add(rule, means, THREAD);
+            (row.done, row.bytes, row.when) = (self.worth(bytes), Some(bytes), CALL);
+            if !is_usual {
+                continue;
+            }
+            let missing = totals.all(Column::FellBack) + totals.all(Column::Refused);
+            (row.asked, row.refused) = (self.worth(totals.asked()), self.worth(missing));
+            for why in Reason::ALL {
+                if totals.times(why) > 0 {
+                    row.failures.push((why.words(), totals.times(why)));
+                }
             }
         }
     }
 
     /// What was ready before it was touched.
-    fn add_prepared(&self, rows: &mut Vec<Row>) {
+    fn add_prepared(&self, rows: &mut Rows) {
         let Some(totals) = &self.totals else { return };
-        let sets =
-            |variable: &str| self.plan.environment.iter().any(|change| change.variable == variable);
-        let key = |key: &str, option: &str| {
-            if self.is_design { format!("preparation.{key}") } else { option.to_string() }
-        };
+        let key = |key, option| if self.is_design { key } else { option };
         let bytes = |what| totals.prepared(what);
-        if sets(abi::environment::PREZERO) {
-            let (ready, lost) = (bytes(Prepared::HandedOut), bytes(Prepared::Lost));
-            let missed = bytes(Prepared::Missed);
-            let more = [("reclaimed by the kernel", lost), ("not ready", missed)];
-            let more = more.into_iter().filter(|(_, bytes)| *bytes > 0);
-            let more = more.map(|(why, bytes)| format!("{}: {why}", ByteSize(bytes)));
-            let more = more.collect::<Vec<_>>().join("; ");
-            let rule = key("prezero", "--prezero");
-            rows.push(Row {
-                asked: self.worth(ready + lost + missed),
-                done: self.worth(ready),
-                bytes: Some(ready),
-                refused: self.worth(lost + missed),
-                when: CALL,
-                why: self.why(&rule, Some(&more).filter(|it| !it.is_empty()).map(String::as_str)),
-                ..Row::new(rule, "kept when unmapped and zeroed", THREAD)
-            });
+        if self.plan.sets(abi::environment::PREZERO) {
+            let rule = key("preparation.prezero", "--prezero");
+            let row = rows.add(rule, "kept when unmapped and zeroed", THREAD);
+            let (ready, mut missing) = (bytes(Prepared::HandedOut), 0);
+            (row.done, row.bytes, row.when) = (self.worth(ready), Some(ready), CALL);
+            self.say_note(row);
+            for (what, why) in [
+                (Prepared::Lost, "were reclaimed by the kernel"),
+                (Prepared::Missed, "were not ready"),
+            ] {
+                if bytes(what) > 0 {
+                    row.say(&format!("{} {why}", ByteSize(bytes(what))));
+                }
+                missing += bytes(what);
+            }
+            (row.asked, row.refused) = (self.worth(ready + missing), self.worth(missing));
         }
-        if sets(abi::environment::PREFAULT) {
+        if self.plan.sets(abi::environment::PREFAULT) {
+            let rule = key("preparation.prefault", "--prefault");
+            let row = rows.add(rule, "faulted in ahead (MADV_POPULATE_WRITE)", THREAD);
             let ahead = bytes(Prepared::Ahead);
-            let rule = key("prefault", "--prefault");
-            rows.push(Row {
-                done: self.worth(ahead),
-                bytes: Some(ahead),
-                when: CALL,
-                why: self.why(&rule, None),
-                ..Row::new(rule, "faulted in ahead (MADV_POPULATE_WRITE)", THREAD)
-            });
-        }
-    }
-
-    fn supplied(&self, supplied: &Supplied) -> Row {
-        let Supplied { wanted, got, took, why_not, .. } = supplied;
-        Row {
-            asked: Some(*wanted),
-            done: Some(*got),
-            bytes: self.size().map(|size| got * size),
-            when: Latency::from_ticks(took.clone()).map_or(When::Unknown, When::Later),
-            why: why_not.clone().unwrap_or_default(),
-            ..Row::new(self.rule("memory.reclaim"), "hugetlb pool grown and given back", LAUNCHER)
+            (row.done, row.bytes, row.when) = (self.worth(ahead), Some(ahead), CALL);
+            self.say_note(row);
         }
     }
 
     /// Rules that are not carried out as the design says, but for those that have a row.
-    fn add_notes(&self, report: Option<&Report>, rows: &mut Vec<Row>) {
+    fn add_notes(&self, report: Option<&Report>, rows: &mut Rows) {
         for note in self.notes {
             if note.instead == Instead::Kernel {
-                rows.extend(note.rule.split(", ").map(|rule| Row::new(rule, OWN_RULES, KERNEL)));
-                continue;
-            }
-            let rule = note.rule.trim_matches(['[', ']']);
-            if rows.iter().any(|row| row.rule == rule) {
-                continue;
-            }
-            rows.push(match (rule, report) {
-                ("allocation.form", Some(report)) => {
-                    Row { asked: Some(report.reserved), ..Row::nothing(rule, &note.words) }
+                for rule in note.rule.split(", ") {
+                    rows.add(rule, OWN_RULES, KERNEL);
                 }
-                ("preparation", Some(report)) => self.filled(rule, note, report),
-                _ => Row::nothing(rule, &note.words),
-            });
+                continue;
+            }
+            let rule = note.key();
+            if rows.0.iter().any(|row| row.rule == rule) {
+                continue;
+            }
+            let (mut filled, mut reserved) = (0, None);
+            if let Some(report) = report {
+                if rule == "preparation" {
+                    filled = report.accounts.iter().map(|account| account.filled).sum();
+                } else if rule == "allocation.form" {
+                    reserved = Some(report.reserved);
+                }
+            }
+            if filled == 0 {
+                let row = rows.add(rule, "nothing", NOBODY);
+                row.nothing(&note.words);
+                row.asked = reserved;
+                continue;
+            }
+            // Missing pages, which superpages had zeros in the place of.
+            let row = rows.add(rule, COLLAPSE, LAUNCHER);
+            let pages = report.map_or(0, |report| report.filled_pages);
+            row.bytes = Some(pages * host::Root::real().page_size().bytes());
+            (row.done, row.when) = (Some(filled), When::With("with its copy"));
+            row.say(&note.words);
         }
     }
+}
 
-    /// Missing pages, which superpages had zeros in the place of.
-    fn filled(&self, rule: &str, note: &RuleNote, report: &Report) -> Row {
-        let filled: u64 = report.accounts.iter().map(|account| account.filled).sum();
-        if filled == 0 {
-            return Row::nothing(rule, &note.words);
-        }
-        let page = host::Root::real().page_size().bytes();
-        Row {
-            done: Some(filled),
-            bytes: Some(report.filled_pages * page),
-            why: note.words.clone(),
-            when: When::Within(WITH_COPY),
-            ..Row::new(rule, COLLAPSE, LAUNCHER)
-        }
-    }
+fn later(latency: Option<Latency>) -> When {
+    latency.map_or(When::Unknown, When::Later)
 }
 
 #[cfg(test)]
@@ -407,7 +431,10 @@ mod tests {
     #[test]
     fn unknown_is_not_zero_and_what_only_the_machine_counts_is_a_bound() {
         let later = Latency { median_seconds: 0.0005, p99_seconds: 0.02 };
-        let row = |rule: &str| Row::new(rule, COLLAPSE, LAUNCHER);
+        let row = |rule: &str, means| {
+            let rule = rule.to_string();
+            Row { rule, means, by: LAUNCHER, ..Row::default() }
+        };
         let why = MACHINE.to_string();
         let rows = [
             Row {
@@ -415,14 +442,14 @@ mod tests {
                 done: Some(2),
                 bytes: Some(4 << 20),
                 refused: Some(1),
-                failures: [("none was free (ENOMEM)".to_string(), 5)].into(),
+                failures: vec![("none was free (ENOMEM)", 5)],
                 when: When::Later(later),
-                ..row("mapping.when")
+                ..row("mapping.when", COLLAPSE)
             },
-            Row { at_most: Some(7), why: why.clone(), ..row("mapping.scan") },
-            Row { when: CALL, why, ..row("mapping.scan") },
-            Row::new("fault.rss", OWN_RULES, KERNEL),
-            Row::new("memory.reclaim", OWN_RULES, KERNEL),
+            Row { at_most: Some(7), why: why.clone(), ..row("mapping.scan", COLLAPSE) },
+            Row { when: CALL, why, ..row("mapping.scan", COLLAPSE) },
+            row("fault.rss", OWN_RULES),
+            row("memory.reclaim", OWN_RULES),
         ];
         let text = in_words(&rows);
         let words: Vec<Vec<&str>> =
