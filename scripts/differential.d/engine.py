@@ -29,8 +29,11 @@ MODES = {
     "P": THP | {"SUPERPAGE_PREZERO": "67108864", "SUPERPAGE_PREFAULT": "67108864"},
     "H": POOL,
     "S": POOL | {"SUPERPAGE_MEMORY": "heap,mmap,shm"},
+    "D": {},
 }
 ON_POOL = ("H", "S")
+# Carried out by the launcher while the program runs: no library is in it.
+BY_LAUNCHER = {"D": ["-q", "--design", "quicksilver-sync-64"]}
 
 
 @dataclasses.dataclass
@@ -78,15 +81,19 @@ class Result:
 def environment_of(mode, job, library, launcher=None):
     base = {k: v for k, v in os.environ.items() if not k.startswith(("SUPERPAGE_", "LD_PRELOAD", "PYTHON"))}
     base |= {"LC_ALL": "C.UTF-8"} | job.environment
-    if mode == NATIVE:
-        return base
-    if launcher:
+    if mode == NATIVE or mode in BY_LAUNCHER or launcher:
         return base
     return base | MODES[mode] | {"LD_PRELOAD": str(library)}
 
 
-def command_of(mode, job, launcher=None):
+def launcher_of(library):
+    return library.with_name("superpage")
+
+
+def command_of(mode, job, library, launcher=None):
     """What is executed: the job, or `superpage run` with the job."""
+    if mode in BY_LAUNCHER:
+        return [launcher or launcher_of(library), "run", *BY_LAUNCHER[mode], "--", *job.command]
     if mode == NATIVE or not launcher:
         return job.command
     flags = {
@@ -101,9 +108,9 @@ def command_of(mode, job, launcher=None):
 def reproduction(mode, job, library, launcher=None):
     """The command a person types."""
     words = [f"{k}={v}" for k, v in job.environment.items()]
-    if mode != NATIVE and not launcher:
+    if mode != NATIVE and mode not in BY_LAUNCHER and not launcher:
         words += [f"{k}={v}" for k, v in MODES[mode].items()] + [f"LD_PRELOAD={library}"]
-    return " ".join((["env", *words] if words else []) + [str(w) for w in command_of(mode, job, launcher)])
+    return " ".join((["env", *words] if words else []) + [str(w) for w in command_of(mode, job, library, launcher)])
 
 
 def end_marked(mark):
@@ -203,7 +210,7 @@ class Engine:
         try:
             for _ in range(8):
                 finished = execute(
-                    command_of(mode, job, self.launcher),
+                    command_of(mode, job, self.library, self.launcher),
                     environment_of(mode, job, self.library, self.launcher),
                     directory,
                     job.timeout,
