@@ -90,12 +90,19 @@ enum RunCommand {
 const LAUNCHERS: [&str; 3] = ["compare", "measure", "verify-cost"];
 
 /// Does `work` in a thread of its own: all that it leaves free in malloc can be given back afterwards, where the
-/// main thread's would stay in its caches. `run` waits for long.
+/// main thread's would stay in its caches. `run` waits for long. Where no thread can be started it does it itself.
 fn in_passing<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| match scope.spawn(work).join() {
-        Ok(done) => done,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
+    let mut work = Some(work);
+    let begun = &mut work;
+    let done = std::thread::scope(|scope| {
+        let run = move || begun.take().map(|work| work());
+        let thread = std::thread::Builder::new().spawn_scoped(scope, run);
+        match thread.ok()?.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    });
+    done.unwrap_or_else(|| work.take().expect("no thread began it")())
 }
 
 /// All its flags and subcommands; `lab` without those of its own.

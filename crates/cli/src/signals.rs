@@ -1,8 +1,9 @@
 //! Signals to `superpage` itself: an experiment ends cleanly, a launcher passes them on.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, LazyLock, Mutex};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 use experiment::execute::Interrupt;
 use host::{Root, process};
@@ -61,20 +62,21 @@ impl Drop for Interrupting {
 
 /// Passes signals on to the program. What the terminal sent (^C, ^\) it has sent to the program
 /// too, which is in our process group: passing it on would deliver it twice.
-pub struct Relay(SignalsInfo<WithOrigin>, Heeding);
+pub struct Relay {
+    program: Sender<Pid>,
+    relaying: Relaying,
+}
 
 impl Relay {
-    /// Catches signals from now on; before the program is started, so that none is lost.
+    /// Catches signals from now on; before the program is started, so that none is lost, and it is not started where
+    /// no thread can be.
     pub fn new() -> Result<Self, Failure> {
-        let (signals, heeding) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
-        Ok(Self(signals, heeding))
-    }
-
-    /// Starts passing them to `program`, but not back what it, or a process below it, sent us.
-    pub fn to(mut self, program: Pid) -> Relaying {
-        let handle = self.0.handle();
-        let thread = std::thread::spawn(move || {
-            for origin in self.0.forever() {
+        let (mut signals, heeding) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
+        let handle = signals.handle();
+        let (program, started) = channel();
+        let relay = move || {
+            let Ok(program) = started.recv() else { return };
+            for origin in signals.forever() {
                 let from_terminal = matches!(origin.cause, Cause::Kernel);
                 let sender = origin.process.map(|process| Pid(process.pid));
                 let tree = || process::tree(&Root::real(), program);
@@ -83,8 +85,18 @@ impl Relay {
                     let _ = sys::signal::send(program, origin.signal);
                 }
             }
-        });
-        Relaying { handle, thread, _heeding: self.1 }
+        };
+        let thread = Builder::new().spawn(relay).map_err(|error| {
+            let remedy = "allow more processes (ulimit -u; pids.max of the control group)";
+            Failure::cannot(format!("a thread cannot be started: {error}; {remedy}"))
+        })?;
+        Ok(Self { program, relaying: Relaying { handle, thread, _heeding: heeding } })
+    }
+
+    /// Starts passing them to `program`, but not back what it, or a process below it, sent us.
+    pub fn to(self, program: Pid) -> Relaying {
+        let _ = self.program.send(program);
+        self.relaying
     }
 }
 

@@ -16,7 +16,7 @@ mod observed;
 mod when;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use host::coverage::{Census, Counted, Coverage};
@@ -64,7 +64,8 @@ pub const NEAR_PEAK: f64 = 0.8;
 #[derive(Debug)]
 pub struct Watch {
     stop: Sender<()>,
-    thread: JoinHandle<Observed>,
+    /// Why there is none: no thread could be started.
+    thread: std::io::Result<JoinHandle<Observed>>,
 }
 
 impl Watch {
@@ -96,14 +97,20 @@ impl Watch {
             attached: Attached::new(mark),
             seen: Observed::default(),
         };
-        let thread = std::thread::spawn(move || watcher.run(&stopped));
+        let thread = Builder::new().spawn(move || watcher.run(&stopped));
         Self { stop, thread }
     }
 
     /// Ends the watch. Call while the process is still a zombie, so that its pid means it.
     pub fn stop(self) -> Observed {
         let _ = self.stop.send(());
-        self.thread.join().expect("a watch does not panic")
+        match self.thread {
+            Ok(thread) => thread.join().expect("a watch does not panic"),
+            Err(error) => {
+                let unknown = Some(format!("a thread cannot be started: {error}"));
+                Observed { unknown, ..Observed::default() }
+            }
+        }
     }
 }
 
