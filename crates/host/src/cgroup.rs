@@ -1,13 +1,22 @@
-//! What the cgroup this process is in still lets it have. Versions 1 and 2.
+//! What the cgroup a process is in still lets it have. Versions 1 and 2.
 
-use units::ByteSize;
+use units::{ByteSize, Pid};
 
 use crate::Root;
 
 /// How much more memory this process's cgroup and every one above it allow; `None` where no limit
 /// is set or none can be read.
 pub fn memory_headroom(root: &Root) -> Option<ByteSize> {
-    let groups = root.read("/proc/self/cgroup").ok()?;
+    headroom_in(root, "/proc/self/cgroup")
+}
+
+/// The same of another process.
+pub fn memory_headroom_of(root: &Root, pid: Pid) -> Option<ByteSize> {
+    headroom_in(root, &format!("/proc/{pid}/cgroup"))
+}
+
+fn headroom_in(root: &Root, groups: &str) -> Option<ByteSize> {
+    let groups = root.read(groups).ok()?;
     groups.lines().filter_map(|line| headroom_of(root, line)).min()
 }
 
@@ -60,12 +69,16 @@ mod tests {
     fn the_tightest_limit_above_counts() {
         let (_dir, root) = root(&[
             ("proc/self/cgroup", "0::/a/b\n"),
+            ("proc/7/cgroup", "0::/c\n"),
+            ("sys/fs/cgroup/c/memory.max", "1000\n"),
+            ("sys/fs/cgroup/c/memory.current", "1\n"),
             ("sys/fs/cgroup/a/memory.max", "1000\n"),
             ("sys/fs/cgroup/a/memory.current", "900\n"),
             ("sys/fs/cgroup/a/b/memory.max", "max\n"),
             ("sys/fs/cgroup/a/b/memory.current", "1\n"),
         ]);
         assert_eq!(memory_headroom(&root), Some(ByteSize(100)));
+        assert_eq!(memory_headroom_of(&root, Pid(7)), Some(ByteSize(999)));
     }
 
     #[test]

@@ -58,18 +58,11 @@ pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, R
         unreadable: 0,
         wasted: None,
     };
-    let (mut buffer, zeroes) = (vec![0; page as usize], vec![0; page as usize]);
     let mut cursor = Cursor::new(&ranges);
-    for index in strata(bytes / page, samples, seed) {
-        let Some(address) = cursor.address(index * page) else { break };
-        match peek::read(pid, address, &mut buffer) {
-            Ok(read) if read == buffer.len() => {
-                waste.sampled += 1;
-                waste.zero += u32::from(buffer == zeroes);
-            }
-            _ => waste.unreadable += 1,
-        }
-    }
+    let chosen = strata(bytes / page, samples, seed);
+    let addresses: Vec<u64> = chosen.map_while(|index| cursor.address(index * page)).collect();
+    (waste.sampled, waste.zero) = zero_pages(pid, &addresses, page);
+    waste.unreadable = addresses.len() as u32 - waste.sampled;
     waste.wasted = match (bytes, waste.sampled) {
         (0, _) => Some(ByteSize(0)),
         (_, 0) => None,
@@ -79,6 +72,20 @@ pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, R
         }
     };
     Ok(waste)
+}
+
+/// How many of the base pages at these addresses could be read, and how many of those are all zero. Only pages that are
+/// there are to be read: others are faulted in.
+pub fn zero_pages(pid: Pid, addresses: &[u64], page: u64) -> (u32, u32) {
+    let (mut buffer, zeroes) = (vec![0; page as usize], vec![0; page as usize]);
+    let (mut read, mut zero) = (0, 0);
+    for address in addresses {
+        if peek::read(pid, *address, &mut buffer).is_ok_and(|length| length == buffer.len()) {
+            read += 1;
+            zero += u32::from(buffer == zeroes);
+        }
+    }
+    (read, zero)
 }
 
 /// The superpage ranges of a process, lowest first, without files and the huge zero page.

@@ -35,6 +35,8 @@ pub(crate) struct Extent {
     /// The policy wants it to be a superpage, and the rule by which it does.
     pub is_wanted: bool,
     pub cause: Cause,
+    /// The policy wanted it, and there was too much memory that was filled and is not used.
+    pub is_held: bool,
     /// Attempts that failed, and when the next may be made.
     pub failures: u8,
     pub retry_at: u64,

@@ -6,8 +6,8 @@
 //!
 //! Each turn of that thread: where faults were sampled ([`faults`], at a [`pace`]), and now and then all of the processes that took
 //! some, is looked at ([`process`]); the policy gets what grew ([`ask`]); some of what it asked for is made
-//! ([`pending`], [`make`]), as far as the machine has it ([`backoff`]); daemons that are due work ([`daemons`]).
-//! See docs/decisions/live.md#6.
+//! ([`pending`], [`make`]), as far as the machine has it ([`backoff`]) and as little memory is taken that the programs do
+//! not use ([`filled`]); daemons that are due work ([`daemons`]). See docs/decisions/live.md#6.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -16,6 +16,7 @@ mod backoff;
 mod daemons;
 mod extent;
 mod faults;
+mod filled;
 mod limits;
 mod make;
 mod pace;
@@ -28,7 +29,7 @@ mod work;
 use std::io::PipeWriter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 use host::Root;
 use policy::Policy;
@@ -43,7 +44,8 @@ pub use report::{Delay, Report};
 pub struct Live {
     stop: Arc<AtomicBool>,
     wake: Option<PipeWriter>,
-    thread: JoinHandle<Report>,
+    /// Why there is none: no thread could be started.
+    thread: std::io::Result<JoinHandle<Report>>,
 }
 
 impl Live {
@@ -58,14 +60,22 @@ impl Live {
         let (closed, wake) = std::io::pipe().ok().unzip();
         let run =
             move || turn::Executor::new(policy, root, Box::new(members), is_stopped, closed).run();
-        Self { stop, wake, thread: std::thread::spawn(run) }
+        Self { stop, wake, thread: Builder::new().spawn(run) }
     }
 
     /// Ends it. Superpages stay as they are.
     pub fn stop(self) -> Report {
         self.stop.store(true, Ordering::SeqCst);
         drop(self.wake);
-        self.thread.thread().unpark();
-        self.thread.join().expect("an executor does not panic")
+        match self.thread {
+            Ok(thread) => {
+                thread.thread().unpark();
+                thread.join().expect("an executor does not panic")
+            }
+            Err(error) => {
+                let unseen = Some(format!("a thread cannot be started: {error}"));
+                Report { unseen, ..Report::default() }
+            }
+        }
     }
 }

@@ -20,6 +20,9 @@ const MAX_REST: u64 = 10_000_000;
 /// list for the LRU's lock. See docs/decisions/live.md#8.
 const MIN_REST_OF_HELD: u64 = 50;
 
+/// In place of an errno: nothing was asked, because a fork's other half shares its pages.
+pub(crate) const SHARED: i32 = -1;
+
 /// Makes superpages of these extents, ascending, as far as they are still there. `now` is asked for the time.
 pub(crate) fn make(
     process: &mut Process,
@@ -99,11 +102,12 @@ fn done(extent: &mut Extent) -> Ended {
     let pages = u32::from(PAGES - extent.populated);
     (extent.populated, extent.swapped) = (PAGES, 0);
     (extent.is_huge, extent.is_ours) = (true, true);
-    (extent.is_wanted, extent.failures) = (false, 0);
+    (extent.is_wanted, extent.is_held, extent.failures) = (false, false, 0);
     Ended::Done { pages }
 }
 
-fn failed(extent: &mut Extent, errno: Option<i32>, now: u64) -> Ended {
+/// An attempt failed, or was not worth making.
+pub(crate) fn failed(extent: &mut Extent, errno: Option<i32>, now: u64) -> Ended {
     if errno == Some(libc::ENOMEM) {
         return Ended::NoMemory; // none may be had for any other extent either: that is for the caller
     }

@@ -75,18 +75,25 @@ impl Executor {
     /// Makes superpages of these extents, ascending, unless none can be had.
     pub(crate) fn make(&mut self, pid: Pid, starts: &[u64]) -> Ended {
         let now = self.now();
-        let root = &self.root;
-        if !self.backoff.may_ask(now, || backoff::free(root)) {
+        if !self.backoff.may_ask(now, || backoff::free(&self.root)) {
             return Ended::NoMemory;
+        }
+        let affordable = self.affordable(pid, starts);
+        let starts: Vec<u64> = affordable.iter().map(|(start, _)| *start).collect();
+        if starts.is_empty() {
+            return Ended::Unavailable;
         }
         let Some(process) = self.processes.get_mut(&pid) else { return Ended::Nothing };
         let began = self.began;
-        let ended = make::make(process, starts, &mut self.tally, &|| now_since(began));
+        let ended = make::make(process, &starts, &mut self.tally, &|| now_since(began));
         match ended {
-            Ended::NoMemory => self.backoff.refused(now_since(began), backoff::free(root)),
+            Ended::NoMemory => {
+                self.backoff.refused(now_since(began), backoff::free(&self.root));
+            }
             Ended::Done { .. } => self.backoff.had(),
             _ => {}
         }
+        self.note_filled(pid, &affordable);
         ended
     }
 }

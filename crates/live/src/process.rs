@@ -170,10 +170,16 @@ impl Process {
         Ok(self.renew(&found, self.unchanged_at, now))
     }
 
-    /// Whether another process maps some page of an extent too.
+    /// Whether another process maps some page of an extent too, the shared zeros apart.
     pub(crate) fn is_shared(&self, start: u64) -> bool {
-        let pagemap = Pagemap::open(self.pid);
-        pagemap.and_then(|pagemap| pagemap.has_shared(start, start + BYTES)).unwrap_or(false)
+        let mut regions = Vec::new();
+        let Ok(pagemap) = Pagemap::open(self.pid) else { return false };
+        if pagemap.scan(start, start + BYTES, Categories::PRESENT, &mut regions).is_err() {
+            return false;
+        }
+        regions.retain(|region| !region.categories.contains(Categories::PFNZERO));
+        let is_shared = |it: &PageRegion| pagemap.has_shared(it.start, it.end).unwrap_or(false);
+        regions.iter().any(is_shared)
     }
 
     /// The extents of a range that have pages, and whether each is mapped as a superpage.
@@ -373,6 +379,15 @@ mod tests {
         assert_eq!(both, [(0, 3, 5, (21, 30)), (1, 0, 7, (21, 30))]);
         let last = look_at(&mut process, first + 3 * BYTES, 40);
         assert_eq!(last, [(3, 0, 1, (10, 40))]);
+    }
+
+    #[test]
+    fn pages_of_zeros_that_were_read_are_not_shared() {
+        let Some((process, mut memory, first)) = own(1) else { return };
+        let at = (first - memory.address()) as usize;
+        assert!(memory.bytes()[at..at + BYTES as usize].iter().all(|byte| *byte == 0));
+        touch(&mut memory, first, 3);
+        assert!(!process.is_shared(first));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::{Account, Cause, Delays};
 use crate::extent::{Extent, PAGES};
+use crate::make;
 
 /// What a design in force did for a run. Times are in seconds; `None` is unknown, or none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -24,6 +25,10 @@ pub struct Report {
     pub gone: u64,
     /// Superpages' worth of memory that the policy asked for and that were not superpages when it was last looked.
     pub unmade: u64,
+    /// Superpages' worth of memory that the policy asked for and that stayed as they were, because too much of what was
+    /// filled is not used.
+    #[serde(default)]
+    pub held: u64,
     /// Superpages' worth of memory that had pages, and the most base pages seen in one that was not asked for.
     pub touched: u64,
     /// See `touched`.
@@ -134,6 +139,7 @@ fn reason(errno: Option<i32>) -> &'static str {
     match errno {
         None => "not a superpage when read back",
         Some(libc::EAGAIN) => "the kernel held a page (EAGAIN)",
+        Some(make::SHARED) => "another process shares it after a fork",
         Some(libc::ENOMEM) => "no superpage was free (ENOMEM)",
         Some(libc::EBUSY) => "the control group has no memory left (EBUSY)",
         Some(libc::EINVAL) => "the kernel makes none there (EINVAL)",

@@ -19,6 +19,7 @@ use crate::daemons::Daemons;
 use crate::extent::{Extent, PAGES};
 use crate::faults::Faults;
 use crate::pace::{self, Pace, Rest};
+use crate::filled::Filled;
 use crate::process::{Growth, Process};
 use crate::report::{Report, Tally};
 
@@ -49,6 +50,7 @@ pub(crate) struct Executor {
     /// Superpages asked for in one call while a program grows.
     pub most: usize,
     pub backoff: Backoff,
+    pub filled: Filled,
     pub tally: Tally,
     pub began: Instant,
     stop: Arc<AtomicBool>,
@@ -90,6 +92,7 @@ impl Executor {
             full_at: 0,
             most: 1,
             backoff: Backoff::default(),
+            filled: Filled::default(),
             tally: Tally::default(),
             began: Instant::now(),
             stop,
@@ -122,7 +125,9 @@ impl Executor {
         }
         let wanted = |extent: &&Extent| extent.is_wanted && !extent.is_huge;
         let extents = self.processes.values().flat_map(|process| process.extents.values());
-        self.tally.report.unmade = extents.filter(wanted).count() as u64;
+        self.tally.report.unmade = extents.clone().filter(wanted).count() as u64;
+        let held = extents.filter(|extent| extent.is_held && !extent.is_huge);
+        self.tally.report.held = held.count() as u64;
         self.tally.end()
     }
 

@@ -38,6 +38,10 @@ impl InForce {
         if self.report.unmade > 0 {
             parts.push(format!("{} qualified and are on base pages", self.report.unmade));
         }
+        if self.report.held > 0 {
+            let why = "too much that was filled with zeros is not used";
+            parts.push(format!("{} qualified and were not filled: {why}", self.report.held));
+        }
         if self.report.by_others > 0 {
             parts.push(format!("{} were made by others", self.report.by_others));
         }
@@ -65,8 +69,8 @@ impl InForce {
     }
 
     fn why_none(&self) -> String {
-        let Report { touched, fullest, unmade, .. } = self.report;
-        match (touched, unmade) {
+        let Report { touched, fullest, unmade, held, .. } = self.report;
+        match (touched, unmade + held) {
             (0, _) => "made no superpage: no memory of 2 MiB was seen in use".to_string(),
             (_, 0) => format!(
                 "made no superpage: none of {touched} pieces of 2 MiB qualified; the fullest had {fullest} of \

@@ -17,22 +17,41 @@ pub fn bench() -> Option<Bench> {
         testkit::skipped!("superpages cannot be made in another process: {why}");
         return None;
     }
-    let dir = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integration/extents.c");
-    let program = dir.path().join("extents");
-    match Command::new("cc").arg("-O1").arg("-o").arg(&program).arg(source).output() {
-        Ok(built) => assert!(built.status.success(), "{}", stderr(&built)),
-        Err(why) => {
-            testkit::skipped!("no C compiler: {why}");
-            return None;
-        }
+    if let Err(why) = Command::new("cc").arg("--version").output() {
+        testkit::skipped!("no C compiler: {why}");
+        return None;
     }
-    Some(Bench(dir))
+    let bench = Bench(tempfile::tempdir().unwrap());
+    bench.build("extents.c", &[]);
+    Some(bench)
 }
 
 impl Bench {
+    /// Builds one of the programs beside this file.
+    pub fn build(&self, file: &str, flags: &[&str]) -> String {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integration").join(file);
+        let name = format!("{}{}", file.trim_end_matches(".c"), flags.concat());
+        let program = self.0.path().join(name);
+        let mut command = Command::new("cc");
+        let built = command.arg("-O1").args(flags).arg("-o").arg(&program).arg(source).output();
+        let built = built.unwrap();
+        assert!(built.status.success(), "{}", stderr(&built));
+        program.display().to_string()
+    }
+
     pub fn program(&self) -> String {
         self.0.path().join("extents").display().to_string()
+    }
+
+    /// Waits until a launcher has started the program.
+    pub fn await_program(&self, launcher: units::Pid) {
+        let is_program = |pid: &units::Pid| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            name.is_ok_and(|name| name == "extents\n")
+        };
+        while !host::process::tree(&host::Root::real(), launcher).iter().any(is_program) {
+            std::thread::yield_now();
+        }
     }
 
     /// A preset with changes, as a file.
@@ -48,7 +67,7 @@ impl Bench {
     }
 
     /// Runs the program under a design; what is in the document about that.
-    fn run(&self, design: &str, words: &[&str]) -> Value {
+    pub fn run(&self, design: &str, words: &[&str]) -> Value {
         let program = self.program();
         let before = ["run", "--json", "--design", design, "--", &program];
         let output = run(&[&before[..], words].concat());
@@ -148,14 +167,7 @@ fn the_program_outlives_a_launcher_that_is_killed() {
     let program = bench.program();
     let words = ["run", "-q", "--design", "freebsd", "--", &program, "8", "512", "0"];
     let mut launcher = superpage(&words).stdout(Stdio::piped()).spawn().unwrap();
-    let tree = || host::process::tree(&host::Root::real(), units::Pid(launcher.id() as i32));
-    let is_program = |pid: &units::Pid| {
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
-        name.is_ok_and(|name| name == "extents\n")
-    };
-    while !tree().iter().any(is_program) {
-        std::thread::yield_now();
-    }
+    bench.await_program(units::Pid(launcher.id() as i32));
     let mut printed = launcher.stdout.take().unwrap();
     sys::signal::send(units::Pid(launcher.id() as i32), libc::SIGKILL).unwrap();
     launcher.wait().unwrap();

@@ -12,6 +12,7 @@ mod compare_shift;
 mod design;
 mod explain;
 mod in_force;
+mod in_force_harmless;
 mod lab;
 mod legacy;
 mod measure;

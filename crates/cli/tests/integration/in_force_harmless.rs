@@ -1,0 +1,220 @@
+//! A program under a design in force ends as it does without: in storms of forks, among many threads, across exec,
+//! under limits, beside a stopped launcher; and it takes little memory that it does not use.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use crate::common::{run, stderr, stdout, superpage};
+use crate::in_force::{Bench, bench};
+
+const DESIGN: [&str; 5] = ["run", "--json", "--design", "quicksilver-sync-64", "--"];
+
+/// A control group of either version with a limit; it goes with this.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(controller: &str, files: [&str; 2], limit: u64) -> Option<Self> {
+        let top = PathBuf::from("/sys/fs/cgroup");
+        let [first, unified] = files;
+        let (parent, file) = match top.join(controller) {
+            parent if parent.is_dir() => (parent, first),
+            _ => {
+                let given = std::fs::read_to_string(top.join("cgroup.subtree_control")).ok()?;
+                given.split_whitespace().any(|one| one == controller).then_some((top, unified))?
+            }
+        };
+        let name = format!("superpage-in-force-{}-{controller}-{limit}", std::process::id());
+        let group = Self(parent.join(name));
+        std::fs::create_dir(&group.0).ok()?;
+        std::fs::write(group.0.join(file), limit.to_string()).ok()?;
+        Some(group)
+    }
+
+    /// A command in it.
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.0);
+        command.args(words).env_remove("LD_PRELOAD").output().expect("sh")
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A process that has just ended may still be in it.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+/// Prints `ok` and ends with 0 under the design, as without; what else was said.
+fn is_same(words: &[&str]) -> String {
+    let plain = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    let ours = run(&[&DESIGN[..], words].concat());
+    let said = stderr(&ours);
+    assert_eq!((stdout(&ours), ours.status), (stdout(&plain), plain.status), "{words:?}: {said}");
+    assert_eq!(stdout(&ours), "ok\n", "{words:?}: {said}");
+    said
+}
+
+fn with_program() -> Option<(Bench, String)> {
+    let bench = bench()?;
+    let program = bench.build("in_force.c", &["-pthread"]);
+    Some((bench, program))
+}
+
+#[test]
+fn storms_of_forks_and_a_thousand_threads_end_as_without() {
+    let Some((_bench, program)) = with_program() else { return };
+    let _lock = testkit::shared_machine_lock();
+    is_same(&[&program, "storm", "600", "400"]);
+    is_same(&[&program, "threads", "1000"]);
+}
+
+/// More processes than the launcher may open files.
+#[test]
+fn few_descriptors_are_enough() {
+    let Some((_bench, program)) = with_program() else { return };
+    let _lock = testkit::shared_machine_lock();
+    let script = "ulimit -n 32; exec \"$@\"";
+    let words = ["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_superpage")];
+    let words = [&words[..], &DESIGN, &[&program, "storm", "200", "100"]].concat();
+    let ended = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    assert_eq!((stdout(&ended).as_str(), ended.status.code()), ("ok\n", Some(0)), "{ended:?}");
+}
+
+#[test]
+fn programs_that_are_executed_meanwhile_end_as_without() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some((bench, program)) = with_program() else { return };
+    let _lock = testkit::shared_machine_lock();
+    is_same(&[&program, "exec", "20"]);
+    // Every image at the same addresses.
+    is_same(&["setarch", "-R", &program, "exec", "20"]);
+    is_same(&[&bench.build("in_force.c", &["-pthread", "-static"]), "exec", "20"]);
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    is_same(&[&program, "exec", "20"]);
+}
+
+/// Where no thread can be started the program runs all the same, or is not started; we do not panic.
+#[test]
+fn a_group_of_few_processes_is_no_reason_to_panic() {
+    let Some(_bench) = bench() else { return };
+    for limit in 1..8 {
+        let Some(group) = Group::new("pids", ["pids.max"; 2], limit) else {
+            testkit::skipped!("no control group of few processes can be made here");
+            return;
+        };
+        let words = [&[env!("CARGO_BIN_EXE_superpage")], &DESIGN[..], &["echo", "ok"]].concat();
+        let ended = group.run(&words);
+        let said = stderr(&ended);
+        assert!(!said.contains("panicked"), "{limit}: {said}");
+        match ended.status.code() {
+            Some(0) => assert_eq!(stdout(&ended), "ok\n", "{limit}: {said}"),
+            // The shell's own, or the launcher's refusal.
+            code => assert!(matches!(code, Some(2 | 3 | 125..=127)), "{limit}: {ended:?}"),
+        }
+    }
+}
+
+/// On base pages it needs 105 of 128 MiB: 25 MiB here and there, and 80 MiB later.
+#[test]
+fn what_is_filled_does_not_get_a_program_killed_in_its_group() {
+    let Some(bench) = bench() else { return };
+    let _lock = testkit::shared_machine_lock();
+    let files = ["memory.limit_in_bytes", "memory.max"];
+    let Some(group) = Group::new("memory", files, 128 << 20) else {
+        testkit::skipped!("no memory control group can be made here");
+        return;
+    };
+    let (program, sparse) = (bench.program(), ["100", "64", "0", "more", "80"]);
+    let plain = group.run(&[&[program.as_str()], &sparse[..]].concat());
+    assert_eq!(stdout(&plain), "ok\n", "{plain:?}");
+    let ours = [env!("CARGO_BIN_EXE_superpage")];
+    let ours = group.run(&[&ours, &DESIGN[..], &[&program], &sparse].concat());
+    assert_eq!((stdout(&ours).as_str(), ours.status.code()), ("ok\n", Some(0)), "{ours:?}");
+}
+
+/// See docs/decisions/live.md#10: 32 MiB here.
+#[test]
+fn little_is_filled_that_a_program_does_not_use() {
+    let Some(bench) = bench() else { return };
+    let _lock = testkit::shared_machine_lock();
+    let unused = bench.run("quicksilver-sync-64", &["64", "64", "0"]);
+    let filled = unused["filled_pages"].as_u64().unwrap();
+    assert!(filled <= (32 << 20) / 4096, "{unused}");
+    let number = |what: &str| unused[what].as_u64().unwrap();
+    testkit::require!(unused["failed"] == serde_json::json!({}), "superpages were short: {unused}");
+    assert_eq!(number("made") + number("held"), 64, "{unused}");
+    assert!(number("held") > 0, "{unused}");
+    let used = bench.run("quicksilver-sync-64", &["40", "64", "40", "use"]);
+    testkit::require!(used["failed"] == serde_json::json!({}), "superpages were short: {used}");
+    assert_eq!((&used["made"], &used["held"]), (&40.into(), &0.into()), "{used}");
+}
+
+/// Copied into a superpage, memory that a fork shares would be there twice.
+#[test]
+fn memory_that_a_fork_shares_is_not_copied() {
+    let Some(bench) = bench() else { return };
+    let _lock = testkit::shared_machine_lock();
+    for design in ["freebsd", "quicksilver-sync-64"] {
+        bench.run(design, &["32", "512", "0", "share"]);
+    }
+}
+
+#[test]
+fn a_stopped_launcher_does_not_stop_the_program() {
+    let Some(bench) = bench() else { return };
+    let _lock = testkit::shared_machine_lock();
+    let program = bench.program();
+    let words = ["run", "-q", "--design", "quicksilver-sync-64", "--", &program, "8", "64", "0"];
+    let mut launcher = superpage(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = units::Pid(launcher.id() as i32);
+    bench.await_program(pid);
+    sys::signal::send(pid, libc::SIGSTOP).unwrap();
+    let mut line = String::new();
+    let printed = launcher.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(printed), &mut line).unwrap();
+    assert_eq!(line, "ok\n");
+    sys::signal::send(pid, libc::SIGCONT).unwrap();
+    assert!(launcher.wait().unwrap().success());
+}
+
+/// Also where it is killed in the midst.
+#[test]
+fn nothing_is_left_behind() {
+    let Some(bench) = bench() else { return };
+    testkit::require!(testkit::is_root(), "needs root");
+    let Some(_lock) = testkit::machine_lock() else { return };
+    let settings = || {
+        let read =
+            |name| std::fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{name}"));
+        let thp = ["enabled", "defrag", "khugepaged/max_ptes_none"].map(|name| read(name).ok());
+        let listed = ["/run/superpage", "/dev/shm"].map(|dir| {
+            let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
+            names.retain(|name| name.to_string_lossy().contains("superpage"));
+            names.sort();
+            names
+        });
+        (thp, listed, crate::common::overcommit())
+    };
+    let before = settings();
+    bench.run("quicksilver-sync-64", &["8", "64", "8"]);
+    assert_eq!(settings(), before);
+    let program = bench.program();
+    let words = ["run", "-q", "--design", "quicksilver-sync-64", "--", &program, "8", "64", "0"];
+    let mut launcher = superpage(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = units::Pid(launcher.id() as i32);
+    bench.await_program(pid);
+    sys::signal::send(pid, libc::SIGKILL).unwrap();
+    launcher.wait().unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut launcher.stdout.take().unwrap(), &mut text).unwrap();
+    assert_eq!(text, "ok\n");
+    assert!(run(&["restore"]).status.success());
+    assert_eq!(settings(), before);
+}

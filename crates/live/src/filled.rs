@@ -1,0 +1,167 @@
+//! What superpages were filled with and the program has not used: memory that it did not ask for, and that nobody can
+//! take back. It is bounded, so that no program comes to need much more than on base pages. See docs/decisions/live.md#10.
+
+use std::collections::VecDeque;
+
+use host::{MemInfo, cgroup, waste};
+use units::Pid;
+
+use crate::extent::{BYTES, PAGES, SCALE};
+use crate::make;
+use crate::turn::Executor;
+
+/// At most a tenth of what the programs hold, and so many bytes at least and at most.
+const SHARE_OF_MEMORY: u64 = 10;
+const LEAST: u64 = 32 << 20;
+const MOST: u64 = 64 << 20;
+/// No more than these parts of what the machine has left, and the control group: nobody is to be killed for it.
+const SHARE_OF_AVAILABLE: u64 = 10;
+const SHARE_OF_GROUP: u64 = 64;
+/// What the group is to have left beside what a call takes until it has copied.
+const LEFT_IN_GROUP: u64 = 4 * BYTES;
+/// For so long it is believed that there is no limit, and how much programs hold, in ticks.
+const BELIEVED: u64 = 50_000;
+/// Where a superpage is not used, the next one is looked at after so long, twice as long after each, in ticks.
+const MIN_REST: u64 = 1_000;
+const MAX_REST: u64 = 20_000;
+/// Base pages of a superpage that are read to see whether it is used.
+const SAMPLES: u64 = 16;
+
+/// Base pages that were filled with zeros and that are not known to be used.
+#[derive(Debug, Default)]
+pub(crate) struct Filled {
+    /// By superpage; the one that was looked at last is at the end.
+    superpages: VecDeque<(Pid, u64, u64)>,
+    pages: u64,
+    /// How many may be, but for a control group, and until when that is believed.
+    most: (u64, u64),
+    /// The process that is in no control group with a limit, and until when that is believed.
+    unlimited: Option<(Pid, u64)>,
+    look_at: u64,
+    failures: u8,
+}
+
+impl Filled {
+    fn add(&mut self, pid: Pid, start: u64, pages: u64) {
+        if pages > 0 {
+            self.superpages.push_back((pid, start, pages));
+            self.pages += pages;
+        }
+    }
+}
+
+impl Executor {
+    /// Those of some extents, ascending, that the program can have as superpages now, with their missing pages. The
+    /// others are wanted again when they grow, or tried again later.
+    pub(crate) fn affordable(&mut self, pid: Pid, starts: &[u64]) -> Vec<(u64, u64)> {
+        let now = self.now();
+        let left = self.left_in_group(pid, now);
+        let needed = LEFT_IN_GROUP + 2 * BYTES * starts.len() as u64;
+        let is_short = left.is_some_and(|left| left < needed);
+        let (mut affordable, mut more) = (Vec::new(), 0);
+        for &start in starts {
+            let Some(process) = self.processes.get_mut(&pid) else { break };
+            let Some(&extent) = process.extents.get(&start) else { continue };
+            // A fork since the policy was asked would have all its pages copied, which both could share.
+            let is_shared = extent.is_reserved && process.is_shared(start);
+            if is_short || is_shared {
+                let errno = if is_shared { make::SHARED } else { libc::EBUSY };
+                self.tally.failed(Some(errno));
+                if let Some(extent) = process.extents.get_mut(&start) {
+                    make::failed(extent, Some(errno), now);
+                }
+                continue;
+            }
+            let missing = u64::from(PAGES - extent.populated);
+            let may = missing == 0 || self.may_fill(more + missing, left, now);
+            if may {
+                more += missing;
+                affordable.push((start, missing));
+            } else if let Some(process) = self.processes.get_mut(&pid)
+                && let Some(extent) = process.extents.get_mut(&start)
+            {
+                (extent.is_wanted, extent.is_held) = (false, true);
+            }
+        }
+        affordable
+    }
+
+    /// These were asked for, with so many pages missing.
+    pub(crate) fn note_filled(&mut self, pid: Pid, asked: &[(u64, u64)]) {
+        let Some(process) = self.processes.get(&pid) else { return };
+        for &(start, missing) in asked {
+            if process.extents.get(&start).is_some_and(|extent| extent.is_huge) {
+                self.filled.add(pid, start, missing);
+            }
+        }
+    }
+
+    /// What the process's control group lets it have, if there is a limit.
+    fn left_in_group(&mut self, pid: Pid, now: u64) -> Option<u64> {
+        if self.filled.unlimited.is_some_and(|(other, until)| other == pid && now < until) {
+            return None;
+        }
+        let left = cgroup::memory_headroom_of(&self.root, pid).map(|left| left.bytes());
+        if left.is_none() {
+            self.filled.unlimited = Some((pid, now + BELIEVED));
+        }
+        left
+    }
+
+    /// Whether so many pages more may be filled. Looks for superpages that are used by now if not.
+    fn may_fill(&mut self, more: u64, left: Option<u64>, now: u64) -> bool {
+        loop {
+            let in_group = left.map_or(u64::MAX, |left| left / SHARE_OF_GROUP / SCALE.base_page);
+            if self.filled.pages + more <= self.most_filled(now).min(in_group) {
+                return true;
+            }
+            if now < self.filled.look_at {
+                return false;
+            }
+            if self.oldest_is_used() {
+                self.filled.failures = 0;
+            } else {
+                let rest = (MIN_REST << self.filled.failures.min(16)).min(MAX_REST);
+                self.filled.look_at = now + rest;
+                self.filled.failures = self.filled.failures.saturating_add(1);
+                return false;
+            }
+        }
+    }
+
+    fn most_filled(&mut self, now: u64) -> u64 {
+        if now >= self.filled.most.1 {
+            let extents = self.processes.values().flat_map(|process| process.extents.values());
+            let held: u64 = extents.map(|extent| u64::from(extent.populated)).sum();
+            let memory = held * SCALE.base_page / SHARE_OF_MEMORY;
+            let machine = MemInfo::read(&self.root).ok().and_then(|machine| machine.available);
+            let machine = machine.map_or(0, |available| available.bytes() / SHARE_OF_AVAILABLE);
+            let most = memory.clamp(LEAST, MOST).min(machine);
+            self.filled.most = (most / SCALE.base_page, now + BELIEVED);
+        }
+        self.filled.most.0
+    }
+
+    /// Looks at the superpage that was looked at longest ago. Whether more of it is used than was known, or it is gone.
+    fn oldest_is_used(&mut self) -> bool {
+        let Some((pid, start, pages)) = self.filled.superpages.pop_front() else { return false };
+        self.filled.pages -= pages;
+        let process = self.processes.get(&pid);
+        let process = process.filter(|process| process.extents.contains_key(&start));
+        let is_huge = |found: Option<&bool>| found == Some(&true);
+        if !process.is_some_and(|it| is_huge(it.read_back(start, start + BYTES).get(&start))) {
+            return true;
+        }
+        let every = u64::from(PAGES) / SAMPLES;
+        // Not at one distance: programs use memory at such.
+        let page = |at: u64| at * every + (at * 13 + start / BYTES * 5) % every;
+        let addresses: Vec<u64> =
+            (0..SAMPLES).map(|at| start + page(at) * SCALE.base_page).collect();
+        let unused = match waste::zero_pages(pid, &addresses, SCALE.base_page) {
+            (0, _) => pages,
+            (read, zero) => pages.min(u64::from(PAGES) * u64::from(zero) / u64::from(read)),
+        };
+        self.filled.add(pid, start, unused);
+        unused < pages
+    }
+}
