@@ -12,7 +12,7 @@ use crate::turn::Executor;
 
 /// At most a tenth of what the programs hold, and so many bytes at least and at most.
 const SHARE_OF_MEMORY: u64 = 10;
-const LEAST: u64 = 32 << 20;
+const LEAST: u64 = 16 << 20;
 const MOST: u64 = 64 << 20;
 /// No more than these parts of what the machine has left, and the control group: nobody is to be killed for it.
 const SHARE_OF_AVAILABLE: u64 = 10;

@@ -98,7 +98,7 @@ pub fn rules(policy: &Policy) -> Vec<Rule> {
             "missing pages are zeroed in the reservation",
             Some(
                 "they are zeroed when it is copied, and mapped at once, while little of what was filled is \
-                 unused (32 to 64 MiB, a 64th of what a control group has left)",
+                 unused (16 to 64 MiB, a 64th of what a control group has left)",
             ),
         );
     }

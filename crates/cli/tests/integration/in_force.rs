@@ -155,9 +155,9 @@ fn a_scan_keeps_its_period() {
 fn a_forked_child_is_served_and_keeps_its_contents() {
     let Some(bench) = bench() else { return };
     let _lock = testkit::shared_machine_lock();
-    let made = bench.run("quicksilver-sync-64", &["8", "100", "8", "fork"]);
+    let made = bench.run("quicksilver-sync-64", &["4", "100", "4", "fork"]);
     testkit::require!(made["failed"] == serde_json::json!({}), "superpages were short: {made}");
-    assert_eq!((&made["made"], &made["processes"]), (&16.into(), &2.into()), "{made}");
+    assert_eq!((&made["made"], &made["processes"]), (&8.into(), &2.into()), "{made}");
 }
 
 #[test]

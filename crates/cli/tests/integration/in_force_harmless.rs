@@ -138,14 +138,14 @@ fn what_is_filled_does_not_get_a_program_killed_in_its_group() {
     assert_eq!((stdout(&ours).as_str(), ours.status.code()), ("ok\n", Some(0)), "{ours:?}");
 }
 
-/// See docs/decisions/live.md#10: 32 MiB here.
+/// See docs/decisions/live.md#10: 16 MiB here.
 #[test]
 fn little_is_filled_that_a_program_does_not_use() {
     let Some(bench) = bench() else { return };
     let _lock = testkit::shared_machine_lock();
     let unused = bench.run("quicksilver-sync-64", &["64", "64", "0"]);
     let filled = unused["filled_pages"].as_u64().unwrap();
-    assert!(filled <= (32 << 20) / 4096, "{unused}");
+    assert!(filled <= (16 << 20) / 4096, "{unused}");
     let number = |what: &str| unused[what].as_u64().unwrap();
     testkit::require!(unused["failed"] == serde_json::json!({}), "superpages were short: {unused}");
     assert_eq!(number("made") + number("held"), 64, "{unused}");

@@ -1,7 +1,7 @@
 //! Real programs print the same and end the same on superpages as without.
 //!
-//! Each runs plainly, on THP, and (privileged tier) on a hugetlb pool with enough pages and on one with
-//! far too few. `SUPERPAGE_TEST_SCALE` makes their inputs larger, for a soak by hand. What they do
+//! Each runs plainly, on THP, and (privileged tier) under a design in force, on a hugetlb pool with enough pages and on
+//! one with far too few. `SUPERPAGE_TEST_SCALE` makes their inputs larger, for a soak by hand. What they do
 //! lies in `programs/`: scripts that print digests of all they computed.
 
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use crate::common::{has_thp, stderr};
 
 const KINDS: [&str; 2] = ["--heap", "--mmap"];
+const IN_FORCE: &str = "quicksilver-sync-64";
 
 /// How a program is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ enum Way {
     Thp,
     /// On THP that are prepared before they are touched.
     Ahead,
+    /// Under a design that the launcher carries out: no library is in it.
+    InForce,
     /// On a pool that has what it asks for.
     Enough,
     /// On a pool that runs out.
@@ -29,7 +32,15 @@ enum Way {
 
 impl Way {
     fn pages(self) -> &'static str {
-        if matches!(self, Self::Unnamed | Self::Thp | Self::Ahead) { "thp" } else { "hugetlb" }
+        match self {
+            Self::InForce => IN_FORCE,
+            Self::Unnamed | Self::Thp | Self::Ahead => "thp",
+            _ => "hugetlb",
+        }
+    }
+
+    fn has_library(self) -> bool {
+        !matches!(self, Self::Unnamed | Self::InForce)
     }
 }
 
@@ -64,11 +75,12 @@ impl Program {
         // The whole group is ended, should it hang.
         words.extend(["timeout", "-k", "5", "300"]);
         if way != Way::Plain {
-            words.extend([env!("CARGO_BIN_EXE_superpage"), "run", "--pages", way.pages()]);
+            let how = if way == Way::InForce { "--design" } else { "--pages" };
+            words.extend([env!("CARGO_BIN_EXE_superpage"), "run", how, way.pages()]);
             if way == Way::Ahead {
                 words.extend(["--prezero=64M", "--prefault=32M"]);
             }
-            if way != Way::Unnamed {
+            if way.has_library() {
                 words.extend(&self.kinds);
             }
             words.push("--");
@@ -181,7 +193,7 @@ fn compare(program: &Program, look: impl Fn(Way, &Ended)) {
         assert_eq!(text(&ours.stdout), text(&theirs.stdout), "{way:?}: {errors}");
         assert_eq!(ours.status, theirs.status, "{way:?}: {errors}");
         let is_told = errors.contains("superpage: in ") && errors.contains(" process");
-        assert!(is_told || way == Way::Unnamed, "{errors}");
+        assert!(is_told || !way.has_library(), "{errors}");
         let name = format!("superpage: {}: ", way.pages());
         assert!(errors.contains(&name), "no report: {errors}");
         look(way, &ended);
@@ -194,6 +206,11 @@ fn compare(program: &Program, look: impl Fn(Way, &Ended)) {
         same(Way::Ahead);
     } else {
         testkit::skipped!("THP are off on this machine");
+    }
+    match sys::pidfd::may_collapse() {
+        Ok(()) if program.unprivileged && testkit::is_root() => {}
+        Ok(()) => same(Way::InForce),
+        Err(why) => testkit::skipped!("no design can be in force: {why}"),
     }
     let Some(pool) = Pool::lock() else {
         testkit::skipped!("needs root and an empty pool of 2 MiB hugetlb pages");
@@ -253,7 +270,7 @@ fn threads_in_cpp() {
     assert!(Command::new("g++").args(flags).status().unwrap().success());
     compare(&Program::of(&[&binary, &scale()]), |way, ended| {
         let pages = match way {
-            Way::Unnamed => return,
+            Way::Unnamed | Way::InForce => return,
             Way::Thp | Way::Ahead => "advised",
             _ => "reserved in the pool",
         };
