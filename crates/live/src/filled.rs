@@ -22,8 +22,8 @@ const LEFT_IN_GROUP: u64 = 4 * BYTES;
 /// For so long it is believed that there is no limit, and how much programs hold, in ticks.
 const BELIEVED: u64 = 50_000;
 /// Where a superpage is not used, the next one is looked at after so long, twice as long after each, in ticks.
-const MIN_REST: u64 = 1_000;
-const MAX_REST: u64 = 20_000;
+const MIN_REST: u64 = 5_000;
+const MAX_REST: u64 = 100_000;
 /// Base pages of a superpage that are read to see whether it is used.
 const SAMPLES: u64 = 16;
 
@@ -42,6 +42,11 @@ pub(crate) struct Filled {
 }
 
 impl Filled {
+    /// Whether nothing is filled until the next look at what was.
+    pub(crate) fn is_exhausted(&self, now: u64) -> bool {
+        now < self.look_at
+    }
+
     fn add(&mut self, pid: Pid, start: u64, pages: u64) {
         if pages > 0 {
             self.superpages.push_back((pid, start, pages));
@@ -66,7 +71,7 @@ impl Executor {
             let is_shared = extent.is_reserved && process.is_shared(start);
             if is_short || is_shared {
                 let errno = if is_shared { make::SHARED } else { libc::EBUSY };
-                self.tally.failed(Some(errno));
+                self.tally.failed(&extent, Some(errno));
                 if let Some(extent) = process.extents.get_mut(&start) {
                     make::failed(extent, Some(errno), now);
                 }
@@ -115,7 +120,7 @@ impl Executor {
             if self.filled.pages + more <= self.most_filled(now).min(in_group) {
                 return true;
             }
-            if now < self.filled.look_at {
+            if self.filled.is_exhausted(now) {
                 return false;
             }
             if self.oldest_is_used() {
@@ -142,7 +147,8 @@ impl Executor {
         self.filled.most.0
     }
 
-    /// Looks at the superpage that was looked at longest ago. Whether more of it is used than was known, or it is gone.
+    /// Looks at the superpage that was looked at longest ago. Whether a quarter more of it is used than was known, or it
+    /// is gone.
     fn oldest_is_used(&mut self) -> bool {
         let Some((pid, start, pages)) = self.filled.superpages.pop_front() else { return false };
         self.filled.pages -= pages;
@@ -162,6 +168,6 @@ impl Executor {
             (read, zero) => pages.min(u64::from(PAGES) * u64::from(zero) / u64::from(read)),
         };
         self.filled.add(pid, start, unused);
-        unused < pages
+        unused <= pages * 3 / 4
     }
 }

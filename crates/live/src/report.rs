@@ -86,8 +86,9 @@ impl Default for Tally {
 impl Tally {
     /// The policy wants an extent to be a superpage, by a rule.
     pub(crate) fn wants(&mut self, extent: &mut Extent, cause: Cause) {
-        self.accounts[cause as usize].wanted += u64::from(!extent.is_wanted);
-        (extent.is_wanted, extent.cause) = (true, cause);
+        let is_known = extent.is_wanted || extent.is_held;
+        self.accounts[cause as usize].wanted += u64::from(!is_known);
+        (extent.is_wanted, extent.is_held, extent.cause) = (true, false, cause);
     }
 
     /// A superpage was made of an extent, of which this was known.

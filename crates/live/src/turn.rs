@@ -18,8 +18,8 @@ use crate::backoff::Backoff;
 use crate::daemons::Daemons;
 use crate::extent::{Extent, PAGES};
 use crate::faults::Faults;
-use crate::pace::{self, Pace, Rest};
 use crate::filled::Filled;
+use crate::pace::{self, Pace, Rest};
 use crate::process::{Growth, Process};
 use crate::report::{Report, Tally};
 
@@ -259,6 +259,7 @@ impl Executor {
     /// Tells the policy what grew, and keeps what it wants.
     fn tell(&mut self, pid: Pid, grown: Vec<Growth>) {
         let is_shared = self.processes.len() > 1;
+        let is_exhausted = self.filled.is_exhausted(self.now());
         let Some(process) = self.processes.get_mut(&pid) else { return };
         for growth in grown {
             let Some(mut extent) = process.extents.get(&growth.start).copied() else { continue };
@@ -273,6 +274,10 @@ impl Executor {
             let wanted = ask::grew(&mut self.policy, &mut extent, growth.before, shared);
             self.tally.report.reserved += u64::from(extent.is_reserved && !was_reserved);
             match wanted {
+                Wanted::Superpage if is_exhausted && extent.populated < PAGES => {
+                    self.tally.wants(&mut extent, Cause::Mapping);
+                    (extent.is_wanted, extent.is_held) = (false, true);
+                }
                 Wanted::Superpage if !extent.is_wanted => {
                     self.tally.wants(&mut extent, Cause::Mapping);
                     self.pending.push((pid, growth.start));
@@ -280,7 +285,7 @@ impl Executor {
                 Wanted::Candidate => self.daemons.candidates.push_back((pid, growth.start)),
                 Wanted::Superpage | Wanted::Nothing => {}
             }
-            if !extent.is_wanted {
+            if !extent.is_wanted && !extent.is_held {
                 let fullest = &mut self.tally.report.fullest;
                 *fullest = (*fullest).max(extent.populated);
             }
