@@ -28,6 +28,8 @@ const MIN_IDLE: Duration = Duration::from_millis(10);
 const MAX_IDLE: Duration = Duration::from_millis(50);
 /// A pause after a look at all page tables is so many times its CPU time: they take 1 % of a CPU.
 const PAUSE_FOR_LOOKS: u32 = 99;
+/// The same after processes were found anew: in a storm of forks that takes 10 % of a CPU.
+const PAUSE_FOR_FINDING: u32 = 9;
 /// The thread goes before the program: an extent is full a millisecond after its first fault.
 const NICE: i32 = -10;
 
@@ -152,8 +154,7 @@ impl Executor {
                 Err(error) => self.tally.report.unsampled = Some(error.to_string()),
             }
         }
-        // A storm of forks makes them many: finding them takes 10 % of a CPU too.
-        self.check_at = now + self.idle.max(found * PAUSE_FOR_GROWTH).as_micros() as u64;
+        self.check_at = now + self.idle.max(found * PAUSE_FOR_FINDING).as_micros() as u64;
     }
 
     /// Looks where programs took faults since, and tells the policy. See docs/decisions/live.md#7.
