@@ -9,6 +9,7 @@
 pub mod analysis;
 pub mod arrays;
 pub mod bench;
+pub mod contiguous;
 pub mod counters;
 pub mod csv;
 pub mod document;

@@ -14,18 +14,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use abi::supply::{GOT, SERVED, SERVES, WANTED};
-use host::journal::{Claim, JournalError, Knob, SharedKnob};
-use host::{FreeContiguity, MemInfo, Root, Thp, cgroup};
+use host::journal::{JournalError, SharedKnob};
+use host::{FreeContiguity, Root, Thp, cgroup};
 use launch::Plan;
 use sys::pagemap::Pagemap;
 use sys::shared::SharedWords;
 use units::PageSize;
 
+use crate::contiguous::{self, STEP};
 use crate::counters::CounterFile;
 use crate::fragment::{self, FragmentError};
 
-/// Superpages a step.
-const STEP: u64 = 64;
 /// Superpages that are tried besides those that are free.
 const BESIDES: u64 = 4;
 /// At most this part of what a control group allows is tried.
@@ -173,7 +172,7 @@ impl Work {
         let free = free.and_then(|free| free.superpages).unwrap_or(0);
         let count = (free + wanted).min(self.most());
         let got = match count > free && self.are_had(free) {
-            true => self.compact(count).unwrap_or_else(|why| {
+            true => self.gather(count).unwrap_or_else(|why| {
                 self.supplied.why_not = Some(why.to_string());
                 0
             }),
@@ -194,15 +193,13 @@ impl Work {
         got
     }
 
-    /// What is free but for what everybody else needs (nothing is reclaimed for it), and no more than our control group,
-    /// which is the program's mostly, lets anybody use.
+    fn gather(&self, count: u64) -> Result<u64, JournalError> {
+        contiguous::gather(&self.root, &self.journal, self.superpage, count, (MAX_TIME, 0))
+    }
+
+    /// No more than our control group, which is the program's mostly, lets anybody use.
     fn most(&self) -> u64 {
-        let memory = MemInfo::read(&self.root).ok();
-        let free = memory.and_then(|memory| {
-            let spare = memory.total?.bytes() / 32;
-            Some(memory.free?.bytes().saturating_sub(spare))
-        });
-        free.unwrap_or(0).min(self.headroom()) / self.superpage.bytes()
+        contiguous::most(&self.root, self.superpage).min(self.headroom() / self.superpage.bytes())
     }
 
     fn headroom(&self) -> u64 {
@@ -234,31 +231,6 @@ impl Work {
             Ok::<bool, FragmentError>(true)
         };
         tried().unwrap_or(false)
-    }
-
-    fn compact(&self, wanted: u64) -> Result<u64, JournalError> {
-        let (knob, began) = (Knob::hugetlb_pool(self.superpage), Instant::now());
-        let mut got = 0;
-        let raise = &mut |knobs: &mut dyn host::journal::KnobWriter, from: u64, to: u64| {
-            let mut at = from;
-            while at < to && began.elapsed() < MAX_TIME {
-                let next = to.min(at + STEP);
-                let written = knobs.set(&knob, &next.to_string())?;
-                let now = written.got.parse::<u64>().unwrap_or(at).clamp(at, next);
-                let is_short = now < next;
-                at = now;
-                if is_short {
-                    break;
-                }
-            }
-            got = at - from;
-            Ok(())
-        };
-        let want = Claim::Plus(wanted);
-        let share =
-            SharedKnob::raise_by::<JournalError>(&self.journal, &self.root, &knob, want, raise)?;
-        share.restore();
-        Ok(got)
     }
 
     fn turn_sizes_on(&mut self) -> Result<(), JournalError> {

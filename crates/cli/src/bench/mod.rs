@@ -19,7 +19,7 @@ use crate::exit::{Done, Failure};
 use crate::files;
 use crate::pool_guard::PoolPolicy;
 
-pub use frag::goal;
+pub use frag::{gather, goal, superpage};
 
 /// Measure first touches, requests and zeroing; fragment memory.
 #[derive(Debug, clap::Args)]

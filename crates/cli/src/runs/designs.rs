@@ -64,7 +64,8 @@ impl LiveRuns {
         let job = self.job()?;
         let Some((kind, level, extent)) = self.fragmented else { return job.run() };
         // What can be moved together is, so that what is fragmented is all that could be superpages. Root's alone.
-        let _ = host::compact(&Root::real(), None);
+        let superpage = bench::superpage()?;
+        bench::gather(superpage);
         let goal = bench::goal(kind, level, extent)?;
         let mut held: Option<Held> = None;
         let ran = job.run_prepared(&mut |interrupt| {
@@ -76,7 +77,7 @@ impl LiveRuns {
             Ok(())
         });
         drop(held);
-        let _ = host::compact(&Root::real(), None);
+        bench::gather(superpage);
         ran
     }
 

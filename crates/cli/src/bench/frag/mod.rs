@@ -17,13 +17,13 @@ use self::report::{Ended, Report};
 use crate::delivery::ReportFlags;
 use crate::exit::{self, Done, Failure};
 use crate::progress::Progress;
-use crate::{facts, signals};
+use crate::{facts, pool_guard, signals};
 
 /// Run a program while free memory is fragmented.
 ///
 /// PERCENT of the superpages that lie free get pages that are in use, until the program ends. Nothing but memory is
 /// changed, and all of it is given back, also if superpage is killed; the program and what it started are then killed
-/// too. As root, memory is compacted before and afterwards. How much is free, and how much of it in superpages, is
+/// too. As root, memory is made contiguous before and afterwards (by growing the pool of superpages for a moment). How much is free, and how much of it in superpages, is
 /// reported on standard error. What others allocate meanwhile may keep memory fragmented.
 ///
 /// The program may take what is left in superpages: with --leave SIZE only so much is left, PERCENT of it fragmented,
@@ -131,7 +131,8 @@ fn goal_of(kind: Kind, level: u8, extent: Extent, free: &FreeContiguity) -> Resu
     Ok(Goal::new(kind, level, extent, free)?)
 }
 
-fn superpage() -> Result<PageSize, Failure> {
+/// The size that is fragmented.
+pub fn superpage() -> Result<PageSize, Failure> {
     Thp::pmd_size_of(&Root::real()).map_err(|_| {
         Failure::cannot("this kernel has no transparent superpages, by which memory is fragmented")
     })
@@ -149,7 +150,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     let interrupting = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
     // What can be moved together is, so that what is fragmented is all that could be superpages. Root's alone.
-    let compacted = host::compact(&Root::real(), None).is_ok();
+    let compacted = gather(superpage);
     let goal = args.goal(&free(superpage)?)?;
     let mut progress = Progress::new(args.quiet, "fragmenting memory");
     let taken = Held::take(&Root::real(), goal, |done, of| {
@@ -182,13 +183,18 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         settle(superpage, &report, taken, args.quiet);
     }
     if compacted {
-        let _ = host::compact(&Root::real(), None);
+        gather(superpage);
     }
     report.after = free(superpage).ok();
     let ended = ended?;
     let document = || report.document(&args, &ended);
     args.report.deliver(args.quiet, document, || exit::print_aside(&report.table()));
     Ok(ended.status.into())
+}
+
+/// Makes free memory contiguous, as far as that is permitted and possible; whether it was permitted.
+pub fn gather(superpage: PageSize) -> bool {
+    experiment::contiguous::gather_all(&Root::real(), &pool_guard::journal_dir(), superpage).is_ok()
 }
 
 fn free(superpage: PageSize) -> Result<FreeContiguity, Failure> {

@@ -168,7 +168,8 @@ pub fn plan(args: &Args, goal: &Goal, free: &FreeContiguity) -> Result<Done, Fai
         return Ok(Done::Fine);
     }
     let mut out =
-        "would compact memory before and afterwards, where that is permitted\n".to_string();
+        "would make free memory contiguous before and afterwards, where that is permitted\n"
+            .to_string();
     if goal.occupied > 0 {
         out += &format!("would occupy {}\n", show::bytes(goal.occupied, size));
     }
