@@ -1,7 +1,7 @@
 //! From what `machine` reads to what `launch` decides on.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use host::{Choice, FreeContiguity, HugetlbPools, MemInfo, Root, Snapshot, Thp};
 use launch::{Facts, Pool};
@@ -111,11 +111,14 @@ fn free_in(superpage: PageSize) -> Option<f64> {
     FreeContiguity::read(&Root::real(), superpage).ok()?.ratio()
 }
 
-/// libsuperpage.so beside the command: in cargo's target directory, or as a package lays it out.
+/// libsuperpage.so: beside the command in cargo's target directory, or in a package's directory of libraries.
 fn runtime_library() -> Option<PathBuf> {
     let exe = sys::param::own_executable()?;
     let dir = exe.parent()?;
-    let places = ["libsuperpage.so", "deps/libsuperpage.so", "../lib/libsuperpage.so"];
-    let found = places.iter().map(|place| dir.join(place)).find(|path| path.is_file())?;
-    Some(found.canonicalize().unwrap_or_else(|_| Path::new(&found).to_path_buf()))
+    let debian = format!("../lib/{}-linux-gnu", std::env::consts::ARCH);
+    let places = [".", "deps", &debian, "../lib", "../lib64"];
+    let names = ["libsuperpage.so.0", "libsuperpage.so"];
+    let mut files = places.iter().flat_map(|place| names.map(|name| dir.join(place).join(name)));
+    let found = files.find(|path| path.is_file())?;
+    Some(found.canonicalize().unwrap_or(found))
 }

@@ -119,7 +119,7 @@ impl Mark {
         let mut has_library = false;
         for mapping in Maps::open(root, pid)? {
             let mapping = mapping?;
-            has_library |= mapping.name.ends_with("/libsuperpage.so");
+            has_library |= mapping.name.contains("/libsuperpage.so");
             let is_sealed =
                 mapping.inode == self.inode && mapping.name.starts_with("/memfd:superpage-ledger");
             let is_beside = self.beside.as_ref().is_some_and(|path| mapping.name.starts_with(path));

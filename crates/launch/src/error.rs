@@ -74,7 +74,8 @@ pub enum LaunchError {
     NoSuperpages,
     /// The library that backs the memory is not there.
     #[error(
-        "libsuperpage.so is not beside superpage nor in ../lib; build it with: cargo build --release"
+        "libsuperpage.so is not beside superpage nor in ../lib (`cargo install` leaves it out); build it with cargo \
+         build --release and put it there"
     )]
     NoLibrary,
     /// The library cannot be named in LD_PRELOAD.

@@ -11,6 +11,8 @@ use std::process::Command;
 
 const NAME: &str = "libhugetlbfs.so.0";
 const SHORT_NAME: &str = "libhugetlbfs.so";
+/// The soname of libsuperpage.so.
+const FORWARDS_TO: &str = "libsuperpage.so.0";
 const PRIVUTILS: &str = "libhugetlbfs_privutils.so";
 const LINKER: &str = "ld.hugetlbfs";
 
@@ -31,14 +33,15 @@ fn main() {
     let stub = out.join("libsuperpage.so");
     let source = out.join("stub.c");
     std::fs::write(&source, "").expect("OUT_DIR is writable");
-    run(shared(&stub, "libsuperpage.so").arg(&source));
+    run(shared(&stub, FORWARDS_TO).arg(&source));
 
     let library = out.join(NAME);
     run(shared(&library, NAME)
         .args(COMPILED)
         .arg("hugetlbfs.c")
         .args(["-Wl,--no-as-needed", "-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN"])
-        .args(["-Wl,--version-script=hugetlbfs.map", "-Wl,--auxiliary=libsuperpage.so"])
+        .args(["-Wl,--version-script=hugetlbfs.map"])
+        .arg(format!("-Wl,--auxiliary={FORWARDS_TO}"))
         .arg(&stub));
     let privutils = out.join(PRIVUTILS);
     run(shared(&privutils, PRIVUTILS)

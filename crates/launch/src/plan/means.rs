@@ -279,8 +279,8 @@ impl Plan {
                 return Ok(Some(path));
             }
             None => self.notes.push(format!(
-                "libsuperpage.so is not beside superpage nor in ../lib (build it with: cargo build \
-                 --release): {UNREACHED}, and malloc is not reached reliably on glibc 2.36"
+                "libsuperpage.so is not beside superpage nor in ../lib (cargo build --release makes it; \
+                 put it there): {UNREACHED}, and malloc is not reached reliably on glibc 2.36"
             )),
         }
         Ok(None)
