@@ -33,10 +33,11 @@ const LEGACY: [(&str, &str); 4] = [
 ];
 
 /// Prints the completions of `command`.
-pub fn completions(args: &CompletionsArgs, mut command: clap::Command) -> Result<Done, Failure> {
+pub fn completions(args: &CompletionsArgs, command: clap::Command) -> Result<Done, Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "superpage", &mut text);
-    exit::print(&String::from_utf8_lossy(&text))?;
+    clap_complete::generate(args.shell, &mut names::offered(command), "superpage", &mut text);
+    let text = String::from_utf8_lossy(&text).into_owned();
+    exit::print(&names::or_files(args.shell, text))?;
     Ok(Done::Fine)
 }
 
@@ -82,6 +83,8 @@ pub fn man_of_both(args: &ManArgs) -> Result<Done, Failure> {
     lab::run_for_both(words)?;
     man(args, crate::command())
 }
+
+mod names;
 
 #[cfg(test)]
 mod tests;
