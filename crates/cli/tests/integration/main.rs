@@ -16,6 +16,7 @@ mod in_force_harmless;
 mod lab;
 mod legacy;
 mod measure;
+mod package;
 mod pool;
 mod predict;
 mod programs;

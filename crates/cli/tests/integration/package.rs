@@ -1,0 +1,159 @@
+//! What `scripts/package` and `install.sh` lay out, of this build: installed, used and removed. Nothing is left.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common::{stderr, stdout};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn ok(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}{}", stdout(&output), stderr(&output));
+    stdout(&output)
+}
+
+fn has(tool: &str) -> bool {
+    let found = |output: Output| output.status.success();
+    Command::new("sh").args(["-c", "command -v \"$1\"", "sh", tool]).output().is_ok_and(found)
+}
+
+/// Every path below a directory.
+fn files(directory: &Path) -> BTreeSet<String> {
+    let text = ok(Command::new("find").arg(directory).args(["-mindepth", "1", "-printf", "%P\n"]));
+    text.lines().map(str::to_string).collect()
+}
+
+struct Package {
+    directory: tempfile::TempDir,
+}
+
+impl Package {
+    fn new() -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let from = Path::new(env!("CARGO_BIN_EXE_superpage")).parent().unwrap();
+        let mut script = Command::new(repository().join("scripts/package"));
+        script.args(["--only", "tree", "--from"]).arg(from).arg("--output").arg(directory.path());
+        // `superpage completions` is not to build the laboratory first.
+        ok(script.env_remove("CARGO_MANIFEST_DIR"));
+        Self { directory }
+    }
+
+    fn install(&self, words: &[&str], variables: &[(&str, &Path)]) -> Output {
+        let mut script = Command::new(self.directory.path().join("tree/install.sh"));
+        script.args(words).envs(variables.iter().copied()).output().unwrap()
+    }
+}
+
+#[test]
+fn what_is_installed_works_and_is_removed_without_a_trace() {
+    for tool in ["cc", "strip", "objcopy", "gzip"] {
+        testkit::require!(has(tool), "no {tool}");
+    }
+    let package = Package::new();
+    let prefix = package.directory.path().join("any where");
+    std::fs::create_dir_all(prefix.join("share/man/man1")).unwrap();
+    std::fs::write(prefix.join("share/man/man1/other.1"), "").unwrap();
+    let before = files(&prefix);
+    let installed = package.install(&[], &[("PREFIX", &prefix)]);
+    assert!(installed.status.success(), "{}", stderr(&installed));
+
+    let text = |file: &str| std::fs::read_to_string(prefix.join(file)).unwrap();
+    for file in ["lib/pkgconfig/superpage.pc", "lib/systemd/system/superpage-restore.service"] {
+        let text = text(file);
+        assert!(text.contains(prefix.to_str().unwrap()) && !text.contains('@'), "{file}: {text}");
+    }
+    let page = text("share/man/man1/superpage-run.1");
+    for section in
+        ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "ENVIRONMENT", "FILES"]
+    {
+        assert!(page.contains(&format!(".SH {section}\n")), "no {section}");
+    }
+    let sizes = ok(&mut Command::new(prefix.join("bin/pagesize")));
+    assert!(sizes.trim().parse::<u64>().is_ok(), "{sizes}");
+
+    // What is there already is replaced.
+    assert!(package.install(&[], &[("PREFIX", &prefix)]).status.success());
+    let removed = package.install(&["uninstall"], &[("PREFIX", &prefix)]);
+    assert!(removed.status.success(), "{}", stderr(&removed));
+    assert_eq!(files(&prefix), before);
+    assert_eq!(package.install(&["uninstall"], &[("PREFIX", &prefix)]).status.code(), Some(1));
+}
+
+#[test]
+fn a_tree_for_a_package_has_its_own_library_found() {
+    for tool in ["cc", "strip", "objcopy", "gzip"] {
+        testkit::require!(has(tool), "no {tool}");
+    }
+    let package = Package::new();
+    let root = package.directory.path().join("root");
+    let libraries = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let places = [
+        ("DESTDIR", root.as_path()),
+        ("PREFIX", Path::new("/usr")),
+        ("LIBDIR", Path::new(&libraries)),
+    ];
+    let installed = package.install(&[], &places);
+    assert!(installed.status.success(), "{}", stderr(&installed));
+
+    let mut command = Command::new(root.join("usr/bin/superpage"));
+    let shell = "grep -m1 -o '/.*libsuperpage.*' /proc/self/maps";
+    let loaded = ok(command.args(["run", "--heap", "-q", "--", "sh", "-c", shell]));
+    let library = root.join(&libraries[1..]).join("libsuperpage.so.0");
+    assert_eq!(loaded.trim(), library.canonicalize().unwrap().to_str().unwrap());
+
+    let source = package.directory.path().join("a.c");
+    let lines = "#include <stdio.h>\n#include <superpage.h>\nint main(void) { puts(superpage_version()); }\n";
+    std::fs::write(&source, lines).unwrap();
+    let program = package.directory.path().join("a");
+    let mut cc = Command::new("cc");
+    cc.arg(&source).arg("-o").arg(&program).arg("-I").arg(root.join("usr/include"));
+    ok(cc.arg("-L").arg(library.parent().unwrap()).arg("-lsuperpage"));
+    let version = ok(Command::new(&program).env("LD_LIBRARY_PATH", library.parent().unwrap()));
+    assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
+    let needed = ok(Command::new("readelf").arg("-d").arg(&program));
+    assert!(needed.contains("[libsuperpage.so.0]"), "{needed}");
+
+    assert!(package.install(&["uninstall"], &places).status.success());
+    assert_eq!(files(&root), BTreeSet::new());
+}
+
+/// What bash offers for the last of the words.
+fn offered(script: &Path, words: &[&str]) -> Vec<String> {
+    let shell = "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1))
+        _superpage superpage \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"
+        printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", shell, "bash"]).arg(script).args(words);
+    ok(&mut bash).lines().map(str::to_string).collect()
+}
+
+#[test]
+fn completions_offer_designs_and_workloads_and_leave_files_alone() {
+    testkit::require!(has("bash"), "no bash");
+    let directory = tempfile::tempdir().unwrap();
+    let script = |shell: &str| {
+        let path = directory.path().join(shell);
+        let mut command = crate::common::superpage(&["completions", shell]);
+        std::fs::write(&path, ok(&mut command)).unwrap();
+        path
+    };
+    let bash = script("bash");
+    let designs = offered(&bash, &["superpage", "run", "--design", "linux-6"]);
+    assert!(designs.iter().any(|name| name == "linux-6-defer"), "{designs:?}");
+    assert!(designs.iter().all(|name| name.starts_with("linux-6")), "{designs:?}");
+    assert_eq!(
+        offered(&bash, &["superpage", "design", "show", "free"]).first().unwrap(),
+        "freebsd"
+    );
+    assert_eq!(offered(&bash, &["superpage", "compare", "gup"]), ["gups"]);
+    // The shell offers files where the command offers nothing.
+    assert_eq!(offered(&bash, &["superpage", "run", "--design", "./x"]).concat(), "");
+    let zsh = std::fs::read_to_string(script("zsh")).unwrap();
+    assert!(zsh.contains(":DESIGN:{compadd base ideal ") && zsh.contains(";_files}"));
+    let fish = std::fs::read_to_string(script("fish")).unwrap();
+    assert!(fish.lines().any(|line| line.contains("-l design") && line.contains("-r -F -a")));
+}
