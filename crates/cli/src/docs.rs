@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub use clap_complete::Shell;
+
 use crate::exit::{self, Done, Failure};
 use crate::{files, lab};
 
@@ -10,7 +12,7 @@ use crate::{files, lab};
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArgs {
     /// Shell.
-    shell: clap_complete::Shell,
+    pub shell: Shell,
 }
 
 /// Write man pages into a directory.
@@ -34,11 +36,15 @@ const LEGACY: [(&str, &str); 4] = [
 
 /// Prints the completions of `command`.
 pub fn completions(args: &CompletionsArgs, command: clap::Command) -> Result<Done, Failure> {
-    let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut names::offered(command), "superpage", &mut text);
-    let text = String::from_utf8_lossy(&text).into_owned();
-    exit::print(&names::or_files(args.shell, text))?;
+    exit::print(&script(args, command))?;
     Ok(Done::Fine)
+}
+
+/// The completions of `command`.
+pub fn script(args: &CompletionsArgs, mut command: clap::Command) -> String {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "superpage", &mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Writes the man pages of `command`, and those written by hand.
@@ -83,8 +89,6 @@ pub fn man_of_both(args: &ManArgs) -> Result<Done, Failure> {
     lab::run_for_both(words)?;
     man(args, crate::command())
 }
-
-mod names;
 
 #[cfg(test)]
 mod tests;

@@ -115,10 +115,17 @@ fn free_in(superpage: PageSize) -> Option<f64> {
 fn runtime_library() -> Option<PathBuf> {
     let exe = sys::param::own_executable()?;
     let dir = exe.parent()?;
-    let debian = format!("../lib/{}-linux-gnu", std::env::consts::ARCH);
-    let places = [".", "deps", &debian, "../lib", "../lib64"];
-    let names = ["libsuperpage.so.0", "libsuperpage.so"];
-    let mut files = places.iter().flat_map(|place| names.map(|name| dir.join(place).join(name)));
-    let found = files.find(|path| path.is_file())?;
+    let places = [
+        "libsuperpage.so",
+        "deps/libsuperpage.so",
+        match cfg!(target_arch = "aarch64") {
+            true => "../lib/aarch64-linux-gnu/libsuperpage.so.0",
+            false => "../lib/x86_64-linux-gnu/libsuperpage.so.0",
+        },
+        "../lib/libsuperpage.so.0",
+        "../lib64/libsuperpage.so.0",
+        "../lib/libsuperpage.so",
+    ];
+    let found = places.iter().map(|place| dir.join(place)).find(|path| path.is_file())?;
     Some(found.canonicalize().unwrap_or(found))
 }

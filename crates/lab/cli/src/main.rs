@@ -5,6 +5,7 @@ mod compare;
 mod explain;
 mod faults;
 mod lists;
+mod names;
 mod outputs;
 mod profile;
 mod run;
@@ -81,7 +82,7 @@ fn run(command: Command) -> Result<Done, Failure> {
         Command::Sweep(args) => sweep::run(args),
         Command::Machines(args) => lists::machines(args),
         Command::Workloads(args) => lists::workloads(args),
-        Command::Completions(args) => docs::completions(&args, whole()),
+        Command::Completions(args) => names::completions(&args, whole()),
         Command::Man(args) => docs::man(&args, whole()),
     }
 }

@@ -1,6 +1,7 @@
 //! `superpage lab` as a command: what it prints, its files, its exit codes.
 
 mod common;
+mod completions;
 mod faults;
 mod profile;
 mod refusals;
